@@ -1,0 +1,21 @@
+/** The HTTP API: the server and the list of everything it serves. */
+import type { Context } from "./context.ts"
+import { healthRoutes } from "./http/health.ts"
+import { openServer, type Server } from "./http/server.ts"
+import { identityRoutes } from "./identity/routes.ts"
+import type { TokenIssuer } from "./identity/tokens.ts"
+import { paywallConsoleRoutes } from "./paywalls/console-routes.ts"
+import { paywallRoutes } from "./paywalls/routes.ts"
+
+/** The API, ready to listen. */
+export function openApp(ctx: Context, tokens: TokenIssuer): Server {
+  const app = openServer(ctx, tokens)
+  // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
+  app.register(async routes => {
+    healthRoutes(routes, ctx)
+    identityRoutes(routes, ctx)
+    paywallConsoleRoutes(routes, ctx)
+    paywallRoutes(routes, ctx)
+  })
+  return app
+}

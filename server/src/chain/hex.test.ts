@@ -1,0 +1,39 @@
+import { describe, expect, it } from "vitest"
+import { checksummed, parseAddress, parseHash } from "./hex.ts"
+
+const usdc = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+
+describe("parseAddress", () => {
+  it("takes any single case and a right checksum, and stores lower-case", () => {
+    const upper = `0x${usdc.slice(2).toUpperCase()}`
+    for (const text of [usdc, usdc.toLowerCase(), upper]) expect(parseAddress(text)).toBe(usdc.toLowerCase())
+  })
+
+  it("refuses a wrong mixed-case checksum and everything that is no address", () => {
+    const swapped = usdc.replace("fCD6", "FCD6")
+    for (const bad of [
+      swapped,
+      usdc.slice(0, -1),
+      `${usdc}0`,
+      usdc.slice(2),
+      "",
+      5,
+      null,
+      undefined,
+      `0x${"g".repeat(40)}`,
+    ])
+      expect(parseAddress(bad)).toBeUndefined()
+  })
+
+  it("shows addresses checksummed", () => {
+    expect(checksummed(usdc.toLowerCase())).toBe(usdc)
+  })
+})
+
+describe("parseHash", () => {
+  it("takes 32 bytes in any case, lower-cased, and nothing else", () => {
+    expect(parseHash(`0x${"Ab".repeat(32)}`)).toBe(`0x${"ab".repeat(32)}`)
+    for (const bad of [`0x${"a".repeat(63)}`, `0x${"a".repeat(65)}`, "a".repeat(64), 7, undefined])
+      expect(parseHash(bad)).toBeUndefined()
+  })
+})

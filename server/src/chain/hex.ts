@@ -1,0 +1,31 @@
+/** Addresses and hashes as branded types, parsed once at the edge; inside they are always lower-case. */
+import { getAddress } from "viem"
+
+/** A lower-case EVM address. */
+export type Address = `0x${string}` & { readonly __brand: "Address" }
+/** A lower-case 32-byte hash. */
+export type Hash = `0x${string}` & { readonly __brand: "Hash" }
+
+export const ZERO_ADDRESS = `0x${"0".repeat(40)}` as Address
+
+/**
+ * The lower-case address of a text in any case, or undefined when it is none or its mixed-case checksum (EIP-55) is wrong.
+ *
+ * @example parseAddress("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913") // "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
+ */
+export function parseAddress(text: unknown): Address | undefined {
+  if (typeof text !== "string" || !/^0x[0-9a-f]{40}$/i.test(text)) return undefined
+  const digits = text.slice(2)
+  const oneCase = digits === digits.toLowerCase() || digits === digits.toUpperCase()
+  if (!oneCase && getAddress(text.toLowerCase()) !== text) return undefined
+  return text.toLowerCase() as Address
+}
+
+/** The lower-case hash of a text in any case, or undefined when it is not 0x and 64 hexadecimal digits. */
+export function parseHash(text: unknown): Hash | undefined {
+  if (typeof text !== "string" || !/^0x[0-9a-f]{64}$/i.test(text)) return undefined
+  return text.toLowerCase() as Hash
+}
+
+/** The EIP-55 form that every response shows. */
+export const checksummed = (address: string): string => getAddress(address)

@@ -1,0 +1,139 @@
+/**
+ * The networks that Sluice knows, and what it makes sure of before it serves one.
+ */
+import {
+  type AbiFunction,
+  decodeFunctionResult,
+  encodeAbiParameters,
+  encodeFunctionData,
+  type Hex,
+  keccak256,
+  parseAbi,
+  toHex,
+} from "viem"
+import type { NetworkSettings } from "../settings.ts"
+import type { Address, Hash } from "./hex.ts"
+import { batchToAny, RpcError, type RpcResult } from "./rpc.ts"
+
+/** What is the same for everyone on a network: its chain id and Circle's (on World Chain, the bridged) USDC. */
+export const networkFacts = {
+  base: { chainId: 8453, usdc: "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913" as Address },
+  worldchain: { chainId: 480, usdc: "0x79a02482a880bce3f13e09da970dc34db4cd24d1" as Address },
+  "base-sepolia": { chainId: 84532, usdc: "0x036cbd53842c5426634e7929541ec2318f3dcf7e" as Address },
+} as const
+
+export type NetworkName = keyof typeof networkFacts
+export const networkNames = Object.keys(networkFacts) as [NetworkName, ...NetworkName[]]
+
+export interface Token {
+  address: Address
+  symbol: string
+  decimals: number
+  /** The EIP-712 domain's name and version, as its contract tells them. */
+  name: string
+  version: string
+}
+
+/** A network that was checked and is served. */
+export interface Network {
+  name: NetworkName
+  chainId: number
+  rpcUrls: string[]
+  /** Blocks, the one that holds the transfer included. */
+  confirmations: bigint
+  token: Token
+  depositFactory: Address
+  genesisHash: Hash
+}
+
+/** The served networks; the first is the default. */
+export interface Chain {
+  networks: Network[]
+}
+
+/** The network of this name, the default one for undefined; undefined when it is not served. */
+export const networkNamed = (chain: Chain, name: string | undefined): Network | undefined =>
+  name === undefined ? chain.networks[0] : chain.networks.find(network => network.name === name)
+
+/** The network of a row; throws when a network with rows is no longer in the settings. */
+export function networkOf(chain: Chain, chainId: number): Network {
+  const network = chain.networks.find(each => each.chainId === chainId)
+  if (!network) throw new Error(`The database has rows of chain ${chainId}, which NETWORKS doesn't name`)
+  return network
+}
+
+/** A network whose settings contradict its chain: the service must not start with it. */
+export class NetworkMismatch extends Error {}
+
+const tokenAbi = parseAbi([
+  "function name() view returns (string)",
+  "function version() view returns (string)",
+  "function symbol() view returns (string)",
+  "function decimals() view returns (uint8)",
+  "function DOMAIN_SEPARATOR() view returns (bytes32)",
+])
+const factoryAbi = parseAbi(["function operator() view returns (address)"])
+
+/**
+ * Asks the chain for everything the settings assume (chain id, token, its EIP-712 domain, the deposit factory) and throws
+ * a {@link NetworkMismatch} where it says otherwise, an RpcError where it can't be asked.
+ */
+export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {
+  const mismatch = (message: string) => new NetworkMismatch(`${settings.name}: ${message}`)
+  const call = (to: Address, abi: readonly AbiFunction[], functionName: string) => ({
+    method: "eth_call",
+    params: [{ to, data: encodeFunctionData({ abi, functionName }) }, "latest"],
+  })
+  const tokenCalls = ["name", "version", "symbol", "decimals", "DOMAIN_SEPARATOR"] as const
+  const [chainId, genesis, operator, ...token] = await batchToAny(
+    settings,
+    [
+      { method: "eth_chainId", params: [] },
+      { method: "eth_getBlockByNumber", params: ["0x0", false] },
+      call(settings.depositFactory, factoryAbi, "operator"),
+      ...tokenCalls.map(name => call(settings.token, tokenAbi, name)),
+    ],
+    signal,
+  )
+  const told = Number(BigInt(value<Hex>(chainId, "eth_chainId")))
+  if (told !== settings.chainId) throw mismatch(`the endpoint serves chain ${told}, not ${settings.chainId}`)
+  if (value<Hex>(operator, "operator()") === "0x")
+    throw mismatch(`no deposit factory stands at ${settings.depositFactory}; see DEPOSIT_FACTORY_*`)
+  const [name, version, symbol, decimals, separator] = tokenCalls.map((functionName, i) => {
+    const data = value<Hex>(token[i], `${functionName}() of the token`)
+    if (data === "0x") throw mismatch(`the token ${settings.token} has no ${functionName}()`)
+    return decodeFunctionResult({ abi: tokenAbi, functionName, data })
+  }) as [string, string, string, number, Hex]
+  if (separator !== domainSeparator(name, version, settings))
+    throw mismatch(`the token ${settings.token} has another EIP-712 domain than its name and version say`)
+  const genesisHash = value<{ hash: Hash }>(genesis, "the genesis block").hash
+  const { chainId: id, rpcUrls, confirmations, depositFactory } = settings
+  return {
+    name: settings.name,
+    chainId: id,
+    rpcUrls,
+    confirmations: BigInt(confirmations),
+    token: { address: settings.token, symbol, decimals, name, version },
+    depositFactory,
+    genesisHash,
+  }
+
+  function value<T>(result: RpcResult | undefined, what: string): T {
+    if (result?.ok) return result.value as T
+    const message = `${what} can't be read: ${result?.error ?? "no reply"}`
+    // A revert is the chain's own answer; anything else may be the endpoint's bad moment.
+    throw /revert/i.test(message) ? mismatch(message) : new RpcError(`${settings.name}: ${message}`)
+  }
+}
+
+/** EIP-712 `hashStruct(eip712Domain)` of a token with the four usual fields. */
+function domainSeparator(name: string, version: string, at: { chainId: number; token: Address }): Hex {
+  const type = "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+  const hash = (text: string) => keccak256(toHex(text))
+  return keccak256(
+    encodeAbiParameters(
+      [{ type: "bytes32" }, { type: "bytes32" }, { type: "bytes32" }, { type: "uint256" }, { type: "address" }],
+      [hash(type), hash(name), hash(version), BigInt(at.chainId), at.token],
+    ),
+  )
+}

@@ -1,0 +1,87 @@
+/**
+ * JSON-RPC in batches to one endpoint, each entry with its own result. Replies are paired by id: nodes may answer a batch
+ * in any order and drop entries, and viem's batching pairs by position.
+ */
+import type { Hex } from "viem"
+import { rpcCalls } from "../metrics.ts"
+
+export interface RpcCall {
+  method: string
+  params: readonly unknown[]
+}
+
+/** `error` says why there is no result; a missing result is never read as "nothing there". */
+export type RpcResult = { ok: true; value: unknown } | { ok: false; error: string }
+
+/** The answer can't be used as a whole: no connection, a time-out, an HTTP error, not JSON. */
+export class RpcError extends Error {}
+
+const TIMEOUT_MS = 10_000
+
+/**
+ * Sends `calls` as one batch and answers their results in the order of `calls`; throws an {@link RpcError} when the whole
+ * exchange fails (10 s at most).
+ */
+export async function batch(
+  endpoint: { url: string; network: string },
+  calls: readonly RpcCall[],
+  signal?: AbortSignal,
+): Promise<RpcResult[]> {
+  if (calls.length === 0) return []
+  const body = calls.map((call, id) => ({ jsonrpc: "2.0", id, method: call.method, params: call.params }))
+  const timeout = AbortSignal.timeout(TIMEOUT_MS)
+  let replies: unknown
+  try {
+    const response = await fetch(endpoint.url, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(body),
+      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+    })
+    if (!response.ok) throw new RpcError(`HTTP ${response.status}`)
+    replies = await response.json()
+  } catch (error) {
+    for (const call of calls) rpcCalls.inc({ network: endpoint.network, method: call.method, result: "error" })
+    if (error instanceof RpcError) throw error
+    // The address of an endpoint may hold its key, so only the cause is told.
+    throw new RpcError((error as Error).name === "TimeoutError" ? "no answer in time" : "no usable answer", {
+      cause: error,
+    })
+  }
+  const byId = new Map<unknown, Record<string, unknown>>()
+  for (const reply of Array.isArray(replies) ? replies : [replies])
+    if (typeof reply === "object" && reply !== null) byId.set(reply.id, reply)
+  return calls.map((call, id) => {
+    const result = resultOf(byId.get(id))
+    rpcCalls.inc({ network: endpoint.network, method: call.method, result: result.ok ? "ok" : "error" })
+    return result
+  })
+}
+
+function resultOf(reply: Record<string, unknown> | undefined): RpcResult {
+  if (!reply) return { ok: false, error: "no reply" }
+  if (reply.error) return { ok: false, error: String((reply.error as { message?: unknown }).message ?? "error") }
+  if (!("result" in reply)) return { ok: false, error: "neither result nor error" }
+  return { ok: true, value: reply.result }
+}
+
+/** The first endpoint's answer to the whole batch; the next is asked where one can't be reached. */
+export async function batchToAny(
+  endpoints: { rpcUrls: readonly string[]; name: string },
+  calls: readonly RpcCall[],
+  signal?: AbortSignal,
+): Promise<RpcResult[]> {
+  let last: unknown = new RpcError("no endpoint is set")
+  for (const url of endpoints.rpcUrls) {
+    try {
+      return await batch({ url, network: endpoints.name }, calls, signal)
+    } catch (error) {
+      last = error
+      if (signal?.aborted) break
+    }
+  }
+  throw last
+}
+
+/** A number as JSON-RPC writes it. */
+export const hexNumber = (n: bigint | number): Hex => `0x${n.toString(16)}`

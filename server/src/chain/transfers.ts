@@ -1,0 +1,153 @@
+/** ERC-20 `Transfer` logs: how they are asked for and how they are read. */
+import { type Hex, pad } from "viem"
+import { type Address, type Hash, parseAddress, parseHash } from "./hex.ts"
+import { hexNumber, type RpcCall, RpcError } from "./rpc.ts"
+
+/** keccak256("Transfer(address,address,uint256)"), EIP-20. */
+const TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+
+/** Addresses in one `eth_getLogs`; more are refused by some nodes. */
+const ADDRESSES_A_CALL = 1_000
+
+export interface Transfer {
+  txHash: Hash
+  token: Address
+  from: Address
+  to: Address
+  /** Base units, above zero. */
+  value: bigint
+  blockNumber: bigint
+  blockHash: Hash
+  logIndex: number
+  /** The how-manieth transfer of this token to this address in its transaction, from 0. */
+  k: number
+  /** Undefined from nodes that don't put the time into logs. */
+  blockTime: Date | undefined
+}
+
+export interface Block {
+  number: bigint
+  hash: Hash
+  time: Date
+}
+
+export interface Receipt {
+  txHash: Hash
+  succeeded: boolean
+  blockNumber: bigint
+  blockHash: Hash
+  transfers: Transfer[]
+}
+
+/** The calls that find all transfers of `token` to `addresses` from a block on, up to the newest. */
+export function transferCalls(token: Address, addresses: readonly Address[], fromBlock: bigint): RpcCall[] {
+  const calls: RpcCall[] = []
+  for (let start = 0; start < addresses.length; start += ADDRESSES_A_CALL) {
+    const topics = addresses.slice(start, start + ADDRESSES_A_CALL).map(address => pad(address))
+    const filter = {
+      address: token,
+      topics: [TRANSFER_TOPIC, null, topics],
+      fromBlock: hexNumber(fromBlock),
+      toBlock: "latest",
+    }
+    calls.push({ method: "eth_getLogs", params: [filter] })
+  }
+  return calls
+}
+
+export const blockCall = (block: bigint | "latest" | "finalized"): RpcCall => ({
+  method: "eth_getBlockByNumber",
+  params: [typeof block === "bigint" ? hexNumber(block) : block, false],
+})
+
+export const receiptCall = (hash: Hash): RpcCall => ({ method: "eth_getTransactionReceipt", params: [hash] })
+
+type Json = Record<string, unknown>
+
+/** A block as a node tells it, undefined for null; an {@link RpcError} when it is neither. */
+export function readBlock(value: unknown): Block | undefined {
+  if (value === null) return undefined
+  const { number, hash, timestamp } = object(value)
+  return { number: quantity(number), hash: hashOf(hash), time: timeOf(timestamp) }
+}
+
+/** A receipt as a node tells it, undefined for null; an {@link RpcError} when it is neither. */
+export function readReceipt(value: unknown): Receipt | undefined {
+  if (value === null) return undefined
+  const { status, transactionHash, blockNumber, blockHash, logs } = object(value)
+  return {
+    txHash: hashOf(transactionHash),
+    succeeded: quantity(status) === 1n,
+    blockNumber: quantity(blockNumber),
+    blockHash: hashOf(blockHash),
+    transfers: readTransfers(logs),
+  }
+}
+
+/**
+ * The transfers among logs, in chain order. Logs of other events, of zero value (anyone can make a token emit one in
+ * anyone's name), of NFTs (four topics) and removed ones are passed over; an {@link RpcError} for what is no list of logs.
+ */
+export function readTransfers(logs: unknown): Transfer[] {
+  if (!Array.isArray(logs)) throw new RpcError("logs are not a list")
+  const transfers = logs
+    .map(object)
+    .filter(log => log.removed !== true && isTransfer(log))
+    .map(readTransfer)
+    .sort((a, b) => Number(a.blockNumber - b.blockNumber) || a.logIndex - b.logIndex)
+  const counts = new Map<string, number>()
+  for (const transfer of transfers) {
+    const key = `${transfer.txHash} ${transfer.token} ${transfer.to}`
+    transfer.k = counts.get(key) ?? 0
+    counts.set(key, transfer.k + 1)
+  }
+  return transfers
+}
+
+const isTransfer = (log: Json): boolean =>
+  Array.isArray(log.topics) &&
+  log.topics.length === 3 &&
+  log.topics[0] === TRANSFER_TOPIC &&
+  typeof log.data === "string" &&
+  /^0x[0-9a-f]{64}$/i.test(log.data) &&
+  BigInt(log.data) > 0n
+
+function readTransfer(log: Json): Transfer {
+  const [, from, to] = log.topics as [string, string, string]
+  return {
+    txHash: hashOf(log.transactionHash),
+    token: addressOf(log.address),
+    from: addressOf(`0x${from.slice(26)}`),
+    to: addressOf(`0x${to.slice(26)}`),
+    value: BigInt(log.data as Hex),
+    blockNumber: quantity(log.blockNumber),
+    blockHash: hashOf(log.blockHash),
+    logIndex: Number(quantity(log.logIndex)),
+    k: 0,
+    blockTime: log.blockTimestamp === undefined ? undefined : timeOf(log.blockTimestamp),
+  }
+}
+
+function object(value: unknown): Json {
+  if (typeof value !== "object" || value === null) throw new RpcError("an answer is not an object")
+  return value as Json
+}
+
+function quantity(value: unknown): bigint {
+  if (typeof value !== "string" || !/^0x[0-9a-f]{1,64}$/i.test(value)) throw new RpcError("an answer lacks a number")
+  return BigInt(value)
+}
+
+const timeOf = (value: unknown): Date => new Date(Number(quantity(value)) * 1_000)
+
+function hashOf(value: unknown): Hash {
+  const hash = parseHash(value)
+  if (!hash) throw new RpcError("an answer lacks a hash")
+  return hash
+}
+
+function addressOf(value: unknown): Address {
+  const address = parseAddress(typeof value === "string" ? value.toLowerCase() : value)
+  if (!address) throw new RpcError("an answer lacks an address")
+  return address
+}

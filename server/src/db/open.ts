@@ -1,0 +1,138 @@
+/**
+ * Opens the database: `DATABASE_URL` on Postgres, else PGlite in a folder. Both answer int8 and numeric as bigint.
+ */
+import { existsSync, renameSync, rmSync } from "node:fs"
+import { PGlite } from "@electric-sql/pglite"
+import { Kysely, PGliteDialect, PostgresDialect, sql } from "kysely"
+import pg from "pg"
+import { migrate } from "./migrate.ts"
+import type { Database } from "./schema.ts"
+
+/** A pool, or the one transaction that is open: whoever holds a `Db` can't reach past it. */
+export type Db = Kysely<Database>
+
+/** The channel of every wake-up; what is to be woken is the payload. */
+const CHANNEL = "sluice"
+
+export interface OpenDatabase {
+  db: Db
+  /** Calls back with the payload of every notification until closed; reconnects by itself. */
+  listen(onNotify: (payload: string) => void): Promise<void>
+  close(): Promise<void>
+}
+
+const INT8 = 20
+const NUMERIC = 1700
+const bigintParsers = { [INT8]: BigInt, [NUMERIC]: BigInt }
+
+/** Tells every process on this database that something of this kind is waiting. */
+export async function notify(db: Db, payload: string): Promise<void> {
+  await sql`select pg_notify(${CHANNEL}, ${payload})`.execute(db)
+}
+
+/**
+ * The embedded database in `dir`, migrated. The first start builds it beside and renames: a kill during initdb leaves a
+ * folder that never opens again (measured), so an unfinished one must not bear the final name.
+ */
+export async function openEmbedded(dir: string): Promise<OpenDatabase> {
+  if (!existsSync(dir)) {
+    const unfinished = `${dir}.unfinished`
+    rmSync(unfinished, { recursive: true, force: true })
+    const first = await PGlite.create(unfinished)
+    await first.close()
+    renameSync(unfinished, dir)
+  }
+  return overPGlite(await PGlite.create(dir, { parsers: bigintParsers }))
+}
+
+/** A database over a PGlite that is already there, migrated. */
+export async function overPGlite(pglite: PGlite): Promise<OpenDatabase> {
+  Object.assign(pglite.parsers, bigintParsers)
+  await migrate({
+    transaction: run =>
+      pglite.transaction(tx =>
+        run({
+          exec: async text => void (await tx.exec(text)),
+          query: async (text, values) => (await tx.query<never>(text, values)).rows,
+        }),
+      ),
+  })
+  const db: Db = new Kysely<Database>({ dialect: new PGliteDialect({ pglite }) })
+  return {
+    db,
+    listen: async onNotify => void (await pglite.listen(CHANNEL, onNotify)),
+    close: () => pglite.close(),
+  }
+}
+
+/** The Postgres at `url`, migrated. */
+export async function openPostgres(url: string, onError: (error: Error) => void): Promise<OpenDatabase> {
+  const types = {
+    getTypeParser: (oid: number, format?: "text" | "binary") =>
+      oid === INT8 || oid === NUMERIC ? BigInt : pg.types.getTypeParser(oid, format),
+  } as pg.CustomTypesConfig
+  const pool = new pg.Pool({ connectionString: url, max: 10, types, application_name: "sluice" })
+  // An idle connection that breaks is replaced by the pool; without a listener it would end the process.
+  pool.on("error", onError)
+  await migrate({
+    transaction: async run => {
+      const client = await pool.connect()
+      try {
+        await client.query("begin")
+        const result = await run({
+          exec: async text => void (await client.query(text)),
+          query: async (text, values) => (await client.query(text, values)).rows,
+        })
+        await client.query("commit")
+        return result
+      } catch (error) {
+        await client.query("rollback")
+        throw error
+      } finally {
+        client.release()
+      }
+    },
+  })
+  const closing = new AbortController()
+  return {
+    db: new Kysely<Database>({ dialect: new PostgresDialect({ pool }) }),
+    listen: onNotify => listenForever(url, onNotify, onError, closing.signal),
+    close: async () => {
+      closing.abort()
+      await pool.end()
+    },
+  }
+}
+
+/** LISTEN on a client of its own: a pooled one would be handed to others between notifications. */
+async function listenForever(
+  url: string,
+  onNotify: (payload: string) => void,
+  onError: (error: Error) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const client = new pg.Client({ connectionString: url, application_name: "sluice-listen" })
+  let ended = false
+  const end = () => {
+    if (ended) return
+    ended = true
+    client.end().catch(() => {})
+    if (signal.aborted) return
+    const again = setTimeout(() => listenForever(url, onNotify, onError, signal).catch(onError), 1_000)
+    again.unref()
+  }
+  client.on("notification", message => onNotify(message.payload ?? ""))
+  client.on("error", error => {
+    onError(error)
+    end()
+  })
+  client.on("end", end)
+  signal.addEventListener("abort", end, { once: true })
+  try {
+    await client.connect()
+    await client.query(`listen ${CHANNEL}`)
+  } catch (error) {
+    onError(error as Error)
+    end()
+  }
+}

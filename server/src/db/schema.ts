@@ -1,0 +1,203 @@
+/** The rows as Kysely sees them; the truth is in `migrations/`. bigint: numeric and int8 columns. */
+import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
+import type { Address, Hash } from "../chain/hex.ts"
+
+/** Nullable, and may be left out of an insert. */
+type Optional<T> = ColumnType<T | null, T | null | undefined, T | null>
+
+interface Installation {
+  key: string
+  value: string
+}
+
+interface Merchants {
+  id: string
+  iss: string
+  sub: string
+  name: string
+  email: string | null
+  created_at: Date
+}
+
+interface Invitations {
+  iss: string
+  sub: string
+  created_at: Date
+}
+
+interface PayoutAddresses {
+  merchant_id: string
+  chain_id: number
+  address: Address
+  pending_address: Optional<Address>
+  pending_at: Optional<Date>
+}
+
+interface Paywalls {
+  id: string
+  merchant_id: string
+  chain_id: number
+  name: string
+  price: bigint
+  currency: string
+  description: string | null
+  content_type: string
+  content_data: JSONColumnType<Record<string, unknown> | null, string | null, string | null>
+  content_url: string | null
+  pricing_model: string
+  access_duration_s: bigint | null
+  slug: string | null
+  active: boolean
+  created_at: Date
+  updated_at: Date
+}
+
+interface Deposits {
+  id: Generated<bigint>
+  chain_id: number
+  address: Address
+  factory: Address
+  salt: Hash
+  owner: Address
+  open_after_s: bigint
+  paywall_id: string
+  created_at: Date
+}
+
+interface PaywallVersions {
+  paywall_id: string
+  n: number
+  price: bigint
+  active: boolean
+  deposit_id: bigint
+  from_at: Date
+  until_at: Optional<Date>
+}
+
+export type TransferState = "seen" | "confirmed" | "final" | "gone"
+
+interface Transfers {
+  id: Generated<bigint>
+  chain_id: number
+  tx_hash: Hash
+  token: Address
+  to_address: Address
+  k: number
+  deposit_id: bigint
+  from_address: Address
+  value: bigint
+  block_number: bigint
+  block_hash: Hash
+  log_index: number
+  block_time: Date
+  state: TransferState
+  suspect_at: Optional<Date>
+  run_at: Optional<Date>
+  created_at: Date
+}
+
+export type SubmissionStatus = "verifying" | "granted" | "failed" | "reversed"
+export type FailureReason =
+  | "reverted"
+  | "no_transfer"
+  | "wrong_recipient"
+  | "wrong_sender"
+  | "wrong_asset"
+  | "underpaid"
+  | "already_used"
+  | "not_found"
+  | "sanctioned"
+  | "late"
+
+interface Submissions {
+  id: Generated<bigint>
+  paywall_id: string
+  chain_id: number
+  tx_hash: Hash
+  address: Address
+  status: SubmissionStatus
+  reason: Optional<FailureReason>
+  message: string
+  block_number: Optional<bigint>
+  attempts: Generated<number>
+  run_at: Optional<Date>
+  submitted_at: Date
+  updated_at: Date
+}
+
+interface Payments {
+  id: string
+  paywall_id: string
+  chain_id: number
+  payer: Address
+  amount: bigint
+  tx_hash: Hash
+  status: "granted" | "reversed"
+  created_at: Date
+  updated_at: Date
+}
+
+interface Claims {
+  transfer_id: bigint
+  payment_id: string
+}
+
+interface Grants {
+  id: string
+  payment_id: string
+  paywall_id: string
+  address: Address
+  tx_hash: Hash
+  duration_s: bigint | null
+  granted_at: Date
+  revoked_at: Optional<Date>
+  revoked_by: Optional<"merchant" | "reorg">
+  revoke_reason: Optional<string>
+}
+
+interface Access {
+  paywall_id: string
+  address: Address
+  expires_at: Optional<Date>
+  tx_hash: Optional<Hash>
+}
+
+interface Cursors {
+  chain_id: number
+  block_number: bigint
+  block_hash: Hash
+  finalized_number: bigint
+  looked_at: Optional<Date>
+  run_at: Date
+  claim_id: Optional<string>
+  lease_until: Optional<Date>
+}
+
+interface Screenings {
+  id: Generated<bigint>
+  address: Address
+  listed: boolean
+  source: string
+  subject: string
+  screened_at: Date
+}
+
+export interface Database {
+  installation: Installation
+  merchants: Merchants
+  invitations: Invitations
+  payout_addresses: PayoutAddresses
+  paywalls: Paywalls
+  deposits: Deposits
+  paywall_versions: PaywallVersions
+  transfers: Transfers
+  submissions: Submissions
+  payments: Payments
+  claims: Claims
+  grants: Grants
+  access: Access
+  cursors: Cursors
+  screenings: Screenings
+}
+
+export type Row<T extends keyof Database> = Selectable<Database[T]>

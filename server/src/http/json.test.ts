@@ -1,0 +1,50 @@
+import fc from "fast-check"
+import { describe, expect, it } from "vitest"
+import { asWritten, parseJson } from "./json.ts"
+
+describe("parseJson", () => {
+  it("keeps numbers as they were written, in each object of its own", () => {
+    const body = parseJson(
+      '{"price":1.10,"other":{"price":33.333333333333333333},"list":[{"percent":1e1}],"text":"2.50"}',
+    ) as {
+      other: object
+      list: [object]
+    }
+    expect(asWritten(body, "price")).toBe("1.10")
+    expect(asWritten(body.other, "price")).toBe("33.333333333333333333")
+    expect(asWritten(body.list[0], "percent")).toBe("1e1")
+    expect(asWritten(body, "text")).toBe("2.50")
+    expect(asWritten(body, "absent")).toBeUndefined()
+    expect(asWritten(body, "other")).toBeUndefined()
+  })
+
+  it("reads what JSON.parse reads", () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), value => {
+        const text = JSON.stringify(value)
+        fc.pre(!text.includes("__proto__") && !text.includes("\\u0000") && !/\\ud[89a-f]/.test(text))
+        expect(parseJson(text)).toEqual(JSON.parse(text))
+      }),
+    )
+  })
+
+  it.each([
+    ['{"a":', "not valid JSON"],
+    ['{"a":"\\u0000"}', "NUL"],
+    ['{"a\\u0000":1}', "NUL"],
+    ['{"a":"\\ud800"}', "surrogate"],
+    ['{"__proto__":{"x":1}}', "__proto__"],
+    [`${"[".repeat(100_000)}${"]".repeat(100_000)}`, "nested too deeply"],
+  ])("refuses %.30s", (text, words) => {
+    expect(() => parseJson(text)).toThrow(
+      expect.objectContaining({
+        code: "VALIDATION_ERROR",
+        details: [expect.objectContaining({ message: expect.stringContaining(words) })],
+      }),
+    )
+  })
+
+  it("takes an empty body as none", () => {
+    expect(parseJson("")).toBeUndefined()
+  })
+})

@@ -1,0 +1,42 @@
+/**
+ * JSON bodies, read once and strictly: numbers keep their text, and what a database or a prototype can't hold is refused.
+ */
+import { invalid } from "../errors.ts"
+
+/** The texts of numbers, by the object that holds them: a double can't say what "33.333333" was. */
+const written = new WeakMap<object, Record<string, string>>()
+
+/**
+ * The number or string at `holder[key]` as the caller wrote it, undefined for anything else.
+ *
+ * @example asWritten(parseJson('{"price":1.10}'), "price") // "1.10"
+ */
+export function asWritten(holder: object, key: string): string | undefined {
+  const value = (holder as Record<string, unknown>)[key]
+  return typeof value === "string" ? value : written.get(holder)?.[key]
+}
+
+/** Text that Postgres can't store: NUL (22021) and lone surrogates (22P05). */
+export const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
+
+/** Parses a JSON body; a `VALIDATION_ERROR` says what is wrong with it. An empty body is undefined. */
+export function parseJson(text: string): unknown {
+  if (text === "") return undefined
+  try {
+    return JSON.parse(text, function (this: object, key: string, value: unknown, context?: { source?: string }) {
+      if (key === "__proto__") throw invalid("", "a field can't be named __proto__")
+      if (!isStorable(key) || (typeof value === "string" && !isStorable(value)))
+        throw invalid(key, "has a NUL character or half of a surrogate pair")
+      if (typeof value === "number" && context?.source) {
+        const texts = written.get(this) ?? {}
+        texts[key] = context.source
+        written.set(this, texts)
+      }
+      return value
+    } as (key: string, value: unknown) => unknown)
+  } catch (error) {
+    if (error instanceof SyntaxError) throw invalid("", `the body is not valid JSON: ${error.message}`)
+    if (error instanceof RangeError) throw invalid("", "the body is nested too deeply")
+    throw error
+  }
+}

@@ -1,0 +1,213 @@
+/**
+ * The HTTP server without its routes: how a request is read, who is calling, whether it may, and what an error looks like.
+ */
+import { randomUUID } from "node:crypto"
+import type { IncomingMessage, ServerResponse } from "node:http"
+import cors from "@fastify/cors"
+import "@fastify/swagger"
+import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox"
+import { Ajv, type AnySchema, type ErrorObject } from "ajv"
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyError,
+  type FastifyHttpOptions,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type RawServerDefault,
+} from "fastify"
+import type { Context } from "../context.ts"
+import { ApiError, type ErrorCode, type ErrorDetail, errorTable, invalid } from "../errors.ts"
+import { merchantOf } from "../identity/merchants.ts"
+import type { Subject, TokenIssuer } from "../identity/tokens.ts"
+import { countsOf, WINDOW_MS } from "../limits/buckets.ts"
+import { memoryLog } from "../limits/sliding-log.ts"
+import { httpDuration } from "../metrics.ts"
+import { isStorable, parseJson } from "./json.ts"
+
+declare module "fastify" {
+  interface FastifyRequest {
+    /** Set on `/api/console/*` once the token is known to be good. */
+    subject: Subject | undefined
+  }
+}
+
+export type Server = FastifyInstance<
+  RawServerDefault,
+  IncomingMessage,
+  ServerResponse,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>
+
+const BODY_LIMIT = 256 * 1024
+/** About 30 MB of memory at most. */
+const MAX_CALLERS = 100_000
+const exposed = ["X-Request-Id", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"]
+
+/** The merchant behind a console request, made on first sight. */
+export function callingMerchant(ctx: Context, request: FastifyRequest): Promise<string> {
+  if (!request.subject) throw new ApiError("UNAUTHORIZED")
+  return merchantOf(ctx, request.subject)
+}
+
+/** For routes that need no body: none is the same as an empty one, so that each missing field is told. */
+export async function orEmptyBody(request: FastifyRequest): Promise<void> {
+  request.body ??= {}
+}
+
+/** A server with everything but routes; they are added before it listens. */
+export function openServer(ctx: Context, tokens: TokenIssuer): Server {
+  const limits = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_CALLERS })
+  const { trustedProxies } = ctx.settings
+
+  const options: FastifyHttpOptions<RawServerDefault> = {
+    bodyLimit: BODY_LIMIT,
+    logger: false,
+    trustProxy: trustedProxies.length > 0 ? trustedProxies : false,
+    genReqId: request => saneId(request.headers["x-request-id"]) ?? randomUUID(),
+    return503OnClosing: true,
+    forceCloseConnections: "idle",
+    // A URL that can't be decoded and a parameter that is too long come here, past all hooks.
+    frameworkErrors: (error, request, reply) => {
+      void reply.header("x-request-id", request.id)
+      admit(request, reply, undefined)
+        ? sendError(ctx, request, reply, error.code === "FST_ERR_MAX_PARAM_LENGTH" ? new ApiError("NOT_FOUND") : error)
+        : undefined
+    },
+    schemaController: { compilersFactory: { buildValidator: validatorFactory } },
+  }
+  const app = Fastify(options).withTypeProvider<TypeBoxTypeProvider>()
+
+  app.decorateRequest("subject", undefined)
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser("application/json", { parseAs: "string" }, async (_request: unknown, text: string) =>
+    parseJson(text),
+  )
+
+  app.addHook("onRequest", async (request, reply) => {
+    reply.header("x-request-id", request.id)
+    const isConsole = /^\/api\/console(\/|$)/.test(pathOf(request))
+    // A preflight bears no credential; it is answered by CORS and counted as public.
+    const bearer =
+      isConsole && request.method !== "OPTIONS"
+        ? /^Bearer ([\w.~+/-]+=*)$/i.exec(request.headers.authorization ?? "")
+        : null
+    request.subject = bearer?.[1] ? await tokens.verify(bearer[1]) : undefined
+    if (!admit(request, reply, request.subject)) return reply
+    if (isConsole && request.method !== "OPTIONS" && !request.subject) throw new ApiError("UNAUTHORIZED")
+    return undefined
+  })
+  app.register(cors, {
+    delegator: (request, done) => {
+      const isPrivate = /^\/api\/(console|checkouts)(\/|$)/.test(pathOf(request))
+      done(null, { origin: isPrivate ? ctx.settings.consoleOrigins : "*", exposedHeaders: exposed })
+    },
+  })
+  app.addHook("preValidation", async request => {
+    for (const [name, value] of Object.entries({ ...(request.query as object), ...(request.params as object) }))
+      if (!isStorable(name) || !isStorable(String(value)))
+        throw invalid(name, "has a NUL character or half of a surrogate pair")
+  })
+  app.addHook("onResponse", async (request, reply) => {
+    const route = request.routeOptions.url ?? "unknown"
+    httpDuration.observe({ method: request.method, route, status: reply.statusCode }, reply.elapsedTime / 1_000)
+    ctx.log.info(
+      {
+        requestId: request.id,
+        method: request.method,
+        route,
+        status: reply.statusCode,
+        ms: Math.round(reply.elapsedTime),
+      },
+      "request",
+    )
+  })
+  app.setErrorHandler((error: FastifyError, request, reply) => sendError(ctx, request, reply, error))
+  app.setNotFoundHandler((request, reply) => sendError(ctx, request, reply, new ApiError("NOT_FOUND")))
+  return app
+
+  /** Counts the request and writes the headers; false when it was answered with 429. */
+  function admit(request: FastifyRequest, reply: FastifyReply, subject: Subject | undefined): boolean {
+    const caller = { subject: subject && `${subject.iss} ${subject.sub}`, ip: request.ip }
+    const counts = countsOf(ctx.settings.limits, request.method, pathOf(request), caller)
+    if (counts.length === 0) return true
+    const verdict = limits.admit(counts, Date.now())
+    reply.header("x-ratelimit-limit", verdict.limit)
+    reply.header("x-ratelimit-remaining", verdict.remaining)
+    reply.header("x-ratelimit-reset", Math.ceil(verdict.resetAtMs / 1_000))
+    if (verdict.admitted) return true
+    const retryAfter = Math.ceil(verdict.waitMs / 1_000)
+    reply.header("retry-after", retryAfter)
+    const { status, message } = errorTable.RATE_LIMITED
+    void reply.code(status).send({ error: "RATE_LIMITED", message, retryAfter, requestId: request.id })
+    return false
+  }
+}
+
+const pathOf = (request: { url: string }): string => request.url.split("?", 1)[0] ?? ""
+
+const saneId = (header: unknown): string | undefined =>
+  typeof header === "string" && /^[\w.:-]{1,128}$/.test(header) ? header : undefined
+
+/** Framework errors that have a place in our table; all others of the 4xx are `VALIDATION_ERROR`. */
+const frameworkCodes: Record<string, ErrorCode> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: "PAYLOAD_TOO_LARGE",
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: "UNSUPPORTED_MEDIA_TYPE",
+  FST_ERR_NOT_FOUND: "NOT_FOUND",
+}
+
+function toApiError(error: Error & { code?: string; statusCode?: number; validation?: unknown }): ApiError | undefined {
+  if (error instanceof ApiError) return error
+  if (Array.isArray(error.validation)) return new ApiError("VALIDATION_ERROR", error.validation.flatMap(detailsOf))
+  const code = frameworkCodes[error.code ?? ""]
+  if (code) return new ApiError(code)
+  if (error.statusCode !== undefined && error.statusCode < 500) return invalid("", error.message)
+  return undefined
+}
+
+function sendError(ctx: Context, request: FastifyRequest, reply: FastifyReply, error: Error): void {
+  const known = toApiError(error)
+  if (!known || errorTable[known.code].status >= 500)
+    ctx.log.error(
+      { err: known?.cause ?? error, requestId: request.id, route: request.routeOptions.url },
+      "a request failed",
+    )
+  const { code, message, details } = known ?? new ApiError("INTERNAL_ERROR")
+  void reply
+    .code(errorTable[code].status)
+    .send({ error: code, message, requestId: request.id, ...(details ? { details } : {}) })
+}
+
+/** Bodies are taken as they are; queries are text and may become numbers. Both tell all faults at once. */
+const bodyAjv = new Ajv({
+  allErrors: true,
+  coerceTypes: false,
+  useDefaults: true,
+  removeAdditional: false,
+  strict: false,
+})
+const queryAjv = new Ajv({
+  allErrors: true,
+  coerceTypes: true,
+  useDefaults: true,
+  removeAdditional: false,
+  strict: false,
+})
+
+type Compilers = NonNullable<NonNullable<FastifyHttpOptions<RawServerDefault>["schemaController"]>["compilersFactory"]>
+
+const validatorFactory = (() =>
+  ({ schema, httpPart }: { schema: AnySchema; httpPart?: string }) =>
+    (httpPart === "body" ? bodyAjv : queryAjv).compile(schema)) as unknown as NonNullable<Compilers["buildValidator"]>
+
+/** An Ajv fault in the words of the API. */
+function detailsOf(fault: ErrorObject): ErrorDetail[] {
+  const path = fault.instancePath.slice(1).replaceAll("/", ".")
+  const at = (name: string) => (path === "" ? name : `${path}.${name}`)
+  if (fault.keyword === "required") return [{ path: at(fault.params.missingProperty), message: "is required" }]
+  if (fault.keyword === "additionalProperties")
+    return [{ path: at(fault.params.additionalProperty), message: "is not a field of this request" }]
+  if (fault.keyword === "type" && path === "") return [{ path, message: "the body must be a JSON object" }]
+  return [{ path, message: fault.message ?? "is not valid" }]
+}

@@ -1,0 +1,31 @@
+/** Merchants: known by the issuer and subject of their tokens, made on first sight. */
+import type { Context } from "../context.ts"
+import { ApiError } from "../errors.ts"
+import { newId } from "../ids.ts"
+import type { Subject } from "./tokens.ts"
+
+/**
+ * The merchant of a subject. The first valid token makes it; with `SIGNUP=invite` only for an invited subject
+ * (`SIGNUP_CLOSED`).
+ */
+export async function merchantOf(ctx: Context, { iss, sub }: Subject): Promise<string> {
+  const known = ctx.db.selectFrom("merchants").select("id").where("iss", "=", iss).where("sub", "=", sub)
+  const merchant = await known.executeTakeFirst()
+  if (merchant) return merchant.id
+  if (ctx.settings.signup === "invite" && !(await isInvited(ctx, { iss, sub }))) throw new ApiError("SIGNUP_CLOSED")
+  await ctx.db
+    .insertInto("merchants")
+    .values({ id: newId("mer"), iss, sub, name: "", email: null, created_at: ctx.now() })
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+  // Read again: of two first requests at once, one has made it.
+  return (await known.executeTakeFirstOrThrow()).id
+}
+
+const isInvited = async (ctx: Context, { iss, sub }: Subject): Promise<boolean> =>
+  (await ctx.db
+    .selectFrom("invitations")
+    .select("sub")
+    .where("iss", "=", iss)
+    .where("sub", "=", sub)
+    .executeTakeFirst()) !== undefined

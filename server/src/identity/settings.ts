@@ -1,0 +1,117 @@
+/** What a merchant says of itself: name, e-mail, and where its money goes on each network. */
+import { type Address, parseAddress, ZERO_ADDRESS } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError, type ErrorDetail } from "../errors.ts"
+import { moveDeposits } from "../paywalls/versions.ts"
+
+/** In live mode a new payout address waits so long, in sight of its owner. */
+const LIVE_DELAY_MS = 24 * 3_600_000
+
+export interface SettingsChange {
+  name?: string
+  email?: string | null
+  /** Text as it came, by network name. */
+  payoutAddresses: Record<string, string>
+}
+
+export const payoutAddresses = (ctx: Context, merchantId: string): Promise<Row<"payout_addresses">[]> =>
+  ctx.db.selectFrom("payout_addresses").selectAll().where("merchant_id", "=", merchantId).execute()
+
+/** Where the merchant's money goes on a network; `PAYOUT_ADDRESS_REQUIRED` when it never said. */
+export async function payoutAddressOn(ctx: Context, merchantId: string, network: Network): Promise<Address> {
+  const row = (await payoutAddresses(ctx, merchantId)).find(each => each.chain_id === network.chainId)
+  if (!row) throw new ApiError("PAYOUT_ADDRESS_REQUIRED")
+  return row.address
+}
+
+/** Why money must not be sent to this address, or undefined: what is ours or nobody's would strand it. */
+async function refusal(ctx: Context, address: Address): Promise<string | undefined> {
+  if (address === ZERO_ADDRESS) return "can't be the zero address"
+  if (ctx.settings.serviceWallets.includes(address)) return "is a wallet of this service"
+  for (const { token, depositFactory } of ctx.chain.networks) {
+    if (address === token.address) return "is a token contract"
+    if (address === depositFactory) return "is the deposit factory"
+  }
+  const deposit = await ctx.db.selectFrom("deposits").select("id").where("address", "=", address).executeTakeFirst()
+  return deposit ? "is a receiving address of this service" : undefined
+}
+
+/**
+ * Changes the settings, all or nothing; call it inside a transaction. A new payout address gives every paywall of that
+ * network a new receiving address, in live mode after 24 hours.
+ */
+export async function changeSettings(ctx: Context, merchantId: string, change: SettingsChange): Promise<void> {
+  const faults: ErrorDetail[] = []
+  const targets: { network: Network; address: Address }[] = []
+  for (const [name, text] of Object.entries(change.payoutAddresses)) {
+    const path = `payoutAddresses.${name}`
+    const network = ctx.chain.networks.find(each => each.name === name)
+    const address = parseAddress(text)
+    const fault = !network
+      ? `is not a network of this service; they are: ${ctx.chain.networks.map(each => each.name).join(", ")}`
+      : address
+        ? await refusal(ctx, address)
+        : "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed"
+    if (fault) faults.push({ path, message: fault })
+    else if (network && address) targets.push({ network, address })
+  }
+  if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+  if (change.name !== undefined || change.email !== undefined)
+    await ctx.db
+      .updateTable("merchants")
+      .set({
+        ...(change.name === undefined ? {} : { name: change.name }),
+        ...(change.email === undefined ? {} : { email: change.email }),
+      })
+      .where("id", "=", merchantId)
+      .execute()
+  // The merchant's row is the lock: two changes at once must not interleave.
+  await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forUpdate().execute()
+  const present = await payoutAddresses(ctx, merchantId)
+  for (const { network, address } of targets) {
+    const before = present.find(row => row.chain_id === network.chainId)
+    if (before && ctx.settings.mode === "live" && before.address !== address)
+      await ctx.db
+        .updateTable("payout_addresses")
+        .set({ pending_address: address, pending_at: new Date(ctx.now().getTime() + LIVE_DELAY_MS) })
+        .where("merchant_id", "=", merchantId)
+        .where("chain_id", "=", network.chainId)
+        .execute()
+    else await setPayoutAddress(ctx, merchantId, network, address, before?.address)
+  }
+}
+
+async function setPayoutAddress(
+  ctx: Context,
+  merchantId: string,
+  network: Network,
+  address: Address,
+  before: Address | undefined,
+) {
+  const row = { merchant_id: merchantId, chain_id: network.chainId, address, pending_address: null, pending_at: null }
+  await ctx.db
+    .insertInto("payout_addresses")
+    .values(row)
+    .onConflict(conflict => conflict.columns(["merchant_id", "chain_id"]).doUpdateSet(row))
+    .execute()
+  if (address !== before) await moveDeposits(ctx, merchantId, network, address)
+}
+
+/** Puts the payout addresses into force whose wait is over; answers how many. */
+export async function applyPendingPayoutAddresses(ctx: Context): Promise<number> {
+  const due = await ctx.db
+    .selectFrom("payout_addresses")
+    .selectAll()
+    .where("pending_at", "<=", ctx.now())
+    .forUpdate()
+    .skipLocked()
+    .execute()
+  for (const row of due) {
+    const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)
+    if (network && row.pending_address)
+      await setPayoutAddress(ctx, row.merchant_id, network, row.pending_address, row.address)
+  }
+  return due.length
+}

@@ -1,0 +1,63 @@
+/**
+ * Bearer tokens of the OIDC issuer: keys by discovery, cached, fetched again when a token names a new one.
+ */
+import { createRemoteJWKSet, errors, type JWTVerifyGetKey, jwtVerify } from "jose"
+import { ApiError } from "../errors.ts"
+
+export interface Subject {
+  iss: string
+  sub: string
+}
+
+export interface TokenIssuer {
+  /** Who the token speaks for, or undefined when it is not valid; `IDENTITY_UNAVAILABLE` when the keys can't be had. */
+  verify(token: string): Promise<Subject | undefined>
+}
+
+/** Only signatures with a public key: with HS256 the issuer's public key would do as the secret. */
+const ALGORITHMS = ["RS256", "ES256", "EdDSA"]
+const LEEWAY_S = 60
+const DISCOVERY_TIMEOUT_MS = 5_000
+
+/** Checks tokens of one issuer for one audience. Nothing is fetched before the first token. */
+export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
+  let keys: Promise<JWTVerifyGetKey> | undefined
+  const discovered = () => {
+    keys ??= discover(issuer).catch(error => {
+      keys = undefined
+      throw error
+    })
+    return keys
+  }
+  return {
+    verify: async token => {
+      try {
+        const { payload } = await jwtVerify(token, await discovered(), {
+          issuer,
+          audience,
+          algorithms: ALGORITHMS,
+          clockTolerance: LEEWAY_S,
+          requiredClaims: ["exp", "sub"],
+        })
+        return typeof payload.sub === "string" && payload.sub !== "" ? { iss: issuer, sub: payload.sub } : undefined
+      } catch (error) {
+        // Generic JOSE errors and time-outs are about fetching the keys, all others about the token.
+        const aboutKeys =
+          error instanceof errors.JWKSTimeout || (error as { code?: unknown }).code === "ERR_JOSE_GENERIC"
+        if (error instanceof errors.JOSEError && !aboutKeys) return undefined
+        throw new ApiError("IDENTITY_UNAVAILABLE", undefined, undefined, error)
+      }
+    },
+  }
+}
+
+async function discover(issuer: string): Promise<JWTVerifyGetKey> {
+  const response = await fetch(`${issuer}/.well-known/openid-configuration`, {
+    signal: AbortSignal.timeout(DISCOVERY_TIMEOUT_MS),
+  })
+  if (!response.ok) throw new Error(`discovery of ${issuer}: HTTP ${response.status}`)
+  const document = (await response.json()) as { issuer?: unknown; jwks_uri?: unknown }
+  if (document.issuer !== issuer || typeof document.jwks_uri !== "string")
+    throw new Error(`discovery of ${issuer}: the document names another issuer or no keys`)
+  return createRemoteJWKSet(new URL(document.jwks_uri), { timeoutDuration: DISCOVERY_TIMEOUT_MS })
+}

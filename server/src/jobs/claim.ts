@@ -1,0 +1,34 @@
+/**
+ * Leases on rows that are jobs: the one place that knows them. A claimed row belongs to its `claim_id` until
+ * `lease_until`, by the database's clock; every later write names the claim, so that a worker which lost its lease
+ * changes nothing.
+ */
+import { randomUUID } from "node:crypto"
+import { sql } from "kysely"
+import type { Db } from "../db/open.ts"
+import type { Database, Row } from "../db/schema.ts"
+
+/** The tables whose rows are jobs: `run_at`, `claim_id`, `lease_until` and a primary key. */
+interface JobTables {
+  cursors: "chain_id"
+}
+
+/**
+ * Takes up to `limit` due rows that nobody holds, for `leaseMs`, earliest first. `only` names one row.
+ * `FOR UPDATE SKIP LOCKED`: rivals neither wait for each other nor take the same row.
+ */
+export async function claimDue<T extends keyof JobTables & keyof Database>(
+  db: Db,
+  job: { table: T; key: JobTables[T]; only?: string | number; now: Date; limit: number; leaseMs: number },
+): Promise<Row<T>[]> {
+  const only = job.only === undefined ? sql`true` : sql`${sql.ref(job.key)} = ${job.only}`
+  const result = await sql<Row<T>>`
+    update ${sql.table(job.table)} set claim_id = ${randomUUID()},
+      lease_until = clock_timestamp() + make_interval(secs => ${job.leaseMs / 1_000})
+    where ${sql.ref(job.key)} in (
+      select ${sql.ref(job.key)} from ${sql.table(job.table)}
+      where run_at <= ${job.now} and (lease_until is null or lease_until < clock_timestamp()) and ${only}
+      order by run_at limit ${job.limit} for update skip locked)
+    returning *`.execute(db)
+  return result.rows
+}

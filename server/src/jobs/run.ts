@@ -1,0 +1,40 @@
+/** Loops: work again and again until told to stop, asleep between rounds, awake early when something waits. */
+import { setTimeout as sleep } from "node:timers/promises"
+import type { Context } from "../context.ts"
+import { loopRounds } from "../metrics.ts"
+import type { WakeChannel } from "./wake.ts"
+
+export interface Loop {
+  name: string
+  /** Does one round and says how many milliseconds the next may wait at most. */
+  round: (ctx: Context) => Promise<number>
+  wokenBy: WakeChannel
+  /** The least time between the starts of two rounds, so that a flood of wake-ups is one round. */
+  gapMs: number
+}
+
+/** After a failed round: soon enough to recover by itself, late enough not to fill the log. */
+const AFTER_FAILURE_MS = 5_000
+
+/** Runs a loop until `ctx.signal`; a round that throws is logged and counted, and tried again. */
+export async function runLoop(ctx: Context, loop: Loop): Promise<void> {
+  const { signal } = ctx
+  const wakes = ctx.wakes.subscribe(loop.wokenBy)
+  while (!signal.aborted) {
+    const startedAt = performance.now()
+    let sleepMs = AFTER_FAILURE_MS
+    let result = "failed"
+    try {
+      sleepMs = await loop.round(ctx)
+      result = "done"
+    } catch (error) {
+      if (signal.aborted) break
+      ctx.log.error({ err: error, loop: loop.name }, "a round failed and will be tried again")
+    }
+    loopRounds.inc({ loop: loop.name, result })
+    const gapMs = Math.max(0, loop.gapMs - (performance.now() - startedAt))
+    await sleep(gapMs, undefined, { signal }).catch(() => {})
+    await wakes.next(Math.max(0, sleepMs - gapMs), signal)
+  }
+  wakes.close()
+}

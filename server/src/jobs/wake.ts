@@ -1,0 +1,58 @@
+/**
+ * Wake-ups: who has made a row that waits tells the loops and the long-polls of every process. They carry no data, and a
+ * lost one costs at most the sleep of whoever waits.
+ */
+import { EventEmitter } from "node:events"
+import { notify, type OpenDatabase } from "../db/open.ts"
+
+/** verify: something to look up on chain. payments: a payment's state changed. housekeeping: the clock was moved. */
+export type WakeChannel = "verify" | "payments" | "housekeeping"
+
+export interface Wakes {
+  /** Wakes all processes; call it after the commit, so that the row is there when they look. */
+  wake(channel: WakeChannel): Promise<void>
+  subscribe(channel: WakeChannel): Subscription
+}
+
+export interface Subscription {
+  /** Resolves at a wake-up (at once if one came since the last call), after `ms`, or at the signal; never rejects. */
+  next(ms: number, signal?: AbortSignal): Promise<void>
+  close(): void
+}
+
+/** The wake-ups of one process over its database's notifications. */
+export async function openWakes(database: Pick<OpenDatabase, "db" | "listen">): Promise<Wakes> {
+  const emitter = new EventEmitter().setMaxListeners(0)
+  await database.listen(payload => emitter.emit(payload))
+  return {
+    wake: channel => notify(database.db, channel),
+    subscribe: channel => subscribe(emitter, channel),
+  }
+}
+
+function subscribe(emitter: EventEmitter, channel: WakeChannel): Subscription {
+  let woken = false
+  let resume = () => {}
+  const onWake = () => {
+    woken = true
+    resume()
+  }
+  emitter.on(channel, onWake)
+  return {
+    next: async (ms, signal) => {
+      if (!woken && !signal?.aborted)
+        await new Promise<void>(resolve => {
+          const timer = setTimeout(resolve, ms)
+          const done = () => {
+            clearTimeout(timer)
+            signal?.removeEventListener("abort", done)
+            resolve()
+          }
+          resume = done
+          signal?.addEventListener("abort", done, { once: true })
+        })
+      woken = false
+    },
+    close: () => void emitter.off(channel, onWake),
+  }
+}

@@ -1,0 +1,175 @@
+/**
+ * The program: settings, then the context, then the roles that `--role` names. Ends with 0 when told to, with 1 and a
+ * message when it can't start or can't go on.
+ */
+import { createServer, type Server as HttpServer } from "node:http"
+import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
+import { parseArgs } from "node:util"
+import type { Logger } from "pino"
+import { openApp } from "./app.ts"
+import { checkNetwork, type Network, NetworkMismatch } from "./chain/networks.ts"
+import { sanctionedAddresses } from "./chain/sanctions.ts"
+import type { Context } from "./context.ts"
+import { claimInstallation } from "./db/installation.ts"
+import { type OpenDatabase, openEmbedded, openPostgres } from "./db/open.ts"
+import { lockDataDir } from "./sandbox/data-dir.ts"
+import { tokenIssuer } from "./identity/tokens.ts"
+import { openWakes } from "./jobs/wake.ts"
+import { openLog } from "./log.ts"
+import { registry } from "./metrics.ts"
+import { describeSettings, readSettings, type Settings } from "./settings.ts"
+import { runWorker } from "./worker.ts"
+
+const usage = `Sluice: stablecoin payments, self-hosted.
+
+  script/server [--reset] [--role all|api|worker]
+
+  --role   what this process does; all by default. Several processes need DATABASE_URL.
+  --reset  wipes the sandbox first.
+  --help   this text.
+
+Settings, from the environment:
+${describeSettings()}
+`
+
+const RPC_PATIENCE_MS = 60_000
+const RPC_RETRY_MS = 2_000
+/** After this, whatever still runs is cut off: a stop must end. */
+const STOP_MS = 20_000
+
+/** Undoes what was started, last first. */
+type Cleanup = () => Promise<unknown> | unknown
+
+async function main(): Promise<void> {
+  const { values: flags } = parseArgs({
+    options: { role: { type: "string", default: "all" }, reset: { type: "boolean" }, help: { type: "boolean" } },
+  })
+  if (flags.help) return void process.stdout.write(usage)
+  if (!["all", "api", "worker"].includes(flags.role)) throw new Error("--role must be all, api or worker")
+  const given = readSettings(process.env)
+  if (flags.role !== "all" && given.databaseUrl === undefined)
+    throw new Error("--role api and --role worker need DATABASE_URL: the embedded database serves one process.")
+  if (flags.role !== "all" && given.mode === "sandbox") throw new Error("The sandbox is one process: --role all.")
+  if (flags.reset && given.mode !== "sandbox") throw new Error("--reset wipes a sandbox; MODE is not sandbox.")
+
+  const log = openLog(given.logLevel)
+  const stop = new AbortController()
+  const cleanups: Cleanup[] = []
+  const failed = Promise.withResolvers<never>()
+  for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => stop.abort(name))
+  try {
+    await Promise.race([run(given, flags, log, stop, cleanups, failed.reject), failed.promise])
+  } catch (error) {
+    if (!stop.signal.aborted) {
+      stop.abort("failure")
+      throw error
+    }
+  } finally {
+    const lastResort = setTimeout(() => process.exit(1), STOP_MS)
+    for (const cleanup of cleanups.reverse()) await Promise.resolve(cleanup()).catch(error => log.error({ err: error }, "stopping"))
+    clearTimeout(lastResort)
+  }
+}
+
+async function run(
+  given: Settings,
+  flags: { role: string; reset?: boolean | undefined },
+  log: Logger,
+  stop: AbortController,
+  cleanups: Cleanup[],
+  fail: (error: Error) => void,
+): Promise<void> {
+  const { signal } = stop
+  const embedded = given.databaseUrl === undefined
+  if (embedded || given.mode === "sandbox") cleanups.push(lockDataDir(given.dataDir))
+  if (flags.role !== "worker") await assertPortFree(given)
+  const { startSandbox } = given.mode === "sandbox" ? await import("./sandbox/start.ts") : { startSandbox: undefined }
+  const sandbox = await startSandbox?.(given, log, { reset: flags.reset ?? false, cleanups, fail })
+  const settings = sandbox?.settings ?? given
+  if (settings.sanctionsFile !== undefined) sanctionedAddresses(settings.sanctionsFile)
+
+  const database = await openDatabase(settings, log)
+  cleanups.push(() => database.close())
+  const networks: Network[] = []
+  for (const network of settings.networks) networks.push(await patiently(() => checkNetwork(network, signal), log, signal))
+  await claimInstallation(database.db, settings.mode, networks)
+  const ctx: Context = {
+    db: database.db,
+    settings,
+    log,
+    now: sandbox?.now ?? (() => new Date()),
+    chain: { networks },
+    wakes: await openWakes(database),
+    signal,
+  }
+  // Settles in at most a round when the signal comes; the database is closed after it.
+  const loops = flags.role === "api" ? [] : [() => runWorker(ctx)]
+  if (flags.role !== "worker") {
+    const app = openApp(ctx, tokenIssuer(settings.oidcIssuer, settings.oidcAudience))
+    await sandbox?.extend(app, ctx)
+    await app.listen({ host: settings.host, port: settings.port })
+    cleanups.push(() => app.close())
+  }
+  if (settings.metricsPort !== undefined) cleanups.push(await serveMetrics(settings.metricsPort))
+  const running = loops.map(loop => loop())
+  cleanups.push(() => Promise.all(running))
+  await sandbox?.announce(ctx)
+  log.info({ mode: settings.mode, role: flags.role, baseUrl: settings.baseUrl }, "started")
+  await new Promise<void>(resolve => (signal.aborted ? resolve() : signal.addEventListener("abort", () => resolve(), { once: true })))
+  log.info({ reason: signal.reason }, "stopping")
+}
+
+const openDatabase = (settings: Settings, log: Logger): Promise<OpenDatabase> =>
+  settings.databaseUrl === undefined
+    ? openEmbedded(join(settings.dataDir, "db"))
+    : openPostgres(settings.databaseUrl, error => log.warn({ err: error }, "a database connection broke"))
+
+/** Tries again for a minute: a node that restarts beside us is no reason to give up, a wrong setting is. */
+async function patiently<T>(work: () => Promise<T>, log: Logger, signal: AbortSignal): Promise<T> {
+  const until = performance.now() + RPC_PATIENCE_MS
+  for (;;) {
+    try {
+      return await work()
+    } catch (error) {
+      if (error instanceof NetworkMismatch || signal.aborted || performance.now() > until) throw error
+      log.warn({ err: error }, "the network can't be asked yet")
+      await sleep(RPC_RETRY_MS, undefined, { signal })
+    }
+  }
+}
+
+/** Told before anything is started, and not by a stack trace after. */
+async function assertPortFree({ host, port }: Settings): Promise<void> {
+  const server = createServer()
+  await listen(server, host, port).catch(error => {
+    if (error.code === "EADDRINUSE") throw new Error(`Port ${port} is in use. Stop what uses it, or choose another with PORT.`)
+    throw new Error(`Can't listen on ${host}:${port}: ${error.message}`)
+  })
+  await new Promise(resolve => server.close(resolve))
+}
+
+async function serveMetrics(port: number): Promise<Cleanup> {
+  const server = createServer((request, response) => {
+    if (request.method !== "GET" || request.url !== "/metrics") return void response.writeHead(404).end()
+    registry.metrics().then(
+      text => response.writeHead(200, { "content-type": registry.contentType }).end(text),
+      () => response.writeHead(500).end(),
+    )
+  })
+  await listen(server, "127.0.0.1", port)
+  return () => new Promise(resolve => server.close(resolve))
+}
+
+const listen = (server: HttpServer, host: string, port: number): Promise<void> =>
+  new Promise((resolve, reject) => server.once("error", reject).listen(port, host, resolve))
+
+main().then(
+  // What still holds the event loop (an idle keep-alive to a node) is not worth waiting for.
+  () => process.exit(0),
+  (error: Error) => {
+    process.stderr.write(`\nSluice can't run. ${error.message}\n`)
+    if (process.env.LOG_LEVEL === "debug") process.stderr.write(`${error.stack}\n`)
+    process.exit(1)
+  },
+)

@@ -1,0 +1,34 @@
+/** What /metrics counts. Labels have few values: never an id, an address or a path as it was called. */
+import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client"
+
+export const registry = new Registry()
+collectDefaultMetrics({ register: registry })
+
+export const httpDuration = new Histogram({
+  name: "sluice_http_request_seconds",
+  help: "Time from request to answer, by route pattern and status.",
+  labelNames: ["method", "route", "status"],
+  buckets: [0.005, 0.02, 0.1, 0.5, 2, 10, 30],
+  registers: [registry],
+})
+
+export const loopRounds = new Counter({
+  name: "sluice_loop_rounds_total",
+  help: "Rounds of background loops, by result: done or failed.",
+  labelNames: ["loop", "result"],
+  registers: [registry],
+})
+
+export const rpcCalls = new Counter({
+  name: "sluice_rpc_calls_total",
+  help: "JSON-RPC calls, each entry of a batch counted, by result: ok or error.",
+  labelNames: ["network", "method", "result"],
+  registers: [registry],
+})
+
+export const paymentChanges = new Counter({
+  name: "sluice_payments_total",
+  help: "Payments that were granted or reversed.",
+  labelNames: ["network", "change"],
+  registers: [registry],
+})

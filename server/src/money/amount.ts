@@ -1,0 +1,40 @@
+/**
+ * Amounts: bigint base units inside, decimal strings outside, never a float between.
+ */
+
+/** The most one payment may ask for, in whole tokens. */
+const MAX_WHOLE = 1_000_000n
+
+/** A string that can't be an amount; `message` says why, for the caller. */
+export class AmountError extends Error {}
+
+/**
+ * Base units of a decimal text, exactly as written; an {@link AmountError} for signs, exponents, more digits than the
+ * token has, zero, or more than 1,000,000 whole tokens.
+ *
+ * @example parseAmount("4.99", 6) // 4990000n
+ */
+export function parseAmount(text: string, decimals: number): bigint {
+  const match = /^(\d{1,30})(?:\.(\d{1,30}))?$/.exec(text)
+  if (!match) throw new AmountError('must be a plain decimal number, such as 5 or "4.99"')
+  const [, whole = "0", fraction = ""] = match
+  if (fraction.length > decimals) throw new AmountError(`has more than ${decimals} decimals`)
+  const amount = BigInt(whole + fraction.padEnd(decimals, "0"))
+  if (amount === 0n) throw new AmountError("must be above 0")
+  if (amount > MAX_WHOLE * 10n ** BigInt(decimals)) throw new AmountError("must be at most 1,000,000")
+  return amount
+}
+
+/**
+ * The decimal text of base units, with at least two and at most `decimals` decimals, nothing rounded.
+ *
+ * @example formatAmount(5_000_000n, 6) // "5.00"
+ * @example formatAmount(1_000n, 6) // "0.001"
+ */
+export function formatAmount(amount: bigint, decimals: number): string {
+  const sign = amount < 0n ? "-" : ""
+  const digits = (amount < 0n ? -amount : amount).toString().padStart(decimals + 1, "0")
+  const whole = digits.slice(0, digits.length - decimals)
+  const fraction = digits.slice(digits.length - decimals).replace(/0+$/, "")
+  return `${sign}${whole}.${fraction.padEnd(2, "0")}`
+}

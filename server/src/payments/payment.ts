@@ -1,0 +1,103 @@
+/**
+ * How transfers become payments. Pure: what the chain and the merchant said goes in, what has to happen comes out.
+ *
+ * Glossary: a *transfer* is one Transfer log to a receiving address; a *submission* is a buyer's hint at a transaction; a
+ * *payment* is one or more transfers of one sender that together reached the price; a *claim* says which payment a
+ * transfer counts for; a *grant* is the access that a payment bought.
+ */
+
+const SECOND_MS = 1_000
+const HOUR_MS = 3_600 * SECOND_MS
+const DAY_MS = 24 * HOUR_MS
+
+/** Transfers of one sender to one paywall add up for so long. */
+export const ADD_UP_MS = 7 * DAY_MS
+/** A transfer that nobody submits is settled for its sender after so long. */
+export const UNSUBMITTED_MS = 600 * SECOND_MS
+/** What was in force satisfies a payer for so long after it changed. */
+const QUOTE_MS = HOUR_MS
+/** Block times are whole seconds, and some networks stamp a block up to two seconds off. */
+const BLOCK_TIME_SLACK_MS = 2 * SECOND_MS
+
+/** What was in force from `fromAt` until `untilAt` (null: still). */
+export interface Version {
+  n: number
+  price: bigint
+  active: boolean
+  depositId: bigint
+  fromAt: Date
+  untilAt: Date | null
+}
+
+/**
+ * The least price that a transfer to this deposit, mined at this time, had to reach: of all versions with that deposit
+ * in force then or up to an hour before. Undefined when there was none, or when the paywall was switched off.
+ */
+export function priceAt(versions: readonly Version[], depositId: bigint, minedAt: Date): bigint | undefined {
+  const t = minedAt.getTime()
+  const began = (version: Version) => version.n === 1 || version.fromAt.getTime() <= t + BLOCK_TIME_SLACK_MS
+  const endedBefore = (version: Version, when: number) => version.untilAt !== null && version.untilAt.getTime() <= when
+  const openThen = versions.filter(version => began(version) && !endedBefore(version, t))
+  if (!openThen.some(version => version.active)) return undefined
+  const prices = versions
+    .filter(v => v.active && v.depositId === depositId && began(v) && !endedBefore(v, t - QUOTE_MS))
+    .map(version => version.price)
+  return prices.length === 0 ? undefined : prices.reduce((least, price) => (price < least ? price : least))
+}
+
+/** A transfer that no payment has claimed yet. */
+export interface OpenTransfer {
+  id: bigint
+  value: bigint
+  minedAt: Date
+  /** What it had to reach; undefined: nothing was for sale at its address then. */
+  price: bigint | undefined
+  /** Submitted by its sender, or older than {@link UNSUBMITTED_MS}; others only complete what is ready. */
+  ready: boolean
+}
+
+export interface Folded {
+  /** Each a payment: transfers in order, the last one reached the price. */
+  paid: OpenTransfer[][]
+  /** What was sent towards the next payment, and how much it takes. */
+  short: { transfers: OpenTransfer[]; received: bigint; price: bigint } | undefined
+  /** Transfers that came when nothing was for sale at their address. */
+  late: OpenTransfer[]
+}
+
+/**
+ * Adds one sender's open transfers up, in the order of the chain, into as many payments as they reach. Transfers that
+ * are not ready are taken only to complete one. The price is the least that any of the transfers had to reach: "send 0.01
+ * more" stays true after a price change.
+ */
+export function foldTransfers(open: readonly OpenTransfer[]): Folded {
+  const late = open.filter(transfer => transfer.price === undefined && transfer.ready)
+  const priced = open.filter((transfer): transfer is OpenTransfer & { price: bigint } => transfer.price !== undefined)
+  const paid: OpenTransfer[][] = []
+  let parts: typeof priced = []
+  for (const transfer of [...priced.filter(each => each.ready), ...priced.filter(each => !each.ready)]) {
+    if (!transfer.ready && parts.length === 0) break
+    const t = transfer.minedAt.getTime()
+    parts = [...parts.filter(part => Math.abs(t - part.minedAt.getTime()) <= ADD_UP_MS), transfer]
+    if (sum(parts) < leastPrice(parts)) continue
+    paid.push(parts)
+    parts = []
+  }
+  const short = parts.length === 0 ? undefined : { transfers: parts, received: sum(parts), price: leastPrice(parts) }
+  return { paid, short, late }
+}
+
+const sum = (parts: readonly { value: bigint }[]): bigint => parts.reduce((total, part) => total + part.value, 0n)
+
+const leastPrice = (parts: readonly { price: bigint }[]): bigint =>
+  parts.reduce((least, part) => (part.price < least ? part.price : least), parts[0]?.price ?? 0n)
+
+/** The most that a receipt is waited for without a trace, from the submission on. */
+export const NO_TRACE_MS = DAY_MS
+
+/**
+ * How long to wait before a receipt is asked for again, after so many vain attempts: 5 s, doubling, at most an hour, so
+ * that made-up hashes cost little (17 calls in their day).
+ */
+export const receiptBackoffMs = (attempts: number): number =>
+  Math.min(5 * SECOND_MS * 2 ** Math.min(attempts, 12), HOUR_MS)

@@ -1,0 +1,137 @@
+/** SQL of the scan: what to look for, and what was found. */
+import { sql } from "kysely"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Transfer } from "../chain/transfers.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { UNSUBMITTED_MS } from "./payment.ts"
+
+export interface WatchedDeposit {
+  id: bigint
+  address: Address
+  paywallId: string
+}
+
+/** The receiving addresses of a network by address. */
+export async function watchedDeposits(ctx: Context, chainId: number): Promise<Map<Address, WatchedDeposit>> {
+  const rows = await ctx.db
+    .selectFrom("deposits")
+    .select(["id", "address", "paywall_id as paywallId"])
+    .where("chain_id", "=", chainId)
+    .orderBy("id")
+    .execute()
+  return new Map(rows.map(row => [row.address, row]))
+}
+
+/** Submissions whose receipt is to be asked for now. */
+export const dueSubmissions = (ctx: Context, chainId: number, limit: number): Promise<Row<"submissions">[]> =>
+  ctx.db
+    .selectFrom("submissions")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("run_at", "<=", ctx.now())
+    .orderBy("run_at")
+    .limit(limit)
+    .execute()
+
+/** Transfers whose block is not finalized yet. */
+export const unfinalTransfers = (ctx: Context, chainId: number): Promise<Row<"transfers">[]> =>
+  ctx.db
+    .selectFrom("transfers")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("state", "in", ["seen", "confirmed"])
+    .orderBy("id")
+    .execute()
+
+const ROWS_A_STATEMENT = 500
+
+/**
+ * Stores transfers as seen. One that is known in the same block stays as it is; one that is known in another block, or was
+ * gone, has moved and is seen anew. Finalized ones never change.
+ */
+export async function storeTransfers(
+  ctx: Context,
+  network: Network,
+  transfers: readonly (Transfer & { depositId: bigint; blockTime: Date })[],
+): Promise<void> {
+  for (let start = 0; start < transfers.length; start += ROWS_A_STATEMENT) {
+    await ctx.db
+      .insertInto("transfers")
+      .values(
+        transfers.slice(start, start + ROWS_A_STATEMENT).map(transfer => ({
+          chain_id: network.chainId,
+          tx_hash: transfer.txHash,
+          token: transfer.token,
+          to_address: transfer.to,
+          k: transfer.k,
+          deposit_id: transfer.depositId,
+          from_address: transfer.from,
+          value: transfer.value,
+          block_number: transfer.blockNumber,
+          block_hash: transfer.blockHash,
+          log_index: transfer.logIndex,
+          block_time: transfer.blockTime,
+          state: "seen" as const,
+          created_at: ctx.now(),
+        })),
+      )
+      .onConflict(conflict =>
+        conflict
+          .columns(["chain_id", "tx_hash", "token", "to_address", "k"])
+          .doUpdateSet(eb => ({
+            block_number: eb.ref("excluded.block_number"),
+            block_hash: eb.ref("excluded.block_hash"),
+            block_time: eb.ref("excluded.block_time"),
+            log_index: eb.ref("excluded.log_index"),
+            // A transaction that runs again in another block can move other amounts, and from elsewhere.
+            value: eb.ref("excluded.value"),
+            from_address: eb.ref("excluded.from_address"),
+            state: "seen" as const,
+            suspect_at: null,
+          }))
+          .where(
+            sql<boolean>`transfers.state <> 'final' and (transfers.block_hash <> excluded.block_hash or transfers.state = 'gone')`,
+          ),
+      )
+      .execute()
+  }
+}
+
+/**
+ * Marks transfers as confirmed where they still stand in the block that was looked at. They are settled when their time
+ * as unsubmitted is over, or by {@link linkSubmissions} at once.
+ */
+export async function confirmTransfers(
+  ctx: Context,
+  sighted: readonly { id: bigint; blockHash: Hash }[],
+): Promise<void> {
+  for (let start = 0; start < sighted.length; start += ROWS_A_STATEMENT) {
+    const rows = sighted
+      .slice(start, start + ROWS_A_STATEMENT)
+      .map(each => sql`(${each.id}::bigint, ${each.blockHash}::text)`)
+    await sql`update transfers t set state = 'confirmed', suspect_at = null,
+        run_at = t.block_time + make_interval(secs => ${UNSUBMITTED_MS / 1_000})
+      from (values ${sql.join(rows)}) as sighted (id, block_hash)
+      where t.id = sighted.id and t.state = 'seen' and t.block_hash = sighted.block_hash`.execute(ctx.db)
+  }
+}
+
+/**
+ * Brings submissions and the transfers they name together: the submission needs no receipt any more (one that had been
+ * given up is looked at again), and a confirmed transfer is settled now.
+ */
+export async function linkSubmissions(ctx: Context, network: Network, message: string): Promise<void> {
+  const named = sql`s.chain_id = t.chain_id and s.tx_hash = t.tx_hash and s.address = t.from_address
+    and s.paywall_id = d.paywall_id and d.id = t.deposit_id and t.chain_id = ${network.chainId} and t.token = ${network.token.address}`
+  await sql`update submissions s set run_at = null, status = 'verifying', reason = null, message = ${message},
+      block_number = t.block_number, updated_at = ${ctx.now()}
+    from transfers t, deposits d where ${named} and t.state <> 'gone'
+      and ((s.status = 'verifying' and s.run_at is not null) or (s.status = 'failed' and s.reason = 'not_found'))`.execute(
+    ctx.db,
+  )
+  await sql`update transfers t set run_at = ${ctx.now()}
+    from submissions s, deposits d where ${named} and s.status = 'verifying' and t.state in ('confirmed', 'final')
+      and (t.run_at is null or t.run_at > ${ctx.now()})`.execute(ctx.db)
+}

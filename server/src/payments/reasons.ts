@@ -1,0 +1,104 @@
+/**
+ * Why a submission did not lead to access, in words that tell a buyer what happened and what to do.
+ */
+import { type Address, checksummed } from "../chain/hex.ts"
+import type { Token } from "../chain/networks.ts"
+import type { Receipt } from "../chain/transfers.ts"
+import type { FailureReason } from "../db/schema.ts"
+import { formatAmount } from "../money/amount.ts"
+
+export interface Failure {
+  reason: FailureReason
+  message: string
+}
+
+/** What a submission claims: that `address` paid this paywall, at one of `deposits`. */
+export interface Claimed {
+  address: Address
+  deposits: ReadonlySet<Address>
+  payTo: Address
+  token: Token
+  network: string
+}
+
+/**
+ * Why this receipt is no payment by this address to this paywall, or undefined when it is one. `ownerOf` names whose an
+ * address is, where it is one of ours.
+ */
+export function faultOf(
+  receipt: Receipt,
+  claimed: Claimed,
+  ownerOf: (address: Address) => string | undefined,
+): Failure | undefined {
+  const { address, deposits, payTo, token, network } = claimed
+  const place = `${checksummed(payTo)} on ${network}`
+  if (!receipt.succeeded)
+    return {
+      reason: "reverted",
+      message: `The transaction failed on ${network}, so nothing was paid. Send the payment again.`,
+    }
+  const toUs = receipt.transfers.filter(transfer => deposits.has(transfer.to))
+  const inToken = toUs.filter(transfer => transfer.token === token.address)
+  if (inToken.some(transfer => transfer.from === address)) return undefined
+  if (inToken[0])
+    return {
+      reason: "wrong_sender",
+      message: `This payment was sent by ${checksummed(inToken[0].from)}, not by ${checksummed(address)}. Its sender has the access: submit it with that address.`,
+    }
+  if (toUs[0])
+    return {
+      reason: "wrong_asset",
+      message: `Another token (${checksummed(toUs[0].token)}) arrived instead of ${token.symbol} (${checksummed(token.address)}). Send ${token.symbol}; ask the merchant to return the other.`,
+    }
+  const elsewhere = receipt.transfers.find(transfer => transfer.token === token.address)
+  if (!elsewhere)
+    return {
+      reason: "no_transfer",
+      message: `The transaction moved no ${token.symbol}. Send ${token.symbol} to ${place}.`,
+    }
+  const owner = ownerOf(elsewhere.to)
+  return {
+    reason: "wrong_recipient",
+    message: `The ${token.symbol} went to ${checksummed(elsewhere.to)}${owner ? `, which belongs to ${owner}` : ""}. This paywall is paid at ${place}.`,
+  }
+}
+
+/** What arrived is not yet enough. */
+export function underpaid(received: bigint, price: bigint, token: Token): Failure {
+  const text = (amount: bigint) => formatAmount(amount, token.decimals)
+  return {
+    reason: "underpaid",
+    message: `${text(received)} of ${text(price)} ${token.symbol} arrived; send ${text(price - received)} more.`,
+  }
+}
+
+/** Nobody on the network knows the transaction, and its time is over. */
+export const notFound = (network: string): Failure => ({
+  reason: "not_found",
+  message: `No transaction with this hash was seen on ${network} within 24 hours. If it is mined later, it still counts.`,
+})
+
+/** It came when nothing was for sale at its address. */
+export const late: Failure = {
+  reason: "late",
+  message:
+    "The payment came after the paywall was switched off or its address replaced. The merchant can accept or return it.",
+}
+
+export const sanctioned: Failure = {
+  reason: "sanctioned",
+  message: "The sender is on a sanctions list, so no access can be granted.",
+}
+
+/** It was paid and granted, and the merchant took the access away. */
+export const alreadyUsed: Failure = {
+  reason: "already_used",
+  message: "This payment was used before, and its access has been revoked by the merchant.",
+}
+
+/** The words for a submission that is still looked at, or has ended well or been undone. */
+export const statusMessage = {
+  verifying: "The payment is being verified. Access is granted once it is confirmed on chain.",
+  granted: "The payment is confirmed and access is granted.",
+  reversed: "The network took the payment's block back, so access was withdrawn. If it is mined again, access returns.",
+}

@@ -1,0 +1,187 @@
+/** `/api/console/paywalls`: a merchant's paywalls and the access they granted. */
+import { Type } from "typebox"
+import { checksummed } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { pageOf } from "../http/lists.ts"
+import { Page } from "../http/schemas.ts"
+import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
+import { formatAmount } from "../money/amount.ts"
+import { changePaywall, createPaywall, readPaywall, revokeGrant } from "./console.ts"
+import {
+  Deleted,
+  GrantList,
+  GrantRevoke,
+  PaywallChange,
+  PaywallChanged,
+  PaywallCreate,
+  PaywallCreated,
+  PaywallList,
+  PaywallWhole,
+} from "./schema.ts"
+
+const Id = Type.Object({ id: Type.String() })
+const GrantId = Type.Object({ id: Type.String(), grantId: Type.String() })
+const tags = ["paywalls"]
+
+export function paywallConsoleRoutes(app: Server, ctx: Context): void {
+  app.post(
+    "/api/console/paywalls",
+    { schema: { summary: "Makes a paywall", tags, body: PaywallCreate, response: { 201: PaywallCreated } } },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      return reply.code(201).send(createdOf(await createPaywall(ctx, merchantId, request.body)))
+    },
+  )
+
+  app.get(
+    "/api/console/paywalls",
+    { schema: { summary: "All paywalls, inactive ones too", tags, querystring: Page, response: { 200: PaywallList } } },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const query = ctx.db.selectFrom("paywalls").selectAll().where("merchant_id", "=", merchantId)
+      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
+      return { paywalls: rows.map(listedOf), total }
+    },
+  )
+
+  app.get(
+    "/api/console/paywalls/:id",
+    { schema: { summary: "One paywall with everything", tags, params: Id, response: { 200: PaywallWhole } } },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { paywall, payTo } = await readPaywall(ctx, merchantId, request.params.id)
+      return {
+        ...createdOf(paywall),
+        contentData: paywall.content_data,
+        payTo: checksummed(payTo),
+        updatedAt: paywall.updated_at.toISOString(),
+      }
+    },
+  )
+
+  app.put(
+    "/api/console/paywalls/:id",
+    {
+      schema: {
+        summary: "Changes what is given",
+        tags,
+        params: Id,
+        body: PaywallChange,
+        response: { 200: PaywallChanged },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const row = await changePaywall(ctx, merchantId, request.params.id, request.body)
+      const { id, name, price, pricingModel } = listedOf(row)
+      return { id, name, price, pricingModel, updatedAt: row.updated_at.toISOString() }
+    },
+  )
+
+  app.delete(
+    "/api/console/paywalls/:id",
+    {
+      schema: {
+        summary: "Switches a paywall off; access that was granted stays",
+        tags,
+        params: Id,
+        response: { 200: Deleted },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { id } = await changePaywall(ctx, merchantId, request.params.id, { active: false })
+      return { deleted: true as const, id }
+    },
+  )
+
+  app.get(
+    "/api/console/paywalls/:id/grants",
+    {
+      schema: {
+        summary: "The access a paywall granted",
+        tags,
+        params: Id,
+        querystring: Page,
+        response: { 200: GrantList },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { paywall, network } = await readPaywall(ctx, merchantId, request.params.id)
+      const query = ctx.db
+        .selectFrom("grants")
+        .innerJoin("payments", "payments.id", "grants.payment_id")
+        .selectAll("grants")
+        .select("payments.amount")
+        .where("grants.paywall_id", "=", paywall.id)
+      const { rows, total } = await pageOf(
+        query.orderBy("granted_at", "desc").orderBy("grants.id", "desc"),
+        request.query,
+      )
+      const data = rows.map(row => ({
+        id: row.id,
+        paymentId: row.payment_id,
+        address: checksummed(row.address),
+        txHash: row.tx_hash,
+        amount: formatAmount(row.amount, network.token.decimals),
+        accessDuration: seconds(row.duration_s),
+        grantedAt: row.granted_at.toISOString(),
+        revokedAt: row.revoked_at?.toISOString() ?? null,
+        revokedBy: row.revoked_by,
+        revokeReason: row.revoke_reason,
+      }))
+      return { data, total }
+    },
+  )
+
+  app.delete(
+    "/api/console/paywalls/:id/grants/:grantId",
+    {
+      schema: {
+        summary: "Revokes a grant: exactly its own time goes",
+        tags,
+        params: GrantId,
+        body: GrantRevoke,
+        response: { 200: Deleted },
+      },
+      preValidation: orEmptyBody,
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { paywall } = await readPaywall(ctx, merchantId, request.params.id)
+      const { grantId } = request.params
+      await revokeGrant(ctx, paywall.id, grantId, request.body.reason)
+      return { deleted: true as const, id: grantId }
+    },
+  )
+
+  function listedOf(row: Row<"paywalls">) {
+    return {
+      id: row.id,
+      name: row.name,
+      price: formatAmount(row.price, networkOf(ctx.chain, row.chain_id).token.decimals),
+      currency: row.currency,
+      contentType: row.content_type,
+      pricingModel: row.pricing_model,
+      active: row.active,
+      createdAt: row.created_at.toISOString(),
+    }
+  }
+
+  function createdOf(row: Row<"paywalls">) {
+    return {
+      ...listedOf(row),
+      merchantId: row.merchant_id,
+      description: row.description,
+      contentUrl: row.content_url,
+      slug: row.slug,
+      chain: networkOf(ctx.chain, row.chain_id).name,
+      accessDuration: seconds(row.access_duration_s),
+    }
+  }
+}
+
+const seconds = (durationS: bigint | null): number | null => (durationS === null ? null : Number(durationS))

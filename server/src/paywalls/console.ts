@@ -1,0 +1,179 @@
+/** What a merchant does with its paywalls. */
+import { type Network, networkNamed, networkOf } from "../chain/networks.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { makeDeposit } from "../deposits/deposits.ts"
+import { ApiError, type ErrorDetail } from "../errors.ts"
+import { asWritten } from "../http/json.ts"
+import { payoutAddressOn } from "../identity/settings.ts"
+import { newId } from "../ids.ts"
+import { foldAccess, lockAccess } from "./access.ts"
+import { contentFaults, defaultDuration, durationAfter, readPrice } from "./paywall.ts"
+import type { PaywallChange, PaywallCreate } from "./schema.ts"
+import { openVersion } from "./versions.ts"
+
+const UNIQUE_VIOLATION = "23505"
+
+/** Makes a paywall with a receiving address of its own. */
+export async function createPaywall(ctx: Context, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
+  const network = networkNamed(ctx.chain, body.chain)
+  if (!network) {
+    const names = ctx.chain.networks.map(each => each.name).join(", ")
+    throw new ApiError("VALIDATION_ERROR", [
+      { path: "chain", message: `is not served here; the networks are: ${names}` },
+    ])
+  }
+  const faults = contentFaults(body)
+  const price = readPrice(asWritten(body, "price"), network.token, ctx.settings.minAmount)
+  if (typeof price !== "bigint") faults.push(price)
+  const currency = body.currency ?? network.token.symbol
+  if (currency !== network.token.symbol)
+    faults.push({
+      path: "currency",
+      message: `must be ${network.token.symbol}, the settlement token on ${network.name}`,
+    })
+  if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+
+  const owner = await payoutAddressOn(ctx, merchantId, network)
+  const now = ctx.now()
+  const pricingModel = body.pricingModel ?? "one_time"
+  return await slugTaken(
+    inTransaction(ctx, async ctx => {
+      const paywall = await ctx.db
+        .insertInto("paywalls")
+        .values({
+          id: newId("pw"),
+          merchant_id: merchantId,
+          chain_id: network.chainId,
+          name: body.name,
+          price,
+          currency,
+          description: body.description ?? null,
+          content_type: body.contentType ?? "content",
+          content_data: body.contentData ? JSON.stringify(body.contentData) : null,
+          content_url: body.contentUrl ?? null,
+          pricing_model: pricingModel,
+          access_duration_s: durationAfter({ pricingModel, durationS: defaultDuration(pricingModel) }, body),
+          slug: body.slug ?? null,
+          active: true,
+          created_at: now,
+          updated_at: now,
+        })
+        .returningAll()
+        .executeTakeFirstOrThrow()
+      const deposit = await makeDeposit(ctx, network, { paywallId: paywall.id, owner })
+      await openVersion(ctx, paywall.id, { price, active: true, depositId: deposit.id })
+      return paywall
+    }),
+  )
+}
+
+/** Changes what is given; price and switch also open a new version. */
+export async function changePaywall(
+  ctx: Context,
+  merchantId: string,
+  id: string,
+  body: PaywallChange,
+): Promise<Row<"paywalls">> {
+  return await slugTaken(
+    inTransaction(ctx, async ctx => {
+      const before = await lockPaywall(ctx, merchantId, id)
+      const { token } = networkOf(ctx.chain, before.chain_id)
+      const faults: ErrorDetail[] = contentFaults(body)
+      const price =
+        body.price === undefined ? before.price : readPrice(asWritten(body, "price"), token, ctx.settings.minAmount)
+      if (typeof price !== "bigint") faults.push(price)
+      if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+      const active = body.active ?? before.active
+      if (price !== before.price || active !== before.active) await openVersion(ctx, id, { price, active })
+      return await ctx.db
+        .updateTable("paywalls")
+        .set({
+          name: body.name ?? before.name,
+          price,
+          active,
+          pricing_model: body.pricingModel ?? before.pricing_model,
+          access_duration_s: durationAfter(
+            { pricingModel: before.pricing_model, durationS: before.access_duration_s },
+            body,
+          ),
+          updated_at: ctx.now(),
+          ...(body.description === undefined ? {} : { description: body.description }),
+          ...(body.contentUrl === undefined ? {} : { content_url: body.contentUrl }),
+          ...(body.contentData === undefined
+            ? {}
+            : { content_data: body.contentData && JSON.stringify(body.contentData) }),
+          ...(body.slug === undefined ? {} : { slug: body.slug }),
+        })
+        .where("id", "=", id)
+        .returningAll()
+        .executeTakeFirstOrThrow()
+    }),
+  )
+}
+
+/** The merchant's paywall, held until the transaction ends; `PAYWALL_NOT_FOUND` for anyone else's. */
+async function lockPaywall(ctx: Context, merchantId: string, id: string): Promise<Row<"paywalls">> {
+  const row = await ownPaywall(ctx, merchantId, id).forUpdate().executeTakeFirst()
+  if (!row) throw new ApiError("PAYWALL_NOT_FOUND")
+  return row
+}
+
+const ownPaywall = (ctx: Context, merchantId: string, id: string) =>
+  ctx.db.selectFrom("paywalls").selectAll().where("id", "=", id).where("merchant_id", "=", merchantId)
+
+/** The merchant's paywall with its present receiving address; `PAYWALL_NOT_FOUND` for anyone else's. */
+export async function readPaywall(ctx: Context, merchantId: string, id: string) {
+  const paywall = await ownPaywall(ctx, merchantId, id).executeTakeFirst()
+  if (!paywall) throw new ApiError("PAYWALL_NOT_FOUND")
+  return { paywall, payTo: await payToOf(ctx, id), network: networkOf(ctx.chain, paywall.chain_id) as Network }
+}
+
+/** The address that a paywall is paid at now. */
+export async function payToOf(ctx: Context, paywallId: string) {
+  const { address } = await ctx.db
+    .selectFrom("paywall_versions")
+    .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
+    .select("deposits.address")
+    .where("paywall_versions.paywall_id", "=", paywallId)
+    .where("until_at", "is", null)
+    .executeTakeFirstOrThrow()
+  return address
+}
+
+/** Takes a live grant away, once; `NOT_FOUND` for any other. Exactly its own time goes. */
+export async function revokeGrant(
+  ctx: Context,
+  paywallId: string,
+  grantId: string,
+  reason: string | undefined,
+): Promise<void> {
+  await inTransaction(ctx, async ctx => {
+    const grant = await ctx.db
+      .selectFrom("grants")
+      .select("address")
+      .where("id", "=", grantId)
+      .where("paywall_id", "=", paywallId)
+      .executeTakeFirst()
+    if (!grant) throw new ApiError("NOT_FOUND")
+    await lockAccess(ctx, paywallId, grant.address)
+    const revoked = await ctx.db
+      .updateTable("grants")
+      .set({ revoked_at: ctx.now(), revoked_by: "merchant", revoke_reason: reason ?? null })
+      .where("id", "=", grantId)
+      .where("revoked_at", "is", null)
+      .executeTakeFirst()
+    if (revoked.numUpdatedRows === 0n) throw new ApiError("NOT_FOUND")
+    await foldAccess(ctx, paywallId, grant.address)
+  })
+}
+
+async function slugTaken<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work
+  } catch (error) {
+    const { code, constraint } = error as { code?: string; constraint?: string }
+    if (code === UNIQUE_VIOLATION && constraint === "paywalls_slug_key") throw new ApiError("SLUG_TAKEN")
+    throw error
+  }
+}

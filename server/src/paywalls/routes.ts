@@ -1,0 +1,132 @@
+/** `/api/paywalls`: what buyers, and the pages that serve them, ask. */
+import { Type } from "typebox"
+import { type Address, checksummed, parseAddress, parseHash } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import { isSanctioned } from "../chain/sanctions.ts"
+import type { Context } from "../context.ts"
+import { ApiError, invalid } from "../errors.ts"
+import { orEmptyBody, type Server } from "../http/server.ts"
+import { formatAmount } from "../money/amount.ts"
+import { statusMessage } from "../payments/reasons.ts"
+import { payToOf } from "./console.ts"
+import { accessOf, awaitPayment, paymentState, publicPaywall, submitPayment } from "./payments.ts"
+import { AccessAnswer, PaymentStatus, PaymentSubmit, PaymentSubmitted, PublicPaywall } from "./schema.ts"
+
+const Id = Type.Object({ id: Type.String() })
+const MAX_WAIT_S = 25
+const tags = ["paywalls"]
+
+/** Read by hand, so that each has the fault that the API promises. */
+const AddressQuery = Type.Object({ address: Type.Optional(Type.String()) })
+const StatusQuery = Type.Object({
+  address: Type.Optional(Type.String()),
+  wait: Type.Integer({ minimum: 0, maximum: MAX_WAIT_S, default: 0, description: "Seconds to wait for an end" }),
+})
+
+export function paywallRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/paywalls/:id",
+    { schema: { summary: "What a buyer needs in order to pay", tags, params: Id, response: { 200: PublicPaywall } } },
+    async request => {
+      const row = await publicPaywall(ctx, request.params.id)
+      const { name: chain, chainId, token } = networkOf(ctx.chain, row.chain_id)
+      return {
+        id: row.id,
+        name: row.name,
+        description: row.description,
+        price: formatAmount(row.price, token.decimals),
+        currency: row.currency,
+        contentType: row.content_type,
+        pricingModel: row.pricing_model,
+        active: row.active,
+        chain,
+        chainId,
+        ...(row.active ? { payTo: checksummed(await payToOf(ctx, row.id)) } : {}),
+        token: { address: checksummed(token.address), decimals: token.decimals, symbol: token.symbol },
+      }
+    },
+  )
+
+  app.get(
+    "/api/paywalls/:id/verify",
+    {
+      schema: {
+        summary: "Whether an address has access now",
+        tags,
+        params: Id,
+        querystring: AddressQuery,
+        response: { 200: AccessAnswer },
+      },
+    },
+    async request => {
+      const address = addressOf(request.query.address)
+      const { id } = await publicPaywall(ctx, request.params.id)
+      const access = await accessOf(ctx, id, address)
+      if (!access) return { hasAccess: false }
+      return { hasAccess: true, expiresAt: access.expiresAt.toISOString(), txHash: access.txHash }
+    },
+  )
+
+  app.post(
+    "/api/paywalls/:id/pay",
+    {
+      schema: {
+        summary: "Submits a payment's hash",
+        tags,
+        params: Id,
+        body: PaymentSubmit,
+        response: { 200: PaymentSubmitted },
+      },
+      preValidation: orEmptyBody,
+    },
+    async request => {
+      const { id } = request.params
+      const txHash = parseHash(request.body.txHash)
+      if (!txHash) throw new ApiError("INVALID_TX_HASH")
+      const address = addressOf(request.body.address)
+      if (await isSanctioned(ctx, address, `pay:${id}`)) throw new ApiError("SANCTIONS_MATCH")
+      await submitPayment(ctx, id, txHash, address)
+      return {
+        status: "verifying" as const,
+        paywallId: id,
+        address: checksummed(address),
+        txHash,
+        message: statusMessage.verifying,
+      }
+    },
+  )
+
+  app.get(
+    "/api/paywalls/:id/payments/:txHash",
+    {
+      schema: {
+        summary: "How a submitted payment stands",
+        tags,
+        params: Type.Object({ id: Type.String(), txHash: Type.String() }),
+        querystring: StatusQuery,
+        response: { 200: PaymentStatus },
+      },
+    },
+    async (request, reply) => {
+      const { id } = request.params
+      const txHash = parseHash(request.params.txHash)
+      if (!txHash) throw new ApiError("INVALID_TX_HASH")
+      const address = addressOf(request.query.address)
+      const gone = new AbortController()
+      reply.raw.once("close", () => gone.abort())
+      const read = () => paymentState(ctx, id, txHash, address)
+      const state = await awaitPayment(ctx, read, request.query.wait * 1_000, gone.signal)
+      return { ...state, paywallId: id, address: checksummed(address), txHash }
+    },
+  )
+}
+
+function addressOf(text: unknown): Address {
+  const address = parseAddress(text)
+  if (!address)
+    throw invalid(
+      "address",
+      "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
+    )
+  return address
+}

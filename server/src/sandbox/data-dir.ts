@@ -1,0 +1,82 @@
+// The sandbox's folder: one process at a time, and files that are either old or new, never half of each.
+import { mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs"
+import { open, rename, rm } from "node:fs/promises"
+import { basename, dirname, join } from "node:path"
+import { DatabaseSync } from "node:sqlite"
+
+const TEMPORARY = /^\..+\.\d+-\d+\.tmp$/
+const SQLITE_BUSY = 5
+
+let written = 0
+
+/**
+ * Makes the folder (mode 0700) where it is absent and takes it for this process alone; the returned function gives it
+ * back. Throws an Error with code `DATA_DIR_BUSY` while another process has it.
+ */
+export function lockDataDir(dir: string): () => void {
+  mkdirSync(dir, { recursive: true, mode: 0o700 })
+  // SQLite's lock is one of the kernel's, so it ends with its process however that dies. A file with a pid in it does
+  // not, and Node has no flock of its own.
+  const lock = new DatabaseSync(join(dir, "lock"))
+  try {
+    lock.exec("PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE")
+  } catch (error) {
+    lock.close()
+    if ((error as { errcode?: number }).errcode !== SQLITE_BUSY) throw error
+    const text = `The folder ${dir} is in use by another running Sluice. Stop that one, or set DATA_DIR to another folder.`
+    throw Object.assign(new Error(text), { code: "DATA_DIR_BUSY" })
+  }
+  removeTemporaryFiles(dir)
+  return () => {
+    if (lock.isOpen) lock.close()
+  }
+}
+
+/** Removes what `writeFileAtomic` left in a folder when its process was killed; only for a folder nobody writes to. */
+export function removeTemporaryFiles(dir: string): void {
+  for (const name of readdirSync(dir)) if (TEMPORARY.test(name)) rmSync(join(dir, name), { force: true })
+}
+
+/** Replaces a file in one step, on disk when the promise resolves; `mode` is its permissions (0o600 for secrets). */
+export async function writeFileAtomic(path: string, content: string | Uint8Array, mode: number): Promise<void> {
+  const folder = dirname(path)
+  written += 1
+  const temporary = join(folder, `.${basename(path)}.${process.pid}-${written}.tmp`)
+  try {
+    const file = await open(temporary, "wx", mode)
+    try {
+      await file.chmod(mode) // the umask took bits away
+      await file.writeFile(content)
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+    await rename(temporary, path)
+  } catch (error) {
+    await rm(temporary, { force: true })
+    throw error
+  }
+  // The rename is a change of the folder, which has to reach the disk too.
+  const entry = await open(folder, "r")
+  try {
+    await entry.sync()
+  } finally {
+    await entry.close()
+  }
+}
+
+/** What a JSON file holds, or undefined where there is no such file; throws on a file that is not JSON. */
+export function readJsonIfThere(path: string): unknown {
+  let text: string
+  try {
+    text = readFileSync(path, "utf8")
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined
+    throw error
+  }
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new Error(`${path} is not JSON`, { cause })
+  }
+}

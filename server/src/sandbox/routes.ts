@@ -1,0 +1,152 @@
+/** `/sandbox/*`: a faucet, a buyer, a clock, blocks, and a webhook receiver. Only in the sandbox. */
+import { appendFile, readFile } from "node:fs/promises"
+import { Type } from "typebox"
+import { concat, encodeFunctionData, erc20Abi, isHex } from "viem"
+import { privateKeyToAccount } from "viem/accounts"
+import { testUsdcAbi } from "../chain/abi.ts"
+import { type Address, parseAddress } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import { invalid } from "../errors.ts"
+import { asWritten } from "../http/json.ts"
+import { MoneyInput, Strict } from "../http/schemas.ts"
+import type { Server } from "../http/server.ts"
+import { AmountError, parseAmount } from "../money/amount.ts"
+import type { LocalChain } from "./local-chain.ts"
+import type { Wallet } from "./start.ts"
+
+const FAUCET_AMOUNT = "1000"
+const MAX_ADVANCE_DAYS = 3_650
+/** What GET /sandbox/inbox shows, newest first. */
+const INBOX_SHOWN = 100
+
+const Advance = Type.String({ pattern: "^[0-9]{1,9}(s|m|h|d)$", description: "A time such as 90s, 10m, 1h or 31d", examples: ["31d"] })
+
+interface Parts {
+  ctx: Context
+  chain: LocalChain
+  wallet: Wallet
+  deployer: ReturnType<typeof privateKeyToAccount>
+  buyers: { address: string; privateKey: `0x${string}` }[]
+  advance: (ms: number) => Promise<Date>
+  inboxFile: string
+}
+
+export function sandboxRoutes(app: Server, parts: Parts): void {
+  const { ctx, chain, wallet, deployer, buyers, advance, inboxFile } = parts
+  const token = ctx.chain.networks[0]?.token
+  if (!token) throw new Error("the sandbox has no network")
+  // One at a time: two transactions of one account at once would take the same nonce.
+  let last: Promise<unknown> = Promise.resolve()
+  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
+    const mine = last.then(work)
+    last = mine.catch(() => {})
+    return mine
+  }
+  const hidden = { hide: true }
+
+  app.post(
+    "/sandbox/faucet",
+    { schema: { ...hidden, body: Strict({ address: Type.String(), amount: Type.Optional(MoneyInput) }) } },
+    async request => {
+      const address = addressAt("address", request.body.address)
+      const amount = amountAt(request.body, FAUCET_AMOUNT)
+      const txHash = await inTurn(async () => {
+        const gas = await wallet.getBalance({ address })
+        await wallet.setBalance({ address, value: gas + 10n ** 18n })
+        const mint = { address: token.address, abi: testUsdcAbi, functionName: "mint", args: [address, amount] } as const
+        const hash = await wallet.writeContract({ ...mint, account: deployer, chain: null })
+        await settled(hash)
+        return hash
+      })
+      return { txHash }
+    },
+  )
+
+  app.post(
+    "/sandbox/pay",
+    {
+      schema: {
+        ...hidden,
+        body: Strict({
+          to: Type.String(),
+          amount: MoneyInput,
+          buyer: Type.Optional(Type.Integer({ minimum: 0, maximum: buyers.length - 1 })),
+          data: Type.Optional(Type.String({ maxLength: 10_000 })),
+        }),
+      },
+    },
+    async request => {
+      const to = addressAt("to", request.body.to)
+      const amount = amountAt(request.body)
+      const { data: suffix = "0x", buyer: index = 0 } = request.body
+      if (!isHex(suffix) || suffix.length % 2 !== 0) throw invalid("data", "must be 0x and whole bytes in hexadecimal")
+      const buyer = buyers[index]
+      if (!buyer) throw invalid("buyer", "is not one of the buyers")
+      const data = concat([encodeFunctionData({ abi: erc20Abi, functionName: "transfer", args: [to, amount] }), suffix])
+      const account = privateKeyToAccount(buyer.privateKey)
+      const txHash = await inTurn(async () => {
+        const hash = await wallet.sendTransaction({ account, chain: null, to: token.address, data })
+        await settled(hash)
+        return hash
+      })
+      return { txHash }
+    },
+  )
+
+  app.post("/sandbox/clock", { schema: { ...hidden, body: Strict({ advance: Advance }) } }, async request => {
+    const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+    const { advance: text } = request.body
+    const ms = Number.parseInt(text, 10) * unitMs[text.at(-1) as keyof typeof unitMs]
+    if (ms > MAX_ADVANCE_DAYS * unitMs.d) throw invalid("advance", `must be at most ${MAX_ADVANCE_DAYS} days`)
+    return { now: (await advance(ms)).toISOString() }
+  })
+
+  app.post(
+    "/sandbox/mine",
+    { schema: { ...hidden, body: Strict({ blocks: Type.Integer({ minimum: 1, maximum: 1_000 }) }) } },
+    async request => {
+      await chain.mine(request.body.blocks)
+      return { blockNumber: Number(await wallet.getBlockNumber()) }
+    },
+  )
+
+  app.get("/sandbox/inbox", { schema: hidden }, async () => {
+    const lines = (await readFile(inboxFile, "utf8").catch(() => "")).split("\n").filter(line => line !== "")
+    const data = lines.slice(-INBOX_SHOWN).reverse().map(line => JSON.parse(line))
+    return { data, total: lines.length }
+  })
+
+  app.register(async inbox => {
+    // The body as it came, whatever it is: signatures are over bytes.
+    inbox.removeAllContentTypeParsers()
+    inbox.addContentTypeParser("*", { parseAs: "string" }, async (_request: unknown, body: string) => body)
+    inbox.post("/sandbox/inbox/:name", { schema: hidden }, async request => {
+      const { headers, body = "", params } = request
+      const { name } = params as { name: string }
+      const entry = { name, receivedAt: ctx.now().toISOString(), headers, body }
+      await appendFile(inboxFile, `${JSON.stringify(entry)}\n`)
+      return { received: true }
+    })
+  })
+
+  /** Mined, and on disk: what was answered survives any kill. */
+  async function settled(hash: `0x${string}`): Promise<void> {
+    await wallet.waitForTransactionReceipt({ hash })
+    await chain.save()
+  }
+
+  function amountAt(body: object, fallback = ""): bigint {
+    try {
+      return parseAmount(asWritten(body, "amount") ?? fallback, token?.decimals ?? 0)
+    } catch (error) {
+      if (error instanceof AmountError) throw invalid("amount", error.message)
+      throw error
+    }
+  }
+}
+
+function addressAt(path: string, text: string): Address {
+  const address = parseAddress(text)
+  if (!address) throw invalid(path, "must be an address: 0x and 40 hexadecimal digits")
+  return address
+}

@@ -1,0 +1,263 @@
+/**
+ * The sandbox: everything that Sluice needs around it, real and local. A chain with a token and the deposit factory, an
+ * identity provider, two merchants, five funded buyers. Every step looks first and does only what is missing, so that a
+ * start after a kill at any moment completes the one before.
+ */
+import { rmSync } from "node:fs"
+import { join } from "node:path"
+import type { JWK } from "jose"
+import type { Logger } from "pino"
+import { createTestClient, getContractAddress, http, parseUnits, publicActions, walletActions } from "viem"
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
+import { depositFactoryAbi, depositFactoryBytecode, testUsdcAbi, testUsdcBytecode } from "../chain/abi.ts"
+import { type Address, checksummed } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import type { Server } from "../http/server.ts"
+import { newId } from "../ids.ts"
+import type { Settings } from "../settings.ts"
+import { readJsonIfThere, writeFileAtomic } from "./data-dir.ts"
+import { identityProvider, newSigningKey, requestToken } from "./identity-provider.ts"
+import { type LocalChain, startLocalChain } from "./local-chain.ts"
+import { sandboxRoutes } from "./routes.ts"
+
+const CHAIN_ID = 84532
+const NETWORK = "base-sepolia"
+const BUYERS = 5
+const BUYER_FUNDS = parseUnits("10000", 6)
+const GAS_MONEY = parseUnits("100", 18)
+/** A submission of a hash that nobody sent must not make blocks for ever. */
+const BUSY_MS = 60_000
+
+type PrivateKey = `0x${string}`
+
+/** What stays the same for the life of a sandbox and is nobody's business. */
+interface Keys {
+  deployer: PrivateKey
+  payout: PrivateKey
+  relay: PrivateKey
+  signing: JWK
+  merchants: { id: string; name: string; secret: string; payoutKey: PrivateKey }[]
+}
+
+export interface Sandbox {
+  settings: Settings
+  now: () => Date
+  /** Adds the sandbox's routes and its identity provider, and the merchants to the database. */
+  extend(app: Server, ctx: Context): Promise<void>
+  /** Writes sandbox.json and says on the terminal where everything is; the API must be listening. */
+  announce(ctx: Context): Promise<void>
+}
+
+export type Wallet = ReturnType<typeof walletOn>
+
+/** A client that reads, sends and steers the local chain. */
+export const walletOn = (rpcUrl: string) =>
+  createTestClient({ mode: "anvil", transport: http(rpcUrl), pollingInterval: 50, cacheTime: 0 }).extend(publicActions).extend(walletActions)
+
+/** Starts the parts around the service, in `DATA_DIR`; `fail` is called when the chain ends by itself. */
+export async function startSandbox(
+  given: Settings,
+  log: Logger,
+  options: { reset: boolean; cleanups: (() => Promise<unknown> | unknown)[]; fail: (error: Error) => void },
+): Promise<Sandbox> {
+  const dir = given.dataDir
+  const at = (name: string) => join(dir, name)
+  if (options.reset)
+    for (const name of ["db", "db.unfinished", "chain", "keys.json", "clock.json", "inbox.jsonl", "sandbox.json"])
+      rmSync(at(name), { recursive: true, force: true })
+
+  const keys = await ownKeys(at("keys.json"))
+  const clock = { offsetMs: 0, ...(readJsonIfThere(at("clock.json")) as { offsetMs: number } | undefined) }
+  const now = () => new Date(Date.now() + clock.offsetMs)
+  let waiting = async () => false
+  const chain = await startLocalChain({
+    dir: at("chain"),
+    port: given.rpcPort,
+    chainId: CHAIN_ID,
+    timeOffsetSeconds: Math.round(clock.offsetMs / 1_000),
+    busy: () => waiting(),
+    log,
+  })
+  options.cleanups.push(() => chain.stop())
+  chain.exited.then(
+    () => options.fail(new Error("The local chain ended by itself; start again.")),
+    () => {},
+  )
+  const [deployer, payout, relay] = [keys.deployer, keys.payout, keys.relay].map(key => privateKeyToAccount(key)) as [Account, Account, Account]
+  const buyers = buyersOf(at("sandbox.json"))
+  const wallet = walletOn(chain.rpcUrl)
+  const contracts = await deployContracts(wallet, deployer, payout.address)
+  await fund(wallet, deployer, contracts.token, [payout.address, relay.address], buyers.map(buyer => buyer.address))
+  await chain.save()
+
+  const issuer = `http://${given.host.includes(":") ? `[${given.host}]` : given.host}:${given.port}/sandbox/oidc`
+  const settings: Settings = {
+    ...given,
+    oidcIssuer: issuer,
+    serviceWallets: [payout, relay].map(account => account.address.toLowerCase() as Address),
+    networks: [
+      {
+        name: NETWORK,
+        chainId: CHAIN_ID,
+        rpcUrls: [chain.rpcUrl],
+        token: contracts.token,
+        confirmations: given.networks[0]?.confirmations ?? 3,
+        depositFactory: contracts.depositFactory,
+      },
+    ],
+  }
+  return {
+    settings,
+    now,
+    extend: async (app, ctx) => {
+      waiting = () => somethingWaits(ctx)
+      await seedMerchants(ctx, keys, issuer)
+      await app.register(identityProvider, {
+        issuer,
+        audience: settings.oidcAudience,
+        jwks: { keys: [keys.signing] },
+        clients: keys.merchants.map(merchant => ({ clientId: merchant.id, clientSecret: merchant.secret })),
+      })
+      const advance = (ms: number) => moveClock(ctx, chain, at("clock.json"), clock, ms)
+      app.register(async routes => sandboxRoutes(routes, { ctx, chain, wallet, deployer, buyers, advance, inboxFile: at("inbox.jsonl") }))
+    },
+    announce: async ctx => {
+      const token = ctx.chain.networks[0]?.token
+      const merchants = await Promise.all(
+        keys.merchants.map(async merchant => ({
+          id: merchant.id,
+          name: merchant.name,
+          payoutAddress: privateKeyToAccount(merchant.payoutKey).address,
+          accessToken: await requestToken(issuer, settings.oidcAudience, { clientId: merchant.id, clientSecret: merchant.secret }),
+          apiKey: null,
+          webhookSecret: null,
+        })),
+      )
+      const file = {
+        baseUrl: settings.baseUrl,
+        rpcUrl: chain.rpcUrl,
+        chain: NETWORK,
+        chainId: CHAIN_ID,
+        pid: process.pid,
+        token: token && { ...token, address: checksummed(token.address) },
+        merchants,
+        buyers,
+        wallets: { payout: payout.address, relay: relay.address },
+        depositFactory: checksummed(contracts.depositFactory),
+        escrow: null,
+      }
+      await writeFileAtomic(at("sandbox.json"), `${JSON.stringify(file, null, 2)}\n`, 0o600)
+      process.stdout.write(welcome(settings.baseUrl, chain.rpcUrl, at("sandbox.json"), merchants[0]?.accessToken ?? ""))
+    },
+  }
+}
+
+type Account = ReturnType<typeof privateKeyToAccount>
+
+async function ownKeys(path: string): Promise<Keys> {
+  const known = readJsonIfThere(path) as Keys | undefined
+  if (known) return known
+  const merchant = (name: string) => ({ id: newId("mer"), name, secret: generatePrivateKey().slice(2), payoutKey: generatePrivateKey() })
+  const keys: Keys = {
+    deployer: generatePrivateKey(),
+    payout: generatePrivateKey(),
+    relay: generatePrivateKey(),
+    signing: await newSigningKey(),
+    merchants: [merchant("Blue Bottle Books"), merchant("Harbour Radio")],
+  }
+  await writeFileAtomic(path, JSON.stringify(keys), 0o600)
+  return keys
+}
+
+/** The buyers of the last start, or new ones when its file is gone. */
+function buyersOf(path: string): { address: string; privateKey: PrivateKey }[] {
+  const before = readJsonIfThere(path) as { buyers?: { address: string; privateKey: PrivateKey }[] } | undefined
+  if (before?.buyers?.length === BUYERS) return before.buyers
+  return Array.from({ length: BUYERS }, () => {
+    const privateKey = generatePrivateKey()
+    return { address: privateKeyToAccount(privateKey).address, privateKey }
+  })
+}
+
+/** The contracts stand at the deployer's first two nonces; only what is not there is deployed. */
+async function deployContracts(wallet: Wallet, deployer: Account, operator: `0x${string}`) {
+  await wallet.setBalance({ address: deployer.address, value: GAS_MONEY })
+  const addressAt = (nonce: bigint) => getContractAddress({ from: deployer.address, nonce })
+  const missing = async (nonce: bigint) => (await wallet.getCode({ address: addressAt(nonce) })) === undefined
+  const common = { account: deployer, chain: null }
+  if (await missing(0n)) {
+    const hash = await wallet.deployContract({ ...common, abi: testUsdcAbi, bytecode: testUsdcBytecode, args: [], nonce: 0 })
+    await wallet.waitForTransactionReceipt({ hash })
+  }
+  if (await missing(1n)) {
+    const hash = await wallet.deployContract({ ...common, abi: depositFactoryAbi, bytecode: depositFactoryBytecode, args: [operator], nonce: 1 })
+    await wallet.waitForTransactionReceipt({ hash })
+  }
+  return { token: addressAt(0n).toLowerCase() as Address, depositFactory: addressAt(1n).toLowerCase() as Address }
+}
+
+/** Gas for everyone who has none, and tokens for buyers who never had any. */
+async function fund(wallet: Wallet, deployer: Account, token: Address, wallets: string[], buyers: string[]): Promise<void> {
+  for (const address of [...wallets, ...buyers] as Address[])
+    if ((await wallet.getBalance({ address })) === 0n) await wallet.setBalance({ address, value: GAS_MONEY })
+  for (const buyer of buyers as Address[]) {
+    const read = { address: token, abi: testUsdcAbi, functionName: "balanceOf", args: [buyer] } as const
+    const isNew = (await wallet.getTransactionCount({ address: buyer })) === 0 && (await wallet.readContract(read)) === 0n
+    if (!isNew) continue
+    const mint = { address: token, abi: testUsdcAbi, functionName: "mint", args: [buyer, BUYER_FUNDS] } as const
+    const hash = await wallet.writeContract({ ...mint, account: deployer, chain: null })
+    await wallet.waitForTransactionReceipt({ hash })
+  }
+}
+
+/** The merchants by their ids: the issuer's address changes with the port, they stay. */
+async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<void> {
+  for (const { id, name, payoutKey } of keys.merchants) {
+    await ctx.db
+      .insertInto("merchants")
+      .values({ id, iss: issuer, sub: id, name, email: null, created_at: ctx.now() })
+      .onConflict(conflict => conflict.column("id").doUpdateSet({ iss: issuer }))
+      .execute()
+    const address = privateKeyToAccount(payoutKey).address.toLowerCase() as Address
+    await ctx.db
+      .insertInto("payout_addresses")
+      .values({ merchant_id: id, chain_id: CHAIN_ID, address })
+      .onConflict(conflict => conflict.doNothing())
+      .execute()
+  }
+}
+
+/** Whether blocks are wanted: a transfer lacks confirmations, or a hash was just submitted. */
+async function somethingWaits(ctx: Context): Promise<boolean> {
+  const transfer = await ctx.db.selectFrom("transfers").select("id").where("state", "=", "seen").limit(1).executeTakeFirst()
+  if (transfer) return true
+  const since = new Date(ctx.now().getTime() - BUSY_MS)
+  const submission = ctx.db.selectFrom("submissions").select("id").where("status", "=", "verifying").where("submitted_at", ">", since)
+  return (await submission.limit(1).executeTakeFirst()) !== undefined
+}
+
+/** Moves the service's and the chain's time; the file first, so that a kill between leaves no chain ahead of its clock. */
+async function moveClock(ctx: Context, chain: LocalChain, path: string, clock: { offsetMs: number }, ms: number): Promise<Date> {
+  const offsetMs = clock.offsetMs + ms
+  await writeFileAtomic(path, JSON.stringify({ offsetMs }), 0o600)
+  clock.offsetMs = offsetMs
+  await chain.advance(Math.round(ms / 1_000))
+  for (const channel of ["verify", "housekeeping"] as const) await ctx.wakes.wake(channel)
+  return ctx.now()
+}
+
+const welcome = (baseUrl: string, rpcUrl: string, file: string, accessToken: string): string => `
+Sluice sandbox is running. Nothing here is worth anything; stop it with Ctrl-C.
+
+  API       ${baseUrl}
+  chain     ${rpcUrl} (${NETWORK}, chain id ${CHAIN_ID})
+  details   ${file}: tokens, keys, addresses
+
+Try this: make a paywall.
+
+  curl -s ${baseUrl}/api/console/paywalls \\
+    -H 'Authorization: Bearer ${accessToken}' \\
+    -H 'Content-Type: application/json' \\
+    -d '{"name":"My first paywall","price":5}'
+
+`

@@ -1,0 +1,332 @@
+/**
+ * Every setting, declared once: what it means, how it is read, what it is without a value. The only reader of
+ * `process.env`; all faults are reported together.
+ */
+import { privateKeyToAddress } from "viem/accounts"
+import { type Address, parseAddress, parseHash } from "./chain/hex.ts"
+import { type NetworkName, networkFacts, networkNames } from "./chain/networks.ts"
+import { AmountError, parseAmount } from "./money/amount.ts"
+
+export type Mode = "sandbox" | "test" | "live"
+
+/** What one network needs to be served. */
+export interface NetworkSettings {
+  name: NetworkName
+  chainId: number
+  rpcUrls: string[]
+  token: Address
+  /** Blocks, the one that holds the transfer included. */
+  confirmations: number
+  depositFactory: Address
+}
+
+/** The names of the rate-limit buckets; `limits/buckets.ts` says what each counts. */
+export type Bucket =
+  | "auth"
+  | "checkout"
+  | "payConfirm"
+  | "payStatus"
+  | "console"
+  | "paywallVerify"
+  | "paywallPay"
+  | "public"
+
+export interface Settings {
+  mode: Mode
+  host: string
+  port: number
+  /** Without a slash at the end. */
+  baseUrl: string
+  consoleOrigins: string[]
+  trustedProxies: string[]
+  dataDir: string
+  /** Undefined: the embedded database in `dataDir`. */
+  databaseUrl: string | undefined
+  oidcIssuer: string
+  oidcAudience: string
+  signup: "open" | "invite"
+  /** The first is the default. */
+  networks: NetworkSettings[]
+  verifyIntervalMs: number
+  sanctionsFile: string | undefined
+  /** A decimal string in whole tokens: each token has decimals of its own. */
+  minAmount: string
+  /** Wallets of the service itself; they can't be a merchant's payout address. */
+  serviceWallets: Address[]
+  /** Requests a minute; 0 switches a bucket off. */
+  limits: Record<Bucket, number>
+  metricsPort: number | undefined
+  metricsToken: string | undefined
+  logLevel: string
+  rpcPort: number
+}
+
+/** A problem with the settings; `faults` has one line for each. */
+export class SettingsError extends Error {
+  readonly faults: string[]
+  constructor(faults: string[]) {
+    super(`The settings are not right:\n${faults.map(fault => `  ${fault}`).join("\n")}`)
+    this.name = "SettingsError"
+    this.faults = faults
+  }
+}
+
+interface Setting<T> {
+  meaning: string
+  /** The text that stands in when the variable is not set; none means "unset". */
+  fallback?: string
+  /** Throws an Error whose message completes "NAME …". */
+  parse: (text: string) => T
+}
+
+const text = (value: string): string => value
+
+function whole(min: number, max: number) {
+  return (value: string): number => {
+    const n = /^\d{1,9}$/.test(value) ? Number.parseInt(value, 10) : Number.NaN
+    if (!(n >= min && n <= max)) throw new Error(`must be a whole number from ${min} to ${max}`)
+    return n
+  }
+}
+
+function oneOf<const T extends string>(...choices: T[]) {
+  return (value: string): T => {
+    const choice = choices.find(each => each === value)
+    if (!choice) throw new Error(`must be one of: ${choices.join(", ")}`)
+    return choice
+  }
+}
+
+function httpUrl(value: string): string {
+  if (!URL.canParse(value) || !/^https?:$/.test(new URL(value).protocol)) throw new Error("must be an http(s) address")
+  return value.replace(/\/+$/, "")
+}
+
+const list = (value: string): string[] =>
+  value
+    .split(",")
+    .map(part => part.trim())
+    .filter(part => part !== "")
+
+function listOf<T>(parse: (part: string) => T) {
+  return (value: string): T[] => list(value).map(parse)
+}
+
+function address(value: string): Address {
+  const parsed = parseAddress(value)
+  if (!parsed) throw new Error("must be an address: 0x and 40 hexadecimal digits")
+  return parsed
+}
+
+/** `5s`, `2m`, `1h` or plain seconds, as milliseconds. */
+function duration(value: string): number {
+  const match = /^(\d{1,7})(s|m|h|d)?$/.exec(value)
+  if (!match) throw new Error("must be a time such as 30s, 5m or 1h")
+  const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }[match[2] ?? "s"] ?? 1_000
+  return Number.parseInt(match[1] ?? "", 10) * unitMs
+}
+
+function privateKey(value: string): Address {
+  // The key itself stays out of the message: settings faults are printed.
+  if (!parseHash(value)) throw new Error("must be a private key: 0x and 64 hexadecimal digits")
+  return privateKeyToAddress(value as `0x${string}`).toLowerCase() as Address
+}
+
+function decimal(value: string): string {
+  try {
+    parseAmount(value, 18)
+  } catch (error) {
+    if (error instanceof AmountError) throw new Error(error.message)
+    throw error
+  }
+  return value
+}
+
+const perMinute = (meaning: string, fallback: string): Setting<number> & { fallback: string } => ({
+  meaning: `${meaning}, requests a minute; 0 switches it off`,
+  fallback,
+  parse: whole(0, 1_000_000),
+})
+
+/** The table of settings, in the order in which `--help` prints them. */
+export const settingsTable = {
+  MODE: {
+    meaning: "sandbox (everything local), test (a public test network) or live",
+    fallback: "sandbox",
+    parse: oneOf("sandbox", "test", "live"),
+  },
+  HOST: { meaning: "the address to listen on", fallback: "127.0.0.1", parse: text },
+  PORT: { meaning: "the port to listen on", fallback: "4000", parse: whole(1, 65_535) },
+  BASE_URL: { meaning: "how callers reach the service; default http://HOST:PORT", parse: httpUrl },
+  CONSOLE_ORIGINS: {
+    meaning: "origins of browser consoles, comma-separated",
+    fallback: "",
+    parse: listOf(part => new URL(httpUrl(part)).origin),
+  },
+  TRUSTED_PROXIES: {
+    meaning: "CIDRs whose X-Forwarded-For is believed, comma-separated",
+    fallback: "",
+    parse: list,
+  },
+  DATA_DIR: { meaning: "where the embedded database and the sandbox keep their files", fallback: ".data", parse: text },
+  DATABASE_URL: { meaning: "a Postgres address; without one, an embedded database in DATA_DIR", parse: text },
+  OIDC_ISSUER: { meaning: "the issuer of console tokens; needed outside the sandbox", parse: httpUrl },
+  OIDC_AUDIENCE: { meaning: "the audience that console tokens must name", fallback: "sluice", parse: text },
+  SIGNUP: {
+    meaning:
+      "open: the first valid token makes a merchant; invite: only for invited subjects. Default: invite when live",
+    parse: oneOf("open", "invite"),
+  },
+  NETWORKS: {
+    meaning: `the networks to serve, the first is the default: ${networkNames.join(", ")}`,
+    fallback: "base-sepolia",
+    parse: listOf(oneOf(...networkNames)),
+  },
+  CONFIRMATIONS: {
+    meaning: "how many blocks deep a payment must be, its own block counted",
+    fallback: "3",
+    parse: whole(1, 1_000),
+  },
+  VERIFY_INTERVAL: {
+    meaning: "how often pending payments are looked at; default 60s, in the sandbox 2s",
+    parse: duration,
+  },
+  SANCTIONS_FILE: { meaning: "a list of sanctioned addresses (OFAC SDN format or one a line)", parse: text },
+  PAYOUT_PRIVATE_KEY: { meaning: "the key of the wallet that moves money out of deposits", parse: privateKey },
+  RELAY_PRIVATE_KEY: { meaning: "the key of the wallet that relays buyers' authorizations", parse: privateKey },
+  MIN_AMOUNT: { meaning: "the least price, in whole tokens", fallback: "0.01", parse: decimal },
+  LIMIT_AUTH: perMinute("POST /api/auth/*, by IP", "5"),
+  LIMIT_CHECKOUT: perMinute("POST /api/checkouts, by API key", "10"),
+  LIMIT_PAY_CONFIRM: perMinute("POST /api/pay/confirm, by IP", "10"),
+  LIMIT_PAY_STATUS: perMinute("GET /api/pay/status/:id, by IP", "30"),
+  LIMIT_CONSOLE: perMinute("/api/console/*, by token subject", "60"),
+  LIMIT_PAYWALL_VERIFY: perMinute("GET /api/paywalls/:id/verify, by IP", "30"),
+  LIMIT_PAYWALL_PAY: perMinute("POST /api/paywalls/:id/pay, by IP", "10"),
+  LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
+  METRICS_PORT: { meaning: "a loopback port that serves /metrics", parse: whole(1, 65_535) },
+  METRICS_TOKEN: { meaning: "the bearer token that opens /metrics on PORT", parse: text },
+  LOG_LEVEL: {
+    meaning: "fatal, error, warn, info, debug or trace; default info, in the sandbox warn",
+    parse: oneOf("fatal", "error", "warn", "info", "debug", "trace"),
+  },
+  RPC_PORT: { meaning: "the port of the sandbox's chain", fallback: "8545", parse: whole(1, 65_535) },
+} satisfies Record<string, Setting<unknown>>
+
+type Table = typeof settingsTable
+type Name = keyof Table
+type ValueOf<N extends Name> = Table[N] extends { fallback: string; parse: (text: string) => infer T }
+  ? T
+  : Table[N] extends { parse: (text: string) => infer T }
+    ? T | undefined
+    : never
+
+/** The settings that exist once per network, by their first part. */
+export const networkSettingsTable = {
+  RPC: "RPC endpoints, comma-separated",
+  TOKEN: "the settlement token; USDC by default",
+  DEPOSIT_FACTORY: "the deposit factory whose operator is the payout wallet",
+} as const
+
+const suffix = (name: NetworkName): string => name.toUpperCase().replaceAll("-", "_")
+
+/**
+ * The settings from the environment, or a {@link SettingsError} that lists every fault. In the sandbox the networks' and
+ * the issuer's values are placeholders: its chain and its identity provider are local, and known once they run.
+ */
+export function readSettings(env: Record<string, string | undefined>): Settings {
+  const faults: string[] = []
+  const attempt = <T>(name: string, value: string, parse: (text: string) => T): T | undefined => {
+    try {
+      return parse(value)
+    } catch (error) {
+      faults.push(`${name} ${(error as Error).message}`)
+      return undefined
+    }
+  }
+  function read<N extends Name>(name: N): ValueOf<N> {
+    const setting: Setting<unknown> = settingsTable[name]
+    const value = env[name] || setting.fallback
+    return (value === undefined ? undefined : attempt(name, value, setting.parse)) as ValueOf<N>
+  }
+  const required = (name: string): undefined => {
+    faults.push(`${name} must be set when MODE is not sandbox`)
+    return undefined
+  }
+
+  const mode = read("MODE") ?? "sandbox"
+  const sandbox = mode === "sandbox"
+  const host = read("HOST")
+  const port = read("PORT")
+  const loopback = host === "localhost" || host === "::1" || /^127\./.test(host)
+  if (sandbox && !loopback && env.SANDBOX_PUBLIC !== "1")
+    faults.push("HOST must be a loopback address in the sandbox; SANDBOX_PUBLIC=1 opens it to others on purpose")
+
+  const confirmations = read("CONFIRMATIONS")
+  const networks = (read("NETWORKS") ?? []).map(name => networkSettings(name))
+  if (networks.length === 0) faults.push("NETWORKS must name at least one network")
+  function networkSettings(name: NetworkName): NetworkSettings {
+    const facts = networkFacts[name]
+    const variable = (part: keyof typeof networkSettingsTable) => `${part}_${suffix(name)}`
+    const get = <T>(part: keyof typeof networkSettingsTable, parse: (text: string) => T, fallback?: string) => {
+      const value = env[variable(part)] || fallback
+      if (value !== undefined) return attempt(variable(part), value, parse)
+      return sandbox ? undefined : required(variable(part))
+    }
+    return {
+      name,
+      chainId: facts.chainId,
+      rpcUrls: get("RPC", listOf(httpUrl)) ?? [],
+      token: get("TOKEN", address, facts.usdc) ?? facts.usdc,
+      confirmations,
+      depositFactory: get("DEPOSIT_FACTORY", address) ?? facts.usdc,
+    }
+  }
+
+  const wallets = [read("PAYOUT_PRIVATE_KEY"), read("RELAY_PRIVATE_KEY")]
+  const settings: Settings = {
+    mode,
+    host,
+    port,
+    baseUrl: read("BASE_URL") ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
+    consoleOrigins: read("CONSOLE_ORIGINS"),
+    trustedProxies: read("TRUSTED_PROXIES"),
+    dataDir: read("DATA_DIR"),
+    databaseUrl: read("DATABASE_URL"),
+    oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),
+    oidcAudience: read("OIDC_AUDIENCE"),
+    signup: read("SIGNUP") ?? (mode === "live" ? "invite" : "open"),
+    networks,
+    verifyIntervalMs: read("VERIFY_INTERVAL") ?? (sandbox ? 2_000 : 60_000),
+    sanctionsFile: read("SANCTIONS_FILE"),
+    minAmount: read("MIN_AMOUNT"),
+    serviceWallets: wallets.filter(wallet => wallet !== undefined),
+    limits: {
+      auth: read("LIMIT_AUTH"),
+      checkout: read("LIMIT_CHECKOUT"),
+      payConfirm: read("LIMIT_PAY_CONFIRM"),
+      payStatus: read("LIMIT_PAY_STATUS"),
+      console: read("LIMIT_CONSOLE"),
+      paywallVerify: read("LIMIT_PAYWALL_VERIFY"),
+      paywallPay: read("LIMIT_PAYWALL_PAY"),
+      public: read("LIMIT_PUBLIC"),
+    },
+    metricsPort: read("METRICS_PORT"),
+    metricsToken: read("METRICS_TOKEN"),
+    logLevel: read("LOG_LEVEL") ?? (sandbox ? "warn" : "info"),
+    rpcPort: read("RPC_PORT"),
+  }
+  if (faults.length > 0) throw new SettingsError(faults)
+  return settings
+}
+
+/** What `--help` prints of the settings: a line each, with the default. */
+export function describeSettings(): string {
+  const rows = Object.entries(settingsTable).map(([name, setting]: [string, Setting<unknown>]) => {
+    const fallback = setting.fallback ? ` (${setting.fallback})` : ""
+    return [name, `${setting.meaning}${fallback}`] as const
+  })
+  const perNetwork = Object.entries(networkSettingsTable).map(
+    ([part, meaning]) => [`${part}_<NETWORK>`, `${meaning}, such as ${part}_${suffix("base")}`] as const,
+  )
+  return [...rows, ...perNetwork].map(([name, meaning]) => `  ${name.padEnd(26)}${meaning}`).join("\n")
+}

@@ -1,0 +1,42 @@
+/** The worker: the list of everything that goes on in the background. */
+import { type Context, inTransaction } from "./context.ts"
+import { applyPendingPayoutAddresses } from "./identity/settings.ts"
+import { type Loop, runLoop } from "./jobs/run.ts"
+import { ensureCursor, verifyRound } from "./payments/verify-payments.ts"
+import { renewDeposits } from "./paywalls/versions.ts"
+
+const HOUSEKEEPING_MS = 60_000
+const WAKE_GAP_MS = 5_000
+
+/** All loops of this installation. */
+export function loopsOf(ctx: Context): Loop[] {
+  const { verifyIntervalMs } = ctx.settings
+  const verify = ctx.chain.networks.map(
+    (network): Loop => ({
+      name: `verify ${network.name}`,
+      wokenBy: "verify",
+      gapMs: Math.min(WAKE_GAP_MS, verifyIntervalMs),
+      round: async ctx => {
+        await ensureCursor(ctx, network)
+        await verifyRound(ctx, network)
+        return verifyIntervalMs
+      },
+    }),
+  )
+  const housekeeping: Loop = {
+    name: "housekeeping",
+    wokenBy: "housekeeping",
+    gapMs: 0,
+    round: async ctx => {
+      await inTransaction(ctx, applyPendingPayoutAddresses)
+      await renewDeposits(ctx)
+      return HOUSEKEEPING_MS
+    },
+  }
+  return [...verify, housekeeping]
+}
+
+/** Runs all loops until `ctx.signal`; resolves when the last round is over. */
+export async function runWorker(ctx: Context): Promise<void> {
+  await Promise.all(loopsOf(ctx).map(loop => runLoop(ctx, loop)))
+}

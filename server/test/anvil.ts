@@ -1,0 +1,171 @@
+// A local chain for tests: the real anvil in a process of its own, and our contracts on it.
+
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process"
+import { once } from "node:events"
+import { createRequire } from "node:module"
+import { dirname, join } from "node:path"
+import {
+  type Abi,
+  BaseError,
+  ContractFunctionRevertedError,
+  createTestClient,
+  defineChain,
+  type Hex,
+  http,
+  publicActions,
+  walletActions,
+} from "viem"
+import { type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts"
+import {
+  contractWalletAbi,
+  contractWalletBytecode,
+  depositFactoryAbi,
+  depositFactoryBytecode,
+  forwarderAbi,
+  forwarderBytecode,
+  otherTokenAbi,
+  otherTokenBytecode,
+  testUsdcAbi,
+  testUsdcBytecode,
+} from "../src/chain/abi.ts"
+import type { Address } from "../src/chain/hex.ts"
+
+type Ten<T> = [T, T, T, T, T, T, T, T, T, T]
+
+/** The last line anvil prints before it answers; with its end, as a line may come in two pieces. */
+const listening = /^Listening on (\S+)\n/m
+
+/** What `startAnvil` gives. */
+export type Anvil = Awaited<ReturnType<typeof startAnvil>>
+
+/** A viem client with the test, public and wallet actions, which signs as the first account where none is named. */
+export type AnvilClient = Anvil["client"]
+
+/**
+ * Starts a chain of its own on a free port, with ten rich accounts; a block for each transaction, or one every
+ * `blockTime` seconds. The chain ends with `stop()`, and with the test process however that ends.
+ *
+ * @example
+ * const { client, accounts, stop } = await startAnvil()
+ * const [deployer, operator] = accounts
+ * const usdc = await deployTestUsdc(client)
+ * const mint = { address: usdc, abi: testUsdcAbi, functionName: "mint", args: [operator.address, 5_000_000n] } as const
+ * await client.writeContractSync(mint) // the receipt
+ */
+export async function startAnvil({ chainId = 84532, blockTime }: { chainId?: number; blockTime?: number } = {}) {
+  // With one slot an epoch, `finalized` is two blocks back rather than sixty-four.
+  const args = ["--port", "0", "--chain-id", `${chainId}`, "--slots-in-an-epoch", "1"]
+  if (blockTime !== undefined) args.push("--block-time", `${blockTime}`)
+  const child = spawnTied(anvilBinary(), args)
+  const banner = await readUntil(child, listening)
+  const rpcUrl = `http://${banner.match(listening)?.[1]}`
+  const keys = [...banner.matchAll(/^\(\d\) (0x[0-9a-f]{64})$/gm)].map(match => match[1] as Hex)
+  const accounts = keys.map(key => privateKeyToAccount(key)) as Ten<PrivateKeyAccount>
+  const chain = defineChain({
+    id: chainId,
+    name: "anvil",
+    nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 },
+    rpcUrls: { default: { http: [rpcUrl] } },
+  })
+  const client = createTestClient({
+    mode: "anvil",
+    // With the key and not only the address, as viem then asks for the gas first and so throws on what would revert.
+    account: accounts[0],
+    chain,
+    transport: http(rpcUrl),
+    // Tests look at what has just happened: nothing kept, and a receipt asked for at once.
+    cacheTime: 0,
+    pollingInterval: 20,
+  })
+    .extend(publicActions)
+    .extend(walletActions)
+
+  async function stop() {
+    if (child.exitCode !== null || child.signalCode !== null) return
+    const exited = once(child, "exit")
+    child.stdin.end()
+    await exited
+  }
+
+  return { rpcUrl, client, accounts, stop }
+}
+
+/** Deploys TestUsdc as the first account, which may then mint and blacklist. */
+export const deployTestUsdc = (client: AnvilClient) => deploy(client, testUsdcAbi, testUsdcBytecode)
+
+/** Deploys a DepositFactory whose releases only `operator` may ask for. */
+export const deployDepositFactory = (client: AnvilClient, operator: Hex) =>
+  deploy(client, depositFactoryAbi, depositFactoryBytecode, [operator])
+
+/** Deploys a Forwarder, whose tokens anyone may spend. */
+export const deployForwarder = (client: AnvilClient) => deploy(client, forwarderAbi, forwarderBytecode)
+
+/** Deploys an OtherToken, which anyone may mint. */
+export const deployOtherToken = (client: AnvilClient) => deploy(client, otherTokenAbi, otherTokenBytecode)
+
+/** Deploys a ContractWallet that takes the signatures of `signer` for its own (ERC-1271). */
+export const deployContractWallet = (client: AnvilClient, signer: Hex) =>
+  deploy(client, contractWalletAbi, contractWalletBytecode, [signer])
+
+/** Deploys any contract as the client's account and gives its address, lower-case; throws when the constructor reverts. */
+export async function deploy(client: AnvilClient, abi: Abi, bytecode: Hex, args: unknown[] = []): Promise<Address> {
+  const hash = await client.deployContract({ abi, bytecode, args })
+  const { status, contractAddress } = await client.waitForTransactionReceipt({ hash })
+  if (status !== "success" || !contractAddress) throw new Error(`deployment ${hash} reverted`)
+  return contractAddress.toLowerCase() as Address
+}
+
+/**
+ * What a call reverts with, a custom error written as a call or the text of a require; throws when it does not revert.
+ *
+ * @example
+ * await revertOf(client.simulateContract({ ...factory, functionName: "release", args })) // "OnlyOperator()"
+ */
+export async function revertOf(call: Promise<unknown>): Promise<string | undefined> {
+  const error = await call.then(
+    () => new Error("the call did not revert"),
+    reason => reason,
+  )
+  const revert = error instanceof BaseError && error.walk(cause => cause instanceof ContractFunctionRevertedError)
+  if (!(revert instanceof ContractFunctionRevertedError)) throw error
+  if (!revert.data || revert.data.errorName === "Error") return revert.reason
+  return `${revert.data.errorName}(${revert.data.args?.join(", ") ?? ""})`
+}
+
+/** Each platform's binary is a package of its own, and only @foundry-rs/anvil, which depends on it, is sure to find it. */
+function anvilBinary() {
+  const anvil = createRequire(import.meta.resolve("@foundry-rs/anvil/package.json"))
+  const platform = `${process.platform}-${process.arch === "x64" ? "amd64" : process.arch}`
+  return join(dirname(anvil.resolve(`@foundry-rs/anvil-${platform}/package.json`)), "bin/anvil")
+}
+
+/**
+ * Runs a command that dies with us. A killed process runs no exit handler, so a shell waits for the end of its input,
+ * which comes with `stdin.end()` or when our side of the pipe is gone, and then kills the command.
+ */
+function spawnTied(command: string, args: string[]) {
+  const script = `trap "" INT TERM; "$0" "$@" & exec >/dev/null; read -r _; kill -9 $!`
+  return spawn("sh", ["-c", script, command, ...args])
+}
+
+/** Reads standard output until `pattern` is in it; what comes later is thrown away so that the pipe never fills up. */
+function readUntil(child: ChildProcessWithoutNullStreams, pattern: RegExp) {
+  return new Promise<string>((resolve, reject) => {
+    let text = ""
+    let errors = ""
+    child.stderr.on("data", chunk => {
+      errors += chunk
+    })
+    child.on("error", reject)
+    child.stdout.on("end", () => {
+      child.stdin.end()
+      reject(new Error(`anvil ended: ${errors}`))
+    })
+    child.stdout.on("data", function read(chunk) {
+      text += chunk
+      if (!pattern.test(text)) return
+      child.stdout.off("data", read).resume()
+      resolve(text)
+    })
+  })
+}

@@ -1,0 +1,73 @@
+/** A Postgres server of the tests' own: a fresh cluster on loopback, ended with the process that started it. */
+import { execFileSync, spawn } from "node:child_process"
+import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs"
+import { createServer } from "node:net"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
+import pg from "pg"
+
+/** The folder of the newest installed server, or undefined. */
+export function postgresBinaries(): string | undefined {
+  const root = "/usr/lib/postgresql"
+  if (!existsSync(root)) return undefined
+  const versions = readdirSync(root).sort((a, b) => Number.parseInt(b, 10) - Number.parseInt(a, 10))
+  return versions.map(version => join(root, version, "bin")).find(bin => existsSync(join(bin, "postgres")))
+}
+
+/** Starts a cluster in a temporary folder and answers its address; `stop` ends it and removes the folder. */
+export async function startPostgres(): Promise<{ url: string; stop: () => Promise<void> }> {
+  const bin = postgresBinaries()
+  if (!bin) throw new Error("no Postgres server is installed: apt-get install postgresql")
+  const dir = mkdtempSync(join(tmpdir(), "sluice-pg-"))
+  // The server refuses to run as root.
+  const isRoot = process.getuid?.() === 0
+  const id = (flag: string) => Number.parseInt(execFileSync("id", [flag, "postgres"]).toString(), 10)
+  const owner = isRoot ? { uid: id("-u"), gid: id("-g") } : {}
+  if (owner.uid !== undefined && owner.gid !== undefined) chownSync(dir, owner.uid, owner.gid)
+  chmodSync(dir, 0o700)
+  const options = { ...owner, cwd: "/", stdio: "ignore" as const, env: { PATH: process.env.PATH, LC_ALL: "C" } }
+  execFileSync(join(bin, "initdb"), ["-D", dir, "-U", "sluice", "-A", "trust", "-E", "UTF8", "--no-sync"], options)
+  const port = await freePort()
+  const settings = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200", "listen_addresses=127.0.0.1"]
+  const args = ["-D", dir, "-p", String(port), "-k", dir, ...settings.flatMap(setting => ["-c", setting])]
+  const server = spawn(join(bin, "postgres"), args, options)
+  const kill = () => void server.kill("SIGQUIT")
+  process.once("exit", kill)
+  const url = `postgres://sluice@127.0.0.1:${port}/postgres`
+  await answering(url)
+  return {
+    url,
+    stop: async () => {
+      const ended = new Promise(resolve => server.once("exit", resolve))
+      server.kill("SIGINT")
+      await ended
+      process.off("exit", kill)
+      rmSync(dir, { recursive: true, force: true })
+    },
+  }
+}
+
+async function answering(url: string): Promise<void> {
+  for (const until = Date.now() + 30_000; ; await sleep(50)) {
+    const client = new pg.Client({ connectionString: url })
+    try {
+      await client.connect()
+      await client.end()
+      return
+    } catch (error) {
+      if (Date.now() > until) throw error
+    }
+  }
+}
+
+/** A port that was free a moment ago. */
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once("error", reject).listen(0, "127.0.0.1", () => {
+      const { port } = server.address() as { port: number }
+      server.close(() => resolve(port))
+    })
+  })
+}

@@ -1,0 +1,56 @@
+/**
+ * What `script/test` runs: the checks, then all tests on the embedded database, then those that use a database again on
+ * Postgres. Closes with one plain line of counts.
+ */
+import { spawnSync } from "node:child_process"
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { postgresBinaries, startPostgres } from "./postgres.ts"
+
+interface Report {
+  numPassedTests: number
+  numFailedTests: number
+  numPendingTests: number
+  numFailedTestSuites: number
+  success: boolean
+}
+
+const counts = { passed: 0, failed: 0, skipped: 0 }
+const scratch = mkdtempSync(join(tmpdir(), "sluice-test-"))
+const say = (text: string) => process.stdout.write(`${text}\n`)
+
+function run(title: string, command: string, args: string[], env: Record<string, string> = {}): boolean {
+  say(`\n— ${title}`)
+  // A database of the caller's own must not be what the embedded suite runs on.
+  const { DATABASE_URL: _, ...rest } = process.env
+  return spawnSync(command, args, { stdio: "inherit", env: { ...rest, ...env } }).status === 0
+}
+
+function suite(title: string, paths: string[], env: Record<string, string> = {}): void {
+  const file = join(scratch, `${paths.length}.json`)
+  const args = ["vitest", "run", ...paths, "--reporter=default", "--reporter=json", `--outputFile.json=${file}`]
+  const ok = run(title, "npx", args, env)
+  const report = JSON.parse(readFileSync(file, "utf8")) as Report
+  counts.passed += report.numPassedTests
+  counts.skipped += report.numPendingTests
+  // A file that can't be loaded has no failed test, and is a failure all the same.
+  counts.failed += report.numFailedTests || (ok && report.success ? 0 : 1)
+}
+
+if (!run("style, types, generated files", "npm", ["run", "--silent", "check"])) counts.failed++
+suite("all tests, embedded database", [])
+if (postgresBinaries()) {
+  const postgres = await startPostgres()
+  suite("tests with a database, on Postgres", ["server/src", "server/test/db"], { DATABASE_URL: postgres.url })
+  await postgres.stop()
+} else if (process.env.CI) {
+  say("Postgres is missing.")
+  counts.failed++
+} else {
+  say("Postgres is missing: its run is skipped.")
+  counts.skipped++
+}
+rmSync(scratch, { recursive: true, force: true })
+say(`\n${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`)
+process.exit(counts.failed === 0 ? 0 : 1)
