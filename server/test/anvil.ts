@@ -52,9 +52,17 @@ export type AnvilClient = Anvil["client"]
  * const mint = { address: usdc, abi: testUsdcAbi, functionName: "mint", args: [operator.address, 5_000_000n] } as const
  * await client.writeContractSync(mint) // the receipt
  */
-export async function startAnvil({ chainId = 84532, blockTime }: { chainId?: number; blockTime?: number } = {}) {
-  // With one slot an epoch, `finalized` is two blocks back rather than sixty-four.
-  const args = ["--port", "0", "--chain-id", `${chainId}`, "--slots-in-an-epoch", "1"]
+export async function startAnvil({
+  chainId = 84532,
+  blockTime,
+  // `finalized` is two epochs back: with one slot in each two blocks, rather than sixty-four.
+  slotsInAnEpoch = 1,
+}: {
+  chainId?: number
+  blockTime?: number
+  slotsInAnEpoch?: number
+} = {}) {
+  const args = ["--port", "0", "--chain-id", `${chainId}`, "--slots-in-an-epoch", `${slotsInAnEpoch}`]
   if (blockTime !== undefined) args.push("--block-time", `${blockTime}`)
   const child = spawnTied(anvilBinary(), args)
   const banner = await readUntil(child, listening)

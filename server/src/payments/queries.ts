@@ -5,7 +5,6 @@ import type { Network } from "../chain/networks.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { UNSUBMITTED_MS } from "./payment.ts"
 
 export interface WatchedDeposit {
   id: bigint
@@ -99,10 +98,7 @@ export async function storeTransfers(
   }
 }
 
-/**
- * Marks transfers as confirmed where they still stand in the block that was looked at. They are settled when their time
- * as unsubmitted is over, or by {@link linkSubmissions} at once.
- */
+/** Marks transfers as confirmed, and due to be settled, where they still stand in the block that was looked at. */
 export async function confirmTransfers(
   ctx: Context,
   sighted: readonly { id: bigint; blockHash: Hash }[],
@@ -112,7 +108,7 @@ export async function confirmTransfers(
       .slice(start, start + ROWS_A_STATEMENT)
       .map(each => sql`(${each.id}::bigint, ${each.blockHash}::text)`)
     await sql`update transfers t set state = 'confirmed', suspect_at = null,
-        run_at = t.block_time + make_interval(secs => ${UNSUBMITTED_MS / 1_000})
+        run_at = ${ctx.now()}
       from (values ${sql.join(rows)}) as sighted (id, block_hash)
       where t.id = sighted.id and t.state = 'seen' and t.block_hash = sighted.block_hash`.execute(ctx.db)
   }

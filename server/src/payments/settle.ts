@@ -2,7 +2,7 @@
  * Settling: in one database transaction per sender and paywall, confirmed transfers are claimed by payments, payments
  * grant access, and payments whose transfers the chain took back are reversed. The one place where features meet.
  */
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
 import { isSanctioned } from "../chain/sanctions.ts"
@@ -52,7 +52,6 @@ async function settle(ctx: Context, paywallId: string, payer: Address, barred: b
         .select("tx_hash")
         .where("paywall_id", "=", paywallId)
         .where("address", "=", payer)
-        .where("status", "!=", "granted")
         .execute()
     ).map(row => row.tx_hash),
   )
@@ -87,10 +86,13 @@ async function settle(ctx: Context, paywallId: string, payer: Address, barred: b
   }
   await endClaimedSubmissions(ctx, paywallId, payer)
   await foldAccess(ctx, paywallId, payer)
-  const waiting = new Set(open.filter(transfer => !transfer.ready).map(transfer => transfer.id))
-  const finished = looked.filter(id => !waiting.has(id))
-  if (finished.length > 0)
-    await ctx.db.updateTable("transfers").set({ run_at: null }).where("id", "in", finished).execute()
+  const unready = new Set(open.filter(transfer => !transfer.ready).map(transfer => transfer.id))
+  await setDue(ctx, looked.filter(id => !unready.has(id)), sql`null`)
+  await setDue(ctx, looked.filter(id => unready.has(id)), sql`block_time + make_interval(secs => ${UNSUBMITTED_MS / 1_000})`)
+}
+
+async function setDue(ctx: Context, ids: readonly bigint[], runAt: RawBuilder<unknown>): Promise<void> {
+  if (ids.length > 0) await sql`update transfers set run_at = ${runAt} where id in (${sql.join(ids)})`.execute(ctx.db)
 }
 
 /** The due transfers of this sender, and those a payment of his claims, held until the transaction ends. */

@@ -3,14 +3,14 @@
 //
 // In its folder: chain-state.json (the last dump), chain-exit.json (anvil's own, when it was told to end),
 // chain-head.json (the highest block anybody can have seen), chain.pid (the keeper's group), chain.log (anvil's errors).
-import { type ChildProcess, spawn } from "node:child_process"
+import { type ChildProcessByStdio, spawn } from "node:child_process"
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
-import { rename } from "node:fs/promises"
 import { createRequire } from "node:module"
 import { createServer } from "node:net"
 import { constants } from "node:os"
 import { join } from "node:path"
 import { createInterface } from "node:readline"
+import type { Readable, Writable } from "node:stream"
 import { setTimeout as sleep } from "node:timers/promises"
 import { promisify } from "node:util"
 import { gunzip } from "node:zlib"
@@ -40,7 +40,12 @@ interface Log {
 
 type Block = { number: string; hash: string; timestamp: string; transactions: string[] }
 type Head = { number: number; timestamp: number }
+type Answer = { result?: unknown; error?: { message: string } }
+type End = { code: number | null; signal: string | null }
+type Keeper = ChildProcessByStdio<Writable, Readable, null>
 type Rpc = ReturnType<typeof rpcClient>
+
+const unzip = promisify(gunzip)
 
 const POLL_MS = 300
 const BUSY_BLOCK_MS = 1_000
@@ -50,8 +55,13 @@ const RPC_MS = 60_000
 const ORPHAN_MS = 5_000
 /** More than the keeper gives anvil before it kills it. */
 const STOP_MS = 8_000
-/** What `finalized` lags behind the head (`--slots-in-an-epoch 1`). */
-const FINALITY_BLOCKS = 2
+/**
+ * Mined at each start on top of the known head. Anvil loads the state of the head alone, so reads at `finalized` (head - 2
+ * with `--slots-in-an-epoch 1`) fail until two more blocks are there; the third is for what came after the last look.
+ */
+const REVIVAL_BLOCKS = 3
+/** This many empty blocks are worth a dump: mining them again takes 0.1 s. */
+const EMPTY_BLOCKS = 200
 
 /**
  * The shell that stands between this process and anvil. Its standard input is a pipe of which only this process has the
@@ -67,7 +77,7 @@ chain=$!
 (
   while read -r _ <&3; do :; done
   kill -TERM $chain
-  for _ in 1 2 3; do sleep 1; kill -0 $chain || exit; done
+  i=0; while [ $i -lt 40 ]; do sleep 0.1; kill -0 $chain || exit; i=$((i+1)); done
   kill -KILL $chain
 ) >/dev/null 2>&1 &
 watcher=$!
@@ -76,6 +86,7 @@ echo $chain
 wait $chain
 status=$?
 kill $watcher
+wait $watcher
 exit $status
 `
 
@@ -105,8 +116,8 @@ export async function startLocalChain(o: {
     [
       ...["-c", KEEPER, "keeper", file("chain.log"), anvil, "--quiet"],
       ...["--host", "127.0.0.1", "--port", `${o.port}`, "--chain-id", `${o.chainId}`, "--slots-in-an-epoch", "1"],
-      // Without it anvil writes one file per block beyond 500 to ~/.foundry and leaves them there when it is killed:
-      // 5 GB after 20,000 blocks. A kept state holds all block hashes, so each of the 32 costs memory.
+      // Without it anvil writes the state of each block beyond 500 to a file in ~/.foundry and leaves them there when it
+      // is killed: 5 GB after 20,000 blocks. Every kept state holds all block hashes, so few are kept.
       ...["--prune-history", "32"],
       ...["--dump-state", file("chain-exit.json")],
       ...(existsSync(file("chain-state.json")) ? ["--load-state", file("chain-state.json")] : []),
@@ -114,12 +125,10 @@ export async function startLocalChain(o: {
     // A group of its own: a Ctrl-C in the terminal would end anvil before our last dump.
     { detached: true, stdio: ["pipe", "pipe", "ignore"] },
   )
-  const died = new Promise<{ code: number | null; signal: string | null }>(resolve => {
+  const died = new Promise<End>(resolve => {
     keeper.once("error", () => resolve({ code: null, signal: null }))
-    keeper.once("exit", (code, signal) => resolve(endOf(code, signal)))
+    keeper.once("exit", (code, signal) => resolve(endOfShell(code, signal)))
   })
-  // A write to a pipe nobody reads; the end itself is noticed by `died`.
-  keeper.stdin.on("error", () => {})
   if (keeper.pid !== undefined) writeFileSync(file("chain.pid"), `${keeper.pid}`)
 
   const rpcUrl = `http://127.0.0.1:${o.port}`
@@ -129,7 +138,7 @@ export async function startLocalChain(o: {
     pid = await ready(keeper, died, rpc)
     await resume(rpc, readJsonIfThere(file("chain-head.json")) as Head | undefined, o.timeOffsetSeconds)
   } catch (cause) {
-    await end(keeper, died)
+    await end(keeper)
     const said = existsSync(file("chain.log")) ? readFileSync(file("chain.log"), "utf8").trim().slice(-1_000) : ""
     throw new Error(`The local chain did not start${said && `: ${said}`} (its state is in ${o.dir})`, { cause })
   }
@@ -140,7 +149,7 @@ export async function startLocalChain(o: {
   let queued: Promise<void> | undefined
 
   function save(): Promise<void> {
-    // A save that waits has not read the state yet, so it will hold whatever its later callers have seen.
+    // A save that waits its turn has not read the state yet, so whoever asks meanwhile can share it.
     queued ??= lastSave = lastSave
       .catch(() => {})
       .then(() => {
@@ -151,35 +160,266 @@ export async function startLocalChain(o: {
   }
 
   async function dump(): Promise<void> {
-    // Anvil reads accounts and blocks one after the other: a block between them makes a state that contradicts itself.
+    // Anvil reads accounts and blocks one after the other: a block between them gives a state at odds with itself.
     for (let attempt = 1; ; attempt++) {
-      const before = await rpc.block("latest")
-      const state = (await rpc("anvil_dumpState")) as string
-      const after = await rpc.block("latest")
-      if (before.hash !== after.hash && attempt < 10) continue
+      const before = await rpc.head()
+      const state = (await rpc.call("anvil_dumpState")) as string
+      if ((await rpc.head()).hash !== before.hash && attempt < 10) continue
       await writeFileAtomic(file("chain-state.json"), await unzip(Buffer.from(state.slice(2), "hex")), 0o600)
       saved = { number: Number(before.number), hash: before.hash }
       return
     }
   }
 
-  /** Saves if a block after the last dump holds transactions, or if the block of the last dump is no longer there. */
-  async function poll(): Promise<void> {
-    const head = await rpc.block("latest")
-    if (head.hash === seenHash) return
-    await rememberHead(head)
-    const from = saved
-    if (!from) return save()
-    const news = Number(head.number) - from.number
-    if (news > 0 && news <= 200) {
-      const blocks = await rpc.blocks(from.number, Number(head.number))
-      if (blocks[0]?.hash === from.hash && blocks.every((block, i) => i === 0 || block.transactions.length === 0)) {
-        // Empty blocks are not worth a dump; they are mined again by number after a kill.
-        seenHash = head.hash
-        return
+  let seen: string | undefined
+
+  async function look(): Promise<void> {
+    const head = await rpc.head()
+    if (head.hash === seen) return
+    // Empty blocks are not dumped, but one who has read up to a block must not find it to come after a restart: the next
+    // start mines up to this number.
+    const known: Head = { number: Number(head.number), timestamp: Number(head.timestamp) }
+    await writeFileAtomic(file("chain-head.json"), JSON.stringify(known), 0o600)
+    if (await worthSaving(known.number)) await save()
+    seen = head.hash
+  }
+
+  async function worthSaving(number: number): Promise<boolean> {
+    if (!saved || number < saved.number || number > saved.number + EMPTY_BLOCKS) return true
+    const [last, ...since] = await rpc.blocks(saved.number, number)
+    return last?.hash !== saved.hash || since.some(block => block.transactions.length > 0)
+  }
+
+  let mined = Date.now()
+
+  async function produce(): Promise<void> {
+    if (!(await o.busy()) && Date.now() - mined < IDLE_BLOCK_MS) return
+    if (stopped.signal.aborted) return
+    mined = Date.now()
+    await rpc.call("evm_mine")
+  }
+
+  const stopped = new AbortController()
+
+  async function every(ms: number, work: () => Promise<void>): Promise<void> {
+    for (;;) {
+      await sleep(ms, undefined, { signal: stopped.signal }).catch(() => {})
+      if (stopped.signal.aborted) return
+      try {
+        await work()
+      } catch (err) {
+        if (!stopped.signal.aborted) log.error({ err }, "the local chain could not be tended")
       }
     }
-    await save()
-    seenHash = head.hash
   }
+
+  await look().catch(async error => {
+    await end(keeper)
+    throw error
+  })
+  const looking = every(POLL_MS, look)
+  void every(BUSY_BLOCK_MS, produce)
+
+  let stopping: Promise<void> | undefined
+  let dead = false
+  const exited = new Promise<End>(resolve => {
+    void died.then(how => {
+      dead = true
+      stopped.abort()
+      // Only the keeper may have died; its watcher then ends anvil.
+      keeper.stdin.destroy()
+      if (!stopping) resolve(how)
+    })
+  })
+
+  async function stopOnce(): Promise<void> {
+    stopped.abort()
+    await looking
+    if (!dead) await save().catch(err => log.error({ err }, "the local chain's last state could not be saved"))
+    await end(keeper)
+    rmSync(file("chain.pid"), { force: true })
+  }
+
+  log.info({ rpcUrl, pid }, "the local chain runs")
+  return {
+    rpcUrl,
+    pid,
+    save,
+    async mine(blocks) {
+      // Anvil needs about 1 ms for a block; parts keep each call far from the time limit.
+      for (let left = blocks; left > 0; left -= 500) await rpc.call("anvil_mine", [quantity(Math.min(left, 500))])
+      await save()
+    },
+    async advance(seconds) {
+      await rpc.call("evm_increaseTime", [quantity(seconds)])
+      await rpc.call("evm_mine")
+      await save()
+    },
+    exited,
+    stop() {
+      stopping ??= stopOnce()
+      return stopping
+    },
+  }
+}
+
+/** Where anvil's binary is for a platform; throws an Error that says which package is missing. */
+export function anvilPath(platform: string = process.platform, arch: string = process.arch): string {
+  const cpu = { x64: "amd64", arm64: "arm64" }[arch]
+  if (!cpu || (platform !== "linux" && platform !== "darwin"))
+    throw new Error(
+      `The sandbox's local chain (anvil) runs on Linux and macOS, x64 or arm64, not on ${platform} ${arch}.`,
+    )
+  const name = `@foundry-rs/anvil-${platform}-${cpu}`
+  try {
+    return createRequire(import.meta.url).resolve(`${name}/bin/anvil`)
+  } catch {
+    throw new Error(
+      `The sandbox's local chain needs the package ${name}, which is not installed here (npm leaves it out where the ` +
+        `registry lacks it). Try: npm install --no-save ${name}@1.7.1`,
+    )
+  }
+}
+
+/** Waits for what an earlier process left behind to end; throws `PORT_BUSY` if the port is taken after that. */
+async function waitForOrphan(pidFile: string, port: number): Promise<void> {
+  const group = existsSync(pidFile) ? Number(readFileSync(pidFile, "utf8")) : 0
+  // The port alone would not do: anvil closes it before its last dump is written.
+  const gone = await until(ORPHAN_MS, async () => !(group && groupAlive(group)) && (await portFree(port)))
+  // A group that lives on without the port is another program's, with the number of ours.
+  if (gone || (await portFree(port))) return
+  const text =
+    `Port ${port} on 127.0.0.1 is in use, so the sandbox's local chain cannot start. ` +
+    `Stop the program that has it, or choose another with RPC_PORT, for instance RPC_PORT=${port + 1}.`
+  throw Object.assign(new Error(text), { code: "PORT_BUSY" })
+}
+
+/** Takes anvil's own last dump in place of ours if it is whole and not older; its file is gone afterwards. */
+async function adoptExitDump(exitFile: string, stateFile: string, log: Log): Promise<void> {
+  if (!existsSync(exitFile)) return
+  const height = (text: string) =>
+    Number((JSON.parse(text) as { best_block_number: number | string }).best_block_number)
+  const text = readFileSync(exitFile, "utf8")
+  try {
+    if (!existsSync(stateFile) || height(text) >= height(readFileSync(stateFile, "utf8")))
+      await writeFileAtomic(stateFile, text, 0o600)
+  } catch (err) {
+    log.warn({ err }, "anvil's last dump is not whole; the one before it is used")
+  }
+  rmSync(exitFile)
+}
+
+/** Resolves with anvil's pid when it answers. */
+async function ready(keeper: Keeper, died: Promise<End>, rpc: Rpc): Promise<number> {
+  let over = false
+  const gone = died.then(how => {
+    over = true
+    throw new Error(`anvil ended with ${how.signal ?? `code ${how.code}`}`)
+  })
+  const pid = new Promise<number>(resolve => createInterface(keeper.stdout).once("line", line => resolve(Number(line))))
+  const answers = until(START_MS, () =>
+    rpc.call("eth_chainId").then(
+      () => true,
+      () => over,
+    ),
+  )
+  const up = answers.then(ok => {
+    if (!ok) throw new Error(`anvil did not answer within ${START_MS / 1_000} s`)
+    return pid
+  })
+  return Promise.race([up, gone])
+}
+
+/** Brings a loaded chain to where it was: its clock and its height, neither of which the state holds in full. */
+async function resume(rpc: Rpc, known: Head | undefined, timeOffsetSeconds: number): Promise<void> {
+  const loaded = await rpc.head()
+  const lastTime = Math.max(Number(loaded.timestamp), known?.timestamp ?? 0)
+  // Anvil begins at wall time and would give the next block an earlier time than the last one has.
+  const ahead = Math.max(timeOffsetSeconds, lastTime - Math.floor(Date.now() / 1_000))
+  if (ahead > 0) await rpc.call("evm_increaseTime", [quantity(ahead)])
+  const height = Number(loaded.number)
+  const lost = Math.max((known?.number ?? 0) - height, 0)
+  const blocks = lost + height > 0 ? lost + REVIVAL_BLOCKS : 0
+  if (blocks > 0) await rpc.call("anvil_mine", [quantity(blocks)])
+}
+
+/** Ends anvil by way of its keeper, and by force what is left after that. */
+async function end(keeper: Keeper): Promise<void> {
+  keeper.stdin.destroy()
+  const group = keeper.pid
+  if (group === undefined || (await until(STOP_MS, async () => !groupAlive(group)))) return
+  try {
+    process.kill(-group, "SIGKILL")
+  } catch {
+    // It ended just now.
+  }
+}
+
+function groupAlive(group: number): boolean {
+  try {
+    process.kill(-group, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM"
+  }
+}
+
+function portFree(port: number): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      if (error.code === "EADDRINUSE") resolve(false)
+      else reject(error)
+    })
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)))
+  })
+}
+
+async function until(limitMs: number, holds: () => Promise<boolean>): Promise<boolean> {
+  for (const limit = Date.now() + limitMs; ; ) {
+    if (await holds()) return true
+    if (Date.now() > limit) return false
+    await sleep(20)
+  }
+}
+
+/** A shell tells a signal by the code 128 + number. */
+function endOfShell(code: number | null, signal: string | null): End {
+  const name = code !== null && Object.entries(constants.signals).find(([, number]) => number === code - 128)?.[0]
+  return name ? { code: null, signal: name } : { code, signal }
+}
+
+function rpcClient(url: string) {
+  async function post(body: object): Promise<unknown> {
+    const response = await fetch(url, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(body),
+      signal: AbortSignal.timeout(RPC_MS),
+    })
+    return response.json()
+  }
+  const request = (method: string, params: unknown[]) => ({ jsonrpc: "2.0", id: 1, method, params })
+  const result = ({ result, error }: Answer) => {
+    if (error) throw new Error(`anvil: ${error.message}`)
+    return result
+  }
+
+  async function call(method: string, params: unknown[] = []): Promise<unknown> {
+    return result((await post(request(method, params))) as Answer)
+  }
+  return {
+    call,
+    head: async () => (await call("eth_getBlockByNumber", ["latest", false])) as Block,
+    /** The blocks of these numbers, both included. */
+    async blocks(from: number, to: number): Promise<Block[]> {
+      const numbers = Array.from({ length: to - from + 1 }, (_, i) => quantity(from + i))
+      const answers = await post(numbers.map(number => request("eth_getBlockByNumber", [number, false])))
+      return (answers as Answer[]).map(answer => result(answer) as Block)
+    },
+  }
+}
+
+function quantity(n: number): string {
+  return `0x${n.toString(16)}`
 }

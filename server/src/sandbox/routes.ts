@@ -19,7 +19,11 @@ const MAX_ADVANCE_DAYS = 3_650
 /** What GET /sandbox/inbox shows, newest first. */
 const INBOX_SHOWN = 100
 
-const Advance = Type.String({ pattern: "^[0-9]{1,9}(s|m|h|d)$", description: "A time such as 90s, 10m, 1h or 31d", examples: ["31d"] })
+const Advance = Type.String({
+  pattern: "^[0-9]{1,9}(s|m|h|d)$",
+  description: "A time such as 90s, 10m, 1h or 31d",
+  examples: ["31d"],
+})
 
 interface Parts {
   ctx: Context
@@ -53,7 +57,12 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
       const txHash = await inTurn(async () => {
         const gas = await wallet.getBalance({ address })
         await wallet.setBalance({ address, value: gas + 10n ** 18n })
-        const mint = { address: token.address, abi: testUsdcAbi, functionName: "mint", args: [address, amount] } as const
+        const mint = {
+          address: token.address,
+          abi: testUsdcAbi,
+          functionName: "mint",
+          args: [address, amount],
+        } as const
         const hash = await wallet.writeContract({ ...mint, account: deployer, chain: null })
         await settled(hash)
         return hash
@@ -112,7 +121,10 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
 
   app.get("/sandbox/inbox", { schema: hidden }, async () => {
     const lines = (await readFile(inboxFile, "utf8").catch(() => "")).split("\n").filter(line => line !== "")
-    const data = lines.slice(-INBOX_SHOWN).reverse().map(line => JSON.parse(line))
+    const data = lines
+      .slice(-INBOX_SHOWN)
+      .reverse()
+      .map(line => JSON.parse(line))
     return { data, total: lines.length }
   })
 

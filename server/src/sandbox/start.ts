@@ -52,7 +52,9 @@ export type Wallet = ReturnType<typeof walletOn>
 
 /** A client that reads, sends and steers the local chain. */
 export const walletOn = (rpcUrl: string) =>
-  createTestClient({ mode: "anvil", transport: http(rpcUrl), pollingInterval: 50, cacheTime: 0 }).extend(publicActions).extend(walletActions)
+  createTestClient({ mode: "anvil", transport: http(rpcUrl), pollingInterval: 50, cacheTime: 0 })
+    .extend(publicActions)
+    .extend(walletActions)
 
 /** Starts the parts around the service, in `DATA_DIR`; `fail` is called when the chain ends by itself. */
 export async function startSandbox(
@@ -83,11 +85,21 @@ export async function startSandbox(
     () => options.fail(new Error("The local chain ended by itself; start again.")),
     () => {},
   )
-  const [deployer, payout, relay] = [keys.deployer, keys.payout, keys.relay].map(key => privateKeyToAccount(key)) as [Account, Account, Account]
+  const [deployer, payout, relay] = [keys.deployer, keys.payout, keys.relay].map(key => privateKeyToAccount(key)) as [
+    Account,
+    Account,
+    Account,
+  ]
   const buyers = buyersOf(at("sandbox.json"))
   const wallet = walletOn(chain.rpcUrl)
   const contracts = await deployContracts(wallet, deployer, payout.address)
-  await fund(wallet, deployer, contracts.token, [payout.address, relay.address], buyers.map(buyer => buyer.address))
+  await fund(
+    wallet,
+    deployer,
+    contracts.token,
+    [payout.address, relay.address],
+    buyers.map(buyer => buyer.address),
+  )
   await chain.save()
 
   const issuer = `http://${given.host.includes(":") ? `[${given.host}]` : given.host}:${given.port}/sandbox/oidc`
@@ -119,7 +131,9 @@ export async function startSandbox(
         clients: keys.merchants.map(merchant => ({ clientId: merchant.id, clientSecret: merchant.secret })),
       })
       const advance = (ms: number) => moveClock(ctx, chain, at("clock.json"), clock, ms)
-      app.register(async routes => sandboxRoutes(routes, { ctx, chain, wallet, deployer, buyers, advance, inboxFile: at("inbox.jsonl") }))
+      app.register(async routes =>
+        sandboxRoutes(routes, { ctx, chain, wallet, deployer, buyers, advance, inboxFile: at("inbox.jsonl") }),
+      )
     },
     announce: async ctx => {
       const token = ctx.chain.networks[0]?.token
@@ -128,7 +142,10 @@ export async function startSandbox(
           id: merchant.id,
           name: merchant.name,
           payoutAddress: privateKeyToAccount(merchant.payoutKey).address,
-          accessToken: await requestToken(issuer, settings.oidcAudience, { clientId: merchant.id, clientSecret: merchant.secret }),
+          accessToken: await requestToken(issuer, settings.oidcAudience, {
+            clientId: merchant.id,
+            clientSecret: merchant.secret,
+          }),
           apiKey: null,
           webhookSecret: null,
         })),
@@ -157,7 +174,12 @@ type Account = ReturnType<typeof privateKeyToAccount>
 async function ownKeys(path: string): Promise<Keys> {
   const known = readJsonIfThere(path) as Keys | undefined
   if (known) return known
-  const merchant = (name: string) => ({ id: newId("mer"), name, secret: generatePrivateKey().slice(2), payoutKey: generatePrivateKey() })
+  const merchant = (name: string) => ({
+    id: newId("mer"),
+    name,
+    secret: generatePrivateKey().slice(2),
+    payoutKey: generatePrivateKey(),
+  })
   const keys: Keys = {
     deployer: generatePrivateKey(),
     payout: generatePrivateKey(),
@@ -186,23 +208,42 @@ async function deployContracts(wallet: Wallet, deployer: Account, operator: `0x$
   const missing = async (nonce: bigint) => (await wallet.getCode({ address: addressAt(nonce) })) === undefined
   const common = { account: deployer, chain: null }
   if (await missing(0n)) {
-    const hash = await wallet.deployContract({ ...common, abi: testUsdcAbi, bytecode: testUsdcBytecode, args: [], nonce: 0 })
+    const hash = await wallet.deployContract({
+      ...common,
+      abi: testUsdcAbi,
+      bytecode: testUsdcBytecode,
+      args: [],
+      nonce: 0,
+    })
     await wallet.waitForTransactionReceipt({ hash })
   }
   if (await missing(1n)) {
-    const hash = await wallet.deployContract({ ...common, abi: depositFactoryAbi, bytecode: depositFactoryBytecode, args: [operator], nonce: 1 })
+    const hash = await wallet.deployContract({
+      ...common,
+      abi: depositFactoryAbi,
+      bytecode: depositFactoryBytecode,
+      args: [operator],
+      nonce: 1,
+    })
     await wallet.waitForTransactionReceipt({ hash })
   }
   return { token: addressAt(0n).toLowerCase() as Address, depositFactory: addressAt(1n).toLowerCase() as Address }
 }
 
 /** Gas for everyone who has none, and tokens for buyers who never had any. */
-async function fund(wallet: Wallet, deployer: Account, token: Address, wallets: string[], buyers: string[]): Promise<void> {
+async function fund(
+  wallet: Wallet,
+  deployer: Account,
+  token: Address,
+  wallets: string[],
+  buyers: string[],
+): Promise<void> {
   for (const address of [...wallets, ...buyers] as Address[])
     if ((await wallet.getBalance({ address })) === 0n) await wallet.setBalance({ address, value: GAS_MONEY })
   for (const buyer of buyers as Address[]) {
     const read = { address: token, abi: testUsdcAbi, functionName: "balanceOf", args: [buyer] } as const
-    const isNew = (await wallet.getTransactionCount({ address: buyer })) === 0 && (await wallet.readContract(read)) === 0n
+    const isNew =
+      (await wallet.getTransactionCount({ address: buyer })) === 0 && (await wallet.readContract(read)) === 0n
     if (!isNew) continue
     const mint = { address: token, abi: testUsdcAbi, functionName: "mint", args: [buyer, BUYER_FUNDS] } as const
     const hash = await wallet.writeContract({ ...mint, account: deployer, chain: null })
@@ -229,15 +270,30 @@ async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<
 
 /** Whether blocks are wanted: a transfer lacks confirmations, or a hash was just submitted. */
 async function somethingWaits(ctx: Context): Promise<boolean> {
-  const transfer = await ctx.db.selectFrom("transfers").select("id").where("state", "=", "seen").limit(1).executeTakeFirst()
+  const transfer = await ctx.db
+    .selectFrom("transfers")
+    .select("id")
+    .where("state", "=", "seen")
+    .limit(1)
+    .executeTakeFirst()
   if (transfer) return true
   const since = new Date(ctx.now().getTime() - BUSY_MS)
-  const submission = ctx.db.selectFrom("submissions").select("id").where("status", "=", "verifying").where("submitted_at", ">", since)
+  const submission = ctx.db
+    .selectFrom("submissions")
+    .select("id")
+    .where("status", "=", "verifying")
+    .where("submitted_at", ">", since)
   return (await submission.limit(1).executeTakeFirst()) !== undefined
 }
 
 /** Moves the service's and the chain's time; the file first, so that a kill between leaves no chain ahead of its clock. */
-async function moveClock(ctx: Context, chain: LocalChain, path: string, clock: { offsetMs: number }, ms: number): Promise<Date> {
+async function moveClock(
+  ctx: Context,
+  chain: LocalChain,
+  path: string,
+  clock: { offsetMs: number },
+  ms: number,
+): Promise<Date> {
   const offsetMs = clock.offsetMs + ms
   await writeFileAtomic(path, JSON.stringify({ offsetMs }), 0o600)
   clock.offsetMs = offsetMs

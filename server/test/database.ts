@@ -1,0 +1,58 @@
+/**
+ * Databases for tests: the embedded one from a migrated snapshot, or with `DATABASE_URL` a Postgres database of the test
+ * file's own. Both are emptied between tests.
+ */
+import { randomBytes } from "node:crypto"
+import { PGlite } from "@electric-sql/pglite"
+import { sql } from "kysely"
+import pg from "pg"
+import { type OpenDatabase, openPostgres, overPGlite } from "../src/db/open.ts"
+
+export const onPostgres = process.env.DATABASE_URL !== undefined
+
+let snapshot: Blob | File | undefined
+
+/** A migrated, empty database. */
+export async function openTestDatabase(): Promise<OpenDatabase> {
+  return onPostgres ? await openOwnPostgres(process.env.DATABASE_URL ?? "") : await openSnapshot()
+}
+
+async function openSnapshot(): Promise<OpenDatabase> {
+  if (!snapshot) {
+    const first = await PGlite.create()
+    await overPGlite(first)
+    snapshot = await first.dumpDataDir("none")
+    await first.close()
+  }
+  return await overPGlite(await PGlite.create({ loadDataDir: snapshot }))
+}
+
+async function openOwnPostgres(server: string): Promise<OpenDatabase> {
+  const name = `test_${randomBytes(8).toString("hex")}`
+  const admin = async (statement: string) => {
+    const client = new pg.Client({ connectionString: server })
+    await client.connect()
+    await client.query(statement)
+    await client.end()
+  }
+  await admin(`create database ${name}`)
+  const url = new URL(server)
+  url.pathname = `/${name}`
+  const database = await openPostgres(url.href, error => {
+    throw error
+  })
+  return {
+    ...database,
+    close: async () => {
+      await database.close()
+      await admin(`drop database ${name} with (force)`)
+    },
+  }
+}
+
+/** Empties every table but the list of migrations. */
+export async function emptyDatabase({ db }: OpenDatabase): Promise<void> {
+  const tables = await sql<{ name: string }>`
+    select tablename as name from pg_tables where schemaname = 'public' and tablename <> 'migrations'`.execute(db)
+  await sql`truncate ${sql.join(tables.rows.map(row => sql.table(row.name)))} restart identity cascade`.execute(db)
+}

@@ -1,0 +1,44 @@
+/** An identity provider of the tests: real discovery and keys over HTTP, and tokens with whatever a test wants in them. */
+import { createServer } from "node:http"
+import { type CryptoKey, exportJWK, generateKeyPair, SignJWT } from "jose"
+
+export interface TestIssuer {
+  issuer: string
+  privateKey: CryptoKey
+  publicJwk: Record<string, unknown>
+  /** A token that is good, but for what `claims` and `header` say. */
+  token(sub: string, claims?: Record<string, unknown>, header?: { alg?: string; kid?: string }): Promise<string>
+  stop(): Promise<void>
+}
+
+export const AUDIENCE = "sluice"
+
+export async function startIssuer(): Promise<TestIssuer> {
+  const { privateKey, publicKey } = await generateKeyPair("ES256")
+  const publicJwk = { ...(await exportJWK(publicKey)), kid: "test", alg: "ES256", use: "sig" }
+  let issuer = ""
+  const server = createServer((request, response) => {
+    const documents: Record<string, unknown> = {
+      "/.well-known/openid-configuration": { issuer, jwks_uri: `${issuer}/jwks` },
+      "/jwks": { keys: [publicJwk] },
+    }
+    const document = documents[request.url ?? ""]
+    response.writeHead(document ? 200 : 404, { "content-type": "application/json" }).end(JSON.stringify(document ?? {}))
+  })
+  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
+  issuer = `http://127.0.0.1:${(server.address() as { port: number }).port}`
+  return {
+    issuer,
+    privateKey,
+    publicJwk,
+    token: async (sub, claims = {}, header = {}) =>
+      await new SignJWT({ iss: issuer, aud: AUDIENCE, sub, exp: Math.floor(Date.now() / 1_000) + 3_600, ...claims })
+        .setProtectedHeader({ alg: "ES256", kid: "test", ...header })
+        .sign(privateKey),
+    stop: () =>
+      new Promise(resolve => {
+        server.closeAllConnections()
+        server.close(() => resolve())
+      }),
+  }
+}

@@ -1,0 +1,116 @@
+/** The service in a test: the real routes and jobs over a real database, with a clock that can be moved. */
+import type { InjectOptions } from "fastify"
+import { openApp } from "../src/app.ts"
+import type { Address, Hash } from "../src/chain/hex.ts"
+import { checkNetwork, type Network } from "../src/chain/networks.ts"
+import type { Context } from "../src/context.ts"
+import { tokenIssuer } from "../src/identity/tokens.ts"
+import { openWakes } from "../src/jobs/wake.ts"
+import { openLog } from "../src/log.ts"
+import { type NetworkSettings, readSettings, type Settings } from "../src/settings.ts"
+import { emptyDatabase, openTestDatabase } from "./database.ts"
+import { AUDIENCE, startIssuer, type TestIssuer } from "./issuer.ts"
+
+/** For tests that never look at the chain. */
+export const paperNetwork: Network = {
+  name: "base-sepolia",
+  chainId: 84532,
+  rpcUrls: ["http://127.0.0.1:1"],
+  confirmations: 3n,
+  token: { address: `0x${"70".repeat(20)}` as Address, symbol: "USDC", decimals: 6, name: "USDC", version: "2" },
+  depositFactory: `0x${"fa".repeat(20)}` as Address,
+  genesisHash: `0x${"00".repeat(32)}` as Hash,
+}
+
+export const PAYOUT_ADDRESS = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+
+export interface Answer {
+  status: number
+  headers: Record<string, unknown>
+  // biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
+  body: any
+}
+
+export interface TestService {
+  ctx: Context
+  issuer: TestIssuer
+  /** Moves the service's clock forward. */
+  advance(ms: number): void
+  /** One request; `as` is the subject whose token it bears. */
+  call(method: "GET" | "POST" | "PUT" | "DELETE", url: string, body?: unknown, options?: { as?: string } & InjectOptions): Promise<Answer>
+  /** A merchant with a payout address, by its subject; answers its id. */
+  merchant(sub: string): Promise<string>
+  empty(): Promise<void>
+  stop(): Promise<void>
+}
+
+const noLimits: Settings["limits"] = {
+  auth: 0,
+  checkout: 0,
+  payConfirm: 0,
+  payStatus: 0,
+  console: 0,
+  paywallVerify: 0,
+  paywallPay: 0,
+  public: 0,
+}
+
+/** Starts it without limits, on paper networks unless `networks` are given to check and serve. */
+export async function startService(options: { settings?: Partial<Settings>; networks?: NetworkSettings[] } = {}): Promise<TestService> {
+  const issuer = await startIssuer()
+  const database = await openTestDatabase()
+  const networks = options.networks ? await Promise.all(options.networks.map(network => checkNetwork(network))) : [paperNetwork]
+  const settings: Settings = {
+    ...readSettings({ LOG_LEVEL: "fatal" }),
+    oidcIssuer: issuer.issuer,
+    oidcAudience: AUDIENCE,
+    limits: noLimits,
+    ...options.settings,
+  }
+  const stopping = new AbortController()
+  let offsetMs = 0
+  const ctx: Context = {
+    db: database.db,
+    settings,
+    log: openLog(settings.logLevel),
+    now: () => new Date(Date.now() + offsetMs),
+    chain: { networks },
+    wakes: await openWakes(database),
+    signal: stopping.signal,
+  }
+  const app = openApp(ctx, tokenIssuer(issuer.issuer, AUDIENCE))
+  await app.ready()
+
+  const call: TestService["call"] = async (method, url, body, { as, ...rest } = {}) => {
+    const authorization = as === undefined ? {} : { authorization: `Bearer ${await issuer.token(as)}` }
+    const response = await app.inject({
+      method,
+      url,
+      ...(body === undefined ? {} : { payload: typeof body === "string" ? body : JSON.stringify(body) }),
+      ...rest,
+      headers: { ...(body === undefined ? {} : { "content-type": "application/json" }), ...authorization, ...rest.headers },
+    })
+    const isJson = String(response.headers["content-type"]).includes("json")
+    return { status: response.statusCode, headers: response.headers, body: isJson ? response.json() : response.payload }
+  }
+  return {
+    ctx,
+    issuer,
+    advance: ms => {
+      offsetMs += ms
+    },
+    call,
+    merchant: async sub => {
+      const answer = await call("PUT", "/api/console/settings", { payoutAddress: PAYOUT_ADDRESS }, { as: sub })
+      if (answer.status !== 200) throw new Error(`no merchant: ${JSON.stringify(answer.body)}`)
+      return answer.body.merchantId
+    },
+    empty: () => emptyDatabase(database),
+    stop: async () => {
+      stopping.abort()
+      await app.close()
+      await database.close()
+      await issuer.stop()
+    },
+  }
+}
