@@ -66,7 +66,8 @@ const EMPTY_BLOCKS = 200
 /**
  * The shell that stands between this process and anvil. Its standard input is a pipe of which only this process has the
  * other end, so it ends when this process does, also by SIGKILL; then the watcher ends anvil. Anvil's pid is told last:
- * from the moment that anybody knows it, it is watched.
+ * from the moment that anybody knows it, it is watched. A watcher that is at work ends by itself (and is not killed, so
+ * that no `sleep` is left behind as a zombie of the group).
  */
 const KEEPER = `
 trap '' PIPE
@@ -76,6 +77,7 @@ log=$1; shift
 chain=$!
 (
   while read -r _ <&3; do :; done
+  trap '' TERM
   kill -TERM $chain
   i=0; while [ $i -lt 40 ]; do sleep 0.1; kill -0 $chain || exit; i=$((i+1)); done
   kill -KILL $chain

@@ -1,0 +1,145 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { startService, type TestService } from "../../test/service.ts"
+import { errorTable } from "../errors.ts"
+
+let service: TestService
+beforeAll(async () => {
+  service = await startService({ settings: { consoleOrigins: ["https://console.example"], metricsToken: "m-token" } })
+})
+afterAll(() => service.stop())
+beforeEach(() => service.empty())
+
+describe("every answer", () => {
+  it("bears a request id: the caller's when it is sane, else a new one", async () => {
+    const id = async (given?: string) =>
+      (await service.call("GET", "/healthz", undefined, { headers: given === undefined ? {} : { "x-request-id": given } })).headers["x-request-id"]
+    expect(await id("order-17:a.b")).toBe("order-17:a.b")
+    for (const odd of [undefined, "a b", "x".repeat(129), "<script>", "ä"]) expect(await id(odd)).toMatch(/^[0-9a-f-]{36}$/)
+  })
+
+  it("that is an error has the one flat shape, and the id in it", async () => {
+    const answer = await service.call("GET", "/nowhere", undefined, { headers: { "x-request-id": "abc" } })
+    expect(answer).toMatchObject({ status: 404, body: { error: "NOT_FOUND", message: errorTable.NOT_FOUND.message, requestId: "abc" } })
+    expect(Object.keys(answer.body).sort()).toEqual(["error", "message", "requestId"])
+  })
+})
+
+describe("bad input", () => {
+  const submit = (payload: string, headers: Record<string, string> = { "content-type": "application/json" }) =>
+    service.call("POST", "/api/paywalls/x/pay", payload, { headers })
+
+  it.each([
+    ["a body of 1 MB", () => submit(JSON.stringify({ txHash: "x".repeat(1_000_000) })), 413, "PAYLOAD_TOO_LARGE"],
+    ["another content type", () => submit("a=b", { "content-type": "application/x-www-form-urlencoded" }), 415, "UNSUPPORTED_MEDIA_TYPE"],
+    ["broken JSON", () => submit("{"), 400, "VALIDATION_ERROR"],
+    ["a field named __proto__", () => submit('{"__proto__":{"a":1}}'), 400, "VALIDATION_ERROR"],
+    ["a URL that can't be decoded", () => service.call("GET", "/api/paywalls/%zz"), 400, "VALIDATION_ERROR"],
+    ["a NUL in a path", () => service.call("GET", "/api/paywalls/%00"), 400, "VALIDATION_ERROR"],
+    ["a NUL in a query", () => service.call("GET", "/api/paywalls/x/verify?address=%00"), 400, "VALIDATION_ERROR"],
+    ["a very long parameter", () => service.call("GET", `/api/paywalls/${"x".repeat(200)}`), 404, "NOT_FOUND"],
+    ["an unknown method", () => service.call("DELETE", "/healthz"), 404, "NOT_FOUND"],
+  ])("%s is a clear error", async (_what, send, status, error) => {
+    const answer = await send()
+    expect({ status: answer.status, error: answer.body.error }).toEqual({ status, error })
+    expect(answer.body.message).not.toBe("")
+    expect(answer.headers["x-request-id"]).toBeDefined()
+  })
+
+  it("a fault of our own is a 500 that tells nothing of its cause", async () => {
+    const broken = await startService()
+    await broken.ctx.db.schema.dropTable("access").execute()
+    const made = await broken.merchant("shop").then(() => broken.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, { as: "shop" }))
+    const answer = await broken.call("GET", `/api/paywalls/${made.body.id}/verify?address=0x${"1".repeat(40)}`)
+    await broken.stop()
+    expect(answer).toMatchObject({ status: 500, body: { error: "INTERNAL_ERROR", message: errorTable.INTERNAL_ERROR.message } })
+    expect(JSON.stringify(answer.body)).not.toContain("access")
+  })
+})
+
+describe("CORS", () => {
+  const from = (origin: string, url: string, extra = {}) => service.call("GET", url, undefined, { headers: { origin, ...extra } })
+
+  it("lets any origin read public routes, and see the limits", async () => {
+    const { headers } = await from("https://shop.example", "/api/paywalls/pw_x")
+    expect(headers["access-control-allow-origin"]).toBe("*")
+    expect(headers["access-control-expose-headers"]).toContain("X-RateLimit-Remaining")
+  })
+
+  it("lets only the consoles' origins read console routes", async () => {
+    const stranger = await from("https://evil.example", "/api/console/paywalls")
+    expect(stranger.headers["access-control-allow-origin"]).not.toBe("https://evil.example")
+    expect(stranger.headers["access-control-allow-origin"]).not.toBe("*")
+    const console = await from("https://console.example", "/api/console/paywalls")
+    expect(console.headers["access-control-allow-origin"]).toBe("https://console.example")
+  })
+
+  it("answers a preflight without a token", async () => {
+    const preflight = { "access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type" }
+    const { status, headers } = await service.call("GET", "/api/console/paywalls", undefined, {
+      method: "OPTIONS",
+      headers: { origin: "https://console.example", ...preflight },
+    })
+    expect(status).toBe(204)
+    expect(headers["access-control-allow-origin"]).toBe("https://console.example")
+  })
+})
+
+describe("health", () => {
+  it("/healthz answers as long as the process does", async () => {
+    expect(await service.call("GET", "/healthz")).toMatchObject({ status: 200, body: { status: "ok" } })
+  })
+
+  it("/readyz says what is missing, and is ready once each network was looked at", async () => {
+    expect(await service.call("GET", "/readyz")).toMatchObject({
+      status: 503,
+      body: { error: "NOT_READY", message: expect.stringContaining("base-sepolia") },
+    })
+    const looked = { looked_at: service.ctx.now(), run_at: service.ctx.now() }
+    await service.ctx.db
+      .insertInto("cursors")
+      .values({ chain_id: 84532, block_number: 1n, block_hash: `0x${"1".repeat(64)}` as never, finalized_number: 0n, ...looked })
+      .execute()
+    expect(await service.call("GET", "/readyz")).toMatchObject({ status: 200, body: { status: "ready" } })
+    service.advance(3_600_000)
+    expect((await service.call("GET", "/readyz")).status).toBe(503)
+  })
+
+  it("/metrics opens to the token alone", async () => {
+    const ask = (authorization?: string) => service.call("GET", "/metrics", undefined, { headers: authorization ? { authorization } : {} })
+    for (const wrong of [undefined, "Bearer m-toke", "Bearer m-tokens", "m-token"]) expect((await ask(wrong)).status).toBe(401)
+    const { status, body } = await ask("Bearer m-token")
+    expect(status).toBe(200)
+    expect(body).toContain('sluice_http_request_seconds_count{method="GET",route="/healthz",status="200"}')
+    const without = await startService()
+    expect((await without.call("GET", "/metrics")).status).toBe(404)
+    await without.stop()
+  })
+})
+
+describe("limits", () => {
+  const limits = { auth: 0, checkout: 0, payConfirm: 0, payStatus: 0, console: 4, paywallVerify: 3, paywallPay: 0, public: 6 }
+
+  it("count the console by subject, everything else by address, errors too", async () => {
+    const limited = await startService({ settings: { limits } })
+    try {
+      const settings = (as?: string) => limited.call("GET", "/api/console/settings", undefined, as === undefined ? {} : { as })
+      const statuses = async (n: number, ask: () => Promise<{ status: number }>) => {
+        const all: number[] = []
+        for (let i = 0; i < n; i++) all.push((await ask()).status)
+        return all
+      }
+      expect(await statuses(5, () => settings("alice"))).toEqual([200, 200, 200, 200, 429])
+      expect((await settings("bob")).status).toBe(200)
+      // Without a good token it is the address that counts, with all else that it does.
+      expect(await statuses(2, () => settings())).toEqual([401, 401])
+      expect(await statuses(2, () => limited.call("GET", "/api/paywalls/%zz"))).toEqual([400, 400])
+      expect(await statuses(3, () => limited.call("GET", "/nowhere"))).toEqual([404, 404, 429])
+      expect((await limited.call("GET", "/healthz")).headers).not.toHaveProperty("x-ratelimit-limit")
+      // Not from a trusted proxy: what the header says changes nothing.
+      const spoofed = await limited.call("GET", "/nowhere", undefined, { headers: { "x-forwarded-for": "203.0.113.9" } })
+      expect(spoofed.status).toBe(429)
+    } finally {
+      await limited.stop()
+    }
+  })
+})

@@ -1,0 +1,176 @@
+import { createServer } from "node:http"
+import { exportSPKI, generateKeyPair, importJWK, SignJWT, UnsecuredJWT } from "jose"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { AUDIENCE } from "../../test/issuer.ts"
+import { PAYOUT_ADDRESS, paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { inTransaction } from "../context.ts"
+import { depositAddress, depositImplementation } from "../deposits/address.ts"
+import { applyPendingPayoutAddresses } from "./settings.ts"
+
+let service: TestService
+beforeAll(async () => {
+  service = await startService()
+})
+afterAll(() => service.stop())
+beforeEach(() => service.empty())
+
+const url = "/api/console/settings"
+const withToken = (token: string) => service.call("GET", url, undefined, { headers: { authorization: `Bearer ${token}` } })
+const seconds = () => Math.floor(Date.now() / 1_000)
+const merchants = () => service.ctx.db.selectFrom("merchants").selectAll().execute()
+
+describe("a bearer token", () => {
+  it("makes its merchant on first sight, once, and knows it again", async () => {
+    const answers = await Promise.all(Array.from({ length: 10 }, async () => await withToken(await service.issuer.token("alice"))))
+    const ids = new Set(answers.map(answer => answer.body.merchantId))
+    expect(ids.size).toBe(1)
+    expect(await merchants()).toMatchObject([{ iss: service.issuer.issuer, sub: "alice" }])
+    expect((await withToken(await service.issuer.token("bob"))).body.merchantId).not.toBe([...ids][0])
+  })
+
+  it("is refused when it is not good, and makes nobody", async () => {
+    const { issuer } = service
+    const stranger = await generateKeyPair("ES256")
+    const publicKey = await importJWK(issuer.publicJwk, "ES256")
+    const claims = { iss: issuer.issuer, aud: AUDIENCE, sub: "eve", exp: seconds() + 600 }
+    const bad: Record<string, string> = {
+      expired: await issuer.token("eve", { exp: seconds() - 120 }),
+      "not yet valid": await issuer.token("eve", { nbf: seconds() + 600 }),
+      "without an end": await issuer.token("eve", { exp: undefined }),
+      "of another issuer": await issuer.token("eve", { iss: "https://evil.example" }),
+      "for another audience": await issuer.token("eve", { aud: "other" }),
+      "without a subject": await issuer.token("eve", { sub: undefined }),
+      "with an empty subject": await issuer.token(""),
+      "signed by another key": await new SignJWT(claims).setProtectedHeader({ alg: "ES256", kid: "test" }).sign(stranger.privateKey),
+      "of an unknown key": await issuer.token("eve", {}, { kid: "other" }),
+      "without a signature": new UnsecuredJWT(claims).encode(),
+      "signed with the public key as a secret": await new SignJWT(claims)
+        .setProtectedHeader({ alg: "HS256", kid: "test" })
+        .sign(new TextEncoder().encode(await exportSPKI(publicKey as CryptoKey))),
+      "cut short": (await issuer.token("eve")).slice(0, -4),
+      nonsense: "a.b.c",
+    }
+    for (const [what, token] of Object.entries(bad)) {
+      const { status, body } = await withToken(token)
+      expect({ what, status, error: body.error }).toEqual({ what, status: 401, error: "UNAUTHORIZED" })
+    }
+    for (const authorization of ["", "Bearer", "Bearer ", "Basic YTpi", `bearer x y`])
+      expect((await service.call("GET", url, undefined, { headers: { authorization } })).status).toBe(401)
+    expect(await merchants()).toEqual([])
+  })
+
+  it("may be a minute old: clocks differ", async () => {
+    expect((await withToken(await service.issuer.token("alice", { exp: seconds() - 30 }))).status).toBe(200)
+  })
+
+  it("is no 401 when the issuer can't be asked, but a 503 that says so", async () => {
+    const dead = await startService({ settings: { oidcIssuer: "http://127.0.0.1:1" } })
+    const broken = createServer((_request, response) => response.writeHead(502).end())
+    await new Promise<void>(resolve => broken.listen(0, "127.0.0.1", resolve))
+    const port = (broken.address() as { port: number }).port
+    try {
+      const token = await service.issuer.token("alice")
+      const { tokenIssuer } = await import("./tokens.ts")
+      for (const issuer of ["http://127.0.0.1:1", `http://127.0.0.1:${port}`])
+        await expect(tokenIssuer(issuer, AUDIENCE).verify(token)).rejects.toMatchObject({ code: "IDENTITY_UNAVAILABLE" })
+    } finally {
+      broken.close()
+      await dead.stop()
+    }
+  })
+
+  it("of an uninvited subject makes no merchant where sign-up is by invitation", async () => {
+    const closed = await startService({ settings: { signup: "invite" } })
+    try {
+      const as = "carol"
+      expect(await closed.call("GET", url, undefined, { as })).toMatchObject({ status: 403, body: { error: "SIGNUP_CLOSED" } })
+      await closed.ctx.db.insertInto("invitations").values({ iss: closed.issuer.issuer, sub: as, created_at: new Date() }).execute()
+      expect((await closed.call("GET", url, undefined, { as })).status).toBe(200)
+    } finally {
+      await closed.stop()
+    }
+  })
+})
+
+describe("/api/console/settings", () => {
+  const put = (body: unknown, as = "alice") => service.call("PUT", url, body, { as })
+
+  it("200: empty at first, and then what was said", async () => {
+    const first = (await service.call("GET", url, undefined, { as: "alice" })).body
+    expect(first).toEqual({
+      merchantId: expect.stringMatching(/^mer_[a-z0-9]{24}$/),
+      name: "",
+      email: null,
+      payoutAddress: null,
+      payoutAddresses: {},
+      pendingPayoutAddresses: {},
+    })
+    const said = { name: "Shop", email: "a@b.example", payoutAddress: PAYOUT_ADDRESS.toLowerCase() }
+    const whole = { ...first, ...said, payoutAddress: PAYOUT_ADDRESS, payoutAddresses: { "base-sepolia": PAYOUT_ADDRESS } }
+    expect((await put(said)).body).toEqual(whole)
+    expect((await put({ email: null })).body).toEqual({ ...whole, email: null })
+    expect((await put({ payoutAddresses: { "base-sepolia": PAYOUT_ADDRESS } })).body).toEqual({ ...whole, email: null })
+  })
+
+  it("400 for an address that would strand money, and nothing is changed", async () => {
+    const wallet = `0x${"d1".repeat(20)}` as never
+    const guarded = await startService({ settings: { serviceWallets: [wallet] } })
+    try {
+      await guarded.merchant("alice")
+      const made = await guarded.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, { as: "alice" })
+      const { payTo } = (await guarded.call("GET", `/api/paywalls/${made.body.id}`)).body
+      const refused = [`0x${"0".repeat(40)}`, wallet, paperNetwork.token.address, paperNetwork.depositFactory, payTo, "0x12", PAYOUT_ADDRESS.replace("C5", "c5")]
+      for (const payoutAddress of refused) {
+        const { status, body } = await guarded.call("PUT", url, { name: "changed", payoutAddress }, { as: "alice" })
+        expect({ payoutAddress, status, error: body.error, path: body.details?.[0].path }).toEqual({
+          payoutAddress,
+          status: 400,
+          error: "VALIDATION_ERROR",
+          path: "payoutAddresses.base-sepolia",
+        })
+      }
+      expect((await guarded.call("GET", url, undefined, { as: "alice" })).body).toMatchObject({ name: "", payoutAddress: PAYOUT_ADDRESS })
+    } finally {
+      await guarded.stop()
+    }
+  })
+
+  it.each([
+    [{ payoutAddresses: { solana: PAYOUT_ADDRESS } }, "payoutAddresses.solana"],
+    [{ email: "nobody" }, "email"],
+    [{ payoutAdress: PAYOUT_ADDRESS }, "payoutAdress"],
+    [{ payoutAddress: null }, "payoutAddress"],
+  ])("400 for %j", async (body, path) => {
+    expect(await put(body)).toMatchObject({ status: 400, body: { error: "VALIDATION_ERROR", details: [{ path }] } })
+  })
+
+  it("waits 24 hours with a change in live mode, in sight, and only then moves the paywalls", async () => {
+    const live = await startService({ settings: { mode: "live" } })
+    const other = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
+    try {
+      await live.merchant("alice")
+      const { id } = (await live.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, { as: "alice" })).body
+      const payTo = async () => (await live.call("GET", `/api/paywalls/${id}`)).body.payTo
+      const before = await payTo()
+      const answer = (await live.call("PUT", url, { payoutAddress: other }, { as: "alice" })).body
+      expect(answer.payoutAddress).toBe(PAYOUT_ADDRESS)
+      const { address, effectiveAt } = answer.pendingPayoutAddresses["base-sepolia"]
+      expect(address).toBe(other)
+      expect(new Date(effectiveAt).getTime() - live.ctx.now().getTime()).toBeGreaterThan(23.9 * 3_600_000)
+      await inTransaction(live.ctx, applyPendingPayoutAddresses)
+      expect(await payTo()).toBe(before)
+      live.advance(24 * 3_600_000)
+      expect(await inTransaction(live.ctx, applyPendingPayoutAddresses)).toBe(1)
+      expect((await live.call("GET", url, undefined, { as: "alice" })).body).toMatchObject({ payoutAddress: other, pendingPayoutAddresses: {} })
+      expect(await payTo()).not.toBe(before)
+      const deposits = await live.ctx.db.selectFrom("deposits").selectAll().orderBy("id").execute()
+      expect(deposits.map(deposit => deposit.owner)).toEqual([PAYOUT_ADDRESS.toLowerCase(), other.toLowerCase()])
+      for (const { factory, salt, owner, open_after_s, address: stored } of deposits)
+        expect(stored).toBe(
+          depositAddress({ factory, implementation: depositImplementation(factory), salt, owner, openAfter: open_after_s }),
+        )
+    } finally {
+      await live.stop()
+    }
+  })
+})

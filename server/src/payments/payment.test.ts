@@ -1,0 +1,107 @@
+import fc from "fast-check"
+import { describe, expect, it } from "vitest"
+import { ADD_UP_MS, foldTransfers, type OpenTransfer, priceAt, receiptBackoffMs, type Version } from "./payment.ts"
+
+const at = (minutes: number) => new Date(Date.UTC(2026, 0, 1) + minutes * 60_000)
+
+describe("priceAt", () => {
+  const versions: Version[] = [
+    { n: 1, price: 5n, active: true, depositId: 1n, fromAt: at(0), untilAt: at(100) },
+    { n: 2, price: 9n, active: true, depositId: 1n, fromAt: at(100), untilAt: at(200) },
+    { n: 3, price: 9n, active: true, depositId: 2n, fromAt: at(200), untilAt: at(300) },
+    { n: 4, price: 9n, active: false, depositId: 2n, fromAt: at(300), untilAt: at(400) },
+    { n: 5, price: 7n, active: true, depositId: 2n, fromAt: at(400), untilAt: null },
+  ]
+
+  it.each([
+    ["in force", 1n, 50, 5n],
+    ["stamped before the paywall was made", 1n, -1, 5n],
+    ["up to an hour after a rise: the old price", 1n, 159, 5n],
+    ["later: the new price", 1n, 161, 9n],
+    ["an old address, within the hour", 1n, 259, 9n],
+    ["an old address, later", 1n, 261, undefined],
+    ["a new address, before it was", 2n, 150, undefined],
+    ["switched off", 2n, 350, undefined],
+    ["switched off a moment ago", 2n, 301, undefined],
+    ["switched on again", 2n, 461, 7n],
+  ])("%s", (_what, depositId, minutes, price) => {
+    expect(priceAt(versions, depositId, at(minutes))).toBe(price)
+  })
+
+  it("a cut price holds for a block stamped in the second of the cut", () => {
+    const cut: Version[] = [
+      { n: 1, price: 9n, active: true, depositId: 1n, fromAt: at(0), untilAt: new Date(at(10).getTime() + 900) },
+      { n: 2, price: 5n, active: true, depositId: 1n, fromAt: new Date(at(10).getTime() + 900), untilAt: null },
+    ]
+    expect(priceAt(cut, 1n, at(10))).toBe(5n)
+  })
+})
+
+describe("foldTransfers", () => {
+  const transfer = (id: number, value: bigint, more: Partial<OpenTransfer> = {}): OpenTransfer => ({
+    id: BigInt(id),
+    value,
+    minedAt: at(id),
+    price: 5n,
+    ready: true,
+    ...more,
+  })
+  const ids = (transfers: readonly OpenTransfer[]) => transfers.map(each => Number(each.id))
+
+  it("makes a payment of each that reaches the price, and of parts that do together", () => {
+    const folded = foldTransfers([transfer(1, 5n), transfer(2, 3n), transfer(3, 1n), transfer(4, 1n), transfer(5, 2n)])
+    expect(folded.paid.map(ids)).toEqual([[1], [2, 3, 4]])
+    expect(folded.short).toMatchObject({ received: 2n, price: 5n })
+  })
+
+  it("takes what is not ready only to complete what is", () => {
+    const unready = { ready: false }
+    expect(foldTransfers([transfer(1, 5n, unready)])).toEqual({ paid: [], short: undefined, late: [] })
+    expect(foldTransfers([transfer(1, 1n, unready), transfer(2, 4n)]).paid.map(ids)).toEqual([[2, 1]])
+    expect(foldTransfers([transfer(1, 5n), transfer(2, 5n, unready)]).paid.map(ids)).toEqual([[1]])
+  })
+
+  it("sets apart what came when nothing was for sale", () => {
+    const folded = foldTransfers([{ ...transfer(1, 5n), price: undefined }, transfer(2, 5n)])
+    expect([folded.paid.map(ids), ids(folded.late)]).toEqual([[[2]], [1]])
+  })
+
+  it("forgets parts that are older than seven days", () => {
+    const old = transfer(1, 4n, { minedAt: new Date(0) })
+    expect(foldTransfers([old, transfer(2, 1n, { minedAt: new Date(ADD_UP_MS + 1) })]).short).toMatchObject({ received: 1n })
+    expect(foldTransfers([old, transfer(2, 1n, { minedAt: new Date(ADD_UP_MS) })]).paid.map(ids)).toEqual([[1, 2]])
+  })
+
+  it("never uses a transfer twice, never a payment below its price, and loses none within the week", () => {
+    const transfers = fc.array(
+      fc.record({ value: fc.bigInt({ min: 1n, max: 12n }), price: fc.constantFrom(5n, 7n), ready: fc.boolean() }),
+      { maxLength: 20 },
+    )
+    fc.assert(
+      fc.property(transfers, list => {
+        const open = list.map((each, i) => transfer(i, each.value, each))
+        const { paid, short } = foldTransfers(open)
+        const used = [...paid.flat(), ...(short?.transfers ?? [])]
+        expect(new Set(used.map(each => each.id)).size).toBe(used.length)
+        for (const ready of open.filter(each => each.ready)) expect(used).toContain(ready)
+        for (const parts of paid) {
+          const price = parts.map(part => part.price ?? 0n).reduce((a, b) => (b < a ? b : a))
+          const total = parts.reduce((sum, part) => sum + part.value, 0n)
+          expect(total).toBeGreaterThanOrEqual(price)
+          expect(parts.some(part => part.ready)).toBe(true)
+        }
+        if (short) expect(short.received).toBeLessThan(short.price)
+      }),
+    )
+  })
+})
+
+describe("receiptBackoffMs", () => {
+  it("starts at five seconds, ends at an hour, and asks fewer than 40 times a day", () => {
+    expect(receiptBackoffMs(0)).toBe(5_000)
+    expect(receiptBackoffMs(1_000_000)).toBe(3_600_000)
+    let asked = 0
+    for (let t = 0; t < 86_400_000; t += receiptBackoffMs(asked)) asked++
+    expect(asked).toBeLessThan(40)
+  })
+})

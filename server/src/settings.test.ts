@@ -1,0 +1,71 @@
+import { describe, expect, it } from "vitest"
+import { describeSettings, readSettings, SettingsError, settingsTable } from "./settings.ts"
+
+const faultsOf = (env: Record<string, string>): string[] => {
+  try {
+    readSettings(env)
+    return []
+  } catch (error) {
+    if (error instanceof SettingsError) return error.faults
+    throw error
+  }
+}
+
+describe("readSettings", () => {
+  it("is a sandbox on loopback without a single variable", () => {
+    expect(readSettings({})).toMatchObject({
+      mode: "sandbox",
+      host: "127.0.0.1",
+      port: 4000,
+      baseUrl: "http://127.0.0.1:4000",
+      databaseUrl: undefined,
+      signup: "open",
+      verifyIntervalMs: 2_000,
+      limits: { paywallPay: 10, console: 60 },
+    })
+  })
+
+  it("reads several networks, the first is the default", () => {
+    const settings = readSettings({
+      MODE: "live",
+      OIDC_ISSUER: "https://id.example/",
+      NETWORKS: "base, worldchain",
+      RPC_BASE: "https://one.example,https://two.example/key",
+      RPC_WORLDCHAIN: "https://three.example",
+      TOKEN_WORLDCHAIN: `0x${"11".repeat(20)}`,
+      DEPOSIT_FACTORY_BASE: `0x${"22".repeat(20)}`,
+      DEPOSIT_FACTORY_WORLDCHAIN: `0x${"33".repeat(20)}`,
+      CONFIRMATIONS: "5",
+    })
+    expect(settings).toMatchObject({ signup: "invite", verifyIntervalMs: 60_000, oidcIssuer: "https://id.example" })
+    expect(settings.networks).toMatchObject([
+      { name: "base", chainId: 8453, rpcUrls: ["https://one.example", "https://two.example/key"], confirmations: 5 },
+      { name: "worldchain", chainId: 480, token: `0x${"11".repeat(20)}` },
+    ])
+  })
+
+  it("tells all faults at once, each by its name", () => {
+    const faults = faultsOf({ MODE: "prod", PORT: "99999", NETWORKS: "solana", MIN_AMOUNT: "-1", PAYOUT_PRIVATE_KEY: "0xabc", TRUSTED_PROXIES: "" })
+    expect(faults.map(fault => fault.split(" ")[0])).toEqual(["MODE", "PORT", "NETWORKS", "NETWORKS", "PAYOUT_PRIVATE_KEY", "MIN_AMOUNT"])
+  })
+
+  it("asks outside the sandbox for what has no default", () => {
+    expect(faultsOf({ MODE: "test" }).map(fault => fault.split(" ")[0])).toEqual(["RPC_BASE_SEPOLIA", "DEPOSIT_FACTORY_BASE_SEPOLIA", "OIDC_ISSUER"])
+  })
+
+  it("keeps the sandbox on loopback unless told otherwise on purpose", () => {
+    expect(faultsOf({ HOST: "0.0.0.0" })).toEqual([expect.stringContaining("SANDBOX_PUBLIC=1")])
+    expect(faultsOf({ HOST: "0.0.0.0", SANDBOX_PUBLIC: "1" })).toEqual([])
+  })
+
+  it("never repeats a key in its faults", () => {
+    const key = `0x${"5".repeat(63)}`
+    expect(faultsOf({ PAYOUT_PRIVATE_KEY: key }).join()).not.toContain("555")
+  })
+})
+
+describe("describeSettings", () => {
+  it("has a line for every setting", () => {
+    for (const name of Object.keys(settingsTable)) expect(describeSettings()).toMatch(new RegExp(`^  ${name} `, "m"))
+  })
+})
