@@ -13,11 +13,11 @@ import { sanctionedAddresses } from "./chain/sanctions.ts"
 import type { Context } from "./context.ts"
 import { claimInstallation } from "./db/installation.ts"
 import { type OpenDatabase, openEmbedded, openPostgres } from "./db/open.ts"
-import { lockDataDir } from "./sandbox/data-dir.ts"
 import { tokenIssuer } from "./identity/tokens.ts"
 import { openWakes } from "./jobs/wake.ts"
 import { openLog } from "./log.ts"
 import { registry } from "./metrics.ts"
+import { lockDataDir } from "./sandbox/data-dir.ts"
 import { describeSettings, readSettings, type Settings } from "./settings.ts"
 import { runWorker } from "./worker.ts"
 
@@ -67,7 +67,8 @@ async function main(): Promise<void> {
     }
   } finally {
     const lastResort = setTimeout(() => process.exit(1), STOP_MS)
-    for (const cleanup of cleanups.reverse()) await Promise.resolve(cleanup()).catch(error => log.error({ err: error }, "stopping"))
+    for (const cleanup of cleanups.reverse())
+      await Promise.resolve(cleanup()).catch(error => log.error({ err: error }, "stopping"))
     clearTimeout(lastResort)
   }
 }
@@ -92,7 +93,8 @@ async function run(
   const database = await openDatabase(settings, log)
   cleanups.push(() => database.close())
   const networks: Network[] = []
-  for (const network of settings.networks) networks.push(await patiently(() => checkNetwork(network, signal), log, signal))
+  for (const network of settings.networks)
+    networks.push(await patiently(() => checkNetwork(network, signal), log, signal))
   await claimInstallation(database.db, settings.mode, networks)
   const ctx: Context = {
     db: database.db,
@@ -116,7 +118,9 @@ async function run(
   cleanups.push(() => Promise.all(running))
   await sandbox?.announce(ctx)
   log.info({ mode: settings.mode, role: flags.role, baseUrl: settings.baseUrl }, "started")
-  await new Promise<void>(resolve => (signal.aborted ? resolve() : signal.addEventListener("abort", () => resolve(), { once: true })))
+  await new Promise<void>(resolve =>
+    signal.aborted ? resolve() : signal.addEventListener("abort", () => resolve(), { once: true }),
+  )
   log.info({ reason: signal.reason }, "stopping")
 }
 
@@ -143,7 +147,8 @@ async function patiently<T>(work: () => Promise<T>, log: Logger, signal: AbortSi
 async function assertPortFree({ host, port }: Settings): Promise<void> {
   const server = createServer()
   await listen(server, host, port).catch(error => {
-    if (error.code === "EADDRINUSE") throw new Error(`Port ${port} is in use. Stop what uses it, or choose another with PORT.`)
+    if (error.code === "EADDRINUSE")
+      throw new Error(`Port ${port} is in use. Stop what uses it, or choose another with PORT.`)
     throw new Error(`Can't listen on ${host}:${port}: ${error.message}`)
   })
   await new Promise(resolve => server.close(resolve))

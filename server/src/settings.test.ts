@@ -45,12 +45,30 @@ describe("readSettings", () => {
   })
 
   it("tells all faults at once, each by its name", () => {
-    const faults = faultsOf({ MODE: "prod", PORT: "99999", NETWORKS: "solana", MIN_AMOUNT: "-1", PAYOUT_PRIVATE_KEY: "0xabc", TRUSTED_PROXIES: "" })
-    expect(faults.map(fault => fault.split(" ")[0])).toEqual(["MODE", "PORT", "NETWORKS", "NETWORKS", "PAYOUT_PRIVATE_KEY", "MIN_AMOUNT"])
+    const faults = faultsOf({
+      MODE: "prod",
+      PORT: "99999",
+      NETWORKS: "solana",
+      MIN_AMOUNT: "-1",
+      PAYOUT_PRIVATE_KEY: "0xabc",
+      TRUSTED_PROXIES: "",
+    })
+    expect(faults.map(fault => fault.split(" ")[0])).toEqual([
+      "MODE",
+      "PORT",
+      "NETWORKS",
+      "NETWORKS",
+      "PAYOUT_PRIVATE_KEY",
+      "MIN_AMOUNT",
+    ])
   })
 
   it("asks outside the sandbox for what has no default", () => {
-    expect(faultsOf({ MODE: "test" }).map(fault => fault.split(" ")[0])).toEqual(["RPC_BASE_SEPOLIA", "DEPOSIT_FACTORY_BASE_SEPOLIA", "OIDC_ISSUER"])
+    expect(faultsOf({ MODE: "test" }).map(fault => fault.split(" ")[0])).toEqual([
+      "RPC_BASE_SEPOLIA",
+      "DEPOSIT_FACTORY_BASE_SEPOLIA",
+      "OIDC_ISSUER",
+    ])
   })
 
   it("keeps the sandbox on loopback unless told otherwise on purpose", () => {

@@ -221,7 +221,7 @@ type ValueOf<N extends Name> = Table[N] extends { fallback: string; parse: (text
     : never
 
 /** The settings that exist once per network, by their first part. */
-export const networkSettingsTable = {
+const networkSettingsTable = {
   RPC: "RPC endpoints, comma-separated",
   TOKEN: "the settlement token; USDC by default",
   DEPOSIT_FACTORY: "the deposit factory whose operator is the payout wallet",

@@ -9,7 +9,7 @@ const HOUSEKEEPING_MS = 60_000
 const WAKE_GAP_MS = 5_000
 
 /** All loops of this installation. */
-export function loopsOf(ctx: Context): Loop[] {
+function loopsOf(ctx: Context): Loop[] {
   const { verifyIntervalMs } = ctx.settings
   const verify = ctx.chain.networks.map(
     (network): Loop => ({

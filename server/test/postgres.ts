@@ -29,7 +29,13 @@ export async function startPostgres(): Promise<{ url: string; stop: () => Promis
   const options = { ...owner, cwd: "/", stdio: "ignore" as const, env: { PATH: process.env.PATH, LC_ALL: "C" } }
   execFileSync(join(bin, "initdb"), ["-D", dir, "-U", "sluice", "-A", "trust", "-E", "UTF8", "--no-sync"], options)
   const port = await freePort()
-  const settings = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200", "listen_addresses=127.0.0.1"]
+  const settings = [
+    "fsync=off",
+    "synchronous_commit=off",
+    "full_page_writes=off",
+    "max_connections=200",
+    "listen_addresses=127.0.0.1",
+  ]
   const args = ["-D", dir, "-p", String(port), "-k", dir, ...settings.flatMap(setting => ["-c", setting])]
   const server = spawn(join(bin, "postgres"), args, options)
   const kill = () => void server.kill("SIGQUIT")

@@ -24,7 +24,7 @@ export const paperNetwork: Network = {
 
 export const PAYOUT_ADDRESS = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
-export interface Answer {
+interface Answer {
   status: number
   headers: Record<string, unknown>
   // biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
@@ -37,7 +37,12 @@ export interface TestService {
   /** Moves the service's clock forward. */
   advance(ms: number): void
   /** One request; `as` is the subject whose token it bears. */
-  call(method: "GET" | "POST" | "PUT" | "DELETE", url: string, body?: unknown, options?: { as?: string } & InjectOptions): Promise<Answer>
+  call(
+    method: "GET" | "POST" | "PUT" | "DELETE",
+    url: string,
+    body?: unknown,
+    options?: { as?: string } & InjectOptions,
+  ): Promise<Answer>
   /** A merchant with a payout address, by its subject; answers its id. */
   merchant(sub: string): Promise<string>
   empty(): Promise<void>
@@ -56,10 +61,14 @@ const noLimits: Settings["limits"] = {
 }
 
 /** Starts it without limits, on paper networks unless `networks` are given to check and serve. */
-export async function startService(options: { settings?: Partial<Settings>; networks?: NetworkSettings[] } = {}): Promise<TestService> {
+export async function startService(
+  options: { settings?: Partial<Settings>; networks?: NetworkSettings[] } = {},
+): Promise<TestService> {
   const issuer = await startIssuer()
   const database = await openTestDatabase()
-  const networks = options.networks ? await Promise.all(options.networks.map(network => checkNetwork(network))) : [paperNetwork]
+  const networks = options.networks
+    ? await Promise.all(options.networks.map(network => checkNetwork(network)))
+    : [paperNetwork]
   const settings: Settings = {
     ...readSettings({ LOG_LEVEL: "fatal" }),
     oidcIssuer: issuer.issuer,
@@ -88,7 +97,11 @@ export async function startService(options: { settings?: Partial<Settings>; netw
       url,
       ...(body === undefined ? {} : { payload: typeof body === "string" ? body : JSON.stringify(body) }),
       ...rest,
-      headers: { ...(body === undefined ? {} : { "content-type": "application/json" }), ...authorization, ...rest.headers },
+      headers: {
+        ...(body === undefined ? {} : { "content-type": "application/json" }),
+        ...authorization,
+        ...rest.headers,
+      },
     })
     const isJson = String(response.headers["content-type"]).includes("json")
     return { status: response.statusCode, headers: response.headers, body: isJson ? response.json() : response.payload }

@@ -22,7 +22,7 @@ const TIMEOUT_MS = 10_000
  * Sends `calls` as one batch and answers their results in the order of `calls`; throws an {@link RpcError} when the whole
  * exchange fails (10 s at most).
  */
-export async function batch(
+async function batch(
   endpoint: { url: string; network: string },
   calls: readonly RpcCall[],
   signal?: AbortSignal,

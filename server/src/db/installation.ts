@@ -9,15 +9,25 @@ import type { Db } from "./open.ts"
  */
 export async function claimInstallation(db: Db, mode: Mode, networks: readonly Network[]): Promise<void> {
   const before = await remember(db, "mode", mode)
-  if (before !== mode) throw new Error(`This database belongs to an installation with MODE=${before}; MODE is ${mode}. Use another DATA_DIR or DATABASE_URL.`)
+  if (before !== mode)
+    throw new Error(
+      `This database belongs to an installation with MODE=${before}; MODE is ${mode}. Use another DATA_DIR or DATABASE_URL.`,
+    )
   for (const { name, chainId, genesisHash } of networks)
     if ((await remember(db, `genesis ${chainId}`, genesisHash)) !== genesisHash) {
-      const cure = mode === "sandbox" ? "Start with --reset to begin anew." : `Check RPC_${name.toUpperCase().replaceAll("-", "_")}.`
+      const cure =
+        mode === "sandbox"
+          ? "Start with --reset to begin anew."
+          : `Check RPC_${name.toUpperCase().replaceAll("-", "_")}.`
       throw new Error(`The chain of ${name} is not the one this database knows: its genesis block differs. ${cure}`)
     }
 }
 
 async function remember(db: Db, key: string, value: string): Promise<string> {
-  await db.insertInto("installation").values({ key, value }).onConflict(conflict => conflict.doNothing()).execute()
+  await db
+    .insertInto("installation")
+    .values({ key, value })
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
   return (await db.selectFrom("installation").select("value").where("key", "=", key).executeTakeFirstOrThrow()).value
 }

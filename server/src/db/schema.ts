@@ -74,7 +74,7 @@ interface PaywallVersions {
   until_at: Optional<Date>
 }
 
-export type TransferState = "seen" | "confirmed" | "final" | "gone"
+type TransferState = "seen" | "confirmed" | "final" | "gone"
 
 interface Transfers {
   id: Generated<bigint>

@@ -12,14 +12,22 @@ beforeEach(() => service.empty())
 describe("every answer", () => {
   it("bears a request id: the caller's when it is sane, else a new one", async () => {
     const id = async (given?: string) =>
-      (await service.call("GET", "/healthz", undefined, { headers: given === undefined ? {} : { "x-request-id": given } })).headers["x-request-id"]
+      (
+        await service.call("GET", "/healthz", undefined, {
+          headers: given === undefined ? {} : { "x-request-id": given },
+        })
+      ).headers["x-request-id"]
     expect(await id("order-17:a.b")).toBe("order-17:a.b")
-    for (const odd of [undefined, "a b", "x".repeat(129), "<script>", "ä"]) expect(await id(odd)).toMatch(/^[0-9a-f-]{36}$/)
+    for (const odd of [undefined, "a b", "x".repeat(129), "<script>", "ä"])
+      expect(await id(odd)).toMatch(/^[0-9a-f-]{36}$/)
   })
 
   it("that is an error has the one flat shape, and the id in it", async () => {
     const answer = await service.call("GET", "/nowhere", undefined, { headers: { "x-request-id": "abc" } })
-    expect(answer).toMatchObject({ status: 404, body: { error: "NOT_FOUND", message: errorTable.NOT_FOUND.message, requestId: "abc" } })
+    expect(answer).toMatchObject({
+      status: 404,
+      body: { error: "NOT_FOUND", message: errorTable.NOT_FOUND.message, requestId: "abc" },
+    })
     expect(Object.keys(answer.body).sort()).toEqual(["error", "message", "requestId"])
   })
 })
@@ -30,7 +38,12 @@ describe("bad input", () => {
 
   it.each([
     ["a body of 1 MB", () => submit(JSON.stringify({ txHash: "x".repeat(1_000_000) })), 413, "PAYLOAD_TOO_LARGE"],
-    ["another content type", () => submit("a=b", { "content-type": "application/x-www-form-urlencoded" }), 415, "UNSUPPORTED_MEDIA_TYPE"],
+    [
+      "another content type",
+      () => submit("a=b", { "content-type": "application/x-www-form-urlencoded" }),
+      415,
+      "UNSUPPORTED_MEDIA_TYPE",
+    ],
     ["broken JSON", () => submit("{"), 400, "VALIDATION_ERROR"],
     ["a field named __proto__", () => submit('{"__proto__":{"a":1}}'), 400, "VALIDATION_ERROR"],
     ["a URL that can't be decoded", () => service.call("GET", "/api/paywalls/%zz"), 400, "VALIDATION_ERROR"],
@@ -48,16 +61,22 @@ describe("bad input", () => {
   it("a fault of our own is a 500 that tells nothing of its cause", async () => {
     const broken = await startService()
     await broken.ctx.db.schema.dropTable("access").execute()
-    const made = await broken.merchant("shop").then(() => broken.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, { as: "shop" }))
+    const made = await broken
+      .merchant("shop")
+      .then(() => broken.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, { as: "shop" }))
     const answer = await broken.call("GET", `/api/paywalls/${made.body.id}/verify?address=0x${"1".repeat(40)}`)
     await broken.stop()
-    expect(answer).toMatchObject({ status: 500, body: { error: "INTERNAL_ERROR", message: errorTable.INTERNAL_ERROR.message } })
+    expect(answer).toMatchObject({
+      status: 500,
+      body: { error: "INTERNAL_ERROR", message: errorTable.INTERNAL_ERROR.message },
+    })
     expect(JSON.stringify(answer.body)).not.toContain("access")
   })
 })
 
 describe("CORS", () => {
-  const from = (origin: string, url: string, extra = {}) => service.call("GET", url, undefined, { headers: { origin, ...extra } })
+  const from = (origin: string, url: string, extra = {}) =>
+    service.call("GET", url, undefined, { headers: { origin, ...extra } })
 
   it("lets any origin read public routes, and see the limits", async () => {
     const { headers } = await from("https://shop.example", "/api/paywalls/pw_x")
@@ -74,7 +93,10 @@ describe("CORS", () => {
   })
 
   it("answers a preflight without a token", async () => {
-    const preflight = { "access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type" }
+    const preflight = {
+      "access-control-request-method": "POST",
+      "access-control-request-headers": "authorization,content-type",
+    }
     const { status, headers } = await service.call("GET", "/api/console/paywalls", undefined, {
       method: "OPTIONS",
       headers: { origin: "https://console.example", ...preflight },
@@ -97,7 +119,13 @@ describe("health", () => {
     const looked = { looked_at: service.ctx.now(), run_at: service.ctx.now() }
     await service.ctx.db
       .insertInto("cursors")
-      .values({ chain_id: 84532, block_number: 1n, block_hash: `0x${"1".repeat(64)}` as never, finalized_number: 0n, ...looked })
+      .values({
+        chain_id: 84532,
+        block_number: 1n,
+        block_hash: `0x${"1".repeat(64)}` as never,
+        finalized_number: 0n,
+        ...looked,
+      })
       .execute()
     expect(await service.call("GET", "/readyz")).toMatchObject({ status: 200, body: { status: "ready" } })
     service.advance(3_600_000)
@@ -105,8 +133,10 @@ describe("health", () => {
   })
 
   it("/metrics opens to the token alone", async () => {
-    const ask = (authorization?: string) => service.call("GET", "/metrics", undefined, { headers: authorization ? { authorization } : {} })
-    for (const wrong of [undefined, "Bearer m-toke", "Bearer m-tokens", "m-token"]) expect((await ask(wrong)).status).toBe(401)
+    const ask = (authorization?: string) =>
+      service.call("GET", "/metrics", undefined, { headers: authorization ? { authorization } : {} })
+    for (const wrong of [undefined, "Bearer m-toke", "Bearer m-tokens", "m-token"])
+      expect((await ask(wrong)).status).toBe(401)
     const { status, body } = await ask("Bearer m-token")
     expect(status).toBe(200)
     expect(body).toContain('sluice_http_request_seconds_count{method="GET",route="/healthz",status="200"}')
@@ -117,12 +147,22 @@ describe("health", () => {
 })
 
 describe("limits", () => {
-  const limits = { auth: 0, checkout: 0, payConfirm: 0, payStatus: 0, console: 4, paywallVerify: 3, paywallPay: 0, public: 6 }
+  const limits = {
+    auth: 0,
+    checkout: 0,
+    payConfirm: 0,
+    payStatus: 0,
+    console: 4,
+    paywallVerify: 3,
+    paywallPay: 0,
+    public: 6,
+  }
 
   it("count the console by subject, everything else by address, errors too", async () => {
     const limited = await startService({ settings: { limits } })
     try {
-      const settings = (as?: string) => limited.call("GET", "/api/console/settings", undefined, as === undefined ? {} : { as })
+      const settings = (as?: string) =>
+        limited.call("GET", "/api/console/settings", undefined, as === undefined ? {} : { as })
       const statuses = async (n: number, ask: () => Promise<{ status: number }>) => {
         const all: number[] = []
         for (let i = 0; i < n; i++) all.push((await ask()).status)
@@ -136,7 +176,9 @@ describe("limits", () => {
       expect(await statuses(3, () => limited.call("GET", "/nowhere"))).toEqual([404, 404, 429])
       expect((await limited.call("GET", "/healthz")).headers).not.toHaveProperty("x-ratelimit-limit")
       // Not from a trusted proxy: what the header says changes nothing.
-      const spoofed = await limited.call("GET", "/nowhere", undefined, { headers: { "x-forwarded-for": "203.0.113.9" } })
+      const spoofed = await limited.call("GET", "/nowhere", undefined, {
+        headers: { "x-forwarded-for": "203.0.113.9" },
+      })
       expect(spoofed.status).toBe(429)
     } finally {
       await limited.stop()

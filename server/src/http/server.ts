@@ -85,24 +85,30 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
     parseJson(text),
   )
 
-  app.addHook("onRequest", async (request, reply) => {
-    reply.header("x-request-id", request.id)
-    const isConsole = /^\/api\/console(\/|$)/.test(pathOf(request))
-    // A preflight bears no credential; it is answered by CORS and counted as public.
-    const bearer =
-      isConsole && request.method !== "OPTIONS"
-        ? /^Bearer ([\w.~+/-]+=*)$/i.exec(request.headers.authorization ?? "")
-        : null
-    request.subject = bearer?.[1] ? await tokens.verify(bearer[1]) : undefined
-    if (!admit(request, reply, request.subject)) return reply
-    if (isConsole && request.method !== "OPTIONS" && !request.subject) throw new ApiError("UNAUTHORIZED")
-    return undefined
-  })
+  app.addHook("onRequest", async (request, reply) => void reply.header("x-request-id", request.id))
   app.register(cors, {
     delegator: (request, done) => {
       const isPrivate = /^\/api\/(console|checkouts)(\/|$)/.test(pathOf(request))
       done(null, { origin: isPrivate ? ctx.settings.consoleOrigins : "*", exposedHeaders: exposed })
     },
+  })
+  // After CORS has written its headers: a page must be able to read a 401 or a 429. Preflights end there.
+  app.after(() => {
+    app.addHook("onRequest", async (request, reply) => {
+      const isConsole = /^\/api\/console(\/|$)/.test(pathOf(request))
+      const bearer = isConsole ? /^Bearer ([\w.~+/-]+=*)$/i.exec(request.headers.authorization ?? "") : null
+      let unchecked: unknown
+      request.subject = bearer?.[1]
+        ? await tokens.verify(bearer[1]).catch(error => {
+            unchecked = error
+            return undefined
+          })
+        : undefined
+      if (!admit(request, reply, request.subject)) return reply
+      if (unchecked) throw unchecked
+      if (isConsole && !request.subject) throw new ApiError("UNAUTHORIZED")
+      return undefined
+    })
   })
   app.addHook("preValidation", async request => {
     for (const [name, value] of Object.entries({ ...(request.query as object), ...(request.params as object) }))

@@ -15,13 +15,16 @@ afterAll(() => service.stop())
 beforeEach(() => service.empty())
 
 const url = "/api/console/settings"
-const withToken = (token: string) => service.call("GET", url, undefined, { headers: { authorization: `Bearer ${token}` } })
+const withToken = (token: string) =>
+  service.call("GET", url, undefined, { headers: { authorization: `Bearer ${token}` } })
 const seconds = () => Math.floor(Date.now() / 1_000)
 const merchants = () => service.ctx.db.selectFrom("merchants").selectAll().execute()
 
 describe("a bearer token", () => {
   it("makes its merchant on first sight, once, and knows it again", async () => {
-    const answers = await Promise.all(Array.from({ length: 10 }, async () => await withToken(await service.issuer.token("alice"))))
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, async () => await withToken(await service.issuer.token("alice"))),
+    )
     const ids = new Set(answers.map(answer => answer.body.merchantId))
     expect(ids.size).toBe(1)
     expect(await merchants()).toMatchObject([{ iss: service.issuer.issuer, sub: "alice" }])
@@ -41,7 +44,9 @@ describe("a bearer token", () => {
       "for another audience": await issuer.token("eve", { aud: "other" }),
       "without a subject": await issuer.token("eve", { sub: undefined }),
       "with an empty subject": await issuer.token(""),
-      "signed by another key": await new SignJWT(claims).setProtectedHeader({ alg: "ES256", kid: "test" }).sign(stranger.privateKey),
+      "signed by another key": await new SignJWT(claims)
+        .setProtectedHeader({ alg: "ES256", kid: "test" })
+        .sign(stranger.privateKey),
       "of an unknown key": await issuer.token("eve", {}, { kid: "other" }),
       "without a signature": new UnsecuredJWT(claims).encode(),
       "signed with the public key as a secret": await new SignJWT(claims)
@@ -72,7 +77,9 @@ describe("a bearer token", () => {
       const token = await service.issuer.token("alice")
       const { tokenIssuer } = await import("./tokens.ts")
       for (const issuer of ["http://127.0.0.1:1", `http://127.0.0.1:${port}`])
-        await expect(tokenIssuer(issuer, AUDIENCE).verify(token)).rejects.toMatchObject({ code: "IDENTITY_UNAVAILABLE" })
+        await expect(tokenIssuer(issuer, AUDIENCE).verify(token)).rejects.toMatchObject({
+          code: "IDENTITY_UNAVAILABLE",
+        })
     } finally {
       broken.close()
       await dead.stop()
@@ -83,8 +90,14 @@ describe("a bearer token", () => {
     const closed = await startService({ settings: { signup: "invite" } })
     try {
       const as = "carol"
-      expect(await closed.call("GET", url, undefined, { as })).toMatchObject({ status: 403, body: { error: "SIGNUP_CLOSED" } })
-      await closed.ctx.db.insertInto("invitations").values({ iss: closed.issuer.issuer, sub: as, created_at: new Date() }).execute()
+      expect(await closed.call("GET", url, undefined, { as })).toMatchObject({
+        status: 403,
+        body: { error: "SIGNUP_CLOSED" },
+      })
+      await closed.ctx.db
+        .insertInto("invitations")
+        .values({ iss: closed.issuer.issuer, sub: as, created_at: new Date() })
+        .execute()
       expect((await closed.call("GET", url, undefined, { as })).status).toBe(200)
     } finally {
       await closed.stop()
@@ -106,7 +119,12 @@ describe("/api/console/settings", () => {
       pendingPayoutAddresses: {},
     })
     const said = { name: "Shop", email: "a@b.example", payoutAddress: PAYOUT_ADDRESS.toLowerCase() }
-    const whole = { ...first, ...said, payoutAddress: PAYOUT_ADDRESS, payoutAddresses: { "base-sepolia": PAYOUT_ADDRESS } }
+    const whole = {
+      ...first,
+      ...said,
+      payoutAddress: PAYOUT_ADDRESS,
+      payoutAddresses: { "base-sepolia": PAYOUT_ADDRESS },
+    }
     expect((await put(said)).body).toEqual(whole)
     expect((await put({ email: null })).body).toEqual({ ...whole, email: null })
     expect((await put({ payoutAddresses: { "base-sepolia": PAYOUT_ADDRESS } })).body).toEqual({ ...whole, email: null })
@@ -119,7 +137,15 @@ describe("/api/console/settings", () => {
       await guarded.merchant("alice")
       const made = await guarded.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, { as: "alice" })
       const { payTo } = (await guarded.call("GET", `/api/paywalls/${made.body.id}`)).body
-      const refused = [`0x${"0".repeat(40)}`, wallet, paperNetwork.token.address, paperNetwork.depositFactory, payTo, "0x12", PAYOUT_ADDRESS.replace("C5", "c5")]
+      const refused = [
+        `0x${"0".repeat(40)}`,
+        wallet,
+        paperNetwork.token.address,
+        paperNetwork.depositFactory,
+        payTo,
+        "0x12",
+        PAYOUT_ADDRESS.replace("C5", "c5"),
+      ]
       for (const payoutAddress of refused) {
         const { status, body } = await guarded.call("PUT", url, { name: "changed", payoutAddress }, { as: "alice" })
         expect({ payoutAddress, status, error: body.error, path: body.details?.[0].path }).toEqual({
@@ -129,7 +155,10 @@ describe("/api/console/settings", () => {
           path: "payoutAddresses.base-sepolia",
         })
       }
-      expect((await guarded.call("GET", url, undefined, { as: "alice" })).body).toMatchObject({ name: "", payoutAddress: PAYOUT_ADDRESS })
+      expect((await guarded.call("GET", url, undefined, { as: "alice" })).body).toMatchObject({
+        name: "",
+        payoutAddress: PAYOUT_ADDRESS,
+      })
     } finally {
       await guarded.stop()
     }
@@ -161,13 +190,22 @@ describe("/api/console/settings", () => {
       expect(await payTo()).toBe(before)
       live.advance(24 * 3_600_000)
       expect(await inTransaction(live.ctx, applyPendingPayoutAddresses)).toBe(1)
-      expect((await live.call("GET", url, undefined, { as: "alice" })).body).toMatchObject({ payoutAddress: other, pendingPayoutAddresses: {} })
+      expect((await live.call("GET", url, undefined, { as: "alice" })).body).toMatchObject({
+        payoutAddress: other,
+        pendingPayoutAddresses: {},
+      })
       expect(await payTo()).not.toBe(before)
       const deposits = await live.ctx.db.selectFrom("deposits").selectAll().orderBy("id").execute()
       expect(deposits.map(deposit => deposit.owner)).toEqual([PAYOUT_ADDRESS.toLowerCase(), other.toLowerCase()])
       for (const { factory, salt, owner, open_after_s, address: stored } of deposits)
         expect(stored).toBe(
-          depositAddress({ factory, implementation: depositImplementation(factory), salt, owner, openAfter: open_after_s }),
+          depositAddress({
+            factory,
+            implementation: depositImplementation(factory),
+            salt,
+            owner,
+            openAfter: open_after_s,
+          }),
         )
     } finally {
       await live.stop()

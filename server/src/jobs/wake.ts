@@ -14,7 +14,7 @@ export interface Wakes {
   subscribe(channel: WakeChannel): Subscription
 }
 
-export interface Subscription {
+interface Subscription {
   /** Resolves at a wake-up (at once if one came since the last call), after `ms`, or at the signal; never rejects. */
   next(ms: number, signal?: AbortSignal): Promise<void>
   close(): void

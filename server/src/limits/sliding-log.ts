@@ -11,7 +11,7 @@ export interface Count {
   limit: number
 }
 
-export interface Verdict {
+interface Verdict {
   admitted: boolean
   /** Milliseconds until the same request would be admitted; 0 when it was. */
   waitMs: number

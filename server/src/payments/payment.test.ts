@@ -68,7 +68,9 @@ describe("foldTransfers", () => {
 
   it("forgets parts that are older than seven days", () => {
     const old = transfer(1, 4n, { minedAt: new Date(0) })
-    expect(foldTransfers([old, transfer(2, 1n, { minedAt: new Date(ADD_UP_MS + 1) })]).short).toMatchObject({ received: 1n })
+    expect(foldTransfers([old, transfer(2, 1n, { minedAt: new Date(ADD_UP_MS + 1) })]).short).toMatchObject({
+      received: 1n,
+    })
     expect(foldTransfers([old, transfer(2, 1n, { minedAt: new Date(ADD_UP_MS) })]).paid.map(ids)).toEqual([[1, 2]])
   })
 

@@ -87,8 +87,16 @@ async function settle(ctx: Context, paywallId: string, payer: Address, barred: b
   await endClaimedSubmissions(ctx, paywallId, payer)
   await foldAccess(ctx, paywallId, payer)
   const unready = new Set(open.filter(transfer => !transfer.ready).map(transfer => transfer.id))
-  await setDue(ctx, looked.filter(id => !unready.has(id)), sql`null`)
-  await setDue(ctx, looked.filter(id => unready.has(id)), sql`block_time + make_interval(secs => ${UNSUBMITTED_MS / 1_000})`)
+  await setDue(
+    ctx,
+    looked.filter(id => !unready.has(id)),
+    sql`null`,
+  )
+  await setDue(
+    ctx,
+    looked.filter(id => unready.has(id)),
+    sql`block_time + make_interval(secs => ${UNSUBMITTED_MS / 1_000})`,
+  )
 }
 
 async function setDue(ctx: Context, ids: readonly bigint[], runAt: RawBuilder<unknown>): Promise<void> {

@@ -1,5 +1,5 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { encodeFunctionData, erc20Abi, type Hex, parseUnits } from "viem"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import {
   type Anvil,
   deployDepositFactory,
@@ -36,7 +36,11 @@ beforeAll(async () => {
   forwarder = await deployForwarder(anvil.client)
   for (const to of [...[0, 1, 2, 3].map(i => buyer(i).address), forwarder]) {
     await send(usdc, encodeFunctionData({ abi: testUsdcAbi, functionName: "mint", args: [to, usd("10000")] }), deployer)
-    await send(other, encodeFunctionData({ abi: otherTokenAbi, functionName: "mint", args: [to, usd("10000")] }), deployer)
+    await send(
+      other,
+      encodeFunctionData({ abi: otherTokenAbi, functionName: "mint", args: [to, usd("10000")] }),
+      deployer,
+    )
   }
   const network = {
     name: "base-sepolia" as const,
@@ -87,7 +91,12 @@ interface Shop {
 }
 
 async function paywall(fields: Record<string, unknown> = {}): Promise<Shop> {
-  const made = await service.call("POST", "/api/console/paywalls", { name: "Film", price: "5.00", ...fields }, { as: "shop" })
+  const made = await service.call(
+    "POST",
+    "/api/console/paywalls",
+    { name: "Film", price: "5.00", ...fields },
+    { as: "shop" },
+  )
   expect(made.status).toBe(201)
   return { id: made.body.id, payTo: (await service.call("GET", `/api/paywalls/${made.body.id}`)).body.payTo }
 }
@@ -99,11 +108,15 @@ const statusOf = async (id: string, txHash: string, address: string = buyer(0).a
   (await service.call("GET", `/api/paywalls/${id}/payments/${txHash}?address=${address}`)).body
 const access = async (id: string, address: string = buyer(0).address) =>
   (await service.call("GET", `/api/paywalls/${id}/verify?address=${address}`)).body
-const grants = async (id: string) => (await service.call("GET", `/api/console/paywalls/${id}/grants`, undefined, { as: "shop" })).body.data
+const grants = async (id: string) =>
+  (await service.call("GET", `/api/console/paywalls/${id}/grants`, undefined, { as: "shop" })).body.data
 
 /** A round of the verification job, due now. */
 async function round(): Promise<void> {
-  await service.ctx.db.updateTable("cursors").set({ run_at: new Date(0) }).execute()
+  await service.ctx.db
+    .updateTable("cursors")
+    .set({ run_at: new Date(0) })
+    .execute()
   await verifyRound(service.ctx, network())
 }
 
@@ -136,9 +149,16 @@ describe("a payment", () => {
     const shop = await paywall()
     const txHash = await pay(shop.payTo, "5")
     const answer = await submit(shop.id, txHash)
-    expect(answer).toMatchObject({ status: 200, body: { status: "verifying", paywallId: shop.id, address: buyer(0).address, txHash } })
+    expect(answer).toMatchObject({
+      status: 200,
+      body: { status: "verifying", paywallId: shop.id, address: buyer(0).address, txHash },
+    })
     await round()
-    expect(await statusOf(shop.id, txHash)).toMatchObject({ status: "verifying", confirmations: 1, requiredConfirmations: 3 })
+    expect(await statusOf(shop.id, txHash)).toMatchObject({
+      status: "verifying",
+      confirmations: 1,
+      requiredConfirmations: 3,
+    })
     await anvil.client.mine({ blocks: 1 })
     await round()
     expect(await access(shop.id)).toEqual({ hasAccess: false })
@@ -199,21 +219,31 @@ describe("a payment", () => {
 
   it("from a smart wallet counts for the wallet, not for whoever sent the transaction", async () => {
     const shop = await paywall()
-    const data = encodeFunctionData({ abi: forwarderAbi, functionName: "forward", args: [usdc, shop.payTo as Hex, usd("5")] })
+    const data = encodeFunctionData({
+      abi: forwarderAbi,
+      functionName: "forward",
+      args: [usdc, shop.payTo as Hex, usd("5")],
+    })
     const txHash = await send(forwarder, data, buyer(3))
     await submit(shop.id, txHash, buyer(3).address)
     await submit(shop.id, txHash, forwarder)
     await confirmed()
     expect((await access(shop.id, forwarder)).hasAccess).toBe(true)
     expect((await access(shop.id, buyer(3).address)).hasAccess).toBe(false)
-    expect(await statusOf(shop.id, txHash, buyer(3).address)).toMatchObject({ status: "failed", reason: "wrong_sender" })
+    expect(await statusOf(shop.id, txHash, buyer(3).address)).toMatchObject({
+      status: "failed",
+      reason: "wrong_sender",
+    })
   })
 
   it("is found by a long-poll as soon as it is granted", async () => {
     const shop = await paywall()
     const txHash = await pay(shop.payTo, "5")
     await submit(shop.id, txHash)
-    const waiting = service.call("GET", `/api/paywalls/${shop.id}/payments/${txHash}?address=${buyer(0).address}&wait=25`)
+    const waiting = service.call(
+      "GET",
+      `/api/paywalls/${shop.id}/payments/${txHash}?address=${buyer(0).address}&wait=25`,
+    )
     await confirmed()
     expect((await waiting).body.status).toBe("granted")
   })
@@ -229,7 +259,10 @@ describe("one transaction with four transfers", () => {
 
   it("counts each for its own paywall", async () => {
     const shops = [await paywall(), await paywall(), await paywall(), await paywall()]
-    const txHash = await batch(shops.map(shop => shop.payTo), ["5", "5", "4", "5"])
+    const txHash = await batch(
+      shops.map(shop => shop.payTo),
+      ["5", "5", "4", "5"],
+    )
     for (const shop of shops) await submit(shop.id, txHash, forwarder)
     await confirmed()
     const got = await Promise.all(shops.map(async shop => (await access(shop.id, forwarder)).hasAccess))
@@ -243,7 +276,10 @@ describe("one transaction with four transfers", () => {
     await confirmed()
     expect(await grants(shop.id)).toHaveLength(3)
     expect((await submit(shop.id, txHash, forwarder)).status).toBe(200)
-    await send(forwarder, encodeFunctionData({ abi: forwarderAbi, functionName: "forward", args: [usdc, shop.payTo as Hex, usd("3")] }))
+    await send(
+      forwarder,
+      encodeFunctionData({ abi: forwarderAbi, functionName: "forward", args: [usdc, shop.payTo as Hex, usd("3")] }),
+    )
     await confirmed()
     expect(await grants(shop.id)).toHaveLength(4)
     expect((await submit(shop.id, txHash, forwarder)).status).toBe(409)
@@ -276,7 +312,10 @@ describe("a failed payment says why", () => {
     const second = await pay(shop.payTo, "1")
     await submit(shop.id, second)
     await confirmed()
-    expect(await statusOf(shop.id, second)).toMatchObject({ reason: "underpaid", message: "1.00 of 5.00 USDC arrived; send 4.00 more." })
+    expect(await statusOf(shop.id, second)).toMatchObject({
+      reason: "underpaid",
+      message: "1.00 of 5.00 USDC arrived; send 4.00 more.",
+    })
     expect((await access(shop.id)).hasAccess).toBe(false)
   })
 
@@ -329,12 +368,19 @@ describe("a failed payment says why", () => {
 
   it("a transaction that moves no token, and one whose transfer is of zero", async () => {
     const shop = await paywall()
-    const txHash = await anvil.client.sendTransaction({ account: buyer(0), chain: null, to: shop.payTo as Hex, value: 0n, gas: 100_000n })
+    const txHash = await anvil.client.sendTransaction({
+      account: buyer(0),
+      chain: null,
+      to: shop.payTo as Hex,
+      value: 0n,
+      gas: 100_000n,
+    })
     const zero = await pay(shop.payTo, "0")
     await submit(shop.id, txHash)
     await submit(shop.id, zero)
     await confirmed()
-    for (const hash of [txHash, zero]) expect(await statusOf(shop.id, hash)).toMatchObject({ status: "failed", reason: "no_transfer" })
+    for (const hash of [txHash, zero])
+      expect(await statusOf(shop.id, hash)).toMatchObject({ status: "failed", reason: "no_transfer" })
     expect(await service.ctx.db.selectFrom("transfers").select("id").execute()).toEqual([])
   })
 
@@ -422,7 +468,10 @@ describe("durations", () => {
     expect(await end()).toBeGreaterThanOrEqual(2_000_000)
     const before = await end()
     const url = `/api/console/paywalls/${shop.id}/grants/${first.id}`
-    expect((await service.call("DELETE", url, { reason: "refunded" }, { as: "shop" })).body).toEqual({ deleted: true, id: first.id })
+    expect((await service.call("DELETE", url, { reason: "refunded" }, { as: "shop" })).body).toEqual({
+      deleted: true,
+      id: first.id,
+    })
     // The second was granted some milliseconds after the first, and now starts at its own time.
     expect(before - (await end())).toBeLessThanOrEqual(1_000_000)
     expect(before - (await end())).toBeGreaterThan(999_000)
@@ -435,7 +484,10 @@ describe("a reorg", () => {
   /** Takes the last blocks away with their transactions; answers the raw bytes of those that are named. */
   async function reorg(depth: number, hashes: Hex[] = []): Promise<Hex[]> {
     const raw = await Promise.all(
-      hashes.map(hash => anvil.client.request({ method: "eth_getRawTransactionByHash", params: [hash] } as never) as Promise<Hex>),
+      hashes.map(
+        hash =>
+          anvil.client.request({ method: "eth_getRawTransactionByHash", params: [hash] } as never) as Promise<Hex>,
+      ),
     )
     await anvil.client.request({ method: "anvil_reorg", params: [depth, []] } as never)
     return raw
@@ -447,7 +499,10 @@ describe("a reorg", () => {
     await submit(shop.id, txHash)
     await confirmed()
     expect((await access(shop.id)).hasAccess).toBe(true)
-    const { k, log_index, block_hash } = await service.ctx.db.selectFrom("transfers").selectAll().executeTakeFirstOrThrow()
+    const { k, log_index, block_hash } = await service.ctx.db
+      .selectFrom("transfers")
+      .selectAll()
+      .executeTakeFirstOrThrow()
 
     const [raw] = await reorg(6, [txHash])
     // One look is not yet evidence.
@@ -535,7 +590,9 @@ describe("a reorg", () => {
     await pay(shop.payTo, "2", buyer(0))
     await confirmed()
     expect((await access(shop.id)).hasAccess).toBe(true)
-    expect(await service.ctx.db.selectFrom("payments").select(["status", "amount"]).execute()).toEqual([{ status: "granted", amount: usd("5") }])
+    expect(await service.ctx.db.selectFrom("payments").select(["status", "amount"]).execute()).toEqual([
+      { status: "granted", amount: usd("5") },
+    ])
     expect(raw).toMatch(/^0x/)
   })
 })

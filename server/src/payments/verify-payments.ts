@@ -109,7 +109,7 @@ export async function ensureCursor(ctx: Context, network: Network): Promise<void
     .executeTakeFirst()
   if (there) return
   const [head] = await batchToAny(network, [blockCall("latest")], ctx.signal)
-  const block = readBlock(valueOf(head, "the head"))
+  const block = readBlock(answerOf(head, "the head"))
   if (!block) throw new RpcError(`${network.name}: no head`)
   await ctx.db
     .insertInto("cursors")
@@ -124,7 +124,7 @@ export async function ensureCursor(ctx: Context, network: Network): Promise<void
     .execute()
 }
 
-function valueOf(result: RpcResult | undefined, what: string): unknown {
+function answerOf(result: RpcResult | undefined, what: string): unknown {
   if (!result?.ok) throw new RpcError(`${what}: ${result?.error ?? "no reply"}`)
   return result.value
 }
@@ -145,11 +145,11 @@ async function look(network: Network, plan: Plan, signal: AbortSignal): Promise<
     ],
     signal,
   )
-  const head = readBlock(valueOf(first[0], "the head"))
+  const head = readBlock(answerOf(first[0], "the head"))
   if (!head) throw new RpcError("the head: null")
   const finalized = first[1]?.ok ? readBlock(first[1].value) : undefined
   const checkpoint = first[2]?.ok ? readBlock(first[2].value) : undefined
-  const scanned = first.slice(3, 3 + scans.length).flatMap(result => readTransfers(valueOf(result, "the logs")))
+  const scanned = first.slice(3, 3 + scans.length).flatMap(result => readTransfers(answerOf(result, "the logs")))
   const receipts = new Map<bigint, Receipt | null>()
   submissions.forEach((submission, i) => {
     const result = first[3 + scans.length + i]

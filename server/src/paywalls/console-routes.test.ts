@@ -55,7 +55,12 @@ describe("POST /api/console/paywalls", () => {
     }
     const { body } = await create(said)
     const whole = await service.call("GET", `${url}/${body.id}`, undefined, { as })
-    expect(whole.body).toMatchObject({ ...said, price: "0.10", accessDuration: 300, payTo: expect.stringMatching(/^0x[0-9a-fA-F]{40}$/) })
+    expect(whole.body).toMatchObject({
+      ...said,
+      price: "0.10",
+      accessDuration: 300,
+      payTo: expect.stringMatching(/^0x[0-9a-fA-F]{40}$/),
+    })
   })
 
   it("takes prices exactly as written", async () => {
@@ -105,7 +110,11 @@ describe("POST /api/console/paywalls", () => {
   ])("400 for %s, naming it, and nothing is written", async (_what, body, path) => {
     const before = await rows()
     const answer = await create(body)
-    expect(answer.body).toMatchObject({ error: "VALIDATION_ERROR", requestId: expect.any(String), message: expect.any(String) })
+    expect(answer.body).toMatchObject({
+      error: "VALIDATION_ERROR",
+      requestId: expect.any(String),
+      message: expect.any(String),
+    })
     expect(answer.status).toBe(400)
     expect(answer.body.details.map((detail: { path: string }) => detail.path)).toContain(path)
     for (const detail of answer.body.details) expect(detail.message).not.toBe("")
@@ -114,7 +123,9 @@ describe("POST /api/console/paywalls", () => {
 
   it("tells all faults at once", async () => {
     const { body } = await create({ name: "", price: -1, contentType: "A B", more: 1 })
-    expect(new Set(body.details.map((detail: { path: string }) => detail.path))).toEqual(new Set(["name", "price", "contentType", "more"]))
+    expect(new Set(body.details.map((detail: { path: string }) => detail.path))).toEqual(
+      new Set(["name", "price", "contentType", "more"]),
+    )
   })
 
   it("409 without a payout address, in words that say what to do", async () => {
@@ -128,7 +139,10 @@ describe("POST /api/console/paywalls", () => {
     await service.merchant("rival")
     await create({ name: "a", price: 5, slug: "taken" }, "rival")
     const before = await rows()
-    expect(await create({ name: "b", price: 5, slug: "taken" })).toMatchObject({ status: 409, body: { error: "SLUG_TAKEN" } })
+    expect(await create({ name: "b", price: 5, slug: "taken" })).toMatchObject({
+      status: 409,
+      body: { error: "SLUG_TAKEN" },
+    })
     expect(await rows()).toBe(before)
   })
 
@@ -165,7 +179,9 @@ describe("GET /api/console/paywalls", () => {
   it("200: pages by limit and offset, with the total", async () => {
     for (let i = 0; i < 5; i++) await create({ name: `${i}`, price: 1 })
     const pages = await Promise.all(
-      [0, 2, 4, 6].map(async offset => (await service.call("GET", `${url}?limit=2&offset=${offset}`, undefined, { as })).body),
+      [0, 2, 4, 6].map(
+        async offset => (await service.call("GET", `${url}?limit=2&offset=${offset}`, undefined, { as })).body,
+      ),
     )
     expect(pages.map(page => [page.paywalls.length, page.total])).toEqual([
       [2, 5],
@@ -176,13 +192,19 @@ describe("GET /api/console/paywalls", () => {
     expect(new Set(pages.flatMap(page => page.paywalls.map((paywall: { id: string }) => paywall.id))).size).toBe(5)
   })
 
-  it.each(["limit=0", "limit=-1", "limit=1001", "limit=x", "offset=-1", "offset=1.5", "limit=1e400", "offset=99999999999"])(
-    "400 for ?%s",
-    async query => {
-      const { status, body } = await service.call("GET", `${url}?${query}`, undefined, { as })
-      expect({ status, error: body.error }).toEqual({ status: 400, error: "VALIDATION_ERROR" })
-    },
-  )
+  it.each([
+    "limit=0",
+    "limit=-1",
+    "limit=1001",
+    "limit=x",
+    "offset=-1",
+    "offset=1.5",
+    "limit=1e400",
+    "offset=99999999999",
+  ])("400 for ?%s", async query => {
+    const { status, body } = await service.call("GET", `${url}?${query}`, undefined, { as })
+    expect({ status, error: body.error }).toEqual({ status: 400, error: "VALIDATION_ERROR" })
+  })
 
   it("ignores query names it does not know", async () => {
     expect((await service.call("GET", `${url}?utm_source=x`, undefined, { as })).status).toBe(200)
@@ -195,18 +217,34 @@ describe("PUT /api/console/paywalls/:id", () => {
     service.advance(5_000)
     const { status, body } = await service.call("PUT", `${url}/${made.id}`, { price: "7.5" }, { as })
     expect(status).toBe(200)
-    expect(body).toEqual({ id: made.id, name: "a", price: "7.50", pricingModel: "one_time", updatedAt: expect.any(String) })
+    expect(body).toEqual({
+      id: made.id,
+      name: "a",
+      price: "7.50",
+      pricingModel: "one_time",
+      updatedAt: expect.any(String),
+    })
     expect(new Date(body.updatedAt).getTime()).toBeGreaterThan(new Date(made.createdAt).getTime())
     const whole = (await service.call("GET", `${url}/${made.id}`, undefined, { as })).body
     expect(whole).toMatchObject({ name: "a", price: "7.50", description: "kept", slug: "kept-slug", active: true })
   })
 
   it("200: null clears what is optional; `active` switches both ways", async () => {
-    const { body: made } = await create({ name: "a", price: 5, description: "d", contentUrl: "https://a.b/", contentData: { a: 1 }, slug: "abc" })
+    const { body: made } = await create({
+      name: "a",
+      price: 5,
+      description: "d",
+      contentUrl: "https://a.b/",
+      contentData: { a: 1 },
+      slug: "abc",
+    })
     const cleared = { description: null, contentUrl: null, contentData: null, slug: null }
     for (const active of [false, true]) {
       await service.call("PUT", `${url}/${made.id}`, { ...cleared, active }, { as })
-      expect((await service.call("GET", `${url}/${made.id}`, undefined, { as })).body).toMatchObject({ ...cleared, active })
+      expect((await service.call("GET", `${url}/${made.id}`, undefined, { as })).body).toMatchObject({
+        ...cleared,
+        active,
+      })
     }
   })
 
@@ -240,7 +278,10 @@ describe("PUT /api/console/paywalls/:id", () => {
   it("409 for a slug that is taken", async () => {
     await create({ name: "a", price: 5, slug: "taken" })
     const { body } = await create({ name: "b", price: 5 })
-    expect(await service.call("PUT", `${url}/${body.id}`, { slug: "taken" }, { as })).toMatchObject({ status: 409, body: { error: "SLUG_TAKEN" } })
+    expect(await service.call("PUT", `${url}/${body.id}`, { slug: "taken" }, { as })).toMatchObject({
+      status: 409,
+      body: { error: "SLUG_TAKEN" },
+    })
   })
 })
 
@@ -248,7 +289,10 @@ describe("DELETE /api/console/paywalls/:id", () => {
   it("200 each time: the paywall is only switched off", async () => {
     const { body: made } = await create({ name: "a", price: 5 })
     for (let i = 0; i < 2; i++)
-      expect(await service.call("DELETE", `${url}/${made.id}`, undefined, { as })).toMatchObject({ status: 200, body: { deleted: true, id: made.id } })
+      expect(await service.call("DELETE", `${url}/${made.id}`, undefined, { as })).toMatchObject({
+        status: 200,
+        body: { deleted: true, id: made.id },
+      })
     expect((await service.call("GET", `/api/paywalls/${made.id}`)).body).toMatchObject({ active: false })
   })
 })
@@ -270,6 +314,9 @@ describe("whoever is not the owner", () => {
       expect(answer).toMatchObject({ status: 404, body: { error: "PAYWALL_NOT_FOUND" } })
       expect({ ...unknown.body, requestId: "" }).toEqual({ ...answer.body, requestId: "" })
     }
-    expect((await service.call("GET", `${url}/${made.id}`, undefined, { as })).body).toMatchObject({ name: "a", active: true })
+    expect((await service.call("GET", `${url}/${made.id}`, undefined, { as })).body).toMatchObject({
+      name: "a",
+      active: true,
+    })
   })
 })

@@ -26,7 +26,12 @@ afterAll(async () => {
 beforeEach(async () => {
   await service.empty()
   await service.merchant("shop")
-  const made = await service.call("POST", "/api/console/paywalls", { name: "Film", price: 5, contentUrl: "https://secret.example/", contentData: { key: "secret" } }, { as: "shop" })
+  const made = await service.call(
+    "POST",
+    "/api/console/paywalls",
+    { name: "Film", price: 5, contentUrl: "https://secret.example/", contentData: { key: "secret" } },
+    { as: "shop" },
+  )
   id = made.body.id
 })
 
@@ -64,7 +69,10 @@ describe("POST /api/paywalls/:id/pay", () => {
 
   it("403 SANCTIONS_MATCH for a listed address, before it is asked whether the paywall exists; the decision is kept", async () => {
     for (const paywall of [id, `pw_${"a".repeat(24)}`])
-      expect(await pay({ txHash, address: LISTED }, paywall)).toMatchObject({ status: 403, body: { error: "SANCTIONS_MATCH" } })
+      expect(await pay({ txHash, address: LISTED }, paywall)).toMatchObject({
+        status: 403,
+        body: { error: "SANCTIONS_MATCH" },
+      })
     expect(await submissions()).toEqual([])
     const kept = await service.ctx.db.selectFrom("screenings").selectAll().execute()
     expect(kept).toMatchObject([
@@ -84,7 +92,10 @@ describe("POST /api/paywalls/:id/pay", () => {
   })
 
   it("404 PAYWALL_NOT_FOUND for an unknown id", async () => {
-    expect(await pay({ txHash, address: buyer }, `pw_${"a".repeat(24)}`)).toMatchObject({ status: 404, body: { error: "PAYWALL_NOT_FOUND" } })
+    expect(await pay({ txHash, address: buyer }, `pw_${"a".repeat(24)}`)).toMatchObject({
+      status: 404,
+      body: { error: "PAYWALL_NOT_FOUND" },
+    })
     expect(await submissions()).toEqual([])
   })
 
@@ -96,7 +107,9 @@ describe("POST /api/paywalls/:id/pay", () => {
 
 describe("429 RATE_LIMITED", () => {
   it("after ten submissions a minute from one address, with the body and headers of the contract", async () => {
-    const limited = await startService({ settings: { limits: { ...service.ctx.settings.limits, paywallPay: 10, public: 30 } } })
+    const limited = await startService({
+      settings: { limits: { ...service.ctx.settings.limits, paywallPay: 10, public: 30 } },
+    })
     try {
       const once = () => limited.call("POST", `/api/paywalls/${id}/pay`, { txHash, address: buyer })
       for (let i = 1; i <= 10; i++) {
@@ -114,7 +127,11 @@ describe("429 RATE_LIMITED", () => {
       })
       expect(body.retryAfter).toBeGreaterThan(0)
       expect(body.retryAfter).toBeLessThanOrEqual(60)
-      expect(headers).toMatchObject({ "retry-after": String(body.retryAfter), "x-ratelimit-limit": "10", "x-ratelimit-remaining": "0" })
+      expect(headers).toMatchObject({
+        "retry-after": String(body.retryAfter),
+        "x-ratelimit-limit": "10",
+        "x-ratelimit-remaining": "0",
+      })
       const reset = Number.parseInt(String(headers["x-ratelimit-reset"]), 10) - Date.now() / 1_000
       expect(reset).toBeGreaterThan(0)
       expect(reset).toBeLessThanOrEqual(61)
@@ -152,7 +169,10 @@ describe("GET /api/paywalls/:id", () => {
   })
 
   it("404 for an unknown id", async () => {
-    expect(await service.call("GET", "/api/paywalls/pw_none")).toMatchObject({ status: 404, body: { error: "PAYWALL_NOT_FOUND" } })
+    expect(await service.call("GET", "/api/paywalls/pw_none")).toMatchObject({
+      status: 404,
+      body: { error: "PAYWALL_NOT_FOUND" },
+    })
   })
 })
 
@@ -164,8 +184,14 @@ describe("GET /api/paywalls/:id/verify", () => {
 
   it("400 for a malformed or missing address, 404 for an unknown paywall", async () => {
     for (const query of ["", "?address=", "?address=0x12", `?address=${buyer}&address=${buyer}`])
-      expect(await service.call("GET", `/api/paywalls/${id}/verify${query}`)).toMatchObject({ status: 400, body: { error: "VALIDATION_ERROR" } })
-    expect(await service.call("GET", `/api/paywalls/pw_none/verify?address=${buyer}`)).toMatchObject({ status: 404, body: { error: "PAYWALL_NOT_FOUND" } })
+      expect(await service.call("GET", `/api/paywalls/${id}/verify${query}`)).toMatchObject({
+        status: 400,
+        body: { error: "VALIDATION_ERROR" },
+      })
+    expect(await service.call("GET", `/api/paywalls/pw_none/verify?address=${buyer}`)).toMatchObject({
+      status: 404,
+      body: { error: "PAYWALL_NOT_FOUND" },
+    })
   })
 })
 
@@ -173,7 +199,13 @@ describe("GET /api/paywalls/:id/payments/:txHash", () => {
   it("200 with the state of a submission, 404 without one", async () => {
     await service.ctx.db
       .insertInto("cursors")
-      .values({ chain_id: 84532, block_number: 1n, block_hash: txHash as never, finalized_number: 0n, run_at: new Date() })
+      .values({
+        chain_id: 84532,
+        block_number: 1n,
+        block_hash: txHash as never,
+        finalized_number: 0n,
+        run_at: new Date(),
+      })
       .execute()
     const url = `/api/paywalls/${id}/payments/${txHash}?address=${buyer}`
     expect(await service.call("GET", url)).toMatchObject({ status: 404, body: { error: "PAYMENT_NOT_FOUND" } })

@@ -62,10 +62,10 @@ export async function renewDeposits(ctx: Context): Promise<number> {
   const due = await ctx.db
     .selectFrom("paywall_versions")
     .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
-    .select(["paywall_id", "deposits.chain_id", "deposits.owner", "deposits.id as depositId"])
+    .select(["paywall_versions.paywall_id", "deposits.chain_id", "deposits.owner", "deposits.id as depositId"])
     .where("until_at", "is", null)
     .where("open_after_s", "<", before)
-    .orderBy("paywall_id")
+    .orderBy("paywall_versions.paywall_id")
     .limit(1_000)
     .execute()
   for (const { paywall_id, chain_id, owner, depositId } of due)

@@ -1,0 +1,395 @@
+// The local chain with the real anvil: what it keeps, over good ends and over kills.
+import { type ChildProcess, spawn, spawnSync } from "node:child_process"
+import { once } from "node:events"
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { createServer, type Server } from "node:net"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { createInterface } from "node:readline"
+import { setTimeout as sleep } from "node:timers/promises"
+import { afterEach, beforeEach, expect, test } from "vitest"
+import { anvilPath, type LocalChain, startLocalChain } from "./local-chain.ts"
+
+type Block = { number: string; hash: string; timestamp: string }
+type Receipt = { blockNumber: string; blockHash: string; logs: unknown[] }
+
+const MONTH_SECONDS = 31 * 24 * 60 * 60
+/** Init code that emits one empty log. */
+const LOGGING_CODE = "0x60006000a0"
+
+let dir: string
+let port: number
+let chains: LocalChain[] = []
+let programs: ChildProcess[] = []
+let logged: { level: string; msg: string }[] = []
+
+beforeEach(async () => {
+  dir = mkdtempSync(join(tmpdir(), "sluice chain-"))
+  port = await freePort()
+  logged = []
+})
+
+afterEach(async () => {
+  for (const program of programs) if (program.exitCode === null && program.signalCode === null) program.kill("SIGKILL")
+  await Promise.all(chains.map(chain => chain.stop()))
+  await eventually(nothingLeft)
+  chains = []
+  programs = []
+  rmSync(dir, { recursive: true })
+})
+
+async function start(o: Partial<Parameters<typeof startLocalChain>[0]> = {}): Promise<LocalChain> {
+  const level = (level: string) => (_: object, msg: string) => void logged.push({ level, msg })
+  const log = { info: level("info"), warn: level("warn"), error: level("error") }
+  const busy = async () => false
+  const chain = await startLocalChain({ dir, port, chainId: 84532, timeOffsetSeconds: 0, busy, log, ...o })
+  chains.push(chain)
+  return chain
+}
+
+async function listenOn(port: number): Promise<Server> {
+  const server = createServer().listen(port, "127.0.0.1")
+  await once(server, "listening")
+  return server
+}
+
+async function freePort(): Promise<number> {
+  const server = await listenOn(0)
+  const { port } = server.address() as { port: number }
+  server.close()
+  await once(server, "close")
+  return port
+}
+
+async function eventually(holds: () => boolean | Promise<boolean>, limitMs = 10_000): Promise<void> {
+  for (const limit = Date.now() + limitMs; !(await holds()); await sleep(20))
+    if (Date.now() > limit) throw new Error(`not within ${limitMs} ms: ${holds}`)
+}
+
+/** Whether a process is there and not a zombie. */
+function running(pid: number): boolean {
+  const state = spawnSync("ps", ["-o", "stat=", "-p", `${pid}`], { encoding: "utf8" }).stdout.trim()
+  return state !== "" && !state.startsWith("Z")
+}
+
+/** The port is free, and no process of this chain is left but zombies, whose arguments are gone. */
+async function nothingLeft(): Promise<boolean> {
+  const processes = spawnSync("ps", ["-eo", "args"], { encoding: "utf8" }).stdout.split("\n")
+  if (processes.some(args => args.includes(join(dir, "chain-exit.json")))) return false
+  try {
+    const server = await listenOn(port)
+    server.close()
+    await once(server, "close")
+    return true
+  } catch {
+    return false
+  }
+}
+
+async function rpc<T = string>(method: string, ...params: unknown[]): Promise<T> {
+  const answer = await fetch(`http://127.0.0.1:${port}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
+  })
+  const { result, error } = (await answer.json()) as { result: T; error?: { message: string } }
+  if (error) throw new Error(error.message)
+  return result
+}
+
+const block = (tag: string) => rpc<Block>("eth_getBlockByNumber", tag, false)
+const height = async () => Number((await block("latest")).number)
+const time = async () => Number((await block("latest")).timestamp)
+const wallTime = () => Math.floor(Date.now() / 1000)
+const receipt = (hash: string) => rpc<Receipt | null>("eth_getTransactionReceipt", hash)
+
+async function send(tx: object = {}): Promise<string> {
+  const [from, to] = await rpc<string[]>("eth_accounts")
+  return rpc("eth_sendTransaction", { from, ...("data" in tx ? {} : { to, value: "0x1" }), ...tx })
+}
+
+const stateText = () => readFileSync(join(dir, "chain-state.json"), "utf8")
+
+/** A process of its own that starts the chain and then runs `code`; its lines come to `heard`. */
+function program(code: string): { child: ChildProcess; heard: string[] } {
+  const source = `
+    import { startLocalChain } from ${JSON.stringify(new URL("./local-chain.ts", import.meta.url).href)}
+    const say = line => process.stdout.write(line + "\\n")
+    const log = { info() {}, warn() {}, error(o) { say("error " + o.err) } }
+    const dir = ${JSON.stringify(dir)}
+    const o = { dir, port: ${port}, chainId: 84532, timeOffsetSeconds: 0, busy: async () => false, log }
+    say("begins")
+    const chain = await startLocalChain(o)
+    const rpc = async (method, ...params) => {
+      const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method, params })
+      const answer = await fetch(chain.rpcUrl, { method: "POST", headers: { "content-type": "application/json" }, body })
+      return (await answer.json()).result
+    }
+    const [from, to] = await rpc("eth_accounts")
+    const send = () => rpc("eth_sendTransaction", { from, to, value: "0x1" })
+    say("anvil " + chain.pid)
+    ${code}`
+  const child = spawn(process.execPath, ["--input-type=module", "-e", source], { stdio: ["ignore", "pipe", "inherit"] })
+  programs.push(child)
+  const heard: string[] = []
+  createInterface(child.stdout).on("line", line => heard.push(line))
+  return { child, heard }
+}
+
+const sendsAndSaves = `for (;;) { const hash = await send(); await chain.save(); say("saved " + hash) }`
+const words = (heard: string[], first: string) =>
+  heard.filter(line => line.startsWith(`${first} `)).map(line => line.slice(first.length + 1))
+
+async function killed(child: ChildProcess): Promise<void> {
+  const exit = once(child, "exit")
+  child.kill("SIGKILL")
+  await exit
+}
+
+test("a restart keeps blocks, receipts, logs and balances, and the genesis block", async () => {
+  const first = await start()
+  const payment = await send()
+  const logging = await send({ data: LOGGING_CODE })
+  await first.mine(5)
+  const before = { genesis: await block("0x0"), payment: await receipt(payment), head: await height() }
+  await first.stop()
+  expect(await nothingLeft()).toBe(true)
+
+  await start()
+  expect(await block("0x0")).toEqual(before.genesis)
+  expect(await receipt(payment)).toEqual(before.payment)
+  expect((await receipt(logging))?.logs).toHaveLength(1)
+  expect(await rpc("eth_getTransactionByHash", payment)).toMatchObject({ hash: payment, blockNumber: "0x1" })
+  expect(await rpc<unknown[]>("eth_getLogs", { fromBlock: "0x0", toBlock: "latest" })).toHaveLength(1)
+  expect(await height()).toBeGreaterThanOrEqual(before.head)
+  const [, to] = await rpc<string[]>("eth_accounts")
+  for (const tag of ["latest", "safe", "finalized"])
+    expect(BigInt(await rpc("eth_getBalance", to, tag))).toBe(10_000n * 10n ** 18n + 1n)
+})
+
+test("finalized is two blocks behind the head", async () => {
+  const chain = await start()
+  await chain.mine(10)
+  expect(Number((await block("finalized")).number)).toBe((await height()) - 2)
+})
+
+test("a save holds what was mined before it was called, also while another runs", async () => {
+  const chain = await start()
+  for (let i = 0; i < 10; i++) {
+    const running = chain.save()
+    const hash = await send()
+    await Promise.all([chain.save(), chain.save()])
+    expect(stateText()).toContain(hash)
+    await running
+  }
+  expect(readdirSync(dir).filter(name => name.startsWith("."))).toEqual([])
+})
+
+test("blocks with transactions are saved without being asked, and so is a reorganisation", async () => {
+  await start()
+  const hash = await send()
+  await eventually(() => stateText().includes(hash))
+  const included = await receipt(hash)
+  await rpc("anvil_reorg", 1, [])
+  expect(await receipt(hash)).toBeNull()
+  await eventually(() => !stateText().includes(included?.blockHash ?? "") && !stateText().includes(hash))
+})
+
+test("anvil's own death is told, and what was saved is there again", async () => {
+  const chain = await start()
+  const hash = await send()
+  await chain.save()
+  process.kill(chain.pid, "SIGKILL")
+  expect(await chain.exited).toEqual({ code: null, signal: "SIGKILL" })
+  await chain.stop()
+  await start()
+  expect(await receipt(hash)).not.toBeNull()
+})
+
+test("the keeper's death is told and ends anvil", async () => {
+  const chain = await start()
+  process.kill(Number(readFileSync(join(dir, "chain.pid"), "utf8")), "SIGKILL")
+  expect(await chain.exited).toEqual({ code: null, signal: "SIGKILL" })
+  await eventually(() => !running(chain.pid))
+})
+
+test("a stop is not told as a death, and can be asked for twice", async () => {
+  const chain = await start()
+  let told = false
+  void chain.exited.then(() => {
+    told = true
+  })
+  await Promise.all([chain.stop(), chain.stop()])
+  await chain.stop()
+  expect(running(chain.pid)).toBe(false)
+  expect(told).toBe(false)
+})
+
+test("killed at any moment, the program leaves no process, and the next start has all that was saved", async () => {
+  const saved: string[] = []
+  for (const delayMs of [0, 1, 5, 10, 20, 40, 60, 80, 120, 200, 400]) {
+    const { child, heard } = program(sendsAndSaves)
+    await eventually(() => heard.includes("begins"))
+    await sleep(delayMs) // the moment of the kill is what this test varies
+    await killed(child)
+    await eventually(nothingLeft, 6_000)
+    saved.push(...words(heard, "saved"))
+    expect(words(heard, "error")).toEqual([])
+  }
+  await start()
+  expect(saved.length).toBeGreaterThan(0)
+  for (const hash of saved) expect(await receipt(hash)).not.toBeNull()
+})
+
+test("killed together with anvil, and started again at once, nothing saved is lost", async () => {
+  const saved: string[] = []
+  for (let round = 1; round <= 4; round++) {
+    const { child, heard } = program(sendsAndSaves)
+    await eventually(() => words(heard, "saved").length >= round)
+    process.kill(Number(words(heard, "anvil")[0]), "SIGKILL")
+    await killed(child)
+    saved.push(...words(heard, "saved"))
+    JSON.parse(stateText())
+  }
+  await start()
+  for (const hash of saved) expect(await receipt(hash)).not.toBeNull()
+})
+
+test("a start waits for an orphan that still ends", async () => {
+  const { child, heard } = program("")
+  await eventually(() => heard.length === 2)
+  const anvil = Number(words(heard, "anvil")[0])
+  process.kill(anvil, "SIGSTOP") // it cannot answer the signal to end, so the keeper has to kill it
+  await killed(child)
+  // Not on the same port: what matters is that nobody writes in the folder any more.
+  await start({ port: await freePort() })
+  expect(running(anvil)).toBe(false)
+})
+
+test("empty blocks lost in a kill are mined again: the head and its time never go back", async () => {
+  const { child, heard } = program(`
+    await rpc("evm_increaseTime", 5000)
+    for (let i = 0; i < 20; i++) await rpc("evm_mine")
+    say("mined " + Number(await rpc("eth_blockNumber")))`)
+  await eventually(() => words(heard, "mined").length === 1)
+  const head = Number(words(heard, "mined")[0])
+  const known = () => JSON.parse(readFileSync(join(dir, "chain-head.json"), "utf8"))
+  await eventually(() => known().number >= head)
+  const { timestamp } = known()
+  expect(JSON.parse(stateText()).best_block_number).toBeLessThan(head)
+  process.kill(Number(words(heard, "anvil")[0]), "SIGKILL")
+  await killed(child)
+  await start()
+  expect(await height()).toBeGreaterThanOrEqual(head)
+  expect(await time()).toBeGreaterThanOrEqual(timestamp)
+})
+
+test("anvil's last dump is taken where it is whole and not older", async () => {
+  const exit = join(dir, "chain-exit.json")
+  const chain = await start()
+  await chain.save()
+  const old = stateText()
+  const hash = await send()
+  await chain.stop()
+  const newer = stateText()
+
+  for (const bad of [old, newer.slice(0, -100), ""]) {
+    writeFileSync(exit, bad)
+    const again = await start()
+    expect(existsSync(exit)).toBe(false)
+    expect(await receipt(hash)).not.toBeNull()
+    await again.stop()
+  }
+  expect(logged.filter(line => line.level === "warn")).toHaveLength(2)
+
+  rmSync(join(dir, "chain-head.json"))
+  writeFileSync(join(dir, "chain-state.json"), old)
+  writeFileSync(exit, newer)
+  await start()
+  expect(await receipt(hash)).not.toBeNull()
+})
+
+test("a busy port is told with its number and the setting", async () => {
+  const server = await listenOn(port)
+  await expect(start()).rejects.toMatchObject({
+    code: "PORT_BUSY",
+    message: expect.stringMatching(new RegExp(`Port ${port} .*RPC_PORT=${port + 1}`)),
+  })
+  server.close()
+  await once(server, "close")
+})
+
+test("a state that anvil cannot read is told with anvil's words, and no process stays", async () => {
+  writeFileSync(join(dir, "chain-state.json"), "{}")
+  await expect(start()).rejects.toThrow(/did not start: .*(missing field|load)/s)
+  expect(await nothingLeft()).toBe(true)
+})
+
+test("a platform without a package is told which one is missing", () => {
+  expect(() => anvilPath("linux", "riscv64")).toThrow("not on linux riscv64")
+  expect(() => anvilPath("win32", "x64")).toThrow("not on win32 x64")
+  const foreign = process.platform === "darwin" ? "linux" : "darwin"
+  expect(() => anvilPath(foreign, "x64")).toThrow(`@foundry-rs/anvil-${foreign}-amd64`)
+})
+
+test("advance moves the chain's clock, also over a restart", async () => {
+  const chain = await start()
+  await chain.advance(MONTH_SECONDS)
+  expect(Math.abs((await time()) - wallTime() - MONTH_SECONDS)).toBeLessThanOrEqual(2)
+  const before = await time()
+  await chain.stop()
+
+  const again = await start({ timeOffsetSeconds: MONTH_SECONDS })
+  expect(await time()).toBeGreaterThanOrEqual(before)
+  await again.mine(1)
+  expect(Math.abs((await time()) - wallTime() - MONTH_SECONDS)).toBeLessThanOrEqual(2)
+  await again.advance(60)
+  expect(Math.abs((await time()) - wallTime() - MONTH_SECONDS - 60)).toBeLessThanOrEqual(2)
+})
+
+test("with its offset lost, the chain's clock still does not go back", async () => {
+  const chain = await start()
+  await chain.advance(MONTH_SECONDS)
+  const before = await time()
+  await chain.stop()
+  const again = await start({ timeOffsetSeconds: 0 })
+  expect(await time()).toBeGreaterThanOrEqual(before)
+  await again.mine(1)
+  expect(await time()).toBeGreaterThanOrEqual(before)
+})
+
+test("mine mines exactly that many blocks, saves them and leaves nothing in the home folder", async () => {
+  const home = process.env.HOME
+  process.env.HOME = dir
+  const chain = await start()
+  process.env.HOME = home
+  await chain.mine(1_203)
+  expect(existsSync(join(dir, ".foundry", "anvil"))).toBe(false)
+  expect(await height()).toBe(1_203)
+  expect(JSON.parse(stateText()).best_block_number).toBe(1_203)
+})
+
+test("while something waits there is a block a second, and a fault of the question stops nothing", async () => {
+  let asked = 0
+  const began = Date.now()
+  await start({
+    busy: async () => {
+      asked += 1
+      if (asked === 1) throw new Error("the database is away")
+      return true
+    },
+  })
+  await eventually(async () => (await height()) >= 3)
+  expect(Date.now() - began).toBeGreaterThan(3_500) // the first second gave none
+  expect(logged.filter(line => line.level === "error")).toHaveLength(1)
+})
+
+test("while nothing waits there is a block every ten seconds", async () => {
+  let asked = 0
+  const began = Date.now()
+  await start({ busy: async () => ++asked < 0 })
+  await eventually(() => asked >= 5)
+  expect(await height()).toBe(0)
+  await eventually(async () => (await height()) === 1, 12_000)
+  expect(Date.now() - began).toBeGreaterThan(9_500)
+})
