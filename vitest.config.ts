@@ -1,3 +1,4 @@
+/** How the tests are found and run: each file in a worker of its own, on real parts. */
 import { defineConfig } from "vitest/config"
 
 export default defineConfig({

@@ -33,7 +33,6 @@ export const errorTable = {
   SLUG_TAKEN: { status: 409, message: "This slug is already in use. Choose another." },
   PAYLOAD_TOO_LARGE: { status: 413, message: "The request body is too large; 256 KB is the most." },
   UNSUPPORTED_MEDIA_TYPE: { status: 415, message: "Send the body as JSON, with `Content-Type: application/json`." },
-  URI_TOO_LONG: { status: 414, message: "A part of the path is too long." },
   RATE_LIMITED: { status: 429, message: "Too many requests. Wait for the seconds in `retryAfter`, then try again." },
   INTERNAL_ERROR: {
     status: 500,

@@ -47,7 +47,7 @@ async function main(): Promise<void> {
   })
   if (flags.help) return void process.stdout.write(usage)
   if (!["all", "api", "worker"].includes(flags.role)) throw new Error("--role must be all, api or worker")
-  const given = readSettings(process.env)
+  const given = readSettings()
   if (flags.role !== "all" && given.databaseUrl === undefined)
     throw new Error("--role api and --role worker need DATABASE_URL: the embedded database serves one process.")
   if (flags.role !== "all" && given.mode === "sandbox") throw new Error("The sandbox is one process: --role all.")
@@ -174,7 +174,6 @@ main().then(
   () => process.exit(0),
   (error: Error) => {
     process.stderr.write(`\nSluice can't run. ${error.message}\n`)
-    if (process.env.LOG_LEVEL === "debug") process.stderr.write(`${error.stack}\n`)
     process.exit(1)
   },
 )

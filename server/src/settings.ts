@@ -233,7 +233,7 @@ const suffix = (name: NetworkName): string => name.toUpperCase().replaceAll("-",
  * The settings from the environment, or a {@link SettingsError} that lists every fault. In the sandbox the networks' and
  * the issuer's values are placeholders: its chain and its identity provider are local, and known once they run.
  */
-export function readSettings(env: Record<string, string | undefined>): Settings {
+export function readSettings(env: Record<string, string | undefined> = process.env): Settings {
   const faults: string[] = []
   const attempt = <T>(name: string, value: string, parse: (text: string) => T): T | undefined => {
     try {

@@ -1,11 +1,11 @@
 /** A Postgres server of the tests' own: a fresh cluster on loopback, ended with the process that started it. */
 import { execFileSync, spawn } from "node:child_process"
 import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs"
-import { createServer } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import pg from "pg"
+import { freePort } from "./e2e/program.ts"
 
 /** The folder of the newest installed server, or undefined. */
 export function postgresBinaries(): string | undefined {
@@ -65,15 +65,4 @@ async function answering(url: string): Promise<void> {
       if (Date.now() > until) throw error
     }
   }
-}
-
-/** A port that was free a moment ago. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer()
-    server.once("error", reject).listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number }
-      server.close(() => resolve(port))
-    })
-  })
 }

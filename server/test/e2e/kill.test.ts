@@ -1,0 +1,65 @@
+import { setTimeout as sleep } from "node:timers/promises"
+import { afterEach, describe, expect, it } from "vitest"
+import { isTaken, newSandbox, type Sandbox, until } from "./program.ts"
+
+let sandbox: Sandbox
+afterEach(() => sandbox.remove())
+
+const portsFree = () =>
+  until("both ports are free", async () => !(await isTaken(sandbox.port)) && !(await isTaken(sandbox.rpcPort)), 15_000)
+
+/** Makes a paywall and pays it; what is answered here must survive everything. */
+async function sell() {
+  const { merchants, buyers } = sandbox.file()
+  const auth = { authorization: `Bearer ${merchants[0].accessToken}` }
+  const made = await sandbox.call("/api/console/paywalls", { name: "Film", price: 5 }, auth)
+  expect(made.status).toBe(201)
+  const { payTo } = (await sandbox.call(`/api/paywalls/${made.body.id}`)).body
+  const { txHash } = (await sandbox.call("/sandbox/pay", { to: payTo, amount: 5, buyer: 1 })).body
+  const address = buyers[1].address
+  return {
+    submit: async () =>
+      expect((await sandbox.call(`/api/paywalls/${made.body.id}/pay`, { txHash, address })).status).toBe(200),
+    granted: async () => {
+      const state = await sandbox.call(`/api/paywalls/${made.body.id}/payments/${txHash}?address=${address}&wait=25`)
+      expect(state.body).toMatchObject({ status: "granted", txHash })
+      const access = await sandbox.call(`/api/paywalls/${made.body.id}/verify?address=${address}`)
+      expect(access.body).toMatchObject({ hasAccess: true, txHash })
+      const grants = await sandbox.call(`/api/console/paywalls/${made.body.id}/grants`, undefined, auth)
+      expect(grants.body.total).toBe(1)
+    },
+  }
+}
+
+describe("SIGKILL", () => {
+  it("at any time of the first start: the next start completes it", async () => {
+    sandbox = await newSandbox()
+    // From before anything is spawned to after all is up; the start takes some three seconds.
+    for (const ms of [100, 400, 600, 800, 1_000, 1_300, 1_700, 2_200, 2_800]) {
+      const run = sandbox.spawn()
+      await sleep(ms)
+      await run.kill("SIGKILL")
+    }
+    await sandbox.start()
+    const { submit, granted } = await sell()
+    await submit()
+    await granted()
+  })
+
+  it("with a payment sent, or submitted, or half confirmed: nothing is lost, and it is granted once", async () => {
+    sandbox = await newSandbox()
+    let run = await sandbox.start()
+    const sales = []
+    for (const stage of ["sent", "submitted", "seen"] as const) {
+      const sale = await sell()
+      if (stage !== "sent") await sale.submit()
+      if (stage === "seen") await sandbox.call("/sandbox/mine", { blocks: 1 })
+      await run.kill("SIGKILL")
+      await portsFree()
+      run = await sandbox.start()
+      if (stage === "sent") await sale.submit()
+      sales.push(sale)
+    }
+    for (const sale of sales) await sale.granted()
+  })
+})

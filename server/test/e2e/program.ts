@@ -1,0 +1,126 @@
+/** The whole program in a test: `script/server` in a data folder of its own, on ports of its own. */
+import { type ChildProcess, spawn } from "node:child_process"
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { createServer } from "node:net"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
+
+export const root = new URL("../../../", import.meta.url).pathname
+
+/** A port that was free a moment ago. */
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once("error", reject).listen(0, "127.0.0.1", () => {
+      const { port } = server.address() as { port: number }
+      server.close(() => resolve(port))
+    })
+  })
+}
+
+/** Whether something listens on a loopback port. */
+export async function isTaken(port: number): Promise<boolean> {
+  return await new Promise(resolve => {
+    const server = createServer()
+    server.once("error", () => resolve(true)).listen(port, "127.0.0.1", () => server.close(() => resolve(false)))
+  })
+}
+
+/** Waits until the condition holds; throws with `what` after `ms`. */
+export async function until(what: string, condition: () => Promise<boolean> | boolean, ms = 60_000): Promise<void> {
+  for (const end = Date.now() + ms; !(await condition()); await sleep(50))
+    if (Date.now() > end) throw new Error(`never: ${what}`)
+}
+
+export interface Sandbox {
+  dir: string
+  port: number
+  rpcPort: number
+  url: string
+  /** Starts `script/server` and answers its process, at once. */
+  spawn(...args: string[]): Run
+  /** Starts it and waits until it is up. */
+  start(...args: string[]): Promise<Run>
+  // biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
+  file(): any
+  /** A request to the API; `body` makes it a POST. */
+  // biome-ignore lint/suspicious/noExplicitAny: as above.
+  call(path: string, body?: unknown, headers?: Record<string, string>): Promise<{ status: number; body: any }>
+  /** Ends what still runs and removes the folder. */
+  remove(): Promise<void>
+}
+
+export interface Run {
+  process: ChildProcess
+  output(): string
+  ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>
+  kill(signal: NodeJS.Signals): Promise<{ code: number | null; signal: NodeJS.Signals | null }>
+}
+
+/** A place for a sandbox, with nothing started. */
+export async function newSandbox(env: Record<string, string> = {}): Promise<Sandbox> {
+  const dir = mkdtempSync(join(tmpdir(), "sluice-e2e-"))
+  const [port, rpcPort] = [await freePort(), await freePort()]
+  const url = `http://127.0.0.1:${port}`
+  const runs: Run[] = []
+  const spawnOne = (...args: string[]): Run => {
+    const child = spawn(join(root, "script/server"), args, {
+      // Not the test runner's own environment: it sets MODE and BASE_URL.
+      env: {
+        PATH: process.env.PATH,
+        HOME: process.env.HOME,
+        DATA_DIR: join(dir, "data"),
+        PORT: String(port),
+        RPC_PORT: String(rpcPort),
+        ...env,
+      },
+      stdio: ["ignore", "pipe", "pipe"],
+    })
+    let output = ""
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", chunk => (output += chunk))
+    const ended = new Promise<Awaited<Run["ended"]>>(resolve =>
+      child.once("exit", (code, signal) => resolve({ code, signal })),
+    )
+    const run: Run = {
+      process: child,
+      output: () => output,
+      ended,
+      kill: async signal => {
+        child.kill(signal)
+        return await ended
+      },
+    }
+    runs.push(run)
+    return run
+  }
+  return {
+    dir: join(dir, "data"),
+    port,
+    rpcPort,
+    url,
+    spawn: spawnOne,
+    start: async (...args) => {
+      const run = spawnOne(...args)
+      let dead = false
+      run.ended.then(() => (dead = true))
+      await until("the sandbox is running", () => run.output().includes("Try this") || dead)
+      if (dead) throw new Error(`it did not start:\n${run.output()}`)
+      return run
+    },
+    file: () => JSON.parse(readFileSync(join(dir, "data", "sandbox.json"), "utf8")),
+    call: async (path, body, headers = {}) => {
+      const response = await fetch(url + path, {
+        method: body === undefined ? "GET" : "POST",
+        headers: { ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      })
+      return { status: response.status, body: await response.json() }
+    },
+    remove: async () => {
+      for (const run of runs)
+        if (run.process.exitCode === null && run.process.signalCode === null) await run.kill("SIGTERM")
+      rmSync(dir, { recursive: true, force: true })
+    },
+  }
+}

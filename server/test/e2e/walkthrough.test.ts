@@ -1,0 +1,184 @@
+import { execFile } from "node:child_process"
+import { readFileSync, statSync } from "node:fs"
+import { join } from "node:path"
+import { promisify } from "node:util"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { newSandbox, type Run, root, type Sandbox } from "./program.ts"
+
+const readme = readFileSync(join(root, "README.md"), "utf8")
+const blocks = [...readme.matchAll(/^```sh(.*)\n([\s\S]*?)^```$/gm)].map(match => ({
+  kind: match[1]?.trim(),
+  text: match[2] ?? "",
+}))
+
+let sandbox: Sandbox
+let run: Run
+beforeAll(async () => {
+  sandbox = await newSandbox()
+  run = await sandbox.start()
+})
+afterAll(() => sandbox.remove())
+
+/** Runs README lines in a shell, with the test's folder and ports in the place of the default ones. */
+async function shell(text: string): Promise<string> {
+  const here = text.replaceAll("./.data/", `${sandbox.dir}/`).replaceAll("http://127.0.0.1:4000", sandbox.url)
+  const { stdout } = await promisify(execFile)("bash", ["-euo", "pipefail", "-c", here], { cwd: root })
+  return stdout
+}
+
+describe("the README", () => {
+  it("names only commands that are run here or by script/test itself", () => {
+    const known = ["script/server\n", "script/test\n"]
+    const others = blocks.filter(block => block.kind === "" && !known.includes(block.text)).map(block => block.text)
+    // The public network's command has holes to fill in; its settings are tried below.
+    expect(others).toHaveLength(1)
+    expect(others[0]).toMatch(/^MODE=test NETWORKS=base-sepolia RPC_BASE_SEPOLIA=/)
+  })
+
+  it("walks a newcomer from nothing to access", async () => {
+    const [walk, ...more] = blocks.filter(block => block.kind === "walkthrough")
+    expect(more).toEqual([])
+    const output = await shell(walk?.text ?? "")
+    const answers = output.split(/(?<=\})(?=\{)/).map(text => JSON.parse(text))
+    const [paywall, before, submitted, state, after] = answers
+    expect(paywall).toMatchObject({ name: "My first paywall", price: "5.00", currency: "USDC", chainId: 84532 })
+    expect(before).toEqual({ hasAccess: false })
+    expect(submitted).toMatchObject({ status: "verifying", paywallId: paywall.id })
+    expect(state).toMatchObject({ status: "granted", txHash: submitted.txHash })
+    expect(after).toEqual({ hasAccess: true, expiresAt: "9999-12-31T23:59:59.999Z", txHash: submitted.txHash })
+  })
+
+  it("tells the truth about the settings of a public network", async () => {
+    const settings = {
+      MODE: "test",
+      RPC_BASE_SEPOLIA: "http://127.0.0.1:1",
+      DEPOSIT_FACTORY_BASE_SEPOLIA: `0x${"1".repeat(40)}`,
+    }
+    const without = await newSandbox(settings)
+    const { code } = await without.spawn().ended
+    await without.remove()
+    expect(code).toBe(1)
+  })
+})
+
+describe("script/server", () => {
+  it("prints a curl that makes a paywall", async () => {
+    const text = run.output()
+    const command = text.slice(text.indexOf("curl")).trim()
+    expect(JSON.parse(await shell(command))).toMatchObject({ name: "My first paywall", price: "5.00" })
+  })
+
+  it("writes sandbox.json for its owner's eyes, with all that sandbox users need", () => {
+    expect(statSync(join(sandbox.dir, "sandbox.json")).mode & 0o777).toBe(0o600)
+    const address = expect.stringMatching(/^0x[0-9a-fA-F]{40}$/)
+    const merchant = {
+      id: expect.stringMatching(/^mer_/),
+      name: expect.any(String),
+      payoutAddress: address,
+      accessToken: expect.stringMatching(/^eyJ/),
+      apiKey: null,
+      webhookSecret: null,
+    }
+    expect(sandbox.file()).toEqual({
+      baseUrl: sandbox.url,
+      rpcUrl: `http://127.0.0.1:${sandbox.rpcPort}`,
+      chain: "base-sepolia",
+      chainId: 84532,
+      pid: expect.any(Number),
+      token: { address, symbol: "USDC", decimals: 6, name: "USDC", version: "2" },
+      merchants: [merchant, merchant],
+      buyers: Array(5).fill({ address, privateKey: expect.stringMatching(/^0x[0-9a-f]{64}$/) }),
+      wallets: { payout: address, relay: address },
+      depositFactory: address,
+      escrow: null,
+    })
+  })
+
+  it("moves the clock of the service and of the chain", async () => {
+    const block = async () => {
+      const request = { jsonrpc: "2.0", id: 1, method: "eth_getBlockByNumber", params: ["latest", false] }
+      const response = await fetch(sandbox.file().rpcUrl, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(request),
+      })
+      return Number.parseInt(((await response.json()) as { result: { timestamp: string } }).result.timestamp, 16)
+    }
+    const before = await block()
+    const { body } = await sandbox.call("/sandbox/clock", { advance: "31d" })
+    expect(new Date(body.now).getTime() - Date.now()).toBeGreaterThan(31 * 86_400_000 - 60_000)
+    expect((await block()) - before).toBeGreaterThanOrEqual(31 * 86_400)
+    for (const advance of ["31", "-1d", "1y", "9999d"])
+      expect((await sandbox.call("/sandbox/clock", { advance })).status).toBe(400)
+  })
+
+  it("hands out tokens, mines, and keeps what webhooks bring", async () => {
+    const address = sandbox.file().wallets.relay
+    expect((await sandbox.call("/sandbox/faucet", { address, amount: "12.5" })).body.txHash).toMatch(/^0x[0-9a-f]{64}$/)
+    expect((await sandbox.call("/sandbox/faucet", { address: "0x1" })).status).toBe(400)
+    const { body: first } = await sandbox.call("/sandbox/mine", { blocks: 1 })
+    const { body: second } = await sandbox.call("/sandbox/mine", { blocks: 5 })
+    expect(second.blockNumber).toBeGreaterThanOrEqual(first.blockNumber + 5)
+    await sandbox.call("/sandbox/inbox/orders", { event: "ping" }, { "x-signature": "abc" })
+    const { body: inbox } = await sandbox.call("/sandbox/inbox")
+    expect(inbox).toMatchObject({
+      total: 1,
+      data: [{ name: "orders", body: '{"event":"ping"}', headers: { "x-signature": "abc" } }],
+    })
+  })
+
+  it("tells a busy port and a busy data folder in a sentence, not a stack trace", async () => {
+    const rival = await newSandbox({ PORT: String(sandbox.port) })
+    const { code } = await rival.spawn().ended
+    await rival.remove()
+    expect(code).toBe(1)
+    const twice = await newSandbox({ DATA_DIR: sandbox.dir })
+    const second = twice.spawn()
+    expect((await second.ended).code).toBe(1)
+    await twice.remove()
+    for (const [output, words] of [[second.output(), sandbox.dir]] as const) {
+      expect(output).toContain(words)
+      expect(output).not.toMatch(/^\s+at /m)
+    }
+  })
+
+  it("stops at SIGTERM, leaves no port held, and finds its data again on the next start", async () => {
+    const before = sandbox.file()
+    const auth = { authorization: `Bearer ${before.merchants[0].accessToken}` }
+    const list = async (file: { merchants: { accessToken: string }[] }) =>
+      (
+        await sandbox.call("/api/console/paywalls", undefined, {
+          authorization: `Bearer ${file.merchants[0]?.accessToken}`,
+        })
+      ).body
+    const paywalls = await list(before)
+    expect(paywalls.total).toBeGreaterThan(0)
+    expect(await run.kill("SIGTERM")).toEqual({ code: 0, signal: null })
+    const { isTaken } = await import("./program.ts")
+    expect([await isTaken(sandbox.port), await isTaken(sandbox.rpcPort)]).toEqual([false, false])
+    run = await sandbox.start()
+    const after = sandbox.file()
+    expect(await list(after)).toEqual(paywalls)
+    const keys = (file: typeof before) => ({
+      ...file,
+      pid: 0,
+      merchants: file.merchants.map((each: object) => ({ ...each, accessToken: "" })),
+    })
+    expect(keys(after)).toEqual(keys(before))
+    // A token of the start before is still good.
+    expect((await sandbox.call("/api/console/settings", undefined, auth)).status).toBe(200)
+    const [id] = paywalls.paywalls.map((paywall: { id: string }) => paywall.id).slice(-1)
+    const access = await sandbox.call(`/api/paywalls/${id}/verify?address=${before.buyers[0].address}`)
+    expect(access.body.hasAccess).toBe(true)
+  })
+
+  it("begins anew with --reset", async () => {
+    const before = sandbox.file()
+    await run.kill("SIGTERM")
+    run = await sandbox.start("--reset")
+    const after = sandbox.file()
+    expect(after.merchants[0].id).not.toBe(before.merchants[0].id)
+    const auth = { authorization: `Bearer ${after.merchants[0].accessToken}` }
+    expect((await sandbox.call("/api/console/paywalls", undefined, auth)).body).toEqual({ paywalls: [], total: 0 })
+  })
+})

@@ -1,0 +1,135 @@
+/** The style law, as far as a machine can hold it. */
+import { execFileSync } from "node:child_process"
+import { readFileSync } from "node:fs"
+import { describe, expect, it } from "vitest"
+import { errorTable } from "../src/errors.ts"
+
+const root = new URL("../../", import.meta.url).pathname
+const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], { cwd: root })
+  .toString()
+  .split("\n")
+  .filter(path => /\.(ts|sql|sol)$/.test(path) && path !== "server/src/chain/abi.ts")
+const textOf = (path: string): string => readFileSync(`${root}${path}`, "utf8")
+const sources = files.filter(path => path.startsWith("server/src/") && path.endsWith(".ts"))
+const product = sources.filter(path => !path.endsWith(".test.ts"))
+
+const base = ["chain", "jobs", "http", "money", "db"]
+const roomOf = (path: string): string | undefined => /^server\/src\/([a-z-]+)\//.exec(path)?.[1]
+const importsOf = (path: string): { target: string; typeOnly: boolean }[] =>
+  [...textOf(path).matchAll(/^(?:import|export)\s+(type\s)?[^"']*?from\s+"(\.[^"]+)"/gms)].map(match => ({
+    target: new URL(match[2] ?? "", `file:///${path}`).pathname.slice(1),
+    typeOnly: match[1] !== undefined,
+  }))
+
+/** Lines of the product that match, as `path: line`. */
+const hits = (pattern: RegExp, among: string[] = product): string[] =>
+  among.flatMap(path =>
+    textOf(path)
+      .split("\n")
+      .filter(line => pattern.test(line))
+      .map(line => `${path}: ${line.trim()}`),
+  )
+
+describe("the style law", () => {
+  it("sees the code", () => {
+    expect(product.length).toBeGreaterThan(30)
+    expect(importsOf("server/src/app.ts").length).toBeGreaterThan(4)
+  })
+
+  it("every file says first what it is for", () => {
+    const silent = files.filter(path => !path.endsWith(".test.ts") && !/^\s*(\/\*\*|\/\/|--)/.test(textOf(path)))
+    expect(silent).toEqual([])
+  })
+
+  it("no file is longer than 450 lines", () => {
+    expect(product.filter(path => textOf(path).split("\n").length > 450)).toEqual([])
+  })
+
+  it("only settings.ts reads the environment", () => {
+    const readers = hits(/process\.env/).filter(hit => !/^server\/src\/settings\.ts/.test(hit))
+    expect(readers).toEqual([])
+  })
+
+  it("no float comes near money", () => {
+    const rooms = product.filter(path => ["money", "payments", "paywalls", "deposits"].includes(roomOf(path) ?? ""))
+    const allowed = /Number\((durationS|depth|required)/
+    expect(hits(/parseFloat|toFixed|\bNumber\(/, rooms).filter(hit => !allowed.test(hit))).toEqual([])
+  })
+
+  it("the foundations know no feature, and features not each other's routes", () => {
+    const wrong = product.flatMap(path => {
+      const room = roomOf(path)
+      return importsOf(path).flatMap(({ target, typeOnly }) => {
+        const other = roomOf(target)
+        if (room === undefined || other === undefined || other === room || typeOnly) return []
+        const upward =
+          base.includes(room) && !base.includes(other) && !(room === "http" && ["identity", "limits"].includes(other))
+        const routes = /routes\.ts$/.test(target)
+        const sandbox = other === "sandbox"
+        return upward || routes || sandbox ? [`${path} imports ${target}`] : []
+      })
+    })
+    expect(wrong).toEqual([])
+  })
+
+  it("no feature knows app.ts, worker.ts or main.ts", () => {
+    const wrong = product.filter(
+      path => roomOf(path) && importsOf(path).some(({ target }) => /src\/(app|worker|main)\.ts$/.test(target)),
+    )
+    expect(wrong).toEqual([])
+  })
+
+  it("pure rules do no I/O", () => {
+    const pure = [
+      "money/amount.ts",
+      "payments/payment.ts",
+      "payments/reasons.ts",
+      "paywalls/paywall.ts",
+      "paywalls/grant.ts",
+      "deposits/address.ts",
+    ]
+    const wrong = pure.flatMap(name =>
+      importsOf(`server/src/${name}`)
+        .filter(({ target, typeOnly }) => !typeOnly && /\/(db|http|context)\b/.test(target))
+        .map(({ target }) => `${name} imports ${target}`),
+    )
+    expect(wrong).toEqual([])
+  })
+
+  it("no transaction talks to the network", () => {
+    // What `inTransaction` runs lives in these files' write paths; none of them may reach for RPC or fetch.
+    const writers = [
+      "payments/settle.ts",
+      "payments/queries.ts",
+      "paywalls/access.ts",
+      "paywalls/versions.ts",
+      "deposits/deposits.ts",
+    ]
+    expect(
+      hits(
+        /batchToAny|\bfetch\(/,
+        writers.map(name => `server/src/${name}`),
+      ),
+    ).toEqual([])
+  })
+
+  it("tests do not sleep, are not skipped and are not alone", () => {
+    const tests = files.filter(path => path.endsWith(".test.ts") && !path.endsWith("tidy.test.ts"))
+    expect(hits(/\b(it|describe|test)\.(only|skip|todo)\b|setTimeout\(r(esolve)?,/, tests)).toEqual([])
+  })
+
+  it("every error code is thrown somewhere, and no status stands at a throw site", () => {
+    const text = product
+      .filter(path => !path.endsWith("errors.ts"))
+      .map(textOf)
+      .join("\n")
+    const unused = Object.keys(errorTable).filter(
+      code =>
+        !text.includes(`"${code}"`) &&
+        !textOf("server/src/errors.ts").includes(`new ApiError("${code}"`) &&
+        !text.includes(`errorTable.${code}`),
+    )
+    expect(unused).toEqual([])
+    expect(hits(/\.code\([345]\d\d\)/)).toEqual([])
+  })
+})
