@@ -32,8 +32,7 @@ async function openOwnPostgres(server: string): Promise<OpenDatabase> {
   const admin = async (statement: string) => {
     const client = new pg.Client({ connectionString: server })
     await client.connect()
-    await client.query(statement)
-    await client.end()
+    await client.query(statement).finally(() => client.end())
   }
   await admin(`create database ${name}`)
   const url = new URL(server)
@@ -45,7 +44,13 @@ async function openOwnPostgres(server: string): Promise<OpenDatabase> {
     ...database,
     close: async () => {
       await database.close()
-      await admin(`drop database ${name} with (force)`)
+      // The server notices a moment after the pool that its connections are gone (55006 until then).
+      const drop = (): Promise<void> =>
+        admin(`drop database ${name}`).catch(error => {
+          if (error.code === "55006") return drop()
+          throw error
+        })
+      await drop()
     },
   }
 }

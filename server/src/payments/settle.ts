@@ -34,7 +34,7 @@ export async function settleDue(ctx: Context, network: Network): Promise<number>
   return groups.rows.length
 }
 
-type GroupTransfer = Row<"transfers"> & { payment_id: string | null; payment_status: "granted" | "reversed" | null }
+type GroupTransfer = Row<"transfers"> & { payment_id: string | null; payment_payer: Address | null }
 
 /** Settles one sender's transfers to one paywall; call it inside a transaction. */
 async function settle(ctx: Context, paywallId: string, payer: Address, barred: boolean): Promise<void> {
@@ -72,7 +72,13 @@ async function settle(ctx: Context, paywallId: string, payer: Address, barred: b
     await failSubmissions(ctx, paywallId, payer, transfers, sanctioned)
   } else {
     const { paid, short, late: tooLate } = foldTransfers(open)
-    for (const parts of paid) await grantPayment(ctx, paywall, payer, rowsOf(parts))
+    // Each reversed payment of this sender can come back once.
+    const revivable = new Set(transfers.filter(each => each.payment_payer === payer).map(each => each.payment_id))
+    for (const parts of paid) {
+      const rows = rowsOf(parts)
+      const revived = rows.find(row => revivable.delete(row.payment_id))?.payment_id ?? undefined
+      await grantPayment(ctx, paywall, payer, rows, revived)
+    }
     if (tooLate.length > 0) await failSubmissions(ctx, paywallId, payer, rowsOf(tooLate), late)
     // While more is on its way, it is too early to call what came too little.
     if (short && !(await moreIsComing(ctx, paywallId, payer)))
@@ -147,7 +153,7 @@ async function openTransfers(
   network: Network,
 ): Promise<GroupTransfer[]> {
   const rows = await sql<GroupTransfer>`
-    select t.*, p.id as payment_id, p.status as payment_status from transfers t
+    select t.*, p.id as payment_id, p.payer as payment_payer from transfers t
       join deposits d on d.id = t.deposit_id
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
     where d.paywall_id = ${paywallId} and t.from_address = ${payer} and t.token = ${network.token.address}
@@ -166,18 +172,18 @@ const versionsOf = async (ctx: Context, paywallId: string): Promise<Version[]> =
     untilAt: row.until_at,
   }))
 
-/** Claims the transfers and grants: a new payment, or the reversed one that they belonged to. */
+/** Claims the transfers and grants: as a new payment, or as the reversed one that they belonged to. */
 async function grantPayment(
   ctx: Context,
   paywall: Row<"paywalls">,
   payer: Address,
   transfers: readonly GroupTransfer[],
+  revived: string | undefined,
 ): Promise<void> {
   const now = ctx.now()
   const last = transfers.at(-1)
   if (!last) throw new Error("a payment has no transfer")
   const amount = transfers.reduce((total, transfer) => total + transfer.value, 0n)
-  const revived = transfers.find(transfer => transfer.payment_status === "reversed")?.payment_id ?? undefined
   const paymentId = revived ?? newId("pay")
   const facts = { amount, tx_hash: last.tx_hash, status: "granted" as const, updated_at: now }
   if (!revived)

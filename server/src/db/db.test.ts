@@ -1,0 +1,81 @@
+import { PGlite } from "@electric-sql/pglite"
+import { sql } from "kysely"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { inTransaction } from "../context.ts"
+import { claimInstallation } from "./installation.ts"
+import { overPGlite } from "./open.ts"
+
+let service: TestService
+beforeAll(async () => {
+  service = await startService()
+})
+afterAll(() => service.stop())
+beforeEach(() => service.empty())
+
+describe("the database", () => {
+  it("answers int8 and numeric as bigint, to the last digit", async () => {
+    const big = 2n ** 200n + 1n
+    const { rows } = await sql<{ n: bigint; i: bigint; back: bigint }>`
+      select ${big}::numeric(78,0) as n, 9223372036854775807::int8 as i, ${big}::numeric as back`.execute(
+      service.ctx.db,
+    )
+    expect(rows).toEqual([{ n: big, i: 9223372036854775807n, back: big }])
+  })
+
+  it("rolls a transaction back whole", async () => {
+    const work = inTransaction(service.ctx, async ctx => {
+      await ctx.db.insertInto("installation").values({ key: "a", value: "b" }).execute()
+      throw new Error("half way")
+    })
+    await expect(work).rejects.toThrow("half way")
+    expect(await service.ctx.db.selectFrom("installation").selectAll().execute()).toEqual([])
+  })
+
+  it("runs many transactions at once, each whole", async () => {
+    const key = (i: number) => ({ key: `${i}`, value: "x" })
+    await Promise.all(
+      Array.from({ length: 200 }, (_, i) =>
+        inTransaction(service.ctx, async ctx => {
+          await ctx.db
+            .insertInto("installation")
+            .values(key(2 * i))
+            .execute()
+          await ctx.db
+            .insertInto("installation")
+            .values(key(2 * i + 1))
+            .execute()
+        }),
+      ),
+    )
+    expect(await service.ctx.db.selectFrom("installation").selectAll().execute()).toHaveLength(400)
+  })
+})
+
+describe("claimInstallation", () => {
+  it("keeps a database to one mode, and each network to one chain", async () => {
+    const { db } = service.ctx
+    await claimInstallation(db, "sandbox", [paperNetwork])
+    await claimInstallation(db, "sandbox", [paperNetwork])
+    await expect(claimInstallation(db, "live", [paperNetwork])).rejects.toThrow(/MODE=sandbox; MODE is live/)
+    const other = { ...paperNetwork, genesisHash: `0x${"9".repeat(64)}` as never }
+    await expect(claimInstallation(db, "sandbox", [other])).rejects.toThrow(/--reset/)
+  })
+})
+
+describe("migrations", () => {
+  it("are applied once, and refuse a database that is newer or was made by another text", async () => {
+    const pglite = await PGlite.create()
+    const again = () => overPGlite(pglite)
+    await again()
+    const applied = await pglite.query<{ name: string; checksum: string }>("select name, checksum from migrations")
+    await again()
+    expect((await pglite.query("select name, checksum from migrations")).rows).toEqual(applied.rows)
+    await pglite.query("insert into migrations (name, checksum) values ('9999_future.sql', 'x')")
+    await expect(again()).rejects.toThrow(/9999_future.sql, which this version doesn't know/)
+    await pglite.query("delete from migrations where name = '9999_future.sql'")
+    await pglite.query("update migrations set checksum = 'other'")
+    await expect(again()).rejects.toThrow(/was applied with another text/)
+    await pglite.close()
+  })
+})

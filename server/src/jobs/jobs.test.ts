@@ -1,0 +1,107 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { onPostgres } from "../../test/database.ts"
+import { startService, type TestService } from "../../test/service.ts"
+import { claimDue } from "./claim.ts"
+import { runLoop } from "./run.ts"
+
+let service: TestService
+beforeAll(async () => {
+  service = await startService()
+})
+afterAll(() => service.stop())
+beforeEach(() => service.empty())
+
+const job = { table: "cursors", key: "chain_id" } as const
+const hash = `0x${"1".repeat(64)}` as never
+
+async function cursors(n: number): Promise<void> {
+  for (let id = 1; id <= n; id++)
+    await service.ctx.db
+      .insertInto("cursors")
+      .values({ chain_id: id, block_number: 1n, block_hash: hash, finalized_number: 0n, run_at: new Date(id * 1_000) })
+      .execute()
+}
+
+const claim = (more: { limit?: number; leaseMs?: number; now?: Date; only?: number } = {}) =>
+  claimDue(service.ctx.db, { ...job, now: new Date(), limit: 1, leaseMs: 60_000, ...more })
+
+describe("claimDue", () => {
+  it("takes what is due, earliest first, and not what is not", async () => {
+    await cursors(3)
+    expect((await claim({ now: new Date(2_000), limit: 5 })).map(row => row.chain_id).sort()).toEqual([1, 2])
+    expect(await claim({ now: new Date(2_000) })).toEqual([])
+    expect((await claim()).map(row => row.chain_id)).toEqual([3])
+  })
+
+  it("takes the one row that is named", async () => {
+    await cursors(3)
+    expect((await claim({ only: 2 })).map(row => row.chain_id)).toEqual([2])
+    expect(await claim({ only: 2 })).toEqual([])
+  })
+
+  it(`gives a row to one of many rivals (${onPostgres ? "several connections" : "one connection"})`, async () => {
+    await cursors(10)
+    const taken = (await Promise.all(Array.from({ length: 30 }, () => claim()))).flat()
+    expect(taken.map(row => row.chain_id).sort((a, b) => a - b)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+    expect(new Set(taken.map(row => row.claim_id)).size).toBe(10)
+  })
+
+  it("gives a row away again when its lease is over, under another claim", async () => {
+    await cursors(1)
+    const [first] = await claim({ leaseMs: 0 })
+    const [second] = await claim()
+    expect(second?.chain_id).toBe(1)
+    expect(second?.claim_id).not.toBe(first?.claim_id)
+  })
+})
+
+describe("wake-ups", () => {
+  it("reach whoever waits, and whoever asks right after", async () => {
+    const wakes = service.ctx.wakes.subscribe("payments")
+    const waiting = wakes.next(60_000)
+    await service.ctx.wakes.wake("payments")
+    await waiting
+    const other = service.ctx.wakes.subscribe("verify")
+    await service.ctx.wakes.wake("payments")
+    await wakes.next(60_000)
+    await other.next(1)
+    wakes.close()
+    other.close()
+  })
+
+  it("that never come end with the time or the signal", async () => {
+    const wakes = service.ctx.wakes.subscribe("payments")
+    await wakes.next(1)
+    const stop = new AbortController()
+    const waiting = wakes.next(60_000, stop.signal)
+    stop.abort()
+    await waiting
+    wakes.close()
+  })
+})
+
+describe("runLoop", () => {
+  it("goes on after a failed round, runs early when woken, and ends at the signal", async () => {
+    const stop = new AbortController()
+    const rounds: number[] = []
+    const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const loop = {
+      name: "test",
+      wokenBy: "verify" as const,
+      gapMs: 0,
+      round: async () => {
+        rounds.push(rounds.length)
+        gates[rounds.length - 1]?.resolve()
+        if (rounds.length === 1) throw new Error("a bad moment")
+        return 60_000
+      },
+    }
+    const running = runLoop({ ...service.ctx, signal: stop.signal }, loop)
+    await gates[0]?.promise
+    await service.ctx.wakes.wake("verify")
+    await gates[1]?.promise
+    stop.abort()
+    await running
+    expect(rounds).toEqual([0, 1])
+  })
+})

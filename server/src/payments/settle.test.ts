@@ -1,0 +1,213 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { onPostgres } from "../../test/database.ts"
+import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import type { Address, Hash } from "../chain/hex.ts"
+import { settleDue } from "./settle.ts"
+
+let service: TestService
+beforeAll(async () => {
+  service = await startService()
+})
+afterAll(() => service.stop())
+beforeEach(async () => {
+  await service.empty()
+  await service.merchant("shop")
+})
+
+const payer = `0x${"b".repeat(40)}` as Address
+const hashOf = (n: number) => `0x${n.toString(16).padStart(64, "0")}` as Hash
+
+/** A paywall of 5 USDC and its deposit's id. */
+async function paywall(fields: object = {}) {
+  const { id } = (
+    await service.call("POST", "/api/console/paywalls", { name: "a", price: 5, ...fields }, { as: "shop" })
+  ).body
+  const deposit = await service.ctx.db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("paywall_id", "=", id)
+    .executeTakeFirstOrThrow()
+  return { id: id as string, deposit }
+}
+
+/** Confirmed transfers as the scan would have stored them, due now. */
+async function transfers(shop: Awaited<ReturnType<typeof paywall>>, values: number[], from = payer): Promise<void> {
+  const now = service.ctx.now()
+  for (const [i, value] of values.entries()) {
+    const row = { tx_hash: hashOf(i + 1), block_hash: hashOf(i + 1), block_number: BigInt(i + 1), log_index: 0, k: 0 }
+    await service.ctx.db
+      .insertInto("transfers")
+      .values({
+        ...row,
+        chain_id: paperNetwork.chainId,
+        token: paperNetwork.token.address,
+        to_address: shop.deposit.address,
+        deposit_id: shop.deposit.id,
+        from_address: from,
+        value: BigInt(value) * 1_000_000n,
+        block_time: now,
+        state: "confirmed",
+        run_at: now,
+        created_at: now,
+      })
+      .execute()
+    await service.call("POST", `/api/paywalls/${shop.id}/pay`, { txHash: row.tx_hash, address: from })
+  }
+}
+
+const count = async (table: "payments" | "grants" | "claims") =>
+  (await service.ctx.db.selectFrom(table).selectAll().execute()).length
+const setGone = (n: number) =>
+  service.ctx.db
+    .updateTable("transfers")
+    .set({ state: "gone", run_at: service.ctx.now() })
+    .where("tx_hash", "=", hashOf(n))
+    .execute()
+const setBack = (n: number) =>
+  service.ctx.db
+    .updateTable("transfers")
+    .set({ state: "confirmed", run_at: service.ctx.now() })
+    .where("tx_hash", "=", hashOf(n))
+    .execute()
+const settle = () => settleDue(service.ctx, paperNetwork)
+const accessEnds = async (shop: { id: string }) =>
+  (await service.ctx.db.selectFrom("access").selectAll().where("paywall_id", "=", shop.id).executeTakeFirst())
+    ?.expires_at
+
+describe("settling", () => {
+  it(`counts each transfer once when many settle at once (${onPostgres ? "several connections" : "one connection"})`, async () => {
+    const shop = await paywall({ accessDuration: 1_000 })
+    await transfers(shop, Array(20).fill(5))
+    await Promise.all(Array.from({ length: 8 }, settle))
+    expect([await count("payments"), await count("grants"), await count("claims")]).toEqual([20, 20, 20])
+    const [first] = await service.ctx.db
+      .selectFrom("grants")
+      .select("granted_at")
+      .orderBy("granted_at")
+      .limit(1)
+      .execute()
+    expect((await accessEnds(shop))?.getTime()).toBe((first?.granted_at.getTime() ?? 0) + 20_000_000)
+  })
+
+  it("has nothing left to do afterwards", async () => {
+    const shop = await paywall()
+    await transfers(shop, [5, 3])
+    expect(await settle()).toBe(1)
+    expect(await settle()).toBe(0)
+  })
+
+  it("keeps the merchant's revocation when a reorg takes the payment away and brings it back", async () => {
+    const shop = await paywall()
+    await transfers(shop, [5])
+    await settle()
+    const { data } = (await service.call("GET", `/api/console/paywalls/${shop.id}/grants`, undefined, { as: "shop" }))
+      .body
+    await service.call("DELETE", `/api/console/paywalls/${shop.id}/grants/${data[0].id}`, {}, { as: "shop" })
+    await setGone(1)
+    await settle()
+    await setBack(1)
+    await settle()
+    expect(await accessEnds(shop)).toBeNull()
+    expect(await service.ctx.db.selectFrom("grants").select(["revoked_by"]).execute()).toEqual([
+      { revoked_by: "merchant" },
+    ])
+  })
+
+  it("lets a transfer that returns after others paid in its place count anew", async () => {
+    const shop = await paywall()
+    await transfers(shop, [3, 2])
+    await settle()
+    await setGone(2)
+    await settle()
+    expect(await accessEnds(shop)).toBeNull()
+    await service.ctx.db.deleteFrom("submissions").execute()
+    await service.ctx.db
+      .insertInto("transfers")
+      .columns([
+        "chain_id",
+        "tx_hash",
+        "token",
+        "to_address",
+        "k",
+        "deposit_id",
+        "from_address",
+        "value",
+        "block_number",
+        "block_hash",
+        "log_index",
+        "block_time",
+        "state",
+        "run_at",
+        "created_at",
+      ])
+      .expression(eb =>
+        eb
+          .selectFrom("transfers")
+          .select(expression => [
+            "chain_id",
+            expression.val(hashOf(9)).as("tx_hash"),
+            "token",
+            "to_address",
+            "k",
+            "deposit_id",
+            "from_address",
+            "value",
+            "block_number",
+            "block_hash",
+            "log_index",
+            "block_time",
+            expression.val("confirmed" as const).as("state"),
+            expression.val(service.ctx.now()).as("run_at"),
+            "created_at",
+          ])
+          .where("tx_hash", "=", hashOf(2)),
+      )
+      .execute()
+    service.advance(11 * 60_000)
+    await service.ctx.db
+      .updateTable("transfers")
+      .set({ run_at: service.ctx.now() })
+      .where("tx_hash", "=", hashOf(9))
+      .execute()
+    await settle()
+    expect(await accessEnds(shop)).not.toBeNull()
+    await setBack(2)
+    await settle()
+    // 2 of 5: it waits for 3 more, and is not swallowed by the payment that went on without it.
+    expect(await count("payments")).toBe(1)
+    const claimed = await service.ctx.db
+      .selectFrom("claims")
+      .innerJoin("transfers", "transfers.id", "transfer_id")
+      .select("tx_hash")
+      .execute()
+    expect(claimed.map(row => row.tx_hash).sort()).toEqual([hashOf(1), hashOf(9)])
+  })
+
+  it("reverses a payment whose transaction, mined again, moved less", async () => {
+    const shop = await paywall()
+    await transfers(shop, [5])
+    await settle()
+    await service.ctx.db.updateTable("transfers").set({ value: 4_000_000n, run_at: service.ctx.now() }).execute()
+    await settle()
+    expect(await accessEnds(shop)).toBeNull()
+    expect(await service.ctx.db.selectFrom("payments").select("status").execute()).toEqual([{ status: "reversed" }])
+  })
+
+  it("reverses a payment whose transaction, mined again, moved it from another sender", async () => {
+    const shop = await paywall()
+    await transfers(shop, [5])
+    await settle()
+    const other = `0x${"c".repeat(40)}` as Address
+    await service.ctx.db.updateTable("transfers").set({ from_address: other, run_at: service.ctx.now() }).execute()
+    service.advance(11 * 60_000)
+    await settle()
+    await service.ctx.db.updateTable("transfers").set({ run_at: service.ctx.now() }).execute()
+    await settle()
+    const held = await service.ctx.db
+      .selectFrom("access")
+      .select("address")
+      .where("expires_at", "is not", null)
+      .execute()
+    expect(held).toEqual([{ address: other }])
+  })
+})

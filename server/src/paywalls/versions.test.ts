@@ -1,0 +1,41 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { startService, type TestService } from "../../test/service.ts"
+import { renewDeposits } from "./versions.ts"
+
+let service: TestService
+beforeAll(async () => {
+  service = await startService()
+})
+afterAll(() => service.stop())
+beforeEach(async () => {
+  await service.empty()
+  await service.merchant("shop")
+})
+
+const DAY = 86_400_000
+
+describe("renewDeposits", () => {
+  it("replaces a receiving address before anyone may recover it, once, and leaves younger ones alone", async () => {
+    const make = async () =>
+      (await service.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, { as: "shop" })).body.id
+    const payTo = async (id: string) => (await service.call("GET", `/api/paywalls/${id}`)).body.payTo
+    const old = await make()
+    service.advance(200 * DAY)
+    const young = await make()
+    const before = { old: await payTo(old), young: await payTo(young) }
+    expect(await renewDeposits(service.ctx)).toBe(0)
+    service.advance(120 * DAY)
+    expect(await renewDeposits(service.ctx)).toBe(1)
+    expect(await renewDeposits(service.ctx)).toBe(0)
+    expect(await payTo(old)).not.toBe(before.old)
+    expect(await payTo(young)).toBe(before.young)
+    const deposits = await service.ctx.db
+      .selectFrom("deposits")
+      .selectAll()
+      .where("paywall_id", "=", old)
+      .orderBy("id")
+      .execute()
+    expect(deposits.map(deposit => deposit.owner)).toEqual([deposits[0]?.owner, deposits[0]?.owner])
+    expect(deposits[1]?.open_after_s).toBeGreaterThan((deposits[0]?.open_after_s ?? 0n) + 300n * 86_400n)
+  })
+})
