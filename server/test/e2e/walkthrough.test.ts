@@ -3,7 +3,7 @@ import { readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { promisify } from "node:util"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { newSandbox, type Run, root, type Sandbox } from "./program.ts"
+import { isTaken, newSandbox, type Run, root, type Sandbox } from "./program.ts"
 
 const readme = readFileSync(join(root, "README.md"), "utf8")
 const blocks = [...readme.matchAll(/^```sh(.*)\n([\s\S]*?)^```$/gm)].map(match => ({
@@ -55,9 +55,11 @@ describe("the README", () => {
       DEPOSIT_FACTORY_BASE_SEPOLIA: `0x${"1".repeat(40)}`,
     }
     const without = await newSandbox(settings)
-    const { code } = await without.spawn().ended
+    const start = without.spawn()
+    const { code } = await start.ended
     await without.remove()
     expect(code).toBe(1)
+    expect(start.output()).toContain("OIDC_ISSUER must be set when MODE is not sandbox")
   })
 })
 
@@ -127,19 +129,20 @@ describe("script/server", () => {
     })
   })
 
-  it("tells a busy port and a busy data folder in a sentence, not a stack trace", async () => {
-    const rival = await newSandbox({ PORT: String(sandbox.port) })
-    const { code } = await rival.spawn().ended
+  it.each([
+    ["a busy port", () => newSandbox({ PORT: String(sandbox.port) }), () => `Port ${sandbox.port} is in use`],
+    ["a busy port of the chain", () => newSandbox({ RPC_PORT: String(sandbox.rpcPort) }), () => "RPC_PORT"],
+    ["a data folder in use", () => newSandbox({ DATA_DIR: sandbox.dir }), () => sandbox.dir],
+    ["a wrong setting", () => newSandbox({ VERIFY_INTERVAL: "soon" }), () => "VERIFY_INTERVAL must be a time"],
+    ["an open host", () => newSandbox({ HOST: "0.0.0.0" }), () => "SANDBOX_PUBLIC=1"],
+  ])("tells %s in a sentence, not a stack trace", async (_what, place, words) => {
+    const rival = await place()
+    const start = rival.spawn()
+    const { code } = await start.ended
     await rival.remove()
     expect(code).toBe(1)
-    const twice = await newSandbox({ DATA_DIR: sandbox.dir })
-    const second = twice.spawn()
-    expect((await second.ended).code).toBe(1)
-    await twice.remove()
-    for (const [output, words] of [[second.output(), sandbox.dir]] as const) {
-      expect(output).toContain(words)
-      expect(output).not.toMatch(/^\s+at /m)
-    }
+    expect(start.output()).toContain(words())
+    expect(start.output()).not.toMatch(/^\s+at /m)
   })
 
   it("stops at SIGTERM, leaves no port held, and finds its data again on the next start", async () => {
@@ -154,7 +157,6 @@ describe("script/server", () => {
     const paywalls = await list(before)
     expect(paywalls.total).toBeGreaterThan(0)
     expect(await run.kill("SIGTERM")).toEqual({ code: 0, signal: null })
-    const { isTaken } = await import("./program.ts")
     expect([await isTaken(sandbox.port), await isTaken(sandbox.rpcPort)]).toEqual([false, false])
     run = await sandbox.start()
     const after = sandbox.file()
