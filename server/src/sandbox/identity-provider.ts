@@ -54,7 +54,6 @@ export async function identityProvider(
             audience: o.audience,
             scope: "",
             accessTokenFormat: "jwt",
-            accessTokenTTL: TOKEN_LIFE_SECONDS,
             jwt: { sign: { alg: ALGORITHM } },
           }
         },

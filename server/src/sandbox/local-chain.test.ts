@@ -319,9 +319,13 @@ test("a busy port is told with its number and the setting", async () => {
   await once(server, "close")
 })
 
-test("a state that anvil cannot read is told with anvil's words, and no process stays", async () => {
+test("a state that cannot be read is told, with anvil's words where it has some, and no process stays", async () => {
   writeFileSync(join(dir, "chain-state.json"), "{}")
   await expect(start()).rejects.toThrow(/did not start: .*(missing field|load)/s)
+  expect(await nothingLeft()).toBe(true)
+  rmSync(join(dir, "chain-state.json"))
+  writeFileSync(join(dir, "chain-head.json"), "{")
+  await expect(start()).rejects.toThrow(/did not start/)
   expect(await nothingLeft()).toBe(true)
 })
 

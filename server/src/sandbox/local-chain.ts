@@ -228,8 +228,7 @@ export async function startLocalChain(o: {
     void died.then(how => {
       dead = true
       stopped.abort()
-      // Only the keeper may have died; its watcher then ends anvil.
-      keeper.stdin.destroy()
+      // If only the keeper died, Node has closed its standard input by now, and the watcher ends anvil.
       if (!stopping) resolve(how)
     })
   })
@@ -274,7 +273,8 @@ export function anvilPath(platform: string = process.platform, arch: string = pr
     )
   const name = `@foundry-rs/anvil-${platform}-${cpu}`
   try {
-    return createRequire(import.meta.url).resolve(`${name}/bin/anvil`)
+    // It is a dependency of that package, and may be installed where only that one finds it.
+    return createRequire(import.meta.resolve("@foundry-rs/anvil/package.json")).resolve(`${name}/bin/anvil`)
   } catch {
     throw new Error(
       `The sandbox's local chain needs the package ${name}, which is not installed here (npm leaves it out where the ` +
