@@ -31,8 +31,17 @@ export const errorTable = {
     message: "Set the address your money goes to first: PUT /api/console/settings { payoutAddress }.",
   },
   SLUG_TAKEN: { status: 409, message: "This slug is already in use. Choose another." },
+  IDEMPOTENCY_IN_PROGRESS: {
+    status: 409,
+    message: "The first request with this Idempotency-Key is still running. Try again in a moment, with the same key.",
+  },
   PAYLOAD_TOO_LARGE: { status: 413, message: "The request body is too large; 256 KB is the most." },
   UNSUPPORTED_MEDIA_TYPE: { status: 415, message: "Send the body as JSON, with `Content-Type: application/json`." },
+  IDEMPOTENCY_MISMATCH: {
+    status: 422,
+    message:
+      "This Idempotency-Key was used for another request. Send the first one again just as it was, or use a new key.",
+  },
   RATE_LIMITED: { status: 429, message: "Too many requests. Wait for the seconds in `retryAfter`, then try again." },
   INTERNAL_ERROR: {
     status: 500,

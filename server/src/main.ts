@@ -17,6 +17,7 @@ import { tokenIssuer } from "./identity/tokens.ts"
 import { openWakes } from "./jobs/wake.ts"
 import { openLog } from "./log.ts"
 import { registry } from "./metrics.ts"
+import { ensureCursor } from "./payments/verify-payments.ts"
 import { lockDataDir } from "./sandbox/data-dir.ts"
 import { describeSettings, readSettings, type Settings } from "./settings.ts"
 import { runWorker } from "./worker.ts"
@@ -88,7 +89,8 @@ async function run(
   const { startSandbox } = given.mode === "sandbox" ? await import("./sandbox/start.ts") : { startSandbox: undefined }
   const sandbox = await startSandbox?.(given, log, { reset: flags.reset ?? false, cleanups, fail })
   const settings = sandbox?.settings ?? given
-  if (settings.sanctionsFile !== undefined) sanctionedAddresses(settings.sanctionsFile)
+  if (settings.sanctionsFile !== undefined && !sanctionedAddresses(settings.sanctionsFile))
+    throw new Error(`SANCTIONS_FILE ${settings.sanctionsFile} can't be read, or has no address in it.`)
 
   const database = await openDatabase(settings, log)
   cleanups.push(() => database.close())
@@ -105,6 +107,10 @@ async function run(
     wakes: await openWakes(database),
     signal,
   }
+  // Before any address is shown: what is paid from now on is scanned for, whenever the first worker starts.
+  for (const network of networks) await patiently(() => ensureCursor(ctx, network), log, signal)
+  // A killed process can't give its leases back; where it was the only one, nobody else holds any.
+  if (embedded) await database.db.updateTable("cursors").set({ claim_id: null, lease_until: null }).execute()
   // Settles in at most a round when the signal comes; the database is closed after it.
   const loops = flags.role === "api" ? [] : [() => runWorker(ctx)]
   if (flags.role !== "worker") {

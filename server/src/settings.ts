@@ -18,6 +18,7 @@ export interface NetworkSettings {
   /** Blocks, the one that holds the transfer included. */
   confirmations: number
   depositFactory: Address
+  sanctionsOracle: Address | undefined
 }
 
 /** The names of the rate-limit buckets; `limits/buckets.ts` says what each counts. */
@@ -51,6 +52,8 @@ export interface Settings {
   sanctionsFile: string | undefined
   /** A decimal string in whole tokens: each token has decimals of its own. */
   minAmount: string
+  /** Above this, in whole tokens, two endpoints must have a payment where a network has two. */
+  quorumAbove: string
   /** Wallets of the service itself; they can't be a merchant's payout address. */
   serviceWallets: Address[]
   /** Requests a minute; 0 switches a bucket off. */
@@ -195,6 +198,11 @@ export const settingsTable = {
   PAYOUT_PRIVATE_KEY: { meaning: "the key of the wallet that moves money out of deposits", parse: privateKey },
   RELAY_PRIVATE_KEY: { meaning: "the key of the wallet that relays buyers' authorizations", parse: privateKey },
   MIN_AMOUNT: { meaning: "the least price, in whole tokens", fallback: "0.01", parse: decimal },
+  QUORUM_ABOVE: {
+    meaning: "payments above this, in whole tokens, must be told by two RPC endpoints where a network has two",
+    fallback: "100",
+    parse: decimal,
+  },
   LIMIT_AUTH: perMinute("POST /api/auth/*, by IP", "5"),
   LIMIT_CHECKOUT: perMinute("POST /api/checkouts, by API key", "10"),
   LIMIT_PAY_CONFIRM: perMinute("POST /api/pay/confirm, by IP", "10"),
@@ -225,6 +233,7 @@ const networkSettingsTable = {
   RPC: "RPC endpoints, comma-separated",
   TOKEN: "the settlement token; USDC by default",
   DEPOSIT_FACTORY: "the deposit factory whose operator is the payout wallet",
+  SANCTIONS_ORACLE: "a contract with isSanctioned(address), which screens the buyers of all networks; Chainalysis' on base",
 } as const
 
 const suffix = (name: NetworkName): string => name.toUpperCase().replaceAll("-", "_")
@@ -279,6 +288,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
       token: get("TOKEN", address, facts.usdc) ?? facts.usdc,
       confirmations,
       depositFactory: get("DEPOSIT_FACTORY", address) ?? facts.usdc,
+      sanctionsOracle: env[variable("SANCTIONS_ORACLE")] ? get("SANCTIONS_ORACLE", address) : facts.sanctionsOracle,
     }
   }
 
@@ -299,6 +309,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     verifyIntervalMs: read("VERIFY_INTERVAL") ?? (sandbox ? 2_000 : 60_000),
     sanctionsFile: read("SANCTIONS_FILE"),
     minAmount: read("MIN_AMOUNT"),
+    quorumAbove: read("QUORUM_ABOVE"),
     serviceWallets: wallets.filter(wallet => wallet !== undefined),
     limits: {
       auth: read("LIMIT_AUTH"),

@@ -1,11 +1,15 @@
 /** The worker: the list of everything that goes on in the background. */
 import { type Context, inTransaction } from "./context.ts"
+import { forgetExpiredKeys } from "./http/idempotency.ts"
 import { applyPendingPayoutAddresses } from "./identity/settings.ts"
 import { type Loop, runLoop } from "./jobs/run.ts"
-import { ensureCursor, verifyRound } from "./payments/verify-payments.ts"
+import { checkColdDeposits, coolDeposits } from "./payments/check-cold-deposits.ts"
+import { ensureCursor, msUntilDue, verifyRound } from "./payments/verify-payments.ts"
 import { renewDeposits } from "./paywalls/versions.ts"
 
 const HOUSEKEEPING_MS = 60_000
+/** No sleep is longer, so that a lost wake-up costs no more than this. */
+const MAX_SLEEP_MS = 5_000
 const WAKE_GAP_MS = 5_000
 
 /** All loops of this installation. */
@@ -18,8 +22,20 @@ function loopsOf(ctx: Context): Loop[] {
       gapMs: Math.min(WAKE_GAP_MS, verifyIntervalMs),
       round: async ctx => {
         await ensureCursor(ctx, network)
+        await coolDeposits(ctx, network)
         await verifyRound(ctx, network)
-        return verifyIntervalMs
+        return Math.min(MAX_SLEEP_MS, await msUntilDue(ctx, network))
+      },
+    }),
+  )
+  const cold = ctx.chain.networks.map(
+    (network): Loop => ({
+      name: `cold ${network.name}`,
+      wokenBy: "housekeeping",
+      gapMs: 0,
+      round: async ctx => {
+        await checkColdDeposits(ctx, network)
+        return HOUSEKEEPING_MS
       },
     }),
   )
@@ -30,10 +46,11 @@ function loopsOf(ctx: Context): Loop[] {
     round: async ctx => {
       await inTransaction(ctx, applyPendingPayoutAddresses)
       await renewDeposits(ctx)
+      await forgetExpiredKeys(ctx)
       return HOUSEKEEPING_MS
     },
   }
-  return [...verify, housekeeping]
+  return [...verify, ...cold, housekeeping]
 }
 
 /** Runs all loops until `ctx.signal`; resolves when the last round is over. */

@@ -1,6 +1,7 @@
 /** The service in a test: the real routes and jobs over a real database, with a clock that can be moved. */
 import type { InjectOptions } from "fastify"
 import { openApp } from "../src/app.ts"
+import { newEndpoint } from "../src/chain/endpoints.ts"
 import type { Address, Hash } from "../src/chain/hex.ts"
 import { checkNetwork, type Network } from "../src/chain/networks.ts"
 import type { Context } from "../src/context.ts"
@@ -15,10 +16,11 @@ import { AUDIENCE, startIssuer, type TestIssuer } from "./issuer.ts"
 export const paperNetwork: Network = {
   name: "base-sepolia",
   chainId: 84532,
-  rpcUrls: ["http://127.0.0.1:1"],
+  endpoints: [newEndpoint("base-sepolia", "http://127.0.0.1:1")],
   confirmations: 3n,
   token: { address: `0x${"70".repeat(20)}` as Address, symbol: "USDC", decimals: 6, name: "USDC", version: "2" },
   depositFactory: `0x${"fa".repeat(20)}` as Address,
+  sanctionsOracle: undefined,
   genesisHash: `0x${"00".repeat(32)}` as Hash,
 }
 

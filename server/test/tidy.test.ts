@@ -107,7 +107,7 @@ describe("the style law", () => {
     ]
     expect(
       hits(
-        /batchToAny|\bfetch\(/,
+        /askAny|\bfetch\(/,
         writers.map(name => `server/src/${name}`),
       ),
     ).toEqual([])

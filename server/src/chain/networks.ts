@@ -12,15 +12,31 @@ import {
   toHex,
 } from "viem"
 import type { NetworkSettings } from "../settings.ts"
+import { askAny, type Endpoint, newEndpoint } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
-import { batchToAny, RpcError, type RpcResult } from "./rpc.ts"
+import { RpcError, type RpcResult } from "./rpc.ts"
 
-/** What is the same for everyone on a network: its chain id and Circle's (on World Chain, the bridged) USDC. */
-export const networkFacts = {
-  base: { chainId: 8453, usdc: "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913" as Address },
-  worldchain: { chainId: 480, usdc: "0x79a02482a880bce3f13e09da970dc34db4cd24d1" as Address },
-  "base-sepolia": { chainId: 84532, usdc: "0x036cbd53842c5426634e7929541ec2318f3dcf7e" as Address },
-} as const
+/** What is the same for everyone on a network: its chain id, its USDC, and Chainalysis' oracle where there is one. */
+export const networkFacts: Record<
+  "base" | "worldchain" | "base-sepolia",
+  { chainId: number; usdc: Address; sanctionsOracle: Address | undefined }
+> = {
+  base: {
+    chainId: 8453,
+    usdc: "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913" as Address,
+    sanctionsOracle: "0x3a91a31cb3dc49b4db9ce721f50a9d076c8d739b" as Address,
+  },
+  worldchain: {
+    chainId: 480,
+    usdc: "0x79a02482a880bce3f13e09da970dc34db4cd24d1" as Address,
+    sanctionsOracle: undefined,
+  },
+  "base-sepolia": {
+    chainId: 84532,
+    usdc: "0x036cbd53842c5426634e7929541ec2318f3dcf7e" as Address,
+    sanctionsOracle: undefined,
+  },
+}
 
 export type NetworkName = keyof typeof networkFacts
 export const networkNames = Object.keys(networkFacts) as [NetworkName, ...NetworkName[]]
@@ -38,11 +54,12 @@ export interface Token {
 export interface Network {
   name: NetworkName
   chainId: number
-  rpcUrls: string[]
+  endpoints: readonly Endpoint[]
   /** Blocks, the one that holds the transfer included. */
   confirmations: bigint
   token: Token
   depositFactory: Address
+  sanctionsOracle: Address | undefined
   genesisHash: Hash
 }
 
@@ -65,6 +82,7 @@ export function networkOf(chain: Chain, chainId: number): Network {
 /** A network whose settings contradict its chain: the service must not start with it. */
 export class NetworkMismatch extends Error {}
 
+const oracleAbi = parseAbi(["function isSanctioned(address) view returns (bool)"])
 const tokenAbi = parseAbi([
   "function name() view returns (string)",
   "function version() view returns (string)",
@@ -72,6 +90,8 @@ const tokenAbi = parseAbi([
   "function decimals() view returns (uint8)",
   "function DOMAIN_SEPARATOR() view returns (bytes32)",
 ])
+/** An address nobody holds the key of, to ask an oracle a harmless question. */
+const NOBODY = "0x000000000000000000000000000000000000dEaD"
 const factoryAbi = parseAbi(["function operator() view returns (address)"])
 
 /**
@@ -84,13 +104,26 @@ export async function checkNetwork(settings: NetworkSettings, signal?: AbortSign
     method: "eth_call",
     params: [{ to, data: encodeFunctionData({ abi, functionName }) }, "latest"],
   })
+  const endpoints = settings.rpcUrls.map(url => newEndpoint(settings.name, url))
   const tokenCalls = ["name", "version", "symbol", "decimals", "DOMAIN_SEPARATOR"] as const
-  const [chainId, genesis, operator, ...token] = await batchToAny(
-    settings,
+  const [chainId, genesis, operator, oracle, ...token] = await askAny(
+    endpoints,
     [
       { method: "eth_chainId", params: [] },
       { method: "eth_getBlockByNumber", params: ["0x0", false] },
       call(settings.depositFactory, factoryAbi, "operator"),
+      settings.sanctionsOracle
+        ? {
+            method: "eth_call",
+            params: [
+              {
+                to: settings.sanctionsOracle,
+                data: encodeFunctionData({ abi: oracleAbi, functionName: "isSanctioned", args: [NOBODY] }),
+              },
+              "latest",
+            ],
+          }
+        : { method: "eth_chainId", params: [] },
       ...tokenCalls.map(name => call(settings.token, tokenAbi, name)),
     ],
     signal,
@@ -99,6 +132,8 @@ export async function checkNetwork(settings: NetworkSettings, signal?: AbortSign
   if (told !== settings.chainId) throw mismatch(`the endpoint serves chain ${told}, not ${settings.chainId}`)
   if (value<Hex>(operator, "operator()") === "0x")
     throw mismatch(`no deposit factory stands at ${settings.depositFactory}; see DEPOSIT_FACTORY_*`)
+  if (settings.sanctionsOracle && value<Hex>(oracle, "isSanctioned()") === "0x")
+    throw mismatch(`no sanctions oracle stands at ${settings.sanctionsOracle}; see SANCTIONS_ORACLE_*`)
   const [name, version, symbol, decimals, separator] = tokenCalls.map((functionName, i) => {
     const data = value<Hex>(token[i], `${functionName}() of the token`)
     if (data === "0x") throw mismatch(`the token ${settings.token} has no ${functionName}()`)
@@ -107,14 +142,15 @@ export async function checkNetwork(settings: NetworkSettings, signal?: AbortSign
   if (separator !== domainSeparator(name, version, settings))
     throw mismatch(`the token ${settings.token} has another EIP-712 domain than its name and version say`)
   const genesisHash = value<{ hash: Hash }>(genesis, "the genesis block").hash
-  const { chainId: id, rpcUrls, confirmations, depositFactory } = settings
+  const { chainId: id, confirmations, depositFactory } = settings
   return {
     name: settings.name,
     chainId: id,
-    rpcUrls,
+    endpoints,
     confirmations: BigInt(confirmations),
     token: { address: settings.token, symbol, decimals, name, version },
     depositFactory,
+    sanctionsOracle: settings.sanctionsOracle,
     genesisHash,
   }
 

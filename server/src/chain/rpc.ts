@@ -17,17 +17,29 @@ export type RpcResult = { ok: true; value: unknown } | { ok: false; error: strin
 export class RpcError extends Error {}
 
 const TIMEOUT_MS = 10_000
+/** Entries in one HTTP request; public endpoints refuse more than 100, some more than 50. */
+const ENTRIES_A_REQUEST = 50
 
 /**
- * Sends `calls` as one batch and answers their results in the order of `calls`; throws an {@link RpcError} when the whole
- * exchange fails (10 s at most).
+ * Sends `calls` as batches of 50 and answers their results in the order of `calls`; throws an {@link RpcError} when an
+ * exchange fails as a whole (10 s at most each).
  */
-async function batch(
+export async function batch(
   endpoint: { url: string; network: string },
   calls: readonly RpcCall[],
   signal?: AbortSignal,
 ): Promise<RpcResult[]> {
-  if (calls.length === 0) return []
+  const results: RpcResult[] = []
+  for (let start = 0; start < calls.length; start += ENTRIES_A_REQUEST)
+    results.push(...(await oneBatch(endpoint, calls.slice(start, start + ENTRIES_A_REQUEST), signal)))
+  return results
+}
+
+async function oneBatch(
+  endpoint: { url: string; network: string },
+  calls: readonly RpcCall[],
+  signal?: AbortSignal,
+): Promise<RpcResult[]> {
   const body = calls.map((call, id) => ({ jsonrpc: "2.0", id, method: call.method, params: call.params }))
   const timeout = AbortSignal.timeout(TIMEOUT_MS)
   let replies: unknown
@@ -63,24 +75,6 @@ function resultOf(reply: Record<string, unknown> | undefined): RpcResult {
   if (reply.error) return { ok: false, error: String((reply.error as { message?: unknown }).message ?? "error") }
   if (!("result" in reply)) return { ok: false, error: "neither result nor error" }
   return { ok: true, value: reply.result }
-}
-
-/** The first endpoint's answer to the whole batch; the next is asked where one can't be reached. */
-export async function batchToAny(
-  endpoints: { rpcUrls: readonly string[]; name: string },
-  calls: readonly RpcCall[],
-  signal?: AbortSignal,
-): Promise<RpcResult[]> {
-  let last: unknown = new RpcError("no endpoint is set")
-  for (const url of endpoints.rpcUrls) {
-    try {
-      return await batch({ url, network: endpoints.name }, calls, signal)
-    } catch (error) {
-      last = error
-      if (signal?.aborted) break
-    }
-  }
-  throw last
 }
 
 /** A number as JSON-RPC writes it. */

@@ -1,10 +1,23 @@
 /**
  * Who may not be served: the addresses of a list file, in any format that writes them out (OFAC's SDN lists in XML, CSV
- * or text, or one address a line). Every decision is stored with its source and time.
+ * or text, or one a line), united with a sanctions oracle on chain (Chainalysis' interface). Every decision is stored with
+ * its source and time.
  */
 import { readFileSync, statSync } from "node:fs"
+import { decodeFunctionResult, encodeFunctionData, parseAbi } from "viem"
 import type { Context } from "../context.ts"
+import { askAny } from "./endpoints.ts"
 import type { Address } from "./hex.ts"
+import { multicall, readMulticall } from "./multicall.ts"
+
+/** unknown: nobody could be asked; nobody is called sanctioned, or cleared, because a node is down. */
+export type Screening = "listed" | "clear" | "unknown"
+
+/** An oracle's "not listed" is good for so long. */
+const CLEAR_MS = 3_600_000
+const READS_A_CALL = 500
+
+const oracleAbi = parseAbi(["function isSanctioned(address) view returns (bool)"])
 
 interface List {
   path: string
@@ -12,32 +25,114 @@ interface List {
   addresses: Set<string>
 }
 
-let loaded: List | undefined
+let lastGood: List | undefined
 
 /**
- * The addresses of the list file, read again whenever it changes; throws when it can't be read, so that a missing list
- * never means that nobody is on it.
+ * The addresses of the list file, read again whenever it changes; undefined when it can't be read or has none, unless an
+ * earlier reading was good: a file that is being replaced must not clear everybody.
  */
-export function sanctionedAddresses(path: string): Set<string> {
-  const changedAt = statSync(path).mtimeMs
-  if (loaded?.path !== path || loaded.changedAt !== changedAt) {
+export function sanctionedAddresses(path: string): Set<string> | undefined {
+  const good = lastGood?.path === path ? lastGood : undefined
+  try {
+    const changedAt = statSync(path).mtimeMs
+    if (good?.changedAt === changedAt) return good.addresses
     const found = readFileSync(path, "utf8").match(/\b0x[0-9a-f]{40}\b/gi) ?? []
-    loaded = { path, changedAt, addresses: new Set(found.map(address => address.toLowerCase())) }
+    if (found.length > 0)
+      lastGood = { path, changedAt, addresses: new Set(found.map(address => address.toLowerCase())) }
+    return found.length > 0 ? lastGood?.addresses : good?.addresses
+  } catch {
+    return good?.addresses
   }
-  return loaded.addresses
 }
 
 /**
- * Whether the address is on a sanctions list; stores the decision. `subject` says what it was decided for, such as
- * `pay:pw_…`.
+ * Screens addresses against every source that is set, the oracle in batches; stores each new decision. `subject` says what
+ * it was decided for, such as `pay:pw_…`. Without a source everyone is clear.
  */
-export async function isSanctioned(ctx: Context, address: Address, subject: string): Promise<boolean> {
+export async function screen(
+  ctx: Context,
+  addresses: readonly Address[],
+  subject: string,
+): Promise<Map<Address, Screening>> {
+  const answers: Map<Address, Screening>[] = []
   const path = ctx.settings.sanctionsFile
-  if (path === undefined) return false
-  const listed = sanctionedAddresses(path).has(address)
-  await ctx.db
-    .insertInto("screenings")
-    .values({ address, listed, source: "file", subject, screened_at: ctx.now() })
+  if (path !== undefined) {
+    const list = sanctionedAddresses(path)
+    const byFile = new Map(
+      addresses.map(address => [address, !list ? "unknown" : list.has(address) ? "listed" : "clear"] as const),
+    )
+    await keep(ctx, byFile, "file", subject)
+    answers.push(byFile)
+  }
+  const oracle = ctx.chain.networks.find(network => network.sanctionsOracle !== undefined)
+  if (oracle) answers.push(await askOracle(ctx, oracle.name, addresses, subject))
+  const worst = (address: Address): Screening => {
+    const all = answers.map(answer => answer.get(address))
+    if (all.includes("listed")) return "listed"
+    return all.includes("unknown") ? "unknown" : "clear"
+  }
+  return new Map(addresses.map(address => [address, worst(address)]))
+}
+
+async function askOracle(
+  ctx: Context,
+  name: string,
+  addresses: readonly Address[],
+  subject: string,
+): Promise<Map<Address, Screening>> {
+  const network = ctx.chain.networks.find(each => each.name === name)
+  const oracle = network?.sanctionsOracle
+  if (!network || !oracle || addresses.length === 0) return new Map()
+  const source = `oracle ${name} ${oracle}`
+  const known = await ctx.db
+    .selectFrom("screenings")
+    .select("address")
+    .distinct()
+    .where("address", "in", [...addresses])
+    .where("source", "=", source)
+    .where("listed", "=", false)
+    .where("screened_at", ">", new Date(ctx.now().getTime() - CLEAR_MS))
     .execute()
-  return listed
+  const clear = new Set(known.map(row => row.address))
+  const asked = addresses.filter(address => !clear.has(address))
+  const fresh = new Map<Address, Screening>()
+  for (let start = 0; start < asked.length; start += READS_A_CALL) {
+    const part = asked.slice(start, start + READS_A_CALL)
+    const answers = await isSanctioned(network, oracle, part, ctx.signal)
+    part.forEach((address, i) => void fresh.set(address, answers[i] ?? "unknown"))
+  }
+  await keep(ctx, fresh, source, subject)
+  return new Map([...addresses.map(address => [address, "clear"] as const), ...fresh])
+}
+
+async function isSanctioned(
+  network: Context["chain"]["networks"][number],
+  oracle: Address,
+  addresses: readonly Address[],
+  signal: AbortSignal,
+): Promise<Screening[]> {
+  const functionName = "isSanctioned"
+  const reads = addresses.map(address => ({
+    to: oracle,
+    data: encodeFunctionData({ abi: oracleAbi, functionName, args: [address] }),
+  }))
+  try {
+    const [result] = await askAny(network.endpoints, [multicall(reads)], signal)
+    if (!result?.ok) return []
+    return readMulticall(result.value).map(data => {
+      if (data === undefined) return "unknown"
+      return decodeFunctionResult({ abi: oracleAbi, functionName, data }) ? "listed" : "clear"
+    })
+  } catch (error) {
+    if (signal.aborted) throw error
+    // No answer, or one that is not the oracle's and can't be decoded: either way nobody was screened.
+    return []
+  }
+}
+
+async function keep(ctx: Context, decisions: Map<Address, Screening>, source: string, subject: string): Promise<void> {
+  const rows = [...decisions].flatMap(([address, decision]) =>
+    decision === "unknown" ? [] : [{ address, listed: decision === "listed", source, subject, screened_at: ctx.now() }],
+  )
+  if (rows.length > 0) await ctx.db.insertInto("screenings").values(rows).execute()
 }

@@ -39,17 +39,13 @@ export interface Receipt {
   transfers: Transfer[]
 }
 
-/** The calls that find all transfers of `token` to `addresses` from a block on, up to the newest. */
-export function transferCalls(token: Address, addresses: readonly Address[], fromBlock: bigint): RpcCall[] {
+/** The calls that find all transfers of `token` to `addresses` in a range of blocks, both ends included. */
+export function transferCalls(token: Address, addresses: readonly Address[], from: bigint, to: bigint): RpcCall[] {
   const calls: RpcCall[] = []
   for (let start = 0; start < addresses.length; start += ADDRESSES_A_CALL) {
     const topics = addresses.slice(start, start + ADDRESSES_A_CALL).map(address => pad(address))
-    const filter = {
-      address: token,
-      topics: [TRANSFER_TOPIC, null, topics],
-      fromBlock: hexNumber(fromBlock),
-      toBlock: "latest",
-    }
+    const range = { fromBlock: hexNumber(from), toBlock: hexNumber(to) }
+    const filter = { address: token, topics: [TRANSFER_TOPIC, null, topics], ...range }
     calls.push({ method: "eth_getLogs", params: [filter] })
   }
   return calls
@@ -74,7 +70,10 @@ export function readBlock(value: unknown): Block | undefined {
 /** A receipt as a node tells it, undefined for null; an {@link RpcError} when it is neither. */
 export function readReceipt(value: unknown): Receipt | undefined {
   if (value === null) return undefined
-  const { status, transactionHash, blockNumber, blockHash, logs } = object(value)
+  const { status, transactionHash, blockNumber, blockHash, logs, logsBloom } = object(value)
+  // A bloom with bits and no logs: they were lost on the way, and an empty answer is no evidence.
+  if (Array.isArray(logs) && logs.length === 0 && /^0x0*[1-9a-f]/i.test(String(logsBloom)))
+    throw new RpcError("a receipt lacks its logs")
   return {
     txHash: hashOf(transactionHash),
     succeeded: quantity(status) === 1n,
@@ -124,7 +123,7 @@ function readTransfer(log: Json): Transfer {
     blockHash: hashOf(log.blockHash),
     logIndex: Number(quantity(log.logIndex)),
     k: 0,
-    blockTime: log.blockTimestamp === undefined ? undefined : timeOf(log.blockTimestamp),
+    blockTime: typeof log.blockTimestamp !== "string" ? undefined : timeOf(log.blockTimestamp),
   }
 }
 

@@ -62,6 +62,11 @@ interface Deposits {
   open_after_s: bigint
   paywall_id: string
   created_at: Date
+  hot: Generated<boolean>
+  hot_until: Date
+  watched_number: Optional<bigint>
+  cooled_at: Optional<Date>
+  check_at: Optional<Date>
 }
 
 interface PaywallVersions {
@@ -182,6 +187,18 @@ interface Screenings {
   screened_at: Date
 }
 
+interface IdempotencyKeys {
+  merchant_id: string
+  route: string
+  key: string
+  request_hash: string
+  claim_id: string | null
+  lease_until: Date | null
+  status: number | null
+  answer: string | null
+  expires_at: Date
+}
+
 export interface Database {
   installation: Installation
   merchants: Merchants
@@ -198,6 +215,7 @@ export interface Database {
   access: Access
   cursors: Cursors
   screenings: Screenings
+  idempotency_keys: IdempotencyKeys
 }
 
 export type Row<T extends keyof Database> = Selectable<Database[T]>

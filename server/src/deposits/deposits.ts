@@ -29,6 +29,7 @@ export async function makeDeposit(
       open_after_s: openAfter,
       paywall_id: paywallId,
       created_at: ctx.now(),
+      hot_until: ctx.now(),
     })
     .returningAll()
     .executeTakeFirstOrThrow()

@@ -43,7 +43,14 @@ export type Server = FastifyInstance<
 const BODY_LIMIT = 256 * 1024
 /** About 30 MB of memory at most. */
 const MAX_CALLERS = 100_000
-const exposed = ["X-Request-Id", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"]
+const exposed = [
+  "X-Request-Id",
+  "X-RateLimit-Limit",
+  "X-RateLimit-Remaining",
+  "X-RateLimit-Reset",
+  "Retry-After",
+  "Idempotent-Replayed",
+]
 
 /** The merchant behind a console request, made on first sight. */
 export function callingMerchant(ctx: Context, request: FastifyRequest): Promise<string> {

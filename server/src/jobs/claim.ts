@@ -14,16 +14,17 @@ interface JobTables {
 }
 
 /**
- * Takes up to `limit` due rows that nobody holds, for `leaseMs`, earliest first. `only` names one row.
+ * Takes up to `limit` due rows that nobody holds, for `leaseMs`, earliest first, and makes them due again at `nextRunAt`, so
+ * that a row whose worker dies comes back by itself. `only` names one row.
  * `FOR UPDATE SKIP LOCKED`: rivals neither wait for each other nor take the same row.
  */
 export async function claimDue<T extends keyof JobTables & keyof Database>(
   db: Db,
-  job: { table: T; key: JobTables[T]; only?: string | number; now: Date; limit: number; leaseMs: number },
+  job: { table: T; key: JobTables[T]; only?: string | number; now: Date; nextRunAt: Date; limit: number; leaseMs: number },
 ): Promise<Row<T>[]> {
   const only = job.only === undefined ? sql`true` : sql`${sql.ref(job.key)} = ${job.only}`
   const result = await sql<Row<T>>`
-    update ${sql.table(job.table)} set claim_id = ${randomUUID()},
+    update ${sql.table(job.table)} set claim_id = ${randomUUID()}, run_at = ${job.nextRunAt},
       lease_until = clock_timestamp() + make_interval(secs => ${job.leaseMs / 1_000})
     where ${sql.ref(job.key)} in (
       select ${sql.ref(job.key)} from ${sql.table(job.table)}

@@ -23,7 +23,7 @@ async function cursors(n: number): Promise<void> {
 }
 
 const claim = (more: { limit?: number; leaseMs?: number; now?: Date; only?: number } = {}) =>
-  claimDue(service.ctx.db, { ...job, now: new Date(), limit: 1, leaseMs: 60_000, ...more })
+  claimDue(service.ctx.db, { ...job, now: new Date(), nextRunAt: new Date(0), limit: 1, leaseMs: 60_000, ...more })
 
 describe("claimDue", () => {
   it("takes what is due, earliest first, and not what is not", async () => {

@@ -16,8 +16,11 @@ export const ADD_UP_MS = 7 * DAY_MS
 export const UNSUBMITTED_MS = 600 * SECOND_MS
 /** What was in force satisfies a payer for so long after it changed. */
 const QUOTE_MS = HOUR_MS
-/** Block times are whole seconds, and some networks stamp a block up to two seconds off. */
-const BLOCK_TIME_SLACK_MS = 2 * SECOND_MS
+/**
+ * Block times are whole seconds and stamped by others' clocks: what began up to a minute after a block's time counts as
+ * begun, in the payer's favour.
+ */
+const CLOCK_SLACK_MS = 60 * SECOND_MS
 
 /** What was in force from `fromAt` until `untilAt` (null: still). */
 export interface Version {
@@ -35,10 +38,11 @@ export interface Version {
  */
 export function priceAt(versions: readonly Version[], depositId: bigint, minedAt: Date): bigint | undefined {
   const t = minedAt.getTime()
-  const began = (version: Version) => version.n === 1 || version.fromAt.getTime() <= t + BLOCK_TIME_SLACK_MS
+  // Nobody can have known an address before its first version began, whatever a block's time says.
+  const first = Math.min(...versions.filter(version => version.depositId === depositId).map(version => version.n))
+  const began = (version: Version) => version.n === first || version.fromAt.getTime() <= t + CLOCK_SLACK_MS
   const endedBefore = (version: Version, when: number) => version.untilAt !== null && version.untilAt.getTime() <= when
-  const openThen = versions.filter(version => began(version) && !endedBefore(version, t))
-  if (!openThen.some(version => version.active)) return undefined
+  if (!versions.some(version => version.active && began(version) && !endedBefore(version, t))) return undefined
   const prices = versions
     .filter(v => v.active && v.depositId === depositId && began(v) && !endedBefore(v, t - QUOTE_MS))
     .map(version => version.price)
@@ -59,8 +63,8 @@ export interface OpenTransfer {
 export interface Folded {
   /** Each a payment: transfers in order, the last one reached the price. */
   paid: OpenTransfer[][]
-  /** What was sent towards the next payment, and how much it takes. */
-  short: { transfers: OpenTransfer[]; received: bigint; price: bigint } | undefined
+  /** What was sent towards a payment and did not reach it, and how much it takes; parts too old to add up on their own. */
+  short: { transfers: OpenTransfer[]; received: bigint; price: bigint }[]
   /** Transfers that came when nothing was for sale at their address. */
   late: OpenTransfer[]
 }
@@ -74,16 +78,25 @@ export function foldTransfers(open: readonly OpenTransfer[]): Folded {
   const late = open.filter(transfer => transfer.price === undefined && transfer.ready)
   const priced = open.filter((transfer): transfer is OpenTransfer & { price: bigint } => transfer.price !== undefined)
   const paid: OpenTransfer[][] = []
+  const short: Folded["short"] = []
+  const leave = (parts: typeof priced) => {
+    if (parts.length > 0) short.push({ transfers: parts, received: sum(parts), price: leastPrice(parts) })
+  }
   let parts: typeof priced = []
   for (const transfer of [...priced.filter(each => each.ready), ...priced.filter(each => !each.ready)]) {
     if (!transfer.ready && parts.length === 0) break
     const t = transfer.minedAt.getTime()
-    parts = [...parts.filter(part => Math.abs(t - part.minedAt.getTime()) <= ADD_UP_MS), transfer]
+    const tooOld = parts.filter(part => Math.abs(t - part.minedAt.getTime()) > ADD_UP_MS)
+    if (tooOld.length > 0) {
+      leave(tooOld)
+      parts = parts.filter(part => !tooOld.includes(part))
+    }
+    parts.push(transfer)
     if (sum(parts) < leastPrice(parts)) continue
     paid.push(parts)
     parts = []
   }
-  const short = parts.length === 0 ? undefined : { transfers: parts, received: sum(parts), price: leastPrice(parts) }
+  leave(parts)
   return { paid, short, late }
 }
 

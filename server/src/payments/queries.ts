@@ -1,6 +1,6 @@
 /** SQL of the scan: what to look for, and what was found. */
-import { sql } from "kysely"
-import type { Address, Hash } from "../chain/hex.ts"
+import { type RawBuilder, sql } from "kysely"
+import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
@@ -10,17 +10,31 @@ export interface WatchedDeposit {
   id: bigint
   address: Address
   paywallId: string
+  /** Whether it is in the scan of the logs. */
+  hot: boolean
+  /** The block up to which its transfers are known, where the scan has to catch up with it first. */
+  watchedNumber: bigint | null
 }
 
-/** The receiving addresses of a network by address. */
+/** The receiving addresses of a network by address; those of one paywall in the order they were made. */
 export async function watchedDeposits(ctx: Context, chainId: number): Promise<Map<Address, WatchedDeposit>> {
   const rows = await ctx.db
     .selectFrom("deposits")
-    .select(["id", "address", "paywall_id as paywallId"])
+    .select(["id", "address", "paywall_id as paywallId", "hot", "watched_number as watchedNumber"])
     .where("chain_id", "=", chainId)
     .orderBy("id")
     .execute()
   return new Map(rows.map(row => [row.address, row]))
+}
+
+/** The transfers of these addresses are known up to a block, or all of them, so that the ordinary scan goes on. */
+export async function watchedUpTo(ctx: Context, ids: readonly bigint[], number: bigint | undefined): Promise<void> {
+  if (number === undefined) {
+    await sql`update deposits set watched_number = null where id in (${sql.join(ids)}) and hot`.execute(ctx.db)
+    return
+  }
+  await sql`update deposits set watched_number = greatest(watched_number, ${number}::bigint)
+    where id in (${sql.join(ids)}) and hot and watched_number is not null`.execute(ctx.db)
 }
 
 /** Submissions whose receipt is to be asked for now. */
@@ -99,19 +113,32 @@ export async function storeTransfers(
 }
 
 /** Marks transfers as confirmed, and due to be settled, where they still stand in the block that was looked at. */
-export async function confirmTransfers(
-  ctx: Context,
-  sighted: readonly { id: bigint; blockHash: Hash }[],
+export async function confirmTransfers(ctx: Context, standing: readonly Row<"transfers">[]): Promise<void> {
+  await eachStatement(standing, rows =>
+    sql`update transfers t set state = 'confirmed', suspect_at = null, run_at = ${ctx.now()}
+      from (values ${rows}) as standing (id, block_hash)
+      where t.id = standing.id and t.state = 'seen' and t.block_hash = standing.block_hash`.execute(ctx.db),
+  )
+}
+
+/** Marks confirmed transfers as final where they still stand in the block that was looked at. */
+export async function finalizeTransfers(ctx: Context, standing: readonly Row<"transfers">[]): Promise<void> {
+  await eachStatement(standing, rows =>
+    sql`update transfers t set state = 'final', suspect_at = null from (values ${rows}) as standing (id, block_hash)
+      where t.id = standing.id and t.state = 'confirmed' and t.block_hash = standing.block_hash`.execute(ctx.db),
+  )
+}
+
+async function eachStatement(
+  rows: readonly Row<"transfers">[],
+  run: (values: RawBuilder<unknown>) => Promise<unknown>,
 ): Promise<void> {
-  for (let start = 0; start < sighted.length; start += ROWS_A_STATEMENT) {
-    const rows = sighted
-      .slice(start, start + ROWS_A_STATEMENT)
-      .map(each => sql`(${each.id}::bigint, ${each.blockHash}::text)`)
-    await sql`update transfers t set state = 'confirmed', suspect_at = null,
-        run_at = ${ctx.now()}
-      from (values ${sql.join(rows)}) as sighted (id, block_hash)
-      where t.id = sighted.id and t.state = 'seen' and t.block_hash = sighted.block_hash`.execute(ctx.db)
-  }
+  for (let start = 0; start < rows.length; start += ROWS_A_STATEMENT)
+    await run(
+      sql.join(
+        rows.slice(start, start + ROWS_A_STATEMENT).map(row => sql`(${row.id}::bigint, ${row.block_hash}::text)`),
+      ),
+    )
 }
 
 /**
@@ -130,4 +157,9 @@ export async function linkSubmissions(ctx: Context, network: Network, message: s
   await sql`update transfers t set run_at = ${ctx.now()}
     from submissions s, deposits d where ${named} and s.status = 'verifying' and t.state in ('confirmed', 'final')
       and (t.run_at is null or t.run_at > ${ctx.now()})`.execute(ctx.db)
+  // One whose transfer is gone, or was sent by another when it was mined again, needs its receipt again.
+  await sql`update submissions s set run_at = ${ctx.now()} where s.chain_id = ${network.chainId} and s.status = 'verifying'
+      and s.run_at is null and not exists (select from transfers t, deposits d where ${named} and t.state <> 'gone')`.execute(
+    ctx.db,
+  )
 }

@@ -2,10 +2,10 @@
  * Settling: in one database transaction per sender and paywall, confirmed transfers are claimed by payments, payments
  * grant access, and payments whose transfers the chain took back are reversed. The one place where features meet.
  */
-import { type RawBuilder, sql } from "kysely"
+import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
-import { isSanctioned } from "../chain/sanctions.ts"
+import { type Screening, screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { FailureReason, Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
@@ -14,121 +14,196 @@ import { foldAccess, lockAccess } from "../paywalls/access.ts"
 import { foldTransfers, type OpenTransfer, priceAt, UNSUBMITTED_MS, type Version } from "./payment.ts"
 import { alreadyUsed, type Failure, late, sanctioned, statusMessage, underpaid } from "./reasons.ts"
 
-/** Settles everything that is due on the network; answers how many senders were looked at. */
+/** Settling stops after so long and goes on in the next round, so that the round's lease is never outlived. */
+const BUDGET_MS = 15_000
+/**
+ * Open transfers of one sender that are looked at: the newest. A real buyer has a handful; a flood of dust must not cost
+ * more than this each time.
+ */
+const OPEN_TRANSFERS = 2_000
+/** While the screening can't be done, grants wait so long before they are tried again. */
+const UNSCREENED_MS = 30_000
+
+/** Senders who are settled together: more than one only where a transaction, mined again, moved a claimed transfer from another. */
+interface Group {
+  paywallId: string
+  payers: Address[]
+}
+
+/** Settles what is due on the network; answers how many groups were looked at. One that fails does not keep the others. */
 export async function settleDue(ctx: Context, network: Network): Promise<number> {
-  // The payer beside the sender: a transaction that is mined again may move the same transfer from another address.
-  const groups = await sql<{ paywall_id: string; payer: Address }>`
-    select d.paywall_id, t.from_address as payer from transfers t join deposits d on d.id = t.deposit_id
-      where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()}
-    union
-    select p.paywall_id, p.payer from transfers t join claims c on c.transfer_id = t.id join payments p on p.id = c.payment_id
-      where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()}
-    order by 1, 2`.execute(ctx.db)
-  for (const { paywall_id, payer } of groups.rows) {
-    if (ctx.signal.aborted) break
-    // Asked before the transaction: a list is a file or a contract, and neither belongs inside one.
-    const barred = await isSanctioned(ctx, payer, `grant:${paywall_id}`)
-    await inTransaction(ctx, ctx => settle(ctx, paywall_id, payer, barred))
+  const groups = await dueGroups(ctx, network)
+  if (groups.length === 0) return 0
+  // Asked before the transactions: a list is a file or a contract, and neither belongs inside one.
+  const screened = await screen(ctx, [...new Set(groups.flatMap(group => group.payers))], "grant")
+  const until = performance.now() + BUDGET_MS
+  for (const group of groups) {
+    if (ctx.signal.aborted || performance.now() > until) break
+    try {
+      await inTransaction(ctx, ctx => settle(ctx, group, screened))
+    } catch (error) {
+      ctx.log.error({ err: error, ...group }, "settling failed and will be tried again")
+    }
   }
-  if (groups.rows.length > 0) await ctx.wakes.wake("payments")
-  return groups.rows.length
+  await ctx.wakes.wake("payments")
+  return groups.length
+}
+
+async function dueGroups(ctx: Context, network: Network): Promise<Group[]> {
+  const due = await sql<{ paywall_id: string; sender: Address; payer: Address | null }>`
+    select distinct d.paywall_id, t.from_address as sender, p.payer
+    from transfers t join deposits d on d.id = t.deposit_id
+      left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+    where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()}
+    order by 1, 2, 3`.execute(ctx.db)
+  const groups = new Map<string, Group>()
+  for (const { paywall_id, sender, payer } of due.rows) {
+    const moved = payer !== null && payer !== sender
+    // Rare enough that all of a paywall's moved transfers make one group.
+    const key = moved ? `${paywall_id} moved` : `${paywall_id} ${sender}`
+    const group = groups.get(key) ?? { paywallId: paywall_id, payers: [] }
+    groups.set(key, { ...group, payers: [...new Set([...group.payers, sender, ...(payer ? [payer] : [])])].sort() })
+  }
+  return [...groups.values()]
 }
 
 type GroupTransfer = Row<"transfers"> & { payment_id: string | null; payment_payer: Address | null }
 
-/** Settles one sender's transfers to one paywall; call it inside a transaction. */
-async function settle(ctx: Context, paywallId: string, payer: Address, barred: boolean): Promise<void> {
-  await lockAccess(ctx, paywallId, payer)
-  const looked = await lockDueTransfers(ctx, paywallId, payer)
+/** Settles a group's transfers; call it inside a transaction. All are reversed before any is granted. */
+async function settle(ctx: Context, { paywallId, payers }: Group, screened: Map<Address, Screening>): Promise<void> {
+  for (const payer of payers) await lockAccess(ctx, paywallId, payer)
   const paywall = await ctx.db.selectFrom("paywalls").selectAll().where("id", "=", paywallId).executeTakeFirstOrThrow()
   const network = networkOf(ctx.chain, paywall.chain_id)
-  await reversePayments(ctx, network, paywallId, payer)
-
-  const transfers = await openTransfers(ctx, paywallId, payer, network)
-  const submitted = new Set(
-    (
-      await ctx.db
-        .selectFrom("submissions")
-        .select("tx_hash")
-        .where("paywall_id", "=", paywallId)
-        .where("address", "=", payer)
-        .execute()
-    ).map(row => row.tx_hash),
+  const looked = await lockDueTransfers(ctx, paywallId, payers)
+  for (const payer of payers) await reversePayments(ctx, network, paywallId, payer, looked)
+  const wait = new Map<bigint, Date>()
+  for (const payer of payers) {
+    for (const [id, at] of await settlePayer(ctx, paywall, network, payer, screened.get(payer))) wait.set(id, at)
+    await endClaimedSubmissions(ctx, paywallId, payer)
+    await foldAccess(ctx, paywallId, payer)
+  }
+  await setDue(
+    ctx,
+    looked.filter(id => !wait.has(id)),
+    null,
   )
-  const versions = await versionsOf(ctx, paywallId)
-  const readyBefore = ctx.now().getTime() - UNSUBMITTED_MS
+  for (const at of new Set([...wait.values()].map(date => date.getTime())))
+    await setDue(
+      ctx,
+      looked.filter(id => wait.get(id)?.getTime() === at),
+      new Date(at),
+    )
+}
+
+/** Grants one sender what its open transfers reach; answers when those that have to wait are due again. */
+async function settlePayer(
+  ctx: Context,
+  paywall: Row<"paywalls">,
+  network: Network,
+  payer: Address,
+  screening: Screening | undefined,
+): Promise<Map<bigint, Date>> {
+  const now = ctx.now().getTime()
+  const transfers = await openTransfers(ctx, paywall.id, payer, network)
+  if (transfers.length === 0) return new Map()
+  const submitted = await submittedHashes(ctx, paywall.id, payer)
+  const versions = await versionsOf(ctx, paywall.id)
   const byId = new Map(transfers.map(transfer => [transfer.id, transfer]))
-  const open: OpenTransfer[] = transfers.map(transfer => ({
+  const rowsOf = (parts: readonly OpenTransfer[]) =>
+    parts.map(part => byId.get(part.id)).filter(row => row !== undefined)
+  // What is suspected of having been displaced is neither counted nor forgotten.
+  const sure = transfers.filter(transfer => transfer.suspect_at === null)
+  const open: OpenTransfer[] = sure.map(transfer => ({
     id: transfer.id,
     value: transfer.value,
     minedAt: transfer.block_time,
     price: priceAt(versions, transfer.deposit_id, transfer.block_time),
-    ready: submitted.has(transfer.tx_hash) || transfer.block_time.getTime() <= readyBefore,
+    ready: submitted.has(transfer.tx_hash) || transfer.block_time.getTime() + UNSUBMITTED_MS <= now,
   }))
-  const rowsOf = (parts: readonly OpenTransfer[]) =>
-    parts.map(part => byId.get(part.id)).filter(row => row !== undefined)
+  const wait = new Map(
+    transfers.filter(each => each.suspect_at !== null).map(each => [each.id, new Date(now + UNSCREENED_MS)]),
+  )
+  for (const { id, ready, minedAt } of open) if (!ready) wait.set(id, new Date(minedAt.getTime() + UNSUBMITTED_MS))
 
-  if (barred) {
-    await failSubmissions(ctx, paywallId, payer, transfers, sanctioned)
-  } else {
-    const { paid, short, late: tooLate } = foldTransfers(open)
-    // Each reversed payment of this sender can come back once.
-    const revivable = new Set(transfers.filter(each => each.payment_payer === payer).map(each => each.payment_id))
-    for (const parts of paid) {
-      const rows = rowsOf(parts)
-      const revived = rows.find(row => revivable.delete(row.payment_id))?.payment_id ?? undefined
-      await grantPayment(ctx, paywall, payer, rows, revived)
-    }
-    if (tooLate.length > 0) await failSubmissions(ctx, paywallId, payer, rowsOf(tooLate), late)
-    // While more is on its way, it is too early to call what came too little.
-    if (short && !(await moreIsComing(ctx, paywallId, payer)))
-      await failSubmissions(
-        ctx,
-        paywallId,
-        payer,
-        rowsOf(short.transfers),
-        underpaid(short.received, short.price, network.token),
-      )
+  if (screening === undefined || screening === "unknown") {
+    for (const { id, ready } of open) if (ready) wait.set(id, new Date(now + UNSCREENED_MS))
+    return wait
   }
-  await endClaimedSubmissions(ctx, paywallId, payer)
-  await foldAccess(ctx, paywallId, payer)
-  const unready = new Set(open.filter(transfer => !transfer.ready).map(transfer => transfer.id))
-  await setDue(
-    ctx,
-    looked.filter(id => !unready.has(id)),
-    sql`null`,
-  )
-  await setDue(
-    ctx,
-    looked.filter(id => unready.has(id)),
-    sql`block_time + make_interval(secs => ${UNSUBMITTED_MS / 1_000})`,
-  )
+  if (screening === "listed") {
+    await failSubmissions(ctx, paywall.id, payer, rowsOf(open), sanctioned)
+    return wait
+  }
+  const { paid, short, late: tooLate } = foldTransfers(open)
+  // Each reversed payment of this sender can come back once.
+  const revivable = new Set(transfers.filter(each => each.payment_payer === payer).map(each => each.payment_id))
+  for (const parts of paid) {
+    const rows = rowsOf(parts)
+    const revived = rows.find(row => revivable.delete(row.payment_id))?.payment_id ?? undefined
+    await grantPayment(ctx, paywall, payer, rows, revived)
+  }
+  await failSubmissions(ctx, paywall.id, payer, rowsOf(tooLate), late)
+  // While more is on its way, it is too early to call what came too little.
+  if (short.length > 0 && !(await moreIsComing(ctx, paywall.id, payer)))
+    for (const { transfers: parts, received, price } of short)
+      await failSubmissions(ctx, paywall.id, payer, rowsOf(parts), underpaid(received, price, network.token))
+  return wait
 }
 
-async function setDue(ctx: Context, ids: readonly bigint[], runAt: RawBuilder<unknown>): Promise<void> {
-  if (ids.length > 0) await sql`update transfers set run_at = ${runAt} where id in (${sql.join(ids)})`.execute(ctx.db)
+const submittedHashes = async (ctx: Context, paywallId: string, payer: Address): Promise<Set<Hash>> => {
+  const submissions = ctx.db
+    .selectFrom("submissions")
+    .select("tx_hash")
+    .where("paywall_id", "=", paywallId)
+    .where("address", "=", payer)
+  return new Set((await submissions.execute()).map(row => row.tx_hash))
 }
 
-/** The due transfers of this sender, and those a payment of his claims, held until the transaction ends. */
-async function lockDueTransfers(ctx: Context, paywallId: string, payer: Address): Promise<bigint[]> {
+const IDS_A_STATEMENT = 1_000
+
+async function setDue(ctx: Context, ids: readonly bigint[], runAt: Date | null): Promise<void> {
+  for (let start = 0; start < ids.length; start += IDS_A_STATEMENT)
+    await ctx.db
+      .updateTable("transfers")
+      .set({ run_at: runAt })
+      .where("id", "in", ids.slice(start, start + IDS_A_STATEMENT))
+      .execute()
+}
+
+/**
+ * The due transfers of these senders, and those a payment of theirs claims, held until the transaction ends. Not those
+ * that are only seen: their confirmation makes them due.
+ */
+async function lockDueTransfers(ctx: Context, paywallId: string, payers: readonly Address[]): Promise<bigint[]> {
   const rows = await sql<{ id: bigint }>`
     select t.id from transfers t join deposits d on d.id = t.deposit_id
-    where d.paywall_id = ${paywallId} and t.run_at is not null and t.state <> 'seen'
-      and (t.from_address = ${payer} or exists (select from claims c join payments p on p.id = c.payment_id
-        where c.transfer_id = t.id and p.payer = ${payer}))
+    where d.paywall_id = ${paywallId} and t.run_at <= ${ctx.now()} and t.state <> 'seen'
+      and (t.from_address in (${sql.join(payers)}) or exists (select from claims c join payments p on p.id = c.payment_id
+        where c.transfer_id = t.id and p.payer in (${sql.join(payers)})))
     order by t.id for update of t`.execute(ctx.db)
   return rows.rows.map(row => row.id)
 }
 
-/** Payments that no longer have all their money are undone; their grants are revoked unless the merchant did so before. */
-async function reversePayments(ctx: Context, network: Network, paywallId: string, payer: Address): Promise<void> {
+/**
+ * Payments that no longer have all their money are undone; their grants are revoked unless the merchant did so before. A
+ * payment with a transfer that is only seen waits: an unconfirmed block is no evidence. One whose grant the merchant had
+ * revoked has its money again when its transfers are back, and no more than that.
+ */
+async function reversePayments(
+  ctx: Context,
+  network: Network,
+  paywallId: string,
+  payer: Address,
+  looked: readonly bigint[],
+): Promise<void> {
+  if (looked.length === 0) return
+  const has = sql`(select coalesce(sum(t.value), 0) from claims c join transfers t on t.id = c.transfer_id
+    where c.payment_id = p.id and t.state <> 'gone' and t.from_address = p.payer)`
+  const touched = sql`p.paywall_id = ${paywallId} and p.payer = ${payer}
+    and exists (select from claims c where c.payment_id = p.id and c.transfer_id = any(${sql.val(`{${looked.join(",")}}`)}::bigint[]))
+    and not exists (select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id and t.state = 'seen')`
   const reversed = await sql<{ id: string }>`
     update payments p set status = 'reversed', updated_at = ${ctx.now()}
-    where paywall_id = ${paywallId} and payer = ${payer} and status = 'granted'
-      and exists (select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id and t.run_at is not null)
-      and amount > (select coalesce(sum(t.value), 0) from claims c join transfers t on t.id = c.transfer_id
-        where c.payment_id = p.id and t.state <> 'gone' and t.from_address = p.payer)
-    returning id`.execute(ctx.db)
+    where ${touched} and p.status = 'granted' and p.amount > ${has} returning id`.execute(ctx.db)
   for (const { id } of reversed.rows) {
     await ctx.db
       .updateTable("grants")
@@ -143,9 +218,15 @@ async function reversePayments(ctx: Context, network: Network, paywallId: string
     ctx.log.warn({ paymentId: id, paywallId, payer }, "payment reversed: the chain took it back")
     paymentChanges.inc({ network: network.name, change: "reversed" })
   }
+  await sql`update payments p set status = 'granted', updated_at = ${ctx.now()}
+    where ${touched} and p.status = 'reversed' and p.amount <= ${has}
+      and exists (select from grants g where g.payment_id = p.id and g.revoked_by = 'merchant')`.execute(ctx.db)
 }
 
-/** Confirmed transfers in the settlement token that count for no payment, or for one that was reversed. */
+/**
+ * Confirmed transfers in the settlement token that count for no payment, or for one that was reversed, in chain order. What
+ * a merchant had revoked the access of stays used.
+ */
 async function openTransfers(
   ctx: Context,
   paywallId: string,
@@ -153,12 +234,16 @@ async function openTransfers(
   network: Network,
 ): Promise<GroupTransfer[]> {
   const rows = await sql<GroupTransfer>`
-    select t.*, p.id as payment_id, p.payer as payment_payer from transfers t
-      join deposits d on d.id = t.deposit_id
-      left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-    where d.paywall_id = ${paywallId} and t.from_address = ${payer} and t.token = ${network.token.address}
-      and t.state in ('confirmed', 'final') and (p.id is null or p.status = 'reversed')
-    order by t.block_number, t.log_index`.execute(ctx.db)
+    select * from (
+      select t.*, p.id as payment_id, p.payer as payment_payer from transfers t
+        join deposits d on d.id = t.deposit_id
+        left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+        left join grants g on g.payment_id = p.id
+      where d.paywall_id = ${paywallId} and t.from_address = ${payer} and t.token = ${network.token.address}
+        and t.state in ('confirmed', 'final') and (p.id is null or p.status = 'reversed')
+        and g.revoked_by is distinct from 'merchant'
+      order by t.block_number desc, t.log_index desc limit ${OPEN_TRANSFERS}) as newest
+    order by block_number, log_index`.execute(ctx.db)
   return rows.rows
 }
 

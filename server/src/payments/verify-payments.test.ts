@@ -49,6 +49,7 @@ beforeAll(async () => {
     token: usdc,
     confirmations: 3,
     depositFactory: factory,
+    sanctionsOracle: undefined,
   }
   service = await startService({ networks: [network] })
 })

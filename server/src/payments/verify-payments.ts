@@ -1,106 +1,80 @@
 /**
- * The verification loop of one network: each round looks at the chain in one batch (a second one only when something does
- * not fit), stores what was seen, and settles what is confirmed.
+ * The verification of one network: each round looks at the chain, stores what was seen in one transaction, and settles
+ * what is confirmed.
  *
- * What is evidence: a log in the canonical chain, a receipt whose block is canonical, another block at a transfer's height.
- * What is none: an error, a null, an empty list, a node that lags. On no evidence nothing changes, and it is tried again.
+ * What is evidence: a log whose block is canonical when it is confirmed and again when it becomes final; a receipt whose
+ * block is canonical; another block at a transfer's height, seen by two endpoints or twice, 30 seconds apart, while the
+ * log is nowhere. On no evidence nothing changes, and it is tried again.
  */
 import { sql } from "kysely"
+import { askAny } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { batchToAny, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.ts"
-import {
-  type Block,
-  blockCall,
-  type Receipt,
-  readBlock,
-  readReceipt,
-  readTransfers,
-  receiptCall,
-  type Transfer,
-  transferCalls,
-} from "../chain/transfers.ts"
+import { RpcError } from "../chain/rpc.ts"
+import { type Block, blockCall, readBlock } from "../chain/transfers.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { claimDue } from "../jobs/claim.ts"
+import { parseAmount } from "../money/amount.ts"
+import { keyOf, openPanel, type Panel, type Scan } from "./look.ts"
 import { NO_TRACE_MS, receiptBackoffMs } from "./payment.ts"
 import {
   confirmTransfers,
   dueSubmissions,
+  finalizeTransfers,
   linkSubmissions,
   storeTransfers,
   unfinalTransfers,
   type WatchedDeposit,
   watchedDeposits,
+  watchedUpTo,
 } from "./queries.ts"
 import { type Failure, faultOf, notFound, statusMessage } from "./reasons.ts"
 import { settleDue } from "./settle.ts"
 
 /** Blocks scanned again each round: nodes put logs into their index late, and shallow reorgs move them. */
 const RESCAN_BLOCKS = 20n
+/** Scanned again every {@link DEEP_MS}: what a node that lagged unnoticed did not tell. Twice the blocks of that time. */
+const DEEP_BLOCKS = 600n
+const DEEP_MS = 600_000
 /** Receipts asked for in one round. */
 const RECEIPTS_A_ROUND = 100
-/** Longer than the longest round: two batches of 10 s each per endpoint, and the settling. */
-const LEASE_MS = 120_000
-/** Another block at a transfer's height must be seen twice, so far apart, before the transfer is gone. */
+/** Longer than a round's requests and its settling can take together. */
+const LEASE_MS = 90_000
+/** Another block at a transfer's height must be seen twice, so far apart, where one endpoint alone says so. */
 const SUSPICION_MS = 30_000
 /** A receipt that is there, but not deep enough to be judged, is looked at again after so long. */
 const SHALLOW_MS = 5_000
+/** Heights compared at once when a reorg was noticed. */
+const HEIGHTS_A_STEP = 50
 
-interface Plan {
-  cursor: Row<"cursors">
-  deposits: Map<Address, WatchedDeposit>
-  submissions: Row<"submissions">[]
-  unfinal: Row<"transfers">[]
-}
-
-/** What a round saw. Maps lack what could not be learnt. */
-interface Sight {
-  head: Block
-  finalized: Block | undefined
-  /** Transfers of the settlement token to our deposits, in the blocks of this round. */
-  scanned: Transfer[]
-  /** By submission id; null: the node knows no such transaction. */
-  receipts: Map<bigint, Receipt | null>
-  /** Canonical blocks by height. */
-  blocks: Map<bigint, Block>
-  /** Receipts of transfers that are not where they were, by transfer id; null: nowhere. */
-  lost: Map<bigint, Receipt | null>
-  /** Whether the head of the last round is still canonical, so that nothing below it has changed. */
-  unchangedBelow: boolean
-  /** Whether another block stands where the head of the last round was. */
-  reorged: boolean
-  /** Whether every transfer in doubt could be compared with the canonical chain. */
-  allAnswered: boolean
-}
-
-/** One round for one network; nothing happens when another process has it. Throws when the chain can't be asked. */
+/** One round for one network; nothing happens when it is not due or another process has it. */
 export async function verifyRound(ctx: Context, network: Network): Promise<void> {
+  const now = ctx.now()
   const job = { table: "cursors", key: "chain_id", only: network.chainId, limit: 1, leaseMs: LEASE_MS } as const
-  const [cursor] = await claimDue(ctx.db, { ...job, now: ctx.now() })
+  // Due again before the work begins: a submission in the middle of it brings that forward, and is not overwritten.
+  const [cursor] = await claimDue(ctx.db, {
+    ...job,
+    now,
+    nextRunAt: new Date(now.getTime() + ctx.settings.verifyIntervalMs),
+  })
   if (!cursor) return
   try {
-    const plan: Plan = {
-      cursor,
-      deposits: await watchedDeposits(ctx, network.chainId),
-      submissions: await dueSubmissions(ctx, network.chainId, RECEIPTS_A_ROUND),
-      unfinal: await unfinalTransfers(ctx, network.chainId),
-    }
-    const sight = await look(network, plan, ctx.signal)
-    await inTransaction(ctx, ctx => record(ctx, network, plan, sight))
+    const sight = await look(ctx, network, cursor)
+    const ended = await inTransaction(ctx, ctx => record(ctx, network, sight))
+    if (ended) await ctx.wakes.wake("payments")
     await settleDue(ctx, network)
   } finally {
-    const runAt = new Date(ctx.now().getTime() + ctx.settings.verifyIntervalMs)
     await ctx.db
       .updateTable("cursors")
-      .set({ run_at: runAt, claim_id: null, lease_until: null })
+      .set({ claim_id: null, lease_until: null })
       .where("chain_id", "=", network.chainId)
       .where("claim_id", "=", cursor.claim_id)
       .execute()
   }
 }
 
-/** Starts the scan of a network at its present head: addresses that were never shown can't have been paid before. */
+/** Starts the scan of a network at its present head; must be done before any of its addresses is shown. */
 export async function ensureCursor(ctx: Context, network: Network): Promise<void> {
   const there = await ctx.db
     .selectFrom("cursors")
@@ -108,104 +82,160 @@ export async function ensureCursor(ctx: Context, network: Network): Promise<void
     .where("chain_id", "=", network.chainId)
     .executeTakeFirst()
   if (there) return
-  const [head] = await batchToAny(network, [blockCall("latest")], ctx.signal)
-  const block = readBlock(answerOf(head, "the head"))
-  if (!block) throw new RpcError(`${network.name}: no head`)
+  const [head] = await askAny(network.endpoints, [blockCall("latest")], ctx.signal)
+  const block = head?.ok ? readBlock(head.value) : undefined
+  if (!block) throw new RpcError(`${network.name}: the head can't be read`)
+  const row = { chain_id: network.chainId, block_number: block.number, block_hash: block.hash, finalized_number: 0n }
   await ctx.db
     .insertInto("cursors")
-    .values({
-      chain_id: network.chainId,
-      block_number: block.number,
-      block_hash: block.hash,
-      finalized_number: 0n,
-      run_at: ctx.now(),
-    })
+    .values({ ...row, run_at: ctx.now() })
     .onConflict(conflict => conflict.doNothing())
     .execute()
 }
 
-function answerOf(result: RpcResult | undefined, what: string): unknown {
-  if (!result?.ok) throw new RpcError(`${what}: ${result?.error ?? "no reply"}`)
-  return result.value
+/** How long until the network is due again, in milliseconds. */
+export async function msUntilDue(ctx: Context, network: Network): Promise<number> {
+  const row = await ctx.db
+    .selectFrom("cursors")
+    .select("run_at")
+    .where("chain_id", "=", network.chainId)
+    .executeTakeFirst()
+  return row ? Math.max(0, row.run_at.getTime() - ctx.now().getTime()) : 0
 }
 
-/** Only reads the chain; writes nothing. */
-async function look(network: Network, plan: Plan, signal: AbortSignal): Promise<Sight> {
-  const { cursor, deposits, submissions, unfinal } = plan
-  const fromBlock = cursor.block_number > RESCAN_BLOCKS ? cursor.block_number - RESCAN_BLOCKS : 0n
-  const scans = transferCalls(network.token.address, [...deposits.keys()], fromBlock)
-  const first = await batchToAny(
-    network,
-    [
-      blockCall("latest"),
-      blockCall("finalized"),
-      blockCall(cursor.block_number),
-      ...scans,
-      ...submissions.map(submission => receiptCall(submission.tx_hash)),
-    ],
-    signal,
-  )
-  const head = readBlock(answerOf(first[0], "the head"))
-  if (!head) throw new RpcError("the head: null")
-  const finalized = first[1]?.ok ? readBlock(first[1].value) : undefined
-  const checkpoint = first[2]?.ok ? readBlock(first[2].value) : undefined
-  const scanned = first.slice(3, 3 + scans.length).flatMap(result => readTransfers(answerOf(result, "the logs")))
-  const receipts = new Map<bigint, Receipt | null>()
-  submissions.forEach((submission, i) => {
-    const result = first[3 + scans.length + i]
-    if (!result?.ok) return
-    const receipt = readReceipt(result.value)
-    // A receipt of another transaction is no answer; nodes that mix replies up have been seen.
-    if (receipt && receipt.txHash !== submission.tx_hash) return
-    receipts.set(submission.id, receipt ?? null)
-  })
+/** All that a round learnt. */
+interface Sight {
+  cursor: Row<"cursors">
+  panel: Panel
+  deposits: Map<Address, WatchedDeposit>
+  submissions: Row<"submissions">[]
+  unfinal: Row<"transfers">[]
+  /** The scan of the hot addresses, and of those that have to be caught up with first. */
+  scan: Scan
+  backfill: (Scan & { ids: bigint[] }) | undefined
+  /** Transfers that are not where they were: their height, and whether their receipt is anywhere, were asked for. */
+  doubted: Row<"transfers">[]
+  /** Whether another block stands where the head of the last round was. */
+  reorged: boolean
+  /** Whether all transfers in doubt could be compared with the canonical chain. */
+  allCompared: boolean
+}
 
-  const unchangedBelow = checkpoint?.hash === cursor.block_hash
-  const inPlace = new Set(scanned.map(transfer => `${keyOf(transfer)} ${transfer.blockHash}`))
-  const missing = unfinal.filter(row => !inPlace.has(`${keyOfRow(row)} ${row.block_hash}`))
-  const reorged = checkpoint !== undefined && !unchangedBelow
-  // Deep transfers that nobody doubts are covered by the checkpoint: blocks below an unchanged one are unchanged.
-  const doubted = missing.filter(
-    row => reorged || row.suspect_at || row.state === "seen" || row.block_number >= fromBlock,
+/** Reads the database and the chain; writes nothing. */
+async function look(ctx: Context, network: Network, cursor: Row<"cursors">): Promise<Sight> {
+  const deposits = await watchedDeposits(ctx, network.chainId)
+  const submissions = await dueSubmissions(ctx, network.chainId, RECEIPTS_A_ROUND)
+  const unfinal = await unfinalTransfers(ctx, network.chainId)
+  const panel = await openPanel(network, cursor.block_number, ctx.signal)
+
+  const hot = [...deposits.values()].filter(deposit => deposit.hot)
+  const addresses = hot.map(deposit => deposit.address)
+  const scan = await panel.scan(
+    addresses,
+    back(cursor.block_number, isDeepRound(ctx, cursor) ? DEEP_BLOCKS : RESCAN_BLOCKS),
   )
-  const heights = new Set([
-    ...doubted.map(row => row.block_number),
-    ...scanned.filter(transfer => !transfer.blockTime).map(transfer => transfer.blockNumber),
-    ...[...receipts.values()].filter(receipt => receipt !== null).map(receipt => receipt.blockNumber),
-  ])
-  const second: RpcCall[] = [
-    ...[...heights].map(height => blockCall(height)),
-    ...doubted.map(row => receiptCall(row.tx_hash)),
+  const behind = hot.filter(deposit => deposit.watchedNumber !== null)
+  const oldest = behind.reduce(
+    (low, { watchedNumber }) => (watchedNumber !== null && watchedNumber < low ? watchedNumber : low),
+    cursor.block_number,
+  )
+  const backfill =
+    behind.length === 0
+      ? undefined
+      : {
+          ...(await panel.scan(
+            behind.map(deposit => deposit.address),
+            back(oldest, RESCAN_BLOCKS),
+          )),
+          ids: behind.map(deposit => deposit.id),
+        }
+
+  const checkpoint = panel.blockAt(cursor.block_number)
+  const reorged = checkpoint !== undefined && checkpoint.block.hash !== cursor.block_hash
+  const inPlace = new Set(
+    [...scan.transfers, ...(backfill?.transfers ?? [])].map(each => `${keyOf(each)} ${each.blockHash}`),
+  )
+  const deepest = panel.head.number - network.confirmations + 1n
+  const start = back(cursor.block_number, RESCAN_BLOCKS)
+  const doubted = unfinal.filter(
+    row =>
+      row.suspect_at ||
+      (row.block_number >= start &&
+        row.block_number <= scan.scannedTo &&
+        !inPlace.has(`${keyOfRow(row)} ${row.block_hash}`)),
+  )
+  const changing = unfinal.filter(row =>
+    row.state === "seen" ? row.block_number <= deepest : !row.suspect_at && row.block_number <= panel.finalized,
+  )
+  const inSight = [
+    ...scan.transfers,
+    ...unfinal.map(row => ({ txHash: row.tx_hash, from: row.from_address, to: row.to_address })),
   ]
-  const answers = await batchToAny(network, second, signal)
-  const blocks = readBlocks(answers.slice(0, heights.size))
-  const lost = new Map<bigint, Receipt | null>()
-  doubted.forEach((row, i) => {
-    const result = answers[heights.size + i]
-    const receipt = result?.ok ? (readReceipt(result.value) ?? null) : undefined
-    if (receipt !== undefined && (receipt === null || receipt.txHash === row.tx_hash)) lost.set(row.id, receipt)
-  })
-  const moved = [...lost.values()].filter(receipt => receipt !== null && !blocks.has(receipt.blockNumber))
-  const third = moved.map(receipt => blockCall(receipt?.blockNumber ?? 0n))
-  for (const [height, block] of readBlocks(await batchToAny(network, third, signal))) blocks.set(height, block)
-  const allAnswered = doubted.every(row => blocks.has(row.block_number))
-  return { head, finalized, scanned, receipts, blocks, lost, unchangedBelow, reorged, allAnswered }
+  const explained = new Set(inSight.map(each => `${each.txHash} ${each.from} ${deposits.get(each.to)?.paywallId}`))
+  const unexplained = submissions
+    .filter(({ tx_hash, address, paywall_id }) => !explained.has(`${tx_hash} ${address} ${paywall_id}`))
+    .map(submission => submission.tx_hash)
+  const untimed = scan.transfers.filter(each => !each.blockTime).map(each => each.blockNumber)
+  const quorate = changing.filter(row => needsTwo(ctx, network, row)).map(row => row.tx_hash)
+  await panel.learn(
+    [...[...doubted, ...changing].map(row => row.block_number), ...untimed],
+    [...doubted.map(row => row.tx_hash), ...unexplained, ...quorate],
+  )
+  const allCompared = !reorged || (await compareDownwards(panel, unfinal, doubted))
+  if (reorged) await panel.learn([panel.finalized], [])
+  const receipts = [...submissions, ...doubted].map(
+    row => panel.receiptOf(row.tx_hash) ?? panel.anyReceipt(row.tx_hash),
+  )
+  await panel.learn(
+    receipts.flatMap(receipt => (receipt ? [receipt.blockNumber] : [])),
+    [],
+  )
+  return { cursor, panel, deposits, submissions, unfinal, scan, backfill, doubted, reorged, allCompared }
 }
 
-function readBlocks(results: readonly RpcResult[]): Map<bigint, Block> {
-  const blocks = results
-    .map(result => (result.ok ? readBlock(result.value) : undefined))
-    .filter(block => block !== undefined)
-  return new Map(blocks.map(block => [block.number, block]))
+const back = (number: bigint, blocks: bigint): bigint => (number > blocks ? number - blocks : 0n)
+
+/** Whether this round is the first of its ten minutes. */
+const isDeepRound = (ctx: Context, cursor: Row<"cursors">): boolean =>
+  Math.floor(ctx.now().getTime() / DEEP_MS) !== Math.floor((cursor.looked_at?.getTime() ?? 0) / DEEP_MS)
+
+const keyOfRow = (row: Row<"transfers">): string =>
+  keyOf({ txHash: row.tx_hash, token: row.token, to: row.to_address, k: row.k })
+
+/** Whether the payment is so large, and the network has so many endpoints, that two of them must have it. */
+function needsTwo(ctx: Context, network: Network, row: Row<"transfers">): boolean {
+  return network.endpoints.length > 1 && row.value > parseAmount(ctx.settings.quorumAbove, network.token.decimals)
 }
 
-/** Identifies a transfer however often its transaction is mined: (token, to, k) within its transaction. */
-const keyOf = (transfer: Transfer): string => `${transfer.txHash} ${transfer.token} ${transfer.to} ${transfer.k}`
-const keyOfRow = (row: Row<"transfers">): string => `${row.tx_hash} ${row.token} ${row.to_address} ${row.k}`
+/**
+ * After a reorg: compares transfers that are not final with the canonical chain from the top down, until one stands where
+ * it stood, and adds the others to `doubted`. False when a height could not be asked.
+ */
+async function compareDownwards(
+  panel: Panel,
+  unfinal: readonly Row<"transfers">[],
+  doubted: Row<"transfers">[],
+): Promise<boolean> {
+  const heights = [...new Set(unfinal.map(row => row.block_number))].sort((a, b) => (a < b ? 1 : -1))
+  for (let start = 0; start < heights.length; start += HEIGHTS_A_STEP) {
+    const step = new Set(heights.slice(start, start + HEIGHTS_A_STEP))
+    await panel.learn(step, [])
+    const rows = unfinal.filter(row => step.has(row.block_number))
+    if (rows.some(row => !panel.blockAt(row.block_number))) return false
+    const displaced = rows.filter(row => panel.blockAt(row.block_number)?.block.hash !== row.block_hash)
+    await panel.learn(
+      [],
+      displaced.map(row => row.tx_hash),
+    )
+    doubted.push(...displaced.filter(row => !doubted.includes(row)))
+    if (displaced.length < rows.length) return true
+  }
+  return true
+}
 
-/** Writes what was seen; call it inside a transaction. */
-async function record(ctx: Context, network: Network, plan: Plan, sight: Sight): Promise<void> {
-  const { cursor } = plan
+/** Writes what was seen; call it inside a transaction. Answers whether a submission ended. */
+async function record(ctx: Context, network: Network, sight: Sight): Promise<boolean> {
+  const { cursor, panel, scan, backfill } = sight
   // The fence: a worker whose lease was taken over must not write what is by now old.
   const fence = await ctx.db
     .selectFrom("cursors")
@@ -214,125 +244,116 @@ async function record(ctx: Context, network: Network, plan: Plan, sight: Sight):
     .where("claim_id", "=", cursor.claim_id)
     .forUpdate()
     .executeTakeFirst()
-  if (!fence) return
+  if (!fence) return false
 
-  const canonicalReceipts = [...sight.receipts.values(), ...sight.lost.values()].filter(
-    receipt => receipt !== null && sight.blocks.get(receipt.blockNumber)?.hash === receipt.blockHash,
-  )
-  const found = new Map(
-    [...sight.scanned, ...canonicalReceipts.flatMap(receipt => (receipt?.succeeded ? receipt.transfers : []))].map(
-      transfer => [keyOf(transfer), transfer],
-    ),
-  )
-  const ours = [...found.values()].flatMap(transfer => {
-    const deposit = plan.deposits.get(transfer.to)
-    const known = sight.blocks.get(transfer.blockNumber)
-    const blockTime = transfer.blockTime ?? known?.time
-    // A scan can be older than the blocks asked for after it; the block decides.
-    if (!deposit || !blockTime || (known && known.hash !== transfer.blockHash)) return []
+  const receipts = [...sight.submissions, ...sight.doubted].map(row => panel.receiptOf(row.tx_hash))
+  const found = [
+    ...scan.transfers,
+    ...(backfill?.transfers ?? []),
+    ...receipts.flatMap(each => (each?.succeeded ? each.transfers : [])),
+  ]
+  const ours = [...new Map(found.map(transfer => [keyOf(transfer), transfer])).values()].flatMap(transfer => {
+    const deposit = sight.deposits.get(transfer.to)
+    const canonical = panel.blockAt(transfer.blockNumber)?.block
+    const blockTime = transfer.blockTime ?? canonical?.time
+    // Logs can be older than the blocks asked for after them; the block decides.
+    if (!deposit || !blockTime || (canonical && canonical.hash !== transfer.blockHash)) return []
     return [{ ...transfer, depositId: deposit.id, blockTime }]
   })
   await storeTransfers(ctx, network, ours)
-  await doubt(ctx, plan, sight)
-  await confirm(ctx, network, sight, new Map(ours.map(transfer => [keyOf(transfer), transfer])))
-  if (sight.unchangedBelow && sight.finalized) await finalize(ctx, network, sight.finalized.number)
-  await judgeSubmissions(ctx, network, plan, sight)
+  await doubt(ctx, sight)
+  await confirm(ctx, network, sight)
+  const ended = await judgeSubmissions(ctx, network, sight)
   await linkSubmissions(ctx, network, statusMessage.verifying)
+  if (backfill)
+    await watchedUpTo(ctx, backfill.ids, backfill.scannedTo < panel.head.number ? backfill.scannedTo : undefined)
   await ctx.db
     .updateTable("cursors")
     .set({
       looked_at: ctx.now(),
-      finalized_number: sql`greatest(finalized_number, ${sight.finalized?.number ?? 0n}::bigint)`,
-      ...nextCheckpoint(cursor, sight),
+      finalized_number: sql`greatest(finalized_number, ${panel.finalized}::bigint)`,
+      ...nextCheckpoint(sight),
     })
     .where("chain_id", "=", network.chainId)
     .execute()
+  return ended
 }
 
 /**
- * From where the next round goes on. A node that lags must not take the scan back, and a reorg is not forgotten before all
- * transfers in doubt were compared. After one the scan goes back to the finalized block: it may be deeper than the rescan.
+ * From where the next round goes on: from the head, or from as far as the logs were surely read. A node that lags must not
+ * take the scan back, and a reorg is not forgotten before all transfers in doubt were compared; after one the scan goes
+ * back to the finalized block, as it may be deeper than the rescan.
  */
-function nextCheckpoint(cursor: Row<"cursors">, sight: Sight): Partial<Row<"cursors">> {
-  const { head, finalized, reorged, allAnswered } = sight
-  if (head.number < cursor.block_number || (reorged && !allAnswered)) return {}
-  const from = reorged && finalized ? finalized : head
-  return { block_number: from.number, block_hash: from.hash }
+function nextCheckpoint({ cursor, panel, scan, reorged, allCompared }: Sight): Partial<Row<"cursors">> {
+  const at = (block: Block | undefined) => (block ? { block_number: block.number, block_hash: block.hash } : {})
+  if (reorged && !allCompared) return {}
+  if (reorged) return at(panel.blockAt(panel.finalized)?.block)
+  if (panel.head.number < cursor.block_number) return {}
+  if (scan.scannedTo >= panel.head.number) return at(panel.head)
+  return scan.scannedTo > cursor.block_number ? at(panel.blockAt(scan.scannedTo)?.block) : {}
 }
 
-/** Transfers whose height holds another block: suspected first, gone when it is so again after {@link SUSPICION_MS}. */
-async function doubt(ctx: Context, plan: Plan, sight: Sight): Promise<void> {
+/** Transfers whose height holds another block: gone at once when two endpoints say so, else when it is so twice. */
+async function doubt(ctx: Context, { panel, cursor }: Sight): Promise<void> {
   const now = ctx.now()
-  const rows = await unfinalTransfers(ctx, plan.cursor.chain_id)
-  for (const row of rows) {
-    const canonical = sight.blocks.get(row.block_number)
+  for (const row of await unfinalTransfers(ctx, cursor.chain_id)) {
+    const canonical = panel.blockAt(row.block_number)
     if (!canonical) continue
-    const displaced = canonical.hash !== row.block_hash
-    const { run_at, suspect_at, state } = row
-    let change: Partial<Pick<Row<"transfers">, "suspect_at" | "state" | "run_at">> | undefined
-    if (!displaced && suspect_at) change = { suspect_at: null }
-    else if (displaced && !suspect_at) change = { suspect_at: now }
-    else if (displaced && suspect_at && now.getTime() - suspect_at.getTime() >= SUSPICION_MS && isNowhere(sight, row))
-      change = { state: "gone", run_at: now }
-    if (!change) continue
+    const displaced = canonical.block.hash !== row.block_hash
+    const suspectedMs = row.suspect_at ? now.getTime() - row.suspect_at.getTime() : -1
+    const proven = displaced && (canonical.votes > 1 || suspectedMs >= SUSPICION_MS) && isNowhere(panel, row)
+    let change: Partial<Pick<Row<"transfers">, "suspect_at" | "state" | "run_at">>
+    if (proven) change = { state: "gone", run_at: now }
+    else if (displaced !== (row.suspect_at !== null)) change = { suspect_at: displaced ? now : null }
+    else continue
     ctx.log.warn(
-      { txHash: row.tx_hash, from: { run_at, suspect_at, state }, to: change },
-      "another block stands at a transfer's height",
+      { txHash: row.tx_hash, state: row.state, change },
+      "another block stands, or stood, at a transfer's height",
     )
     await ctx.db.updateTable("transfers").set(change).where("id", "=", row.id).execute()
-    if (change.state === "gone")
-      await sql`update submissions set run_at = ${now} where chain_id = ${row.chain_id} and tx_hash = ${row.tx_hash}
-        and address = ${row.from_address} and status = 'verifying' and run_at is null`.execute(ctx.db)
   }
 }
 
 /** The transaction has no receipt, or one that no longer holds the transfer. An unanswered question is not "nowhere". */
-function isNowhere(sight: Sight, row: Row<"transfers">): boolean {
-  const receipt = sight.lost.get(row.id)
-  if (receipt === undefined) return false
-  if (receipt === null) return true
-  const canonical = sight.blocks.get(receipt.blockNumber)?.hash === receipt.blockHash
-  return canonical && !(receipt.succeeded && receipt.transfers.some(transfer => keyOf(transfer) === keyOfRow(row)))
+function isNowhere(panel: Panel, row: Row<"transfers">): boolean {
+  const receipt = panel.receiptOf(row.tx_hash)
+  if (!receipt) return receipt === null
+  return !(receipt.succeeded && receipt.transfers.some(transfer => keyOf(transfer) === keyOfRow(row)))
 }
 
-/** Seen transfers that stand where they stood, deep enough, are confirmed. */
-async function confirm(
-  ctx: Context,
-  network: Network,
-  sight: Sight,
-  inSight: Map<string, { blockHash: string }>,
-): Promise<void> {
-  const deepest = sight.head.number - network.confirmations + 1n
-  const rows = (await unfinalTransfers(ctx, network.chainId)).filter(
-    row => row.state === "seen" && row.block_number <= deepest,
-  )
-  const standing = rows.filter(row => {
-    const canonical = sight.blocks.get(row.block_number)?.hash ?? inSight.get(keyOfRow(row))?.blockHash
-    return canonical === row.block_hash
+/** Transfers whose block is canonical now: confirmed when deep enough, final when their block is. */
+async function confirm(ctx: Context, network: Network, { panel, scan, cursor }: Sight): Promise<void> {
+  const deepest = panel.head.number - network.confirmations + 1n
+  const standing = (await unfinalTransfers(ctx, cursor.chain_id)).filter(row => {
+    if (panel.blockAt(row.block_number)?.block.hash !== row.block_hash) return false
+    if (!needsTwo(ctx, network, row)) return true
+    const key = keyOfRow(row)
+    const votes = panel.receiptVotes({ txHash: row.tx_hash, key, blockHash: row.block_hash })
+    return (
+      Math.max(votes, scan.sightings.get(`${key} ${row.block_hash}`) ?? 0) > 1 &&
+      (panel.blockAt(row.block_number)?.votes ?? 0) > 1
+    )
   })
   await confirmTransfers(
     ctx,
-    standing.map(row => ({ id: row.id, blockHash: row.block_hash })),
+    standing.filter(row => row.state === "seen" && row.block_number <= deepest),
+  )
+  await finalizeTransfers(
+    ctx,
+    standing.filter(row => row.state === "confirmed" && row.block_number <= panel.finalized),
   )
 }
 
-/** Confirmed transfers in finalized blocks are never looked at again. */
-async function finalize(ctx: Context, network: Network, finalized: bigint): Promise<void> {
-  await ctx.db
-    .updateTable("transfers")
-    .set({ state: "final" })
-    .where("chain_id", "=", network.chainId)
-    .where("state", "=", "confirmed")
-    .where("suspect_at", "is", null)
-    .where("block_number", "<=", finalized)
-    .execute()
-}
-
-/** Ends, or puts off, the submissions whose receipts were asked for. Those that name a transfer in sight are linked later. */
-async function judgeSubmissions(ctx: Context, network: Network, plan: Plan, sight: Sight): Promise<void> {
+/** Ends, or puts off, the submissions that were due. Those that name a transfer in sight are linked later. */
+async function judgeSubmissions(
+  ctx: Context,
+  network: Network,
+  { panel, deposits, submissions }: Sight,
+): Promise<boolean> {
   const now = ctx.now()
-  for (const submission of plan.submissions) {
-    const receipt = sight.receipts.get(submission.id)
+  let ended = false
+  for (const submission of submissions) {
+    const receipt = panel.receiptOf(submission.tx_hash)
     const again = (ms: number) => ({
       run_at: new Date(now.getTime() + ms),
       attempts: submission.attempts + 1,
@@ -340,18 +361,19 @@ async function judgeSubmissions(ctx: Context, network: Network, plan: Plan, sigh
     })
     let change: Partial<Row<"submissions">>
     if (receipt) {
-      const canonical = sight.blocks.get(receipt.blockNumber)?.hash === receipt.blockHash
-      const deep = sight.head.number - receipt.blockNumber + 1n >= network.confirmations
-      const fault = faultOf(receipt, claimOf(network, plan, submission), address => ownerOf(plan, address))
-      if (canonical && deep && fault) change = failed(fault, receipt.blockNumber)
-      else change = { ...again(SHALLOW_MS), block_number: receipt.blockNumber }
+      const deep = panel.head.number - receipt.blockNumber + 1n >= network.confirmations
+      const fault = faultOf(receipt, claimOf(network, deposits, submission), address => ownerOf(deposits, address))
+      change =
+        deep && fault ? failed(fault, receipt.blockNumber) : { ...again(SHALLOW_MS), block_number: receipt.blockNumber }
     } else {
-      const overdue = now.getTime() - submission.submitted_at.getTime() >= NO_TRACE_MS
+      // Not at the first look: the service itself may have been down all day.
+      const overdue = now.getTime() - submission.submitted_at.getTime() >= NO_TRACE_MS && submission.attempts > 1
       change =
         receipt === null && overdue
           ? failed(notFound(network.name), null)
           : again(receiptBackoffMs(submission.attempts))
     }
+    ended ||= change.status === "failed"
     await ctx.db
       .updateTable("submissions")
       .set(change)
@@ -359,20 +381,22 @@ async function judgeSubmissions(ctx: Context, network: Network, plan: Plan, sigh
       .where("status", "=", "verifying")
       .execute()
   }
+  return ended
+
   function failed({ reason, message }: Failure, blockNumber: bigint | null) {
     return { status: "failed" as const, reason, message, run_at: null, block_number: blockNumber, updated_at: now }
   }
 }
 
-function claimOf(network: Network, plan: Plan, submission: Row<"submissions">) {
-  const own = [...plan.deposits.values()].filter(deposit => deposit.paywallId === submission.paywall_id)
+function claimOf(network: Network, deposits: Map<Address, WatchedDeposit>, submission: Row<"submissions">) {
+  const own = [...deposits.values()].filter(deposit => deposit.paywallId === submission.paywall_id)
   const payTo = own.at(-1)?.address
   if (!payTo) throw new Error(`the paywall ${submission.paywall_id} has no receiving address`)
-  const deposits = new Set(own.map(deposit => deposit.address))
-  return { address: submission.address, deposits, payTo, token: network.token, network: network.name }
+  const addresses = new Set(own.map(deposit => deposit.address))
+  return { address: submission.address, deposits: addresses, payTo, token: network.token, network: network.name }
 }
 
-function ownerOf(plan: Plan, address: Address): string | undefined {
-  const deposit = plan.deposits.get(address)
+function ownerOf(deposits: Map<Address, WatchedDeposit>, address: Address): string | undefined {
+  const deposit = deposits.get(address)
   return deposit && `the paywall ${deposit.paywallId}`
 }

@@ -4,6 +4,7 @@ import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { idempotently } from "../http/idempotency.ts"
 import { pageOf } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
@@ -31,7 +32,10 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     { schema: { summary: "Makes a paywall", tags, body: PaywallCreate, response: { 201: PaywallCreated } } },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
-      return reply.code(201).send(createdOf(await createPaywall(ctx, merchantId, request.body)))
+      reply.code(201)
+      return await idempotently(ctx, request, reply, merchantId, async ctx =>
+        createdOf(await createPaywall(ctx, merchantId, request.body)),
+      )
     },
   )
 

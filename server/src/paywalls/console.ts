@@ -14,7 +14,7 @@ import { openVersion } from "./versions.ts"
 
 const UNIQUE_VIOLATION = "23505"
 
-/** Makes a paywall with a receiving address of its own. */
+/** Makes a paywall with a receiving address of its own; call it inside a transaction. */
 export async function createPaywall(ctx: Context, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
   const network = networkNamed(ctx.chain, body.chain)
   if (!network) {
@@ -37,35 +37,33 @@ export async function createPaywall(ctx: Context, merchantId: string, body: Payw
   const owner = await payoutAddressOn(ctx, merchantId, network)
   const now = ctx.now()
   const pricingModel = body.pricingModel ?? "one_time"
-  return await slugTaken(
-    inTransaction(ctx, async ctx => {
-      const paywall = await ctx.db
-        .insertInto("paywalls")
-        .values({
-          id: newId("pw"),
-          merchant_id: merchantId,
-          chain_id: network.chainId,
-          name: body.name,
-          price,
-          currency,
-          description: body.description ?? null,
-          content_type: body.contentType ?? "content",
-          content_data: body.contentData ? JSON.stringify(body.contentData) : null,
-          content_url: body.contentUrl ?? null,
-          pricing_model: pricingModel,
-          access_duration_s: durationAfter({ pricingModel, durationS: defaultDuration(pricingModel) }, body),
-          slug: body.slug ?? null,
-          active: true,
-          created_at: now,
-          updated_at: now,
-        })
-        .returningAll()
-        .executeTakeFirstOrThrow()
-      const deposit = await makeDeposit(ctx, network, { paywallId: paywall.id, owner })
-      await openVersion(ctx, paywall.id, { price, active: true, depositId: deposit.id })
-      return paywall
-    }),
+  const paywall = await slugTaken(
+    ctx.db
+      .insertInto("paywalls")
+      .values({
+        id: newId("pw"),
+        merchant_id: merchantId,
+        chain_id: network.chainId,
+        name: body.name,
+        price,
+        currency,
+        description: body.description ?? null,
+        content_type: body.contentType ?? "content",
+        content_data: body.contentData ? JSON.stringify(body.contentData) : null,
+        content_url: body.contentUrl ?? null,
+        pricing_model: pricingModel,
+        access_duration_s: durationAfter({ pricingModel, durationS: defaultDuration(pricingModel) }, body),
+        slug: body.slug ?? null,
+        active: true,
+        created_at: now,
+        updated_at: now,
+      })
+      .returningAll()
+      .executeTakeFirstOrThrow(),
   )
+  const deposit = await makeDeposit(ctx, network, { paywallId: paywall.id, owner })
+  await openVersion(ctx, paywall.id, { price, active: true, depositId: deposit.id })
+  return paywall
 }
 
 /** Changes what is given; price and switch also open a new version. */

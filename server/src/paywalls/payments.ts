@@ -7,8 +7,8 @@ import type { Row, SubmissionStatus } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { statusMessage } from "../payments/reasons.ts"
 
-/** A submission wakes the verification at most so often. */
-const WAKE_GAP_MS = 5_000
+/** Whoever looks at a paywall may be about to pay it: its addresses stay in the scan for so long. */
+const WARM_MS = 3_600_000
 
 export async function publicPaywall(ctx: Context, id: string): Promise<Row<"paywalls">> {
   const row = await ctx.db.selectFrom("paywalls").selectAll().where("id", "=", id).executeTakeFirst()
@@ -50,13 +50,27 @@ export async function submitPayment(ctx: Context, paywallId: string, txHash: Has
           .where("submissions.status", "in", ["failed", "reversed"]),
       )
       .execute()
-    const gapMs = Math.min(WAKE_GAP_MS, ctx.settings.verifyIntervalMs)
-    await sql`update cursors set run_at = least(run_at, greatest(${now}::timestamptz,
-      coalesce(looked_at, ${now}::timestamptz) + make_interval(secs => ${gapMs / 1_000}))) where chain_id = ${chain_id}`.execute(
-      ctx.db,
-    )
   })
+  await warm(ctx, paywallId)
+  // Outside the transaction: the verification holds this row while it writes submissions.
+  await ctx.db
+    .updateTable("cursors")
+    .set({ run_at: now })
+    .where("chain_id", "=", chain_id)
+    .where("run_at", ">", now)
+    .execute()
   await ctx.wakes.wake("verify")
+}
+
+/** Keeps, or puts back, a paywall's addresses in the scan; writes only when half of the time has gone by. */
+export async function warm(ctx: Context, paywallId: string): Promise<void> {
+  const now = ctx.now().getTime()
+  await ctx.db
+    .updateTable("deposits")
+    .set({ hot: true, hot_until: new Date(now + WARM_MS) })
+    .where("paywall_id", "=", paywallId)
+    .where(eb => eb.or([eb("hot", "=", false), eb("hot_until", "<", new Date(now + WARM_MS / 2))]))
+    .execute()
 }
 
 export interface PaymentState {
@@ -67,7 +81,10 @@ export interface PaymentState {
   requiredConfirmations: number
 }
 
-/** How a submission stands, or what became of a payment that nobody submitted; `PAYMENT_NOT_FOUND` for neither. */
+/**
+ * How a submission stands, or what became of a payment that nobody submitted; `PAYMENT_NOT_FOUND` for neither. Of several
+ * transfers in the transaction, one that was granted speaks for all.
+ */
 export async function paymentState(
   ctx: Context,
   paywallId: string,
@@ -75,34 +92,42 @@ export async function paymentState(
   address: Address,
 ): Promise<PaymentState> {
   const { chain_id } = await publicPaywall(ctx, paywallId)
-  const { confirmations: required } = networkOf(ctx.chain, chain_id)
-  const found = await sql<{
-    submitted: SubmissionStatus | null
-    reason: string | null
-    message: string | null
-    paid: "granted" | "reversed" | null
-    block_number: bigint | null
-    seen: boolean
-    head: bigint
-  }>`
-    select s.status as submitted, s.reason, s.message, t.paid, coalesce(t.block_number, s.block_number) as block_number,
-      t.tx_hash is not null as seen, c.block_number as head
-    from cursors c
-      left join submissions s on s.paywall_id = ${paywallId} and s.tx_hash = ${txHash} and s.address = ${address}
-      left join lateral (
-        select t.tx_hash, t.block_number, p.status as paid from transfers t join deposits d on d.id = t.deposit_id
-          left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-        where d.paywall_id = ${paywallId} and t.tx_hash = ${txHash} and t.from_address = ${address}
-        order by t.k limit 1) t on true
-    where c.chain_id = ${chain_id}`.execute(ctx.db)
-  const row = found.rows[0]
-  const status = row?.submitted ?? row?.paid ?? (row?.seen ? "verifying" : undefined)
-  if (!row || !status) throw new ApiError("PAYMENT_NOT_FOUND")
-  const depth = row.block_number === null ? 0n : row.head - row.block_number + 1n
+  const { confirmations: required, token } = networkOf(ctx.chain, chain_id)
+  const submitted = await ctx.db
+    .selectFrom("submissions")
+    .select(["status", "reason", "message", "block_number"])
+    .where("paywall_id", "=", paywallId)
+    .where("tx_hash", "=", txHash)
+    .where("address", "=", address)
+    .executeTakeFirst()
+  const seen = await ctx.db
+    .selectFrom("transfers")
+    .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
+    .leftJoin("claims", "claims.transfer_id", "transfers.id")
+    .leftJoin("payments", "payments.id", "claims.payment_id")
+    .select(["transfers.block_number", "payments.status"])
+    .where("deposits.paywall_id", "=", paywallId)
+    .where("transfers.tx_hash", "=", txHash)
+    .where("transfers.from_address", "=", address)
+    .where("transfers.token", "=", token.address)
+    .orderBy(sql`payments.status = 'granted'`, order => order.desc().nullsLast())
+    .executeTakeFirst()
+  const status = submitted?.status ?? seen?.status ?? (seen ? "verifying" : undefined)
+  if (!status) throw new ApiError("PAYMENT_NOT_FOUND")
+  const cursor = await ctx.db
+    .selectFrom("cursors")
+    .select("block_number")
+    .where("chain_id", "=", chain_id)
+    .executeTakeFirst()
+  const blockNumber = seen?.block_number ?? submitted?.block_number
+  const depth = blockNumber && cursor ? cursor.block_number - blockNumber + 1n : 0n
+  const unsubmitted =
+    "The payment was seen. Submit its hash to have it verified now; else it is settled after ten minutes."
   return {
     status,
-    reason: row.reason,
-    message: row.message ?? statusMessage[status === "failed" ? "verifying" : status],
+    reason: submitted?.reason ?? null,
+    message:
+      submitted?.message ?? (status === "granted" || status === "reversed" ? statusMessage[status] : unsubmitted),
     confirmations: Number(depth < 0n ? 0n : depth),
     requiredConfirmations: Number(required),
   }

@@ -2,14 +2,14 @@
 import { Type } from "typebox"
 import { type Address, checksummed, parseAddress, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import { isSanctioned } from "../chain/sanctions.ts"
+import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { orEmptyBody, type Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
 import { statusMessage } from "../payments/reasons.ts"
 import { payToOf } from "./console.ts"
-import { accessOf, awaitPayment, paymentState, publicPaywall, submitPayment } from "./payments.ts"
+import { accessOf, awaitPayment, paymentState, publicPaywall, submitPayment, warm } from "./payments.ts"
 import { AccessAnswer, PaymentStatus, PaymentSubmit, PaymentSubmitted, PublicPaywall } from "./schema.ts"
 
 const Id = Type.Object({ id: Type.String() })
@@ -29,6 +29,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
     { schema: { summary: "What a buyer needs in order to pay", tags, params: Id, response: { 200: PublicPaywall } } },
     async request => {
       const row = await publicPaywall(ctx, request.params.id)
+      await warm(ctx, row.id)
       const { name: chain, chainId, token } = networkOf(ctx.chain, row.chain_id)
       return {
         id: row.id,
@@ -61,6 +62,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
     async request => {
       const address = addressOf(request.query.address)
       const { id } = await publicPaywall(ctx, request.params.id)
+      await warm(ctx, id)
       const access = await accessOf(ctx, id, address)
       if (!access) return { hasAccess: false }
       return { hasAccess: true, expiresAt: access.expiresAt.toISOString(), txHash: access.txHash }
@@ -84,7 +86,8 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       const txHash = parseHash(request.body.txHash)
       if (!txHash) throw new ApiError("INVALID_TX_HASH")
       const address = addressOf(request.body.address)
-      if (await isSanctioned(ctx, address, `pay:${id}`)) throw new ApiError("SANCTIONS_MATCH")
+      // Where nobody can be asked the submission is taken, and screened again before it is granted.
+      if ((await screen(ctx, [address], `pay:${id}`)).get(address) === "listed") throw new ApiError("SANCTIONS_MATCH")
       await submitPayment(ctx, id, txHash, address)
       return {
         status: "verifying" as const,

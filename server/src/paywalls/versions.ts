@@ -2,11 +2,14 @@
  * Versions: what a paywall asked for, when, and at which address. Every change of price, switch or payout address closes
  * one version and opens the next, at the same instant.
  */
+import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { makeDeposit } from "../deposits/deposits.ts"
 
+/** What was for sale at an address a moment ago may still be paid: it stays in the scan for so long. */
+const COOLING_MS = 2 * 3_600_000
 /** An address is replaced so long before anyone may recover what lies there. */
 const RENEW_BEFORE_S = 60 * 86_400
 
@@ -16,14 +19,21 @@ export async function openVersion(
   paywallId: string,
   change: { price?: bigint; active?: boolean; depositId?: bigint },
 ): Promise<void> {
-  const now = ctx.now()
+  // Clocks of several processes differ: a version never ends before it began.
   const last = await ctx.db
     .updateTable("paywall_versions")
-    .set({ until_at: now })
+    .set({ until_at: sql<Date>`greatest(from_at, ${ctx.now()}::timestamptz)` })
     .where("paywall_id", "=", paywallId)
     .where("until_at", "is", null)
     .returningAll()
     .executeTakeFirst()
+  const now = last?.until_at ?? ctx.now()
+  if (last)
+    await ctx.db
+      .updateTable("deposits")
+      .set({ hot_until: new Date(now.getTime() + COOLING_MS) })
+      .where("id", "=", last.deposit_id)
+      .execute()
   const price = change.price ?? last?.price
   const depositId = change.depositId ?? last?.deposit_id
   if (price === undefined || depositId === undefined) throw new Error("a first version needs a price and a deposit")

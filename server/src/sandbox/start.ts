@@ -115,6 +115,7 @@ export async function startSandbox(
         token: contracts.token,
         confirmations: given.networks[0]?.confirmations ?? 3,
         depositFactory: contracts.depositFactory,
+        sanctionsOracle: undefined,
       },
     ],
   }

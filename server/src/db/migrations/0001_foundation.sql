@@ -71,9 +71,20 @@ create table deposits (
   open_after_s bigint not null,
   paywall_id text not null references paywalls,
   created_at timestamptz not null,
-  unique (chain_id, address)
+  -- Hot ones are in every scan of the logs, cold ones are asked for their balance now and then.
+  hot boolean not null default true,
+  -- Until when it stays hot though nothing is for sale there.
+  hot_until timestamptz not null,
+  -- The block up to which its transfers are known, where the ordinary scan does not see to it.
+  watched_number bigint,
+  cooled_at timestamptz,
+  check_at timestamptz,
+  unique (chain_id, address),
+  check (hot or (watched_number is not null and cooled_at is not null and check_at is not null))
 );
 create index deposits_of_paywall on deposits (paywall_id);
+create index deposits_hot on deposits (chain_id, hot_until) where hot;
+create index deposits_cold on deposits (chain_id, check_at) where not hot;
 
 -- Price, switch and receiving address of a paywall, dated: a transfer is judged by what was in force when it was mined.
 create table paywall_versions (
@@ -209,4 +220,4 @@ create table screenings (
   subject text not null,
   screened_at timestamptz not null
 );
-create index screenings_of_address on screenings (address, screened_at);
+create index screenings_of_address on screenings (address, source, screened_at);

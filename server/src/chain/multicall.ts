@@ -1,0 +1,33 @@
+/** Many reads in one call, through Multicall3, which stands at the same address on every network served. */
+import { decodeFunctionResult, encodeFunctionData, type Hex, multicall3Abi } from "viem"
+import type { Address } from "./hex.ts"
+import type { RpcCall } from "./rpc.ts"
+
+export const MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11" as Address
+
+export interface Read {
+  to: Address
+  data: Hex
+}
+
+/** One `eth_call` for many reads. */
+export const multicall = (reads: readonly Read[]): RpcCall => ({
+  method: "eth_call",
+  params: [
+    {
+      to: MULTICALL3,
+      data: encodeFunctionData({
+        abi: multicall3Abi,
+        functionName: "aggregate3",
+        args: [reads.map(({ to, data }) => ({ target: to, allowFailure: true, callData: data }))],
+      }),
+    },
+    "latest",
+  ],
+})
+
+/** What each read returned, undefined where it failed; throws when the answer is not Multicall3's. */
+export const readMulticall = (value: unknown): (Hex | undefined)[] =>
+  decodeFunctionResult({ abi: multicall3Abi, functionName: "aggregate3", data: value as Hex }).map(
+    ({ success, returnData }) => (success && returnData !== "0x" ? returnData : undefined),
+  )

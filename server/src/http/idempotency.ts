@@ -1,0 +1,186 @@
+/**
+ * Idempotency keys: a request that is sent again is carried out once, and answered as the first time.
+ *
+ * Three steps. The reservation commits before the work, so that a second request sees that the first still runs. The
+ * answer commits with the work, in one transaction, so that neither exists without the other. An error gives the
+ * reservation back, so that the caller may mend the request and use the same key.
+ *
+ * For routes that create or move money. A route that answers a secret must not use it: the secret would be kept, and the
+ * answer is meant to be seen once.
+ */
+import { createHash, randomUUID } from "node:crypto"
+import type { FastifyRequest } from "fastify"
+import { sql } from "kysely"
+import { type Context, inTransaction } from "../context.ts"
+import { ApiError, invalid } from "../errors.ts"
+import { asWritten } from "./json.ts"
+
+const KEPT_MS = 24 * 3_600_000
+const LEASE_S = 60
+/** What is still running is over in a moment, or was killed and is free again when its lease ends. */
+const RETRY_AFTER_S = 1
+
+/** What is needed of a Fastify reply, whatever the types of its route. */
+interface Reply {
+  statusCode: number
+  code(status: number): unknown
+  header(name: string, value: string | number): unknown
+  type(contentType: string): unknown
+  serialize(payload: unknown): string | ArrayBuffer | Buffer
+}
+
+interface Reservation {
+  merchantId: string
+  route: string
+  key: string
+  claimId: string
+}
+
+interface Answer {
+  status: number
+  text: string
+}
+
+/**
+ * Runs `work` in one database transaction and answers what it answers, with the status that `reply` has by then. With an
+ * `Idempotency-Key` it runs once in 24 hours for this merchant and route; later requests with the same body and path get
+ * the first answer again. Throws `VALIDATION_ERROR` for a key that can't be one, `IDEMPOTENCY_MISMATCH`,
+ * `IDEMPOTENCY_IN_PROGRESS`.
+ *
+ * @example
+ * reply.code(201)
+ * return await idempotently(ctx, request, reply, merchantId, ctx => createThing(ctx, request.body))
+ */
+export async function idempotently<T>(
+  ctx: Context,
+  request: Pick<FastifyRequest, "method" | "headers" | "routeOptions" | "params" | "body">,
+  reply: Reply,
+  merchantId: string,
+  work: (ctx: Context) => Promise<T>,
+): Promise<T> {
+  const key = keyOf(request.headers["idempotency-key"])
+  if (key === undefined) return await inTransaction(ctx, work)
+
+  const reservation = {
+    merchantId,
+    route: `${request.method} ${request.routeOptions.url}`,
+    key,
+    claimId: randomUUID(),
+  }
+  // The path's parameters too: the same key for another payment is a mistake, not the same request.
+  const requestHash = createHash("sha256")
+    .update(canonical([request.params, request.body]))
+    .digest("hex")
+  const first = await reserve(ctx, reservation, requestHash, reply)
+  if (first) {
+    reply.code(first.status)
+    reply.header("idempotent-replayed", "true")
+    // Text that is called JSON already is sent as it is: byte for byte what was answered before.
+    reply.type("application/json; charset=utf-8")
+    return first.text as T
+  }
+  try {
+    return await inTransaction(ctx, async ctx => {
+      const body = await work(ctx)
+      const answer = { status: reply.statusCode, text: `${reply.serialize(body)}` }
+      if (!(await keep(ctx, reservation, answer))) throw inProgress(reply)
+      return body
+    })
+  } catch (error) {
+    await release(ctx, reservation).catch(cause => ctx.log.warn({ err: cause }, "an idempotency key stays reserved"))
+    throw error
+  }
+}
+
+/** Forgets the answers that were kept for 24 hours, and the reservations of processes that died. */
+export async function forgetExpiredKeys(ctx: Context): Promise<void> {
+  await ctx.db
+    .deleteFrom("idempotency_keys")
+    .where("expires_at", "<=", ctx.now())
+    .where(sql<boolean>`coalesce(lease_until < clock_timestamp(), true)`)
+    .execute()
+}
+
+function keyOf(header: string | string[] | undefined): string | undefined {
+  if (header === undefined) return undefined
+  // Several headers of the name arrive joined by a comma and a space, which no key has.
+  const key = `${header}`
+  if (!/^[\x21-\x7e]{1,255}$/.test(key))
+    throw invalid("Idempotency-Key", "must be 1 to 255 visible ASCII characters, without spaces")
+  return key
+}
+
+/**
+ * One text for all ways to write the same body: the order of keys and white space are gone, numbers stand as they were
+ * written. So 5, 5.0 and "5" are three bodies: whoever repeats a request repeats its bytes, and what differs in the text
+ * of an amount is told rather than judged.
+ */
+function canonical(value: unknown, written?: string): string {
+  if (Array.isArray(value)) return `[${value.map((each, i) => canonical(each, asWritten(value, `${i}`))).join()}]`
+  if (typeof value === "object" && value !== null) {
+    const field = (key: string) =>
+      `${JSON.stringify(key)}:${canonical((value as Record<string, unknown>)[key], asWritten(value, key))}`
+    return `{${Object.keys(value).sort().map(field).join()}}`
+  }
+  return typeof value === "number" && written !== undefined ? written : (JSON.stringify(value) ?? "")
+}
+
+/** Takes the key for this request, or answers what the first request with it was answered. */
+async function reserve(
+  ctx: Context,
+  { merchantId, route, key, claimId }: Reservation,
+  requestHash: string,
+  reply: Reply,
+): Promise<Answer | undefined> {
+  for (;;) {
+    const now = ctx.now()
+    // A reservation whose lease is over had no effect, nor can it have one any more: its claim is gone with this.
+    const { rows } = await sql`
+      insert into idempotency_keys (merchant_id, route, key, request_hash, claim_id, lease_until, expires_at)
+      values (${merchantId}, ${route}, ${key}, ${requestHash}, ${claimId},
+        clock_timestamp() + make_interval(secs => ${LEASE_S}), ${new Date(now.getTime() + KEPT_MS)})
+      on conflict (merchant_id, route, key) do update set request_hash = excluded.request_hash,
+        claim_id = excluded.claim_id, lease_until = excluded.lease_until, expires_at = excluded.expires_at,
+        status = null, answer = null
+      where idempotency_keys.lease_until < clock_timestamp()
+        or (idempotency_keys.lease_until is null and idempotency_keys.expires_at <= ${now})
+      returning key`.execute(ctx.db)
+    if (rows.length > 0) return undefined
+
+    const first = await ctx.db
+      .selectFrom("idempotency_keys")
+      .select(["request_hash", "status", "answer"])
+      .where("merchant_id", "=", merchantId)
+      .where("route", "=", route)
+      .where("key", "=", key)
+      .executeTakeFirst()
+    // Given back since: it is free now.
+    if (!first) continue
+    if (first.request_hash !== requestHash) throw new ApiError("IDEMPOTENCY_MISMATCH")
+    if (first.status !== null && first.answer !== null) return { status: first.status, text: first.answer }
+    throw inProgress(reply)
+  }
+}
+
+/** Keeps the answer, inside the transaction of the work; false when another request has taken the key since. */
+async function keep(ctx: Context, reservation: Reservation, { status, text }: Answer): Promise<boolean> {
+  const kept = await ctx.db
+    .updateTable("idempotency_keys")
+    .set({ status, answer: text, claim_id: null, lease_until: null })
+    .where(isOurs(reservation))
+    .executeTakeFirst()
+  return kept.numUpdatedRows > 0n
+}
+
+/** Gives the key back; nothing happens when it has an answer, or is another's by now. */
+async function release(ctx: Context, reservation: Reservation): Promise<void> {
+  await ctx.db.deleteFrom("idempotency_keys").where(isOurs(reservation)).execute()
+}
+
+const isOurs = ({ merchantId, route, key, claimId }: Reservation) =>
+  sql<boolean>`(merchant_id, route, key, claim_id) = (${merchantId}, ${route}, ${key}, ${claimId}::uuid)`
+
+function inProgress(reply: Reply): ApiError {
+  reply.header("retry-after", RETRY_AFTER_S)
+  return new ApiError("IDEMPOTENCY_IN_PROGRESS")
+}

@@ -1,0 +1,448 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import {
+  blockJson,
+  DROPPED,
+  failed,
+  logsJson,
+  newHash,
+  ScriptedChain,
+  type ScriptedNode,
+  startNode,
+} from "../../test/node.ts"
+import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { newEndpoint } from "../chain/endpoints.ts"
+import type { Address } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { ensureCursor, verifyRound } from "./verify-payments.ts"
+
+const A = `0x${"a".repeat(40)}` as Address
+const B = `0x${"b".repeat(40)}` as Address
+const MINUTE = 60_000
+const usd = (dollars: number) => BigInt(dollars * 100) * 10_000n
+
+let service: TestService
+let chain: ScriptedChain
+let nodes: ScriptedNode[] = []
+
+beforeAll(async () => {
+  service = await startService()
+})
+afterAll(async () => {
+  await service.stop()
+  for (const node of nodes) await node.stop()
+})
+beforeEach(async () => {
+  await service.empty()
+  await service.merchant("shop")
+  await serve(1)
+})
+
+/** A new chain, told by so many nodes. */
+async function serve(count: number): Promise<void> {
+  for (const node of nodes) await node.stop()
+  chain = new ScriptedChain(service.ctx.now())
+  nodes = await Promise.all(Array.from({ length: count }, () => startNode(chain)))
+  const served: Network = { ...paperNetwork, endpoints: nodes.map(node => newEndpoint("base-sepolia", node.url)) }
+  service.ctx.chain.networks.splice(0, 1, served)
+  await service.ctx.db.deleteFrom("cursors").execute()
+  await ensureCursor(service.ctx, network())
+}
+
+const network = (): Network => service.ctx.chain.networks[0] ?? paperNetwork
+const only = (): ScriptedNode => nodes[0] as ScriptedNode
+
+/** Rounds of the job, each due at once; a round that could not ask is one that changed nothing. */
+async function rounds(count = 2): Promise<number> {
+  let thrown = 0
+  for (let i = 0; i < count; i++) {
+    for (const endpoint of network().endpoints) endpoint.silentUntil = 0
+    await service.ctx.db
+      .updateTable("cursors")
+      .set({ run_at: new Date(0) })
+      .execute()
+    await verifyRound(service.ctx, network()).catch(() => thrown++)
+  }
+  return thrown
+}
+
+async function paywall(fields: object = {}) {
+  const { id } = (
+    await service.call("POST", "/api/console/paywalls", { name: "Film", price: 5, ...fields }, { as: "shop" })
+  ).body
+  return { id: id as string, payTo: (await service.call("GET", `/api/paywalls/${id}`)).body.payTo as string }
+}
+
+const submit = (shop: { id: string }, txHash: string, address: string = A) =>
+  service.call("POST", `/api/paywalls/${shop.id}/pay`, { txHash, address })
+const statusOf = async (shop: { id: string }, txHash: string, address: string = A) =>
+  (await service.call("GET", `/api/paywalls/${shop.id}/payments/${txHash}?address=${address}`)).body
+const hasAccess = async (shop: { id: string }, address: string = A): Promise<boolean> =>
+  (await service.call("GET", `/api/paywalls/${shop.id}/verify?address=${address}`)).body.hasAccess
+const grantCount = async () => (await service.ctx.db.selectFrom("grants").select("id").execute()).length
+
+/** A paywall that A has paid and submitted, deep enough. */
+async function paid(value = usd(5), from = A) {
+  const shop = await paywall()
+  const { hash, number } = chain.pay([{ from, to: shop.payTo, value }])
+  await submit(shop, hash, from)
+  return { shop, hash, number }
+}
+
+describe("no answer is no evidence", () => {
+  const faults: [string, (node: ScriptedNode) => void][] = [
+    ["a 502", node => void (node.broken = 502)],
+    ["a connection that breaks", node => void (node.broken = "hang up")],
+    ["null receipts", node => void (node.hook = method => (method === "eth_getTransactionReceipt" ? null : undefined))],
+    [
+      "null for every block",
+      node => void (node.hook = method => (method === "eth_getBlockByNumber" ? null : undefined)),
+    ],
+    [
+      "errors for logs",
+      node => void (node.hook = method => (method === "eth_getLogs" ? failed("try later") : undefined)),
+    ],
+    ["empty logs", node => void (node.hook = method => (method === "eth_getLogs" ? [] : undefined))],
+    [
+      "a batch that drops the logs",
+      node => void (node.hook = method => (method === "eth_getLogs" ? DROPPED : undefined)),
+    ],
+    [
+      "a batch that drops the receipts",
+      node => void (node.hook = method => (method === "eth_getTransactionReceipt" ? DROPPED : undefined)),
+    ],
+    ["another chain id", node => void (node.hook = method => (method === "eth_chainId" ? "0x1" : undefined))],
+    [
+      "a head that lags",
+      node =>
+        void (node.hook = (method, [tag], blocks) =>
+          method === "eth_getBlockByNumber" && tag === "latest" ? blockJson(blocks[150]) : undefined),
+    ],
+    [
+      "logs without the newest blocks",
+      node =>
+        void (node.hook = (method, params, blocks) =>
+          method === "eth_getLogs" ? logsJson(params, blocks.slice(0, 190)) : undefined),
+    ],
+    [
+      "receipts that lost their logs",
+      node =>
+        void (node.hook = (method, [hash], blocks) => {
+          const block = blocks.find(each => each.transactions.some(transaction => transaction.hash === hash))
+          if (method === "eth_getLogs") return []
+          if (method !== "eth_getTransactionReceipt" || !block) return undefined
+          const at = { blockNumber: `0x${block.number.toString(16)}`, blockHash: block.hash }
+          return { status: "0x1", transactionHash: hash, ...at, logs: [], logsBloom: `0x${"f".repeat(512)}` }
+        }),
+    ],
+  ]
+
+  it.each(faults)("%s: nothing fails, nothing is reversed, and all is granted once it ends", async (_what, breakIt) => {
+    const before = await paid()
+    chain.mine(3)
+    await rounds()
+    expect(await hasAccess(before.shop)).toBe(true)
+    const during = await paid(usd(5), B)
+    chain.mine(3)
+    breakIt(only())
+    for (let i = 0; i < 4; i++) {
+      await rounds(1)
+      service.advance(31_000)
+      chain.mine(1)
+    }
+    expect(await statusOf(during.shop, during.hash, B)).toMatchObject({ reason: null })
+    expect(await hasAccess(before.shop)).toBe(true)
+    only().hook = () => undefined
+    only().broken = undefined
+    service.advance(10 * MINUTE)
+    await rounds(4)
+    expect([await hasAccess(before.shop), await hasAccess(during.shop, B)]).toEqual([true, true])
+    expect(await grantCount()).toBe(2)
+  })
+
+  it("finalized going backwards: its endpoint has no vote until it has caught up", async () => {
+    chain.finalized = 150
+    await rounds(1)
+    const { shop } = await paid()
+    chain.mine(3)
+    chain.finalized = 140
+    expect(await rounds(2)).toBe(2)
+    expect(await hasAccess(shop)).toBe(false)
+    chain.finalized = 151
+    await rounds()
+    expect(await hasAccess(shop)).toBe(true)
+  })
+
+  it("an unreadable receipt keeps nobody else", async () => {
+    const shop = await paywall()
+    const bad = newHash()
+    await submit(shop, bad, B)
+    const { hash } = chain.pay([{ from: A, to: shop.payTo, value: usd(5) }])
+    await submit(shop, hash)
+    chain.mine(3)
+    only().hook = (method, [asked]) =>
+      method === "eth_getTransactionReceipt" && asked === bad
+        ? { transactionHash: bad, blockHash: null, blockNumber: null, logs: [] }
+        : undefined
+    expect(await rounds()).toBe(0)
+    expect(await hasAccess(shop)).toBe(true)
+    expect(await statusOf(shop, bad, B)).toMatchObject({ status: "verifying" })
+  })
+
+  it("a hash is given up only after more than one look, however old: the service may have been down", async () => {
+    const shop = await paywall()
+    const { hash } = chain.pay([{ from: A, to: shop.payTo, value: usd(1) }])
+    await submit(shop, newHash(), B)
+    const unknown = (await service.ctx.db.selectFrom("submissions").selectAll().executeTakeFirstOrThrow()).tx_hash
+    service.advance(25 * 60 * MINUTE)
+    await rounds(1)
+    expect(await statusOf(shop, unknown, B)).toMatchObject({ status: "verifying" })
+    for (let i = 0; i < 3; i++) {
+      service.advance(60 * MINUTE)
+      await rounds(1)
+    }
+    expect(await statusOf(shop, unknown, B)).toMatchObject({ status: "failed", reason: "not_found" })
+    // A late find re-opens it.
+    chain.pay([{ from: B, to: shop.payTo, value: usd(5) }], unknown)
+    chain.mine(3)
+    await rounds(3)
+    expect(await statusOf(shop, unknown, B)).toMatchObject({ status: "granted" })
+    expect(hash).not.toBe(unknown)
+  })
+})
+
+describe("the scan", () => {
+  it("learns how many blocks of logs a node takes, and catches up after downtime", async () => {
+    const limit = 400
+    only().hook = (method, [filter]) => {
+      const { fromBlock, toBlock } = (filter ?? {}) as { fromBlock: string; toBlock: string }
+      return method === "eth_getLogs" && Number(toBlock) - Number(fromBlock) >= limit
+        ? failed("query exceeds max block range 400")
+        : undefined
+    }
+    const shop = await paywall()
+    chain.mine(2_500)
+    const { hash } = chain.pay([{ from: A, to: shop.payTo, value: usd(5) }])
+    chain.mine(2_500)
+    // The chain's clock went on with its blocks.
+    service.advance(3 * 60 * MINUTE)
+    await rounds(20)
+    expect(await statusOf(shop, hash)).toMatchObject({ status: "granted" })
+    expect(await hasAccess(shop)).toBe(true)
+  })
+
+  it("finds what a node that lagged unnoticed did not tell", async () => {
+    const shop = await paywall()
+    await rounds(1)
+    chain.pay([{ from: A, to: shop.payTo, value: usd(5) }])
+    chain.mine(29)
+    only().hook = (method, params, blocks) =>
+      method === "eth_getLogs" ? logsJson(params, blocks.slice(0, -30)) : undefined
+    await rounds(1)
+    only().hook = () => undefined
+    chain.mine(1)
+    await rounds(1)
+    expect(await hasAccess(shop)).toBe(false)
+    service.advance(20 * MINUTE)
+    await rounds()
+    expect(await hasAccess(shop)).toBe(true)
+  })
+
+  it("asks little when little happens: whatever the number of payments among up to 1,000 addresses", async () => {
+    for (let i = 0; i < 30; i++) await paywall()
+    await rounds(2)
+    only().calls = 0
+    await rounds(1)
+    expect(only().calls).toBeLessThanOrEqual(10)
+  })
+})
+
+describe("a reorg that is told badly", () => {
+  it("logs of the old fork with the head of the new: not granted", async () => {
+    const shop = await paywall()
+    await rounds(1)
+    const { hash, number } = chain.pay([{ from: A, to: shop.payTo, value: usd(5) }])
+    await submit(shop, hash)
+    const old = chain.reorg(number)
+    chain.mine(3)
+    only().hook = (method, params) => (method === "eth_getLogs" ? logsJson(params, old) : undefined)
+    await rounds(3)
+    expect(await hasAccess(shop)).toBe(false)
+  })
+
+  it("a deep one whose checkpoint was answered from the old fork: noticed before anything is final", async () => {
+    const { shop, number } = await paid()
+    chain.mine(30)
+    await rounds(2)
+    expect(await hasAccess(shop)).toBe(true)
+    const { block_number } = await service.ctx.db.selectFrom("cursors").select("block_number").executeTakeFirstOrThrow()
+    const old = chain.reorg(number)
+    chain.mine(2)
+    let asked = 0
+    only().hook = (method, [tag]) =>
+      method === "eth_getBlockByNumber" && Number(tag) === Number(block_number) && asked++ === 0
+        ? blockJson(old[Number(block_number)])
+        : undefined
+    await rounds(1)
+    only().hook = () => undefined
+    for (let i = 0; i < 3; i++) {
+      chain.mine(2)
+      chain.finalized = chain.head.number - 1
+      service.advance(31_000)
+      await rounds(1)
+    }
+    expect(await hasAccess(shop)).toBe(false)
+    expect(await service.ctx.db.selectFrom("transfers").select("state").execute()).toEqual([{ state: "gone" }])
+  })
+
+  it("without a finalized block: what was mined into deep blocks is still found", async () => {
+    const shop = await paywall()
+    chain.mine(40)
+    await rounds(1)
+    const fork = chain.head.number - 35
+    chain.reorg(fork)
+    const hash = newHash()
+    chain.blocks[fork + 2]?.transactions.push({ hash, transfers: [{ from: A, to: shop.payTo, value: usd(5) }] })
+    chain.mine(2)
+    only().hook = (method, [tag]) =>
+      method === "eth_getBlockByNumber" && tag === "finalized" ? failed("not here") : undefined
+    await rounds(3)
+    expect(await statusOf(shop, hash)).toMatchObject({ status: "verifying" })
+  })
+
+  it("a transfer in doubt is not granted, nor forgotten", async () => {
+    const shop = await paywall()
+    const { hash, number } = chain.pay([{ from: A, to: shop.payTo, value: usd(5) }])
+    chain.mine(3)
+    await rounds()
+    const old = chain.reorg(number)
+    chain.mine(2)
+    await rounds(1)
+    await submit(shop, hash)
+    await rounds(1)
+    expect(await hasAccess(shop)).toBe(false)
+    chain.blocks = old
+    chain.mine(4)
+    service.advance(MINUTE)
+    await rounds(3)
+    expect(await hasAccess(shop)).toBe(true)
+  })
+
+  it.each([
+    ["A then B", A, B],
+    ["B then A", B, A],
+  ])("a transaction that is mined again from another sender: %s", async (_order, first, second) => {
+    const { shop, hash, number } = await paid(usd(5), first)
+    chain.mine(3)
+    await rounds()
+    expect(await hasAccess(shop, first)).toBe(true)
+    chain.reorg(number)
+    chain.pay([{ from: second, to: shop.payTo, value: usd(5) }], hash)
+    chain.mine(3)
+    await rounds()
+    service.advance(15 * MINUTE)
+    await rounds(3)
+    expect([await hasAccess(shop, first), await hasAccess(shop, second)]).toEqual([false, true])
+    expect((await statusOf(shop, hash, first)).status).not.toBe("granted")
+  })
+
+  it("a submission whose transfer came from another when it was mined again ends", async () => {
+    const { shop, hash, number } = await paid()
+    await rounds(1)
+    chain.reorg(number)
+    chain.pay([{ from: B, to: shop.payTo, value: usd(5) }], hash)
+    chain.mine(5)
+    for (let i = 0; i < 3; i++) {
+      await rounds(1)
+      service.advance(6_000)
+    }
+    expect(await statusOf(shop, hash)).toMatchObject({ status: "failed", reason: "wrong_sender" })
+  })
+
+  it("costs few calls where little is displaced, and compares all before it goes on", async () => {
+    const shop = await paywall()
+    for (let i = 0; i < 120; i++) chain.pay([{ from: A, to: shop.payTo, value: usd(1) }])
+    chain.mine(3)
+    await rounds(2)
+    const { number } = chain.mine(1)
+    await rounds(1)
+    chain.reorg(number)
+    chain.mine(1)
+    only().calls = 0
+    await rounds(1)
+    expect(only().calls).toBeLessThan(80)
+    expect(
+      await service.ctx.db.selectFrom("transfers").select("id").where("suspect_at", "is not", null).execute(),
+    ).toEqual([])
+  })
+})
+
+describe("several endpoints", () => {
+  it("one that is down, or on another chain, or far behind, does not matter", async () => {
+    await serve(3)
+    ;(nodes[0] as ScriptedNode).broken = 502
+    ;(nodes[1] as ScriptedNode).hook = (method, [tag], blocks) =>
+      method === "eth_getBlockByNumber" && tag === "latest" ? blockJson(blocks[100]) : undefined
+    const { shop } = await paid()
+    chain.mine(3)
+    await rounds(3)
+    expect(await hasAccess(shop)).toBe(true)
+  })
+
+  it("a large payment needs two that have it, a small one does not", async () => {
+    await serve(2)
+    ;(nodes[1] as ScriptedNode).broken = 502
+    const [large, small] = [await paid(usd(500), A), await paid(usd(5), B)]
+    chain.mine(3)
+    await rounds(3)
+    expect([await hasAccess(large.shop, A), await hasAccess(small.shop, B)]).toEqual([false, true])
+    ;(nodes[1] as ScriptedNode).broken = undefined
+    await rounds(3)
+    expect(await hasAccess(large.shop, A)).toBe(true)
+  })
+
+  it("a transfer that one node makes up, in a block that the others don't have, never counts", async () => {
+    await serve(3)
+    const shop = await paywall()
+    await rounds(1)
+    const fork = new ScriptedChain(service.ctx.now(), 0)
+    fork.blocks = chain.blocks.slice(0, -3)
+    const { hash } = fork.pay([{ from: A, to: shop.payTo, value: usd(5) }])
+    fork.mine(3)
+    chain.mine(1)
+    const liar = nodes[0] as ScriptedNode
+    liar.hook = (method, params) => {
+      if (method === "eth_getLogs") return logsJson(params, fork.blocks)
+      if (method !== "eth_getBlockByNumber") return undefined
+      const [tag] = params as unknown as [string]
+      return blockJson(tag === "latest" ? fork.head : fork.blocks[Number(tag)])
+    }
+    await submit(shop, hash)
+    await rounds(4)
+    service.advance(MINUTE)
+    await rounds(2)
+    expect(await hasAccess(shop)).toBe(false)
+  })
+
+  it("two that see a payment gone reverse it at once; while one still has it, nothing is reversed", async () => {
+    await serve(2)
+    const { shop, number } = await paid()
+    chain.mine(3)
+    await rounds(2)
+    expect(await hasAccess(shop)).toBe(true)
+    const old = chain.reorg(number)
+    chain.mine(1)
+    const stubborn = nodes[1] as ScriptedNode
+    stubborn.hook = (method, params) => {
+      const [tag] = params as unknown as [string]
+      if (method === "eth_getLogs") return logsJson(params, old)
+      return method === "eth_getBlockByNumber" && tag.startsWith("0x") ? blockJson(old[Number(tag)]) : undefined
+    }
+    await rounds(1)
+    service.advance(MINUTE)
+    await rounds(2)
+    expect(await hasAccess(shop)).toBe(true)
+    stubborn.hook = () => undefined
+    await rounds(1)
+    expect(await hasAccess(shop)).toBe(false)
+  })
+})
