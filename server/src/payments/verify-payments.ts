@@ -182,7 +182,8 @@ async function look(ctx: Context, network: Network, cursor: Row<"cursors">): Pro
     [...doubted.map(row => row.tx_hash), ...unexplained, ...quorate],
   )
   const allCompared = !reorged || (await compareDownwards(panel, unfinal, doubted))
-  if (reorged) await panel.learn([panel.finalized], [])
+  // Where the next round may go on from.
+  await panel.learn(reorged ? [panel.finalized] : scan.scannedTo > cursor.block_number ? [scan.scannedTo] : [], [])
   const receipts = [...submissions, ...doubted].map(
     row => panel.receiptOf(row.tx_hash) ?? panel.anyReceipt(row.tx_hash),
   )
