@@ -1,5 +1,5 @@
 /**
- * Every error a caller can meet, declared once: its code, its HTTP status and its words.
+ * Every error a caller can meet, declared once: its code, its HTTP status, its words, and `help` for the documents.
  *
  * A throw site names the code and, where it helps, the details; it never names a status.
  */
@@ -11,48 +11,103 @@ export interface ErrorDetail {
 }
 
 export const errorTable = {
-  VALIDATION_ERROR: { status: 400, message: "The request is not valid; `details` names each fault." },
-  INVALID_TX_HASH: { status: 400, message: "`txHash` must be a transaction hash: 0x and 64 hexadecimal digits." },
-  UNAUTHORIZED: { status: 401, message: "A valid access token is needed: `Authorization: Bearer <token>`." },
-  SANCTIONS_MATCH: { status: 403, message: "This address is on a sanctions list and can't be served." },
+  VALIDATION_ERROR: {
+    status: 400,
+    message: "The request is not valid; `details` names each fault.",
+    help: "Mend the fields that `details` names; all faults are told at once. Nothing was written.",
+  },
+  INVALID_TX_HASH: {
+    status: 400,
+    message: "`txHash` must be a transaction hash: 0x and 64 hexadecimal digits.",
+    help: "Send the hash that the wallet answered when it sent the transfer, not an address and not an explorer's link.",
+  },
+  UNAUTHORIZED: {
+    status: 401,
+    message: "A valid access token is needed: `Authorization: Bearer <token>`.",
+    help: "Get a new token from the identity provider: this one is missing, expired, or made for another service.",
+  },
+  SANCTIONS_MATCH: {
+    status: 403,
+    message: "This address is on a sanctions list and can't be served.",
+    help: "Nothing can be done here. Another attempt gets the same answer.",
+  },
   SIGNUP_CLOSED: {
     status: 403,
     message: "The token is valid, but this installation takes new merchants by invitation only. Ask its operator.",
+    help: "The operator can invite the token's subject, or open the sign-up with `SIGNUP=open`.",
   },
-  NOT_FOUND: { status: 404, message: "There is nothing at this address. Check the path, the method and the id." },
-  PAYWALL_NOT_FOUND: { status: 404, message: "No paywall has this id." },
+  NOT_FOUND: {
+    status: 404,
+    message: "There is nothing at this address. Check the path, the method and the id.",
+    help: "Look the route up in the API's document. What belongs to another merchant is not found either.",
+  },
+  PAYWALL_NOT_FOUND: {
+    status: 404,
+    message: "No paywall has this id.",
+    help: "Check the id, `pw_` included. In the console a paywall of another merchant is not found either.",
+  },
   PAYMENT_NOT_FOUND: {
     status: 404,
     message: "No payment with this hash and address was submitted to this paywall. Submit it first.",
+    help: "Submit it with `POST /api/paywalls/:id/pay`, or check that the address is the one that paid.",
   },
-  ALREADY_VERIFIED: { status: 409, message: "This transaction has already granted access to this paywall." },
+  ALREADY_VERIFIED: {
+    status: 409,
+    message: "This transaction has already granted access to this paywall.",
+    help: "There is nothing left to do: ask `GET /api/paywalls/:id/verify` for the address that paid.",
+  },
   PAYOUT_ADDRESS_REQUIRED: {
     status: 409,
     message: "Set the address your money goes to first: PUT /api/console/settings { payoutAddress }.",
+    help: "For another network than the default one: `payoutAddresses`, by the network's name.",
   },
-  SLUG_TAKEN: { status: 409, message: "This slug is already in use. Choose another." },
+  SLUG_TAKEN: {
+    status: 409,
+    message: "This slug is already in use. Choose another.",
+    help: "Slugs are unique in the whole installation, switched-off paywalls included.",
+  },
   IDEMPOTENCY_IN_PROGRESS: {
     status: 409,
     message: "The first request with this Idempotency-Key is still running. Try again in a moment, with the same key.",
+    help: "Wait for the seconds in `Retry-After`, then send the same request: it gets the first one's answer.",
   },
-  PAYLOAD_TOO_LARGE: { status: 413, message: "The request body is too large; 256 KB is the most." },
-  UNSUPPORTED_MEDIA_TYPE: { status: 415, message: "Send the body as JSON, with `Content-Type: application/json`." },
+  PAYLOAD_TOO_LARGE: {
+    status: 413,
+    message: "The request body is too large; 256 KB is the most.",
+    help: "Send less; large content belongs at a `contentUrl`.",
+  },
+  UNSUPPORTED_MEDIA_TYPE: {
+    status: 415,
+    message: "Send the body as JSON, with `Content-Type: application/json`.",
+    help: "Set the header, or send no body.",
+  },
   IDEMPOTENCY_MISMATCH: {
     status: 422,
     message:
       "This Idempotency-Key was used for another request. Send the first one again just as it was, or use a new key.",
+    help: "Make a key for each thing that is to happen once, and keep it with the body that it was sent with.",
   },
-  RATE_LIMITED: { status: 429, message: "Too many requests. Wait for the seconds in `retryAfter`, then try again." },
+  RATE_LIMITED: {
+    status: 429,
+    message: "Too many requests. Wait for the seconds in `retryAfter`, then try again.",
+    help: "`X-RateLimit-Remaining` and `X-RateLimit-Reset` on each answer tell how much is left, and until when.",
+  },
   INTERNAL_ERROR: {
     status: 500,
     message: "Something went wrong on our side. Nothing was lost; try again, and quote the requestId if it stays.",
+    help: "The operator finds the cause in the log, by the `requestId`.",
   },
   IDENTITY_UNAVAILABLE: {
     status: 503,
     message: "The identity provider can't be reached, so the token can't be checked. Try again in a moment.",
+    help: "The token may be good. The operator checks `OIDC_ISSUER` and the way to it.",
   },
-  NOT_READY: { status: 503, message: "The service is not ready yet." },
-} as const satisfies Record<string, { status: number; message: string }>
+  NOT_READY: {
+    status: 503,
+    message: "The service is not ready yet.",
+    help: "The message names what is missing: the database, or a network that was not looked at lately.",
+  },
+} as const satisfies Record<string, { status: number; message: string; help: string }>
 
 export type ErrorCode = keyof typeof errorTable
 

@@ -3,7 +3,6 @@
  * message when it can't start or can't go on.
  */
 import { createServer, type Server as HttpServer } from "node:http"
-import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { parseArgs } from "node:util"
 import type { Logger } from "pino"
@@ -11,14 +10,15 @@ import { openApp } from "./app.ts"
 import { checkNetwork, type Network, NetworkMismatch } from "./chain/networks.ts"
 import { sanctionedAddresses } from "./chain/sanctions.ts"
 import type { Context } from "./context.ts"
+import { lockDataDir } from "./data-dir.ts"
 import { claimInstallation } from "./db/installation.ts"
-import { type OpenDatabase, openEmbedded, openPostgres } from "./db/open.ts"
+import { openDatabase } from "./db/open.ts"
 import { tokenIssuer } from "./identity/tokens.ts"
 import { openWakes } from "./jobs/wake.ts"
+import { liveWarnings } from "./live.ts"
 import { openLog } from "./log.ts"
 import { registry } from "./metrics.ts"
 import { ensureCursor } from "./payments/verify-payments.ts"
-import { lockDataDir } from "./sandbox/data-dir.ts"
 import { describeSettings, readSettings, type Settings } from "./settings.ts"
 import { runWorker } from "./worker.ts"
 
@@ -92,7 +92,7 @@ async function run(
   if (settings.sanctionsFile !== undefined && !sanctionedAddresses(settings.sanctionsFile))
     throw new Error(`SANCTIONS_FILE ${settings.sanctionsFile} can't be read, or has no address in it.`)
 
-  const database = await openDatabase(settings, log)
+  const database = await openDatabase(settings, error => log.warn({ err: error }, "a database connection broke"))
   cleanups.push(() => database.close())
   const networks: Network[] = []
   for (const network of settings.networks)
@@ -123,17 +123,13 @@ async function run(
   const running = loops.map(loop => loop())
   cleanups.push(() => Promise.all(running))
   await sandbox?.announce(ctx)
+  if (settings.mode === "live") for (const warning of liveWarnings(settings)) log.warn(warning)
   log.info({ mode: settings.mode, role: flags.role, baseUrl: settings.baseUrl }, "started")
   await new Promise<void>(resolve =>
     signal.aborted ? resolve() : signal.addEventListener("abort", () => resolve(), { once: true }),
   )
   log.info({ reason: signal.reason }, "stopping")
 }
-
-const openDatabase = (settings: Settings, log: Logger): Promise<OpenDatabase> =>
-  settings.databaseUrl === undefined
-    ? openEmbedded(join(settings.dataDir, "db"))
-    : openPostgres(settings.databaseUrl, error => log.warn({ err: error }, "a database connection broke"))
 
 /** Tries again for a minute: a node that restarts beside us is no reason to give up, a wrong setting is. */
 async function patiently<T>(work: () => Promise<T>, log: Logger, signal: AbortSignal): Promise<T> {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest"
+import { liveEnv } from "../test/live.ts"
 import { describeSettings, readSettings, SettingsError, settingsTable } from "./settings.ts"
 
 const faultsOf = (env: Record<string, string>): string[] => {
@@ -27,8 +28,8 @@ describe("readSettings", () => {
 
   it("reads several networks, the first is the default", () => {
     const settings = readSettings({
-      MODE: "live",
-      OIDC_ISSUER: "https://id.example/",
+      ...liveEnv,
+      OIDC_ISSUER: "https://id.example.com/",
       NETWORKS: "base, worldchain",
       RPC_BASE: "https://one.example,https://two.example/key",
       RPC_WORLDCHAIN: "https://three.example",
@@ -37,7 +38,7 @@ describe("readSettings", () => {
       DEPOSIT_FACTORY_WORLDCHAIN: `0x${"33".repeat(20)}`,
       CONFIRMATIONS: "5",
     })
-    expect(settings).toMatchObject({ signup: "invite", verifyIntervalMs: 60_000, oidcIssuer: "https://id.example" })
+    expect(settings).toMatchObject({ signup: "invite", verifyIntervalMs: 60_000, oidcIssuer: "https://id.example.com" })
     expect(settings.networks).toMatchObject([
       { name: "base", chainId: 8453, rpcUrls: ["https://one.example", "https://two.example/key"], confirmations: 5 },
       { name: "worldchain", chainId: 480, token: `0x${"11".repeat(20)}` },

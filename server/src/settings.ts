@@ -5,6 +5,7 @@
 import { privateKeyToAddress } from "viem/accounts"
 import { type Address, parseAddress, parseHash } from "./chain/hex.ts"
 import { type NetworkName, networkFacts, networkNames } from "./chain/networks.ts"
+import { liveFaults } from "./live.ts"
 import { AmountError, parseAmount } from "./money/amount.ts"
 
 export type Mode = "sandbox" | "test" | "live"
@@ -43,6 +44,11 @@ export interface Settings {
   dataDir: string
   /** Undefined: the embedded database in `dataDir`. */
   databaseUrl: string | undefined
+  /** Live mode takes the embedded database too. */
+  allowEmbeddedDb: boolean
+  sandboxPublic: boolean
+  /** 32 bytes, from which everything that is kept secret at rest is encrypted. */
+  secretKey: Uint8Array | undefined
   oidcIssuer: string
   oidcAudience: string
   signup: "open" | "invite"
@@ -54,6 +60,8 @@ export interface Settings {
   minAmount: string
   /** Above this, in whole tokens, two endpoints must have a payment where a network has two. */
   quorumAbove: string
+  payoutWallet: Address | undefined
+  relayWallet: Address | undefined
   /** Wallets of the service itself; they can't be a merchant's payout address. */
   serviceWallets: Address[]
   /** Requests a minute; 0 switches a bucket off. */
@@ -74,10 +82,17 @@ export class SettingsError extends Error {
   }
 }
 
-interface Setting<T> {
+interface Meaning {
   meaning: string
   /** The text that stands in when the variable is not set; none means "unset". */
   fallback?: string
+  /** In words, where what stands in depends on other settings. */
+  otherwise?: string
+  /** What live mode demands of it, for the documents. */
+  live?: string
+}
+
+interface Setting<T> extends Meaning {
   /** Throws an Error whose message completes "NAME …". */
   parse: (text: string) => T
 }
@@ -100,7 +115,8 @@ function oneOf<const T extends string>(...choices: T[]) {
   }
 }
 
-function httpUrl(value: string): string {
+/** An http(s) address without a slash at the end; throws an Error that completes "NAME …". */
+export function httpUrl(value: string): string {
   if (!URL.canParse(value) || !/^https?:$/.test(new URL(value).protocol)) throw new Error("must be an http(s) address")
   return value.replace(/\/+$/, "")
 }
@@ -130,10 +146,23 @@ function duration(value: string): number {
 }
 
 function privateKey(value: string): Address {
-  // The key itself stays out of the message: settings faults are printed.
+  // The key itself stays out of the message: settings faults are printed, and the library's own would repeat it.
   if (!parseHash(value)) throw new Error("must be a private key: 0x and 64 hexadecimal digits")
-  return privateKeyToAddress(value as `0x${string}`).toLowerCase() as Address
+  try {
+    return privateKeyToAddress(value as `0x${string}`).toLowerCase() as Address
+  } catch {
+    throw new Error("is not a private key: it is zero, or beyond the order of the curve")
+  }
 }
+
+function bytes32(value: string): Uint8Array {
+  const hex = /^(?:0x)?([0-9a-f]{64})$/i.exec(value)?.[1]
+  const base64 = /^[A-Za-z0-9+/_-]{43}=?$/.test(value) ? value : undefined
+  if (hex === undefined && base64 === undefined) throw new Error("must be 32 bytes in hexadecimal or base64")
+  return hex === undefined ? Buffer.from(base64 ?? "", "base64") : Buffer.from(hex, "hex")
+}
+
+const flag = (value: string): boolean => oneOf("1", "0")(value) === "1"
 
 function decimal(value: string): string {
   try {
@@ -159,8 +188,19 @@ export const settingsTable = {
     parse: oneOf("sandbox", "test", "live"),
   },
   HOST: { meaning: "the address to listen on", fallback: "127.0.0.1", parse: text },
+  SANDBOX_PUBLIC: {
+    meaning: "1: the sandbox may listen on other addresses than loopback",
+    fallback: "0",
+    live: "must not be set",
+    parse: flag,
+  },
   PORT: { meaning: "the port to listen on", fallback: "4000", parse: whole(1, 65_535) },
-  BASE_URL: { meaning: "how callers reach the service; default http://HOST:PORT", parse: httpUrl },
+  BASE_URL: {
+    meaning: "how callers reach the service",
+    otherwise: "http://HOST:PORT",
+    live: "https, and not a private address",
+    parse: httpUrl,
+  },
   CONSOLE_ORIGINS: {
     meaning: "origins of browser consoles, comma-separated",
     fallback: "",
@@ -169,34 +209,62 @@ export const settingsTable = {
   TRUSTED_PROXIES: {
     meaning: "CIDRs whose X-Forwarded-For is believed, comma-separated",
     fallback: "",
+    live: "not everyone",
     parse: list,
   },
   DATA_DIR: { meaning: "where the embedded database and the sandbox keep their files", fallback: ".data", parse: text },
-  DATABASE_URL: { meaning: "a Postgres address; without one, an embedded database in DATA_DIR", parse: text },
-  OIDC_ISSUER: { meaning: "the issuer of console tokens; needed outside the sandbox", parse: httpUrl },
+  DATABASE_URL: {
+    meaning: "a Postgres address",
+    otherwise: "an embedded database in DATA_DIR",
+    live: "must be set, unless ALLOW_EMBEDDED_DB=1",
+    parse: text,
+  },
+  ALLOW_EMBEDDED_DB: { meaning: "1: live mode takes the embedded database too", fallback: "0", parse: flag },
+  SECRET_KEY: {
+    meaning: "32 random bytes in hexadecimal or base64, such as `openssl rand -hex 32` prints",
+    live: "must be set, and random",
+    parse: bytes32,
+  },
+  OIDC_ISSUER: {
+    meaning: "the issuer of console tokens",
+    otherwise: "the sandbox's own; needed elsewhere",
+    live: "must be set; https, not a private address, not a sandbox's",
+    parse: httpUrl,
+  },
   OIDC_AUDIENCE: { meaning: "the audience that console tokens must name", fallback: "sluice", parse: text },
   SIGNUP: {
-    meaning:
-      "open: the first valid token makes a merchant; invite: only for invited subjects. Default: invite when live",
+    meaning: "open: the first valid token makes a merchant; invite: only for invited subjects",
+    otherwise: "open, in live mode invite",
     parse: oneOf("open", "invite"),
   },
   NETWORKS: {
     meaning: `the networks to serve, the first is the default: ${networkNames.join(", ")}`,
     fallback: "base-sepolia",
+    live: "no test network",
     parse: listOf(oneOf(...networkNames)),
   },
   CONFIRMATIONS: {
     meaning: "how many blocks deep a payment must be, its own block counted",
     fallback: "3",
+    live: "at least 3",
     parse: whole(1, 1_000),
   },
   VERIFY_INTERVAL: {
-    meaning: "how often pending payments are looked at; default 60s, in the sandbox 2s",
+    meaning: "how often pending payments are looked at",
+    otherwise: "60s, in the sandbox 2s",
     parse: duration,
   },
   SANCTIONS_FILE: { meaning: "a list of sanctioned addresses (OFAC SDN format or one a line)", parse: text },
-  PAYOUT_PRIVATE_KEY: { meaning: "the key of the wallet that moves money out of deposits", parse: privateKey },
-  RELAY_PRIVATE_KEY: { meaning: "the key of the wallet that relays buyers' authorizations", parse: privateKey },
+  PAYOUT_PRIVATE_KEY: {
+    meaning: "the key of the wallet that moves money out of deposits",
+    live: "must be set; no well-known key",
+    parse: privateKey,
+  },
+  RELAY_PRIVATE_KEY: {
+    meaning: "the key of the wallet that relays buyers' authorizations",
+    live: "must be set; no well-known key, not the payout wallet's",
+    parse: privateKey,
+  },
   MIN_AMOUNT: { meaning: "the least price, in whole tokens", fallback: "0.01", parse: decimal },
   QUORUM_ABOVE: {
     meaning: "payments above this, in whole tokens, must be told by two RPC endpoints where a network has two",
@@ -212,9 +280,14 @@ export const settingsTable = {
   LIMIT_PAYWALL_PAY: perMinute("POST /api/paywalls/:id/pay, by IP", "10"),
   LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
   METRICS_PORT: { meaning: "a loopback port that serves /metrics", parse: whole(1, 65_535) },
-  METRICS_TOKEN: { meaning: "the bearer token that opens /metrics on PORT", parse: text },
+  METRICS_TOKEN: {
+    meaning: "the bearer token that opens /metrics on PORT",
+    live: "at least 16 characters",
+    parse: text,
+  },
   LOG_LEVEL: {
-    meaning: "fatal, error, warn, info, debug or trace; default info, in the sandbox warn",
+    meaning: "fatal, error, warn, info, debug or trace",
+    otherwise: "info, in the sandbox warn",
     parse: oneOf("fatal", "error", "warn", "info", "debug", "trace"),
   },
   RPC_PORT: { meaning: "the port of the sandbox's chain", fallback: "8545", parse: whole(1, 65_535) },
@@ -230,11 +303,24 @@ type ValueOf<N extends Name> = Table[N] extends { fallback: string; parse: (text
 
 /** The settings that exist once per network, by their first part. */
 const networkSettingsTable = {
-  RPC: "RPC endpoints, comma-separated",
-  TOKEN: "the settlement token; USDC by default",
-  DEPOSIT_FACTORY: "the deposit factory whose operator is the payout wallet",
-  SANCTIONS_ORACLE: "a contract with isSanctioned(address), which screens the buyers of all networks; Chainalysis' on base",
-} as const
+  RPC: {
+    meaning: "RPC endpoints, comma-separated",
+    otherwise: "the sandbox's chain; needed elsewhere",
+    live: "must be set; https, or a node on a private address",
+  },
+  TOKEN: { meaning: "the settlement token", otherwise: "USDC" },
+  DEPOSIT_FACTORY: {
+    meaning: "the deposit factory whose operator is the payout wallet",
+    otherwise: "the sandbox's; needed elsewhere",
+    live: "must be set",
+  },
+  SANCTIONS_ORACLE: {
+    meaning: "a contract with isSanctioned(address), which screens the buyers of all networks",
+    otherwise: "Chainalysis' on base",
+  },
+} satisfies Record<string, Meaning>
+
+const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
 
 const suffix = (name: NetworkName): string => name.toUpperCase().replaceAll("-", "_")
 
@@ -267,7 +353,8 @@ export function readSettings(env: Record<string, string | undefined> = process.e
   const host = read("HOST")
   const port = read("PORT")
   const loopback = host === "localhost" || host === "::1" || /^127\./.test(host)
-  if (sandbox && !loopback && env.SANDBOX_PUBLIC !== "1")
+  const sandboxPublic = read("SANDBOX_PUBLIC")
+  if (sandbox && !loopback && !sandboxPublic)
     faults.push("HOST must be a loopback address in the sandbox; SANDBOX_PUBLIC=1 opens it to others on purpose")
 
   const confirmations = read("CONFIRMATIONS")
@@ -292,7 +379,8 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     }
   }
 
-  const wallets = [read("PAYOUT_PRIVATE_KEY"), read("RELAY_PRIVATE_KEY")]
+  const payoutWallet = read("PAYOUT_PRIVATE_KEY")
+  const relayWallet = read("RELAY_PRIVATE_KEY")
   const settings: Settings = {
     mode,
     host,
@@ -302,6 +390,9 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     trustedProxies: read("TRUSTED_PROXIES"),
     dataDir: read("DATA_DIR"),
     databaseUrl: read("DATABASE_URL"),
+    allowEmbeddedDb: read("ALLOW_EMBEDDED_DB"),
+    sandboxPublic,
+    secretKey: read("SECRET_KEY"),
     oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),
     oidcAudience: read("OIDC_AUDIENCE"),
     signup: read("SIGNUP") ?? (mode === "live" ? "invite" : "open"),
@@ -310,7 +401,9 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     sanctionsFile: read("SANCTIONS_FILE"),
     minAmount: read("MIN_AMOUNT"),
     quorumAbove: read("QUORUM_ABOVE"),
-    serviceWallets: wallets.filter(wallet => wallet !== undefined),
+    payoutWallet,
+    relayWallet,
+    serviceWallets: [payoutWallet, relayWallet].filter(wallet => wallet !== undefined),
     limits: {
       auth: read("LIMIT_AUTH"),
       checkout: read("LIMIT_CHECKOUT"),
@@ -326,18 +419,29 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     logLevel: read("LOG_LEVEL") ?? (sandbox ? "warn" : "info"),
     rpcPort: read("RPC_PORT"),
   }
+  if (mode === "live") {
+    // What can't be read has been told; what stands in for it is not worth another fault.
+    const told = new Set(faults.map(nameIn))
+    faults.push(...liveFaults(settings).filter(fault => !told.has(nameIn(fault))))
+  }
   if (faults.length > 0) throw new SettingsError(faults)
   return settings
 }
 
-/** What `--help` prints of the settings: a line each, with the default. */
-export function describeSettings(): string {
-  const rows = Object.entries(settingsTable).map(([name, setting]: [string, Setting<unknown>]) => {
-    const fallback = setting.fallback ? ` (${setting.fallback})` : ""
-    return [name, `${setting.meaning}${fallback}`] as const
+/** All settings in order, each with its default in words; those of a network have `_<NETWORK>` in their names. */
+export function listSettings(): { name: string; meaning: string; standsIn: string; live: string }[] {
+  const perNetwork = Object.entries<Meaning>(networkSettingsTable).map(([part, rest]): [string, Meaning] => [
+    `${part}_<NETWORK>`,
+    { ...rest, meaning: `${rest.meaning}, such as ${part}_${suffix("base")}` },
+  ])
+  const all = [...Object.entries<Meaning>(settingsTable), ...perNetwork]
+  return all.map(([name, { meaning, fallback = "", otherwise: standsIn = fallback, live = "" }]) => {
+    return { name, meaning, standsIn, live }
   })
-  const perNetwork = Object.entries(networkSettingsTable).map(
-    ([part, meaning]) => [`${part}_<NETWORK>`, `${meaning}, such as ${part}_${suffix("base")}`] as const,
-  )
-  return [...rows, ...perNetwork].map(([name, meaning]) => `  ${name.padEnd(26)}${meaning}`).join("\n")
 }
+
+/** What `--help` prints of the settings: a line each, with the default. */
+export const describeSettings = (): string =>
+  listSettings()
+    .map(({ name, meaning, standsIn }) => `  ${name.padEnd(26)}${meaning}${standsIn && ` (${standsIn})`}`)
+    .join("\n")

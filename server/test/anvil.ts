@@ -23,12 +23,17 @@ import {
   depositFactoryBytecode,
   forwarderAbi,
   forwarderBytecode,
+  multicall3Abi,
+  multicall3Bytecode,
   otherTokenAbi,
   otherTokenBytecode,
+  sanctionsListAbi,
+  sanctionsListBytecode,
   testUsdcAbi,
   testUsdcBytecode,
 } from "../src/chain/abi.ts"
 import type { Address } from "../src/chain/hex.ts"
+import { MULTICALL3 } from "../src/chain/multicall.ts"
 
 type Ten<T> = [T, T, T, T, T, T, T, T, T, T]
 
@@ -110,6 +115,15 @@ export const deployForwarder = (client: AnvilClient) => deploy(client, forwarder
 
 /** Deploys an OtherToken, which anyone may mint. */
 export const deployOtherToken = (client: AnvilClient) => deploy(client, otherTokenAbi, otherTokenBytecode)
+
+/** Puts Multicall3 where it stands on public networks. */
+export async function placeMulticall3(client: AnvilClient): Promise<void> {
+  const address = await deploy(client, multicall3Abi, multicall3Bytecode)
+  await client.setCode({ address: MULTICALL3, bytecode: (await client.getCode({ address })) ?? "0x" })
+}
+
+/** Deploys a SanctionsList that its client's account keeps. */
+export const deploySanctionsList = (client: AnvilClient) => deploy(client, sanctionsListAbi, sanctionsListBytecode)
 
 /** Deploys a ContractWallet that takes the signatures of `signer` for its own (ERC-1271). */
 export const deployContractWallet = (client: AnvilClient, signer: Hex) =>

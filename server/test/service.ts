@@ -9,6 +9,7 @@ import { tokenIssuer } from "../src/identity/tokens.ts"
 import { openWakes } from "../src/jobs/wake.ts"
 import { openLog } from "../src/log.ts"
 import { type NetworkSettings, readSettings, type Settings } from "../src/settings.ts"
+import { contractOf, type Document } from "./contract.ts"
 import { emptyDatabase, openTestDatabase } from "./database.ts"
 import { AUDIENCE, startIssuer, type TestIssuer } from "./issuer.ts"
 
@@ -36,9 +37,11 @@ interface Answer {
 export interface TestService {
   ctx: Context
   issuer: TestIssuer
+  /** The OpenAPI document as it is served. */
+  document: Document
   /** Moves the service's clock forward. */
   advance(ms: number): void
-  /** One request; `as` is the subject whose token it bears. */
+  /** One request; `as` is the subject whose token it bears. Throws when its document does not declare the answer. */
   call(
     method: "GET" | "POST" | "PUT" | "DELETE",
     url: string,
@@ -91,6 +94,8 @@ export async function startService(
   }
   const app = openApp(ctx, tokenIssuer(issuer.issuer, AUDIENCE))
   await app.ready()
+  const document = app.swagger() as unknown as Document
+  const expectDeclared = contractOf(document)
 
   const call: TestService["call"] = async (method, url, body, { as, ...rest } = {}) => {
     const authorization = as === undefined ? {} : { authorization: `Bearer ${await issuer.token(as)}` }
@@ -106,11 +111,15 @@ export async function startService(
       },
     })
     const isJson = String(response.headers["content-type"]).includes("json")
-    return { status: response.statusCode, headers: response.headers, body: isJson ? response.json() : response.payload }
+    const { statusCode: status, headers } = response
+    const answer = { status, headers, body: isJson ? response.json() : response.payload }
+    expectDeclared(rest.method ?? method, url, answer)
+    return answer
   }
   return {
     ctx,
     issuer,
+    document,
     advance: ms => {
       offsetMs += ms
     },

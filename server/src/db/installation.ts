@@ -8,11 +8,8 @@ import type { Db } from "./open.ts"
  * is another chain than it was (a sandbox whose chain was lost, an endpoint of another network).
  */
 export async function claimInstallation(db: Db, mode: Mode, networks: readonly Network[]): Promise<void> {
-  const before = await remember(db, "mode", mode)
-  if (before !== mode)
-    throw new Error(
-      `This database belongs to an installation with MODE=${before}; MODE is ${mode}. Use another DATA_DIR or DATABASE_URL.`,
-    )
+  await remember(db, "mode", mode)
+  await assertInstallation(db, mode)
   for (const { name, chainId, genesisHash } of networks)
     if ((await remember(db, `genesis ${chainId}`, genesisHash)) !== genesisHash) {
       const cure =
@@ -21,6 +18,16 @@ export async function claimInstallation(db: Db, mode: Mode, networks: readonly N
           : `Check RPC_${name.toUpperCase().replaceAll("-", "_")}.`
       throw new Error(`The chain of ${name} is not the one this database knows: its genesis block differs. ${cure}`)
     }
+}
+
+/** Throws when the database is not yet anyone's, or belongs to another mode. */
+export async function assertInstallation(db: Db, mode: Mode): Promise<void> {
+  const made = await db.selectFrom("installation").select("value").where("key", "=", "mode").executeTakeFirst()
+  if (!made) throw new Error("This database is new. Start the service once, or check DATA_DIR and DATABASE_URL.")
+  if (made.value !== mode)
+    throw new Error(
+      `This database belongs to an installation with MODE=${made.value}; MODE is ${mode}. Use another DATA_DIR or DATABASE_URL.`,
+    )
 }
 
 async function remember(db: Db, key: string, value: string): Promise<string> {

@@ -2,9 +2,11 @@
  * Opens the database: `DATABASE_URL` on Postgres, else PGlite in a folder. Both answer int8 and numeric as bigint.
  */
 import { existsSync, renameSync, rmSync } from "node:fs"
+import { join } from "node:path"
 import { PGlite } from "@electric-sql/pglite"
 import { Kysely, PGliteDialect, PostgresDialect, sql } from "kysely"
 import pg from "pg"
+import type { Settings } from "../settings.ts"
 import { migrate } from "./migrate.ts"
 import type { Database } from "./schema.ts"
 
@@ -30,11 +32,18 @@ export async function notify(db: Db, payload: string): Promise<void> {
   await sql`select pg_notify(${CHANNEL}, ${payload})`.execute(db)
 }
 
+/** The database that the settings name, migrated; the embedded one only for who holds the lock of `dataDir`. */
+export const openDatabase = (
+  { databaseUrl, dataDir }: Pick<Settings, "databaseUrl" | "dataDir">,
+  onError: (error: Error) => void,
+): Promise<OpenDatabase> =>
+  databaseUrl === undefined ? openEmbedded(join(dataDir, "db")) : openPostgres(databaseUrl, onError)
+
 /**
  * The embedded database in `dir`, migrated. The first start builds it beside and renames: a kill during initdb leaves a
  * folder that never opens again (measured), so an unfinished one must not bear the final name.
  */
-export async function openEmbedded(dir: string): Promise<OpenDatabase> {
+async function openEmbedded(dir: string): Promise<OpenDatabase> {
   if (!existsSync(dir)) {
     const unfinished = `${dir}.unfinished`
     rmSync(unfinished, { recursive: true, force: true })

@@ -15,7 +15,8 @@ export function healthRoutes(app: Server, ctx: Context): void {
     "/healthz",
     {
       schema: {
-        summary: "The process answers",
+        operationId: "health",
+        summary: "Whether the process answers",
         tags: ["operation"],
         response: { 200: Type.Object({ status: Type.String() }) },
       },
@@ -29,10 +30,12 @@ export function healthRoutes(app: Server, ctx: Context): void {
     "/readyz",
     {
       schema: {
-        summary: "Database and networks are in reach",
+        operationId: "readiness",
+        summary: "Whether the database and the networks are in reach",
         tags: ["operation"],
         response: { 200: Type.Object({ status: Type.String() }) },
       },
+      config: { errors: ["NOT_READY"] },
     },
     async () => {
       const faults = await troubles(ctx).catch(() => ["the database can't be reached"])
@@ -43,10 +46,23 @@ export function healthRoutes(app: Server, ctx: Context): void {
 
   const token = ctx.settings.metricsToken
   if (token !== undefined)
-    app.get("/metrics", { schema: { summary: "Prometheus metrics", tags: ["operation"] } }, async (request, reply) => {
-      if (!sameText(request.headers.authorization ?? "", `Bearer ${token}`)) throw new ApiError("UNAUTHORIZED")
-      return reply.type(registry.contentType).send(await registry.metrics())
-    })
+    app.get(
+      "/metrics",
+      {
+        schema: {
+          operationId: "metrics",
+          summary: "Prometheus metrics",
+          tags: ["operation"],
+          response: { 200: { content: { "text/plain": { schema: Type.String() } } } },
+        },
+        config: { errors: ["UNAUTHORIZED"] },
+      },
+      async (request, reply) => {
+        if (!sameText(request.headers.authorization ?? "", `Bearer ${token}`)) throw new ApiError("UNAUTHORIZED")
+        reply.type(registry.contentType)
+        return await registry.metrics()
+      },
+    )
 }
 
 async function troubles(ctx: Context): Promise<string[]> {

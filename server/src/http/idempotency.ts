@@ -6,7 +6,8 @@
  * reservation back, so that the caller may mend the request and use the same key.
  *
  * For routes that create or move money. A route that answers a secret must not use it: the secret would be kept, and the
- * answer is meant to be seen once.
+ * answer is meant to be seen once. There the header is ignored, as on every route that takes no key, and not refused:
+ * many clients send one with all that they post.
  */
 import { createHash, randomUUID } from "node:crypto"
 import type { FastifyRequest } from "fastify"

@@ -34,7 +34,12 @@ describe("parseJson", () => {
     ['{"a\\u0000":1}', "NUL"],
     ['{"a":"\\ud800"}', "surrogate"],
     ['{"__proto__":{"x":1}}', "__proto__"],
-    [`${"[".repeat(100_000)}${"]".repeat(100_000)}`, "nested too deeply"],
+    ['{"a":[1e999]}', "too large"],
+    ['{"a":-1e999}', "too large"],
+    ["[".repeat(101) + "]".repeat(101), "100 levels"],
+    ["[".repeat(2_300) + "]".repeat(2_300), "100 levels"],
+    ["[".repeat(100_000) + "]".repeat(100_000), "100 levels"],
+    [`${'{"a":['.repeat(51)}1${"]}".repeat(51)}`, "100 levels"],
   ])("refuses %.30s", (text, words) => {
     expect(() => parseJson(text)).toThrow(
       expect.objectContaining({
@@ -42,6 +47,12 @@ describe("parseJson", () => {
         details: [expect.objectContaining({ message: expect.stringContaining(words) })],
       }),
     )
+  })
+
+  it("takes a hundred levels, and as many things as there are beside each other", () => {
+    const deep = `${"[".repeat(99)}1${"]".repeat(99)}`
+    const text = `[${Array(1_000).fill(deep).join()}]`
+    expect(parseJson(text)).toEqual(JSON.parse(text))
   })
 
   it("takes an empty body as none", () => {

@@ -16,17 +16,34 @@ export function asWritten(holder: object, key: string): string | undefined {
   return typeof value === "string" ? value : written.get(holder)?.[key]
 }
 
+/**
+ * Levels of objects and lists. Far below what any recursion over a body stands: at some 2,000 levels the parser still
+ * manages, and what comes after it runs out of stack.
+ */
+const MAX_DEPTH = 100
+
 /** Text that Postgres can't store: NUL (22021) and lone surrogates (22P05). */
 export const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
 
 /** Parses a JSON body; a `VALIDATION_ERROR` says what is wrong with it. An empty body is undefined. */
 export function parseJson(text: string): unknown {
   if (text === "") return undefined
+  const tooDeep = () => invalid("", `the body is nested more than ${MAX_DEPTH} levels deep`)
+  // Of each object, how deep it is; the innermost come first.
+  const depths = new Map<unknown, number>()
   try {
     return JSON.parse(text, function (this: object, key: string, value: unknown, context?: { source?: string }) {
       if (key === "__proto__") throw invalid("", "a field can't be named __proto__")
       if (!isStorable(key) || (typeof value === "string" && !isStorable(value)))
         throw invalid(key, "has a NUL character or half of a surrogate pair")
+      if (typeof value === "object" && value !== null) {
+        const depth = (depths.get(value) ?? 0) + 1
+        if (depth > MAX_DEPTH) throw tooDeep()
+        depths.set(this, Math.max(depth, depths.get(this) ?? 0))
+      }
+      // It would be kept as null.
+      if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY)
+        throw invalid(key, "is too large a number")
       if (typeof value === "number" && context?.source) {
         const texts = written.get(this) ?? {}
         texts[key] = context.source
@@ -36,7 +53,7 @@ export function parseJson(text: string): unknown {
     } as (key: string, value: unknown) => unknown)
   } catch (error) {
     if (error instanceof SyntaxError) throw invalid("", `the body is not valid JSON: ${error.message}`)
-    if (error instanceof RangeError) throw invalid("", "the body is nested too deeply")
+    if (error instanceof RangeError) throw tooDeep()
     throw error
   }
 }

@@ -1,14 +1,22 @@
 /** Pieces of wire contracts that every feature uses. */
 import { type Static, type TProperties, type TSchema, Type } from "typebox"
 
-/** An object that takes no other field: a misspelt name must not pass in silence. */
-export const Strict = <T extends TProperties>(properties: T) => Type.Object(properties, { additionalProperties: false })
+/** An object that takes no other field: a misspelt name must not pass in silence. The example must be good as it is. */
+export const Strict = <T extends TProperties>(properties: T, example?: object) =>
+  Type.Object(properties, { additionalProperties: false, ...(example ? { examples: [example] } : {}) })
+
+/** The same schema in words that fit its place. */
+export const Described = <T extends TSchema>(schema: T, description: string): T => ({ ...schema, description })
 
 /** A value, or null to say that there is none; one schema with two types, so that a fault is told once. */
 export const Nullable = <T extends TSchema>(schema: T) =>
   Type.Unsafe<Static<T> | null>({ ...schema, type: [(schema as { type?: unknown }).type, "null"] })
 
 export const Timestamp = Type.String({ format: "date-time", examples: ["2026-01-31T12:00:00.000Z"] })
+
+/** Text of a form. `words` complete "must be …" for whoever sends another, so they begin with a noun or an article. */
+export const Matching = (pattern: string, words: string, options: { maxLength?: number; examples?: string[] } = {}) =>
+  Type.String({ pattern, description: words, ...options })
 
 /** Money in responses: a decimal string with at least two decimals. */
 export const Money = Type.String({ examples: ["5.00"] })
@@ -23,10 +31,11 @@ export const MoneyInput = Type.Unsafe<number | string>({
 })
 
 export const AddressText = Type.String({ examples: ["0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"] })
+export const HashText = Type.String({ examples: [`0x${"5f".repeat(32)}`] })
 
 /** `limit` and `offset` of every list. */
 export const Page = Type.Object({
-  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100 }),
-  offset: Type.Integer({ minimum: 0, maximum: 2_147_483_647, default: 0 }),
+  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100, description: "How many at most" }),
+  offset: Type.Integer({ minimum: 0, maximum: 2_147_483_647, default: 0, description: "How many to pass over" }),
 })
 export type Page = Static<typeof Page>

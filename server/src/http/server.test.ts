@@ -1,6 +1,10 @@
+import { once } from "node:events"
+import { connect } from "node:net"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { startService, type TestService } from "../../test/service.ts"
 import { errorTable } from "../errors.ts"
+import { tokenIssuer } from "../identity/tokens.ts"
+import { openServer } from "./server.ts"
 
 let service: TestService
 beforeAll(async () => {
@@ -58,6 +62,47 @@ describe("bad input", () => {
     expect(answer.headers["x-request-id"]).toBeDefined()
   })
 
+  it("is told in words that no framework would use", async () => {
+    const { body } = await service.call("GET", "/api/paywalls/%zz")
+    expect(body.details).toEqual([{ path: "", message: "the URL can't be decoded: look at its percent signs" }])
+  })
+
+  it("names the field that was meant", async () => {
+    const fields = '{"name":"a","pirce":5,"price":5,"amount":5}'
+    const { body } = await service.call("POST", "/api/console/paywalls", fields, { as: "shop" })
+    expect(body.details).toEqual([
+      { path: "pirce", message: "is not a field of this request; did you mean price?" },
+      { path: "amount", message: "is not a field of this request" },
+    ])
+  })
+
+  it.each([
+    ["not HTTP", "hello\r\n\r\n", "not valid HTTP"],
+    ["a URL of 20 KB", `GET /${"x".repeat(20_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, "too large"],
+    ["a bad chunk", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "not valid HTTP"],
+  ])("%s has the shape of every error, and ends the connection", async (_what, text, words) => {
+    const { ctx, issuer } = service
+    const own = openServer(ctx, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience))
+    await own.listen({ host: "127.0.0.1", port: 0 })
+    const socket = connect((own.server.address() as { port: number }).port, "127.0.0.1")
+    let answer = ""
+    socket.on("data", data => {
+      answer += data
+    })
+    socket.write(text)
+    await once(socket, "close")
+    await own.close()
+    const [head = "", body = ""] = answer.split("\r\n\r\n")
+    expect(head).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/)
+    const { requestId, ...rest } = JSON.parse(body)
+    expect(head).toContain(`X-Request-Id: ${requestId}`)
+    expect(rest).toEqual({
+      error: "VALIDATION_ERROR",
+      message: errorTable.VALIDATION_ERROR.message,
+      details: [{ path: "", message: expect.stringContaining(words) }],
+    })
+  })
+
   it("a fault of our own is a 500 that tells nothing of its cause", async () => {
     const broken = await startService()
     await broken.ctx.db.schema.dropTable("access").execute()
@@ -90,6 +135,11 @@ describe("CORS", () => {
     expect(stranger.headers["access-control-allow-origin"]).not.toBe("*")
     const console = await from("https://console.example", "/api/console/paywalls")
     expect(console.headers["access-control-allow-origin"]).toBe("https://console.example")
+  })
+
+  it("answers an OPTIONS that is no preflight, and not with an error of another shape", async () => {
+    const { status } = await service.call("GET", "/api/paywalls/pw_x", undefined, { method: "OPTIONS" })
+    expect(status).toBe(204)
   })
 
   it("answers a preflight without a token", async () => {

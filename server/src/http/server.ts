@@ -4,9 +4,7 @@
 import { randomUUID } from "node:crypto"
 import type { IncomingMessage, ServerResponse } from "node:http"
 import cors from "@fastify/cors"
-import "@fastify/swagger"
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox"
-import { Ajv, type AnySchema, type ErrorObject } from "ajv"
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyError,
@@ -17,12 +15,14 @@ import Fastify, {
   type RawServerDefault,
 } from "fastify"
 import type { Context } from "../context.ts"
-import { ApiError, type ErrorCode, type ErrorDetail, errorTable, invalid } from "../errors.ts"
+import { ApiError, type ErrorCode, errorTable, invalid } from "../errors.ts"
 import { merchantOf } from "../identity/merchants.ts"
 import type { Subject, TokenIssuer } from "../identity/tokens.ts"
 import { countsOf, WINDOW_MS } from "../limits/buckets.ts"
 import { memoryLog } from "../limits/sliding-log.ts"
 import { httpDuration } from "../metrics.ts"
+import { refuseBroken } from "./client-errors.ts"
+import { detailsOf, validatorFactory } from "./faults.ts"
 import { isStorable, parseJson } from "./json.ts"
 
 declare module "fastify" {
@@ -39,6 +39,9 @@ export type Server = FastifyInstance<
   FastifyBaseLogger,
   TypeBoxTypeProvider
 >
+
+type Compilers = NonNullable<NonNullable<FastifyHttpOptions<RawServerDefault>["schemaController"]>["compilersFactory"]>
+type BuildValidator = NonNullable<Compilers["buildValidator"]>
 
 const BODY_LIMIT = 256 * 1024
 /** About 30 MB of memory at most. */
@@ -58,9 +61,12 @@ export function callingMerchant(ctx: Context, request: FastifyRequest): Promise<
   return merchantOf(ctx, request.subject)
 }
 
-/** For routes that need no body: none is the same as an empty one, so that each missing field is told. */
+/** Whether a path is for merchants only, with a bearer token. */
+export const isConsole = (path: string): boolean => /^\/api\/console(\/|$)/.test(path)
+
+/** For routes that need no body: none is the same as an empty one. */
 export async function orEmptyBody(request: FastifyRequest): Promise<void> {
-  request.body ??= {}
+  if (request.body === undefined) request.body = {}
 }
 
 /** A server with everything but routes; they are added before it listens. */
@@ -78,11 +84,10 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
     // A URL that can't be decoded and a parameter that is too long come here, past all hooks.
     frameworkErrors: (error, request, reply) => {
       void reply.header("x-request-id", request.id)
-      admit(request, reply, undefined)
-        ? sendError(ctx, request, reply, error.code === "FST_ERR_MAX_PARAM_LENGTH" ? new ApiError("NOT_FOUND") : error)
-        : undefined
+      admit(request, reply, undefined) ? sendError(ctx, request, reply, error) : undefined
     },
-    schemaController: { compilersFactory: { buildValidator: validatorFactory } },
+    clientErrorHandler: refuseBroken,
+    schemaController: { compilersFactory: { buildValidator: (() => validatorFactory) as unknown as BuildValidator } },
   }
   const app = Fastify(options).withTypeProvider<TypeBoxTypeProvider>()
 
@@ -96,14 +101,16 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
   app.register(cors, {
     delegator: (request, done) => {
       const isPrivate = /^\/api\/(console|checkouts)(\/|$)/.test(pathOf(request))
-      done(null, { origin: isPrivate ? ctx.settings.consoleOrigins : "*", exposedHeaders: exposed })
+      const origin = isPrivate ? ctx.settings.consoleOrigins : "*"
+      // Strictly, an OPTIONS that is no preflight would be refused in plain text.
+      done(null, { origin, exposedHeaders: exposed, strictPreflight: false })
     },
   })
   // After CORS has written its headers: a page must be able to read a 401 or a 429. Preflights end there.
   app.after(() => {
     app.addHook("onRequest", async (request, reply) => {
-      const isConsole = /^\/api\/console(\/|$)/.test(pathOf(request))
-      const bearer = isConsole ? /^Bearer ([\w.~+/-]+=*)$/i.exec(request.headers.authorization ?? "") : null
+      const needsToken = isConsole(pathOf(request))
+      const bearer = needsToken ? /^Bearer ([\w.~+/-]+=*)$/i.exec(request.headers.authorization ?? "") : null
       let unchecked: unknown
       request.subject = bearer?.[1]
         ? await tokens.verify(bearer[1]).catch(error => {
@@ -113,7 +120,7 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
         : undefined
       if (!admit(request, reply, request.subject)) return reply
       if (unchecked) throw unchecked
-      if (isConsole && !request.subject) throw new ApiError("UNAUTHORIZED")
+      if (needsToken && !request.subject) throw new ApiError("UNAUTHORIZED")
       return undefined
     })
   })
@@ -168,14 +175,22 @@ const frameworkCodes: Record<string, ErrorCode> = {
   FST_ERR_CTP_BODY_TOO_LARGE: "PAYLOAD_TOO_LARGE",
   FST_ERR_CTP_INVALID_MEDIA_TYPE: "UNSUPPORTED_MEDIA_TYPE",
   FST_ERR_NOT_FOUND: "NOT_FOUND",
+  FST_ERR_MAX_PARAM_LENGTH: "NOT_FOUND",
+}
+
+/** Those whose own words would not help a caller. */
+const frameworkWords: Record<string, string> = {
+  FST_ERR_BAD_URL: "the URL can't be decoded: look at its percent signs",
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: "the body is not as long as its Content-Length says",
 }
 
 function toApiError(error: Error & { code?: string; statusCode?: number; validation?: unknown }): ApiError | undefined {
   if (error instanceof ApiError) return error
-  if (Array.isArray(error.validation)) return new ApiError("VALIDATION_ERROR", error.validation.flatMap(detailsOf))
+  if (Array.isArray(error.validation)) return new ApiError("VALIDATION_ERROR", detailsOf(error.validation))
   const code = frameworkCodes[error.code ?? ""]
   if (code) return new ApiError(code)
-  if (error.statusCode !== undefined && error.statusCode < 500) return invalid("", error.message)
+  if (error.statusCode !== undefined && error.statusCode < 500)
+    return invalid("", frameworkWords[error.code ?? ""] ?? error.message)
   return undefined
 }
 
@@ -190,37 +205,4 @@ function sendError(ctx: Context, request: FastifyRequest, reply: FastifyReply, e
   void reply
     .code(errorTable[code].status)
     .send({ error: code, message, requestId: request.id, ...(details ? { details } : {}) })
-}
-
-/** Bodies are taken as they are; queries are text and may become numbers. Both tell all faults at once. */
-const bodyAjv = new Ajv({
-  allErrors: true,
-  coerceTypes: false,
-  useDefaults: true,
-  removeAdditional: false,
-  strict: false,
-})
-const queryAjv = new Ajv({
-  allErrors: true,
-  coerceTypes: true,
-  useDefaults: true,
-  removeAdditional: false,
-  strict: false,
-})
-
-type Compilers = NonNullable<NonNullable<FastifyHttpOptions<RawServerDefault>["schemaController"]>["compilersFactory"]>
-
-const validatorFactory = (() =>
-  ({ schema, httpPart }: { schema: AnySchema; httpPart?: string }) =>
-    (httpPart === "body" ? bodyAjv : queryAjv).compile(schema)) as unknown as NonNullable<Compilers["buildValidator"]>
-
-/** An Ajv fault in the words of the API. */
-function detailsOf(fault: ErrorObject): ErrorDetail[] {
-  const path = fault.instancePath.slice(1).replaceAll("/", ".")
-  const at = (name: string) => (path === "" ? name : `${path}.${name}`)
-  if (fault.keyword === "required") return [{ path: at(fault.params.missingProperty), message: "is required" }]
-  if (fault.keyword === "additionalProperties")
-    return [{ path: at(fault.params.additionalProperty), message: "is not a field of this request" }]
-  if (fault.keyword === "type" && path === "") return [{ path, message: "the body must be a JSON object" }]
-  return [{ path, message: fault.message ?? "is not valid" }]
 }

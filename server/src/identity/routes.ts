@@ -3,7 +3,7 @@ import { Type } from "typebox"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
-import { AddressText, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import { AddressText, Described, Matching, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { changeSettings, payoutAddresses } from "./settings.ts"
 
@@ -16,17 +16,34 @@ const Settings = Type.Object({
   pendingPayoutAddresses: Type.Record(Type.String(), Type.Object({ address: AddressText, effectiveAt: Timestamp })),
 })
 
-const SettingsChange = Strict({
-  name: Type.Optional(Type.String({ maxLength: 200 })),
-  email: Type.Optional(Nullable(Type.String({ maxLength: 320, pattern: "^[^@\\s]+@[^@\\s]+$" }))),
-  payoutAddress: Type.Optional(AddressText),
-  payoutAddresses: Type.Optional(Type.Record(Type.String(), AddressText)),
-})
+const SettingsChange = Strict(
+  {
+    name: Type.Optional(Type.String({ maxLength: 200 })),
+    email: Type.Optional(Nullable(Matching("^[^@\\s]+@[^@\\s]+$", "An e-mail address", { maxLength: 320 }))),
+    payoutAddress: Type.Optional(Described(AddressText, "Where the money goes on the default network")),
+    payoutAddresses: Type.Optional(
+      Type.Record(Type.String(), AddressText, {
+        maxProperties: 16,
+        description: "Where the money goes, by the network's name",
+      }),
+    ),
+  },
+  { name: "Film shop", payoutAddress: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8" },
+)
+
+const tags = ["settings"]
 
 export function identityRoutes(app: Server, ctx: Context): void {
   app.get(
     "/api/console/settings",
-    { schema: { summary: "The merchant's settings", tags: ["console"], response: { 200: Settings } } },
+    {
+      schema: {
+        operationId: "readSettings",
+        summary: "The merchant's settings",
+        tags,
+        response: { 200: Settings },
+      },
+    },
     async request => await settingsOf(ctx, await callingMerchant(ctx, request)),
   )
 
@@ -34,8 +51,11 @@ export function identityRoutes(app: Server, ctx: Context): void {
     "/api/console/settings",
     {
       schema: {
+        operationId: "changeSettings",
         summary: "Changes the settings that are given",
-        tags: ["console"],
+        description:
+          "In live mode another payout address than before comes into force after 24 hours, and is shown until then.",
+        tags,
         body: SettingsChange,
         response: { 200: Settings },
       },

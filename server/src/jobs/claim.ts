@@ -20,7 +20,15 @@ interface JobTables {
  */
 export async function claimDue<T extends keyof JobTables & keyof Database>(
   db: Db,
-  job: { table: T; key: JobTables[T]; only?: string | number; now: Date; nextRunAt: Date; limit: number; leaseMs: number },
+  job: {
+    table: T
+    key: JobTables[T]
+    only?: string | number
+    now: Date
+    nextRunAt: Date
+    limit: number
+    leaseMs: number
+  },
 ): Promise<Row<T>[]> {
   const only = job.only === undefined ? sql`true` : sql`${sql.ref(job.key)} = ${job.only}`
   const result = await sql<Row<T>>`

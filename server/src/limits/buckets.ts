@@ -13,8 +13,11 @@ const rows: { bucket: Bucket; method?: string; path: RegExp }[] = [
   { bucket: "paywallPay", method: "POST", path: /^\/api\/paywalls\/[^/]+\/pay$/ },
 ]
 
-/** Health and metrics are asked by machines that must always get an answer; the sandbox's own routes are no product. */
-const unlimited = /^\/(healthz|readyz|metrics|sandbox(\/.*)?)$/
+/**
+ * Whether a path has no limit. Health and metrics are asked by machines that must always get an answer, a page of the
+ * documents asks for many parts at once, and the sandbox's own routes are no product.
+ */
+export const isUnlimited = (path: string): boolean => /^\/(healthz|readyz|metrics|(docs|sandbox)(\/.*)?)$/.test(path)
 
 export const WINDOW_MS = 60_000
 
@@ -29,7 +32,7 @@ export interface Caller {
  * its route and against all that the IP does.
  */
 export function countsOf(limits: Settings["limits"], method: string, path: string, caller: Caller): Count[] {
-  if (unlimited.test(path)) return []
+  if (isUnlimited(path)) return []
   const bucket = rows.find(row => (row.method ?? method) === method && row.path.test(path))?.bucket
   const count = (name: Bucket, who: string): Count => ({ key: `${name} ${who}`, limit: limits[name] })
   const counts =

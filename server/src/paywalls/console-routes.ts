@@ -1,5 +1,4 @@
 /** `/api/console/paywalls`: a merchant's paywalls and the access they granted. */
-import { Type } from "typebox"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
@@ -12,8 +11,10 @@ import { formatAmount } from "../money/amount.ts"
 import { changePaywall, createPaywall, readPaywall, revokeGrant } from "./console.ts"
 import {
   Deleted,
+  GrantId,
   GrantList,
   GrantRevoke,
+  Id,
   PaywallChange,
   PaywallChanged,
   PaywallCreate,
@@ -22,14 +23,21 @@ import {
   PaywallWhole,
 } from "./schema.ts"
 
-const Id = Type.Object({ id: Type.String() })
-const GrantId = Type.Object({ id: Type.String(), grantId: Type.String() })
 const tags = ["paywalls"]
 
 export function paywallConsoleRoutes(app: Server, ctx: Context): void {
   app.post(
     "/api/console/paywalls",
-    { schema: { summary: "Makes a paywall", tags, body: PaywallCreate, response: { 201: PaywallCreated } } },
+    {
+      schema: {
+        operationId: "createPaywall",
+        summary: "Makes a paywall, with a receiving address of its own",
+        tags,
+        body: PaywallCreate,
+        response: { 201: PaywallCreated },
+      },
+      config: { errors: ["PAYOUT_ADDRESS_REQUIRED", "SLUG_TAKEN"], idempotencyKey: true },
+    },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       reply.code(201)
@@ -41,7 +49,15 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
 
   app.get(
     "/api/console/paywalls",
-    { schema: { summary: "All paywalls, inactive ones too", tags, querystring: Page, response: { 200: PaywallList } } },
+    {
+      schema: {
+        operationId: "listPaywalls",
+        summary: "All paywalls, inactive ones too",
+        tags,
+        querystring: Page,
+        response: { 200: PaywallList },
+      },
+    },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
       const query = ctx.db.selectFrom("paywalls").selectAll().where("merchant_id", "=", merchantId)
@@ -52,7 +68,16 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
 
   app.get(
     "/api/console/paywalls/:id",
-    { schema: { summary: "One paywall with everything", tags, params: Id, response: { 200: PaywallWhole } } },
+    {
+      schema: {
+        operationId: "readPaywall",
+        summary: "One paywall with everything",
+        tags,
+        params: Id,
+        response: { 200: PaywallWhole },
+      },
+      config: { errors: ["PAYWALL_NOT_FOUND"] },
+    },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
       const { paywall, payTo } = await readPaywall(ctx, merchantId, request.params.id)
@@ -69,12 +94,15 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     "/api/console/paywalls/:id",
     {
       schema: {
+        operationId: "changePaywall",
         summary: "Changes what is given",
+        description: "Who paid before, or within an hour after, may have paid the old price.",
         tags,
         params: Id,
         body: PaywallChange,
         response: { 200: PaywallChanged },
       },
+      config: { errors: ["PAYWALL_NOT_FOUND", "SLUG_TAKEN"] },
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
@@ -88,11 +116,13 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     "/api/console/paywalls/:id",
     {
       schema: {
+        operationId: "deletePaywall",
         summary: "Switches a paywall off; access that was granted stays",
         tags,
         params: Id,
         response: { 200: Deleted },
       },
+      config: { errors: ["PAYWALL_NOT_FOUND"] },
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
@@ -105,12 +135,14 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     "/api/console/paywalls/:id/grants",
     {
       schema: {
-        summary: "The access a paywall granted",
+        operationId: "listGrants",
+        summary: "The access that a paywall granted",
         tags,
         params: Id,
         querystring: Page,
         response: { 200: GrantList },
       },
+      config: { errors: ["PAYWALL_NOT_FOUND"] },
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
@@ -145,12 +177,14 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     "/api/console/paywalls/:id/grants/:grantId",
     {
       schema: {
+        operationId: "revokeGrant",
         summary: "Revokes a grant: exactly its own time goes",
         tags,
         params: GrantId,
         body: GrantRevoke,
         response: { 200: Deleted },
       },
+      config: { errors: ["PAYWALL_NOT_FOUND"] },
       preValidation: orEmptyBody,
     },
     async request => {

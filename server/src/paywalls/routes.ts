@@ -5,28 +5,36 @@ import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
 import { ApiError, invalid } from "../errors.ts"
-import { orEmptyBody, type Server } from "../http/server.ts"
+import { AddressText, Described } from "../http/schemas.ts"
+import type { Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
 import { statusMessage } from "../payments/reasons.ts"
 import { payToOf } from "./console.ts"
 import { accessOf, awaitPayment, paymentState, publicPaywall, submitPayment, warm } from "./payments.ts"
-import { AccessAnswer, PaymentStatus, PaymentSubmit, PaymentSubmitted, PublicPaywall } from "./schema.ts"
+import { AccessAnswer, Id, PaymentId, PaymentStatus, PaymentSubmit, PaymentSubmitted, PublicPaywall } from "./schema.ts"
 
-const Id = Type.Object({ id: Type.String() })
 const MAX_WAIT_S = 25
-const tags = ["paywalls"]
+const tags = ["buyers"]
 
-/** Read by hand, so that each has the fault that the API promises. */
-const AddressQuery = Type.Object({ address: Type.Optional(Type.String()) })
+const AddressQuery = Type.Object({ address: Described(AddressText, "The wallet that is asked about") })
 const StatusQuery = Type.Object({
-  address: Type.Optional(Type.String()),
+  address: Described(AddressText, "The wallet that paid"),
   wait: Type.Integer({ minimum: 0, maximum: MAX_WAIT_S, default: 0, description: "Seconds to wait for an end" }),
 })
 
 export function paywallRoutes(app: Server, ctx: Context): void {
   app.get(
     "/api/paywalls/:id",
-    { schema: { summary: "What a buyer needs in order to pay", tags, params: Id, response: { 200: PublicPaywall } } },
+    {
+      schema: {
+        operationId: "showPaywall",
+        summary: "What a buyer needs in order to pay",
+        tags,
+        params: Id,
+        response: { 200: PublicPaywall },
+      },
+      config: { errors: ["PAYWALL_NOT_FOUND"] },
+    },
     async request => {
       const row = await publicPaywall(ctx, request.params.id)
       await warm(ctx, row.id)
@@ -52,12 +60,15 @@ export function paywallRoutes(app: Server, ctx: Context): void {
     "/api/paywalls/:id/verify",
     {
       schema: {
+        operationId: "verifyAccess",
         summary: "Whether an address has access now",
+        description: "Says what an address holds, never who is asking.",
         tags,
         params: Id,
         querystring: AddressQuery,
         response: { 200: AccessAnswer },
       },
+      config: { errors: ["PAYWALL_NOT_FOUND"] },
     },
     async request => {
       const address = addressOf(request.query.address)
@@ -73,18 +84,23 @@ export function paywallRoutes(app: Server, ctx: Context): void {
     "/api/paywalls/:id/pay",
     {
       schema: {
+        operationId: "submitPayment",
         summary: "Submits a payment's hash",
+        description: "A hint that finds the payment sooner. The same again changes nothing while it is verified.",
         tags,
         params: Id,
         body: PaymentSubmit,
         response: { 200: PaymentSubmitted },
       },
-      preValidation: orEmptyBody,
+      config: { errors: ["INVALID_TX_HASH", "SANCTIONS_MATCH", "PAYWALL_NOT_FOUND", "ALREADY_VERIFIED"] },
+      // The order of the checks is part of the contract: the hash first, whatever else is wrong.
+      attachValidation: true,
     },
     async request => {
       const { id } = request.params
-      const txHash = parseHash(request.body.txHash)
+      const txHash = parseHash(Object(request.body).txHash)
       if (!txHash) throw new ApiError("INVALID_TX_HASH")
+      if (request.validationError) throw request.validationError
       const address = addressOf(request.body.address)
       // Where nobody can be asked the submission is taken, and screened again before it is granted.
       if ((await screen(ctx, [address], `pay:${id}`)).get(address) === "listed") throw new ApiError("SANCTIONS_MATCH")
@@ -103,12 +119,15 @@ export function paywallRoutes(app: Server, ctx: Context): void {
     "/api/paywalls/:id/payments/:txHash",
     {
       schema: {
+        operationId: "readPayment",
         summary: "How a submitted payment stands",
+        description: "With `wait` the answer comes as soon as the payment is no longer `verifying`; it counts once.",
         tags,
-        params: Type.Object({ id: Type.String(), txHash: Type.String() }),
+        params: PaymentId,
         querystring: StatusQuery,
         response: { 200: PaymentStatus },
       },
+      config: { errors: ["INVALID_TX_HASH", "PAYWALL_NOT_FOUND", "PAYMENT_NOT_FOUND"] },
     },
     async (request, reply) => {
       const { id } = request.params
@@ -124,7 +143,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
   )
 }
 
-function addressOf(text: unknown): Address {
+function addressOf(text: string): Address {
   const address = parseAddress(text)
   if (!address)
     throw invalid(

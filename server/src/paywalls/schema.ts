@@ -1,47 +1,74 @@
 /** The wire contract of paywalls. */
 import { type Static, Type } from "typebox"
-import { AddressText, Money, MoneyInput, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import {
+  AddressText,
+  Described,
+  HashText,
+  Matching,
+  Money,
+  MoneyInput,
+  Nullable,
+  Strict,
+  Timestamp,
+} from "../http/schemas.ts"
 import { idPattern } from "../ids.ts"
 
 const Name = Type.String({ minLength: 1, maxLength: 200 })
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
-const Kind = Type.String({ pattern: "^[a-z][a-z0-9_-]{0,31}$", description: "A short lower-case word" })
+const Kind = Matching("^[a-z][a-z0-9_-]{0,31}$", "A lower-case word: a letter, then up to 31 letters, digits, _ or -")
 const ContentData = Nullable(Type.Record(Type.String(), Type.Unknown(), { description: "At most 64 KB as JSON" }))
-const ContentUrl = Nullable(Type.String({ maxLength: 2_048, pattern: "^https?://", description: "An http(s) address" }))
-const Slug = Nullable(Type.String({ pattern: "^[a-z0-9-]{3,64}$", description: "Unique in the installation" }))
+const ContentUrl = Nullable(Matching("^https?://", "An http(s) address", { maxLength: 2_048 }))
+const Slug = Nullable(
+  Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens, unique in the installation"),
+)
 /** Up to a hundred years; whoever means for ever says null. */
 const AccessDuration = Nullable(
   Type.Integer({ minimum: 1, maximum: 3_153_600_000, description: "Seconds; null is for ever" }),
 )
 
-export const PaywallCreate = Strict({
-  name: Name,
-  price: MoneyInput,
-  currency: Type.Optional(Type.String({ maxLength: 32, description: "The symbol of the network's settlement token" })),
-  description: Type.Optional(Description),
-  contentType: Type.Optional(Kind),
-  contentData: Type.Optional(ContentData),
-  contentUrl: Type.Optional(ContentUrl),
-  pricingModel: Type.Optional(Kind),
-  slug: Type.Optional(Slug),
-  chain: Type.Optional(
-    Type.String({ maxLength: 32, description: "A network of this service; the default one without it" }),
-  ),
-  accessDuration: Type.Optional(AccessDuration),
+/** The parts of paths. */
+export const Id = Type.Object({
+  id: Type.String({ description: "The paywall's id", examples: ["pw_tz4a98xxat96iws9zmbrgj3a"] }),
 })
+export const GrantId = Type.Object({ ...Id.properties, grantId: Type.String({ description: "The grant's id" }) })
+export const PaymentId = Type.Object({ ...Id.properties, txHash: Described(HashText, "The hash that was submitted") })
+
+export const PaywallCreate = Strict(
+  {
+    name: Name,
+    price: MoneyInput,
+    currency: Type.Optional(
+      Type.String({ maxLength: 32, description: "The symbol of the network's settlement token" }),
+    ),
+    description: Type.Optional(Description),
+    contentType: Type.Optional(Kind),
+    contentData: Type.Optional(ContentData),
+    contentUrl: Type.Optional(ContentUrl),
+    pricingModel: Type.Optional(Kind),
+    slug: Type.Optional(Slug),
+    chain: Type.Optional(
+      Type.String({ maxLength: 32, description: "A network of this service; the default one without it" }),
+    ),
+    accessDuration: Type.Optional(AccessDuration),
+  },
+  { name: "Documentary", price: 5, contentUrl: "https://films.example/documentary", slug: "documentary" },
+)
 export type PaywallCreate = Static<typeof PaywallCreate>
 
-export const PaywallChange = Strict({
-  name: Type.Optional(Name),
-  price: Type.Optional(MoneyInput),
-  description: Type.Optional(Description),
-  contentData: Type.Optional(ContentData),
-  contentUrl: Type.Optional(ContentUrl),
-  active: Type.Optional(Type.Boolean()),
-  pricingModel: Type.Optional(Kind),
-  slug: Type.Optional(Slug),
-  accessDuration: Type.Optional(AccessDuration),
-})
+export const PaywallChange = Strict(
+  {
+    name: Type.Optional(Name),
+    price: Type.Optional(MoneyInput),
+    description: Type.Optional(Description),
+    contentData: Type.Optional(ContentData),
+    contentUrl: Type.Optional(ContentUrl),
+    active: Type.Optional(Type.Boolean()),
+    pricingModel: Type.Optional(Kind),
+    slug: Type.Optional(Slug),
+    accessDuration: Type.Optional(AccessDuration),
+  },
+  { price: "4.50", description: "Half an hour, in English" },
+)
 export type PaywallChange = Static<typeof PaywallChange>
 
 const listed = {
@@ -87,7 +114,7 @@ export const GrantList = Type.Object({
       id: Type.String(),
       paymentId: Type.String(),
       address: AddressText,
-      txHash: Type.String(),
+      txHash: HashText,
       amount: Money,
       accessDuration: Nullable(Type.Integer()),
       grantedAt: Timestamp,
@@ -98,7 +125,10 @@ export const GrantList = Type.Object({
   ),
   total: Type.Integer(),
 })
-export const GrantRevoke = Strict({ reason: Type.Optional(Type.String({ maxLength: 500 })) })
+export const GrantRevoke = Strict(
+  { reason: Type.Optional(Type.String({ maxLength: 500, description: "Kept with the grant" })) },
+  { reason: "Paid back by hand" },
+)
 
 export const PublicPaywall = Type.Object({
   id: Type.String(),
@@ -118,31 +148,28 @@ export const PublicPaywall = Type.Object({
 export const AccessAnswer = Type.Object({
   hasAccess: Type.Boolean(),
   expiresAt: Type.Optional(Timestamp),
-  txHash: Type.Optional(Type.String()),
+  txHash: Type.Optional(HashText),
 })
 
-/** Both are read by hand: a missing hash has an error of its own, and the order of the checks is part of the contract. */
-export const PaymentSubmit = Strict({
-  txHash: Type.Optional(Type.Unsafe<unknown>({ description: "The hash of the transfer" })),
-  address: Type.Optional(Type.Unsafe<unknown>({ description: "The wallet that sent it" })),
-})
+export const PaymentSubmit = Strict(
+  {
+    txHash: Described(HashText, "The hash of the transfer"),
+    address: Described(AddressText, "The wallet that sent it"),
+  },
+  { txHash: `0x${"5f".repeat(32)}`, address: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913" },
+)
 export const PaymentSubmitted = Type.Object({
   status: Type.Literal("verifying"),
   paywallId: Type.String(),
   address: AddressText,
-  txHash: Type.String(),
+  txHash: HashText,
   message: Type.String(),
 })
 export const PaymentStatus = Type.Object({
-  status: Type.Union([
-    Type.Literal("verifying"),
-    Type.Literal("granted"),
-    Type.Literal("failed"),
-    Type.Literal("reversed"),
-  ]),
+  status: Type.Enum(["verifying", "granted", "failed", "reversed"], { type: "string" }),
   paywallId: Type.String(),
   address: AddressText,
-  txHash: Type.String(),
+  txHash: HashText,
   reason: Nullable(Type.String()),
   message: Type.String(),
   confirmations: Type.Integer(),

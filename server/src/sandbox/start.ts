@@ -9,13 +9,23 @@ import type { JWK } from "jose"
 import type { Logger } from "pino"
 import { createTestClient, getContractAddress, http, parseUnits, publicActions, walletActions } from "viem"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
-import { depositFactoryAbi, depositFactoryBytecode, testUsdcAbi, testUsdcBytecode } from "../chain/abi.ts"
+import {
+  depositFactoryAbi,
+  depositFactoryBytecode,
+  multicall3Abi,
+  multicall3Bytecode,
+  sanctionsListAbi,
+  sanctionsListBytecode,
+  testUsdcAbi,
+  testUsdcBytecode,
+} from "../chain/abi.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
+import { MULTICALL3 } from "../chain/multicall.ts"
 import type { Context } from "../context.ts"
+import { readJsonIfThere, writeFileAtomic } from "../data-dir.ts"
 import type { Server } from "../http/server.ts"
 import { newId } from "../ids.ts"
 import type { Settings } from "../settings.ts"
-import { readJsonIfThere, writeFileAtomic } from "./data-dir.ts"
 import { identityProvider, newSigningKey, requestToken } from "./identity-provider.ts"
 import { type LocalChain, startLocalChain } from "./local-chain.ts"
 import { sandboxRoutes } from "./routes.ts"
@@ -115,7 +125,7 @@ export async function startSandbox(
         token: contracts.token,
         confirmations: given.networks[0]?.confirmations ?? 3,
         depositFactory: contracts.depositFactory,
-        sanctionsOracle: undefined,
+        sanctionsOracle: contracts.sanctionsOracle,
       },
     ],
   }
@@ -202,33 +212,37 @@ function buyersOf(path: string): { address: string; privateKey: PrivateKey }[] {
   })
 }
 
-/** The contracts stand at the deployer's first two nonces; only what is not there is deployed. */
+/** The contracts stand at the deployer's first nonces; only what is not there is deployed. */
 async function deployContracts(wallet: Wallet, deployer: Account, operator: `0x${string}`) {
   await wallet.setBalance({ address: deployer.address, value: GAS_MONEY })
-  const addressAt = (nonce: bigint) => getContractAddress({ from: deployer.address, nonce })
-  const missing = async (nonce: bigint) => (await wallet.getCode({ address: addressAt(nonce) })) === undefined
   const common = { account: deployer, chain: null }
-  if (await missing(0n)) {
-    const hash = await wallet.deployContract({
-      ...common,
-      abi: testUsdcAbi,
-      bytecode: testUsdcBytecode,
-      args: [],
-      nonce: 0,
-    })
-    await wallet.waitForTransactionReceipt({ hash })
+  const place = async (nonce: number, deploy: () => Promise<`0x${string}`>): Promise<Address> => {
+    const address = getContractAddress({ from: deployer.address, nonce: BigInt(nonce) })
+    if ((await wallet.getCode({ address })) === undefined)
+      await wallet.waitForTransactionReceipt({ hash: await deploy() })
+    return address.toLowerCase() as Address
   }
-  if (await missing(1n)) {
-    const hash = await wallet.deployContract({
+  const token = await place(0, () =>
+    wallet.deployContract({ ...common, abi: testUsdcAbi, bytecode: testUsdcBytecode, args: [], nonce: 0 }),
+  )
+  const depositFactory = await place(1, () =>
+    wallet.deployContract({
       ...common,
       abi: depositFactoryAbi,
       bytecode: depositFactoryBytecode,
       args: [operator],
       nonce: 1,
-    })
-    await wallet.waitForTransactionReceipt({ hash })
-  }
-  return { token: addressAt(0n).toLowerCase() as Address, depositFactory: addressAt(1n).toLowerCase() as Address }
+    }),
+  )
+  const multicall3 = await place(2, () =>
+    wallet.deployContract({ ...common, abi: multicall3Abi, bytecode: multicall3Bytecode, nonce: 2 }),
+  )
+  const sanctionsOracle = await place(3, () =>
+    wallet.deployContract({ ...common, abi: sanctionsListAbi, bytecode: sanctionsListBytecode, args: [], nonce: 3 }),
+  )
+  // Its address on public networks comes from a transaction signed for them; here the code is put there.
+  await wallet.setCode({ address: MULTICALL3, bytecode: (await wallet.getCode({ address: multicall3 })) ?? "0x" })
+  return { token, depositFactory, sanctionsOracle }
 }
 
 /** Gas for everyone who has none, and tokens for buyers who never had any. */

@@ -1,4 +1,4 @@
-// The sandbox's folder: one process at a time, and files that are either old or new, never half of each.
+// The data folder: one process at a time, and files that are either old or new, never half of each.
 import { mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs"
 import { open, rename, rm } from "node:fs/promises"
 import { basename, dirname, join } from "node:path"

@@ -1,0 +1,199 @@
+/** What the document says of every route by rule: its errors, the headers of its answers, how it is called again. */
+import { STATUS_CODES } from "node:http"
+import { type ErrorCode, errorTable } from "../errors.ts"
+import { isUnlimited } from "../limits/buckets.ts"
+import { isConsole } from "./server.ts"
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** The errors of this route that no rule of {@link errorsOf} adds. */
+    errors?: ErrorCode[]
+    /** Whether it takes an `Idempotency-Key`. */
+    idempotencyKey?: boolean
+  }
+}
+
+export interface RouteFacts {
+  method: string
+  /** As it was declared: `/api/paywalls/:id`. */
+  url: string
+  errors?: ErrorCode[] | undefined
+  idempotencyKey?: boolean | undefined
+}
+
+/** What {@link facts} leaves in an operation for {@link completed}. */
+const FACTS = "x-facts"
+
+/** The facts of a route as a part of its schema, which the document is made from. */
+export const facts = (route: RouteFacts): Record<string, RouteFacts> => ({ [FACTS]: route })
+
+/** Every error that a route can answer, in the order of the table. */
+export function errorsOf({ method, url, errors, idempotencyKey }: RouteFacts): ErrorCode[] {
+  const byRule: { [code in ErrorCode]?: boolean | undefined } = {
+    // Any query may hold what can't be stored.
+    VALIDATION_ERROR: true,
+    INTERNAL_ERROR: true,
+    // A parameter that is longer than any id leads nowhere.
+    NOT_FOUND: url.includes(":"),
+    PAYLOAD_TOO_LARGE: method !== "GET",
+    UNSUPPORTED_MEDIA_TYPE: method !== "GET",
+    UNAUTHORIZED: isConsole(url),
+    SIGNUP_CLOSED: isConsole(url),
+    IDENTITY_UNAVAILABLE: isConsole(url),
+    RATE_LIMITED: !isUnlimited(url),
+    IDEMPOTENCY_IN_PROGRESS: idempotencyKey,
+    IDEMPOTENCY_MISMATCH: idempotencyKey,
+  }
+  return codes.filter(code => byRule[code] || errors?.includes(code))
+}
+
+const codes = Object.keys(errorTable) as ErrorCode[]
+
+interface Parameter {
+  required?: boolean
+  schema: { default?: unknown }
+}
+
+/** As much of an OpenAPI document as is worked on here. */
+interface Operation {
+  [FACTS]?: RouteFacts
+  parameters?: (Parameter | { $ref: string })[]
+  requestBody?: { required?: boolean }
+  responses: Record<string, object>
+}
+interface Document {
+  paths?: Record<string, Record<string, Operation>>
+  components?: Record<string, object>
+}
+
+const ref = (kind: string, name: string) => ({ $ref: `#/components/${kind}/${name}` })
+const refs = (kind: string, names: string[]) => Object.fromEntries(names.map(name => [name, ref(kind, name)]))
+
+const limitHeaders = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"]
+
+/** The document with what holds by rule put into each operation. */
+export function completed<T extends object>(found: T): T {
+  const document = structuredClone(found) as T & Document
+  const responses: Record<string, object> = {}
+  for (const item of Object.values(document.paths ?? {}))
+    for (const [method, operation] of Object.entries(item)) {
+      const { [FACTS]: route, ...rest } = operation
+      if (!route) continue
+      item[method] = { ...rest, ...complete(rest, route) }
+      for (const codes of byStatus(errorsOf(route))) responses[nameOf(codes)] = errorResponse(codes)
+    }
+  const { schemas, ...components } = document.components ?? {}
+  const parts = { schemas: { ...schemas, ...sharedSchemas }, responses, headers, parameters: { idempotencyKey } }
+  return { ...document, components: { ...components, ...parts } }
+}
+
+function complete(operation: Operation, route: RouteFacts): Partial<Operation> {
+  const { requestBody, responses } = operation
+  // Fastify's plugin calls each body required, which a DELETE never needs here, and each parameter with a default.
+  const body = requestBody && { requestBody: { ...requestBody, required: route.method !== "DELETE" } }
+  const own = (operation.parameters ?? []).map(each =>
+    "schema" in each && each.schema.default !== undefined ? { ...each, required: false } : each,
+  )
+  const names = ["X-Request-Id", ...(isUnlimited(route.url) ? [] : limitHeaders)]
+  const also = route.idempotencyKey ? ["Idempotent-Replayed"] : []
+  const good = Object.entries(responses).map(([status, response]) => {
+    const told = { description: STATUS_CODES[status], headers: refs("headers", [...names, ...also]) }
+    return [status, { ...response, ...told }] as const
+  })
+  const bad = byStatus(errorsOf(route)).map(codes => [statusOf(codes), ref("responses", nameOf(codes))] as const)
+  const parameters = route.idempotencyKey ? [...own, ref("parameters", "idempotencyKey")] : own
+  return {
+    ...(parameters.length > 0 ? { parameters } : {}),
+    ...body,
+    responses: { ...Object.fromEntries(good), ...Object.fromEntries(bad) },
+  }
+}
+
+const byStatus = (all: ErrorCode[]): ErrorCode[][] =>
+  Object.values(Object.groupBy(all, code => errorTable[code].status))
+const statusOf = ([code = "INTERNAL_ERROR"]: ErrorCode[]): number => errorTable[code].status
+/** A response is kept once for all routes that have the same codes with a status. */
+const nameOf = (codes: ErrorCode[]): string => codes.join(".")
+
+function errorResponse(codes: ErrorCode[]): object {
+  const isLimit = codes.includes("RATE_LIMITED")
+  const hasRetry = isLimit || codes.includes("IDEMPOTENCY_IN_PROGRESS")
+  const narrowed = { properties: { error: { enum: codes } } }
+  const examples = codes.map(code => [code, { value: exampleOf(code) }] as const)
+  return {
+    description: codes.map(code => `\`${code}\`: ${errorTable[code].message}`).join("\n\n"),
+    headers: refs("headers", ["X-Request-Id", ...limitHeaders, ...(hasRetry ? ["Retry-After"] : [])]),
+    content: {
+      "application/json": {
+        schema: isLimit ? ref("schemas", "RateLimited") : { allOf: [ref("schemas", "Error"), narrowed] },
+        examples: Object.fromEntries(examples),
+      },
+    },
+  }
+}
+
+const REQUEST_ID = "3f0c2d5e-7a41-4b8e-9c55-0d6f1a2b3c4d"
+
+function exampleOf(code: ErrorCode): object {
+  const error = { error: code, message: errorTable[code].message, requestId: REQUEST_ID }
+  if (code === "VALIDATION_ERROR") return { ...error, details: [{ path: "price", message: "must be above 0" }] }
+  return code === "RATE_LIMITED" ? { ...error, retryAfter: 12 } : error
+}
+
+const text = (description: string) => ({ type: "string", description })
+
+const sharedSchemas = {
+  Error: {
+    type: "object",
+    required: ["error", "message", "requestId"],
+    properties: {
+      error: { type: "string", enum: codes, description: "What went wrong, for programs" },
+      message: text("What went wrong and what to do, for people"),
+      requestId: text("Names the request in the service's log"),
+      details: {
+        type: "array",
+        description: "Each fault of the input",
+        items: {
+          type: "object",
+          required: ["path", "message"],
+          properties: {
+            path: text("Dotted, such as `recipients.0.address`; empty for the whole body"),
+            message: text("Completes a sentence that begins with the path"),
+          },
+        },
+      },
+    },
+  },
+  RateLimited: {
+    type: "object",
+    required: ["error", "message", "retryAfter", "requestId"],
+    properties: {
+      error: { type: "string", enum: ["RATE_LIMITED"] },
+      message: text("What went wrong and what to do, for people"),
+      retryAfter: { type: "integer", description: "Seconds to wait" },
+      requestId: text("Names the request in the service's log"),
+    },
+  },
+}
+
+const header = (type: string, description: string) => ({ description, schema: { type } })
+
+const headers = {
+  "X-Request-Id": header("string", "The request's id: the caller's own `X-Request-Id` when it is sane, else a new one"),
+  "X-RateLimit-Limit": header(
+    "integer",
+    "Requests that the caller may make in a minute, of the limit nearest to its end",
+  ),
+  "X-RateLimit-Remaining": header("integer", "Requests that are left of them"),
+  "X-RateLimit-Reset": header("integer", "Unix time in seconds at which the next one is given back"),
+  "Retry-After": header("integer", "Seconds to wait before the same request may do better"),
+  "Idempotent-Replayed": header("string", "`true` when this is the first request's answer again"),
+}
+
+const idempotencyKey = {
+  name: "Idempotency-Key",
+  in: "header",
+  required: false,
+  description: "Makes it safe to send again: for 24 hours the same key and body get the first answer, and happen once.",
+  schema: { type: "string", minLength: 1, maxLength: 255, pattern: "^[!-~]+$" },
+}

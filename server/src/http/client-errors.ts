@@ -1,0 +1,31 @@
+/** Requests that break before there is a request: not HTTP, headers without end, or never finished. */
+import { randomUUID } from "node:crypto"
+import type { Socket } from "node:net"
+import { type ErrorCode, errorTable } from "../errors.ts"
+
+/** Node's codes of such errors, in words; all others are not HTTP. */
+const words: Record<string, string> = {
+  HPE_HEADER_OVERFLOW: "the URL and the headers are too large; 16 KB is the most",
+  ERR_HTTP_REQUEST_TIMEOUT: "the request was not finished in time",
+}
+
+/** Answers in the shape of every error, and ends the connection: what follows on it can't be understood. */
+export function refuseBroken(error: Error & { code?: string }, socket: Socket): void {
+  if (error.code === "ECONNRESET" || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const code: ErrorCode = "VALIDATION_ERROR"
+  const { status, message } = errorTable[code]
+  const details = [{ path: "", message: words[error.code ?? ""] ?? "the request is not valid HTTP" }]
+  const requestId = randomUUID()
+  const body = JSON.stringify({ error: code, message, requestId, details })
+  const head = [
+    `HTTP/1.1 ${status} Bad Request`,
+    "Content-Type: application/json; charset=utf-8",
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `X-Request-Id: ${requestId}`,
+    "Connection: close",
+  ]
+  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`)
+}

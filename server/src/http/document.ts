@@ -1,0 +1,65 @@
+/**
+ * The OpenAPI document and its page at /docs. Routes say what they take and answer in their schemas, and in their `config`
+ * which errors of their own they have; `answers.ts` adds what holds by rule.
+ */
+import swagger from "@fastify/swagger"
+import swaggerUi from "@fastify/swagger-ui"
+import type { FastifyContextConfig } from "fastify"
+import root from "../../../package.json" with { type: "json" }
+import type { Settings } from "../settings.ts"
+import { completed, facts } from "./answers.ts"
+import { isConsole, type Server } from "./server.ts"
+
+const description = `Stablecoin payments that you host yourself.
+
+- **Amounts** are decimal strings in answers (\`"5.00"\`), numbers or decimal strings in requests, taken exactly as written.
+- **Addresses** are taken in any case and answered with their checksum; **hashes** are answered in lower case.
+- **Times** are ISO 8601 in UTC with milliseconds.
+- **Errors** have one flat shape, \`{ error, message, requestId, details? }\`; \`docs/errors.md\` lists every code.
+- **Bodies** with a field that the route does not know are refused; unknown names in a query are ignored.
+- **Lists** take \`limit\` and \`offset\`, are newest first, and tell the \`total\`.`
+
+const tags = [
+  { name: "paywalls", description: "What is sold, and the access that was granted; for merchants" },
+  { name: "buyers", description: "What buyers, and the pages that serve them, ask; without credentials" },
+  { name: "settings", description: "Who the merchant is, and where its money goes" },
+  { name: "operation", description: "For those who run the service" },
+]
+
+const securitySchemes = {
+  bearer: {
+    type: "http",
+    scheme: "bearer",
+    bearerFormat: "JWT",
+    description: "A token of the installation's OIDC issuer (`OIDC_ISSUER`) for its audience (`OIDC_AUDIENCE`)",
+  },
+  metrics: { type: "http", scheme: "bearer", description: "The operator's `METRICS_TOKEN`" },
+} as const
+
+/** Which of them opens a route. */
+const securityOf = (url: string) => (isConsole(url) ? [{ bearer: [] }] : url === "/metrics" ? [{ metrics: [] }] : [])
+
+/** Adds the document, its page at `/docs` and its JSON at `/docs/json`; call it before any route is added. */
+export function documentApi(app: Server, { baseUrl }: Settings): void {
+  app.register(swagger, {
+    openapi: {
+      openapi: "3.1.0",
+      info: { title: "Sluice", version: root.version, description, license: { name: root.license } },
+      servers: [{ url: baseUrl }],
+      tags,
+      components: { securitySchemes },
+    },
+    transform: ({ schema, url, route }) => {
+      const { errors, idempotencyKey }: FastifyContextConfig = route.config ?? {}
+      const more = facts({ method: String(route.method), url, errors, idempotencyKey })
+      return { url, schema: { ...schema, ...more, security: securityOf(url) } }
+    },
+    transformObject: found => ("openapiObject" in found ? completed(found.openapiObject) : {}),
+  })
+  app.register(swaggerUi, {
+    routePrefix: "/docs",
+    staticCSP: true,
+    // A service that is reached by http would have its page's own parts asked for by https.
+    transformStaticCSP: policy => policy.replace(" upgrade-insecure-requests;", ""),
+  })
+}

@@ -1,0 +1,322 @@
+/**
+ * Every route of the OpenAPI document with every input that it does not take: each is told so in the one shape of errors,
+ * with a code that the document declares (`call` checks that), and nothing is written.
+ */
+import { randomUUID } from "node:crypto"
+import { readFileSync } from "node:fs"
+import { sql } from "kysely"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import type { Document, Operation, Parameter, Schema } from "./contract.ts"
+import { AUDIENCE } from "./issuer.ts"
+import { startService, type TestService } from "./service.ts"
+
+const METRICS_TOKEN = "m-token"
+const TX_HASH = `0x${"5f".repeat(32)}`
+const BUYER = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+
+const committed = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")) as Document
+
+interface Route {
+  name: string
+  method: "GET" | "POST" | "PUT" | "DELETE"
+  path: string
+  operation: Operation
+  isConsole: boolean
+  takesKey: boolean
+  params: Parameter[]
+  query: Parameter[]
+  body: { schema: Schema; example: object } | undefined
+}
+
+const routes = Object.entries(committed.paths).flatMap(([path, item]) =>
+  Object.entries(item).map(([method, operation]): Route => {
+    const parameters = (operation.parameters ?? []).filter(each => "in" in each)
+    return {
+      name: `${method.toUpperCase()} ${path}`,
+      method: method.toUpperCase() as Route["method"],
+      path,
+      operation,
+      isConsole: path.startsWith("/api/console/"),
+      takesKey: JSON.stringify(operation.parameters ?? []).includes("#/components/parameters/idempotencyKey"),
+      params: parameters.filter(each => each.in === "path"),
+      query: parameters.filter(each => each.in === "query"),
+      body: operation.requestBody?.content["application/json"],
+    }
+  }),
+)
+
+let service: TestService
+/** What stands in paths: things that exist and are the shop's. */
+let ids: Record<string, string>
+
+beforeAll(async () => {
+  service = await startService({ settings: { metricsToken: METRICS_TOKEN } })
+})
+afterAll(() => service.stop())
+beforeEach(async () => {
+  await service.empty()
+  await service.merchant("shop")
+  await service.merchant("rival")
+  const film = { name: "Film", price: 5, slug: "film" }
+  const { id } = (await service.call("POST", "/api/console/paywalls", film, { as: "shop" })).body
+  ids = { id, grantId: `grant_${"a".repeat(24)}`, txHash: TX_HASH }
+  await grant(id)
+})
+
+/** A payment that was submitted and granted, as the verification leaves it. */
+async function grant(paywall: string): Promise<void> {
+  const { db } = service.ctx
+  const now = new Date()
+  const paid = { paywall_id: paywall, tx_hash: TX_HASH as never }
+  const address = BUYER.toLowerCase() as never
+  const times = { created_at: now, updated_at: now }
+  const payment = { id: `pay_${"a".repeat(24)}`, payer: address, amount: 5_000_000n, status: "granted" } as const
+  await db
+    .insertInto("payments")
+    .values({ ...paid, ...payment, ...times, chain_id: 84532 })
+    .execute()
+  await db
+    .insertInto("grants")
+    .values({ ...paid, id: ids.grantId ?? "", payment_id: payment.id, address, granted_at: now })
+    .execute()
+  await db
+    .insertInto("submissions")
+    .values({
+      ...paid,
+      address,
+      chain_id: 84532,
+      status: "granted",
+      message: "Granted.",
+      submitted_at: now,
+      updated_at: now,
+    })
+    .execute()
+  const block = { block_number: 9n, block_hash: TX_HASH as never, finalized_number: 1n }
+  await db
+    .insertInto("cursors")
+    .values({ chain_id: 84532, ...block, looked_at: now, run_at: now })
+    .execute()
+}
+
+/** The contents of each table, but for the record of who was screened. */
+async function contents(): Promise<Record<string, unknown>> {
+  const { db } = service.ctx
+  const tables = await sql<{ name: string }>`select tablename as name from pg_tables
+    where schemaname = 'public' and tablename not in ('migrations', 'screenings') order by 1`.execute(db)
+  const all: Record<string, unknown> = {}
+  for (const { name } of tables.rows) {
+    const found = await sql<{ rows: number; hash: string }>`select count(*)::int as rows,
+      md5(coalesce(string_agg(t::text, '|' order by t::text), '')) as hash from ${sql.table(name)} t`.execute(db)
+    all[name] = found.rows[0]
+  }
+  return all
+}
+
+interface Sent {
+  path?: Record<string, string>
+  query?: string
+  /** Text is sent as it is, undefined is none. */
+  body?: string | undefined
+  headers?: Record<string, string>
+  as?: string
+}
+
+/** A request that is good but for what is given. */
+function send(route: Route, given: Sent = {}) {
+  const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name) => given.path?.[name] ?? ids[name] ?? "")
+  const query = given.query ?? queryOf(route)
+  const body = "body" in given ? given.body : route.body && JSON.stringify(route.body.example)
+  const metrics = route.path === "/metrics" ? { authorization: `Bearer ${METRICS_TOKEN}` } : {}
+  const { as = route.isConsole && !given.headers?.authorization ? "shop" : undefined } = given
+  return service.call(route.method, `${path}${query && `?${query}`}`, body, {
+    headers: { ...metrics, ...(route.takesKey ? { "idempotency-key": randomUUID() } : {}), ...given.headers },
+    ...(as === undefined ? {} : { as }),
+  })
+}
+
+/** The examples of the query, with one of them replaced or left out. */
+function queryOf({ query }: Route, name?: string, value?: string): string {
+  const pairs = query.flatMap(each => {
+    const text = each.name === name ? value : each.example
+    return text === undefined ? [] : [`${each.name}=${text}`]
+  })
+  return pairs.join("&")
+}
+
+/** Sends each and expects that it is refused, and that nothing was written in all. */
+async function expectRefused(route: Route, all: Sent[], expected: { status?: number; error?: string } = {}) {
+  const before = await contents()
+  for (const sent of all) {
+    const { status, headers, body } = await send(route, sent)
+    const what = `${route.name} with ${JSON.stringify(sent).slice(0, 300)}: ${status} ${JSON.stringify(body).slice(0, 500)}`
+    expect(status, what).toBeGreaterThanOrEqual(400)
+    expect(status, what).toBeLessThan(500)
+    expect({ status, ...body }, what).toMatchObject(expected)
+    expect(body.requestId, what).toBe(headers["x-request-id"])
+    expect(body.message, what).toMatch(/^\S.*[.?]$/s)
+    for (const { message } of body.details ?? []) {
+      // The words of validators and frameworks are for programmers of servers.
+      expect(message, what).not.toMatch(/must NOT|must match|must be equal|pattern|schema|string|integer|boolean|^$/)
+      if (body.details.length === 1) expect(message, what).not.toMatch(/undefined|NaN/)
+    }
+  }
+  expect(await contents()).toEqual(before)
+}
+
+/** So deep that JSON can be parsed, and little else done with it. */
+const nested = (depth: number): unknown => JSON.parse(`${'{"a":'.repeat(depth)}1${"}".repeat(depth)}`)
+
+const samples: unknown[] = [null, 5, -1.5, "text", "", true, [], [null], {}, { a: { b: [] } }]
+const isOf = (type: string, value: unknown): boolean =>
+  type === "null"
+    ? value === null
+    : type === "array"
+      ? Array.isArray(value)
+      : type === "object"
+        ? typeof value === "object" && value !== null && !Array.isArray(value)
+        : type === "integer"
+          ? Number.isInteger(value)
+          : typeof value === type
+
+/** Values that a schema does not take, each wrong in one place; `good` is one that it takes. */
+function wrongs(schema: Schema, good: unknown): unknown[] {
+  const types = [schema.type ?? []].flat()
+  const found: unknown[] = types.length > 0 ? samples.filter(value => !types.some(type => isOf(type, value))) : []
+  if (types.includes("string")) found.push("\0", "a\0b", "\ud800", "\udc00\ud800", "x".repeat(100_000))
+  if (schema.maxLength !== undefined) found.push("x".repeat(schema.maxLength + 1))
+  if (schema.minimum !== undefined) found.push(schema.minimum - 1)
+  if (schema.exclusiveMinimum !== undefined) found.push(schema.exclusiveMinimum)
+  if (schema.maximum !== undefined) found.push(schema.maximum + 1, 1e300)
+  if (types.includes("array")) found.push(...wrongs(schema.items ?? {}, undefined).map(value => [value]))
+  if (types.includes("object")) {
+    const base = (good ?? {}) as Record<string, unknown>
+    const { properties = {}, additionalProperties: other = {}, required = [] } = schema
+    for (const [name, property] of Object.entries(properties))
+      found.push(...wrongs(property, base[name]).map(value => ({ ...base, [name]: value })))
+    for (const name of required) found.push(Object.fromEntries(Object.entries(base).filter(([key]) => key !== name)))
+    const odd: unknown[] = typeof other === "object" ? [nested(2_300), ...wrongs(other, undefined)] : [1]
+    found.push(...[...odd, "\0"].map(value => ({ ...base, unheardOf: value })), { ...base, "a\0": 1 })
+  }
+  return found
+}
+
+it("the committed document is the one that is served, so that no route is left out", () => {
+  const withoutServers = (document: object) => ({ ...document, servers: [] })
+  expect(withoutServers(committed)).toEqual(withoutServers(service.document))
+  expect(routes.length).toBeGreaterThan(14)
+})
+
+describe.each(routes.map(route => [route.name, route] as const))("%s", (_name, route) => {
+  it("takes its own examples: what is refused below is refused for its one fault", async () => {
+    const { status, body } = await send(route)
+    expect(status, JSON.stringify(body)).toBeLessThan(300)
+  })
+
+  it("refuses queries that it can't read", async () => {
+    const numbers = [
+      "",
+      "abc",
+      "-1",
+      "1.5",
+      "NaN",
+      "Infinity",
+      "99999999999999999999",
+      "null",
+      "[]",
+      "{}",
+      "true",
+      "0&",
+    ]
+    const texts = ["", "5", "null", "{}", "%ED%A0%80", "%zz", "x".repeat(5_000), `${BUYER}&`]
+    const bad = route.query.flatMap(({ name, schema, example }) => {
+      const values = schema.type === "integer" ? numbers : texts
+      // A name twice: which of the two was meant?
+      const twice = values.map(value => (value.endsWith("&") ? `${value}${name}=${value.slice(0, -1)}` : value))
+      const missing = example === undefined ? [] : [{ query: queryOf(route, name) }]
+      return [...twice.map(value => ({ query: `${queryOf(route, name)}&${name}=${value}` })), ...missing]
+    })
+    const unstorable = ["a=%00", "%00=a", "a=1&a=2%00"].map(query => ({ query: `${queryOf(route)}&${query}` }))
+    await expectRefused(route, [...bad, ...unstorable], { status: 400, error: "VALIDATION_ERROR" })
+  })
+
+  if (route.params.length > 0)
+    it("refuses paths that lead nowhere", async () => {
+      const texts = [
+        "%zz",
+        "%",
+        "%00",
+        "%ED%A0%80",
+        "%C0%80",
+        "",
+        "%20",
+        "x",
+        "-1",
+        "null",
+        "..%2f..",
+        "%27%3B--",
+        "%F0%9F%92%A9",
+      ]
+      const long = [101, 20_000].map(length => "x".repeat(length))
+      const bad = route.params.flatMap(({ name }) => [...texts, ...long].map(text => ({ path: { [name]: text } })))
+      await expectRefused(route, bad)
+    })
+
+  if (route.body)
+    it("refuses bodies that it does not take", async () => {
+      const { schema, example } = route.body as NonNullable<Route["body"]>
+      const bad = wrongs(schema, example).map(body => ({ body: JSON.stringify(body) }))
+      expect(bad.length).toBeGreaterThan(10)
+      await expectRefused(route, bad, { status: 400 })
+      if (route.operation.requestBody?.required) await expectRefused(route, [{ body: undefined }], { status: 400 })
+    })
+
+  if (route.method !== "GET")
+    it("refuses what is no JSON body at all", async () => {
+      const texts = ["{", "nul", '{"a":1,}', "{'a':1}", "\0", "\ufeff{}", '{"__proto__":{"a":1}}', "[".repeat(100_000)]
+      await expectRefused(
+        route,
+        texts.map(body => ({ body })),
+        { status: 400 },
+      )
+      await expectRefused(route, [{ body: JSON.stringify({ name: "x".repeat(1_000_000) }) }], { status: 413 })
+      const types = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonx", "%"]
+      const others = types.map(type => ({ body: "{}", headers: { "content-type": type } }))
+      await expectRefused(route, others, { status: 415, error: "UNSUPPORTED_MEDIA_TYPE" })
+    })
+
+  if (route.takesKey)
+    it("refuses keys that can't be one", async () => {
+      const keys = ["", " ", "a b", "x".repeat(256), "\u00e4", "a\tb"]
+      const bad = keys.map(key => ({ headers: { "idempotency-key": key } }))
+      await expectRefused(route, bad, { status: 400, error: "VALIDATION_ERROR" })
+    })
+
+  if (route.isConsole)
+    it("refuses whoever has no good token", async () => {
+      const { issuer } = service
+      const now = Math.floor(Date.now() / 1_000)
+      const tokens = [
+        await issuer.token("shop", { exp: now - 120 }),
+        await issuer.token("shop", { nbf: now + 600 }),
+        await issuer.token("shop", { iss: "https://evil.example" }),
+        await issuer.token("shop", { aud: `${AUDIENCE}-other` }),
+        await issuer.token("shop", {}, { kid: "other" }),
+        (await issuer.token("shop")).slice(0, -4),
+        "a.b.c",
+      ]
+      const authorizations = [
+        ...tokens.map(token => `Bearer ${token}`),
+        "Bearer",
+        "Basic c2hvcDo=",
+        " ",
+        tokens[0] ?? "",
+      ]
+      const bad = authorizations.map(authorization => ({ headers: { authorization } }))
+      await expectRefused(route, bad, { status: 401, error: "UNAUTHORIZED" })
+    })
+
+  if (route.isConsole && route.params.length > 0)
+    it("has nothing of the shop's for another merchant", async () => {
+      await expectRefused(route, [{ as: "rival" }], { status: 404 })
+    })
+})

@@ -1,0 +1,76 @@
+/** Holds answers against the OpenAPI document: what a test gets and the document does not tell is a failure. */
+import { Ajv2020 } from "ajv/dist/2020.js"
+
+/** As much of JSON Schema as requests use. */
+export interface Schema {
+  type?: string | string[]
+  properties?: Record<string, Schema>
+  additionalProperties?: boolean | Schema
+  required?: string[]
+  items?: Schema
+  maxLength?: number
+  minimum?: number
+  exclusiveMinimum?: number
+  maximum?: number
+}
+export interface Parameter {
+  name: string
+  in: string
+  example?: string
+  schema: Schema
+}
+export interface Operation {
+  summary?: string
+  operationId?: string
+  tags?: string[]
+  security?: object[]
+  parameters?: (Parameter | { $ref: string })[]
+  requestBody?: { required: boolean; content: { "application/json": { schema: Schema; example: object } } }
+  responses: Record<string, { $ref?: string }>
+}
+export interface Document {
+  paths: Record<string, Record<string, Operation>>
+  components: Record<string, Record<string, object>>
+}
+
+interface Answer {
+  status: number
+  body: unknown
+}
+
+/** A check that throws when the document does not declare what a request was answered. */
+export function contractOf(document: Document): (method: string, url: string, answer: Answer) => void {
+  const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: false })
+  ajv.addSchema(document, "document")
+  const fit = (pointer: string[], body: unknown): string | undefined => {
+    const encoded = pointer.map(part => encodeURIComponent(part.replaceAll("~", "~0").replaceAll("/", "~1")))
+    const validate = ajv.getSchema(`document#/${encoded.join("/")}`)
+    if (!validate) return "is not in the document"
+    return validate(body) ? undefined : ajv.errorsText(validate.errors)
+  }
+  const routes = Object.keys(document.paths).map(path => ({
+    path,
+    pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, "[^/]*")}$`),
+  }))
+
+  return (method, url, { status, body }) => {
+    const path = routes.find(({ pattern }) => pattern.test(url.split("?", 1)[0] ?? ""))?.path ?? ""
+    const operation = document.paths[path]?.[method.toLowerCase()]
+    const fail = (why: string) => {
+      throw new Error(`${method} ${path || url} answered ${status} ${JSON.stringify(body)}, which ${why}`)
+    }
+    if (!operation) {
+      const fault =
+        status < 400 ? undefined : fit(["components", "schemas", status === 429 ? "RateLimited" : "Error"], body)
+      return fault === undefined ? undefined : fail(`is no error of ours: ${fault}`)
+    }
+    const declared = operation.responses[status]
+    if (!declared) return fail("its document does not declare")
+    const at = declared.$ref
+      ? declared.$ref.split("/").slice(1)
+      : ["paths", path, method.toLowerCase(), "responses", `${status}`]
+    const type = typeof body === "string" ? "text/plain" : "application/json"
+    const fault = fit([...at, "content", type, "schema"], body)
+    return fault === undefined ? undefined : fail(`is not what its document declares: ${fault}`)
+  }
+}

@@ -1,0 +1,78 @@
+// Live mode as an operator meets it: what it refuses, and that it starts where nothing is to be refused.
+import { existsSync } from "node:fs"
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest"
+import { type Anvil, deployDepositFactory, deployTestUsdc, startAnvil } from "../anvil.ts"
+import { liveEnv } from "../live.ts"
+import { newSandbox, type Sandbox, until } from "./program.ts"
+
+let anvil: Anvil
+let chain: Record<string, string>
+beforeAll(async () => {
+  anvil = await startAnvil({ chainId: 480 })
+  chain = {
+    NETWORKS: "worldchain",
+    RPC_WORLDCHAIN: anvil.rpcUrl,
+    TOKEN_WORLDCHAIN: await deployTestUsdc(anvil.client),
+    DEPOSIT_FACTORY_WORLDCHAIN: await deployDepositFactory(anvil.client, anvil.accounts[1].address),
+  }
+})
+afterAll(() => anvil.stop())
+
+const places: Sandbox[] = []
+afterEach(async () => {
+  for (const place of places.splice(0).reverse()) await place.remove()
+})
+async function newPlace(env: Record<string, string>): Promise<Sandbox> {
+  const place = await newSandbox(env)
+  places.push(place)
+  return place
+}
+/** Live on the embedded database, with all that it needs. */
+const live = () => ({ ...liveEnv, ...chain, DATABASE_URL: "", ALLOW_EMBEDDED_DB: "1" })
+
+describe("MODE=live", () => {
+  it("tells all that is missing in a list, and starts nothing", async () => {
+    const place = await newPlace({ MODE: "live", SANDBOX_PUBLIC: "1", CONFIRMATIONS: "1" })
+    const start = place.spawn()
+    expect(await start.ended).toEqual({ code: 1, signal: null })
+    const [, list] = start.output().split("The settings are not right:\n")
+    const names = (list ?? "").match(/^ {2}[A-Z_]+(?= )/gm)?.map(name => name.trim())
+    expect([...new Set(names)].sort()).toEqual([
+      "BASE_URL",
+      "CONFIRMATIONS",
+      "DATABASE_URL",
+      "DEPOSIT_FACTORY_BASE_SEPOLIA",
+      "NETWORKS",
+      "OIDC_ISSUER",
+      "PAYOUT_PRIVATE_KEY",
+      "RELAY_PRIVATE_KEY",
+      "RPC_BASE_SEPOLIA",
+      "SANDBOX_PUBLIC",
+      "SECRET_KEY",
+    ])
+    expect(start.output()).not.toMatch(/^\s+at /m)
+    expect(existsSync(place.dir)).toBe(false)
+  })
+
+  it("starts when nothing is to be refused, and says what it does without", async () => {
+    const place = await newPlace(live())
+    const start = place.spawn()
+    await until("it has started or ended", () => /"started"|can't run/.test(start.output()))
+    expect(start.output()).toContain("No buyer is screened")
+    expect((await place.call("/healthz")).status).toBe(200)
+    expect((await place.call("/sandbox/inbox")).status).toBe(404)
+    for (const name of ["SECRET_KEY", "PAYOUT_PRIVATE_KEY", "RELAY_PRIVATE_KEY"] as const)
+      expect(start.output()).not.toContain(liveEnv[name].slice(2))
+    expect(await start.kill("SIGTERM")).toEqual({ code: 0, signal: null })
+  })
+
+  it("refuses the database of a sandbox, and leaves it as it was", async () => {
+    const sandbox = await newPlace({})
+    await (await sandbox.start()).kill("SIGTERM")
+    const start = (await newPlace({ ...live(), DATA_DIR: sandbox.dir })).spawn()
+    expect(await start.ended).toEqual({ code: 1, signal: null })
+    expect(start.output()).toContain("This database belongs to an installation with MODE=sandbox; MODE is live.")
+    expect(start.output()).not.toMatch(/^\s+at /m)
+    await (await sandbox.start()).kill("SIGTERM")
+  })
+})
