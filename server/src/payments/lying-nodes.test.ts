@@ -89,61 +89,55 @@ async function paid(value = usd(5), from = A) {
 }
 
 describe("no answer is no evidence", () => {
-  const faults: [string, (node: ScriptedNode) => void][] = [
-    ["a 502", node => void (node.broken = 502)],
-    ["a connection that breaks", node => void (node.broken = "hang up")],
-    ["null receipts", node => void (node.hook = method => (method === "eth_getTransactionReceipt" ? null : undefined))],
-    [
-      "null for every block",
-      node => void (node.hook = method => (method === "eth_getBlockByNumber" ? null : undefined)),
-    ],
-    [
-      "errors for logs",
-      node => void (node.hook = method => (method === "eth_getLogs" ? failed("try later") : undefined)),
-    ],
-    ["empty logs", node => void (node.hook = method => (method === "eth_getLogs" ? [] : undefined))],
-    [
-      "a batch that drops the logs",
-      node => void (node.hook = method => (method === "eth_getLogs" ? DROPPED : undefined)),
-    ],
+  const faults: [string, Partial<Pick<ScriptedNode, "hook" | "broken">>][] = [
+    ["a 502", { broken: 502 }],
+    ["a connection that breaks", { broken: "hang up" }],
+    ["null receipts", { hook: method => (method === "eth_getTransactionReceipt" ? null : undefined) }],
+    ["null for every block", { hook: method => (method === "eth_getBlockByNumber" ? null : undefined) }],
+    ["errors for logs", { hook: method => (method === "eth_getLogs" ? failed("try later") : undefined) }],
+    ["empty logs", { hook: method => (method === "eth_getLogs" ? [] : undefined) }],
+    ["a batch that drops the logs", { hook: method => (method === "eth_getLogs" ? DROPPED : undefined) }],
     [
       "a batch that drops the receipts",
-      node => void (node.hook = method => (method === "eth_getTransactionReceipt" ? DROPPED : undefined)),
+      { hook: method => (method === "eth_getTransactionReceipt" ? DROPPED : undefined) },
     ],
-    ["another chain id", node => void (node.hook = method => (method === "eth_chainId" ? "0x1" : undefined))],
+    ["another chain id", { hook: method => (method === "eth_chainId" ? "0x1" : undefined) }],
     [
       "a head that lags",
-      node =>
-        void (node.hook = (method, [tag], blocks) =>
-          method === "eth_getBlockByNumber" && tag === "latest" ? blockJson(blocks[150]) : undefined),
+      {
+        hook: (method, [tag], blocks) =>
+          method === "eth_getBlockByNumber" && tag === "latest" ? blockJson(blocks[150]) : undefined,
+      },
     ],
     [
       "logs without the newest blocks",
-      node =>
-        void (node.hook = (method, params, blocks) =>
-          method === "eth_getLogs" ? logsJson(params, blocks.slice(0, 190)) : undefined),
+      {
+        hook: (method, params, blocks) =>
+          method === "eth_getLogs" ? logsJson(params, blocks.slice(0, 190)) : undefined,
+      },
     ],
     [
       "receipts that lost their logs",
-      node =>
-        void (node.hook = (method, [hash], blocks) => {
+      {
+        hook: (method, [hash], blocks) => {
           const block = blocks.find(each => each.transactions.some(transaction => transaction.hash === hash))
           if (method === "eth_getLogs") return []
           if (method !== "eth_getTransactionReceipt" || !block) return undefined
           const at = { blockNumber: `0x${block.number.toString(16)}`, blockHash: block.hash }
           return { status: "0x1", transactionHash: hash, ...at, logs: [], logsBloom: `0x${"f".repeat(512)}` }
-        }),
+        },
+      },
     ],
   ]
 
-  it.each(faults)("%s: nothing fails, nothing is reversed, and all is granted once it ends", async (_what, breakIt) => {
+  it.each(faults)("%s: nothing fails, nothing is reversed, and all is granted once it ends", async (_what, fault) => {
     const before = await paid()
     chain.mine(3)
     await rounds()
     expect(await hasAccess(before.shop)).toBe(true)
     const during = await paid(usd(5), B)
     chain.mine(3)
-    breakIt(only())
+    Object.assign(only(), fault)
     for (let i = 0; i < 4; i++) {
       await rounds(1)
       service.advance(31_000)
