@@ -105,7 +105,10 @@ const receipt = (hash: string) => rpc<Receipt | null>("eth_getTransactionReceipt
 
 async function send(tx: object = {}): Promise<string> {
   const [from, to] = await rpc<string[]>("eth_accounts")
-  return rpc("eth_sendTransaction", { from, ...("data" in tx ? {} : { to, value: "0x1" }), ...tx })
+  const hash = await rpc<string>("eth_sendTransaction", { from, ...("data" in tx ? {} : { to, value: "0x1" }), ...tx })
+  // Anvil answers before it has mined.
+  await eventually(async () => (await receipt(hash)) !== null)
+  return hash
 }
 
 const stateText = () => readFileSync(join(dir, "chain-state.json"), "utf8")
@@ -126,7 +129,11 @@ function program(code: string): { child: ChildProcess; heard: string[] } {
       return (await answer.json()).result
     }
     const [from, to] = await rpc("eth_accounts")
-    const send = () => rpc("eth_sendTransaction", { from, to, value: "0x1" })
+    const send = async () => {
+      const hash = await rpc("eth_sendTransaction", { from, to, value: "0x1" })
+      while (!(await rpc("eth_getTransactionReceipt", hash)));
+      return hash
+    }
     say("anvil " + chain.pid)
     ${code}`
   const child = spawn(process.execPath, ["--input-type=module", "-e", source], { stdio: ["ignore", "pipe", "inherit"] })
