@@ -153,6 +153,7 @@ describe("CORS", () => {
     })
     expect(status).toBe(204)
     expect(headers["access-control-allow-origin"]).toBe("https://console.example")
+    for (const verb of ["PUT", "DELETE"]) expect(headers["access-control-allow-methods"]).toContain(verb)
   })
 })
 

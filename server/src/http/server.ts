@@ -101,9 +101,10 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
   app.register(cors, {
     delegator: (request, done) => {
       const isPrivate = /^\/api\/(console|checkouts)(\/|$)/.test(pathOf(request))
+      const methods = ["GET", "HEAD", "POST", "PUT", "DELETE"]
       const origin = isPrivate ? ctx.settings.consoleOrigins : "*"
       // Strictly, an OPTIONS that is no preflight would be refused in plain text.
-      done(null, { origin, exposedHeaders: exposed, strictPreflight: false })
+      done(null, { origin, methods, exposedHeaders: exposed, strictPreflight: false })
     },
   })
   // After CORS has written its headers: a page must be able to read a 401 or a 429. Preflights end there.
@@ -165,7 +166,17 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
   }
 }
 
-const pathOf = (request: { url: string }): string => request.url.split("?", 1)[0] ?? ""
+/** The pattern of the route that answers, else the path, decoded as the router does: `/p%61y` is `/pay`. */
+function pathOf(request: { url: string; routeOptions?: { url?: string | undefined } }): string {
+  const path = request.url.split("?", 1)[0] ?? ""
+  try {
+    const route = request.routeOptions?.url
+    // Preflights are answered by a route for every path.
+    return route === undefined || route.includes("*") ? decodeURIComponent(path) : route
+  } catch {
+    return path
+  }
+}
 
 const saneId = (header: unknown): string | undefined =>
   typeof header === "string" && /^[\w.:-]{1,128}$/.test(header) ? header : undefined

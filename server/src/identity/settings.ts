@@ -99,19 +99,24 @@ async function setPayoutAddress(
   if (address !== before) await moveDeposits(ctx, merchantId, network, address)
 }
 
-/** Puts the payout addresses into force whose wait is over; answers how many. */
+/** Puts the payout addresses into force whose wait is over; answers how many. Call it inside a transaction. */
 export async function applyPendingPayoutAddresses(ctx: Context): Promise<number> {
   const due = await ctx.db
     .selectFrom("payout_addresses")
-    .selectAll()
+    .select("merchant_id")
+    .distinct()
     .where("pending_at", "<=", ctx.now())
-    .forUpdate()
-    .skipLocked()
     .execute()
-  for (const row of due) {
-    const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)
-    if (network && row.pending_address)
-      await setPayoutAddress(ctx, row.merchant_id, network, row.pending_address, row.address)
+  let applied = 0
+  for (const { merchant_id } of due) {
+    // The merchant's row first, as everywhere: it may have changed its mind meanwhile.
+    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchant_id).forUpdate().execute()
+    for (const row of await payoutAddresses(ctx, merchant_id)) {
+      const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)
+      if (!network || !row.pending_address || !row.pending_at || row.pending_at > ctx.now()) continue
+      await setPayoutAddress(ctx, merchant_id, network, row.pending_address, row.address)
+      applied++
+    }
   }
-  return due.length
+  return applied
 }

@@ -35,9 +35,31 @@ export function countsOf(limits: Settings["limits"], method: string, path: strin
   if (isUnlimited(path)) return []
   const bucket = rows.find(row => (row.method ?? method) === method && row.path.test(path))?.bucket
   const count = (name: Bucket, who: string): Count => ({ key: `${name} ${who}`, limit: limits[name] })
+  const from = addressGroup(caller.ip)
   const counts =
     caller.subject === undefined
-      ? [...(bucket && bucket !== "console" ? [count(bucket, caller.ip)] : []), count("public", caller.ip)]
+      ? [...(bucket && bucket !== "console" ? [count(bucket, from)] : []), count("public", from)]
       : [count("console", caller.subject)]
   return counts.filter(({ limit }) => limit > 0)
+}
+
+/**
+ * Who an IP address stands for: an IPv4 address, also when it is written as IPv6, or the /64 of an IPv6 address, of which
+ * one customer has all.
+ *
+ * @example addressGroup("::ffff:192.0.2.7") // "192.0.2.7"
+ * @example addressGroup("2001:db8:1:2:3:4:5:6") // "2001:db8:1:2"
+ */
+export function addressGroup(ip: string): string {
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(ip)
+  if (mapped?.[1]) return mapped[1]
+  if (!ip.includes(":")) return ip
+  const [head = "", tail] = (ip.split("%", 1)[0] ?? "").toLowerCase().split("::")
+  const left = head === "" ? [] : head.split(":")
+  const right = tail === undefined || tail === "" ? [] : tail.split(":")
+  const zeros = tail === undefined ? [] : Array(Math.max(0, 8 - left.length - right.length)).fill("0")
+  return [...left, ...zeros, ...right]
+    .slice(0, 4)
+    .map(group => group.replace(/^0+(?=.)/, ""))
+    .join(":")
 }

@@ -34,6 +34,8 @@ export async function createPaywall(ctx: Context, merchantId: string, body: Payw
     })
   if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
 
+  // Held until the commit: a payout address that changes at this moment must find the paywall, or the paywall it.
+  await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forShare().execute()
   const owner = await payoutAddressOn(ctx, merchantId, network)
   const now = ctx.now()
   const pricingModel = body.pricingModel ?? "one_time"

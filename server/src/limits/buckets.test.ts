@@ -1,0 +1,47 @@
+import { describe, expect, it } from "vitest"
+import { startService } from "../../test/service.ts"
+import { addressGroup } from "./buckets.ts"
+
+describe("addressGroup", () => {
+  it.each([
+    ["192.0.2.7", "192.0.2.7"],
+    ["::ffff:192.0.2.7", "192.0.2.7"],
+    ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2"],
+    ["2001:0db8:0001:0002::1", "2001:db8:1:2"],
+    ["2001:db8::1", "2001:db8:0:0"],
+    ["::1", "0:0:0:0"],
+    ["fe80::1%eth0", "fe80:0:0:0"],
+  ])("%s is counted as %s", (ip, group) => {
+    expect(addressGroup(ip)).toBe(group)
+  })
+})
+
+describe("a limit", () => {
+  it("is not got around by another spelling of the path, nor by another address of one network", async () => {
+    const limits = {
+      auth: 0,
+      checkout: 0,
+      payConfirm: 0,
+      payStatus: 0,
+      console: 0,
+      paywallVerify: 0,
+      paywallPay: 2,
+      public: 0,
+    }
+    const service = await startService({ settings: { limits } })
+    try {
+      const pay = (path: string, remoteAddress: string) => service.call("POST", path, {}, { remoteAddress })
+      const statuses: number[] = []
+      for (const [path, ip] of [
+        ["/api/paywalls/x/pay", "2001:db8::1"],
+        ["/api/paywalls/x/p%61y", "2001:db8::2"],
+        ["/api/paywalls/y/%70ay", "2001:db8::3"],
+        ["/api/paywalls/y/pay", "2001:db8:0:1::3"],
+      ] as const)
+        statuses.push((await pay(path, ip)).status)
+      expect(statuses).toEqual([400, 400, 429, 400])
+    } finally {
+      await service.stop()
+    }
+  })
+})
