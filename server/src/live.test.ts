@@ -197,7 +197,7 @@ describe("live mode", () => {
 
   it("asks none of this elsewhere", () => {
     expect(readSettings({}).mode).toBe("sandbox")
-    const { SECRET_KEY: _, PAYOUT_PRIVATE_KEY: __, DATABASE_URL: ___, BASE_URL: ____, ...rest } = liveEnv
+    const { PAYOUT_PRIVATE_KEY: _, DATABASE_URL: __, BASE_URL: ___, ...rest } = liveEnv
     expect(readSettings({ ...rest, MODE: "test", CONFIRMATIONS: "1" }).mode).toBe("test")
   })
 })

@@ -38,7 +38,9 @@ describe("readSettings", () => {
       DEPOSIT_FACTORY_WORLDCHAIN: `0x${"33".repeat(20)}`,
       CONFIRMATIONS: "5",
     })
-    expect(settings).toMatchObject({ signup: "invite", verifyIntervalMs: 60_000, oidcIssuer: "https://id.example.com" })
+    expect(settings).toMatchObject({ signup: "invite", verifyIntervalMs: 60_000 })
+    // Just as it is written: tokens name it so.
+    expect(settings.oidcIssuer).toBe("https://id.example.com/")
     expect(settings.networks).toMatchObject([
       { name: "base", chainId: 8453, rpcUrls: ["https://one.example", "https://two.example/key"], confirmations: 5 },
       { name: "worldchain", chainId: 480, token: `0x${"11".repeat(20)}` },
@@ -68,6 +70,7 @@ describe("readSettings", () => {
     expect(faultsOf({ MODE: "test" }).map(fault => fault.split(" ")[0])).toEqual([
       "RPC_BASE_SEPOLIA",
       "DEPOSIT_FACTORY_BASE_SEPOLIA",
+      "SECRET_KEY",
       "OIDC_ISSUER",
     ])
   })

@@ -2,11 +2,24 @@
  * Every setting, declared once: what it means, how it is read, what it is without a value. The only reader of
  * `process.env`; all faults are reported together.
  */
-import { privateKeyToAddress } from "viem/accounts"
-import { type Address, parseAddress, parseHash } from "./chain/hex.ts"
+import type { Address } from "./chain/hex.ts"
 import { type NetworkName, networkFacts, networkNames } from "./chain/networks.ts"
 import { liveFaults } from "./live.ts"
-import { AmountError, parseAmount } from "./money/amount.ts"
+import {
+  address,
+  bytes32,
+  decimal,
+  duration,
+  flag,
+  httpUrl,
+  issuerUrl,
+  list,
+  listOf,
+  oneOf,
+  privateKey,
+  text,
+  whole,
+} from "./setting-values.ts"
 
 export type Mode = "sandbox" | "test" | "live"
 
@@ -47,7 +60,7 @@ export interface Settings {
   /** Live mode takes the embedded database too. */
   allowEmbeddedDb: boolean
   sandboxPublic: boolean
-  /** 32 bytes, from which everything that is kept secret at rest is encrypted. */
+  /** 32 bytes, under which secrets are encrypted at rest; in the sandbox undefined until it has made its own. */
   secretKey: Uint8Array | undefined
   oidcIssuer: string
   oidcAudience: string
@@ -95,83 +108,6 @@ interface Meaning {
 interface Setting<T> extends Meaning {
   /** Throws an Error whose message completes "NAME …". */
   parse: (text: string) => T
-}
-
-const text = (value: string): string => value
-
-function whole(min: number, max: number) {
-  return (value: string): number => {
-    const n = /^\d{1,9}$/.test(value) ? Number.parseInt(value, 10) : Number.NaN
-    if (!(n >= min && n <= max)) throw new Error(`must be a whole number from ${min} to ${max}`)
-    return n
-  }
-}
-
-function oneOf<const T extends string>(...choices: T[]) {
-  return (value: string): T => {
-    const choice = choices.find(each => each === value)
-    if (!choice) throw new Error(`must be one of: ${choices.join(", ")}`)
-    return choice
-  }
-}
-
-/** An http(s) address without a slash at the end; throws an Error that completes "NAME …". */
-export function httpUrl(value: string): string {
-  if (!URL.canParse(value) || !/^https?:$/.test(new URL(value).protocol)) throw new Error("must be an http(s) address")
-  return value.replace(/\/+$/, "")
-}
-
-const list = (value: string): string[] =>
-  value
-    .split(",")
-    .map(part => part.trim())
-    .filter(part => part !== "")
-
-function listOf<T>(parse: (part: string) => T) {
-  return (value: string): T[] => list(value).map(parse)
-}
-
-function address(value: string): Address {
-  const parsed = parseAddress(value)
-  if (!parsed) throw new Error("must be an address: 0x and 40 hexadecimal digits")
-  return parsed
-}
-
-/** `5s`, `2m`, `1h` or plain seconds, as milliseconds. */
-function duration(value: string): number {
-  const match = /^(\d{1,7})(s|m|h|d)?$/.exec(value)
-  if (!match) throw new Error("must be a time such as 30s, 5m or 1h")
-  const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }[match[2] ?? "s"] ?? 1_000
-  return Number.parseInt(match[1] ?? "", 10) * unitMs
-}
-
-function privateKey(value: string): Address {
-  // The key itself stays out of the message: settings faults are printed, and the library's own would repeat it.
-  if (!parseHash(value)) throw new Error("must be a private key: 0x and 64 hexadecimal digits")
-  try {
-    return privateKeyToAddress(value as `0x${string}`).toLowerCase() as Address
-  } catch {
-    throw new Error("is not a private key: it is zero, or beyond the order of the curve")
-  }
-}
-
-function bytes32(value: string): Uint8Array {
-  const hex = /^(?:0x)?([0-9a-f]{64})$/i.exec(value)?.[1]
-  const base64 = /^[A-Za-z0-9+/_-]{43}=?$/.test(value) ? value : undefined
-  if (hex === undefined && base64 === undefined) throw new Error("must be 32 bytes in hexadecimal or base64")
-  return hex === undefined ? Buffer.from(base64 ?? "", "base64") : Buffer.from(hex, "hex")
-}
-
-const flag = (value: string): boolean => oneOf("1", "0")(value) === "1"
-
-function decimal(value: string): string {
-  try {
-    parseAmount(value, 18)
-  } catch (error) {
-    if (error instanceof AmountError) throw new Error(error.message)
-    throw error
-  }
-  return value
 }
 
 const perMinute = (meaning: string, fallback: string): Setting<number> & { fallback: string } => ({
@@ -222,6 +158,7 @@ export const settingsTable = {
   ALLOW_EMBEDDED_DB: { meaning: "1: live mode takes the embedded database too", fallback: "0", parse: flag },
   SECRET_KEY: {
     meaning: "32 random bytes in hexadecimal or base64, such as `openssl rand -hex 32` prints",
+    otherwise: "the sandbox's own; needed elsewhere",
     live: "must be set, and random",
     parse: bytes32,
   },
@@ -229,7 +166,7 @@ export const settingsTable = {
     meaning: "the issuer of console tokens",
     otherwise: "the sandbox's own; needed elsewhere",
     live: "must be set; https, not a private address, not a sandbox's",
-    parse: httpUrl,
+    parse: issuerUrl,
   },
   OIDC_AUDIENCE: { meaning: "the audience that console tokens must name", fallback: "sluice", parse: text },
   SIGNUP: {
@@ -392,7 +329,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     databaseUrl: read("DATABASE_URL"),
     allowEmbeddedDb: read("ALLOW_EMBEDDED_DB"),
     sandboxPublic,
-    secretKey: read("SECRET_KEY"),
+    secretKey: read("SECRET_KEY") ?? (mode === "test" ? required("SECRET_KEY") : undefined),
     oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),
     oidcAudience: read("OIDC_AUDIENCE"),
     signup: read("SIGNUP") ?? (mode === "live" ? "invite" : "open"),

@@ -13,20 +13,21 @@ export interface TestIssuer {
 
 export const AUDIENCE = "sluice"
 
-export async function startIssuer(): Promise<TestIssuer> {
+/** `ending` is the end of its name after the port: some issuers have a slash there. */
+export async function startIssuer(ending = ""): Promise<TestIssuer> {
   const { privateKey, publicKey } = await generateKeyPair("ES256")
   const publicJwk = { ...(await exportJWK(publicKey)), kid: "test", alg: "ES256", use: "sig" }
   let issuer = ""
   const server = createServer((request, response) => {
     const documents: Record<string, unknown> = {
-      "/.well-known/openid-configuration": { issuer, jwks_uri: `${issuer}/jwks` },
+      "/.well-known/openid-configuration": { issuer, jwks_uri: new URL("/jwks", issuer).href },
       "/jwks": { keys: [publicJwk] },
     }
     const document = documents[request.url ?? ""]
     response.writeHead(document ? 200 : 404, { "content-type": "application/json" }).end(JSON.stringify(document ?? {}))
   })
   await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
-  issuer = `http://127.0.0.1:${(server.address() as { port: number }).port}`
+  issuer = `http://127.0.0.1:${(server.address() as { port: number }).port}${ending}`
   return {
     issuer,
     privateKey,

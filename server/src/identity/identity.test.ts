@@ -1,11 +1,12 @@
 import { createServer } from "node:http"
 import { exportSPKI, generateKeyPair, importJWK, SignJWT, UnsecuredJWT } from "jose"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
-import { AUDIENCE } from "../../test/issuer.ts"
+import { AUDIENCE, startIssuer } from "../../test/issuer.ts"
 import { PAYOUT_ADDRESS, paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { inTransaction } from "../context.ts"
 import { depositAddress, depositImplementation } from "../deposits/address.ts"
 import { applyPendingPayoutAddresses } from "./settings.ts"
+import { tokenIssuer } from "./tokens.ts"
 
 let service: TestService
 beforeAll(async () => {
@@ -44,6 +45,7 @@ describe("a bearer token", () => {
       "for another audience": await issuer.token("eve", { aud: "other" }),
       "without a subject": await issuer.token("eve", { sub: undefined }),
       "with an empty subject": await issuer.token(""),
+      "with a subject that can't be stored": await issuer.token("eve\0"),
       "signed by another key": await new SignJWT(claims)
         .setProtectedHeader({ alg: "ES256", kid: "test" })
         .sign(stranger.privateKey),
@@ -70,19 +72,36 @@ describe("a bearer token", () => {
 
   it("is no 401 when the issuer can't be asked, but a 503 that says so", async () => {
     const dead = await startService({ settings: { oidcIssuer: "http://127.0.0.1:1" } })
-    const broken = createServer((_request, response) => response.writeHead(502).end())
+    // The one at /keyless tells of keys, but what is there is none.
+    const broken = createServer(({ url }, response) => {
+      const issuer = `http://127.0.0.1:${port}/keyless`
+      if (url === "/keyless/.well-known/openid-configuration")
+        response.end(JSON.stringify({ issuer, jwks_uri: `${issuer}/jwks` }))
+      else if (url === "/keyless/jwks") response.end(JSON.stringify({ keys: "none" }))
+      else response.writeHead(502).end()
+    })
     await new Promise<void>(resolve => broken.listen(0, "127.0.0.1", resolve))
     const port = (broken.address() as { port: number }).port
     try {
       const token = await service.issuer.token("alice")
-      const { tokenIssuer } = await import("./tokens.ts")
-      for (const issuer of ["http://127.0.0.1:1", `http://127.0.0.1:${port}`])
+      for (const issuer of ["http://127.0.0.1:1", `http://127.0.0.1:${port}`, `http://127.0.0.1:${port}/keyless`])
         await expect(tokenIssuer(issuer, AUDIENCE).verify(token)).rejects.toMatchObject({
           code: "IDENTITY_UNAVAILABLE",
         })
     } finally {
       broken.close()
       await dead.stop()
+    }
+  })
+
+  it("is found through an issuer whose name ends in a slash", async () => {
+    const issuer = await startIssuer("/")
+    try {
+      const subject = await tokenIssuer(issuer.issuer, AUDIENCE).verify(await issuer.token("alice"))
+      expect(subject).toEqual({ iss: issuer.issuer, sub: "alice" })
+      expect(subject?.iss).toMatch(/\/$/)
+    } finally {
+      await issuer.stop()
     }
   })
 

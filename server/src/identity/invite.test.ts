@@ -16,7 +16,7 @@ import { openDatabase } from "../db/open.ts"
 import { invite } from "./invite.ts"
 
 const iss = liveEnv.OIDC_ISSUER
-const env: Record<string, string> = { ...liveEnv, MODE: "test", SIGNUP: "invite", OIDC_ISSUER: `${iss}/` }
+const env: Record<string, string> = { ...liveEnv, MODE: "test", SIGNUP: "invite", OIDC_ISSUER: iss }
 
 /** Runs `script/invite` and answers what it said and how it ended. */
 async function run(args: string[], more: Record<string, string>): Promise<{ code: number; text: string }> {
@@ -47,7 +47,7 @@ describe("an invitation", () => {
   it("lets exactly the subject in that it names, of the issuer that it names", async () => {
     const { issuer } = service.issuer
     await invite(service.ctx.db, { iss: issuer, sub: "auth0|Carol" }, new Date())
-    await invite(service.ctx.db, { iss: "https://other.example", sub: "dave" }, new Date())
+    await invite(service.ctx.db, { iss: "https://other.example/", sub: "dave" }, new Date())
     expect((await settings("auth0|Carol")).status).toBe(200)
     for (const other of ["auth0|carol", "dave"]) expect((await settings(other)).body.error).toBe("SIGNUP_CLOSED")
   })
@@ -99,10 +99,10 @@ describe("script/invite on the embedded database", () => {
     })
     expect((await run(["carol"], at())).text).toContain("was invited already")
     const other = await run(["dave", "https://other.example/"], { ...at(), SIGNUP: "open" })
-    expect(other.text).toMatch(/Invited dave of https:\/\/other.example:.*\n.*OIDC_ISSUER is .*\n.*SIGNUP is open/)
+    expect(other.text).toMatch(/Invited dave of https:\/\/other.example\/:.*\n.*OIDC_ISSUER is .*\n.*SIGNUP is open/)
     expect(await invitations()).toEqual([
       { iss, sub: "carol" },
-      { iss: "https://other.example", sub: "dave" },
+      { iss: "https://other.example/", sub: "dave" },
     ])
   })
 

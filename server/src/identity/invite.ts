@@ -8,7 +8,8 @@ import { parseArgs } from "node:util"
 import { lockDataDir } from "../data-dir.ts"
 import { assertInstallation } from "../db/installation.ts"
 import { type Db, openDatabase } from "../db/open.ts"
-import { httpUrl, readSettings, type Settings } from "../settings.ts"
+import { issuerUrl } from "../setting-values.ts"
+import { readSettings, type Settings } from "../settings.ts"
 import type { Subject } from "./tokens.ts"
 
 const usage = `Lets a subject of the identity provider become a merchant, where SIGNUP=invite (as in live mode).
@@ -65,7 +66,7 @@ function issuerOf(given: string | undefined, { oidcIssuer }: Settings): string {
   if (given === undefined && oidcIssuer === "")
     throw new Error("OIDC_ISSUER is not set: name the issuer after the subject.")
   try {
-    return given === undefined ? oidcIssuer : httpUrl(given)
+    return given === undefined ? oidcIssuer : issuerUrl(given)
   } catch (error) {
     throw new Error(`The issuer ${(error as Error).message}.`)
   }

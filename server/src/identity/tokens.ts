@@ -3,6 +3,7 @@
  */
 import { createRemoteJWKSet, errors, type JWTVerifyGetKey, jwtVerify } from "jose"
 import { ApiError } from "../errors.ts"
+import { isStorable } from "../http/json.ts"
 
 export interface Subject {
   iss: string
@@ -39,11 +40,14 @@ export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
           clockTolerance: LEEWAY_S,
           requiredClaims: ["exp", "sub"],
         })
-        return typeof payload.sub === "string" && payload.sub !== "" ? { iss: issuer, sub: payload.sub } : undefined
+        const { sub } = payload
+        return typeof sub === "string" && sub !== "" && isStorable(sub) ? { iss: issuer, sub } : undefined
       } catch (error) {
         // Generic JOSE errors and time-outs are about fetching the keys, all others about the token.
         const aboutKeys =
-          error instanceof errors.JWKSTimeout || (error as { code?: unknown }).code === "ERR_JOSE_GENERIC"
+          error instanceof errors.JWKSTimeout ||
+          error instanceof errors.JWKSInvalid ||
+          (error as { code?: unknown }).code === "ERR_JOSE_GENERIC"
         if (error instanceof errors.JOSEError && !aboutKeys) return undefined
         throw new ApiError("IDENTITY_UNAVAILABLE", undefined, undefined, error)
       }
@@ -52,7 +56,8 @@ export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
 }
 
 async function discover(issuer: string): Promise<JWTVerifyGetKey> {
-  const response = await fetch(`${issuer}/.well-known/openid-configuration`, {
+  // "Any terminating / MUST be removed before appending" (OpenID Connect Discovery 1.0, 4.1); some issuers end in one.
+  const response = await fetch(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`, {
     signal: AbortSignal.timeout(DISCOVERY_TIMEOUT_MS),
   })
   if (!response.ok) throw new Error(`discovery of ${issuer}: HTTP ${response.status}`)

@@ -46,6 +46,8 @@ interface Keys {
   payout: PrivateKey
   relay: PrivateKey
   signing: JWK
+  /** Hexadecimal; stands in for SECRET_KEY. */
+  secretKey: string
   merchants: { id: string; name: string; secret: string; payoutKey: PrivateKey }[]
 }
 
@@ -116,6 +118,7 @@ export async function startSandbox(
   const settings: Settings = {
     ...given,
     oidcIssuer: issuer,
+    secretKey: given.secretKey ?? Buffer.from(keys.secretKey, "hex"),
     serviceWallets: [payout, relay].map(account => account.address.toLowerCase() as Address),
     networks: [
       {
@@ -184,7 +187,7 @@ type Account = ReturnType<typeof privateKeyToAccount>
 
 async function ownKeys(path: string): Promise<Keys> {
   const known = readJsonIfThere(path) as Keys | undefined
-  if (known) return known
+  if (known?.secretKey) return known
   const merchant = (name: string) => ({
     id: newId("mer"),
     name,
@@ -196,7 +199,10 @@ async function ownKeys(path: string): Promise<Keys> {
     payout: generatePrivateKey(),
     relay: generatePrivateKey(),
     signing: await newSigningKey(),
+    secretKey: generatePrivateKey().slice(2),
     merchants: [merchant("Blue Bottle Books"), merchant("Harbour Radio")],
+    // A sandbox of an older version keeps what it has.
+    ...known,
   }
   await writeFileAtomic(path, JSON.stringify(keys), 0o600)
   return keys

@@ -1,0 +1,87 @@
+/** How the text of a setting becomes a value; each throws an Error whose message completes "NAME …". */
+import { privateKeyToAddress } from "viem/accounts"
+import { type Address, parseAddress, parseHash } from "./chain/hex.ts"
+import { AmountError, parseAmount } from "./money/amount.ts"
+
+export const text = (value: string): string => value
+
+export function whole(min: number, max: number) {
+  return (value: string): number => {
+    const n = /^\d{1,9}$/.test(value) ? Number.parseInt(value, 10) : Number.NaN
+    if (!(n >= min && n <= max)) throw new Error(`must be a whole number from ${min} to ${max}`)
+    return n
+  }
+}
+
+export function oneOf<const T extends string>(...choices: T[]) {
+  return (value: string): T => {
+    const choice = choices.find(each => each === value)
+    if (!choice) throw new Error(`must be one of: ${choices.join(", ")}`)
+    return choice
+  }
+}
+
+/** An http(s) address without a slash at the end; throws an Error that completes "NAME …". */
+export function httpUrl(value: string): string {
+  if (!URL.canParse(value) || !/^https?:$/.test(new URL(value).protocol)) throw new Error("must be an http(s) address")
+  return value.replace(/\/+$/, "")
+}
+
+/** An http(s) address just as it is written: an issuer is compared letter by letter, and some end in a slash. */
+export function issuerUrl(value: string): string {
+  httpUrl(value)
+  return value
+}
+
+export const list = (value: string): string[] =>
+  value
+    .split(",")
+    .map(part => part.trim())
+    .filter(part => part !== "")
+
+export function listOf<T>(parse: (part: string) => T) {
+  return (value: string): T[] => list(value).map(parse)
+}
+
+export function address(value: string): Address {
+  const parsed = parseAddress(value)
+  if (!parsed) throw new Error("must be an address: 0x and 40 hexadecimal digits")
+  return parsed
+}
+
+/** `5s`, `2m`, `1h` or plain seconds, as milliseconds. */
+export function duration(value: string): number {
+  const match = /^(\d{1,7})(s|m|h|d)?$/.exec(value)
+  if (!match) throw new Error("must be a time such as 30s, 5m or 1h")
+  const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }[match[2] ?? "s"] ?? 1_000
+  return Number.parseInt(match[1] ?? "", 10) * unitMs
+}
+
+export function privateKey(value: string): Address {
+  // The key itself stays out of the message: settings faults are printed, and the library's own would repeat it.
+  if (!parseHash(value)) throw new Error("must be a private key: 0x and 64 hexadecimal digits")
+  try {
+    return privateKeyToAddress(value as `0x${string}`).toLowerCase() as Address
+  } catch {
+    throw new Error("is not a private key: it is zero, or beyond the order of the curve")
+  }
+}
+
+export function bytes32(value: string): Uint8Array {
+  const hex = /^(?:0x)?([0-9a-f]{64})$/i.exec(value)?.[1]
+  const base64 = /^[A-Za-z0-9+/_-]{43}=?$/.test(value) ? value : undefined
+  if (hex === undefined && base64 === undefined) throw new Error("must be 32 bytes in hexadecimal or base64")
+  return hex === undefined ? Buffer.from(base64 ?? "", "base64") : Buffer.from(hex, "hex")
+}
+
+export const flag = (value: string): boolean => oneOf("1", "0")(value) === "1"
+
+export function decimal(value: string): string {
+  try {
+    parseAmount(value, 18)
+  } catch (error) {
+    if (error instanceof AmountError) throw new Error(error.message)
+    throw error
+  }
+  return value
+}
