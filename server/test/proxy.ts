@@ -1,0 +1,67 @@
+/** A proxy before a real node: it counts every call and can spoil any answer, as overloaded and faulty providers do. */
+import { createServer } from "node:http"
+import { DROPPED } from "./node.ts"
+
+interface Entry {
+  id: unknown
+  method: string
+  params: unknown[]
+}
+
+export interface RpcProxy {
+  url: string
+  /** Calls that were asked, each entry of a batch counted, by method. */
+  calls: Map<string, number>
+  total(): number
+  /** Changes a result; {@link DROPPED} leaves the entry out of the reply. */
+  spoil: (method: string, params: unknown[], result: unknown) => unknown
+  /** Ends whole exchanges in another way: with a status, without ever answering, or by breaking the connection. */
+  broken: number | "hang" | "reset" | undefined
+  stop(): Promise<void>
+}
+
+const honest: RpcProxy["spoil"] = (_method, _params, result) => result
+
+/** Starts one on a free port. */
+export async function startProxy(target: string): Promise<RpcProxy> {
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = []
+    for await (const chunk of request) chunks.push(chunk)
+    const text = Buffer.concat(chunks).toString()
+    const asked = JSON.parse(text) as Entry | Entry[]
+    const entries = [asked].flat()
+    for (const { method } of entries) proxy.calls.set(method, (proxy.calls.get(method) ?? 0) + 1)
+    const { broken, spoil } = proxy
+    if (broken === "hang") return
+    if (broken === "reset") return void request.socket.destroy()
+    if (broken !== undefined) return void response.writeHead(broken).end("broken")
+    const answer = await fetch(target, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: text,
+    })
+    const replies = [(await answer.json()) as { id: unknown; result?: unknown }].flat()
+    const spoilt = replies.flatMap(reply => {
+      const entry = entries.find(({ id }) => id === reply.id)
+      if (!entry || !("result" in reply)) return [reply]
+      const result = spoil(entry.method, entry.params, reply.result)
+      return result === DROPPED ? [] : [{ ...reply, result }]
+    })
+    response.writeHead(200, { "content-type": "application/json" })
+    response.end(JSON.stringify(Array.isArray(asked) ? spoilt : spoilt[0]))
+  })
+  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
+  const proxy: RpcProxy = {
+    url: `http://127.0.0.1:${(server.address() as { port: number }).port}`,
+    calls: new Map(),
+    total: () => [...proxy.calls.values()].reduce((sum, n) => sum + n, 0),
+    spoil: honest,
+    broken: undefined,
+    stop: () =>
+      new Promise(resolve => {
+        server.closeAllConnections()
+        server.close(() => resolve())
+      }),
+  }
+  return proxy
+}
