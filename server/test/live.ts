@@ -1,8 +1,13 @@
+/** The wallet of {@link liveEnv}'s PAYOUT_PRIVATE_KEY. */
+export const livePayoutWallet = () => privateKeyToAddress(liveEnv.PAYOUT_PRIVATE_KEY)
+
 /** Settings with which live mode starts, for tests that spoil one of them. */
 import { createHash } from "node:crypto"
+import type { Hex } from "viem"
+import { privateKeyToAddress } from "viem/accounts"
 
 /** The same random-looking key at each call, one for each name. */
-const keyOf = (name: string) => `0x${createHash("sha256").update(name).digest("hex")}`
+const keyOf = (name: string): Hex => `0x${createHash("sha256").update(name).digest("hex")}`
 
 export const liveEnv = {
   MODE: "live",

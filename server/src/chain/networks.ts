@@ -7,13 +7,14 @@ import {
   encodeAbiParameters,
   encodeFunctionData,
   type Hex,
+  isAddressEqual,
   keccak256,
   parseAbi,
   toHex,
 } from "viem"
 import type { NetworkSettings } from "../settings.ts"
 import { askAny, type Endpoint, newEndpoint } from "./endpoints.ts"
-import type { Address, Hash } from "./hex.ts"
+import { type Address, checksummed, type Hash } from "./hex.ts"
 import { RpcError, type RpcResult } from "./rpc.ts"
 
 /** What is the same for everyone on a network: its chain id, its USDC, and Chainalysis' oracle where there is one. */
@@ -95,10 +96,14 @@ const NOBODY = "0x000000000000000000000000000000000000dEaD"
 const factoryAbi = parseAbi(["function operator() view returns (address)"])
 
 /**
- * Asks the chain for everything the settings assume (chain id, token, its EIP-712 domain, the deposit factory) and throws
- * a {@link NetworkMismatch} where it says otherwise, an RpcError where it can't be asked.
+ * Asks the chain for everything the settings assume (chain id, token, its EIP-712 domain, the deposit factory and that the
+ * payout wallet, where there is one, is its operator) and throws a {@link NetworkMismatch} where it says otherwise, an
+ * RpcError where it can't be asked.
  */
-export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {
+export async function checkNetwork(
+  settings: NetworkSettings,
+  { payoutWallet, signal }: { payoutWallet?: Address | undefined; signal?: AbortSignal } = {},
+): Promise<Network> {
   const mismatch = (message: string) => new NetworkMismatch(`${settings.name}: ${message}`)
   const call = (to: Address, abi: readonly AbiFunction[], functionName: string) => ({
     method: "eth_call",
@@ -130,8 +135,16 @@ export async function checkNetwork(settings: NetworkSettings, signal?: AbortSign
   )
   const told = Number(BigInt(value<Hex>(chainId, "eth_chainId")))
   if (told !== settings.chainId) throw mismatch(`the endpoint serves chain ${told}, not ${settings.chainId}`)
-  if (value<Hex>(operator, "operator()") === "0x")
+  const operatorWord = value<Hex>(operator, "operator()")
+  if (operatorWord === "0x")
     throw mismatch(`no deposit factory stands at ${settings.depositFactory}; see DEPOSIT_FACTORY_*`)
+  const itsOperator = decodeFunctionResult({ abi: factoryAbi, functionName: "operator", data: operatorWord })
+  // Deposits of another's factory are as good as lost: only its operator can release them within the year.
+  if (payoutWallet && !isAddressEqual(itsOperator, payoutWallet))
+    throw mismatch(
+      `the deposit factory ${settings.depositFactory} obeys ${itsOperator}, and PAYOUT_PRIVATE_KEY is the key of ` +
+        `${checksummed(payoutWallet)}`,
+    )
   if (settings.sanctionsOracle && value<Hex>(oracle, "isSanctioned()") === "0x")
     throw mismatch(`no sanctions oracle stands at ${settings.sanctionsOracle}; see SANCTIONS_ORACLE_*`)
   const [name, version, symbol, decimals, separator] = tokenCalls.map((functionName, i) => {

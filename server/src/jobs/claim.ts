@@ -14,6 +14,15 @@ interface JobTables {
 }
 
 /**
+ * Gives back what killed processes held: leases on jobs, and reservations of idempotency keys, whose work was never
+ * committed. Only where this process is the only one.
+ */
+export async function freeLeases(db: Db): Promise<void> {
+  await db.updateTable("cursors").set({ claim_id: null, lease_until: null }).execute()
+  await db.deleteFrom("idempotency_keys").where("claim_id", "is not", null).execute()
+}
+
+/**
  * Takes up to `limit` due rows that nobody holds, for `leaseMs`, earliest first, and makes them due again at `nextRunAt`, so
  * that a row whose worker dies comes back by itself. `only` names one row.
  * `FOR UPDATE SKIP LOCKED`: rivals neither wait for each other nor take the same row.

@@ -1,7 +1,8 @@
+import { randomUUID } from "node:crypto"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { onPostgres } from "../../test/database.ts"
 import { startService, type TestService } from "../../test/service.ts"
-import { claimDue } from "./claim.ts"
+import { claimDue, freeLeases } from "./claim.ts"
 import { runLoop } from "./run.ts"
 
 let service: TestService
@@ -52,6 +53,28 @@ describe("claimDue", () => {
     const [second] = await claim()
     expect(second?.chain_id).toBe(1)
     expect(second?.claim_id).not.toBe(first?.claim_id)
+  })
+})
+
+describe("freeLeases", () => {
+  it("gives rows back to whoever comes next, and forgets keys whose work was never done", async () => {
+    await cursors(1)
+    await claim()
+    const merchant_id = await service.merchant("shop")
+    const row = { merchant_id, route: "POST /", request_hash: "0".repeat(64), expires_at: new Date() }
+    const running = { claim_id: randomUUID(), lease_until: new Date(Date.now() + 60_000) }
+    await service.ctx.db
+      .insertInto("idempotency_keys")
+      .values([
+        { ...row, key: "running", ...running },
+        { ...row, key: "done", status: 201, answer: "{}" },
+      ])
+      .execute()
+    expect(await claim()).toEqual([])
+    await freeLeases(service.ctx.db)
+    expect((await claim()).length).toBe(1)
+    const keys = await service.ctx.db.selectFrom("idempotency_keys").select("key").execute()
+    expect(keys.map(({ key }) => key)).toEqual(["done"])
   })
 })
 

@@ -172,6 +172,15 @@ describe("checkNetwork", () => {
     await expect(check).rejects.toBeInstanceOf(NetworkMismatch)
   })
 
+  it("refuses a factory that obeys another wallet than the one that is to pay out", async () => {
+    const { anvil, settings } = sites[0]
+    const walletOf = (i: 1 | 2) => anvil.accounts[i].address.toLowerCase() as Address
+    expect((await checkNetwork(settings, { payoutWallet: walletOf(1) })).depositFactory).toBe(settings.depositFactory)
+    const check = checkNetwork(settings, { payoutWallet: walletOf(2) })
+    await expect(check).rejects.toThrow(`obeys ${anvil.accounts[1].address}, and PAYOUT_PRIVATE_KEY is the key of`)
+    await expect(check).rejects.toBeInstanceOf(NetworkMismatch)
+  })
+
   it("asks the next endpoint when one is down, and is no mismatch when all are", async () => {
     const { settings } = sites[0]
     expect((await checkNetwork({ ...settings, rpcUrls: [dead, ...settings.rpcUrls] })).token.symbol).toBe("USDC")

@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs"
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest"
 import { type Anvil, deployDepositFactory, deployTestUsdc, startAnvil } from "../anvil.ts"
-import { liveEnv } from "../live.ts"
+import { liveEnv, livePayoutWallet } from "../live.ts"
 import { newSandbox, type Sandbox, until } from "./program.ts"
 
 let anvil: Anvil
@@ -13,7 +13,7 @@ beforeAll(async () => {
     NETWORKS: "worldchain",
     RPC_WORLDCHAIN: anvil.rpcUrl,
     TOKEN_WORLDCHAIN: await deployTestUsdc(anvil.client),
-    DEPOSIT_FACTORY_WORLDCHAIN: await deployDepositFactory(anvil.client, anvil.accounts[1].address),
+    DEPOSIT_FACTORY_WORLDCHAIN: await deployDepositFactory(anvil.client, livePayoutWallet()),
   }
 })
 afterAll(() => anvil.stop())
@@ -64,6 +64,14 @@ describe("MODE=live", () => {
     for (const name of ["SECRET_KEY", "PAYOUT_PRIVATE_KEY", "RELAY_PRIVATE_KEY"] as const)
       expect(start.output()).not.toContain(liveEnv[name].slice(2))
     expect(await start.kill("SIGTERM")).toEqual({ code: 0, signal: null })
+  })
+
+  it("refuses a deposit factory that obeys another wallet", async () => {
+    const DEPOSIT_FACTORY_WORLDCHAIN = await deployDepositFactory(anvil.client, anvil.accounts[1].address)
+    const start = (await newPlace({ ...live(), DEPOSIT_FACTORY_WORLDCHAIN })).spawn()
+    expect(await start.ended).toEqual({ code: 1, signal: null })
+    expect(start.output()).toContain(`obeys ${anvil.accounts[1].address}, and PAYOUT_PRIVATE_KEY is the key of`)
+    expect(start.output()).not.toMatch(/^\s+at /m)
   })
 
   it("refuses the database of a sandbox, and leaves it as it was", async () => {

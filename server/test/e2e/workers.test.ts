@@ -1,0 +1,164 @@
+// An installation of several processes: an API and workers on one Postgres, a real chain behind a proxy that counts, and a
+// worker that is killed in the middle of a thousand payments.
+import { type ChildProcess, spawn } from "node:child_process"
+import pg from "pg"
+import type { Hex } from "viem"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { type Anvil, deployDepositFactory, deployTestUsdc, startAnvil } from "../anvil.ts"
+import { AUDIENCE, startIssuer, type TestIssuer } from "../issuer.ts"
+import { fundPayers, payAll } from "../payers.ts"
+import { postgresBinaries, startPostgres } from "../postgres.ts"
+import { type RpcProxy, startProxy } from "../proxy.ts"
+import { freePort, root, until } from "./program.ts"
+
+const PAYMENTS = 1_000
+const PAYOUT_ADDRESS = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+
+let postgres: Awaited<ReturnType<typeof startPostgres>>
+let anvil: Anvil
+let token: Awaited<ReturnType<typeof deployTestUsdc>>
+let proxy: RpcProxy
+let issuer: TestIssuer
+let database: pg.Pool
+let env: Record<string, string>
+const processes: ChildProcess[] = []
+
+// Where there is no Postgres, script/test says so and counts it.
+describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
+  beforeAll(async () => {
+    postgres = await startPostgres()
+    database = new pg.Pool({ connectionString: postgres.url })
+    // Idle connections notice when the server ends.
+    database.on("error", () => {})
+    anvil = await startAnvil({ slotsInAnEpoch: 10 })
+    token = await deployTestUsdc(anvil.client)
+    await fundPayers(anvil, token)
+    proxy = await startProxy(anvil.rpcUrl)
+    issuer = await startIssuer()
+    env = {
+      PATH: process.env.PATH ?? "",
+      MODE: "test",
+      LOG_LEVEL: "warn",
+      DATABASE_URL: postgres.url,
+      SECRET_KEY: "5f".repeat(32),
+      OIDC_ISSUER: issuer.issuer,
+      OIDC_AUDIENCE: AUDIENCE,
+      NETWORKS: "base-sepolia",
+      RPC_BASE_SEPOLIA: proxy.url,
+      TOKEN_BASE_SEPOLIA: token,
+      DEPOSIT_FACTORY_BASE_SEPOLIA: await deployDepositFactory(anvil.client, anvil.accounts[1].address),
+      VERIFY_INTERVAL: "1s",
+      ...Object.fromEntries(["CONSOLE", "PAYWALL_PAY", "PAYWALL_VERIFY", "PUBLIC"].map(name => [`LIMIT_${name}`, "0"])),
+    }
+  })
+  afterAll(async () => {
+    for (const child of processes) await kill(child, "SIGKILL")
+    await database?.end()
+    await postgres?.stop()
+    await issuer?.stop()
+    await proxy?.stop()
+    await anvil?.stop()
+  })
+
+  it("grants each of a thousand payments once, though the worker dies among them", async () => {
+    const [port, metricsPort] = [await freePort(), await freePort()]
+    start("api", { PORT: `${port}`, METRICS_PORT: `${metricsPort}` })
+    const url = `http://127.0.0.1:${port}`
+    await until("the API answers", () => answers(`${url}/healthz`))
+    const call = await caller(url)
+    await call("PUT", "/api/console/settings", { payoutAddress: PAYOUT_ADDRESS })
+    const shops = await eachOf(Array(PAYMENTS).fill(0), async (_, i) => {
+      const { id } = await call("POST", "/api/console/paywalls", { name: `${i}`, price: 5 })
+      return { id, payTo: (await call("GET", `/api/paywalls/${id}`)).payTo as Hex }
+    })
+    const paid: Awaited<ReturnType<typeof payAll>> = []
+    for (let i = 0; i < PAYMENTS; i += 100)
+      paid.push(
+        ...(await payAll(
+          anvil,
+          token,
+          shops.slice(i, i + 100).map(shop => shop.payTo),
+        )),
+      )
+    const sales = shops.map((shop, i) => ({ ...shop, ...(paid[i] as (typeof paid)[0]) }))
+    await eachOf(sales, ({ id, txHash, from }) => call("POST", `/api/paywalls/${id}/pay`, { txHash, address: from }))
+    await anvil.client.mine({ blocks: 3 })
+    proxy.calls.clear()
+
+    const grants = async () => (await database.query("select count(*)::int as n from grants")).rows[0].n as number
+    const first = start("worker")
+    await until("the first worker holds the network", async () => {
+      const { rows } = await database.query("select claim_id from cursors where claim_id is not null")
+      return rows.length > 0
+    })
+    const second = start("worker")
+    await until("it grants", async () => (await grants()) > 0, 120_000)
+    await kill(first, "SIGKILL")
+    const granted = await grants()
+    expect(granted).toBeLessThan(PAYMENTS)
+    // The dead one's lease runs out: by the database's clock, which is not waited for here.
+    await database.query("update cursors set lease_until = clock_timestamp() - interval '1 second'")
+    start("worker")
+    await until("all are granted", async () => (await grants()) === PAYMENTS, 120_000)
+    expect(second.exitCode).toBeNull()
+
+    const rows = async (text: string) => (await database.query(text)).rows
+    expect(await rows("select count(*)::int as n from payments where status = 'granted'")).toEqual([{ n: PAYMENTS }])
+    expect(await rows("select count(*)::int as n, count(distinct payment_id)::int as p from claims")).toEqual([
+      { n: PAYMENTS, p: PAYMENTS },
+    ])
+    expect(await rows("select paywall_id, address from grants group by 1, 2 having count(*) > 1")).toEqual([])
+    for (const { id, from, txHash } of [sales[0], sales[499], sales[999]].map(sale => sale as (typeof sales)[0]))
+      expect(await call("GET", `/api/paywalls/${id}/verify?address=${from}`)).toMatchObject({ hasAccess: true, txHash })
+    // The dead worker's round is looked up once more; still far from 1.5 calls a payment.
+    expect(proxy.total(), JSON.stringify([...proxy.calls])).toBeLessThan(1.5 * PAYMENTS)
+
+    const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text()
+    expect(metrics).toMatch(/http.*route="\/api\/paywalls\/:id\/pay"/)
+    expect((await fetch(`${url}/metrics`)).status).toBe(404)
+    expect(await kill(second, "SIGTERM")).toBe(0)
+  }, 300_000)
+})
+
+function start(role: string, more: Record<string, string> = {}): ChildProcess {
+  const child = spawn(process.execPath, ["server/src/main.ts", "--role", role], {
+    cwd: root,
+    env: { ...env, ...more },
+    stdio: ["ignore", "inherit", "inherit"],
+  })
+  processes.push(child)
+  return child
+}
+
+async function kill(child: ChildProcess, signal: NodeJS.Signals): Promise<number | null> {
+  if (child.exitCode !== null || child.signalCode !== null) return child.exitCode
+  const ended = new Promise<number | null>(resolve => child.once("exit", resolve))
+  child.kill(signal)
+  return await ended
+}
+
+const answers = (url: string): Promise<boolean> =>
+  fetch(url).then(
+    response => response.ok,
+    () => false,
+  )
+
+/** Requests as the merchant; throws at any answer but a 2xx. */
+async function caller(url: string) {
+  const headers = { authorization: `Bearer ${await issuer.token("shop")}`, "content-type": "application/json" }
+  return async (method: string, path: string, body?: unknown) => {
+    const response = await fetch(url + path, { method, headers, ...(body ? { body: JSON.stringify(body) } : {}) })
+    // biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
+    const answer = (await response.json()) as any
+    if (!response.ok) throw new Error(`${method} ${path}: ${JSON.stringify(answer)}`)
+    return answer
+  }
+}
+
+/** Works on all in order, ten at a time. */
+async function eachOf<T, R>(items: readonly T[], work: (item: T, i: number) => Promise<R>): Promise<R[]> {
+  const results: R[] = []
+  for (let start = 0; start < items.length; start += 10)
+    results.push(...(await Promise.all(items.slice(start, start + 10).map((item, i) => work(item, start + i)))))
+  return results
+}
