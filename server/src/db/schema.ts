@@ -60,7 +60,8 @@ interface Deposits {
   salt: Hash
   owner: Address
   open_after_s: bigint
-  paywall_id: string
+  paywall_id: Optional<string>
+  session_id: Optional<string>
   created_at: Date
   hot: Generated<boolean>
   hot_until: Date
@@ -116,10 +117,12 @@ export type FailureReason =
 
 interface Submissions {
   id: Generated<bigint>
-  paywall_id: string
+  paywall_id: Optional<string>
+  session_id: Optional<string>
   chain_id: number
   tx_hash: Hash
-  address: Address
+  /** Who is said to have paid; a checkout need not know. */
+  address: Address | null
   status: SubmissionStatus
   reason: Optional<FailureReason>
   message: string
@@ -130,14 +133,18 @@ interface Submissions {
   updated_at: Date
 }
 
+export type PaymentException = "underpaid" | "overpaid" | "late" | "duplicate" | "wrong_asset"
+
 interface Payments {
   id: string
-  paywall_id: string
+  paywall_id: Optional<string>
+  session_id: Optional<string>
   chain_id: number
   payer: Address
   amount: bigint
   tx_hash: Hash
-  status: "granted" | "reversed"
+  status: "granted" | "reversed" | "open"
+  exception: Optional<PaymentException>
   created_at: Date
   updated_at: Date
 }
@@ -187,6 +194,69 @@ interface Screenings {
   screened_at: Date
 }
 
+interface Products {
+  id: string
+  merchant_id: string
+  chain_id: number
+  name: string
+  description: string | null
+  price: bigint
+  currency: string
+  active: boolean
+  created_at: Date
+  updated_at: Date
+}
+
+interface PaymentLinks {
+  id: string
+  merchant_id: string
+  chain_id: number
+  slug: string
+  title: string
+  description: string | null
+  /** Null: the payer says how much. */
+  amount: bigint | null
+  currency: string
+  product_id: string | null
+  redirect_url: string | null
+  max_uses: number | null
+  uses: Generated<number>
+  expires_at: Date | null
+  active: boolean
+  created_at: Date
+  updated_at: Date
+}
+
+export type SessionStatus = "pending" | "verifying" | "confirmed" | "failed" | "expired"
+
+interface CheckoutSessions {
+  id: string
+  merchant_id: string
+  chain_id: number
+  amount: bigint
+  currency: string
+  description: string | null
+  redirect_url: string | null
+  callback_url: string | null
+  link_id: string | null
+  product_id: string | null
+  customer_email: string | null
+  payer_fields: JSONColumnType<string[] | null, string | null, string | null>
+  payer_info: JSONColumnType<Record<string, string> | null, string | null, string | null>
+  metadata: JSONColumnType<Record<string, unknown> | null, string | null, string | null>
+  status: SessionStatus
+  exception: Optional<PaymentException>
+  received: Generated<bigint>
+  message: Optional<string>
+  payer: Optional<Address>
+  tx_hash: Optional<Hash>
+  confirmed_at: Optional<Date>
+  expires_at: Date
+  run_at: Optional<Date>
+  created_at: Date
+  updated_at: Date
+}
+
 interface IdempotencyKeys {
   merchant_id: string
   route: string
@@ -216,6 +286,9 @@ export interface Database {
   cursors: Cursors
   screenings: Screenings
   idempotency_keys: IdempotencyKeys
+  products: Products
+  payment_links: PaymentLinks
+  checkout_sessions: CheckoutSessions
 }
 
 export type Row<T extends keyof Database> = Selectable<Database[T]>

@@ -6,17 +6,27 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositAddress, depositImplementation } from "./address.ts"
 
+/** What a receiving address is for. */
+type Resource = { paywallId: string } | { sessionId: string; endsAt: Date }
+
 /** After so long anyone may send what still lies at a paywall's address to its owner; before that it gets a new one. */
 const PAYWALL_OPEN_AFTER_S = 365 * 86_400
 
-/** A new receiving address for a paywall, whose money belongs to `owner`. */
+/** The same after a session's end, in which what comes late is still found. */
+const SESSION_OPEN_AFTER_S = 30 * 86_400
+/** A new session's page is open: its address is in the scan for so long from the start. */
+const SESSION_HOT_MS = 3_600_000
+
+/** A new receiving address for a paywall or a session, whose money belongs to `owner`. */
 export async function makeDeposit(
   ctx: Context,
   network: Network,
-  { paywallId, owner }: { paywallId: string; owner: Address },
+  { owner, ...resource }: Resource & { owner: Address },
 ): Promise<Row<"deposits">> {
+  const isSession = "sessionId" in resource
+  const [from, seconds] = isSession ? [resource.endsAt, SESSION_OPEN_AFTER_S] : [ctx.now(), PAYWALL_OPEN_AFTER_S]
   const salt = `0x${randomBytes(32).toString("hex")}` as Hash
-  const openAfter = BigInt(Math.floor(ctx.now().getTime() / 1_000) + PAYWALL_OPEN_AFTER_S)
+  const openAfter = BigInt(Math.floor(from.getTime() / 1_000) + seconds)
   const factory = network.depositFactory
   return await ctx.db
     .insertInto("deposits")
@@ -27,9 +37,9 @@ export async function makeDeposit(
       salt,
       owner,
       open_after_s: openAfter,
-      paywall_id: paywallId,
+      ...(isSession ? { session_id: resource.sessionId } : { paywall_id: resource.paywallId }),
       created_at: ctx.now(),
-      hot_until: ctx.now(),
+      hot_until: new Date(ctx.now().getTime() + (isSession ? SESSION_HOT_MS : 0)),
     })
     .returningAll()
     .executeTakeFirstOrThrow()

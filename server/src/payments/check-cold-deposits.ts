@@ -52,9 +52,10 @@ export async function checkColdDeposits(ctx: Context, network: Network): Promise
     // An address whose balance was not told stays due.
     const told = part.filter((_, i) => balances[i] !== undefined)
     if (told.length > 0)
-      await sql`update deposits set check_at = case when cooled_at > ${new Date(now.getTime() - DAY_MS)}
-          then ${new Date(now.getTime() + HOUR_MS)}::timestamptz else ${new Date(now.getTime() + DAY_MS)}::timestamptz end
-        where id in (${sql.join(told.map(row => row.id))})`.execute(ctx.db)
+      await scheduleChecks(
+        ctx,
+        told.map(row => row.id),
+      )
     if (received.length > 0) {
       await ctx.db
         .updateTable("deposits")
@@ -68,6 +69,24 @@ export async function checkColdDeposits(ctx: Context, network: Network): Promise
       await ctx.wakes.wake("verify")
     }
   }
+}
+
+/**
+ * When cold addresses are asked again: hourly while a session is open and for a day after what was sold there ended, then
+ * daily; a session's no more after 30 days.
+ */
+async function scheduleChecks(ctx: Context, ids: readonly bigint[]): Promise<void> {
+  const now = ctx.now().getTime()
+  const [dayAgo, monthAgo, inAnHour, inADay] = [-DAY_MS, -30 * DAY_MS, HOUR_MS, DAY_MS].map(ms => new Date(now + ms))
+  await sql`update deposits d set check_at = case
+      when d.session_id is not null and e.ended_at < ${monthAgo} then null
+      when coalesce(e.ended_at, ${new Date(now)}) > ${dayAgo} then ${inAnHour}::timestamptz
+      else ${inADay}::timestamptz end
+    from (select w.id, case when s.id is null then w.cooled_at
+        when s.status in ('pending', 'verifying') then null
+        else coalesce(s.confirmed_at, s.expires_at) end as ended_at
+      from deposits w left join checkout_sessions s on s.id = w.session_id where w.id in (${sql.join(ids)})) as e
+    where d.id = e.id`.execute(ctx.db)
 }
 
 /** Balances in the settlement token, undefined where the chain could not be asked. */

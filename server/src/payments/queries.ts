@@ -9,22 +9,50 @@ import type { Row } from "../db/schema.ts"
 export interface WatchedDeposit {
   id: bigint
   address: Address
-  paywallId: string
+  /** What is sold there: the id of a paywall or a checkout session. */
+  resource: string
   /** Whether it is in the scan of the logs. */
   hot: boolean
   /** The block up to which its transfers are known, where the scan has to catch up with it first. */
   watchedNumber: bigint | null
 }
 
-/** The receiving addresses of a network by address; those of one paywall in the order they were made. */
-export async function watchedDeposits(ctx: Context, chainId: number): Promise<Map<Address, WatchedDeposit>> {
-  const rows = await ctx.db
+/** What a row of `deposits` or `submissions` belongs to: a paywall or a checkout session. */
+const resourceOf = (table: "d" | "s" | "deposits"): RawBuilder<string> =>
+  sql<string>`coalesce(${sql.ref(`${table}.paywall_id`)}, ${sql.ref(`${table}.session_id`)})`
+
+const depositsOn = (ctx: Context, chainId: number) =>
+  ctx.db
     .selectFrom("deposits")
-    .select(["id", "address", "paywall_id as paywallId", "hot", "watched_number as watchedNumber"])
+    .select(["id", "address", resourceOf("deposits").as("resource"), "hot", "watched_number as watchedNumber"])
     .where("chain_id", "=", chainId)
     .orderBy("id")
-    .execute()
-  return new Map(rows.map(row => [row.address, row]))
+
+/** The receiving addresses of a network that are in the scan of the logs. */
+export const hotDeposits = (ctx: Context, chainId: number): Promise<WatchedDeposit[]> =>
+  depositsOn(ctx, chainId).where("hot", "=", true).execute()
+
+/** Those that have one of these addresses, or belong to one of these resources, in the order they were made. */
+export async function depositsAmong(
+  ctx: Context,
+  chainId: number,
+  addresses: readonly Address[],
+  resources: readonly string[],
+): Promise<WatchedDeposit[]> {
+  const among = (values: readonly string[]) => sql`any(${sql.val(`{${[...new Set(values)].join(",")}}`)}::text[])`
+  const found = [
+    ...(addresses.length > 0
+      ? await depositsOn(ctx, chainId)
+          .where(sql<boolean>`address = ${among(addresses)}`)
+          .execute()
+      : []),
+    ...(resources.length > 0
+      ? await depositsOn(ctx, chainId)
+          .where(sql<boolean>`(paywall_id = ${among(resources)} or session_id = ${among(resources)})`)
+          .execute()
+      : []),
+  ]
+  return found.sort((a, b) => (a.id < b.id ? -1 : 1))
 }
 
 /** The transfers of these addresses are known up to a block, or all of them, so that the ordinary scan goes on. */
@@ -62,15 +90,16 @@ const ROWS_A_STATEMENT = 500
 
 /**
  * Stores transfers as seen. One that is known in the same block stays as it is; one that is known in another block, or was
- * gone, has moved and is seen anew. Finalized ones never change.
+ * gone, has moved and is seen anew. Finalized ones never change. Answers the receiving addresses where something changed.
  */
 export async function storeTransfers(
   ctx: Context,
   network: Network,
   transfers: readonly (Transfer & { depositId: bigint; blockTime: Date })[],
-): Promise<void> {
+): Promise<bigint[]> {
+  const changed: bigint[] = []
   for (let start = 0; start < transfers.length; start += ROWS_A_STATEMENT) {
-    await ctx.db
+    const rows = await ctx.db
       .insertInto("transfers")
       .values(
         transfers.slice(start, start + ROWS_A_STATEMENT).map(transfer => ({
@@ -108,8 +137,26 @@ export async function storeTransfers(
             sql<boolean>`transfers.state <> 'final' and (transfers.block_hash <> excluded.block_hash or transfers.state = 'gone')`,
           ),
       )
+      .returning("deposit_id")
       .execute()
+    changed.push(...rows.map(row => row.deposit_id))
   }
+  return changed
+}
+
+/** Has the checkout sessions looked at that have these addresses, or these ids. */
+export async function wakeSessions(
+  ctx: Context,
+  deposits: readonly bigint[],
+  sessions: readonly string[],
+): Promise<void> {
+  if (deposits.length + sessions.length === 0) return
+  const among = (values: readonly unknown[]) => sql.val(`{${[...new Set(values)].join(",")}}`)
+  await sql`update checkout_sessions set run_at = ${ctx.now()}
+    where id = any(${among(sessions)}::text[])
+      or id in (select session_id from deposits where id = any(${among(deposits)}::bigint[]) and session_id is not null)`.execute(
+    ctx.db,
+  )
 }
 
 /** Marks transfers as confirmed, and due to be settled, where they still stand in the block that was looked at. */
@@ -146,8 +193,10 @@ async function eachStatement(
  * given up is looked at again), and a confirmed transfer is settled now.
  */
 export async function linkSubmissions(ctx: Context, network: Network, message: string): Promise<void> {
-  const named = sql`s.chain_id = t.chain_id and s.tx_hash = t.tx_hash and s.address = t.from_address
-    and s.paywall_id = d.paywall_id and d.id = t.deposit_id and t.chain_id = ${network.chainId} and t.token = ${network.token.address}`
+  // A paywall's access belongs to the sender, so he must be the one; a checkout is paid by whoever pays.
+  const named = sql`s.chain_id = t.chain_id and s.tx_hash = t.tx_hash and d.id = t.deposit_id
+    and (s.session_id = d.session_id or (s.paywall_id = d.paywall_id and s.address = t.from_address))
+    and t.chain_id = ${network.chainId} and t.token = ${network.token.address}`
   await sql`update submissions s set run_at = null, status = 'verifying', reason = null, message = ${message},
       block_number = t.block_number, updated_at = ${ctx.now()}
     from transfers t, deposits d where ${named} and t.state <> 'gone'

@@ -12,9 +12,9 @@ export interface Failure {
   message: string
 }
 
-/** What a submission claims: that `address` paid this paywall, at one of `deposits`. */
+/** What a submission claims: that `address` (null: anyone) paid at one of `deposits`. */
 export interface Claimed {
-  address: Address
+  address: Address | null
   deposits: ReadonlySet<Address>
   payTo: Address
   token: Token
@@ -39,8 +39,8 @@ export function faultOf(
     }
   const toUs = receipt.transfers.filter(transfer => deposits.has(transfer.to))
   const inToken = toUs.filter(transfer => transfer.token === token.address)
-  if (inToken.some(transfer => transfer.from === address)) return undefined
-  if (inToken[0])
+  if (inToken.some(transfer => address === null || transfer.from === address)) return undefined
+  if (inToken[0] && address)
     return {
       reason: "wrong_sender",
       message: `This payment was sent by ${checksummed(inToken[0].from)}, not by ${checksummed(address)}. Its sender has the access: submit it with that address.`,
@@ -59,7 +59,7 @@ export function faultOf(
   const owner = ownerOf(elsewhere.to)
   return {
     reason: "wrong_recipient",
-    message: `The ${token.symbol} went to ${checksummed(elsewhere.to)}${owner ? `, which belongs to ${owner}` : ""}. This paywall is paid at ${place}.`,
+    message: `The ${token.symbol} went to ${checksummed(elsewhere.to)}${owner ? `, which belongs to ${owner}` : ""}. Pay at ${place}.`,
   }
 }
 

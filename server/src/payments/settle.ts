@@ -54,7 +54,7 @@ async function dueGroups(ctx: Context, network: Network): Promise<Group[]> {
     select distinct d.paywall_id, t.from_address as sender, p.payer
     from transfers t join deposits d on d.id = t.deposit_id
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-    where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()}
+    where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and d.paywall_id is not null
     order by 1, 2, 3`.execute(ctx.db)
   const groups = new Map<string, Group>()
   for (const { paywall_id, sender, payer } of due.rows) {

@@ -344,7 +344,7 @@ describe("a failed payment says why", () => {
     await confirmed()
     const state = await statusOf(shop.id, txHash)
     expect(state).toMatchObject({ status: "failed", reason: "wrong_recipient" })
-    expect(state.message).toContain(`went to ${buyer(2).address}. This paywall is paid at`)
+    expect(state.message).toContain(`went to ${buyer(2).address}. Pay at`)
   })
 
   it("another token", async () => {

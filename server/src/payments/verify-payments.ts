@@ -20,17 +20,20 @@ import { keyOf, openPanel, type Panel, type Scan } from "./look.ts"
 import { NO_TRACE_MS, receiptBackoffMs } from "./payment.ts"
 import {
   confirmTransfers,
+  depositsAmong,
   dueSubmissions,
   finalizeTransfers,
+  hotDeposits,
   linkSubmissions,
   storeTransfers,
   unfinalTransfers,
   type WatchedDeposit,
-  watchedDeposits,
+  wakeSessions,
   watchedUpTo,
 } from "./queries.ts"
 import { type Failure, faultOf, notFound, statusMessage } from "./reasons.ts"
 import { settleDue } from "./settle.ts"
+import { settleSessions } from "./settle-session.ts"
 
 /** Blocks scanned again each round: nodes put logs into their index late, and shallow reorgs move them. */
 const RESCAN_BLOCKS = 20n
@@ -64,6 +67,7 @@ export async function verifyRound(ctx: Context, network: Network): Promise<void>
     const ended = await inTransaction(ctx, ctx => record(ctx, network, sight))
     if (ended) await ctx.wakes.wake("payments")
     await settleDue(ctx, network)
+    await settleSessions(ctx, network)
   } finally {
     await ctx.db
       .updateTable("cursors")
@@ -123,12 +127,23 @@ interface Sight {
 
 /** Reads the database and the chain; writes nothing. */
 async function look(ctx: Context, network: Network, cursor: Row<"cursors">): Promise<Sight> {
-  const deposits = await watchedDeposits(ctx, network.chainId)
+  const hot = await hotDeposits(ctx, network.chainId)
   const submissions = await dueSubmissions(ctx, network.chainId, RECEIPTS_A_ROUND)
   const unfinal = await unfinalTransfers(ctx, network.chainId)
+  const deposits = new Map<Address, WatchedDeposit>()
+  // Of a million addresses only those that this round can meet.
+  const know = async (addresses: Address[], resources: string[] = []) => {
+    const unknown = addresses.filter(address => !deposits.has(address))
+    for (const deposit of await depositsAmong(ctx, network.chainId, unknown, resources))
+      deposits.set(deposit.address, deposit)
+  }
+  for (const deposit of hot) deposits.set(deposit.address, deposit)
+  await know(
+    unfinal.map(row => row.to_address),
+    submissions.map(resourceOf),
+  )
   const panel = await openPanel(network, cursor.block_number, ctx.signal)
 
-  const hot = [...deposits.values()].filter(deposit => deposit.hot)
   const addresses = hot.map(deposit => deposit.address)
   const scan = await panel.scan(
     addresses,
@@ -171,9 +186,17 @@ async function look(ctx: Context, network: Network, cursor: Row<"cursors">): Pro
     ...scan.transfers,
     ...unfinal.map(row => ({ txHash: row.tx_hash, from: row.from_address, to: row.to_address })),
   ]
-  const explained = new Set(inSight.map(each => `${each.txHash} ${each.from} ${deposits.get(each.to)?.paywallId}`))
+  const explained = new Set(
+    inSight.flatMap(({ txHash, from, to }) => {
+      const resource = deposits.get(to)?.resource
+      return [`${txHash} ${from} ${resource}`, `${txHash} ${resource}`]
+    }),
+  )
   const unexplained = submissions
-    .filter(({ tx_hash, address, paywall_id }) => !explained.has(`${tx_hash} ${address} ${paywall_id}`))
+    .filter(row => {
+      const sender = row.paywall_id === null ? "" : `${row.address} `
+      return !explained.has(`${row.tx_hash} ${sender}${resourceOf(row)}`)
+    })
     .map(submission => submission.tx_hash)
   const untimed = scan.transfers.filter(each => !each.blockTime).map(each => each.blockNumber)
   const quorate = changing.filter(row => needsTwo(ctx, network, row)).map(row => row.tx_hash)
@@ -191,8 +214,12 @@ async function look(ctx: Context, network: Network, cursor: Row<"cursors">): Pro
     receipts.flatMap(receipt => (receipt ? [receipt.blockNumber] : [])),
     [],
   )
+  await know(receipts.flatMap(receipt => receipt?.transfers.map(transfer => transfer.to) ?? []))
   return { cursor, panel, deposits, submissions, unfinal, scan, backfill, doubted, reorged, allCompared }
 }
+
+/** What a submission names: a paywall or a checkout session. */
+const resourceOf = ({ paywall_id, session_id }: Row<"submissions">): string => paywall_id ?? session_id ?? ""
 
 const back = (number: bigint, blocks: bigint): bigint => (number > blocks ? number - blocks : 0n)
 
@@ -261,10 +288,15 @@ async function record(ctx: Context, network: Network, sight: Sight): Promise<boo
     if (!deposit || !blockTime || (canonical && canonical.hash !== transfer.blockHash)) return []
     return [{ ...transfer, depositId: deposit.id, blockTime }]
   })
-  await storeTransfers(ctx, network, ours)
+  const changed = await storeTransfers(ctx, network, ours)
   await doubt(ctx, sight)
   await confirm(ctx, network, sight)
   const ended = await judgeSubmissions(ctx, network, sight)
+  await wakeSessions(
+    ctx,
+    changed,
+    ended.flatMap(submission => submission.session_id ?? []),
+  )
   await linkSubmissions(ctx, network, statusMessage.verifying)
   if (backfill)
     await watchedUpTo(ctx, backfill.ids, backfill.scannedTo < panel.head.number ? backfill.scannedTo : undefined)
@@ -277,7 +309,7 @@ async function record(ctx: Context, network: Network, sight: Sight): Promise<boo
     })
     .where("chain_id", "=", network.chainId)
     .execute()
-  return ended
+  return ended.length > 0
 }
 
 /**
@@ -345,14 +377,14 @@ async function confirm(ctx: Context, network: Network, { panel, scan, cursor }: 
   )
 }
 
-/** Ends, or puts off, the submissions that were due. Those that name a transfer in sight are linked later. */
+/** Ends, or puts off, the submissions that were due, and answers those that ended. Those that name a transfer in sight are linked later. */
 async function judgeSubmissions(
   ctx: Context,
   network: Network,
   { panel, deposits, submissions }: Sight,
-): Promise<boolean> {
+): Promise<Row<"submissions">[]> {
   const now = ctx.now()
-  let ended = false
+  const ended: Row<"submissions">[] = []
   for (const submission of submissions) {
     const receipt = panel.receiptOf(submission.tx_hash)
     const again = (ms: number) => ({
@@ -374,7 +406,7 @@ async function judgeSubmissions(
           ? failed(notFound(network.name), null)
           : again(receiptBackoffMs(submission.attempts))
     }
-    ended ||= change.status === "failed"
+    if (change.status === "failed") ended.push(submission)
     await ctx.db
       .updateTable("submissions")
       .set(change)
@@ -390,14 +422,19 @@ async function judgeSubmissions(
 }
 
 function claimOf(network: Network, deposits: Map<Address, WatchedDeposit>, submission: Row<"submissions">) {
-  const own = [...deposits.values()].filter(deposit => deposit.paywallId === submission.paywall_id)
-  const payTo = own.at(-1)?.address
-  if (!payTo) throw new Error(`the paywall ${submission.paywall_id} has no receiving address`)
+  const own = [...deposits.values()].filter(deposit => deposit.resource === resourceOf(submission))
+  const payTo = own.reduce(
+    (last, each) => (each.id > last.id ? each : last),
+    own[0] ?? { id: 0n, address: undefined },
+  ).address
+  if (!payTo) throw new Error(`${resourceOf(submission)} has no receiving address`)
   const addresses = new Set(own.map(deposit => deposit.address))
-  return { address: submission.address, deposits: addresses, payTo, token: network.token, network: network.name }
+  const sender = submission.paywall_id === null ? null : submission.address
+  return { address: sender, deposits: addresses, payTo, token: network.token, network: network.name }
 }
 
 function ownerOf(deposits: Map<Address, WatchedDeposit>, address: Address): string | undefined {
-  const deposit = deposits.get(address)
-  return deposit && `the paywall ${deposit.paywallId}`
+  const resource = deposits.get(address)?.resource
+  // A session's id is known to its payer alone.
+  return resource?.startsWith("pw_") ? `the paywall ${resource}` : resource && "another checkout"
 }

@@ -112,7 +112,8 @@ export async function paymentState(
     .where("transfers.token", "=", token.address)
     .orderBy(sql`payments.status = 'granted'`, order => order.desc().nullsLast())
     .executeTakeFirst()
-  const status = submitted?.status ?? seen?.status ?? (seen ? "verifying" : undefined)
+  const settled = seen?.status === "open" ? undefined : seen?.status
+  const status = submitted?.status ?? settled ?? (seen ? "verifying" : undefined)
   if (!status) throw new ApiError("PAYMENT_NOT_FOUND")
   const cursor = await ctx.db
     .selectFrom("cursors")

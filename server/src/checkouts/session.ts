@@ -1,0 +1,124 @@
+/**
+ * The rules of a checkout session. Pure: what the session asked for and what the chain brought goes in, how it stands comes
+ * out. Every status that may follow another is listed once, in {@link transitions}.
+ */
+import type { Token } from "../chain/networks.ts"
+import type { PaymentException, SessionStatus } from "../db/schema.ts"
+import { formatAmount } from "../money/amount.ts"
+
+/**
+ * What may follow what. `failed` and `expired` are ends for the payer's page, not for money: what was paid in time and is
+ * found later still confirms. `confirmed` is left only when the chain takes the payment back.
+ */
+export const transitions: Record<SessionStatus, readonly SessionStatus[]> = {
+  pending: ["verifying", "expired"],
+  verifying: ["confirmed", "failed", "expired", "pending"],
+  confirmed: ["verifying", "failed", "expired"],
+  failed: ["verifying", "confirmed", "expired"],
+  expired: ["verifying", "confirmed"],
+}
+
+/** A transfer in the settlement token to the session's address that is not gone, in the order of the chain. */
+export interface Arrival {
+  id: bigint
+  value: bigint
+  minedAt: Date
+  /** Deep enough to count. */
+  confirmed: boolean
+}
+
+export interface Facts {
+  amount: bigint
+  expiresAt: Date
+  /** Whether the link's uses are all taken by others. */
+  usedUp: boolean
+  /** Whether a submitted hash is still looked at. */
+  submitted: boolean
+  /** Whether a submitted hash was no payment, and nothing came after it. */
+  refused: boolean
+  /** Whether money of another token came. */
+  wrongAsset: boolean
+  /** Whether everything mined before the expiry has surely been looked at. */
+  lookedPastExpiry: boolean
+}
+
+export interface Folded {
+  status: SessionStatus
+  exception: PaymentException | null
+  /** Confirmed, in base units. */
+  received: bigint
+  /** What pays the session: the transfers up to the one that reached the amount; empty while it is not reached. */
+  paid: Arrival[]
+  /** Confirmed transfers that pay nothing, and why: they wait for the merchant. */
+  rest: { arrivals: Arrival[]; exception: PaymentException } | undefined
+}
+
+/**
+ * How a session stands. Transfers mined by its expiry add up; those that reach the amount pay it, with all that the last of
+ * them brought. What comes after is `duplicate` where it would pay once more, else `overpaid`; after the expiry `late`.
+ */
+export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Date): Folded {
+  const confirmed = arrivals.filter(arrival => arrival.confirmed)
+  const received = sum(confirmed)
+  const inTime = confirmed.filter(arrival => arrival.minedAt <= facts.expiresAt)
+  const reached = inTime.findIndex((_, i) => sum(inTime.slice(0, i + 1)) >= facts.amount)
+  const inFlight = facts.submitted || arrivals.some(arrival => !arrival.confirmed)
+  const rest = (arrivals: Arrival[], exception: PaymentException) =>
+    arrivals.length > 0 ? { arrivals, exception } : undefined
+
+  if (reached >= 0 && !facts.usedUp) {
+    const paid = inTime.slice(0, reached + 1)
+    const more = confirmed.filter(arrival => !paid.includes(arrival))
+    const over = sum(more) >= facts.amount ? "duplicate" : "overpaid"
+    const exception = more.length > 0 ? over : sum(paid) > facts.amount ? "overpaid" : null
+    return { status: "confirmed", exception, received, paid, rest: rest(more, over) }
+  }
+  const isOver = now > facts.expiresAt && facts.lookedPastExpiry && !inFlight
+  const wrong = facts.wrongAsset ? "wrong_asset" : null
+  const exception: PaymentException | null =
+    received === 0n ? wrong : reached >= 0 ? "duplicate" : received > sum(inTime) ? "late" : "underpaid"
+  const status = statusOf()
+  return { status, exception, received, paid: [], rest: exception ? rest(confirmed, exception) : undefined }
+
+  function statusOf(): SessionStatus {
+    // The link was paid by others: this money is over, and more of it would be too.
+    if (reached >= 0) return "failed"
+    if (isOver) return "expired"
+    if (inFlight || received > 0n) return "verifying"
+    return facts.refused || facts.wrongAsset ? "failed" : "pending"
+  }
+}
+
+const sum = (arrivals: readonly Arrival[]): bigint => arrivals.reduce((total, arrival) => total + arrival.value, 0n)
+
+/** How a session stands, in words that tell the payer what to do; `reason` is why a submitted hash was no payment. */
+export function messageOf(
+  session: { status: SessionStatus; exception: PaymentException | null; received: bigint; amount: bigint },
+  token: Token,
+  reason?: string | null,
+): string {
+  const text = (amount: bigint) => `${formatAmount(amount, token.decimals)}`
+  const { status, exception, received, amount } = session
+  const ask = "the merchant can accept or return it."
+  if (status === "confirmed") {
+    if (exception === "duplicate") return `The payment is confirmed. It was paid more than once: ${ask}`
+    if (exception === "overpaid")
+      return `The payment is confirmed. ${text(received)} of ${text(amount)} ${token.symbol} arrived; ask the merchant for the rest.`
+    return "The payment is confirmed."
+  }
+  if (status === "failed" && exception === "duplicate")
+    return `This link was used up by another payment while yours was on its way: ${ask}`
+  if (status === "expired") {
+    if (exception === "late") return `The payment came after the time was over: ${ask}`
+    if (exception === "underpaid")
+      return `${text(received)} of ${text(amount)} ${token.symbol} arrived before the time was over: ${ask}`
+    return "The time to pay is over. Start a new checkout."
+  }
+  if (exception === "late") return `Part of the payment came after the time was over: ${ask}`
+  if (exception === "underpaid")
+    return `${text(received)} of ${text(amount)} ${token.symbol} arrived; send ${text(amount - received)} more.`
+  if (reason) return reason
+  if (exception === "wrong_asset") return `Another token arrived instead of ${token.symbol}: ${ask}`
+  if (status === "verifying") return "The payment is being verified. It is confirmed once it is deep enough on chain."
+  return `Send ${text(amount)} ${token.symbol}.`
+}

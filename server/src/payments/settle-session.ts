@@ -1,0 +1,308 @@
+/**
+ * Settling of checkout sessions: in one database transaction per session, what arrived at its address is counted, claimed by
+ * the payment that it makes or by one that waits for the merchant, and the session's status follows.
+ */
+import { sql } from "kysely"
+import type { Address } from "../chain/hex.ts"
+import { type Network, networkOf } from "../chain/networks.ts"
+import { type Screening, screen } from "../chain/sanctions.ts"
+import { type Arrival, type Facts, type Folded, foldSession, messageOf } from "../checkouts/session.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { PaymentException, Row } from "../db/schema.ts"
+import { newId } from "../ids.ts"
+import { paymentChanges } from "../metrics.ts"
+import { sanctioned } from "./reasons.ts"
+
+/** Sessions in one round; the rest is due in the next. */
+const SESSIONS_A_ROUND = 500
+/** Settling stops after so long, so that the round's lease is never outlived. */
+const BUDGET_MS = 15_000
+/** What can't be decided now is looked at again after so long. */
+const AGAIN_MS = 30_000
+/** Blocks are stamped by others' clocks and told a moment later: a look so long after the expiry has seen all before it. */
+const LOOK_SLACK_MS = 30_000
+/** An address that is looked at once more before its session expires stays in the scan for so long. */
+const LAST_LOOK_MS = 600_000
+
+/** Settles the sessions that are due on the network; answers how many. One that fails does not keep the others. */
+export async function settleSessions(ctx: Context, network: Network): Promise<number> {
+  const due = await dueSessions(ctx, network)
+  if (due.length === 0) return 0
+  const senders = new Set(due.flatMap(session => session.senders))
+  const screened = await screen(ctx, [...senders], "checkout")
+  const until = performance.now() + BUDGET_MS
+  for (const { id } of due) {
+    if (ctx.signal.aborted || performance.now() > until) break
+    try {
+      await inTransaction(ctx, ctx => settleSession(ctx, id, screened))
+    } catch (error) {
+      ctx.log.error({ err: error, sessionId: id }, "settling a session failed and will be tried again")
+    }
+  }
+  await ctx.wakes.wake("payments")
+  return due.length
+}
+
+/** Sessions with a transfer to settle, or whose own time has come, and who sent what is not claimed yet. */
+async function dueSessions(ctx: Context, network: Network): Promise<{ id: string; senders: Address[] }[]> {
+  const rows = await sql<{ id: string; senders: Address[] }>`
+    with due as (
+      (select d.session_id as id from transfers t join deposits d on d.id = t.deposit_id
+        where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and d.session_id is not null
+        limit ${SESSIONS_A_ROUND})
+      union (select id from checkout_sessions where chain_id = ${network.chainId} and run_at <= ${ctx.now()}
+        order by run_at limit ${SESSIONS_A_ROUND}))
+    select due.id, array(select distinct t.from_address::text from transfers t join deposits d on d.id = t.deposit_id
+        where d.session_id = due.id and t.state <> 'gone'
+          and not exists (select from claims c join payments p on p.id = c.payment_id
+            where c.transfer_id = t.id and p.status = 'granted')) as senders
+    from due order by due.id`.execute(ctx.db)
+  return rows.rows
+}
+
+type SessionTransfer = Row<"transfers"> & { payment_id: string | null; payment_status: string | null }
+
+/** Settles one session; call it inside a transaction. */
+async function settleSession(ctx: Context, id: string, screened: Map<Address, Screening>): Promise<void> {
+  const session = await ctx.db
+    .selectFrom("checkout_sessions")
+    .selectAll()
+    .where("id", "=", id)
+    .forUpdate()
+    .executeTakeFirstOrThrow()
+  const deposit = await ctx.db.selectFrom("deposits").selectAll().where("session_id", "=", id).executeTakeFirstOrThrow()
+  const network = networkOf(ctx.chain, session.chain_id)
+  const transfers = await lockTransfers(ctx, deposit.id)
+  const payments = await ctx.db.selectFrom("payments").selectAll().where("session_id", "=", id).execute()
+  const main = payments.find(payment => payment.status !== "open")
+  const open = payments.find(payment => payment.status === "open")
+
+  const standing = transfers.filter(row => row.state !== "gone" && row.token === network.token.address)
+  const counted = (row: SessionTransfer) => row.payment_status === "granted"
+  const screeningOf = (row: SessionTransfer) => (counted(row) ? "clear" : (screened.get(row.from_address) ?? "unknown"))
+  const clean = standing.filter(row => screeningOf(row) !== "listed")
+  const unscreened = clean.some(row => screeningOf(row) === "unknown" && row.state !== "seen")
+  const arrivals = clean.map(
+    (row): Arrival => ({
+      id: row.id,
+      value: row.value,
+      minedAt: row.block_time,
+      // What counts already goes on doing so while it moves to another block, or is only suspected to be gone.
+      confirmed: counted(row) || (row.state !== "seen" && row.suspect_at === null && screeningOf(row) !== "unknown"),
+    }),
+  )
+  const said = await submissionsOf(ctx, id, new Set(clean.map(row => row.tx_hash)))
+  const facts: Facts = {
+    amount: session.amount,
+    expiresAt: session.expires_at,
+    usedUp: false,
+    submitted: said.open,
+    refused: said.refusal !== null,
+    wrongAsset: transfers.some(row => row.state !== "gone" && row.token !== network.token.address),
+    lookedPastExpiry: await lookedPast(ctx, session, deposit),
+  }
+  let folded = foldSession(facts, arrivals, ctx.now())
+  if (folded.status === "confirmed" && !main && !(await takeUse(ctx, session.link_id)))
+    folded = foldSession({ ...facts, usedUp: true }, arrivals, ctx.now())
+
+  await writePayments(ctx, session, folded, clean, main, open)
+  await acceptSubmissions(ctx, id, folded, clean)
+  const last = folded.paid.at(-1)
+  const lastRow = clean.find(row => row.id === last?.id)
+  const listed = standing.length > clean.length && folded.received === 0n
+  const ended = folded.status === "confirmed" || folded.status === "expired"
+  const again = new Date(ctx.now().getTime() + AGAIN_MS)
+  await ctx.db
+    .updateTable("checkout_sessions")
+    .set({
+      status: folded.status,
+      exception: folded.exception,
+      received: folded.received,
+      message: messageOf(
+        { ...folded, amount: session.amount },
+        network.token,
+        listed ? sanctioned.message : said.refusal,
+      ),
+      payer: lastRow?.from_address ?? session.payer,
+      tx_hash: lastRow?.tx_hash ?? null,
+      confirmed_at: folded.status === "confirmed" ? (session.confirmed_at ?? ctx.now()) : null,
+      run_at: unscreened ? again : ended ? null : session.expires_at > ctx.now() ? session.expires_at : again,
+      updated_at: ctx.now(),
+    })
+    .where("id", "=", id)
+    .execute()
+  await ctx.db
+    .updateTable("transfers")
+    .set({ run_at: null })
+    .where("deposit_id", "=", deposit.id)
+    .where("run_at", "<=", ctx.now())
+    .execute()
+  if (folded.status !== session.status) {
+    ctx.log.info({ sessionId: id, from: session.status, to: folded.status, exception: folded.exception }, "session")
+    paymentChanges.inc({ network: network.name, change: `checkout ${folded.status}` })
+  }
+}
+
+/** All that was ever seen to arrive at the address, in chain order, held until the transaction ends. */
+async function lockTransfers(ctx: Context, depositId: bigint): Promise<SessionTransfer[]> {
+  await sql`select id from transfers where deposit_id = ${depositId} order by id for update`.execute(ctx.db)
+  const rows = await sql<SessionTransfer>`
+    select t.*, p.id as payment_id, p.status as payment_status from transfers t
+      left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+    where t.deposit_id = ${depositId} order by t.block_number, t.log_index`.execute(ctx.db)
+  return rows.rows
+}
+
+/** Whether a submitted hash, other than those that are in sight, is still looked at; and why the newest was refused. */
+async function submissionsOf(ctx: Context, sessionId: string, inSight: ReadonlySet<string>) {
+  const rows = await ctx.db
+    .selectFrom("submissions")
+    .select(["tx_hash", "status", "message"])
+    .where("session_id", "=", sessionId)
+    .orderBy("submitted_at", "desc")
+    .orderBy("id", "desc")
+    .execute()
+  const open = rows.some(row => row.status === "verifying" && !inSight.has(row.tx_hash))
+  const newest = rows[0]
+  return { open, refusal: newest?.status === "failed" ? newest.message : null }
+}
+
+/**
+ * Whether all that was mined by the expiry has been looked at. An address that has left the scan comes back for this last
+ * look: who pays from elsewhere, without the page, is found only by the hour otherwise.
+ */
+async function lookedPast(ctx: Context, session: Row<"checkout_sessions">, deposit: Row<"deposits">): Promise<boolean> {
+  const seenAll = session.expires_at.getTime() + LOOK_SLACK_MS
+  if (ctx.now() <= session.expires_at) return false
+  if (deposit.hot && deposit.watched_number === null) {
+    const cursor = await ctx.db
+      .selectFrom("cursors")
+      .select("looked_at")
+      .where("chain_id", "=", session.chain_id)
+      .executeTakeFirst()
+    return (cursor?.looked_at?.getTime() ?? 0) > seenAll
+  }
+  await ctx.db
+    .updateTable("deposits")
+    .set({ hot: true, hot_until: new Date(ctx.now().getTime() + LAST_LOOK_MS) })
+    .where("id", "=", deposit.id)
+    .execute()
+  return false
+}
+
+/** Takes one of the link's uses; false when all are taken. */
+async function takeUse(ctx: Context, linkId: string | null): Promise<boolean> {
+  if (linkId === null) return true
+  const taken = await ctx.db
+    .updateTable("payment_links")
+    .set(eb => ({ uses: eb("uses", "+", 1) }))
+    .where("id", "=", linkId)
+    .where(eb => eb.or([eb("max_uses", "is", null), eb("uses", "<", eb.ref("max_uses"))]))
+    .executeTakeFirst()
+  return taken.numUpdatedRows > 0n
+}
+
+/**
+ * Writes the payment of the session and the one that waits for the merchant, and which transfers are whose. A payment that
+ * waited and became enough is the session's payment from then on, under the same id.
+ */
+async function writePayments(
+  ctx: Context,
+  session: Row<"checkout_sessions">,
+  folded: Folded,
+  transfers: readonly SessionTransfer[],
+  main: Row<"payments"> | undefined,
+  open: Row<"payments"> | undefined,
+): Promise<void> {
+  const rowsOf = (arrivals: readonly Arrival[]) =>
+    arrivals.map(({ id }) => transfers.find(row => row.id === id)).filter(row => row !== undefined)
+  const paid = rowsOf(folded.paid)
+  const rest = rowsOf(folded.rest?.arrivals ?? [])
+  const paidSum = sumOf(paid)
+  // Freed first: the session has one payment of each kind, and a transfer one claim.
+  let mainId = main?.id
+  let openId = open?.id
+  if (paid.length > 0 && !mainId && openId) {
+    mainId = openId
+    openId = undefined
+  }
+  if (main?.status === "granted" && paid.length === 0) {
+    await ctx.db
+      .updateTable("payments")
+      .set({ status: "reversed", exception: null, updated_at: ctx.now() })
+      .where("id", "=", main.id)
+      .execute()
+    ctx.log.warn({ paymentId: main.id, sessionId: session.id }, "payment reversed: the chain took it back")
+  }
+  if (paid.length > 0)
+    mainId = await writePayment(ctx, session, mainId, paid, "granted", paidSum > session.amount ? "overpaid" : null)
+  if (rest.length > 0) openId = await writePayment(ctx, session, openId, rest, "open", folded.rest?.exception ?? null)
+  const claims = [
+    ...paid.map(row => ({ transfer_id: row.id, payment_id: mainId ?? "" })),
+    ...rest.map(row => ({ transfer_id: row.id, payment_id: openId ?? "" })),
+  ]
+  if (claims.length > 0)
+    await ctx.db
+      .insertInto("claims")
+      .values(claims)
+      .onConflict(conflict =>
+        conflict.column("transfer_id").doUpdateSet(eb => ({ payment_id: eb.ref("excluded.payment_id") })),
+      )
+      .execute()
+  if (openId && rest.length === 0) {
+    // What waited is gone from the chain, or pays the session now.
+    await ctx.db.deleteFrom("claims").where("payment_id", "=", openId).execute()
+    await ctx.db.deleteFrom("payments").where("id", "=", openId).execute()
+  }
+}
+
+const sumOf = (rows: readonly { value: bigint }[]): bigint => rows.reduce((total, row) => total + row.value, 0n)
+
+async function writePayment(
+  ctx: Context,
+  session: Row<"checkout_sessions">,
+  known: string | undefined,
+  rows: readonly SessionTransfer[],
+  status: "granted" | "open",
+  exception: PaymentException | null,
+): Promise<string> {
+  const last = rows.at(-1)
+  if (!last) throw new Error("a payment has no transfer")
+  const facts = {
+    payer: last.from_address,
+    amount: sumOf(rows),
+    tx_hash: last.tx_hash,
+    status,
+    exception,
+    updated_at: ctx.now(),
+  }
+  if (known) {
+    await ctx.db.updateTable("payments").set(facts).where("id", "=", known).execute()
+    return known
+  }
+  const id = newId("pay")
+  await ctx.db
+    .insertInto("payments")
+    .values({ id, session_id: session.id, chain_id: session.chain_id, created_at: ctx.now(), ...facts })
+    .execute()
+  return id
+}
+
+/** Submitted hashes whose money has arrived have done their work. */
+async function acceptSubmissions(
+  ctx: Context,
+  sessionId: string,
+  folded: Folded,
+  transfers: readonly SessionTransfer[],
+): Promise<void> {
+  const used = new Set([...folded.paid, ...(folded.rest?.arrivals ?? [])].map(arrival => arrival.id))
+  const hashes = transfers.filter(row => used.has(row.id)).map(row => row.tx_hash)
+  if (hashes.length === 0) return
+  await ctx.db
+    .updateTable("submissions")
+    .set({ status: "granted", reason: null, run_at: null, updated_at: ctx.now() })
+    .where("session_id", "=", sessionId)
+    .where("tx_hash", "in", hashes)
+    .where("status", "<>", "granted")
+    .execute()
+}
