@@ -1,0 +1,37 @@
+/** Wallets of tests: what a wallet signs for a door, with any field otherwise than it must be. */
+import type { PrivateKeyAccount } from "viem/accounts"
+import { createSiweMessage } from "viem/siwe"
+
+/** A wallet's signed message, as `POST /api/auth/verify` takes it. */
+export interface SignedMessage {
+  message: string
+  signature: `0x${string}`
+}
+
+type Fields = Partial<Parameters<typeof createSiweMessage>[0]>
+
+/** Where tests' services believe themselves to be. */
+export const BASE_URL = "http://127.0.0.1:4000"
+
+/** What a good sign-in message says, but for its nonce. */
+export const signInFields = {
+  domain: "127.0.0.1:4000",
+  uri: `${BASE_URL}/api/auth/verify`,
+  version: "1",
+  chainId: 84532,
+  resources: ["urn:sluice:sign-in"],
+} as const
+
+/** What a good message for a paywall says, but for its nonce. */
+export const accessFields = (paywall: string) => ({
+  ...signInFields,
+  uri: `${BASE_URL}/api/paywalls/${paywall}/access`,
+  resources: [`urn:sluice:paywall:${paywall}`],
+})
+
+/** Signs a message as `account`; `fields.address` may be that of a contract wallet. */
+export async function signMessage(account: PrivateKeyAccount, nonce: string, fields: Fields): Promise<SignedMessage> {
+  const { resources, ...rest } = { ...signInFields, address: account.address, nonce, issuedAt: new Date(), ...fields }
+  const message = createSiweMessage({ ...rest, ...(resources ? { resources: [...resources] } : {}) })
+  return { message, signature: await account.signMessage({ message }) }
+}
