@@ -12,6 +12,8 @@ const secret = [
   "secret",
   "password",
   "token",
+  // The values of a statement that failed, which PGlite adds to its errors.
+  "params",
 ]
 
 /**

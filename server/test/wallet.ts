@@ -8,7 +8,7 @@ export interface SignedMessage {
   signature: `0x${string}`
 }
 
-type Fields = Partial<Parameters<typeof createSiweMessage>[0]>
+export type Fields = Partial<Parameters<typeof createSiweMessage>[0]>
 
 /** Where tests' services believe themselves to be. */
 export const BASE_URL = "http://127.0.0.1:4000"
@@ -17,21 +17,27 @@ export const BASE_URL = "http://127.0.0.1:4000"
 export const signInFields = {
   domain: "127.0.0.1:4000",
   uri: `${BASE_URL}/api/auth/verify`,
-  version: "1",
   chainId: 84532,
   resources: ["urn:sluice:sign-in"],
-} as const
+} satisfies Fields
 
 /** What a good message for a paywall says, but for its nonce. */
-export const accessFields = (paywall: string) => ({
+export const accessFields = (paywall: string): Fields => ({
   ...signInFields,
   uri: `${BASE_URL}/api/paywalls/${paywall}/access`,
   resources: [`urn:sluice:paywall:${paywall}`],
 })
 
-/** Signs a message as `account`; `fields.address` may be that of a contract wallet. */
-export async function signMessage(account: PrivateKeyAccount, nonce: string, fields: Fields): Promise<SignedMessage> {
-  const { resources, ...rest } = { ...signInFields, address: account.address, nonce, issuedAt: new Date(), ...fields }
-  const message = createSiweMessage({ ...rest, ...(resources ? { resources: [...resources] } : {}) })
+/**
+ * Signs a message as `account`, a good one for a sign-in but for `fields`; `fields.address` may be that of a contract
+ * wallet.
+ */
+export async function signMessage(
+  account: PrivateKeyAccount,
+  nonce: string,
+  fields: Fields = {},
+): Promise<SignedMessage> {
+  const own = { address: account.address, nonce, issuedAt: new Date() }
+  const message = createSiweMessage({ ...signInFields, version: "1", ...own, ...fields })
   return { message, signature: await account.signMessage({ message }) }
 }
