@@ -1,7 +1,7 @@
 /** Who has access to what until when: the fold of an address's grants, kept in one row that is also their lock. */
-import type { Address } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
-import { accessEnd } from "./grant.ts"
+import { foldGrants } from "./grant.ts"
 
 /** Holds the grants of (paywall, address) still until the transaction ends. */
 export async function lockAccess(ctx: Context, paywallId: string, address: Address): Promise<void> {
@@ -15,19 +15,73 @@ export async function lockAccess(ctx: Context, paywallId: string, address: Addre
 
 /** Folds the live grants again; call it under {@link lockAccess}, after every change to them. */
 export async function foldAccess(ctx: Context, paywallId: string, address: Address): Promise<void> {
-  const grants = await ctx.db
+  const grants = await liveGrants(ctx, paywallId, address)
+  const { expiresAt, callsLeft } = foldGrants(grants)
+  await ctx.db
+    .updateTable("access")
+    .set({ expires_at: expiresAt, calls_left: callsLeft, tx_hash: grants.at(-1)?.txHash ?? null })
+    .where("paywall_id", "=", paywallId)
+    .where("address", "=", address)
+    .execute()
+}
+
+/** The access that an address holds now, or undefined; what is used up is none. */
+export async function accessOf(
+  ctx: Context,
+  paywallId: string,
+  address: Address,
+): Promise<{ expiresAt: Date; txHash: Hash } | undefined> {
+  const row = await ctx.db
+    .selectFrom("access")
+    .select(["expires_at", "tx_hash"])
+    .where("paywall_id", "=", paywallId)
+    .where("address", "=", address)
+    .where("expires_at", ">", ctx.now())
+    .where(eb => eb.or([eb("calls_left", "is", null), eb("calls_left", ">", 0)]))
+    .executeTakeFirst()
+  return row?.expires_at && row.tx_hash ? { expiresAt: row.expires_at, txHash: row.tx_hash } : undefined
+}
+
+/** Whether a call may be made now; `remaining` null is as many as fit into the time. */
+export interface Consumed {
+  allowed: boolean
+  remaining: number | null
+}
+
+/**
+ * Takes one call off what an address paid for; call it inside a transaction. Where access has no number of calls, all are
+ * allowed while it lasts.
+ */
+export async function takeCall(ctx: Context, paywallId: string, address: Address): Promise<Consumed> {
+  // Held like in lockAccess, but without making a row for whoever is asked about.
+  const held = await ctx.db
+    .selectFrom("access")
+    .select("expires_at")
+    .where("paywall_id", "=", paywallId)
+    .where("address", "=", address)
+    .forUpdate()
+    .executeTakeFirst()
+  if (!held?.expires_at || held.expires_at <= ctx.now()) return { allowed: false, remaining: 0 }
+  const { callsLeft, next } = foldGrants(await liveGrants(ctx, paywallId, address))
+  if (callsLeft === null) return { allowed: true, remaining: null }
+  if (!next) return { allowed: false, remaining: 0 }
+  await ctx.db
+    .updateTable("grants")
+    .set({ calls_used: next.callsUsed + 1 })
+    .where("id", "=", next.id)
+    .execute()
+  await foldAccess(ctx, paywallId, address)
+  return { allowed: true, remaining: callsLeft - 1 }
+}
+
+const liveGrants = (ctx: Context, paywallId: string, address: Address) =>
+  ctx.db
     .selectFrom("grants")
-    .select(["granted_at as grantedAt", "duration_s as durationS", "tx_hash as txHash"])
+    .select(["id", "granted_at as grantedAt", "duration_s as durationS", "tx_hash as txHash"])
+    .select(["calls", "calls_used as callsUsed"])
     .where("paywall_id", "=", paywallId)
     .where("address", "=", address)
     .where("revoked_at", "is", null)
     .orderBy("granted_at")
     .orderBy("id")
     .execute()
-  await ctx.db
-    .updateTable("access")
-    .set({ expires_at: accessEnd(grants), tx_hash: grants.at(-1)?.txHash ?? null })
-    .where("paywall_id", "=", paywallId)
-    .where("address", "=", address)
-    .execute()
-}
