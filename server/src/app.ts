@@ -1,4 +1,7 @@
 /** The HTTP API: the server and the list of everything it serves. */
+import { catalogRoutes } from "./checkouts/catalog-routes.ts"
+import { payRoutes } from "./checkouts/pay-routes.ts"
+import { checkoutRoutes } from "./checkouts/routes.ts"
 import type { Context } from "./context.ts"
 import { documentApi } from "./http/document.ts"
 import { healthRoutes } from "./http/health.ts"
@@ -7,6 +10,7 @@ import { apiKeyRoutes } from "./identity/api-key-routes.ts"
 import { authRoutes } from "./identity/auth-routes.ts"
 import { identityRoutes } from "./identity/routes.ts"
 import type { TokenIssuer } from "./identity/tokens.ts"
+import { transactionRoutes } from "./payments/routes.ts"
 import { accessRoutes } from "./paywalls/access-routes.ts"
 import { paywallConsoleRoutes } from "./paywalls/console-routes.ts"
 import { paywallRoutes } from "./paywalls/routes.ts"
@@ -23,6 +27,10 @@ export function openApp(ctx: Context, tokens: TokenIssuer): Server {
     apiKeyRoutes(routes, ctx)
     paywallConsoleRoutes(routes, ctx)
     paywallRoutes(routes, ctx)
+    checkoutRoutes(routes, ctx)
+    payRoutes(routes, ctx)
+    catalogRoutes(routes, ctx)
+    transactionRoutes(routes, ctx)
     accessRoutes(routes, ctx)
   })
   return app

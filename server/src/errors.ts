@@ -61,6 +61,16 @@ export const errorTable = {
     message: "No payment with this hash and address was submitted to this paywall. Submit it first.",
     help: "Submit it with `POST /api/paywalls/:id/pay`, or check that the address is the one that paid.",
   },
+  SESSION_NOT_FOUND: {
+    status: 404,
+    message: "No checkout session has this id.",
+    help: "Check the id, `cs_` included. A session of another merchant is not found either.",
+  },
+  LINK_NOT_FOUND: {
+    status: 404,
+    message: "No payment link has this slug.",
+    help: "Check the link's address; slugs are lower-case.",
+  },
   ALREADY_VERIFIED: {
     status: 409,
     message: "This transaction has already granted access to this paywall.",
@@ -71,6 +81,21 @@ export const errorTable = {
     message: "Set the address your money goes to first: PUT /api/console/settings { payoutAddress }.",
     help: "For another network than the default one: `payoutAddresses`, by the network's name.",
   },
+  SESSION_ALREADY_CONFIRMED: {
+    status: 409,
+    message: "This checkout is paid and confirmed.",
+    help: "There is nothing left to do: `GET /api/pay/status/:id` tells how it was paid.",
+  },
+  TXHASH_ALREADY_USED: {
+    status: 409,
+    message: "This transaction paid for something else, and nothing in it went to this checkout.",
+    help: "Submit the hash of the transfer that went to this checkout's own address (`payTo`).",
+  },
+  INVALID_OPERATION: {
+    status: 409,
+    message: "This can't be done in its present state.",
+    help: "The message names the state that is in the way.",
+  },
   SLUG_TAKEN: {
     status: 409,
     message: "This slug is already in use. Choose another.",
@@ -80,6 +105,16 @@ export const errorTable = {
     status: 409,
     message: "The first request with this Idempotency-Key is still running. Try again in a moment, with the same key.",
     help: "Wait for the seconds in `Retry-After`, then send the same request: it gets the first one's answer.",
+  },
+  SESSION_EXPIRED: {
+    status: 410,
+    message: "The time of this checkout is over, and so are the 30 days in which late payments are looked for.",
+    help: "Start a new checkout. Money that was sent all the same goes to the merchant.",
+  },
+  LINK_UNAVAILABLE: {
+    status: 410,
+    message: "This payment link is switched off, expired, or used up. Ask the merchant for another.",
+    help: "The merchant can switch it on, give it more time, or raise `maxUses`.",
   },
   PAYLOAD_TOO_LARGE: {
     status: 413,

@@ -89,7 +89,7 @@ async function grant(paywall: string): Promise<void> {
   const payment = { id: `pay_${"a".repeat(24)}`, payer: address, amount: 5_000_000n, status: "granted" } as const
   await db
     .insertInto("payments")
-    .values({ ...paid, ...payment, ...times, chain_id: 84532 })
+    .values({ ...paid, ...payment, ...times, merchant_id: await service.merchant("shop"), chain_id: 84532 })
     .execute()
   await db
     .insertInto("grants")

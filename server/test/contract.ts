@@ -35,6 +35,7 @@ export interface Document {
 
 interface Answer {
   status: number
+  headers: Record<string, unknown>
   body: unknown
 }
 
@@ -53,7 +54,7 @@ export function contractOf(document: Document): (method: string, url: string, an
     pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, "[^/]*")}$`),
   }))
 
-  return (method, url, { status, body }) => {
+  return (method, url, { status, headers, body }) => {
     const path = routes.find(({ pattern }) => pattern.test(url.split("?", 1)[0] ?? ""))?.path ?? ""
     const operation = document.paths[path]?.[method.toLowerCase()]
     const fail = (why: string) => {
@@ -69,7 +70,7 @@ export function contractOf(document: Document): (method: string, url: string, an
     const at = declared.$ref
       ? declared.$ref.split("/").slice(1)
       : ["paths", path, method.toLowerCase(), "responses", `${status}`]
-    const type = typeof body === "string" ? "text/plain" : "application/json"
+    const type = `${headers["content-type"]}`.split(";", 1)[0] ?? ""
     const fault = fit([...at, "content", type, "schema"], body)
     return fault === undefined ? undefined : fail(`is not what its document declares: ${fault}`)
   }

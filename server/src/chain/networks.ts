@@ -12,6 +12,7 @@ import {
   parseAbi,
   toHex,
 } from "viem"
+import { type ErrorDetail, invalid } from "../errors.ts"
 import type { NetworkSettings } from "../settings.ts"
 import { askAny, type Endpoint, newEndpoint } from "./endpoints.ts"
 import { type Address, checksummed, type Hash } from "./hex.ts"
@@ -69,9 +70,21 @@ export interface Chain {
   networks: Network[]
 }
 
-/** The network of this name, the default one for undefined; undefined when it is not served. */
-export const networkNamed = (chain: Chain, name: string | undefined): Network | undefined =>
-  name === undefined ? chain.networks[0] : chain.networks.find(network => network.name === name)
+/**
+ * The network that a request names (the default one where it names none), and what is wrong with its currency; a
+ * `VALIDATION_ERROR` when the network is not served.
+ */
+export function networkAsked(
+  chain: Chain,
+  asked: { chain?: string | undefined; currency?: string | undefined },
+): { network: Network; faults: ErrorDetail[] } {
+  const network = asked.chain === undefined ? chain.networks[0] : chain.networks.find(each => each.name === asked.chain)
+  if (!network)
+    throw invalid("chain", `is not served here; the networks are: ${chain.networks.map(each => each.name).join(", ")}`)
+  const { symbol } = network.token
+  const fault = { path: "currency", message: `must be ${symbol}, the settlement token on ${network.name}` }
+  return { network, faults: (asked.currency ?? symbol) === symbol ? [] : [fault] }
+}
 
 /** The network of a row; throws when a network with rows is no longer in the settings. */
 export function networkOf(chain: Chain, chainId: number): Network {

@@ -137,6 +137,7 @@ export type PaymentException = "underpaid" | "overpaid" | "late" | "duplicate" |
 
 interface Payments {
   id: string
+  merchant_id: string
   paywall_id: Optional<string>
   session_id: Optional<string>
   chain_id: number

@@ -44,3 +44,17 @@ export async function makeDeposit(
     .returningAll()
     .executeTakeFirstOrThrow()
 }
+
+/** Whoever looks at what is sold at an address may be about to pay: the address stays in the scan for so long. */
+const WARM_MS = 3_600_000
+
+/** Keeps, or puts back, the addresses of a paywall or session in the scan; writes only when half of the time has gone by. */
+export async function warm(ctx: Context, resource: string): Promise<void> {
+  const now = ctx.now().getTime()
+  await ctx.db
+    .updateTable("deposits")
+    .set({ hot: true, hot_until: new Date(now + WARM_MS) })
+    .where(eb => eb.or([eb("paywall_id", "=", resource), eb("session_id", "=", resource)]))
+    .where(eb => eb.or([eb("hot", "=", false), eb("hot_until", "<", new Date(now + WARM_MS / 2))]))
+    .execute()
+}

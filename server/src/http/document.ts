@@ -23,6 +23,11 @@ const description = `Stablecoin payments that you host yourself.
 const tags = [
   { name: "paywalls", description: "What is sold, and the access that was granted; for merchants" },
   { name: "buyers", description: "What buyers, and the pages that serve them, ask; without credentials" },
+  { name: "checkouts", description: "One payment each; for a merchant's server, and its console" },
+  { name: "payers", description: "What a payer's page asks of a checkout; without credentials" },
+  { name: "products", description: "What is sold at checkouts, with a price" },
+  { name: "payment links", description: "Addresses that start a checkout for whoever opens them" },
+  { name: "transactions", description: "What a merchant was paid, and what waits for its decision" },
   { name: "sign-in", description: "Wallets as identities, and the keys of the tokens that the service signs" },
   { name: "settings", description: "Who the merchant is, and where its money goes" },
   { name: "operation", description: "For those who run the service" },

@@ -38,3 +38,21 @@ export function formatAmount(amount: bigint, decimals: number): string {
   const fraction = digits.slice(digits.length - decimals).replace(/0+$/, "")
   return `${sign}${whole}.${fraction.padEnd(2, "0")}`
 }
+
+/** An amount as it was written at `path`, in base units; a fault where it can't be one, or is below `least` whole tokens. */
+export function readAmount(
+  path: string,
+  written: string | undefined,
+  token: { decimals: number; symbol: string },
+  least: string,
+): bigint | { path: string; message: string } {
+  try {
+    const amount = parseAmount(written ?? "", token.decimals)
+    const min = parseAmount(least, token.decimals)
+    if (amount >= min) return amount
+    return { path, message: `must be at least ${formatAmount(min, token.decimals)} ${token.symbol}` }
+  } catch (error) {
+    if (error instanceof AmountError) return { path, message: error.message }
+    throw error
+  }
+}

@@ -283,7 +283,14 @@ async function writePayment(
   const id = newId("pay")
   await ctx.db
     .insertInto("payments")
-    .values({ id, session_id: session.id, chain_id: session.chain_id, created_at: ctx.now(), ...facts })
+    .values({
+      id,
+      merchant_id: session.merchant_id,
+      session_id: session.id,
+      chain_id: session.chain_id,
+      created_at: ctx.now(),
+      ...facts,
+    })
     .execute()
   return id
 }

@@ -275,7 +275,15 @@ async function grantPayment(
   if (!revived)
     await ctx.db
       .insertInto("payments")
-      .values({ id: paymentId, paywall_id: paywall.id, chain_id: paywall.chain_id, payer, created_at: now, ...facts })
+      .values({
+        id: paymentId,
+        merchant_id: paywall.merchant_id,
+        paywall_id: paywall.id,
+        chain_id: paywall.chain_id,
+        payer,
+        created_at: now,
+        ...facts,
+      })
       .execute()
   // A claim moves only away from a reversed payment. Whatever else stands there already is a transfer counted twice.
   const claimed = await sql`

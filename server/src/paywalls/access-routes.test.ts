@@ -66,7 +66,7 @@ async function grant(id: string, fields: { address?: string; durationS?: bigint 
     await lockAccess(ctx, id, payer)
     await ctx.db
       .insertInto("payments")
-      .values({ ...payment, created_at: now, updated_at: now })
+      .values({ ...payment, merchant_id: row.merchant_id, created_at: now, updated_at: now })
       .execute()
     const grantId = newId("grant")
     await ctx.db

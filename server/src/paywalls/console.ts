@@ -1,5 +1,5 @@
 /** What a merchant does with its paywalls. */
-import { type Network, networkNamed, networkOf } from "../chain/networks.ts"
+import { type Network, networkAsked, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { makeDeposit } from "../deposits/deposits.ts"
@@ -7,8 +7,9 @@ import { ApiError, type ErrorDetail } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/settings.ts"
 import { newId } from "../ids.ts"
+import { readAmount } from "../money/amount.ts"
 import { foldAccess, lockAccess } from "./access.ts"
-import { contentFaults, defaultDuration, durationAfter, readPrice } from "./paywall.ts"
+import { contentFaults, defaultDuration, durationAfter } from "./paywall.ts"
 import type { PaywallChange, PaywallCreate } from "./schema.ts"
 import { openVersion } from "./versions.ts"
 
@@ -16,22 +17,10 @@ const UNIQUE_VIOLATION = "23505"
 
 /** Makes a paywall with a receiving address of its own; call it inside a transaction. */
 export async function createPaywall(ctx: Context, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
-  const network = networkNamed(ctx.chain, body.chain)
-  if (!network) {
-    const names = ctx.chain.networks.map(each => each.name).join(", ")
-    throw new ApiError("VALIDATION_ERROR", [
-      { path: "chain", message: `is not served here; the networks are: ${names}` },
-    ])
-  }
-  const faults = contentFaults(body)
-  const price = readPrice(asWritten(body, "price"), network.token, ctx.settings.minAmount)
+  const { network, faults } = networkAsked(ctx.chain, body)
+  faults.push(...contentFaults(body))
+  const price = readAmount("price", asWritten(body, "price"), network.token, ctx.settings.minAmount)
   if (typeof price !== "bigint") faults.push(price)
-  const currency = body.currency ?? network.token.symbol
-  if (currency !== network.token.symbol)
-    faults.push({
-      path: "currency",
-      message: `must be ${network.token.symbol}, the settlement token on ${network.name}`,
-    })
   if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
 
   // Held until the commit: a payout address that changes at this moment must find the paywall, or the paywall it.
@@ -48,7 +37,7 @@ export async function createPaywall(ctx: Context, merchantId: string, body: Payw
         chain_id: network.chainId,
         name: body.name,
         price,
-        currency,
+        currency: network.token.symbol,
         description: body.description ?? null,
         content_type: body.contentType ?? "content",
         content_data: body.contentData ? JSON.stringify(body.contentData) : null,
@@ -81,7 +70,9 @@ export async function changePaywall(
       const { token } = networkOf(ctx.chain, before.chain_id)
       const faults: ErrorDetail[] = contentFaults(body)
       const price =
-        body.price === undefined ? before.price : readPrice(asWritten(body, "price"), token, ctx.settings.minAmount)
+        body.price === undefined
+          ? before.price
+          : readAmount("price", asWritten(body, "price"), token, ctx.settings.minAmount)
       if (typeof price !== "bigint") faults.push(price)
       if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
       const active = body.active ?? before.active

@@ -4,11 +4,9 @@ import type { Address, Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row, SubmissionStatus } from "../db/schema.ts"
+import { warm } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { statusMessage } from "../payments/reasons.ts"
-
-/** Whoever looks at a paywall may be about to pay it: its addresses stay in the scan for so long. */
-const WARM_MS = 3_600_000
 
 export async function publicPaywall(ctx: Context, id: string): Promise<Row<"paywalls">> {
   const row = await ctx.db.selectFrom("paywalls").selectAll().where("id", "=", id).executeTakeFirst()
@@ -60,17 +58,6 @@ export async function submitPayment(ctx: Context, paywallId: string, txHash: Has
     .where("run_at", ">", now)
     .execute()
   await ctx.wakes.wake("verify")
-}
-
-/** Keeps, or puts back, a paywall's addresses in the scan; writes only when half of the time has gone by. */
-export async function warm(ctx: Context, paywallId: string): Promise<void> {
-  const now = ctx.now().getTime()
-  await ctx.db
-    .updateTable("deposits")
-    .set({ hot: true, hot_until: new Date(now + WARM_MS) })
-    .where("paywall_id", "=", paywallId)
-    .where(eb => eb.or([eb("hot", "=", false), eb("hot_until", "<", new Date(now + WARM_MS / 2))]))
-    .execute()
 }
 
 export interface PaymentState {
@@ -131,27 +118,5 @@ export async function paymentState(
       submitted?.message ?? (status === "granted" || status === "reversed" ? statusMessage[status] : unsubmitted),
     confirmations: Number(depth < 0n ? 0n : depth),
     requiredConfirmations: Number(required),
-  }
-}
-
-/** Waits until the payment is no longer `verifying`, for `waitMs` at most or until the caller has gone. */
-export async function awaitPayment(
-  ctx: Context,
-  read: () => Promise<PaymentState>,
-  waitMs: number,
-  gone: AbortSignal,
-): Promise<PaymentState> {
-  const signal = AbortSignal.any([ctx.signal, gone])
-  const wakes = ctx.wakes.subscribe("payments")
-  const until = performance.now() + waitMs
-  try {
-    for (;;) {
-      const state = await read()
-      const leftMs = until - performance.now()
-      if (state.status !== "verifying" || leftMs <= 0 || signal.aborted) return state
-      await wakes.next(leftMs, signal)
-    }
-  } finally {
-    wakes.close()
   }
 }

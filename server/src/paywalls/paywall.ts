@@ -1,7 +1,5 @@
 /** The rules of a paywall that no schema can say. Pure. */
-import type { Token } from "../chain/networks.ts"
 import type { ErrorDetail } from "../errors.ts"
-import { AmountError, formatAmount, parseAmount } from "../money/amount.ts"
 
 const PER_CALL_S = 300n
 const CONTENT_DATA_BYTES = 64 * 1024
@@ -25,19 +23,6 @@ export function durationAfter(
   if (change.pricingModel === undefined || before.durationS !== defaultDuration(before.pricingModel))
     return before.durationS
   return defaultDuration(change.pricingModel)
-}
-
-/** The price in base units of the token; a fault where it can't be one, or is below `minAmount` whole tokens. */
-export function readPrice(written: string | undefined, token: Token, minAmount: string): bigint | ErrorDetail {
-  try {
-    const price = parseAmount(written ?? "", token.decimals)
-    const least = parseAmount(minAmount, token.decimals)
-    if (price >= least) return price
-    return { path: "price", message: `must be at least ${formatAmount(least, token.decimals)} ${token.symbol}` }
-  } catch (error) {
-    if (error instanceof AmountError) return { path: "price", message: error.message }
-    throw error
-  }
 }
 
 /** What is wrong with the content of a paywall beyond its schema. */

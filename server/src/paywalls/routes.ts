@@ -4,14 +4,16 @@ import { checksummed, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
+import { warm } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { AddressText, Described } from "../http/schemas.ts"
 import type { Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
+import { awaitEnd, MAX_WAIT_S } from "../payments/await-end.ts"
 import { statusMessage } from "../payments/reasons.ts"
 import { accessOf } from "./access.ts"
 import { payToOf } from "./console.ts"
-import { awaitPayment, paymentState, publicPaywall, submitPayment, warm } from "./payments.ts"
+import { paymentState, publicPaywall, submitPayment } from "./payments.ts"
 import {
   AccessAnswer,
   addressOf,
@@ -23,7 +25,6 @@ import {
   PublicPaywall,
 } from "./schema.ts"
 
-const MAX_WAIT_S = 25
 const tags = ["buyers"]
 
 const AddressQuery = Type.Object({ address: Described(AddressText, "The wallet that is asked about") })
@@ -144,10 +145,9 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       const txHash = parseHash(request.params.txHash)
       if (!txHash) throw new ApiError("INVALID_TX_HASH")
       const address = addressOf(request.query.address)
-      const gone = new AbortController()
-      reply.raw.once("close", () => gone.abort())
       const read = () => paymentState(ctx, id, txHash, address)
-      const state = await awaitPayment(ctx, read, request.query.wait * 1_000, gone.signal)
+      const isOver = ({ status }: { status: string }) => status !== "verifying"
+      const state = await awaitEnd(ctx, reply, request.query.wait, read, isOver)
       return { ...state, paywallId: id, address: checksummed(address), txHash }
     },
   )

@@ -95,6 +95,14 @@ create index submissions_open on submissions (chain_id, tx_hash)
   where status = 'verifying' or (status = 'failed' and reason = 'not_found');
 
 alter table payments alter column paywall_id drop not null;
+-- Whose it is, so that a list is one index, however many others there are.
+alter table payments add column merchant_id text references merchants;
+update payments p set merchant_id = w.merchant_id from paywalls w where w.id = p.paywall_id;
+alter table payments alter column merchant_id set not null;
+create index payments_of_merchant on payments (merchant_id, created_at desc, id desc);
+create index payments_of_merchant_status on payments (merchant_id, status, created_at desc, id desc);
+create index payments_of_hash on payments (tx_hash);
+create index payments_of_sender on payments (merchant_id, payer);
 alter table payments add column session_id text references checkout_sessions;
 alter table payments add constraint payments_of_one check (num_nonnulls(paywall_id, session_id) = 1);
 -- A session is paid once; what is over, late or too little is a payment of its own that waits for the merchant.
@@ -104,3 +112,4 @@ alter table payments add column exception text
   check (exception in ('underpaid', 'overpaid', 'late', 'duplicate', 'wrong_asset'));
 alter table payments add constraint payments_open_why check (status <> 'open' or exception is not null);
 create unique index payments_of_session on payments (session_id, (status = 'open')) where session_id is not null;
+create index payments_exceptional on payments (merchant_id, created_at desc, id desc) where exception is not null;

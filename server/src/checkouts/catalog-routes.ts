@@ -1,0 +1,248 @@
+/** `/api/console/products` and `/api/console/payment-links`. */
+import { networkOf } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError } from "../errors.ts"
+import { idempotently } from "../http/idempotency.ts"
+import { pageOf } from "../http/lists.ts"
+import { Page } from "../http/schemas.ts"
+import { callingMerchant, type Server } from "../http/server.ts"
+import { formatAmount } from "../money/amount.ts"
+import { changeLink, changeProduct, createLink, createProduct, ownProduct } from "./catalog.ts"
+import {
+  Deleted,
+  Link,
+  LinkChange,
+  LinkCreate,
+  LinkId,
+  LinkList,
+  Product,
+  ProductChange,
+  ProductCreate,
+  ProductId,
+  ProductList,
+} from "./schema.ts"
+
+export function catalogRoutes(app: Server, ctx: Context): void {
+  const products = "/api/console/products"
+  const product = { tags: ["products"] }
+  app.post(
+    products,
+    {
+      schema: {
+        ...product,
+        operationId: "createProduct",
+        summary: "Makes a product with a price",
+        body: ProductCreate,
+        response: { 201: Product },
+      },
+      config: { idempotencyKey: true },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      reply.code(201)
+      return await idempotently(ctx, request, reply, merchantId, async ctx =>
+        productOf(await createProduct(ctx, merchantId, request.body)),
+      )
+    },
+  )
+  app.get(
+    products,
+    {
+      schema: {
+        ...product,
+        operationId: "listProducts",
+        summary: "All products, inactive ones too",
+        querystring: Page,
+        response: { 200: ProductList },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const query = ctx.db.selectFrom("products").selectAll().where("merchant_id", "=", merchantId)
+      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
+      return { data: rows.map(productOf), total }
+    },
+  )
+  app.get(
+    `${products}/:id`,
+    {
+      schema: {
+        ...product,
+        operationId: "readProduct",
+        summary: "One product",
+        params: ProductId,
+        response: { 200: Product },
+      },
+    },
+    async request => {
+      const row = await ownProduct(ctx, await callingMerchant(ctx, request), request.params.id)
+      if (!row) throw new ApiError("NOT_FOUND")
+      return productOf(row)
+    },
+  )
+  app.put(
+    `${products}/:id`,
+    {
+      schema: {
+        ...product,
+        operationId: "changeProduct",
+        summary: "Changes what is given; checkouts that were started keep their price",
+        params: ProductId,
+        body: ProductChange,
+        response: { 200: Product },
+      },
+    },
+    async request =>
+      productOf(await changeProduct(ctx, await callingMerchant(ctx, request), request.params.id, request.body)),
+  )
+  app.delete(
+    `${products}/:id`,
+    {
+      schema: {
+        ...product,
+        operationId: "deleteProduct",
+        summary: "Switches a product off",
+        params: ProductId,
+        response: { 200: Deleted },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { id } = await changeProduct(ctx, merchantId, request.params.id, { active: false })
+      return { deleted: true as const, id }
+    },
+  )
+
+  const links = "/api/console/payment-links"
+  const link = { tags: ["payment links"] }
+  app.post(
+    links,
+    {
+      schema: {
+        ...link,
+        operationId: "createPaymentLink",
+        summary: "Makes a payment link",
+        body: LinkCreate,
+        response: { 201: Link },
+      },
+      config: { errors: ["PAYOUT_ADDRESS_REQUIRED", "SLUG_TAKEN"], idempotencyKey: true },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      reply.code(201)
+      return await idempotently(ctx, request, reply, merchantId, async ctx =>
+        linkOf(await createLink(ctx, merchantId, request.body)),
+      )
+    },
+  )
+  app.get(
+    links,
+    {
+      schema: {
+        ...link,
+        operationId: "listPaymentLinks",
+        summary: "All payment links, inactive ones too",
+        querystring: Page,
+        response: { 200: LinkList },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const query = ctx.db.selectFrom("payment_links").selectAll().where("merchant_id", "=", merchantId)
+      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
+      return { data: rows.map(linkOf), total }
+    },
+  )
+  app.get(
+    `${links}/:id`,
+    {
+      schema: {
+        ...link,
+        operationId: "readPaymentLink",
+        summary: "One payment link",
+        params: LinkId,
+        response: { 200: Link },
+      },
+    },
+    async request => {
+      const row = await ctx.db
+        .selectFrom("payment_links")
+        .selectAll()
+        .where("id", "=", request.params.id)
+        .where("merchant_id", "=", await callingMerchant(ctx, request))
+        .executeTakeFirst()
+      if (!row) throw new ApiError("NOT_FOUND")
+      return linkOf(row)
+    },
+  )
+  app.put(
+    `${links}/:id`,
+    {
+      schema: {
+        ...link,
+        operationId: "changePaymentLink",
+        summary: "Changes what is given; checkouts that were started stay as they are",
+        params: LinkId,
+        body: LinkChange,
+        response: { 200: Link },
+      },
+    },
+    async request =>
+      linkOf(await changeLink(ctx, await callingMerchant(ctx, request), request.params.id, request.body)),
+  )
+  app.delete(
+    `${links}/:id`,
+    {
+      schema: {
+        ...link,
+        operationId: "deletePaymentLink",
+        summary: "Switches a payment link off; checkouts that were started can be paid",
+        params: LinkId,
+        response: { 200: Deleted },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { id } = await changeLink(ctx, merchantId, request.params.id, { active: false })
+      return { deleted: true as const, id }
+    },
+  )
+
+  function productOf(row: Row<"products">) {
+    const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
+    return {
+      id: row.id,
+      name: row.name,
+      description: row.description,
+      price: formatAmount(row.price, token.decimals),
+      currency: row.currency,
+      chain,
+      active: row.active,
+      createdAt: row.created_at.toISOString(),
+      updatedAt: row.updated_at.toISOString(),
+    }
+  }
+
+  function linkOf(row: Row<"payment_links">) {
+    const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
+    return {
+      id: row.id,
+      slug: row.slug,
+      url: `${ctx.settings.baseUrl}/p/${row.slug}`,
+      title: row.title,
+      description: row.description,
+      amount: row.amount === null ? null : formatAmount(row.amount, token.decimals),
+      currency: row.currency,
+      chain,
+      productId: row.product_id,
+      redirectUrl: row.redirect_url,
+      maxUses: row.max_uses,
+      uses: row.uses,
+      expiresAt: row.expires_at?.toISOString() ?? null,
+      active: row.active,
+      createdAt: row.created_at.toISOString(),
+      updatedAt: row.updated_at.toISOString(),
+    }
+  }
+}

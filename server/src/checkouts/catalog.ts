@@ -1,0 +1,186 @@
+/** What a merchant sells at checkouts: products, and payment links that sell them or ask for an amount. */
+import { networkAsked, networkOf } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError, type ErrorDetail } from "../errors.ts"
+import { asWritten } from "../http/json.ts"
+import { timeAt } from "../http/time.ts"
+import { payoutAddressOn } from "../identity/settings.ts"
+import { newId } from "../ids.ts"
+import { readAmount } from "../money/amount.ts"
+import type { LinkChange, LinkCreate, ProductChange, ProductCreate } from "./schema.ts"
+
+const UNIQUE_VIOLATION = "23505"
+
+/** Makes a product; call it inside a transaction. */
+export async function createProduct(ctx: Context, merchantId: string, body: ProductCreate): Promise<Row<"products">> {
+  const { network, faults } = networkAsked(ctx.chain, body)
+  const price = readAmount("price", asWritten(body, "price"), network.token, ctx.settings.minAmount)
+  if (typeof price !== "bigint") faults.push(price)
+  if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+  const now = ctx.now()
+  return await ctx.db
+    .insertInto("products")
+    .values({
+      id: newId("prod"),
+      merchant_id: merchantId,
+      chain_id: network.chainId,
+      name: body.name,
+      description: body.description ?? null,
+      price,
+      currency: network.token.symbol,
+      active: true,
+      created_at: now,
+      updated_at: now,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+/** Changes what is given; sessions that were made keep their price. `NOT_FOUND` for anyone else's. */
+export async function changeProduct(
+  ctx: Context,
+  merchantId: string,
+  id: string,
+  body: ProductChange,
+): Promise<Row<"products">> {
+  const before = await ownProduct(ctx, merchantId, id)
+  if (!before) throw new ApiError("NOT_FOUND")
+  const { token } = networkOf(ctx.chain, before.chain_id)
+  const price =
+    body.price === undefined
+      ? before.price
+      : readAmount("price", asWritten(body, "price"), token, ctx.settings.minAmount)
+  if (typeof price !== "bigint") throw new ApiError("VALIDATION_ERROR", [price])
+  return await ctx.db
+    .updateTable("products")
+    .set({
+      ...(body.name === undefined ? {} : { name: body.name }),
+      ...(body.description === undefined ? {} : { description: body.description }),
+      ...(body.active === undefined ? {} : { active: body.active }),
+      ...(body.price === undefined ? {} : { price }),
+      updated_at: ctx.now(),
+    })
+    .where("id", "=", id)
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+/** The merchant's product, or undefined. */
+export const ownProduct = (ctx: Context, merchantId: string, id: string): Promise<Row<"products"> | undefined> =>
+  ctx.db
+    .selectFrom("products")
+    .selectAll()
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    .executeTakeFirst()
+
+/** Makes a payment link; call it inside a transaction. `SLUG_TAKEN`, `PAYOUT_ADDRESS_REQUIRED`. */
+export async function createLink(ctx: Context, merchantId: string, body: LinkCreate): Promise<Row<"payment_links">> {
+  const faults: ErrorDetail[] = []
+  const product = body.productId === undefined ? undefined : await ownProduct(ctx, merchantId, body.productId)
+  if (body.productId !== undefined && !product?.active)
+    faults.push({ path: "productId", message: "is not one of your active products" })
+  if (product && body.amount !== undefined)
+    faults.push({ path: "amount", message: "can't be given together with productId, which has a price" })
+  const chain = product ? networkOf(ctx.chain, product.chain_id).name : body.chain
+  if (product && body.chain !== undefined && body.chain !== chain)
+    faults.push({ path: "chain", message: `must be ${chain}, the product's` })
+  const asked = networkAsked(ctx.chain, { chain, currency: body.currency })
+  faults.push(...asked.faults)
+  const { network } = asked
+  const amount =
+    product?.price ??
+    (body.amount === undefined
+      ? null
+      : readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount))
+  if (amount !== null && typeof amount !== "bigint") faults.push(amount)
+  if (body.redirectUrl && !URL.canParse(body.redirectUrl))
+    faults.push({ path: "redirectUrl", message: "must be a valid http(s) address" })
+  if ((amount !== null && typeof amount !== "bigint") || faults.length > 0)
+    throw new ApiError("VALIDATION_ERROR", faults)
+  // Its sessions will need one.
+  await payoutAddressOn(ctx, merchantId, network)
+  const now = ctx.now()
+  return await ctx.db
+    .insertInto("payment_links")
+    .values({
+      id: newId("link"),
+      merchant_id: merchantId,
+      chain_id: network.chainId,
+      slug: body.slug,
+      title: body.title,
+      description: body.description ?? null,
+      amount,
+      currency: network.token.symbol,
+      product_id: product?.id ?? null,
+      redirect_url: body.redirectUrl ?? null,
+      max_uses: body.maxUses ?? null,
+      expires_at: body.expiresAt ? timeAt("expiresAt", body.expiresAt) : null,
+      active: true,
+      created_at: now,
+      updated_at: now,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+    .catch(error => {
+      const { code, constraint } = error as { code?: string; constraint?: string }
+      throw code === UNIQUE_VIOLATION && constraint === "payment_links_slug_key" ? new ApiError("SLUG_TAKEN") : error
+    })
+}
+
+/** Changes what is given; `NOT_FOUND` for anyone else's. */
+export async function changeLink(
+  ctx: Context,
+  merchantId: string,
+  id: string,
+  body: LinkChange,
+): Promise<Row<"payment_links">> {
+  if (body.redirectUrl && !URL.canParse(body.redirectUrl))
+    throw new ApiError("VALIDATION_ERROR", [{ path: "redirectUrl", message: "must be a valid http(s) address" }])
+  const changed = await ctx.db
+    .updateTable("payment_links")
+    .set({
+      ...(body.title === undefined ? {} : { title: body.title }),
+      ...(body.description === undefined ? {} : { description: body.description }),
+      ...(body.redirectUrl === undefined ? {} : { redirect_url: body.redirectUrl }),
+      ...(body.maxUses === undefined ? {} : { max_uses: body.maxUses }),
+      ...(body.expiresAt === undefined
+        ? {}
+        : { expires_at: body.expiresAt === null ? null : timeAt("expiresAt", body.expiresAt) }),
+      ...(body.active === undefined ? {} : { active: body.active }),
+      updated_at: ctx.now(),
+    })
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    // Below what was used already no limit can hold.
+    .$if(typeof body.maxUses === "number", query => query.where("uses", "<=", body.maxUses ?? 0))
+    .returningAll()
+    .executeTakeFirst()
+  if (changed) return changed
+  const link = await ctx.db
+    .selectFrom("payment_links")
+    .select("uses")
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    .executeTakeFirst()
+  if (!link) throw new ApiError("NOT_FOUND")
+  throw new ApiError("VALIDATION_ERROR", [
+    { path: "maxUses", message: `must be at least ${link.uses}: so often it was used` },
+  ])
+}
+
+/** The merchant's link with this slug, or undefined. */
+export const ownLink = (ctx: Context, merchantId: string, slug: string): Promise<Row<"payment_links"> | undefined> =>
+  ctx.db
+    .selectFrom("payment_links")
+    .selectAll()
+    .where("slug", "=", slug)
+    .where("merchant_id", "=", merchantId)
+    .executeTakeFirst()
+
+/** Whether a link can be paid: switched on, in its time, and not used up. */
+export const isOnSale = (ctx: Context, link: Row<"payment_links">): boolean =>
+  link.active &&
+  (link.expires_at === null || link.expires_at > ctx.now()) &&
+  (link.max_uses === null || link.uses < link.max_uses)

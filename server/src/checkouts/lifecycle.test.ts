@@ -1,0 +1,443 @@
+/** Checkout sessions on a real chain, to each of their ends. */
+import { encodeFunctionData, erc20Abi, type Hex, parseUnits } from "viem"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import {
+  type Anvil,
+  deployDepositFactory,
+  deployOtherToken,
+  deploySanctionsList,
+  deployTestUsdc,
+  placeMulticall3,
+  startAnvil,
+} from "../../test/anvil.ts"
+import { fundPayers } from "../../test/payers.ts"
+import { startService, type TestService } from "../../test/service.ts"
+import { otherTokenAbi, sanctionsListAbi } from "../chain/abi.ts"
+import type { Address } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { checkColdDeposits, coolDeposits } from "../payments/check-cold-deposits.ts"
+import { ensureCursor, verifyRound } from "../payments/verify-payments.ts"
+
+const MINUTE = 60_000
+const HOUR = 60 * MINUTE
+const DAY = 24 * HOUR
+let anvil: Anvil
+let token: Address
+let oracle: Address
+let service: TestService
+let key: string
+
+beforeAll(async () => {
+  anvil = await startAnvil({ slotsInAnEpoch: 10 })
+  token = await deployTestUsdc(anvil.client)
+  const depositFactory = await deployDepositFactory(anvil.client, anvil.accounts[1].address)
+  oracle = await deploySanctionsList(anvil.client)
+  await placeMulticall3(anvil.client)
+  await fundPayers(anvil, token)
+  const rest = { token, depositFactory, confirmations: 3, sanctionsOracle: oracle }
+  service = await startService({
+    networks: [{ name: "base-sepolia", chainId: 84532, rpcUrls: [anvil.rpcUrl], ...rest }],
+  })
+})
+afterAll(async () => {
+  await service?.stop()
+  await anvil?.stop()
+})
+beforeEach(async () => {
+  await service.empty()
+  await service.merchant("shop")
+  key = (await service.call("POST", "/api/console/api-keys", { name: "Server" }, { as: "shop" })).body.key
+  await ensureCursor(service.ctx, network())
+  // The chain's clock goes ahead with each block that is mined at once; the service's follows it.
+  await catchUp()
+})
+
+const network = (): Network => service.ctx.chain.networks[0] as Network
+const withKey = () => ({ headers: { "x-api-key": key } })
+const buyer = (i: number) => anvil.accounts[(i + 2) as 2]
+
+async function catchUp(): Promise<void> {
+  const { timestamp } = await anvil.client.getBlock()
+  const ahead = Number(timestamp) * 1_000 - service.ctx.now().getTime()
+  if (ahead > 0) service.advance(ahead)
+  else
+    await anvil.client.setNextBlockTimestamp({
+      timestamp: BigInt(Math.floor(service.ctx.now().getTime() / 1_000)) + 1n,
+    })
+}
+
+/** Time passes for the service and the chain. */
+async function pass(ms: number): Promise<void> {
+  service.advance(ms)
+  await catchUp()
+  await anvil.client.mine({ blocks: 1 })
+}
+
+async function start(body: object = { amount: 5 }) {
+  const { status, body: session } = await service.call("POST", "/api/checkouts", body, withKey())
+  expect(status, JSON.stringify(session)).toBe(201)
+  return session as { id: string; payTo: string; expiresAt: string; url: string }
+}
+
+async function pay(to: string, amount: string, from = 0, asset = token): Promise<Hex> {
+  await catchUp()
+  const data = encodeFunctionData({ abi: erc20Abi, functionName: "transfer", args: [to as Hex, parseUnits(amount, 6)] })
+  const hash = await anvil.client.sendTransaction({ account: buyer(from), to: asset, data })
+  await anvil.client.waitForTransactionReceipt({ hash })
+  return hash
+}
+
+const confirm = (sessionId: string, txHash: string, more: object = {}) =>
+  service.call("POST", "/api/pay/confirm", { sessionId, txHash, ...more })
+const status = async (id: string) => (await service.call("GET", `/api/pay/status/${id}`)).body
+const whole = async (id: string) => (await service.call("GET", `/api/checkouts/${id}`, undefined, withKey())).body
+const payments = () => service.ctx.db.selectFrom("payments").selectAll().orderBy("created_at").orderBy("id").execute()
+
+async function rounds(count = 2, mine = 3): Promise<void> {
+  for (let i = 0; i < count; i++) {
+    await anvil.client.mine({ blocks: mine })
+    await catchUp()
+    await service.ctx.db
+      .updateTable("cursors")
+      .set({ run_at: new Date(0) })
+      .execute()
+    await verifyRound(service.ctx, network())
+  }
+}
+
+describe("a checkout", () => {
+  it("paid with a submitted hash is confirmed once it is deep enough", async () => {
+    const session = await start({ amount: "5.00", redirectUrl: "https://shop.example/thanks", metadata: { order: 7 } })
+    expect(session.url).toContain(`/pay/${session.id}`)
+    expect(await status(session.id)).toMatchObject({ status: "pending", redirectUrl: null, message: "Send 5.00 USDC." })
+    const txHash = await pay(session.payTo, "5")
+    expect((await confirm(session.id, txHash)).body).toEqual({ status: "verifying", sessionId: session.id, txHash })
+    await rounds(1, 0)
+    expect(await status(session.id)).toMatchObject({ status: "verifying", confirmations: 1, requiredConfirmations: 3 })
+    await rounds()
+    expect(await status(session.id)).toMatchObject({
+      status: "confirmed",
+      exception: null,
+      amountReceived: "5.00",
+      txHash,
+      redirectUrl: "https://shop.example/thanks",
+      message: "The payment is confirmed.",
+    })
+    expect(await whole(session.id)).toMatchObject({ metadata: { order: 7 }, payer: buyer(0).address })
+    expect(await payments()).toMatchObject([{ session_id: session.id, status: "granted", amount: 5_000_000n }])
+    expect(await confirm(session.id, txHash)).toMatchObject({
+      status: 409,
+      body: { error: "SESSION_ALREADY_CONFIRMED" },
+    })
+    await rounds(8)
+    expect(await status(session.id)).toMatchObject({ status: "confirmed", txHash })
+  })
+
+  it("paid from elsewhere, without a hash, is confirmed all the same", async () => {
+    const session = await start()
+    await pay(session.payTo, "5")
+    await rounds(1, 0)
+    expect(await status(session.id)).toMatchObject({ status: "verifying" })
+    await rounds()
+    expect(await status(session.id)).toMatchObject({ status: "confirmed", amountReceived: "5.00" })
+  })
+
+  it("is told by a long-poll as soon as it ends", async () => {
+    const session = await start()
+    await pay(session.payTo, "5")
+    const waiting = service.call("GET", `/api/pay/status/${session.id}?wait=25`)
+    await rounds()
+    expect((await waiting).body.status).toBe("confirmed")
+  })
+
+  it("that nobody pays expires, and not before all that was mined in time was looked at", async () => {
+    const session = await start({ amount: 5, expiresIn: 300 })
+    await rounds(1)
+    await pass(4 * MINUTE)
+    await rounds(1)
+    expect((await status(session.id)).status).toBe("pending")
+    await pass(2 * MINUTE)
+    await rounds(2)
+    await pass(MINUTE)
+    await rounds(1)
+    expect(await status(session.id)).toMatchObject({
+      status: "expired",
+      exception: null,
+      message: "The time to pay is over. Start a new checkout.",
+    })
+    expect(await payments()).toEqual([])
+  })
+
+  it("paid in time by somebody whose page is closed is found before it expires", async () => {
+    const session = await start({ amount: 5, expiresIn: 4 * 3_600 })
+    await rounds(1)
+    // Nobody looks any more: its address leaves the scan.
+    await pass(2 * HOUR)
+    await coolDeposits(service.ctx, network())
+    expect((await service.ctx.db.selectFrom("deposits").select("hot").executeTakeFirstOrThrow()).hot).toBe(false)
+    await pay(session.payTo, "5")
+    await rounds(2)
+    expect(
+      (await service.ctx.db.selectFrom("checkout_sessions").select("status").executeTakeFirstOrThrow()).status,
+    ).toBe("pending")
+    await pass(2 * HOUR + MINUTE)
+    for (let i = 0; i < 3; i++) {
+      await rounds(1)
+      await pass(31_000)
+    }
+    expect(await whole(session.id)).toMatchObject({ status: "confirmed", exception: null })
+  })
+
+  it("with a hash that was no payment has failed, says why, and can still be paid", async () => {
+    const [session, other] = [await start(), await start()]
+    const txHash = await pay(buyer(3).address, "5")
+    await confirm(session.id, txHash)
+    await rounds(3)
+    expect(await status(session.id)).toMatchObject({ status: "failed", exception: null, txHash: null })
+    expect((await status(session.id)).message).toContain(`went to ${buyer(3).address}`)
+    expect((await status(other.id)).status).toBe("pending")
+    const good = await pay(session.payTo, "5")
+    expect((await confirm(session.id, good)).status).toBe(200)
+    await rounds(3)
+    expect(await status(session.id)).toMatchObject({ status: "confirmed", txHash: good })
+  })
+
+  it("paid too little says how much is missing; topped up it is confirmed", async () => {
+    const session = await start()
+    const first = await pay(session.payTo, "4.99")
+    await confirm(session.id, first)
+    await rounds(3)
+    expect(await status(session.id)).toMatchObject({
+      status: "verifying",
+      exception: "underpaid",
+      amountReceived: "4.99",
+      message: "4.99 of 5.00 USDC arrived; send 0.01 more.",
+    })
+    const [open] = await payments()
+    expect(open).toMatchObject({ status: "open", exception: "underpaid", amount: 4_990_000n })
+    const second = await pay(session.payTo, "0.01", 1)
+    await rounds(3)
+    expect(await status(session.id)).toMatchObject({ status: "confirmed", exception: null, txHash: second })
+    expect(await payments()).toMatchObject([{ id: open?.id, status: "granted", exception: null, amount: 5_000_000n }])
+  })
+
+  it("paid too little when its time is over has expired, and the money waits for the merchant", async () => {
+    const session = await start({ amount: 5, expiresIn: 300 })
+    await pay(session.payTo, "3")
+    await rounds(2)
+    await pass(6 * MINUTE)
+    for (let i = 0; i < 3; i++) {
+      await rounds(1)
+      await pass(31_000)
+    }
+    expect(await status(session.id)).toMatchObject({
+      status: "expired",
+      exception: "underpaid",
+      amountReceived: "3.00",
+    })
+    const listed = await service.call("GET", "/api/console/checkouts?exception=underpaid", undefined, { as: "shop" })
+    expect(listed.body).toMatchObject({ total: 1, data: [{ id: session.id }] })
+  })
+
+  it("paid too much is confirmed, and says so", async () => {
+    const session = await start()
+    await pay(session.payTo, "7")
+    await rounds(3)
+    expect(await status(session.id)).toMatchObject({
+      status: "confirmed",
+      exception: "overpaid",
+      amountReceived: "7.00",
+    })
+    expect(await payments()).toMatchObject([{ status: "granted", exception: "overpaid", amount: 7_000_000n }])
+  })
+
+  it("paid twice is confirmed once; the second payment waits for the merchant", async () => {
+    const session = await start()
+    const first = await pay(session.payTo, "5")
+    await rounds(3)
+    const second = await pay(session.payTo, "5", 1)
+    await rounds(3)
+    expect(await status(session.id)).toMatchObject({ status: "confirmed", exception: "duplicate", txHash: first })
+    expect(await payments()).toMatchObject([
+      { status: "granted", tx_hash: first },
+      { status: "open", exception: "duplicate", tx_hash: second, amount: 5_000_000n },
+    ])
+  })
+
+  it("paid late stays expired, and the money waits for the merchant", async () => {
+    const session = await start({ amount: 5, expiresIn: 300 })
+    await pass(6 * MINUTE)
+    for (let i = 0; i < 3; i++) {
+      await rounds(1)
+      await pass(31_000)
+    }
+    expect((await whole(session.id)).status).toBe("expired")
+    const txHash = await pay(session.payTo, "5")
+    expect((await confirm(session.id, txHash)).status).toBe(200)
+    await rounds(3)
+    expect(await status(session.id)).toMatchObject({ status: "expired", exception: "late", amountReceived: "5.00" })
+    expect(await payments()).toMatchObject([{ status: "open", exception: "late", tx_hash: txHash }])
+  })
+
+  it("paid late and unnoticed is found by its balance for 30 days; after them a hash is refused", async () => {
+    const session = await start({ amount: 5, expiresIn: 300 })
+    await pass(6 * MINUTE)
+    for (let i = 0; i < 3; i++) {
+      await rounds(1)
+      await pass(31_000)
+    }
+    await pass(2 * HOUR)
+    await coolDeposits(service.ctx, network())
+    await pass(20 * DAY)
+    await pay(session.payTo, "5")
+    await checkColdDeposits(service.ctx, network())
+    await rounds(3)
+    expect(await whole(session.id)).toMatchObject({ status: "expired", exception: "late", amountReceived: "5.00" })
+    await pass(11 * DAY)
+    expect(await confirm(session.id, `0x${"12".repeat(32)}`)).toMatchObject({
+      status: 410,
+      body: { error: "SESSION_EXPIRED" },
+    })
+    await coolDeposits(service.ctx, network())
+    await pass(2 * HOUR)
+    await checkColdDeposits(service.ctx, network())
+    const deposit = await service.ctx.db.selectFrom("deposits").select(["hot", "check_at"]).executeTakeFirstOrThrow()
+    expect(deposit).toEqual({ hot: false, check_at: null })
+  })
+
+  it("paid in another token says so, and can still be paid", async () => {
+    const session = await start()
+    const other = await deployOtherToken(anvil.client)
+    await anvil.client.writeContractSync({
+      address: other,
+      abi: otherTokenAbi,
+      functionName: "mint",
+      args: [buyer(0).address, parseUnits("5", 6)],
+    })
+    const txHash = await pay(session.payTo, "5", 0, other)
+    await confirm(session.id, txHash)
+    await rounds(3)
+    expect(await status(session.id)).toMatchObject({
+      status: "failed",
+      exception: "wrong_asset",
+      amountReceived: "0.00",
+    })
+    await pay(session.payTo, "5")
+    await rounds(3)
+    expect((await status(session.id)).status).toBe("confirmed")
+  })
+
+  it("a stranger who submits somebody's fresh hash for his own changes nothing for either", async () => {
+    const [victims, strangers] = [await start(), await start()]
+    const txHash = await pay(victims.payTo, "5")
+    await confirm(strangers.id, txHash)
+    await rounds(1, 0)
+    await confirm(victims.id, txHash)
+    await rounds(2)
+    // A receipt that was not deep enough is asked for again after a moment.
+    service.advance(6_000)
+    await rounds(2)
+    expect(await status(victims.id)).toMatchObject({ status: "confirmed", txHash })
+    const state = await status(strangers.id)
+    expect(state).toMatchObject({ status: "failed", amountReceived: "0.00" })
+    expect(state.message).toContain("belongs to another checkout")
+    expect(state.message).not.toContain(victims.id)
+    const third = await start()
+    expect(await confirm(third.id, txHash)).toMatchObject({ status: 409, body: { error: "TXHASH_ALREADY_USED" } })
+    expect((await status(third.id)).status).toBe("pending")
+  })
+
+  it("paid by a sanctioned wallet is not confirmed; one that says so is refused", async () => {
+    const session = await start()
+    const set = (value: boolean) =>
+      anvil.client.writeContractSync({
+        address: oracle,
+        abi: sanctionsListAbi,
+        functionName: "setSanctioned",
+        args: [buyer(5).address, value],
+      })
+    await set(true)
+    try {
+      const txHash = await pay(session.payTo, "5", 5)
+      expect(await confirm(session.id, txHash, { payerAddress: buyer(5).address })).toMatchObject({ status: 403 })
+      await rounds(3)
+      expect(await status(session.id)).toMatchObject({ status: "pending", amountReceived: "0.00" })
+      expect((await status(session.id)).message).toContain("sanctions list")
+      await pay(session.payTo, "5", 0)
+      await rounds(3)
+      expect(await status(session.id)).toMatchObject({ status: "confirmed", exception: null })
+    } finally {
+      await set(false)
+    }
+  })
+
+  it("taken back by a reorg is verifying again; mined again it is confirmed, as the same payment", async () => {
+    const session = await start()
+    const txHash = await pay(session.payTo, "5")
+    const raw = await anvil.client.getTransaction({ hash: txHash })
+    await rounds(3)
+    expect((await status(session.id)).status).toBe("confirmed")
+    const [before] = await payments()
+    await anvil.client.request({ method: "anvil_reorg", params: [12, []] } as never)
+    for (let i = 0; i < 3; i++) {
+      await rounds(1)
+      service.advance(31_000)
+    }
+    expect(await status(session.id)).toMatchObject({ status: "pending", amountReceived: "0.00", txHash: null })
+    expect(await payments()).toMatchObject([{ id: before?.id, status: "reversed" }])
+    const again = await anvil.client.sendTransaction({ account: buyer(0), to: token, data: raw.input })
+    await anvil.client.waitForTransactionReceipt({ hash: again })
+    await rounds(3)
+    expect((await status(session.id)).status).toBe("confirmed")
+    expect(await payments()).toMatchObject([{ id: before?.id, status: "granted" }])
+  })
+})
+
+describe("a payment link", () => {
+  const link = async (body: object) =>
+    (await service.call("POST", "/api/console/payment-links", { title: "Sale", slug: "sale", ...body }, { as: "shop" }))
+      .body
+  const open = (body: object) => service.call("POST", "/api/pay/sessions", { slug: "sale", ...body })
+
+  it("used once of twenty sessions: one wins, the money of the others waits for the merchant", async () => {
+    const { id } = await link({ amount: 5, maxUses: 1 })
+    const sessions = await Promise.all(Array.from({ length: 20 }, async () => (await open({})).body))
+    for (const [i, session] of sessions.entries()) await pay(session.payTo, "5", i % 5)
+    await rounds(3)
+    const states = await Promise.all(sessions.map(session => status(session.sessionId)))
+    expect(states.filter(state => state.status === "confirmed").length).toBe(1)
+    expect(states.filter(state => state.status === "failed" && state.exception === "duplicate").length).toBe(19)
+    const rows = await payments()
+    expect(rows.map(row => row.amount)).toEqual(Array(20).fill(5_000_000n))
+    expect(rows.filter(row => row.status === "open" && row.exception === "duplicate").length).toBe(19)
+    expect((await service.call("GET", `/api/console/payment-links/${id}`, undefined, { as: "shop" })).body.uses).toBe(1)
+    expect(await open({})).toMatchObject({ status: 410, body: { error: "LINK_UNAVAILABLE" } })
+    // More uses are given: who paid first is served first, when it is looked at again.
+    await service.call("PUT", `/api/console/payment-links/${id}`, { maxUses: 2 }, { as: "shop" })
+    expect((await open({})).status).toBe(201)
+  })
+
+  it("of an open amount takes what the payer says; one of its own takes none", async () => {
+    await link({})
+    expect((await open({ amount: "12.5" })).body).toMatchObject({ amount: "12.50", currency: "USDC" })
+    expect(await open({})).toMatchObject({ status: 400, body: { details: [{ path: "amount" }] } })
+    await link({ slug: "fixed", amount: 3 })
+    expect(await open({ slug: "fixed", amount: 4 })).toMatchObject({
+      status: 400,
+      body: { details: [{ path: "amount" }] },
+    })
+    expect((await open({ slug: "fixed" })).body.amount).toBe("3.00")
+  })
+
+  it("ends: unknown, expired, switched off", async () => {
+    expect(await open({})).toMatchObject({ status: 404, body: { error: "LINK_NOT_FOUND" } })
+    const { id } = await link({ amount: 5, expiresAt: new Date(service.ctx.now().getTime() + HOUR).toISOString() })
+    expect((await open({})).status).toBe(201)
+    service.advance(2 * HOUR)
+    expect(await open({})).toMatchObject({ status: 410 })
+    await service.call("PUT", `/api/console/payment-links/${id}`, { expiresAt: null }, { as: "shop" })
+    expect((await open({})).status).toBe(201)
+    await service.call("DELETE", `/api/console/payment-links/${id}`, undefined, { as: "shop" })
+    expect(await open({})).toMatchObject({ status: 410 })
+  })
+})

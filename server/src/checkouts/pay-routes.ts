@@ -1,0 +1,119 @@
+/** `/api/pay`: what a payer's page asks of a checkout. Whoever has a session's id may. */
+import { checksummed } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import { type Context, inTransaction } from "../context.ts"
+import { warm } from "../deposits/deposits.ts"
+import type { Server } from "../http/server.ts"
+import { formatAmount } from "../money/amount.ts"
+import { awaitEnd } from "../payments/await-end.ts"
+import { LinkSession, LinkSessionCreate, PayConfirm, PayConfirmed, PayStatus, SessionId, Wait } from "./schema.ts"
+import { confirmSession, createLinkSession, payTosOf, sessionOf, sessionUrl, shownOf } from "./sessions.ts"
+
+const tags = ["payers"]
+
+export function payRoutes(app: Server, ctx: Context): void {
+  app.post(
+    "/api/pay/sessions",
+    {
+      schema: {
+        operationId: "startLinkCheckout",
+        summary: "Starts a checkout of a payment link",
+        tags,
+        body: LinkSessionCreate,
+        response: { 201: LinkSession },
+      },
+      config: { errors: ["LINK_NOT_FOUND", "LINK_UNAVAILABLE", "PAYOUT_ADDRESS_REQUIRED"] },
+    },
+    async (request, reply) => {
+      const session = await inTransaction(ctx, ctx => createLinkSession(ctx, request.body))
+      const { token } = networkOf(ctx.chain, session.chain_id)
+      const payTo = (await payTosOf(ctx, [session.id])).get(session.id)
+      if (!payTo) throw new Error("a session has no receiving address")
+      reply.code(201)
+      return {
+        sessionId: session.id,
+        url: sessionUrl(ctx, session.id),
+        payTo: checksummed(payTo),
+        amount: formatAmount(session.amount, token.decimals),
+        currency: session.currency,
+        expiresAt: session.expires_at.toISOString(),
+      }
+    },
+  )
+
+  app.get(
+    "/api/pay/status/:id",
+    {
+      schema: {
+        operationId: "readPayStatus",
+        summary: "How a checkout stands, and what is needed to pay it",
+        description:
+          "With `wait` the answer comes as soon as it is no longer `pending` or `verifying`; it counts once.",
+        tags,
+        params: SessionId,
+        querystring: Wait,
+        response: { 200: PayStatus },
+      },
+      config: { errors: ["SESSION_NOT_FOUND"] },
+    },
+    async (request, reply) => {
+      const { id } = request.params
+      const isOver = ({ status }: { status: string }) => !["pending", "verifying"].includes(status)
+      if (!isOver(await sessionOf(ctx, id))) await warm(ctx, id)
+      return await awaitEnd(ctx, reply, request.query.wait, () => statusOf(ctx, id), isOver)
+    },
+  )
+
+  app.post(
+    "/api/pay/confirm",
+    {
+      schema: {
+        operationId: "confirmPayment",
+        summary: "Tells the hash of a checkout's payment",
+        description: "A hint that finds the transfer sooner: the checkout would be confirmed without it.",
+        tags,
+        body: PayConfirm,
+        response: { 200: PayConfirmed },
+      },
+      config: {
+        errors: [
+          "INVALID_TX_HASH",
+          "SANCTIONS_MATCH",
+          "SESSION_NOT_FOUND",
+          "SESSION_ALREADY_CONFIRMED",
+          "SESSION_EXPIRED",
+          "TXHASH_ALREADY_USED",
+          "INVALID_OPERATION",
+        ],
+      },
+    },
+    async request => ({ ...(await confirmSession(ctx, request.body)), sessionId: request.body.sessionId }),
+  )
+}
+
+async function statusOf(ctx: Context, id: string) {
+  const session = await sessionOf(ctx, id)
+  const payTo = (await payTosOf(ctx, [id])).get(id)
+  if (!payTo) throw new Error("a session has no receiving address")
+  const { confirmations } = networkOf(ctx.chain, session.chain_id)
+  const newest = await ctx.db
+    .selectFrom("transfers")
+    .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
+    .innerJoin("cursors", "cursors.chain_id", "transfers.chain_id")
+    .select(eb => eb(eb.ref("cursors.block_number"), "-", eb.ref("transfers.block_number")).as("above"))
+    .where("deposits.session_id", "=", id)
+    .where("transfers.state", "<>", "gone")
+    .orderBy("transfers.block_number", "desc")
+    .limit(1)
+    .executeTakeFirst()
+  const depth = newest === undefined ? 0n : BigInt(newest.above) + 1n
+  const shown = shownOf(ctx, session, payTo)
+  return {
+    sessionId: id,
+    ...shown,
+    redirectUrl: session.status === "confirmed" ? shown.redirectUrl : null,
+    payerFields: session.payer_fields ?? [],
+    confirmations: Number(depth < 0n ? 0n : depth),
+    requiredConfirmations: Number(confirmations),
+  }
+}

@@ -1,0 +1,188 @@
+/** `/api/checkouts` for a merchant's server, and the same sessions under `/api/console/checkouts`. */
+import type { FastifyRequest } from "fastify"
+import { checksummed } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError, type ErrorDetail } from "../errors.ts"
+import { callingMerchantByKey } from "../http/authenticate.ts"
+import { idempotently } from "../http/idempotency.ts"
+import { pageOf } from "../http/lists.ts"
+import { callingMerchant, type Server } from "../http/server.ts"
+import { CheckoutCreate, Deleted, Session, SessionChange, SessionId, SessionList, SessionQuery } from "./schema.ts"
+import { closeSession, createSession, metadataFaults, payTosOf, sessionOf, sessionUrl, shownOf } from "./sessions.ts"
+
+const tags = ["checkouts"]
+
+/** Where sessions are made, listed and read: by whom, and how the operations are told apart. */
+const surfaces = [
+  {
+    prefix: "/api/checkouts",
+    by: "",
+    merchantOf: async (_ctx: Context, request: FastifyRequest) => callingMerchantByKey(request),
+  },
+  { prefix: "/api/console/checkouts", by: "InConsole", merchantOf: callingMerchant },
+] as const
+
+export function checkoutRoutes(app: Server, ctx: Context): void {
+  for (const { prefix, by, merchantOf } of surfaces) {
+    app.post(
+      prefix,
+      {
+        schema: {
+          operationId: `createCheckout${by}`,
+          summary: "Starts a checkout, with a receiving address of its own",
+          tags,
+          body: CheckoutCreate,
+          response: { 201: Session },
+        },
+        config: { errors: ["PAYOUT_ADDRESS_REQUIRED", "LINK_UNAVAILABLE"], idempotencyKey: true },
+      },
+      async (request, reply) => {
+        const merchantId = await merchantOf(ctx, request)
+        reply.code(201)
+        return await idempotently(ctx, request, reply, merchantId, async ctx =>
+          wholeOf(ctx, await createSession(ctx, merchantId, request.body)),
+        )
+      },
+    )
+
+    app.get(
+      prefix,
+      {
+        schema: {
+          operationId: `listCheckouts${by}`,
+          summary: "The checkouts, newest first",
+          tags,
+          querystring: SessionQuery,
+          response: { 200: SessionList },
+        },
+      },
+      async request => {
+        const { status, exception, ...page } = request.query
+        const query = ctx.db
+          .selectFrom("checkout_sessions")
+          .selectAll()
+          .where("merchant_id", "=", await merchantOf(ctx, request))
+          .$if(status !== undefined, q => q.where("status", "=", status ?? "pending"))
+          .$if(exception !== undefined, q => q.where("exception", "=", exception ?? null))
+        const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), page)
+        return { data: await wholesOf(ctx, rows), total }
+      },
+    )
+
+    app.get(
+      `${prefix}/:id`,
+      {
+        schema: {
+          operationId: `readCheckout${by}`,
+          summary: "One checkout with everything",
+          tags,
+          params: SessionId,
+          response: { 200: Session },
+        },
+        config: { errors: ["SESSION_NOT_FOUND"] },
+      },
+      async request => wholeOf(ctx, await sessionOf(ctx, request.params.id, await merchantOf(ctx, request))),
+    )
+  }
+
+  app.put(
+    "/api/console/checkouts/:id",
+    {
+      schema: {
+        operationId: "changeCheckout",
+        summary: "Changes what is given; what was asked of the payer stays",
+        tags,
+        params: SessionId,
+        body: SessionChange,
+        response: { 200: Session },
+      },
+      config: { errors: ["SESSION_NOT_FOUND"] },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { description, redirectUrl, metadata } = request.body
+      const faults: ErrorDetail[] = metadataFaults(metadata)
+      if (redirectUrl && !URL.canParse(redirectUrl))
+        faults.push({ path: "redirectUrl", message: "must be a valid http(s) address" })
+      if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+      const changed = await ctx.db
+        .updateTable("checkout_sessions")
+        .set({
+          ...(description === undefined ? {} : { description }),
+          ...(redirectUrl === undefined ? {} : { redirect_url: redirectUrl }),
+          ...(metadata === undefined ? {} : { metadata: metadata && JSON.stringify(metadata) }),
+          updated_at: ctx.now(),
+        })
+        .where("id", "=", request.params.id)
+        .where("merchant_id", "=", merchantId)
+        .returningAll()
+        .executeTakeFirst()
+      if (!changed) throw new ApiError("SESSION_NOT_FOUND")
+      return wholeOf(ctx, changed)
+    },
+  )
+
+  app.delete(
+    "/api/console/checkouts/:id",
+    {
+      schema: {
+        operationId: "closeCheckout",
+        summary: "Ends a checkout that nobody has begun to pay",
+        description: "It expires now. Money that comes all the same is late, and still found.",
+        tags,
+        params: SessionId,
+        response: { 200: Deleted },
+      },
+      config: { errors: ["SESSION_NOT_FOUND", "INVALID_OPERATION"] },
+    },
+    async request => {
+      const { id } = request.params
+      await closeSession(ctx, await callingMerchant(ctx, request), id)
+      return { deleted: true as const, id }
+    },
+  )
+}
+
+const wholeOf = async (ctx: Context, row: Row<"checkout_sessions">) => {
+  const [whole] = await wholesOf(ctx, [row])
+  if (!whole) throw new Error("a session has no receiving address")
+  return whole
+}
+
+/** Sessions as their merchant sees them. */
+async function wholesOf(ctx: Context, rows: readonly Row<"checkout_sessions">[]) {
+  const payTos = await payTosOf(
+    ctx,
+    rows.map(row => row.id),
+  )
+  const linkIds = [...new Set(rows.flatMap(row => row.link_id ?? []))]
+  const links =
+    linkIds.length === 0
+      ? []
+      : await ctx.db.selectFrom("payment_links").select(["id", "slug"]).where("id", "in", linkIds).execute()
+  return rows.flatMap(row => {
+    const payTo = payTos.get(row.id)
+    if (!payTo) return []
+    return [
+      {
+        id: row.id,
+        merchantId: row.merchant_id,
+        url: sessionUrl(ctx, row.id),
+        ...shownOf(ctx, row, payTo),
+        callbackUrl: row.callback_url,
+        slug: links.find(link => link.id === row.link_id)?.slug ?? null,
+        productId: row.product_id,
+        capture: "direct" as const,
+        customerEmail: row.customer_email,
+        payerFields: row.payer_fields ?? [],
+        payerInfo: row.payer_info,
+        metadata: row.metadata,
+        payer: row.payer && checksummed(row.payer),
+        confirmedAt: row.confirmed_at?.toISOString() ?? null,
+        createdAt: row.created_at.toISOString(),
+        updatedAt: row.updated_at.toISOString(),
+      },
+    ]
+  })
+}

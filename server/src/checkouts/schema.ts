@@ -1,0 +1,236 @@
+/** The wire contract of checkouts, payment links and products. */
+import { type Static, Type } from "typebox"
+import type { PaymentException } from "../db/schema.ts"
+import {
+  AddressText,
+  Described,
+  HashText,
+  Matching,
+  Money,
+  MoneyInput,
+  Nullable,
+  Page,
+  Strict,
+  Timestamp,
+} from "../http/schemas.ts"
+import { TimeInput } from "../http/time.ts"
+import { idPattern } from "../ids.ts"
+import { MAX_WAIT_S } from "../payments/await-end.ts"
+
+const Name = Type.String({ minLength: 1, maxLength: 200 })
+const Text = Type.String({ maxLength: 2_000 })
+const Url = Matching("^https?://", "An http(s) address", { maxLength: 2_048 })
+const Slug = Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens, unique in the installation")
+const Email = Matching("^[^@\\s]+@[^@\\s]+$", "An e-mail address", { maxLength: 320 })
+const Chain = Type.String({ maxLength: 32, description: "A network of this service; the default one without it" })
+const Currency = Type.String({ maxLength: 32, description: "The symbol of the network's settlement token" })
+const Metadata = Type.Record(Type.String(), Type.Unknown(), { description: "The merchant's own; at most 4 KB as JSON" })
+const FieldName = Matching("^[a-zA-Z][a-zA-Z0-9_]{0,39}$", "A letter, then up to 39 letters, digits or _")
+const Answers = Type.Record(Type.String({ maxLength: 40 }), Type.String({ maxLength: 500 }), {
+  maxProperties: 20,
+  description: "Answers to the fields that were asked for, by their names",
+})
+const Status = Type.Enum(["pending", "verifying", "confirmed", "failed", "expired"], { type: "string" })
+const exceptions: PaymentException[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset"]
+const Exception = Type.Unsafe<PaymentException | null>({ type: ["string", "null"], enum: [...exceptions, null] })
+
+const EXAMPLE_HASH = `0x${"5f".repeat(32)}`
+
+export const SessionId = Type.Object({
+  id: Type.String({ description: "The session's id", examples: ["cs_tz4a98xxat96iws9zmbrgj3a"] }),
+})
+export const ProductId = Type.Object({ id: Type.String({ description: "The product's id" }) })
+export const LinkId = Type.Object({ id: Type.String({ description: "The payment link's id" }) })
+
+export const CheckoutCreate = Strict(
+  {
+    amount: Type.Optional(MoneyInput),
+    currency: Type.Optional(Currency),
+    chain: Type.Optional(Chain),
+    description: Type.Optional(Text),
+    redirectUrl: Type.Optional(Described(Url, "Where the payer goes once it is confirmed")),
+    callbackUrl: Type.Optional(Described(Url, "Gets this session's events, in place of the registered endpoints")),
+    slug: Type.Optional(Described(Slug, "One of the merchant's payment links, which says what is sold")),
+    productId: Type.Optional(Type.String({ pattern: idPattern("prod"), description: "A product, which has a price" })),
+    customerEmail: Type.Optional(Email),
+    payerInfo: Type.Optional(
+      Type.Array(FieldName, { maxItems: 20, uniqueItems: true, description: "Fields to ask the payer for" }),
+    ),
+    metadata: Type.Optional(Metadata),
+    expiresIn: Type.Optional(
+      Type.Integer({ minimum: 300, maximum: 2_592_000, description: "Seconds to pay; 86,400 without it" }),
+    ),
+    capture: Type.Optional(Type.Literal("direct", { description: "The payment is the merchant's at once" })),
+  },
+  { amount: "19.90", description: "Order 1001", redirectUrl: "https://shop.example/thanks", metadata: { order: 1001 } },
+)
+export type CheckoutCreate = Static<typeof CheckoutCreate>
+
+const Token = Type.Object({ address: AddressText, decimals: Type.Integer(), symbol: Type.String() })
+const shown = {
+  status: Status,
+  exception: Exception,
+  message: Type.String(),
+  amount: Money,
+  amountReceived: Money,
+  currency: Type.String(),
+  chain: Type.String(),
+  chainId: Type.Integer(),
+  token: Token,
+  payTo: AddressText,
+  description: Nullable(Type.String()),
+  redirectUrl: Nullable(Type.String()),
+  txHash: Nullable(HashText),
+  expiresAt: Timestamp,
+}
+export const Session = Type.Object({
+  id: Type.String({ pattern: idPattern("cs") }),
+  merchantId: Type.String(),
+  url: Type.String({ description: "The page on which it is paid" }),
+  ...shown,
+  callbackUrl: Nullable(Type.String()),
+  slug: Nullable(Type.String()),
+  productId: Nullable(Type.String()),
+  capture: Type.Literal("direct"),
+  customerEmail: Nullable(Type.String()),
+  payerFields: Type.Array(Type.String()),
+  payerInfo: Type.Unsafe<Record<string, string> | null>({ type: ["object", "null"], additionalProperties: true }),
+  metadata: Type.Unsafe<Record<string, unknown> | null>({ type: ["object", "null"], additionalProperties: true }),
+  payer: Nullable(AddressText),
+  confirmedAt: Nullable(Timestamp),
+  createdAt: Timestamp,
+  updatedAt: Timestamp,
+})
+export const SessionList = Type.Object({ data: Type.Array(Session), total: Type.Integer() })
+export const SessionQuery = Type.Object({
+  ...Page.properties,
+  status: Type.Optional(Status),
+  exception: Type.Optional(Type.Unsafe<PaymentException>({ type: "string", enum: exceptions })),
+})
+export const SessionChange = Strict(
+  {
+    description: Type.Optional(Nullable(Text)),
+    redirectUrl: Type.Optional(Nullable(Url)),
+    metadata: Type.Optional(Nullable(Metadata)),
+  },
+  { metadata: { order: 1001, shipped: true } },
+)
+
+export const LinkSessionCreate = Strict(
+  { slug: Slug, amount: Type.Optional(MoneyInput) },
+  { slug: "donate", amount: 5 },
+)
+export const LinkSession = Type.Object({
+  sessionId: Type.String(),
+  url: Type.String(),
+  payTo: AddressText,
+  amount: Money,
+  currency: Type.String(),
+  expiresAt: Timestamp,
+})
+
+export const PayStatus = Type.Object({
+  sessionId: Type.String(),
+  ...shown,
+  redirectUrl: Described(Nullable(Type.String()), "Once it is confirmed"),
+  payerFields: Type.Array(Type.String()),
+  confirmations: Type.Integer(),
+  requiredConfirmations: Type.Integer(),
+})
+export const Wait = Type.Object({
+  wait: Type.Integer({ minimum: 0, maximum: MAX_WAIT_S, default: 0, description: "Seconds to wait for an end" }),
+})
+
+export const PayConfirm = Strict(
+  {
+    sessionId: Type.String({ maxLength: 64 }),
+    txHash: Described(HashText, "The hash of the transfer"),
+    payerAddress: Type.Optional(Described(AddressText, "The wallet that sent it")),
+    customerEmail: Type.Optional(Email),
+    payerInfo: Type.Optional(Answers),
+  },
+  { sessionId: "cs_tz4a98xxat96iws9zmbrgj3a", txHash: EXAMPLE_HASH },
+)
+export type PayConfirm = Static<typeof PayConfirm>
+export const PayConfirmed = Type.Object({ status: Status, sessionId: Type.String(), txHash: HashText })
+
+export const ProductCreate = Strict(
+  {
+    name: Name,
+    price: MoneyInput,
+    description: Type.Optional(Nullable(Text)),
+    currency: Type.Optional(Currency),
+    chain: Type.Optional(Chain),
+  },
+  { name: "Annual report", price: 49 },
+)
+export type ProductCreate = Static<typeof ProductCreate>
+export const ProductChange = Strict(
+  {
+    name: Type.Optional(Name),
+    price: Type.Optional(MoneyInput),
+    description: Type.Optional(Nullable(Text)),
+    active: Type.Optional(Type.Boolean()),
+  },
+  { price: "45.50" },
+)
+export type ProductChange = Static<typeof ProductChange>
+export const Product = Type.Object({
+  id: Type.String({ pattern: idPattern("prod") }),
+  name: Type.String(),
+  description: Nullable(Type.String()),
+  price: Money,
+  currency: Type.String(),
+  chain: Type.String(),
+  active: Type.Boolean(),
+  createdAt: Timestamp,
+  updatedAt: Timestamp,
+})
+export const ProductList = Type.Object({ data: Type.Array(Product), total: Type.Integer() })
+
+const linkTerms = {
+  description: Type.Optional(Nullable(Text)),
+  redirectUrl: Type.Optional(Nullable(Url)),
+  maxUses: Type.Optional(Nullable(Type.Integer({ minimum: 1, maximum: 1_000_000, description: "Null: no limit" }))),
+  expiresAt: Type.Optional(Nullable(TimeInput)),
+}
+export const LinkCreate = Strict(
+  {
+    slug: Slug,
+    title: Name,
+    amount: Type.Optional(Described(MoneyInput, "Without it, and without a product, the payer says how much")),
+    productId: Type.Optional(
+      Type.String({ pattern: idPattern("prod"), description: "Sells this product at its price" }),
+    ),
+    currency: Type.Optional(Currency),
+    chain: Type.Optional(Chain),
+    ...linkTerms,
+  },
+  { slug: "spring-sale", title: "Spring sale", amount: 25, maxUses: 100 },
+)
+export type LinkCreate = Static<typeof LinkCreate>
+export const LinkChange = Strict(
+  { title: Type.Optional(Name), active: Type.Optional(Type.Boolean()), ...linkTerms },
+  { maxUses: 200 },
+)
+export type LinkChange = Static<typeof LinkChange>
+export const Link = Type.Object({
+  id: Type.String({ pattern: idPattern("link") }),
+  slug: Type.String(),
+  url: Type.String({ description: "The page that starts a checkout" }),
+  title: Type.String(),
+  description: Nullable(Type.String()),
+  amount: Nullable(Money),
+  currency: Type.String(),
+  chain: Type.String(),
+  productId: Nullable(Type.String()),
+  redirectUrl: Nullable(Type.String()),
+  maxUses: Nullable(Type.Integer()),
+  uses: Type.Integer(),
+  expiresAt: Nullable(Timestamp),
+  active: Type.Boolean(),
+  createdAt: Timestamp,
+  updatedAt: Timestamp,
+})
+export const LinkList = Type.Object({ data: Type.Array(Link), total: Type.Integer() })
+export const Deleted = Type.Object({ deleted: Type.Literal(true), id: Type.String() })

@@ -1,0 +1,31 @@
+/** Long-polls: whoever waits for a payment is woken when any changes, and reads again. */
+import type { FastifyReply } from "fastify"
+import type { Context } from "../context.ts"
+
+/** The longest wait that a caller may ask for, in seconds. */
+export const MAX_WAIT_S = 25
+
+/** Reads until `isOver`, for `waitS` seconds at most, or until the caller has hung up or the process stops. */
+export async function awaitEnd<T>(
+  ctx: Context,
+  reply: Pick<FastifyReply, "raw">,
+  waitS: number,
+  read: () => Promise<T>,
+  isOver: (state: T) => boolean,
+): Promise<T> {
+  const gone = new AbortController()
+  reply.raw.once("close", () => gone.abort())
+  const signal = AbortSignal.any([ctx.signal, gone.signal])
+  const wakes = ctx.wakes.subscribe("payments")
+  const until = performance.now() + waitS * 1_000
+  try {
+    for (;;) {
+      const state = await read()
+      const leftMs = until - performance.now()
+      if (isOver(state) || leftMs <= 0 || signal.aborted) return state
+      await wakes.next(leftMs, signal)
+    }
+  } finally {
+    wakes.close()
+  }
+}

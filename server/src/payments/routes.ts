@@ -1,0 +1,118 @@
+/** `/api/console/transactions` and `/api/console/payments`: what a merchant was paid, and what waits for it. */
+import { Readable } from "node:stream"
+import { type Static, Type } from "typebox"
+import type { Context } from "../context.ts"
+import type { PaymentException } from "../db/schema.ts"
+import { pageOf } from "../http/lists.ts"
+import { AddressText, Described, HashText, Money, Nullable, Page, Timestamp } from "../http/schemas.ts"
+import { callingMerchant, type Server } from "../http/server.ts"
+import { TimeInput, timeAt } from "../http/time.ts"
+import { type Filter, transactionOf, transactions, transactionsCsv } from "./transactions.ts"
+
+const tags = ["transactions"]
+const exceptions: PaymentException[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset"]
+const Status = Type.Enum(["granted", "reversed", "open"], {
+  type: "string",
+  description: "open: it waits for the merchant, `exception` says why",
+})
+
+const Transaction = Type.Object({
+  id: Type.String(),
+  type: Type.Literal("payment"),
+  status: Status,
+  exception: Type.Unsafe<PaymentException | null>({ type: ["string", "null"], enum: [...exceptions, null] }),
+  amount: Money,
+  currency: Type.String(),
+  chain: Type.String(),
+  txHash: HashText,
+  payer: AddressText,
+  paywallId: Nullable(Type.String()),
+  sessionId: Nullable(Type.String()),
+  createdAt: Timestamp,
+})
+const TransactionList = Type.Object({ data: Type.Array(Transaction), total: Type.Integer() })
+
+const filters = {
+  type: Type.Optional(Type.Literal("payment")),
+  status: Type.Optional(Status),
+  from: Type.Optional(TimeInput),
+  to: Type.Optional(Described(TimeInput, "As `from`; what was made at this time is not included")),
+  q: Type.Optional(
+    Type.String({ maxLength: 100, description: "An id, a transaction hash, or the address of a payer" }),
+  ),
+}
+const Filters = Type.Object(filters)
+const Query = Type.Object({ ...Page.properties, ...filters })
+const PaymentQuery = Type.Object({
+  ...Page.properties,
+  exception: Type.Optional(Type.Unsafe<PaymentException>({ type: "string", enum: exceptions })),
+})
+
+export function transactionRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/transactions",
+    {
+      schema: {
+        operationId: "listTransactions",
+        summary: "What was paid, newest first",
+        tags,
+        querystring: Query,
+        response: { 200: TransactionList },
+      },
+    },
+    async request => {
+      const { limit, offset, ...filter } = request.query
+      return await list(await callingMerchant(ctx, request), filter, { limit, offset })
+    },
+  )
+
+  app.get(
+    "/api/console/transactions.csv",
+    {
+      schema: {
+        operationId: "exportTransactions",
+        summary: "All that passes the filter, as CSV",
+        tags,
+        querystring: Filters,
+        response: { 200: { content: { "text/csv": { schema: Type.String() } } } },
+      },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      const filter = filterOf(request.query)
+      reply.header("content-disposition", 'attachment; filename="transactions.csv"')
+      reply.type("text/csv; charset=utf-8")
+      // The document says text; it is sent as a stream of it.
+      return Readable.from(transactionsCsv(ctx, merchantId, filter)) as unknown as string
+    },
+  )
+
+  app.get(
+    "/api/console/payments",
+    {
+      schema: {
+        operationId: "listExceptionalPayments",
+        summary: "Payments that are not as they should be, newest first",
+        tags,
+        querystring: PaymentQuery,
+        response: { 200: TransactionList },
+      },
+    },
+    async request => {
+      const { exception, ...page } = request.query
+      return await list(await callingMerchant(ctx, request), { exception, exceptional: true }, page)
+    },
+  )
+
+  async function list(merchantId: string, filter: Filter, page: Page) {
+    const query = transactions(ctx, merchantId, filterOf(filter))
+    const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), page)
+    return { data: rows.map(row => transactionOf(ctx, row)), total }
+  }
+}
+
+/** The same filter, its times checked before anything is sent. */
+function filterOf<T extends Filter | Static<typeof Filters>>(filter: T): T {
+  for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
+  return filter
+}
