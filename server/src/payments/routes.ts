@@ -4,7 +4,7 @@ import { type Static, Type } from "typebox"
 import type { Context } from "../context.ts"
 import type { PaymentException } from "../db/schema.ts"
 import { pageOf } from "../http/lists.ts"
-import { AddressText, Described, HashText, Money, Nullable, Page, Timestamp } from "../http/schemas.ts"
+import { AddressText, Described, HashText, Matching, Money, Nullable, Page, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { TimeInput, timeAt } from "../http/time.ts"
 import { type Filter, transactionOf, transactions, transactionsCsv } from "./transactions.ts"
@@ -38,7 +38,10 @@ const filters = {
   from: Type.Optional(TimeInput),
   to: Type.Optional(Described(TimeInput, "As `from`; what was made at this time is not included")),
   q: Type.Optional(
-    Type.String({ maxLength: 100, description: "An id, a transaction hash, or the address of a payer" }),
+    Matching(
+      "^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|(cs|pw|pay)_[a-z0-9]{24})$",
+      "An id (`pay_`, `cs_`, `pw_`), a transaction hash, or the address of a payer",
+    ),
   ),
 }
 const Filters = Type.Object(filters)
