@@ -3,8 +3,11 @@ import type { Context } from "./context.ts"
 import { documentApi } from "./http/document.ts"
 import { healthRoutes } from "./http/health.ts"
 import { openServer, type Server } from "./http/server.ts"
+import { apiKeyRoutes } from "./identity/api-key-routes.ts"
+import { authRoutes } from "./identity/auth-routes.ts"
 import { identityRoutes } from "./identity/routes.ts"
 import type { TokenIssuer } from "./identity/tokens.ts"
+import { accessRoutes } from "./paywalls/access-routes.ts"
 import { paywallConsoleRoutes } from "./paywalls/console-routes.ts"
 import { paywallRoutes } from "./paywalls/routes.ts"
 
@@ -15,9 +18,12 @@ export function openApp(ctx: Context, tokens: TokenIssuer): Server {
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
     healthRoutes(routes, ctx)
+    authRoutes(routes, ctx)
     identityRoutes(routes, ctx)
+    apiKeyRoutes(routes, ctx)
     paywallConsoleRoutes(routes, ctx)
     paywallRoutes(routes, ctx)
+    accessRoutes(routes, ctx)
   })
   return app
 }

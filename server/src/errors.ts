@@ -24,7 +24,17 @@ export const errorTable = {
   UNAUTHORIZED: {
     status: 401,
     message: "A valid access token is needed: `Authorization: Bearer <token>`.",
-    help: "Get a new token from the identity provider: this one is missing, expired, or made for another service.",
+    help: "Get a new token from the identity provider: this one is missing, expired, or made for another service. Where the message asks for an API key, make one with `POST /api/console/api-keys`; a revoked one is gone at once.",
+  },
+  SIGNATURE_REFUSED: {
+    status: 401,
+    message: "This signature opens nothing here; `details` says why. Ask for a new nonce and sign again.",
+    help: "The message must name this service, this purpose, a network of this service and a nonce that was not used, and be signed by the wallet that it names. Nothing was written.",
+  },
+  ACCESS_REQUIRED: {
+    status: 403,
+    message: "The wallet is known, but it holds no access to this paywall now. Pay first.",
+    help: "Ask `GET /api/paywalls/:id/verify` for the address: its access has ended, was revoked or used up, or another address paid.",
   },
   SANCTIONS_MATCH: {
     status: 403,
@@ -101,6 +111,12 @@ export const errorTable = {
     status: 503,
     message: "The identity provider can't be reached, so the token can't be checked. Try again in a moment.",
     help: "The token may be good. The operator checks `OIDC_ISSUER` and the way to it.",
+  },
+  CHAIN_UNAVAILABLE: {
+    status: 503,
+    message:
+      "The network can't be reached, so the signature of a contract wallet can't be checked. Try again in a moment, with the same signature.",
+    help: "The signature may be good, and its nonce is not used up. The operator checks `RPC_<NETWORK>`.",
   },
   NOT_READY: {
     status: 503,

@@ -1,10 +1,11 @@
-/** Prefixed ids: a prefix that says what a thing is, and 24 random lower-case characters. */
+/** Prefixed ids: a prefix that says what a thing is, and 24 random lower-case characters. And other random text. */
+import { randomInt } from "node:crypto"
 import { init } from "@paralleldrive/cuid2"
 
 const random = init({ length: 24 })
 
 /** The prefix of each kind of thing that a caller can name. */
-export type IdPrefix = "mer" | "pw" | "grant" | "pay"
+export type IdPrefix = "mer" | "pw" | "grant" | "pay" | "key"
 
 /**
  * A new id, unguessable (about 124 bits) and unique without asking the database.
@@ -15,3 +16,9 @@ export const newId = (prefix: IdPrefix): string => `${prefix}_${random()}`
 
 /** The JSON Schema pattern of ids with this prefix. */
 export const idPattern = (prefix: IdPrefix): string => `^${prefix}_[a-z0-9]{24}$`
+
+const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+/** Random digits and letters, each as likely as the others: 5.95 bits a character. */
+export const randomText = (length: number): string =>
+  Array.from({ length }, () => BASE62[randomInt(BASE62.length)]).join("")

@@ -2,7 +2,19 @@
 import { type DestinationStream, type Logger, pino } from "pino"
 
 /** Paths whose values never reach a log, wherever the object that holds them is logged. */
-const secret = ["authorization", "x-api-key", "cookie", "accessToken", "privateKey", "secret", "password", "token"]
+const secret = [
+  "authorization",
+  "x-api-key",
+  "apiKey",
+  "cookie",
+  "accessToken",
+  "privateKey",
+  "secret",
+  "password",
+  "token",
+  // The values of a statement that failed, which PGlite adds to its errors.
+  "params",
+]
 
 /**
  * A logger at this level. Requests are logged by method, route and status alone, so that no header, query or body gets in

@@ -1,7 +1,9 @@
 /** The worker: the list of everything that goes on in the background. */
 import { type Context, inTransaction } from "./context.ts"
 import { forgetExpiredKeys } from "./http/idempotency.ts"
+import { forgetExpiredNonces } from "./identity/nonces.ts"
 import { applyPendingPayoutAddresses } from "./identity/settings.ts"
+import { forgetRetiredKeys } from "./identity/signing-keys.ts"
 import { type Loop, runLoop } from "./jobs/run.ts"
 import { checkColdDeposits, coolDeposits } from "./payments/check-cold-deposits.ts"
 import { ensureCursor, msUntilDue, verifyRound } from "./payments/verify-payments.ts"
@@ -47,6 +49,8 @@ function loopsOf(ctx: Context): Loop[] {
       await inTransaction(ctx, applyPendingPayoutAddresses)
       await renewDeposits(ctx)
       await forgetExpiredKeys(ctx)
+      await forgetExpiredNonces(ctx)
+      await forgetRetiredKeys(ctx)
       return HOUSEKEEPING_MS
     },
   }

@@ -5,14 +5,17 @@
 import { randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
 import { sql } from "kysely"
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import type { Document, Operation, Parameter, Schema } from "./contract.ts"
 import { AUDIENCE } from "./issuer.ts"
 import { startService, type TestService } from "./service.ts"
+import { accessFields, signInFields, signMessage } from "./wallet.ts"
 
 const METRICS_TOKEN = "m-token"
 const TX_HASH = `0x${"5f".repeat(32)}`
 const BUYER = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+const wallet = privateKeyToAccount(generatePrivateKey())
 
 const committed = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")) as Document
 
@@ -22,6 +25,8 @@ interface Route {
   path: string
   operation: Operation
   isConsole: boolean
+  /** Whether it asks for an API key. */
+  needsKey: boolean
   takesKey: boolean
   params: Parameter[]
   query: Parameter[]
@@ -37,6 +42,7 @@ const routes = Object.entries(committed.paths).flatMap(([path, item]) =>
       path,
       operation,
       isConsole: path.startsWith("/api/console/"),
+      needsKey: JSON.stringify(operation.security) === '[{"apiKey":[]}]',
       takesKey: JSON.stringify(operation.parameters ?? []).includes("#/components/parameters/idempotencyKey"),
       params: parameters.filter(each => each.in === "path"),
       query: parameters.filter(each => each.in === "query"),
@@ -48,6 +54,7 @@ const routes = Object.entries(committed.paths).flatMap(([path, item]) =>
 let service: TestService
 /** What stands in paths: things that exist and are the shop's. */
 let ids: Record<string, string>
+let apiKeys: Record<"shop" | "rival", string>
 
 beforeAll(async () => {
   service = await startService({ settings: { metricsToken: METRICS_TOKEN } })
@@ -59,8 +66,17 @@ beforeEach(async () => {
   await service.merchant("rival")
   const film = { name: "Film", price: 5, slug: "film" }
   const { id } = (await service.call("POST", "/api/console/paywalls", film, { as: "shop" })).body
-  ids = { id, grantId: `grant_${"a".repeat(24)}`, txHash: TX_HASH }
+  const keyOf = async (as: string) =>
+    (await service.call("POST", "/api/console/api-keys", { name: "Server" }, { as })).body
+  const shopKey = await keyOf("shop")
+  apiKeys = { shop: shopKey.key, rival: (await keyOf("rival")).key }
+  ids = { id, keyId: shopKey.id, grantId: `grant_${"a".repeat(24)}`, txHash: TX_HASH }
   await grant(id)
+  // Used, so that it is not noted for another minute.
+  for (const key of Object.values(apiKeys))
+    await service.call("GET", `/api/paywalls/${id}/verify?address=${BUYER}`, undefined, {
+      headers: { "x-api-key": key },
+    })
 })
 
 /** A payment that was submitted and granted, as the verification leaves it. */
@@ -90,6 +106,11 @@ async function grant(paywall: string): Promise<void> {
       submitted_at: now,
       updated_at: now,
     })
+    .execute()
+  const held = { paywall_id: paywall, address: wallet.address.toLowerCase() as never, tx_hash: TX_HASH as never }
+  await db
+    .insertInto("access")
+    .values({ ...held, expires_at: new Date(now.getTime() + 3_600_000) })
     .execute()
   const block = { block_number: 9n, block_hash: TX_HASH as never, finalized_number: 1n }
   await db
@@ -121,15 +142,31 @@ interface Sent {
   as?: string
 }
 
+/** Bodies that can't be written down beforehand: signed ones. */
+const signed: Record<string, () => Promise<object>> = {
+  "POST /api/auth/verify": async () => {
+    const { body } = await service.call("POST", "/api/auth/nonce")
+    return await signMessage(wallet, body.nonce, signInFields)
+  },
+  "POST /api/paywalls/{id}/access": async () => {
+    const { body } = await service.call("POST", `/api/paywalls/${ids.id}/access/nonce`)
+    return { address: wallet.address, ...(await signMessage(wallet, body.nonce, accessFields(ids.id ?? ""))) }
+  },
+}
+
 /** A request that is good but for what is given. */
 function send(route: Route, given: Sent = {}) {
-  const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name) => given.path?.[name] ?? ids[name] ?? "")
+  const path = route.path.replaceAll(/\{(\w+)\}/g, (_, name) => {
+    const own = route.path.startsWith("/api/console/api-keys/") ? ids.keyId : undefined
+    return given.path?.[name] ?? own ?? ids[name] ?? ""
+  })
   const query = given.query ?? queryOf(route)
   const body = "body" in given ? given.body : route.body && JSON.stringify(route.body.example)
   const metrics = route.path === "/metrics" ? { authorization: `Bearer ${METRICS_TOKEN}` } : {}
+  const key = route.needsKey ? { "x-api-key": apiKeys.shop } : {}
   const { as = route.isConsole && !given.headers?.authorization ? "shop" : undefined } = given
   return service.call(route.method, `${path}${query && `?${query}`}`, body, {
-    headers: { ...metrics, ...(route.takesKey ? { "idempotency-key": randomUUID() } : {}), ...given.headers },
+    headers: { ...metrics, ...key, ...(route.takesKey ? { "idempotency-key": randomUUID() } : {}), ...given.headers },
     ...(as === undefined ? {} : { as }),
   })
 }
@@ -208,7 +245,8 @@ it("the committed document is the one that is served, so that no route is left o
 
 describe.each(routes.map(route => [route.name, route] as const))("%s", (_name, route) => {
   it("takes its own examples: what is refused below is refused for its one fault", async () => {
-    const { status, body } = await send(route)
+    const own = await signed[route.name]?.()
+    const { status, body } = await send(route, own ? { body: JSON.stringify(own) } : {})
     expect(status, JSON.stringify(body)).toBeLessThan(300)
   })
 
@@ -314,6 +352,20 @@ describe.each(routes.map(route => [route.name, route] as const))("%s", (_name, r
       const bad = authorizations.map(authorization => ({ headers: { authorization } }))
       await expectRefused(route, bad, { status: 401, error: "UNAUTHORIZED" })
     })
+
+  if (route.needsKey) {
+    it("refuses whoever has no good key", async () => {
+      const { shop } = apiKeys
+      const keys = ["", " ", shop.slice(0, -1), `${shop}a`, shop.toLowerCase(), `${shop}, ${shop}`, "sk_test_", "a"]
+      const other = `sk_test_${"a".repeat(40)}`
+      const bad = [...keys, other].map(key => ({ headers: { "x-api-key": key } }))
+      await expectRefused(route, bad, { status: 401, error: "UNAUTHORIZED" })
+    })
+
+    it("has nothing of the shop's for another merchant's key", async () => {
+      await expectRefused(route, [{ headers: { "x-api-key": apiKeys.rival } }], { status: 404 })
+    })
+  }
 
   if (route.isConsole && route.params.length > 0)
     it("has nothing of the shop's for another merchant", async () => {

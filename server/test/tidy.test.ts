@@ -87,6 +87,7 @@ describe("the style law", () => {
       "paywalls/paywall.ts",
       "paywalls/grant.ts",
       "deposits/address.ts",
+      "identity/siwe.ts",
     ]
     const wrong = pure.flatMap(name =>
       importsOf(`server/src/${name}`)

@@ -158,6 +158,8 @@ interface Grants {
   revoked_at: Optional<Date>
   revoked_by: Optional<"merchant" | "reorg">
   revoke_reason: Optional<string>
+  calls: Optional<number>
+  calls_used: Generated<number>
 }
 
 interface Access {
@@ -165,6 +167,8 @@ interface Access {
   address: Address
   expires_at: Optional<Date>
   tx_hash: Optional<Hash>
+  since_at: Optional<Date>
+  calls_left: Optional<number>
 }
 
 interface Cursors {
@@ -199,6 +203,31 @@ interface IdempotencyKeys {
   expires_at: Date
 }
 
+interface ApiKeys {
+  id: string
+  merchant_id: string
+  name: string
+  hash: string
+  prefix: string
+  last4: string
+  created_at: Date
+  last_used_at: Optional<Date>
+}
+
+interface SigningKeys {
+  id: string
+  public_key: JSONColumnType<Record<string, unknown>>
+  sealed: string
+  created_at: Date
+}
+
+interface Nonces {
+  nonce: string
+  purpose: string
+  resource: string
+  expires_at: Date
+}
+
 export interface Database {
   installation: Installation
   merchants: Merchants
@@ -216,6 +245,9 @@ export interface Database {
   cursors: Cursors
   screenings: Screenings
   idempotency_keys: IdempotencyKeys
+  api_keys: ApiKeys
+  signing_keys: SigningKeys
+  nonces: Nonces
 }
 
 export type Row<T extends keyof Database> = Selectable<Database[T]>

@@ -2,7 +2,7 @@
 import { STATUS_CODES } from "node:http"
 import { type ErrorCode, errorTable } from "../errors.ts"
 import { isUnlimited } from "../limits/buckets.ts"
-import { isConsole } from "./server.ts"
+import { credentialOf } from "./authenticate.ts"
 
 declare module "fastify" {
   interface FastifyContextConfig {
@@ -29,6 +29,7 @@ export const facts = (route: RouteFacts): Record<string, RouteFacts> => ({ [FACT
 
 /** Every error that a route can answer, in the order of the table. */
 export function errorsOf({ method, url, errors, idempotencyKey }: RouteFacts): ErrorCode[] {
+  const credential = credentialOf(url)
   const byRule: { [code in ErrorCode]?: boolean | undefined } = {
     // Any query may hold what can't be stored.
     VALIDATION_ERROR: true,
@@ -37,9 +38,9 @@ export function errorsOf({ method, url, errors, idempotencyKey }: RouteFacts): E
     NOT_FOUND: url.includes(":"),
     PAYLOAD_TOO_LARGE: method !== "GET",
     UNSUPPORTED_MEDIA_TYPE: method !== "GET",
-    UNAUTHORIZED: isConsole(url),
-    SIGNUP_CLOSED: isConsole(url),
-    IDENTITY_UNAVAILABLE: isConsole(url),
+    UNAUTHORIZED: credential !== undefined,
+    SIGNUP_CLOSED: credential === "token",
+    IDENTITY_UNAVAILABLE: credential === "token",
     RATE_LIMITED: !isUnlimited(url),
     IDEMPOTENCY_IN_PROGRESS: idempotencyKey,
     IDEMPOTENCY_MISMATCH: idempotencyKey,
@@ -58,7 +59,7 @@ interface Parameter {
 interface Operation {
   [FACTS]?: RouteFacts
   parameters?: (Parameter | { $ref: string })[]
-  requestBody?: { required?: boolean }
+  requestBody?: { required?: boolean; content?: Record<string, { schema: { properties?: object } }> }
   responses: Record<string, object>
 }
 interface Document {
@@ -89,8 +90,10 @@ export function completed<T extends object>(found: T): T {
 
 function complete(operation: Operation, route: RouteFacts): Partial<Operation> {
   const { requestBody, responses } = operation
-  // Fastify's plugin calls each body required, which a DELETE never needs here, and each parameter with a default.
-  const body = requestBody && { requestBody: { ...requestBody, required: route.method !== "DELETE" } }
+  // Fastify's plugin calls each body required, which a DELETE or a body without fields never is here, and each parameter
+  // with a default.
+  const isNeeded = route.method !== "DELETE" && hasFields(requestBody)
+  const body = requestBody && { requestBody: { ...requestBody, required: isNeeded } }
   const own = (operation.parameters ?? []).map(each =>
     "schema" in each && each.schema.default !== undefined ? { ...each, required: false } : each,
   )
@@ -109,6 +112,8 @@ function complete(operation: Operation, route: RouteFacts): Partial<Operation> {
   }
 }
 
+const hasFields = (body: Operation["requestBody"]): boolean =>
+  Object.keys(body?.content?.["application/json"]?.schema.properties ?? {}).length > 0
 const byStatus = (all: ErrorCode[]): ErrorCode[][] =>
   Object.values(Object.groupBy(all, code => errorTable[code].status))
 const statusOf = ([code = "INTERNAL_ERROR"]: ErrorCode[]): number => errorTable[code].status

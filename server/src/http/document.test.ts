@@ -47,11 +47,14 @@ describe("the document", () => {
     }
   })
 
-  it("asks for a token on each console route, and on no public one", () => {
+  it("asks for a token on each console route, for a key where a merchant's server calls, and nowhere else", () => {
+    const others: Record<string, object[]> = {
+      "get /metrics": [{ metrics: [] }],
+      "post /api/paywalls/{id}/consume": [{ apiKey: [] }],
+      "get /api/paywalls/{id}/verify": [{}, { apiKey: [] }],
+    }
     for (const [name, { security }] of operations)
-      expect(security, name).toEqual(
-        / \/api\/console\//.test(name) ? [{ bearer: [] }] : name === "get /metrics" ? [{ metrics: [] }] : [],
-      )
+      expect(security, name).toEqual(/ \/api\/console\//.test(name) ? [{ bearer: [] }] : (others[name] ?? []))
   })
 
   it("declares every code of the table, and no other", () => {
@@ -98,6 +101,10 @@ describe("errorsOf", () => {
     for (const code of ["UNAUTHORIZED", "SIGNUP_CLOSED", "IDENTITY_UNAVAILABLE"] as const) {
       expect(of("GET", "/api/console/x")).toContain(code)
       expect(of("GET", "/api/consoles")).not.toContain(code)
+    }
+    for (const url of ["/api/checkouts", "/api/paywalls/:id/consume", "/api/paywalls/:id/verify"]) {
+      expect(of("GET", url)).toContain("UNAUTHORIZED")
+      expect(of("GET", url)).not.toContain("SIGNUP_CLOSED")
     }
     for (const code of ["PAYLOAD_TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE"] as const) {
       expect(of("DELETE", "/api/x")).toContain(code)

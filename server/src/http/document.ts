@@ -8,7 +8,8 @@ import type { FastifyContextConfig } from "fastify"
 import root from "../../../package.json" with { type: "json" }
 import type { Settings } from "../settings.ts"
 import { completed, facts } from "./answers.ts"
-import { isConsole, type Server } from "./server.ts"
+import { type Credential, credentialOf } from "./authenticate.ts"
+import type { Server } from "./server.ts"
 
 const description = `Stablecoin payments that you host yourself.
 
@@ -22,6 +23,7 @@ const description = `Stablecoin payments that you host yourself.
 const tags = [
   { name: "paywalls", description: "What is sold, and the access that was granted; for merchants" },
   { name: "buyers", description: "What buyers, and the pages that serve them, ask; without credentials" },
+  { name: "sign-in", description: "Wallets as identities, and the keys of the tokens that the service signs" },
   { name: "settings", description: "Who the merchant is, and where its money goes" },
   { name: "operation", description: "For those who run the service" },
 ]
@@ -31,13 +33,24 @@ const securitySchemes = {
     type: "http",
     scheme: "bearer",
     bearerFormat: "JWT",
-    description: "A token of the installation's OIDC issuer (`OIDC_ISSUER`) for its audience (`OIDC_AUDIENCE`)",
+    description:
+      "A token of the installation's OIDC issuer (`OIDC_ISSUER`) for its audience (`OIDC_AUDIENCE`), or of `POST /api/auth/verify`",
+  },
+  apiKey: {
+    type: "apiKey",
+    in: "header",
+    name: "x-api-key",
+    description: "A key that a merchant made with `POST /api/console/api-keys`",
   },
   metrics: { type: "http", scheme: "bearer", description: "The operator's `METRICS_TOKEN`" },
 } as const
 
-/** Which of them opens a route. */
-const securityOf = (url: string) => (isConsole(url) ? [{ bearer: [] }] : url === "/metrics" ? [{ metrics: [] }] : [])
+/** Which of them opens a route; an empty one is for nobody's. */
+const securityOf = (url: string): Record<string, string[]>[] => {
+  const byCredential = { token: [{ bearer: [] }], key: [{ apiKey: [] }], "optional key": [{}, { apiKey: [] }] }
+  const credential: Credential | undefined = credentialOf(url)
+  return credential ? byCredential[credential] : url === "/metrics" ? [{ metrics: [] }] : []
+}
 
 /** Adds the document, its page at `/docs` and its JSON at `/docs/json`; call it before any route is added. */
 export function documentApi(app: Server, { baseUrl }: Settings): void {

@@ -17,20 +17,14 @@ import Fastify, {
 import type { Context } from "../context.ts"
 import { ApiError, type ErrorCode, errorTable, invalid } from "../errors.ts"
 import { merchantOf } from "../identity/merchants.ts"
-import type { Subject, TokenIssuer } from "../identity/tokens.ts"
+import type { TokenIssuer } from "../identity/tokens.ts"
 import { countsOf, WINDOW_MS } from "../limits/buckets.ts"
 import { memoryLog } from "../limits/sliding-log.ts"
 import { httpDuration } from "../metrics.ts"
+import { authenticate, type Caller, isPrivate, stranger } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { detailsOf, validatorFactory } from "./faults.ts"
 import { isStorable, parseJson } from "./json.ts"
-
-declare module "fastify" {
-  interface FastifyRequest {
-    /** Set on `/api/console/*` once the token is known to be good. */
-    subject: Subject | undefined
-  }
-}
 
 export type Server = FastifyInstance<
   RawServerDefault,
@@ -61,9 +55,6 @@ export function callingMerchant(ctx: Context, request: FastifyRequest): Promise<
   return merchantOf(ctx, request.subject)
 }
 
-/** Whether a path is for merchants only, with a bearer token. */
-export const isConsole = (path: string): boolean => /^\/api\/console(\/|$)/.test(path)
-
 /** For routes that need no body: none is the same as an empty one. */
 export async function orEmptyBody(request: FastifyRequest): Promise<void> {
   if (request.body === undefined) request.body = {}
@@ -84,7 +75,7 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
     // A URL that can't be decoded and a parameter that is too long come here, past all hooks.
     frameworkErrors: (error, request, reply) => {
       void reply.header("x-request-id", request.id)
-      admit(request, reply, undefined) ? sendError(ctx, request, reply, error) : undefined
+      admit(request, reply, stranger) ? sendError(ctx, request, reply, error) : undefined
     },
     clientErrorHandler: refuseBroken,
     schemaController: { compilersFactory: { buildValidator: (() => validatorFactory) as unknown as BuildValidator } },
@@ -92,6 +83,7 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
   const app = Fastify(options).withTypeProvider<TypeBoxTypeProvider>()
 
   app.decorateRequest("subject", undefined)
+  app.decorateRequest("apiKey", undefined)
   app.removeAllContentTypeParsers()
   app.addContentTypeParser("application/json", { parseAs: "string" }, async (_request: unknown, text: string) =>
     parseJson(text),
@@ -100,9 +92,8 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
   app.addHook("onRequest", async (request, reply) => void reply.header("x-request-id", request.id))
   app.register(cors, {
     delegator: (request, done) => {
-      const isPrivate = /^\/api\/(console|checkouts)(\/|$)/.test(pathOf(request))
       const methods = ["GET", "HEAD", "POST", "PUT", "DELETE"]
-      const origin = isPrivate ? ctx.settings.consoleOrigins : "*"
+      const origin = isPrivate(pathOf(request)) ? ctx.settings.consoleOrigins : "*"
       // Strictly, an OPTIONS that is no preflight would be refused in plain text.
       done(null, { origin, methods, exposedHeaders: exposed, strictPreflight: false })
     },
@@ -110,18 +101,11 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
   // After CORS has written its headers: a page must be able to read a 401 or a 429. Preflights end there.
   app.after(() => {
     app.addHook("onRequest", async (request, reply) => {
-      const needsToken = isConsole(pathOf(request))
-      const bearer = needsToken ? /^Bearer ([\w.~+/-]+=*)$/i.exec(request.headers.authorization ?? "") : null
-      let unchecked: unknown
-      request.subject = bearer?.[1]
-        ? await tokens.verify(bearer[1]).catch(error => {
-            unchecked = error
-            return undefined
-          })
-        : undefined
-      if (!admit(request, reply, request.subject)) return reply
-      if (unchecked) throw unchecked
-      if (needsToken && !request.subject) throw new ApiError("UNAUTHORIZED")
+      const caller = await authenticate(ctx, tokens, pathOf(request), request.headers)
+      request.subject = caller.subject
+      request.apiKey = caller.apiKey
+      if (!admit(request, reply, caller)) return reply
+      if (caller.refusal !== undefined) throw caller.refusal
       return undefined
     })
   })
@@ -149,8 +133,8 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
   return app
 
   /** Counts the request and writes the headers; false when it was answered with 429. */
-  function admit(request: FastifyRequest, reply: FastifyReply, subject: Subject | undefined): boolean {
-    const caller = { subject: subject && `${subject.iss} ${subject.sub}`, ip: request.ip }
+  function admit(request: FastifyRequest, reply: FastifyReply, { subject, apiKey }: Caller): boolean {
+    const caller = { subject: subject && `${subject.iss} ${subject.sub}`, apiKey: apiKey?.id, ip: request.ip }
     const counts = countsOf(ctx.settings.limits, request.method, pathOf(request), caller)
     if (counts.length === 0) return true
     const verdict = limits.admit(counts, Date.now())

@@ -17,7 +17,8 @@ const usage = `Lets a subject of the identity provider become a merchant, where 
   script/invite SUBJECT [ISSUER]
 
   SUBJECT  the \`sub\` of the person's tokens, just as it stands there.
-  ISSUER   the \`iss\` of the tokens; OIDC_ISSUER by default.
+  ISSUER   the \`iss\` of the tokens; OIDC_ISSUER by default. BASE_URL for a wallet, whose SUBJECT is
+           eip155:CHAIN_ID:ADDRESS with the address in its checksummed form.
 
 It needs the environment of the service. The embedded database serves one process: stop the service first.
 `
@@ -53,7 +54,7 @@ async function main(): Promise<string> {
   try {
     await assertInstallation(db, settings.mode)
     const said = [await invite(db, { iss, sub }, new Date())]
-    if (settings.oidcIssuer !== "" && iss !== settings.oidcIssuer)
+    if (settings.oidcIssuer !== "" && iss !== settings.oidcIssuer && iss !== settings.baseUrl)
       said.push(`Mind that OIDC_ISSUER is ${settings.oidcIssuer}: tokens of other issuers are not accepted.`)
     if (settings.signup === "open") said.push("SIGNUP is open here, so nobody needs an invitation.")
     return said.join("\n")

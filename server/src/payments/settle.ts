@@ -11,6 +11,7 @@ import type { FailureReason, Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import { paymentChanges } from "../metrics.ts"
 import { foldAccess, lockAccess } from "../paywalls/access.ts"
+import { callsOf } from "../paywalls/paywall.ts"
 import { foldTransfers, type OpenTransfer, priceAt, UNSUBMITTED_MS, type Version } from "./payment.ts"
 import { alreadyUsed, type Failure, late, sanctioned, statusMessage, underpaid } from "./reasons.ts"
 
@@ -311,6 +312,7 @@ async function grantPayment(
         address: payer,
         tx_hash: last.tx_hash,
         duration_s: paywall.access_duration_s,
+        calls: callsOf(paywall.pricing_model),
         granted_at: now,
       })
       .execute()

@@ -1,7 +1,8 @@
 /** Who has access to what until when: the fold of an address's grants, kept in one row that is also their lock. */
-import type { Address } from "../chain/hex.ts"
+import { sql } from "kysely"
+import type { Address, Hash } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
-import { accessEnd } from "./grant.ts"
+import { foldGrants } from "./grant.ts"
 
 /** Holds the grants of (paywall, address) still until the transaction ends. */
 export async function lockAccess(ctx: Context, paywallId: string, address: Address): Promise<void> {
@@ -15,19 +16,86 @@ export async function lockAccess(ctx: Context, paywallId: string, address: Addre
 
 /** Folds the live grants again; call it under {@link lockAccess}, after every change to them. */
 export async function foldAccess(ctx: Context, paywallId: string, address: Address): Promise<void> {
-  const grants = await ctx.db
+  const grants = await liveGrants(ctx, paywallId, address).execute()
+  const { since, expiresAt, callsLeft } = foldGrants(grants)
+  await ctx.db
+    .updateTable("access")
+    .set({ since_at: since, expires_at: expiresAt, calls_left: callsLeft, tx_hash: grants.at(-1)?.txHash ?? null })
+    .where("paywall_id", "=", paywallId)
+    .where("address", "=", address)
+    .execute()
+}
+
+/** The access that an address holds now, or undefined; what is used up is none. */
+export async function accessOf(
+  ctx: Context,
+  paywallId: string,
+  address: Address,
+): Promise<{ expiresAt: Date; txHash: Hash } | undefined> {
+  const row = await ctx.db
+    .selectFrom("access")
+    .select(["expires_at", "tx_hash"])
+    .where("paywall_id", "=", paywallId)
+    .where("address", "=", address)
+    .where("expires_at", ">", ctx.now())
+    .where(eb => eb.or([eb("calls_left", "is", null), eb("calls_left", ">", 0)]))
+    .executeTakeFirst()
+  return row?.expires_at && row.tx_hash ? { expiresAt: row.expires_at, txHash: row.tx_hash } : undefined
+}
+
+/** Whether a call may be made now; `remaining` null is as many as fit into the time. */
+export interface Consumed {
+  allowed: boolean
+  remaining: number | null
+}
+
+/**
+ * Takes one call off what an address paid for; call it inside a transaction. Where access has no number of calls, all are
+ * allowed while it lasts. It costs the same however many grants there are, as whoever pays by the call has thousands.
+ */
+export async function takeCall(ctx: Context, paywallId: string, address: Address): Promise<Consumed> {
+  const none = { allowed: false, remaining: 0 }
+  let held = await holdAccess(ctx, paywallId, address)
+  if (held && !held.since_at) {
+    await foldAccess(ctx, paywallId, address)
+    held = await holdAccess(ctx, paywallId, address)
+  }
+  if (!held?.expires_at || !held.since_at || held.expires_at <= ctx.now() || held.calls_left === 0) return none
+  if (held.calls_left === null) return { allowed: true, remaining: null }
+  const next = liveGrants(ctx, paywallId, address)
+    .whereRef("calls_used", "<", "calls")
+    .where("granted_at", ">=", held.since_at)
+    .limit(1)
+  const { id } = await next.executeTakeFirstOrThrow()
+  await ctx.db.updateTable("grants").set({ calls_used: sql`calls_used + 1` }).where("id", "=", id).execute()
+  const { calls_left } = await ctx.db
+    .updateTable("access")
+    .set({ calls_left: sql`calls_left - 1` })
+    .where("paywall_id", "=", paywallId)
+    .where("address", "=", address)
+    .returning("calls_left")
+    .executeTakeFirstOrThrow()
+  return { allowed: true, remaining: calls_left }
+}
+
+/** The row of {@link lockAccess}, held like there, but not made for whoever is asked about. */
+const holdAccess = (ctx: Context, paywallId: string, address: Address) =>
+  ctx.db
+    .selectFrom("access")
+    .select(["since_at", "expires_at", "calls_left"])
+    .where("paywall_id", "=", paywallId)
+    .where("address", "=", address)
+    .forUpdate()
+    .executeTakeFirst()
+
+/** In the order in which they were granted. */
+const liveGrants = (ctx: Context, paywallId: string, address: Address) =>
+  ctx.db
     .selectFrom("grants")
-    .select(["granted_at as grantedAt", "duration_s as durationS", "tx_hash as txHash"])
+    .select(["id", "granted_at as grantedAt", "duration_s as durationS", "tx_hash as txHash"])
+    .select(["calls", "calls_used as callsUsed"])
     .where("paywall_id", "=", paywallId)
     .where("address", "=", address)
     .where("revoked_at", "is", null)
     .orderBy("granted_at")
     .orderBy("id")
-    .execute()
-  await ctx.db
-    .updateTable("access")
-    .set({ expires_at: accessEnd(grants), tx_hash: grants.at(-1)?.txHash ?? null })
-    .where("paywall_id", "=", paywallId)
-    .where("address", "=", address)
-    .execute()
-}

@@ -164,6 +164,8 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         txHash: row.tx_hash,
         amount: formatAmount(row.amount, network.token.decimals),
         accessDuration: seconds(row.duration_s),
+        calls: row.calls,
+        callsUsed: row.calls_used,
         grantedAt: row.granted_at.toISOString(),
         revokedAt: row.revoked_at?.toISOString() ?? null,
         revokedBy: row.revoked_by,

@@ -1,10 +1,14 @@
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
-import { accessEnd, FOREVER } from "./grant.ts"
+import { FOREVER, foldGrants, type LiveGrant } from "./grant.ts"
 
 const at = (seconds: number) => new Date(1_800_000_000_000 + seconds * 1_000)
 
-describe("accessEnd", () => {
+const timed = { calls: null, callsUsed: 0 }
+const accessEnd = (grants: Pick<LiveGrant, "grantedAt" | "durationS">[]) =>
+  foldGrants(grants.map(grant => ({ ...grant, ...timed }))).expiresAt
+
+describe("when access ends", () => {
   it.each([
     ["no grant", [], null],
     ["one", [[0, 300]], 300],
@@ -44,7 +48,7 @@ describe("accessEnd", () => {
         { grantedAt: at(0), durationS: 5n },
         { grantedAt: at(1), durationS: null },
       ]),
-    ).toBe(FOREVER)
+    ).toEqual(FOREVER)
     expect(accessEnd([{ grantedAt: at(0), durationS: 10n ** 15n }])).toEqual(FOREVER)
   })
 
@@ -61,6 +65,62 @@ describe("accessEnd", () => {
           expect(before - after).toBe((durations[i] ?? 0) * 1_000)
         },
       ),
+    )
+  })
+})
+
+describe("the calls of grants", () => {
+  const call = (seconds: number, durationS: bigint | null = 300n, callsUsed = 0, calls: number | null = 1) => ({
+    grantedAt: at(seconds),
+    durationS,
+    calls,
+    callsUsed,
+  })
+
+  it.each([
+    ["one", [call(0)], 1, 300],
+    ["one that is used", [call(0, 300n, 1)], 0, 300],
+    ["two add up, time and calls", [call(0), call(60)], 2, 600],
+    ["one that is used leaves its time to the next", [call(0, 300n, 1), call(60)], 1, 600],
+    ["one that was left when its time ran out is gone", [call(0), call(301)], 1, 601],
+    ["one that is bought in the last moment finds the other", [call(0), call(300)], 2, 600],
+    ["without an end they stay", [call(0, null), call(9_999, null, 1)], 1, null],
+    ["together with access whose calls aren't counted, none are", [call(0), call(60, 600n, 0, null)], null, 900],
+  ])("%s", (_what, grants, callsLeft, end) => {
+    expect(foldGrants(grants)).toMatchObject({ callsLeft, expiresAt: end === null ? FOREVER : at(end) })
+  })
+
+  it("are never more than were paid, in whatever order they are bought, used and revoked", () => {
+    const step = fc.oneof(
+      fc.record({ kind: fc.constant("buy" as const), afterS: fc.integer({ min: 0, max: 400 }) }),
+      fc.record({ kind: fc.constant("use" as const), afterS: fc.integer({ min: 0, max: 200 }) }),
+      fc.record({ kind: fc.constant("revoke" as const), afterS: fc.constant(0) }),
+    )
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 60 }), steps => {
+        let now = 0
+        let grants: LiveGrant[] = []
+        let bought = 0
+        let used = 0
+        for (const { kind, afterS } of steps) {
+          now += afterS
+          if (kind === "buy") {
+            grants.push(call(now))
+            bought++
+          }
+          if (kind === "revoke") grants = grants.slice(0, -1)
+          const { since, expiresAt, callsLeft } = foldGrants(grants)
+          // As takeCall finds it.
+          const next = grants.find(each => each.grantedAt >= (since ?? FOREVER) && each.callsUsed < 1)
+          expect((callsLeft ?? 0) > 0).toBe(next !== undefined)
+          if (kind !== "use" || !expiresAt || expiresAt <= at(now) || !next) continue
+          next.callsUsed++
+          used++
+          expect(next.callsUsed).toBeLessThanOrEqual(next.calls ?? 0)
+          expect(foldGrants(grants)).toEqual({ callsLeft: (callsLeft ?? 0) - 1, expiresAt, since })
+        }
+        expect(used).toBeLessThanOrEqual(bought)
+      }),
     )
   })
 })

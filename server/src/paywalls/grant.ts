@@ -3,24 +3,43 @@
 /** "For ever", as every answer tells it. */
 export const FOREVER = new Date("9999-12-31T23:59:59.999Z")
 
-/** A grant that was not revoked; `durationS` null is for ever. */
+/** A grant that was not revoked; `durationS` null is for ever, `calls` null is as many as fit into its time. */
 export interface LiveGrant {
   grantedAt: Date
   durationS: bigint | null
+  calls: number | null
+  callsUsed: number
+}
+
+/** What grants come to: since and until when access holds without a gap, and the calls that are left (null: as many as fit). */
+export interface Fold {
+  since: Date | null
+  expiresAt: Date | null
+  callsLeft: number | null
 }
 
 /**
- * When the access of these grants (in the order they were granted) ends, or null without any: each adds its whole
- * duration to what is left when it is granted.
+ * What these grants (in the order they were granted) come to: each adds its whole duration to what is left when it is
+ * granted, whether its call is used by then or not. A call lasts as long as the time that its grant added to; one that
+ * was left when all time had run out is gone. With a grant without a number of calls, calls are not counted.
  *
- * @example two grants of 300 s at 12:00:00 and 12:01:00 end at 12:10:00
+ * @example two grants of 300 s and one call at 12:00:00 and 12:01:00 are two calls until 12:10:00
  */
-export function accessEnd(grants: readonly LiveGrant[]): Date | null {
-  let end: number | null = null
-  for (const { grantedAt, durationS } of grants) {
-    if (durationS === null) return FOREVER
-    const start: number = end === null ? grantedAt.getTime() : Math.max(end, grantedAt.getTime())
-    end = Math.min(start + Number(durationS) * 1_000, FOREVER.getTime())
+export function foldGrants(grants: readonly LiveGrant[]): Fold {
+  let since: number | null = null
+  let end = Number.NEGATIVE_INFINITY
+  let callsLeft: number | null = 0
+  for (const { grantedAt, durationS, calls, callsUsed } of grants) {
+    const at = grantedAt.getTime()
+    if (end < at) {
+      since = at
+      end = at
+      callsLeft = 0
+    }
+    end = Math.min(durationS === null ? FOREVER.getTime() : end + Number(durationS) * 1_000, FOREVER.getTime())
+    callsLeft = calls === null || callsLeft === null ? null : callsLeft + calls - callsUsed
   }
-  return end === null ? null : new Date(end)
+  return since === null
+    ? { since: null, expiresAt: null, callsLeft: null }
+    : { since: new Date(since), expiresAt: new Date(end), callsLeft }
 }

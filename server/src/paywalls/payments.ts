@@ -154,15 +154,3 @@ export async function awaitPayment(
     wakes.close()
   }
 }
-
-/** The access that an address holds now, or undefined. */
-export async function accessOf(ctx: Context, paywallId: string, address: Address) {
-  const row = await ctx.db
-    .selectFrom("access")
-    .select(["expires_at", "tx_hash"])
-    .where("paywall_id", "=", paywallId)
-    .where("address", "=", address)
-    .where("expires_at", ">", ctx.now())
-    .executeTakeFirst()
-  return row?.expires_at && row.tx_hash ? { expiresAt: row.expires_at, txHash: row.tx_hash } : undefined
-}

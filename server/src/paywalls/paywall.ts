@@ -10,6 +10,9 @@ const CONTENT_DATA_BYTES = 64 * 1024
 export const defaultDuration = (pricingModel: string): bigint | null =>
   pricingModel === "per_call" ? PER_CALL_S : null
 
+/** How many calls a payment gives; null is as many as fit into its time. */
+export const callsOf = (pricingModel: string): number | null => (pricingModel === "per_call" ? 1 : null)
+
 /**
  * The duration after a change: what was said, or the default of the new pricing model unless the merchant had set
  * another than the default of the old one.

@@ -1,17 +1,27 @@
 /** `/api/paywalls`: what buyers, and the pages that serve them, ask. */
 import { Type } from "typebox"
-import { type Address, checksummed, parseAddress, parseHash } from "../chain/hex.ts"
+import { checksummed, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
-import { ApiError, invalid } from "../errors.ts"
+import { ApiError } from "../errors.ts"
 import { AddressText, Described } from "../http/schemas.ts"
 import type { Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
 import { statusMessage } from "../payments/reasons.ts"
+import { accessOf } from "./access.ts"
 import { payToOf } from "./console.ts"
-import { accessOf, awaitPayment, paymentState, publicPaywall, submitPayment, warm } from "./payments.ts"
-import { AccessAnswer, Id, PaymentId, PaymentStatus, PaymentSubmit, PaymentSubmitted, PublicPaywall } from "./schema.ts"
+import { awaitPayment, paymentState, publicPaywall, submitPayment, warm } from "./payments.ts"
+import {
+  AccessAnswer,
+  addressOf,
+  Id,
+  PaymentId,
+  PaymentStatus,
+  PaymentSubmit,
+  PaymentSubmitted,
+  PublicPaywall,
+} from "./schema.ts"
 
 const MAX_WAIT_S = 25
 const tags = ["buyers"]
@@ -62,7 +72,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "verifyAccess",
         summary: "Whether an address has access now",
-        description: "Says what an address holds, never who is asking.",
+        description: "Says what an address holds, never who is asking. With an API key it counts for the key.",
         tags,
         params: Id,
         querystring: AddressQuery,
@@ -141,14 +151,4 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       return { ...state, paywallId: id, address: checksummed(address), txHash }
     },
   )
-}
-
-function addressOf(text: string): Address {
-  const address = parseAddress(text)
-  if (!address)
-    throw invalid(
-      "address",
-      "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
-    )
-  return address
 }

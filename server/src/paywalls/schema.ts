@@ -1,5 +1,7 @@
 /** The wire contract of paywalls. */
 import { type Static, Type } from "typebox"
+import { type Address, parseAddress } from "../chain/hex.ts"
+import { invalid } from "../errors.ts"
 import {
   AddressText,
   Described,
@@ -11,6 +13,7 @@ import {
   Strict,
   Timestamp,
 } from "../http/schemas.ts"
+import { Signature, SignedMessage, signedExample } from "../identity/schema.ts"
 import { idPattern } from "../ids.ts"
 
 const Name = Type.String({ minLength: 1, maxLength: 200 })
@@ -117,6 +120,8 @@ export const GrantList = Type.Object({
       txHash: HashText,
       amount: Money,
       accessDuration: Nullable(Type.Integer()),
+      calls: Nullable(Type.Integer({ description: "Calls that were paid for; null is as many as fit into its time" })),
+      callsUsed: Type.Integer(),
       grantedAt: Timestamp,
       revokedAt: Nullable(Timestamp),
       revokedBy: Nullable(Type.String()),
@@ -175,3 +180,38 @@ export const PaymentStatus = Type.Object({
   confirmations: Type.Integer(),
   requiredConfirmations: Type.Integer(),
 })
+
+export const AccessProve = Strict(
+  {
+    address: Described(AddressText, "The wallet that paid"),
+    message: Described(SignedMessage, "What the wallet signed, in the form of EIP-4361"),
+    signature: Signature,
+  },
+  { address: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", ...signedExample },
+)
+export const AccessToken = Type.Object({
+  accessToken: Type.String({ description: "A JWT; its `aud` is the paywall's id, its `sub` the wallet (CAIP-10)" }),
+  expiresAt: Timestamp,
+  contentUrl: Nullable(Type.String()),
+  contentData: Nullable(Type.Record(Type.String(), Type.Unknown())),
+})
+
+export const Consume = Strict(
+  { address: Described(AddressText, "The wallet that makes the call") },
+  { address: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913" },
+)
+export const ConsumeAnswer = Type.Object({
+  allowed: Type.Boolean(),
+  remaining: Nullable(Type.Integer({ description: "Calls that are left; null is as many as fit into the time" })),
+})
+
+/** An address of a request, or a `VALIDATION_ERROR`. */
+export function addressOf(text: string): Address {
+  const address = parseAddress(text)
+  if (!address)
+    throw invalid(
+      "address",
+      "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
+    )
+  return address
+}

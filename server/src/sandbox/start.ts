@@ -24,6 +24,7 @@ import { MULTICALL3 } from "../chain/multicall.ts"
 import type { Context } from "../context.ts"
 import { readJsonIfThere, writeFileAtomic } from "../data-dir.ts"
 import type { Server } from "../http/server.ts"
+import { keptOf, newApiKey } from "../identity/api-keys.ts"
 import { newId } from "../ids.ts"
 import type { Settings } from "../settings.ts"
 import { identityProvider, newSigningKey, requestToken } from "./identity-provider.ts"
@@ -103,6 +104,7 @@ export async function startSandbox(
     Account,
   ]
   const buyers = buyersOf(at("sandbox.json"))
+  const apiKeys = apiKeysOf(at("sandbox.json"), keys)
   const wallet = walletOn(chain.rpcUrl)
   const contracts = await deployContracts(wallet, deployer, payout.address)
   await fund(
@@ -138,6 +140,7 @@ export async function startSandbox(
     extend: async (app, ctx) => {
       waiting = () => somethingWaits(ctx)
       await seedMerchants(ctx, keys, issuer)
+      await seedApiKeys(ctx, apiKeys)
       await app.register(identityProvider, {
         issuer,
         audience: settings.oidcAudience,
@@ -160,7 +163,7 @@ export async function startSandbox(
             clientId: merchant.id,
             clientSecret: merchant.secret,
           }),
-          apiKey: null,
+          apiKey: apiKeys.get(merchant.id) ?? null,
           webhookSecret: null,
         })),
       )
@@ -216,6 +219,13 @@ function buyersOf(path: string): { address: string; privateKey: PrivateKey }[] {
     const privateKey = generatePrivateKey()
     return { address: privateKeyToAccount(privateKey).address, privateKey }
   })
+}
+
+/** The API key of each merchant: that of the last start, or a new one when its file is gone. */
+function apiKeysOf(path: string, { merchants }: Keys): Map<string, string> {
+  const before = readJsonIfThere(path) as { merchants?: { id: string; apiKey?: string | null }[] } | undefined
+  const known = new Map(before?.merchants?.map(merchant => [merchant.id, merchant.apiKey]))
+  return new Map(merchants.map(({ id }) => [id, known.get(id) ?? newApiKey("sandbox")]))
 }
 
 /** The contracts stand at the deployer's first nonces; only what is not there is deployed. */
@@ -285,6 +295,18 @@ async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<
       .insertInto("payout_addresses")
       .values({ merchant_id: id, chain_id: CHAIN_ID, address })
       .onConflict(conflict => conflict.doNothing())
+      .execute()
+  }
+}
+
+/** The sandbox's key of a merchant is one row for ever: a new key takes the place of the old one. */
+async function seedApiKeys(ctx: Context, apiKeys: Map<string, string>): Promise<void> {
+  for (const [merchantId, key] of apiKeys) {
+    const id = merchantId.replace(/^mer_/, "key_")
+    await ctx.db
+      .insertInto("api_keys")
+      .values({ id, merchant_id: merchantId, name: "sandbox.json", ...keptOf(key), created_at: ctx.now() })
+      .onConflict(conflict => conflict.column("id").doUpdateSet(keptOf(key)))
       .execute()
   }
 }

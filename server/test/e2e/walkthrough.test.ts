@@ -78,7 +78,7 @@ describe("script/server", () => {
       name: expect.any(String),
       payoutAddress: address,
       accessToken: expect.stringMatching(/^eyJ/),
-      apiKey: null,
+      apiKey: expect.stringMatching(/^sk_test_[0-9A-Za-z]{40}$/),
       webhookSecret: null,
     }
     expect(sandbox.file()).toEqual({
@@ -167,9 +167,13 @@ describe("script/server", () => {
       merchants: file.merchants.map((each: object) => ({ ...each, accessToken: "" })),
     })
     expect(keys(after)).toEqual(keys(before))
-    // A token of the start before is still good.
+    // A token of the start before is still good, and so is the key.
     expect((await sandbox.call("/api/console/settings", undefined, auth)).status).toBe(200)
     const [id] = paywalls.paywalls.map((paywall: { id: string }) => paywall.id).slice(-1)
+    const call = (key: string) =>
+      sandbox.call(`/api/paywalls/${id}/consume`, { address: before.buyers[0].address }, { "x-api-key": key })
+    expect((await call(before.merchants[0].apiKey)).body).toEqual({ allowed: true, remaining: null })
+    expect((await call(before.merchants[1].apiKey)).status).toBe(404)
     const access = await sandbox.call(`/api/paywalls/${id}/verify?address=${before.buyers[0].address}`)
     expect(access.body.hasAccess).toBe(true)
   })

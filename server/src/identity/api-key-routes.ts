@@ -1,0 +1,79 @@
+/** `/api/console/api-keys`: the keys of a merchant's servers. */
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { pageOf } from "../http/lists.ts"
+import { Page } from "../http/schemas.ts"
+import { callingMerchant, type Server } from "../http/server.ts"
+import { createApiKey, revokeApiKey } from "./api-keys.ts"
+import { Deleted, KeyCreate, KeyCreated, KeyId, KeyList } from "./schema.ts"
+
+const tags = ["settings"]
+
+export function apiKeyRoutes(app: Server, ctx: Context): void {
+  app.post(
+    "/api/console/api-keys",
+    {
+      schema: {
+        operationId: "createApiKey",
+        summary: "Makes an API key, and shows it this once",
+        tags,
+        body: KeyCreate,
+        response: { 201: KeyCreated },
+      },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { key, row } = await createApiKey(ctx, merchantId, request.body.name)
+      reply.code(201).header("cache-control", "no-store")
+      return { ...shownOf(row), key }
+    },
+  )
+
+  app.get(
+    "/api/console/api-keys",
+    {
+      schema: {
+        operationId: "listApiKeys",
+        summary: "The API keys, as far as they are kept",
+        tags,
+        querystring: Page,
+        response: { 200: KeyList },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const query = ctx.db.selectFrom("api_keys").selectAll().where("merchant_id", "=", merchantId)
+      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
+      return {
+        data: rows.map(row => ({ ...shownOf(row), lastUsedAt: row.last_used_at?.toISOString() ?? null })),
+        total,
+      }
+    },
+  )
+
+  app.delete(
+    "/api/console/api-keys/:id",
+    {
+      schema: {
+        operationId: "revokeApiKey",
+        summary: "Revokes an API key at once",
+        tags,
+        params: KeyId,
+        response: { 200: Deleted },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      await revokeApiKey(ctx, merchantId, request.params.id)
+      return { deleted: true as const, id: request.params.id }
+    },
+  )
+}
+
+const shownOf = ({ id, name, prefix, last4, created_at }: Row<"api_keys">) => ({
+  id,
+  name,
+  prefix,
+  last4,
+  createdAt: created_at.toISOString(),
+})

@@ -1,0 +1,241 @@
+import { createHash } from "node:crypto"
+import { Writable } from "node:stream"
+import { sql } from "kysely"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { startService, type TestService } from "../../test/service.ts"
+import { openApp } from "../app.ts"
+import type { Server } from "../http/server.ts"
+import { openLog } from "../log.ts"
+import { newApiKey } from "./api-keys.ts"
+import { tokenIssuer } from "./tokens.ts"
+
+const url = "/api/console/api-keys"
+const address = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+
+let service: TestService
+/** Another instance of the service on the same database, whose log is kept. */
+let second: Server
+let logged = ""
+const keep = new Writable({
+  write: (chunk, _encoding, done) => {
+    logged += chunk
+    done()
+  },
+})
+let id: string
+
+beforeAll(async () => {
+  service = await startService()
+  const { ctx, issuer } = service
+  const tokens = tokenIssuer(issuer.issuer, ctx.settings.oidcAudience)
+  second = openApp({ ...ctx, log: openLog("trace", keep) }, tokens)
+  await second.ready()
+})
+afterAll(async () => {
+  await second.close()
+  await service.stop()
+})
+beforeEach(async () => {
+  await service.empty()
+  await service.merchant("shop")
+  logged = ""
+  id = (await service.call("POST", "/api/console/paywalls", { name: "Film", price: 5 }, { as: "shop" })).body.id
+})
+
+const create = (name = "Server", as = "shop") => service.call("POST", url, { name }, { as })
+const list = async (as = "shop") => (await service.call("GET", url, undefined, { as })).body
+const consume = (key: string) =>
+  service.call("POST", `/api/paywalls/${id}/consume`, { address }, { headers: { "x-api-key": key } })
+const verify = (headers: Record<string, string>) =>
+  service.call("GET", `/api/paywalls/${id}/verify?address=${address}`, undefined, { headers })
+
+describe("/api/console/api-keys", () => {
+  it("201: the key, once; 200: the list, newest first, without keys", async () => {
+    const first = await create("First")
+    expect(first).toMatchObject({ status: 201, headers: { "cache-control": "no-store" } })
+    const { key, ...rest } = first.body
+    expect(key).toMatch(/^sk_test_[0-9A-Za-z]{40}$/)
+    expect(rest).toEqual({
+      id: expect.stringMatching(/^key_[a-z0-9]{24}$/),
+      name: "First",
+      prefix: "sk_test_",
+      last4: key.slice(-4),
+      createdAt: expect.any(String),
+    })
+    service.advance(1_000)
+    const { body: second } = await create("Second")
+    await create("Rival's", "rival")
+    expect(await list()).toEqual({
+      data: [
+        { ...second, key: undefined, lastUsedAt: null },
+        { ...rest, lastUsedAt: null },
+      ],
+      total: 2,
+    })
+    expect((await service.call("GET", `${url}?limit=1&offset=1`, undefined, { as: "shop" })).body).toMatchObject({
+      data: [{ name: "First" }],
+      total: 2,
+    })
+  })
+
+  it("is another kind of key in live mode", async () => {
+    expect(newApiKey("live")).toMatch(/^sk_live_[0-9A-Za-z]{40}$/)
+    expect(newApiKey("test")).toMatch(/^sk_test_/)
+  })
+
+  it("uses all characters alike", () => {
+    const counts = new Map<string, number>()
+    for (let i = 0; i < 1_000; i++)
+      for (const character of newApiKey("test").slice(8)) counts.set(character, (counts.get(character) ?? 0) + 1)
+    expect(counts.size).toBe(62)
+    // 40,000 draws of 62: 645 each, and five standard deviations are 126.
+    for (const count of counts.values()) expect(Math.abs(count - 645)).toBeLessThan(160)
+  })
+
+  it("200 for a revocation, 404 for it again, for another merchant's and for none", async () => {
+    const { body } = await create()
+    const remove = (key: string, as = "shop") => service.call("DELETE", `${url}/${key}`, undefined, { as })
+    expect(await remove(body.id, "rival")).toMatchObject({ status: 404, body: { error: "NOT_FOUND" } })
+    expect((await consume(body.key)).status).toBe(200)
+    expect(await remove(body.id)).toMatchObject({ status: 200, body: { deleted: true, id: body.id } })
+    for (const gone of [body.id, `key_${"a".repeat(24)}`])
+      expect(await remove(gone)).toMatchObject({ status: 404, body: { error: "NOT_FOUND" } })
+    expect(await list()).toEqual({ data: [], total: 0 })
+  })
+
+  it.each([{}, { name: "" }, { name: "x".repeat(201) }, { name: "a", key: "sk_test_x" }])("400 for %j", async body => {
+    const answer = await service.call("POST", url, body, { as: "shop" })
+    expect(answer).toMatchObject({ status: 400, body: { error: "VALIDATION_ERROR" } })
+    expect(await list()).toEqual({ data: [], total: 0 })
+  })
+
+  it("401 without a token, and with a key in its place", async () => {
+    const { key } = (await create()).body
+    for (const headers of [{}, { "x-api-key": key }, { authorization: `Bearer ${key}` }])
+      expect((await service.call("GET", url, undefined, { headers })).status).toBe(401)
+  })
+})
+
+describe("an API key", () => {
+  it("opens what is its merchant's; any other text, and none, is a 401 that says what is needed", async () => {
+    const { key } = (await create()).body
+    expect((await consume(key)).status).toBe(200)
+    const almost = key.slice(0, -1) + (key.endsWith("a") ? "b" : "a")
+    for (const wrong of [
+      almost,
+      key.slice(0, -1),
+      `${key}a`,
+      `${key} `.repeat(2),
+      key.toUpperCase(),
+      "",
+      newApiKey("live"),
+    ])
+      expect(await consume(wrong)).toMatchObject({
+        status: 401,
+        body: { error: "UNAUTHORIZED", message: expect.stringContaining("x-api-key") },
+      })
+    const without = await service.call("POST", `/api/paywalls/${id}/consume`, { address })
+    expect(without).toMatchObject({ status: 401, body: { error: "UNAUTHORIZED" } })
+    // Of routes that are still to come nobody learns without a key.
+    expect((await service.call("POST", "/api/checkouts", {})).status).toBe(401)
+  })
+
+  it("may come with a question that needs none, but must be good", async () => {
+    const { key } = (await create()).body
+    expect((await verify({})).status).toBe(200)
+    expect((await verify({ "x-api-key": key })).status).toBe(200)
+    expect(await verify({ "x-api-key": newApiKey("test") })).toMatchObject({
+      status: 401,
+      body: { error: "UNAUTHORIZED" },
+    })
+  })
+
+  it("is refused by every other instance with the next request once it is revoked", async () => {
+    const { id: keyId, key } = (await create()).body
+    const ask = async () =>
+      (
+        await second.inject({
+          method: "POST",
+          url: `/api/paywalls/${id}/consume`,
+          headers: { "x-api-key": key, "content-type": "application/json" },
+          payload: JSON.stringify({ address }),
+        })
+      ).statusCode
+    expect(await ask()).toBe(200)
+    expect((await service.call("DELETE", `${url}/${keyId}`, undefined, { as: "shop" })).status).toBe(200)
+    expect(await ask()).toBe(401)
+  })
+
+  it("tells when it was used, and writes so once a minute at most", async () => {
+    const { key } = (await create()).body
+    const usedAt = async () => (await list()).data[0].lastUsedAt
+    expect(await usedAt()).toBeNull()
+    await Promise.all(Array.from({ length: 10 }, () => verify({ "x-api-key": key })))
+    const first = await usedAt()
+    expect(Math.abs(new Date(first).getTime() - service.ctx.now().getTime())).toBeLessThan(30_000)
+    service.advance(50_000)
+    await verify({ "x-api-key": key })
+    expect(await usedAt()).toBe(first)
+    service.advance(11_000)
+    await verify({ "x-api-key": key })
+    expect(new Date(await usedAt()).getTime() - new Date(first).getTime()).toBeGreaterThanOrEqual(60_000)
+  })
+
+  it("stands in no log, table or error, its hash in one table alone", async () => {
+    const { key } = (await create()).body
+    const made = await second.inject({
+      method: "POST",
+      url,
+      headers: { authorization: `Bearer ${await service.issuer.token("shop")}`, "content-type": "application/json" },
+      payload: JSON.stringify({ name: "Logged" }),
+    })
+    const keys: string[] = [key, made.json().key]
+    const answers: string[] = []
+    for (const each of [...keys, `${key.slice(0, -1)}_`])
+      for (const [method, path] of [
+        ["POST", `/api/paywalls/${id}/consume`],
+        ["POST", "/api/paywalls/none/consume"],
+        ["GET", `/api/paywalls/${id}/verify?address=1`],
+        ["GET", `/api/checkouts/${each}`],
+        ["GET", `/${each}`],
+      ] as const) {
+        const response = await second.inject({
+          method,
+          url: path,
+          headers: { "x-api-key": each, authorization: `Bearer ${each}`, "content-type": "application/json" },
+          ...(method === "POST" ? { payload: JSON.stringify({ address: 5 }) } : {}),
+        })
+        answers.push(response.payload)
+      }
+    // A fault of our own is logged with its cause.
+    await service.ctx.db.schema.alterTable("api_keys").renameTo("away").execute()
+    const broken = await second.inject({ url: "/api/checkouts", headers: { "x-api-key": key } })
+    await service.ctx.db.schema.alterTable("away").renameTo("api_keys").execute()
+    expect(broken.statusCode).toBe(500)
+    expect(logged).toContain("a request failed")
+    openLog("info", keep).info({
+      req: { headers: { "x-api-key": key } },
+      merchant: { apiKey: key },
+      authorization: key,
+    })
+    const tables = await sql<{
+      name: string
+    }>`select tablename as name from pg_tables where schemaname = 'public'`.execute(service.ctx.db)
+    let stored = ""
+    for (const { name } of tables.rows)
+      stored += (
+        await sql<{ text: string | null }>`select string_agg(t::text, ' ') as text from ${sql.table(name)} t`.execute(
+          service.ctx.db,
+        )
+      ).rows[0]?.text
+    const secret = (each: string) => each.slice(8, -4)
+    for (const each of keys) {
+      expect(logged).not.toContain(secret(each))
+      expect(answers.join() + broken.payload).not.toContain(secret(each))
+      expect(stored).not.toContain(secret(each))
+      const hash = createHash("sha256").update(each).digest("hex")
+      expect(stored.split(hash)).toHaveLength(2)
+      expect(logged).not.toContain(hash)
+    }
+  })
+})

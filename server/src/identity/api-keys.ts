@@ -1,0 +1,79 @@
+/** API keys: how a merchant's server says who it is. Kept as hashes only, looked up at each request. */
+import { createHash, timingSafeEqual } from "node:crypto"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError } from "../errors.ts"
+import { newId, randomText } from "../ids.ts"
+import type { Mode } from "../settings.ts"
+
+/** Whose key a request bears. */
+export interface ApiKey {
+  id: string
+  merchantId: string
+}
+
+const RANDOM_CHARACTERS = 40
+const LAST_USED_STEP_MS = 60_000
+const FORM = new RegExp(`^sk_(test|live)_[0-9A-Za-z]{${RANDOM_CHARACTERS}}$`)
+
+/** A new key for this mode: `sk_live_` or `sk_test_`, and 238 random bits. */
+export const newApiKey = (mode: Mode): string =>
+  `sk_${mode === "live" ? "live" : "test"}_${randomText(RANDOM_CHARACTERS)}`
+
+/** What is kept of a key. A fast hash will do: nobody can try 2²³⁸ keys. */
+export const keptOf = (key: string): { hash: string; prefix: string; last4: string } => ({
+  hash: createHash("sha256").update(key).digest("hex"),
+  prefix: key.slice(0, -RANDOM_CHARACTERS),
+  last4: key.slice(-4),
+})
+
+/** Makes a key; this is the only time that it is seen as a whole. */
+export async function createApiKey(
+  ctx: Context,
+  merchantId: string,
+  name: string,
+): Promise<{ key: string; row: Row<"api_keys"> }> {
+  const key = newApiKey(ctx.settings.mode)
+  const row = await ctx.db
+    .insertInto("api_keys")
+    .values({ id: newId("key"), merchant_id: merchantId, name, ...keptOf(key), created_at: ctx.now() })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+  return { key, row }
+}
+
+/** Revokes a key, on every process with its next request; `NOT_FOUND` for anyone else's. */
+export async function revokeApiKey(ctx: Context, merchantId: string, id: string): Promise<void> {
+  const gone = await ctx.db
+    .deleteFrom("api_keys")
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    .executeTakeFirst()
+  if (gone.numDeletedRows === 0n) throw new ApiError("NOT_FOUND")
+}
+
+/**
+ * Whose key this is, or undefined for none of ours; notes once a minute that it was used. Nothing is cached, so that a
+ * revoked key opens nothing more: the lookup is one row by a unique index.
+ */
+export async function apiKeyOf(ctx: Context, key: unknown): Promise<ApiKey | undefined> {
+  if (typeof key !== "string" || !FORM.test(key)) return undefined
+  const { hash } = keptOf(key)
+  const row = await ctx.db.selectFrom("api_keys").selectAll().where("hash", "=", hash).executeTakeFirst()
+  if (!row || !timingSafeEqual(Buffer.from(row.hash, "hex"), Buffer.from(hash, "hex"))) return undefined
+  await noteUse(ctx, row)
+  return { id: row.id, merchantId: row.merchant_id }
+}
+
+async function noteUse(ctx: Context, { id, last_used_at }: Row<"api_keys">): Promise<void> {
+  const now = ctx.now()
+  const before = new Date(now.getTime() - LAST_USED_STEP_MS)
+  if (last_used_at && last_used_at > before) return
+  await ctx.db
+    .updateTable("api_keys")
+    .set({ last_used_at: now })
+    .where("id", "=", id)
+    // Of many requests at once, one writes.
+    .where(eb => eb.or([eb("last_used_at", "is", null), eb("last_used_at", "<=", before)]))
+    .execute()
+}

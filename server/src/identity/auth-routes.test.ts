@@ -1,0 +1,264 @@
+import { createServer } from "node:http"
+import { decodeJwt, decodeProtectedHeader } from "jose"
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type Anvil, deployContractWallet, startAnvil } from "../../test/anvil.ts"
+import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { accessFields, BASE_URL, type Fields, type SignedMessage, signMessage } from "../../test/wallet.ts"
+import { newEndpoint } from "../chain/endpoints.ts"
+import type { Network } from "../chain/networks.ts"
+import { forgetExpiredNonces } from "./nonces.ts"
+
+const account = privateKeyToAccount(generatePrivateKey())
+const other = privateKeyToAccount(generatePrivateKey())
+const settings = "/api/console/settings"
+
+let service: TestService
+let anvil: Anvil
+let contract: string
+
+beforeAll(async () => {
+  anvil = await startAnvil()
+  contract = await deployContractWallet(anvil.client, account.address)
+  service = await startService()
+})
+afterAll(async () => {
+  await service?.stop()
+  await anvil?.stop()
+})
+beforeEach(async () => {
+  await service.empty()
+  serve({ ...paperNetwork, endpoints: [newEndpoint("base-sepolia", anvil.rpcUrl)] })
+})
+
+const serve = (...networks: Network[]) => {
+  service.ctx.chain.networks = networks
+}
+const nonceOf = async (path = "/api/auth/nonce"): Promise<string> => (await service.call("POST", path)).body.nonce
+const verify = (signed: SignedMessage | Record<string, unknown>) => service.call("POST", "/api/auth/verify", signed)
+const signIn = async (fields: Fields = {}, by = account) => await verify(await signMessage(by, await nonceOf(), fields))
+const withToken = (token: string, url = settings) =>
+  service.call("GET", url, undefined, { headers: { authorization: `Bearer ${token}` } })
+const merchants = () => service.ctx.db.selectFrom("merchants").selectAll().execute()
+const expectRefused = async (answer: Promise<unknown>, fault: string) =>
+  expect(await answer).toMatchObject({
+    status: 401,
+    body: { error: "SIGNATURE_REFUSED", details: [{ message: expect.stringContaining(fault) }] },
+  })
+
+describe("POST /api/auth/nonce", () => {
+  it("200: a nonce of its own each time, good for ten minutes of wall time", async () => {
+    service.advance(40 * 86_400_000)
+    const { status, headers, body } = await service.call("POST", "/api/auth/nonce", {})
+    expect({ status, cache: headers["cache-control"] }).toEqual({ status: 200, cache: "no-store" })
+    expect(body).toEqual({ nonce: expect.stringMatching(/^[0-9A-Za-z]{24}$/), expiresAt: expect.any(String) })
+    expect(Math.abs(new Date(body.expiresAt).getTime() - Date.now() - 600_000)).toBeLessThan(30_000)
+    expect(await nonceOf()).not.toBe(body.nonce)
+  })
+
+  it("400 for a body with a field", async () => {
+    const answer = await service.call("POST", "/api/auth/nonce", { purpose: "paywall" })
+    expect(answer).toMatchObject({ status: 400, body: { error: "VALIDATION_ERROR", details: [{ path: "purpose" }] } })
+    expect(await service.ctx.db.selectFrom("nonces").selectAll().execute()).toEqual([])
+  })
+})
+
+describe("POST /api/auth/verify", () => {
+  it("200: makes the wallet's merchant on first sight, and a token that opens the console for an hour", async () => {
+    const { status, headers, body } = await signIn({ statement: "Sign in to Sluice." })
+    expect({ status, cache: headers["cache-control"] }).toEqual({ status: 200, cache: "no-store" })
+    const { accessToken, expiresAt, merchantId } = body
+    expect(Math.abs(new Date(expiresAt).getTime() - Date.now() - 3_600_000)).toBeLessThan(30_000)
+    const sub = `eip155:84532:${account.address}`
+    expect(decodeProtectedHeader(accessToken)).toMatchObject({ alg: "ES256", typ: "console+jwt" })
+    expect(decodeJwt(accessToken)).toMatchObject({ iss: BASE_URL, aud: "sluice", sub })
+    expect(await merchants()).toMatchObject([{ id: merchantId, iss: BASE_URL, sub }])
+    expect((await withToken(accessToken)).body.merchantId).toBe(merchantId)
+    expect((await signIn()).body.merchantId).toBe(merchantId)
+    expect((await signIn({}, other)).body.merchantId).not.toBe(merchantId)
+    expect(await merchants()).toHaveLength(2)
+  })
+
+  it("uses wall time, whatever the service's clock says", async () => {
+    service.advance(31 * 86_400_000)
+    const { accessToken } = (await signIn()).body
+    expect((await withToken(accessToken)).status).toBe(200)
+  })
+
+  it("400 for a message that is none, and for fields that are wrong in form", async () => {
+    const signed = await signMessage(account, await nonceOf())
+    for (const [fields, path] of [
+      [{ message: "hello" }, "message"],
+      [{ message: `${signed.message}\n` }, "message"],
+      [{ message: undefined }, "message"],
+      [{ signature: "0x" }, "signature"],
+      [{ signature: "0x123" }, "signature"],
+      [{ signature: signed.signature.slice(2) }, "signature"],
+      [{ address: account.address }, "address"],
+    ] as const)
+      expect(await verify({ ...signed, ...fields })).toMatchObject({
+        status: 400,
+        body: { error: "VALIDATION_ERROR", details: [{ path }] },
+      })
+    expect((await verify(signed)).status).toBe(200)
+  })
+
+  it.each([
+    ["another domain", { domain: "evil.example" }, "domain"],
+    ["another URI", { uri: "http://evil.example/api/auth/verify" }, "URI"],
+    ["the URI of a paywall", { uri: accessFields("pw_1").uri ?? "" }, "URI"],
+    ["a chain that is not served", { chainId: 8453 }, "chain ID 84532"],
+    ["another purpose", { resources: ["urn:sluice:paywall:pw_1"] }, "urn:sluice:sign-in"],
+    ["no purpose", { resources: [] }, "urn:sluice:sign-in"],
+    ["an end that is over", { expirationTime: new Date(Date.now() - 1_000) }, "expired"],
+    ["a beginning that is to come", { notBefore: new Date(Date.now() + 600_000) }, "not valid yet"],
+    ["a time that is to come", { issuedAt: new Date(Date.now() + 600_000) }, "in the future"],
+    ["an old time", { issuedAt: new Date(Date.now() - 3_600_000) }, "too long ago"],
+  ])("401 for %s, and nobody is made", async (_what, fields, fault) => {
+    await expectRefused(signIn(fields), fault)
+    expect(await merchants()).toEqual([])
+  })
+
+  it("401 for another's signature, a changed message, and a signature that is none", async () => {
+    const nonce = await nonceOf()
+    const good = await signMessage(account, nonce)
+    await expectRefused(verify(await signMessage(other, nonce, { address: account.address })), "is not that of")
+    const changed = good.message.replace(account.address, other.address)
+    await expectRefused(verify({ ...good, message: changed }), "is not that of")
+    for (const signature of [`0x${"00".repeat(65)}`, `0x${"ff".repeat(65)}`, "0x12", `0x${"12".repeat(3_000)}`])
+      await expectRefused(verify({ ...good, signature }), "is not that of")
+    expect(await merchants()).toEqual([])
+    expect((await verify(good)).status).toBe(200)
+  })
+
+  it("401 for a nonce that is not ours, is another purpose's, has expired, or was used", async () => {
+    await expectRefused(verify(await signMessage(account, "a".repeat(24))), "nonce")
+    const { id } = await paywall()
+    await expectRefused(verify(await signMessage(account, await nonceOf(`/api/paywalls/${id}/access/nonce`))), "nonce")
+    const late = await signMessage(account, await nonceOf())
+    await service.ctx.db.updateTable("nonces").set({ expires_at: new Date() }).execute()
+    await expectRefused(verify(late), "nonce")
+    await forgetExpiredNonces(service.ctx)
+    expect(await service.ctx.db.selectFrom("nonces").selectAll().execute()).toEqual([])
+    const signed = await signMessage(account, await nonceOf())
+    expect((await verify(signed)).status).toBe(200)
+    await expectRefused(verify(signed), "nonce")
+  })
+
+  it("takes a nonce once, of twenty at the same time", async () => {
+    const signed = await signMessage(account, await nonceOf())
+    const answers = await Promise.all(Array.from({ length: 20 }, () => verify(signed)))
+    const statuses = answers.map(({ status }) => status).sort()
+    expect(statuses).toEqual([200, ...Array(19).fill(401)])
+  })
+
+  it("403 for a wallet that nobody invited, where sign-up is by invitation; its nonce lasts", async () => {
+    const closed = await startService({ settings: { signup: "invite" } })
+    try {
+      const ask = () => closed.call("POST", "/api/auth/verify", signed)
+      const signed = await signMessage(account, (await closed.call("POST", "/api/auth/nonce")).body.nonce)
+      expect(await ask()).toMatchObject({ status: 403, body: { error: "SIGNUP_CLOSED" } })
+      expect(await closed.ctx.db.selectFrom("merchants").selectAll().execute()).toEqual([])
+      await closed.ctx.db
+        .insertInto("invitations")
+        .values({ iss: BASE_URL, sub: `eip155:84532:${account.address}`, created_at: new Date() })
+        .execute()
+      expect((await ask()).status).toBe(200)
+    } finally {
+      await closed.stop()
+    }
+  })
+
+  it("429 after five a minute", async () => {
+    const limits = { ...service.ctx.settings.limits, auth: 5 }
+    const limited = await startService({ settings: { limits } })
+    try {
+      const statuses: number[] = []
+      for (let i = 0; i < 6; i++) statuses.push((await limited.call("POST", "/api/auth/nonce")).status)
+      expect(statuses).toEqual([200, 200, 200, 200, 200, 429])
+    } finally {
+      await limited.stop()
+    }
+  })
+})
+
+describe("a contract wallet", () => {
+  it("signs in with what its contract approves, and with nothing else", async () => {
+    const { status, body } = await signIn({ address: contract as never })
+    expect(status).toBe(200)
+    expect(decodeJwt(body.accessToken).sub?.toLowerCase()).toBe(`eip155:84532:${contract}`)
+    await expectRefused(signIn({ address: contract as never }, other), "is not that of")
+  })
+
+  it("is asked on the network that the message names", async () => {
+    const elsewhere = { ...paperNetwork, name: "base" as const, chainId: 8453 }
+    const dead = { ...elsewhere, endpoints: [newEndpoint("base", "http://127.0.0.1:1")] }
+    const alive = service.ctx.chain.networks[0] as Network
+    serve(alive, dead)
+    expect((await signIn({ address: contract as never })).status).toBe(200)
+    expect((await signIn({ address: contract as never, chainId: 8453 })).status).toBe(503)
+    // A key signs on any network, and is another merchant there.
+    const ids = [await signIn({}), await signIn({ chainId: 8453 })].map(({ body }) => body.merchantId)
+    expect(new Set(ids).size).toBe(2)
+  })
+
+  it("that can't be asked is a 503, never a 401, and its signature is good for another try", async () => {
+    const network = service.ctx.chain.networks[0] as Network
+    const signed = await signMessage(account, await nonceOf(), { address: contract as never })
+    serve({ ...network, endpoints: [newEndpoint("base-sepolia", "http://127.0.0.1:1")] })
+    expect(await verify(signed)).toMatchObject({ status: 503, body: { error: "CHAIN_UNAVAILABLE" } })
+    // A node that answers, but not the question.
+    const answers = [
+      (id: number) => ({ jsonrpc: "2.0", id, error: { code: -32005, message: "limit exceeded" } }),
+      (id: number) => ({ jsonrpc: "2.0", id, result: null }),
+      () => ({}),
+    ]
+    for (const answer of answers) {
+      const node = createServer((_request, response) => response.end(JSON.stringify([answer(0)])))
+      await new Promise<void>(resolve => node.listen(0, "127.0.0.1", resolve))
+      const url = `http://127.0.0.1:${(node.address() as { port: number }).port}`
+      serve({ ...network, endpoints: [newEndpoint("base-sepolia", url)] })
+      expect(await verify(signed)).toMatchObject({ status: 503, body: { error: "CHAIN_UNAVAILABLE" } })
+      // The next endpoint is asked where one can't say.
+      serve({ ...network, endpoints: [newEndpoint("base-sepolia", url), newEndpoint("base-sepolia", anvil.rpcUrl)] })
+      const wrong = { ...signed, signature: `0x${"12".repeat(65)}` }
+      await expectRefused(verify(wrong), "is not that of")
+      node.closeAllConnections()
+      node.close()
+    }
+    serve(network)
+    expect((await verify(signed)).status).toBe(200)
+  })
+
+  it("whose contract doesn't say yes has not signed", async () => {
+    const address = `0x${"dd".repeat(20)}` as const
+    // It reverts; it fails; it runs for ever; it answers too little, and another value.
+    for (const bytecode of [
+      "0x60006000fd",
+      "0xfe",
+      "0x5b600056",
+      "0x631626ba7e5f526004601cf3",
+      "0x60015f5260205ff3",
+    ] as const) {
+      await anvil.client.setCode({ address, bytecode })
+      await expectRefused(signIn({ address }), "is not that of")
+    }
+    const [endpoint] = (service.ctx.chain.networks[0] as Network).endpoints
+    expect(endpoint).toMatchObject({ failures: 0 })
+  })
+
+  it("makes us ask no node without a nonce of ours", async () => {
+    serve(paperNetwork)
+    await expectRefused(verify(await signMessage(account, "a".repeat(24), { address: contract as never })), "nonce")
+  })
+
+  it("a wallet whose key signs needs no node", async () => {
+    serve(paperNetwork)
+    expect((await signIn()).status).toBe(200)
+  })
+})
+
+async function paywall(): Promise<{ id: string }> {
+  await service.merchant("shop")
+  return (await service.call("POST", "/api/console/paywalls", { name: "Film", price: 5 }, { as: "shop" })).body
+}

@@ -1,0 +1,80 @@
+/** `/api/auth`: a wallet signs in as a merchant. And the public keys of all tokens that the service signs. */
+import { type Context, inTransaction } from "../context.ts"
+import { orEmptyBody, type Server } from "../http/server.ts"
+import { merchantOf } from "./merchants.ts"
+import { makeNonce } from "./nonces.ts"
+import { KeySet, NoBody, NonceAnswer, SignedIn, SignIn } from "./schema.ts"
+import { CONSOLE_TOKEN_MS, publishedKeys, signToken, TOKEN_TYPES } from "./signing-keys.ts"
+import { caip10Of, type Door, proveWallet, useProof } from "./wallets.ts"
+
+const VERIFY_PATH = "/api/auth/verify"
+const KEYS_CACHED = "public, max-age=300"
+const tags = ["sign-in"]
+
+export function authRoutes(app: Server, ctx: Context): void {
+  app.post(
+    "/api/auth/nonce",
+    {
+      schema: {
+        operationId: "createSignInNonce",
+        summary: "Gives the nonce of one sign-in, good for ten minutes",
+        tags,
+        body: NoBody,
+        response: { 200: NonceAnswer },
+      },
+      preValidation: orEmptyBody,
+    },
+    async (_request, reply) => {
+      const { nonce, expiresAt } = await makeNonce(ctx, { purpose: "sign-in", resource: "" })
+      reply.header("cache-control", "no-store")
+      return { nonce, expiresAt: expiresAt.toISOString() }
+    },
+  )
+
+  app.post(
+    VERIFY_PATH,
+    {
+      schema: {
+        operationId: "signIn",
+        summary: "Signs a wallet in as a merchant, for an hour",
+        description:
+          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network that is served here, the nonce, and the one resource `urn:sluice:sign-in`. Contract wallets (ERC-1271) sign too. A merchant is known by wallet and network.",
+        tags,
+        body: SignIn,
+        response: { 200: SignedIn },
+      },
+      config: { errors: ["SIGNATURE_REFUSED", "SIGNUP_CLOSED", "CHAIN_UNAVAILABLE"] },
+    },
+    async (request, reply) => {
+      const door: Door = { purpose: "sign-in", resource: "", path: VERIFY_PATH, networks: ctx.chain.networks }
+      const proof = await proveWallet(ctx, door, request.body)
+      const sub = caip10Of(proof)
+      const merchantId = await inTransaction(ctx, async ctx => {
+        await useProof(ctx, door, proof)
+        return await merchantOf(ctx, { iss: ctx.settings.baseUrl, sub })
+      })
+      const expiresAt = new Date(Date.now() + CONSOLE_TOKEN_MS)
+      const token = { typ: TOKEN_TYPES.console, aud: ctx.settings.oidcAudience, sub, expiresAt }
+      reply.header("cache-control", "no-store")
+      return { accessToken: await signToken(ctx, token), expiresAt: expiresAt.toISOString(), merchantId }
+    },
+  )
+
+  app.get(
+    "/.well-known/jwks.json",
+    {
+      schema: {
+        operationId: "readSigningKeys",
+        summary: "The public keys of the tokens that the service signs",
+        description:
+          "Check `iss`, `aud` and the header's `typ` too: a paywall's token has its id and `paywall-access+jwt`.",
+        tags,
+        response: { 200: KeySet },
+      },
+    },
+    async (_request, reply) => {
+      reply.header("cache-control", KEYS_CACHED)
+      return { keys: (await publishedKeys(ctx)) as never }
+    },
+  )
+}

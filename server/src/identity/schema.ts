@@ -1,0 +1,86 @@
+/** The wire contract of callers: wallets that sign in, and API keys. */
+import { Type } from "typebox"
+import { Described, Matching, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import { idPattern } from "../ids.ts"
+
+const MESSAGE_CHARACTERS = 8_192
+/** 8 KB: passkeys' and multisignatures' are a tenth of it. */
+const SIGNATURE_CHARACTERS = 16_386
+
+export const SignedMessage = Type.String({ maxLength: MESSAGE_CHARACTERS })
+export const Signature = Matching("^0x([0-9a-fA-F]{2})+$", "0x and the signature's bytes in hexadecimal", {
+  maxLength: SIGNATURE_CHARACTERS,
+})
+
+const exampleLines = [
+  "pay.example wants you to sign in with your Ethereum account:",
+  "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+  "",
+  "",
+  "URI: https://pay.example/api/auth/verify",
+  "Version: 1",
+  "Chain ID: 8453",
+  "Nonce: 7Jq2xR0bTzVn4KcWmY8sLd5H",
+  "Issued At: 2026-01-31T12:00:00.000Z",
+  "Resources:",
+  "- urn:sluice:sign-in",
+]
+/** Right in form; a real one has a nonce and a time of its own. */
+export const signedExample = { message: exampleLines.join("\n"), signature: `0x${"5f".repeat(64)}1b` }
+
+/** A body without fields, which may be left out. */
+export const NoBody = Strict({}, {})
+export const NonceAnswer = Type.Object({ nonce: Type.String(), expiresAt: Timestamp })
+
+export const SignIn = Strict(
+  { message: Described(SignedMessage, "What the wallet signed, in the form of EIP-4361"), signature: Signature },
+  signedExample,
+)
+export const SignedIn = Type.Object({
+  accessToken: Type.String({ description: "A bearer token for `/api/console`" }),
+  expiresAt: Timestamp,
+  merchantId: Type.String({ pattern: idPattern("mer") }),
+})
+
+export const KeySet = Type.Object({
+  keys: Type.Array(
+    Type.Object({
+      kty: Type.String(),
+      crv: Type.String(),
+      x: Type.String(),
+      y: Type.String(),
+      kid: Type.String(),
+      alg: Type.String(),
+      use: Type.String(),
+    }),
+  ),
+})
+
+export const KeyId = Type.Object({
+  id: Type.String({ description: "The key's id", examples: ["key_tz4a98xxat96iws9zmbrgj3a"] }),
+})
+export const KeyCreate = Strict(
+  { name: Type.String({ minLength: 1, maxLength: 200, description: "What it is for" }) },
+  { name: "Shop server" },
+)
+const listed = {
+  id: Type.String({ pattern: idPattern("key") }),
+  name: Type.String(),
+  prefix: Type.String({ examples: ["sk_test_"] }),
+  last4: Type.String(),
+  createdAt: Timestamp,
+}
+export const KeyCreated = Type.Object({
+  ...listed,
+  key: Type.String({ description: "The key itself, shown this once" }),
+})
+export const KeyList = Type.Object({
+  data: Type.Array(
+    Type.Object({
+      ...listed,
+      lastUsedAt: Nullable(Type.String({ format: "date-time", description: "Right to a minute" })),
+    }),
+  ),
+  total: Type.Integer(),
+})
+export const Deleted = Type.Object({ deleted: Type.Literal(true), id: Type.String() })

@@ -1,0 +1,142 @@
+/**
+ * Tokens that the service signs itself, and its keys (ES256). A key signs for some thirty days. It is published an hour
+ * before it signs, as verifiers keep the list for a while, and until the last of its tokens has expired.
+ */
+import { randomUUID } from "node:crypto"
+import {
+  type CryptoKey,
+  calculateJwkThumbprint,
+  decodeJwt,
+  errors,
+  exportJWK,
+  generateKeyPair,
+  importJWK,
+  type JWK,
+  jwtVerify,
+  SignJWT,
+} from "jose"
+import { sql } from "kysely"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { isStorable } from "../http/json.ts"
+import { seal, unseal } from "../secrets.ts"
+import type { Subject } from "./tokens.ts"
+
+const ALGORITHM = "ES256"
+const LEEWAY_S = 60
+const ROTATED_MS = 30 * 86_400_000
+const LEAD_MS = 3_600_000
+/** How long a merchant is signed in, in milliseconds; no token of ours lives longer. */
+export const CONSOLE_TOKEN_MS = 3_600_000
+/** A key whose successor is so old has no living token: the successor's lead, a token's life, and a margin for clocks. */
+const RETIRED_MS = LEAD_MS + CONSOLE_TOKEN_MS + 3_600_000
+
+/** What a token is for stands in its header, so that one kind is never taken for another (RFC 8725, 3.11). */
+export const TOKEN_TYPES = { console: "console+jwt", paywallAccess: "paywall-access+jwt" } as const
+
+/** Signs a token; `expiresAt` is wall time, cut to whole seconds. */
+export async function signToken(
+  ctx: Context,
+  { typ, aud, sub, expiresAt }: { typ: string; aud: string; sub: string; expiresAt: Date },
+): Promise<string> {
+  const { id, sealed } = await signingKey(ctx, new Date())
+  const key = await importJWK(JSON.parse(unseal(ctx.settings.secretKey, "signing-key", id, sealed)) as JWK, ALGORITHM)
+  return await new SignJWT()
+    .setProtectedHeader({ alg: ALGORITHM, typ, kid: id })
+    .setIssuer(ctx.settings.baseUrl)
+    .setAudience(aud)
+    .setSubject(sub)
+    .setJti(randomUUID())
+    .setIssuedAt()
+    .setExpirationTime(Math.floor(expiresAt.getTime() / 1_000))
+    .sign(key)
+}
+
+/** Whether the service itself is named as the issuer; it still has to be verified. */
+export function namesUs(ctx: Context, token: string): boolean {
+  const { oidcIssuer, baseUrl } = ctx.settings
+  // An installation without an identity provider names itself.
+  if (oidcIssuer.replace(/\/+$/, "") === baseUrl) return true
+  try {
+    return decodeJwt(token).iss === baseUrl
+  } catch {
+    return false
+  }
+}
+
+/** Who a console token of ours speaks for, or undefined when it is not valid, or is for something else. */
+export async function verifyConsoleToken(ctx: Context, token: string): Promise<Subject | undefined> {
+  const issuer = ctx.settings.baseUrl
+  try {
+    const { payload } = await jwtVerify(token, ({ kid }) => publicKey(ctx, kid), {
+      issuer,
+      audience: ctx.settings.oidcAudience,
+      typ: TOKEN_TYPES.console,
+      algorithms: [ALGORITHM],
+      clockTolerance: LEEWAY_S,
+      requiredClaims: ["exp", "sub"],
+    })
+    return payload.sub ? { iss: issuer, sub: payload.sub } : undefined
+  } catch (error) {
+    if (error instanceof errors.JOSEError) return undefined
+    throw error
+  }
+}
+
+/** All keys that a living token can be signed with, as a JWK set has them; makes the first one. */
+export async function publishedKeys(ctx: Context): Promise<JWK[]> {
+  const keys = await ensuredKeys(ctx, new Date())
+  return keys.map(({ id, public_key }) => ({ ...public_key, kid: id, alg: ALGORITHM, use: "sig" }))
+}
+
+/** Forgets the keys whose tokens have all expired. */
+export async function forgetRetiredKeys(ctx: Context): Promise<void> {
+  const newest = (await keysOf(ctx)).find(key => key.created_at.getTime() <= Date.now() - RETIRED_MS)
+  if (newest) await ctx.db.deleteFrom("signing_keys").where("created_at", "<", newest.created_at).execute()
+}
+
+async function publicKey(ctx: Context, kid: string | undefined): Promise<CryptoKey | Uint8Array> {
+  const known = kid !== undefined && isStorable(kid)
+  const row = known
+    ? await ctx.db.selectFrom("signing_keys").select("public_key").where("id", "=", kid).executeTakeFirst()
+    : undefined
+  if (!row) throw new errors.JWKSNoMatchingKey()
+  return await importJWK(row.public_key as JWK, ALGORITHM)
+}
+
+/** The newest key that was published long enough, or the oldest while none was. */
+async function signingKey(ctx: Context, now: Date): Promise<Row<"signing_keys">> {
+  const keys = await ensuredKeys(ctx, now)
+  const key = keys.find(each => each.created_at.getTime() <= now.getTime() - LEAD_MS) ?? keys.at(-1)
+  if (!key) throw new Error("there is no signing key")
+  return key
+}
+
+/** The keys, newest first; a new one is among them when the last was made thirty days ago. */
+async function ensuredKeys(ctx: Context, now: Date): Promise<Row<"signing_keys">[]> {
+  const isDue = ([newest]: Row<"signing_keys">[]) =>
+    newest === undefined || newest.created_at.getTime() <= now.getTime() - ROTATED_MS
+  const keys = await keysOf(ctx)
+  if (!isDue(keys)) return keys
+  return await inTransaction(ctx, async ctx => {
+    // Of several processes one makes the key; this keeps readers in.
+    await sql`lock table signing_keys in exclusive mode`.execute(ctx.db)
+    const keys = await keysOf(ctx)
+    return isDue(keys) ? [await makeKey(ctx, now), ...keys] : keys
+  })
+}
+
+const keysOf = (ctx: Context): Promise<Row<"signing_keys">[]> =>
+  ctx.db.selectFrom("signing_keys").selectAll().orderBy("created_at", "desc").orderBy("id").execute()
+
+async function makeKey(ctx: Context, now: Date): Promise<Row<"signing_keys">> {
+  const pair = await generateKeyPair(ALGORITHM, { extractable: true })
+  const publicJwk = await exportJWK(pair.publicKey)
+  const id = await calculateJwkThumbprint(publicJwk)
+  const sealed = seal(ctx.settings.secretKey, "signing-key", id, JSON.stringify(await exportJWK(pair.privateKey)))
+  return await ctx.db
+    .insertInto("signing_keys")
+    .values({ id, public_key: JSON.stringify(publicJwk), sealed, created_at: now })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}

@@ -1,0 +1,124 @@
+/** Proof that a caller holds a wallet: a message signed by its key, or approved by its contract (ERC-1271). */
+import { encodeFunctionData, type Hex, hashMessage, recoverMessageAddress } from "viem"
+import { contractWalletAbi } from "../chain/abi.ts"
+import { awake } from "../chain/endpoints.ts"
+import { type Address, checksummed } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { batch, hexNumber, RpcError, type RpcResult } from "../chain/rpc.ts"
+import type { Context } from "../context.ts"
+import { ApiError, invalid } from "../errors.ts"
+import { isNonceGood, NONCE_MS, type NonceUse, takeNonce } from "./nonces.ts"
+import { parseSiwe, siweFaults } from "./siwe.ts"
+
+export interface Signed {
+  message: string
+  signature: string
+}
+
+/** What a signature is to open. */
+export interface Door extends NonceUse {
+  /** Path of the route that it opens; the message's URI is `BASE_URL` and this. */
+  path: string
+  /** Networks whose wallets may sign: a contract of one address can have another owner on each. */
+  networks: readonly Network[]
+  /** Whose signature it must be, where that is known. */
+  address?: Address
+}
+
+/** A wallet that signed; its nonce is not used up yet. */
+export interface Proof {
+  address: Address
+  network: Network
+  nonce: string
+}
+
+/** A wallet as the subject of a token (CAIP-10), with the checksum that wallets show. */
+export const caip10Of = ({ address, network }: Proof): string => `eip155:${network.chainId}:${checksummed(address)}`
+
+const resourceOf = ({ purpose, resource }: NonceUse): string =>
+  purpose === "sign-in" ? "urn:sluice:sign-in" : `urn:sluice:${purpose}:${resource}`
+
+/**
+ * Who signed this message for this door, or a `VALIDATION_ERROR` for a message that is none, a `SIGNATURE_REFUSED` that
+ * names each fault, a `CHAIN_UNAVAILABLE` when a contract wallet can't be asked. The nonce lasts until
+ * {@link useProof}, so that a fault of the network, or access that is not there yet, doesn't cost a signature.
+ */
+export async function proveWallet(ctx: Context, door: Door, { message, signature }: Signed): Promise<Proof> {
+  const parsed = parseSiwe(message)
+  if (!parsed) throw invalid("message", "must be a message as EIP-4361 writes it, just as the wallet signed it")
+  const faults = siweFaults(parsed, {
+    baseUrl: ctx.settings.baseUrl,
+    uri: `${ctx.settings.baseUrl}${door.path}`,
+    resource: resourceOf(door),
+    chainIds: door.networks.map(network => network.chainId),
+    ...(door.address === undefined ? {} : { address: door.address }),
+    now: new Date(),
+    maxAgeMs: NONCE_MS,
+  })
+  if (faults.length > 0) throw refused("message", ...faults)
+  const network = door.networks.find(each => `${each.chainId}` === parsed.chainId)
+  // Before the signature: without a nonce of ours nobody makes us ask a node.
+  if (!network || !(await isNonceGood(ctx, parsed.nonce, door))) throw nonceGone()
+  if (!(await isSignedBy(ctx, network, parsed.address, message, signature as Hex)))
+    throw refused("signature", `is not that of ${parsed.address} for this message`)
+  return { address: parsed.address, network, nonce: parsed.nonce }
+}
+
+/** Uses a proof's nonce up; a `SIGNATURE_REFUSED` for all but the first of those who try. */
+export async function useProof(ctx: Context, door: Door, { nonce }: Proof): Promise<void> {
+  if (!(await takeNonce(ctx, nonce, door))) throw nonceGone()
+}
+
+const refused = (path: string, ...faults: string[]) =>
+  new ApiError(
+    "SIGNATURE_REFUSED",
+    faults.map(message => ({ path, message })),
+  )
+
+const nonceGone = () => refused("message", "has a nonce that is unknown here, was used, or is too old")
+
+async function isSignedBy(
+  ctx: Context,
+  network: Network,
+  address: Address,
+  message: string,
+  signature: Hex,
+): Promise<boolean> {
+  const recovered = await recoverMessageAddress({ message, signature }).catch(() => undefined)
+  if (recovered?.toLowerCase() === address) return true
+  return await isApproved(ctx, network, address, hashMessage(message), signature)
+}
+
+/** `bytes4(keccak256("isValidSignature(bytes32,bytes)"))` as a word. */
+const MAGIC_WORD = `0x1626ba7e${"0".repeat(56)}`
+/** What nodes say when it was the contract that failed; anything else is the node's own trouble. */
+const CONTRACT_FAILED = /revert|evm error|invalid opcode|out of gas|outofgas|invalid jump|stack (under|over)flow/i
+
+/** Ten times what a passkey costs to check in Solidity: a contract that runs on for ever fails, and holds up no node. */
+const GAS = 5_000_000
+const PATIENCE_MS = 5_000
+
+/**
+ * Whether a contract at this address takes the signature for its own (ERC-1271); where none stands, nothing is approved.
+ * A node that fails is not left alone afterwards, as others' calls decide what is asked here.
+ */
+async function isApproved(
+  ctx: Context,
+  { endpoints }: Network,
+  address: Address,
+  hash: Hex,
+  signature: Hex,
+): Promise<boolean> {
+  const data = encodeFunctionData({ abi: contractWalletAbi, functionName: "isValidSignature", args: [hash, signature] })
+  const call = { method: "eth_call", params: [{ to: address, data, gas: hexNumber(GAS) }, "latest"] }
+  for (const endpoint of awake(endpoints)) {
+    const signal = AbortSignal.any([ctx.signal, AbortSignal.timeout(PATIENCE_MS)])
+    const [result] = await batch(endpoint, [call], signal).catch((error): RpcResult[] => {
+      if (error instanceof RpcError) return []
+      throw error
+    })
+    if (result?.ok && typeof result.value === "string") return result.value.slice(0, 66) === MAGIC_WORD
+    if (result && !result.ok && CONTRACT_FAILED.test(result.error)) return false
+  }
+  throw new ApiError("CHAIN_UNAVAILABLE")
+}

@@ -1,0 +1,108 @@
+/** `/api/paywalls/:id/access` and `/consume`: a buyer proves who it is, and a merchant's server counts its calls. */
+import { networkOf } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import { ApiError } from "../errors.ts"
+import { callingMerchantByKey } from "../http/authenticate.ts"
+import { idempotently } from "../http/idempotency.ts"
+import { orEmptyBody, type Server } from "../http/server.ts"
+import { makeNonce } from "../identity/nonces.ts"
+import { NoBody, NonceAnswer } from "../identity/schema.ts"
+import { signToken, TOKEN_TYPES } from "../identity/signing-keys.ts"
+import { caip10Of, type Door, proveWallet, useProof } from "../identity/wallets.ts"
+import { accessOf, takeCall } from "./access.ts"
+import { publicPaywall } from "./payments.ts"
+import { AccessProve, AccessToken, addressOf, Consume, ConsumeAnswer, Id } from "./schema.ts"
+
+/** An access token is as good as the access for so long, whatever happens to it meanwhile. */
+const ACCESS_TOKEN_MS = 300_000
+
+export function accessRoutes(app: Server, ctx: Context): void {
+  app.post(
+    "/api/paywalls/:id/access/nonce",
+    {
+      schema: {
+        operationId: "createAccessNonce",
+        summary: "Gives the nonce of one proof, good for ten minutes",
+        tags: ["buyers"],
+        params: Id,
+        body: NoBody,
+        response: { 200: NonceAnswer },
+      },
+      config: { errors: ["PAYWALL_NOT_FOUND"] },
+      preValidation: orEmptyBody,
+    },
+    async (request, reply) => {
+      const { id } = await publicPaywall(ctx, request.params.id)
+      const { nonce, expiresAt } = await makeNonce(ctx, { purpose: "paywall", resource: id })
+      reply.header("cache-control", "no-store")
+      return { nonce, expiresAt: expiresAt.toISOString() }
+    },
+  )
+
+  app.post(
+    "/api/paywalls/:id/access",
+    {
+      schema: {
+        operationId: "proveAccess",
+        summary: "Gives whoever proves to own the address what it paid for",
+        description:
+          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/paywalls/<id>/access`, the paywall's network, the nonce, and the one resource `urn:sluice:paywall:<id>`. The token is good for five minutes at most, and never longer than the access. It takes no call off a `per_call` grant: `consume` does.",
+        tags: ["buyers"],
+        params: Id,
+        body: AccessProve,
+        response: { 200: AccessToken },
+      },
+      config: { errors: ["SIGNATURE_REFUSED", "ACCESS_REQUIRED", "PAYWALL_NOT_FOUND", "CHAIN_UNAVAILABLE"] },
+    },
+    async (request, reply) => {
+      const address = addressOf(request.body.address)
+      const paywall = await publicPaywall(ctx, request.params.id)
+      const door: Door = {
+        purpose: "paywall",
+        resource: paywall.id,
+        path: `/api/paywalls/${paywall.id}/access`,
+        networks: [networkOf(ctx.chain, paywall.chain_id)],
+        address,
+      }
+      const proof = await proveWallet(ctx, door, request.body)
+      const access = await accessOf(ctx, paywall.id, address)
+      if (!access) throw new ApiError("ACCESS_REQUIRED")
+      await useProof(ctx, door, proof)
+      // What is left of the access by the service's clock, in the wall time of tokens.
+      const leftMs = Math.min(ACCESS_TOKEN_MS, access.expiresAt.getTime() - ctx.now().getTime())
+      const expiresAt = new Date(Math.floor((Date.now() + leftMs) / 1_000) * 1_000)
+      const token = { typ: TOKEN_TYPES.paywallAccess, aud: paywall.id, sub: caip10Of(proof), expiresAt }
+      reply.header("cache-control", "no-store")
+      return {
+        accessToken: await signToken(ctx, token),
+        expiresAt: expiresAt.toISOString(),
+        contentUrl: paywall.content_url,
+        contentData: paywall.content_data,
+      }
+    },
+  )
+
+  app.post(
+    "/api/paywalls/:id/consume",
+    {
+      schema: {
+        operationId: "consumeCall",
+        summary: "Takes one call off what an address paid for",
+        description:
+          "Of a `per_call` paywall each payment is one call. Elsewhere calls are not counted: all are allowed while access holds, and `remaining` is null.",
+        tags: ["paywalls"],
+        params: Id,
+        body: Consume,
+        response: { 200: ConsumeAnswer },
+      },
+      config: { errors: ["PAYWALL_NOT_FOUND"], idempotencyKey: true },
+    },
+    async (request, reply) => {
+      const merchantId = callingMerchantByKey(request)
+      const address = addressOf(request.body.address)
+      const paywall = await publicPaywall(ctx, request.params.id)
+      if (paywall.merchant_id !== merchantId) throw new ApiError("PAYWALL_NOT_FOUND")
+      return await idempotently(ctx, request, reply, merchantId, ctx => takeCall(ctx, paywall.id, address))
+    },
+  )
+}
