@@ -163,7 +163,7 @@ export const settingsTable = {
     parse: bytes32,
   },
   OIDC_ISSUER: {
-    meaning: "the issuer of console tokens",
+    meaning: "the issuer of console tokens; the same as BASE_URL where merchants sign in with wallets alone",
     otherwise: "the sandbox's own; needed elsewhere",
     live: "must be set; https, not a private address, not a sandbox's",
     parse: issuerUrl,

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs"
 import { PGlite } from "@electric-sql/pglite"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
@@ -64,6 +65,35 @@ describe("claimInstallation", () => {
 })
 
 describe("migrations", () => {
+  it("0003 gives the per_call grants of before one call each", async () => {
+    const pglite = await PGlite.create()
+    const apply = (name: string) =>
+      pglite.exec(readFileSync(new URL(`./migrations/${name}.sql`, import.meta.url), "utf8"))
+    for (const name of ["0001_foundation", "0002_idempotency"]) await apply(name)
+    const [address, hash] = [`0x${"b".repeat(40)}`, `0x${"5".repeat(64)}`]
+    await pglite.exec("insert into merchants values ('mer', 'i', 's', '', null, now())")
+    for (const model of ["per_call", "one_time"])
+      await pglite.exec(`
+        insert into paywalls (id, merchant_id, chain_id, name, price, currency, content_type, pricing_model, active,
+          created_at, updated_at) values ('${model}', 'mer', 1, 'a', 1, 'USDC', 'api', '${model}', true, now(), now());
+        insert into payments values ('pay ${model}', '${model}', 1, '${address}', 1, '${hash}', 'granted', now(), now());
+        insert into grants (id, payment_id, paywall_id, address, tx_hash, duration_s, granted_at)
+          values ('grant ${model}', 'pay ${model}', '${model}', '${address}', '${hash}', 300, now());
+        insert into access values ('${model}', '${address}', now(), '${hash}');
+        insert into access values ('${model}', '0x${"c".repeat(40)}', null, null)`)
+    await apply("0003_callers")
+    const grants = await pglite.query("select paywall_id, calls, calls_used from grants order by 1")
+    expect(grants.rows).toEqual([
+      { paywall_id: "one_time", calls: null, calls_used: 0 },
+      { paywall_id: "per_call", calls: 1, calls_used: 0 },
+    ])
+    const access = await pglite.query("select calls_left from access where expires_at is not null order by paywall_id")
+    expect(access.rows).toEqual([{ calls_left: null }, { calls_left: 1 }])
+    const tooMany = pglite.exec("update grants set calls_used = 2 where calls = 1")
+    await expect(tooMany).rejects.toThrow(/check/)
+    await pglite.close()
+  })
+
   it("are applied once, and refuse a database that is newer or was made by another text", async () => {
     const pglite = await PGlite.create()
     const again = () => overPGlite(pglite)

@@ -175,6 +175,7 @@ interface Access {
   address: Address
   expires_at: Optional<Date>
   tx_hash: Optional<Hash>
+  since_at: Optional<Date>
   calls_left: Optional<number>
 }
 

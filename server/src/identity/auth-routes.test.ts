@@ -230,14 +230,26 @@ describe("a contract wallet", () => {
     expect((await verify(signed)).status).toBe(200)
   })
 
-  it("that reverts has not signed", async () => {
-    // The token has code, and no such function.
-    const reverting = "0x60006000fd"
+  it("whose contract doesn't say yes has not signed", async () => {
     const address = `0x${"dd".repeat(20)}` as const
-    await anvil.client.setCode({ address, bytecode: reverting })
-    await expectRefused(signIn({ address }), "is not that of")
-    await anvil.client.setCode({ address, bytecode: "0xfe" })
-    await expectRefused(signIn({ address }), "is not that of")
+    // It reverts; it fails; it runs for ever; it answers too little, and another value.
+    for (const bytecode of [
+      "0x60006000fd",
+      "0xfe",
+      "0x5b600056",
+      "0x631626ba7e5f526004601cf3",
+      "0x60015f5260205ff3",
+    ] as const) {
+      await anvil.client.setCode({ address, bytecode })
+      await expectRefused(signIn({ address }), "is not that of")
+    }
+    const [endpoint] = (service.ctx.chain.networks[0] as Network).endpoints
+    expect(endpoint).toMatchObject({ failures: 0 })
+  })
+
+  it("makes us ask no node without a nonce of ours", async () => {
+    serve(paperNetwork)
+    await expectRefused(verify(await signMessage(account, "a".repeat(24), { address: contract as never })), "nonce")
   })
 
   it("a wallet whose key signs needs no node", async () => {

@@ -3,7 +3,7 @@ import type { Context } from "../context.ts"
 import { randomText } from "../ids.ts"
 
 /** What a wallet can sign for: to be a merchant, or to open a paywall that it paid. */
-export type Purpose = "sign-in" | "paywall"
+type Purpose = "sign-in" | "paywall"
 
 /** What a nonce is for; `resource` is the paywall's id, or empty. */
 export interface NonceUse {

@@ -40,6 +40,16 @@ describe("GET /.well-known/jwks.json", () => {
     expect(decodeProtectedHeader(await consoleToken()).kid).toBe(body.keys[0].kid)
   })
 
+  it("429 like all that is public", async () => {
+    const limited = await startService({ settings: { limits: { ...service.ctx.settings.limits, public: 1 } } })
+    try {
+      const ask = async () => (await limited.call("GET", "/.well-known/jwks.json")).status
+      expect([await ask(), await ask()]).toEqual([200, 429])
+    } finally {
+      await limited.stop()
+    }
+  })
+
   it("keeps the private key sealed", async () => {
     await published()
     const [key] = await keys()

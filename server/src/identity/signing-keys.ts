@@ -56,7 +56,7 @@ export async function signToken(
 export function namesUs(ctx: Context, token: string): boolean {
   const { oidcIssuer, baseUrl } = ctx.settings
   // An installation without an identity provider names itself.
-  if (oidcIssuer === baseUrl) return true
+  if (oidcIssuer.replace(/\/+$/, "") === baseUrl) return true
   try {
     return decodeJwt(token).iss === baseUrl
   } catch {

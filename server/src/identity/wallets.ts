@@ -1,9 +1,10 @@
 /** Proof that a caller holds a wallet: a message signed by its key, or approved by its contract (ERC-1271). */
 import { encodeFunctionData, type Hex, hashMessage, recoverMessageAddress } from "viem"
 import { contractWalletAbi } from "../chain/abi.ts"
-import { ask, awake } from "../chain/endpoints.ts"
+import { awake } from "../chain/endpoints.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
+import { batch, hexNumber, RpcError, type RpcResult } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { isNonceGood, NONCE_MS, type NonceUse, takeNonce } from "./nonces.ts"
@@ -93,7 +94,14 @@ const MAGIC_WORD = `0x1626ba7e${"0".repeat(56)}`
 /** What nodes say when it was the contract that failed; anything else is the node's own trouble. */
 const CONTRACT_FAILED = /revert|evm error|invalid opcode|out of gas|outofgas|invalid jump|stack (under|over)flow/i
 
-/** Whether a contract at this address takes the signature for its own (ERC-1271); where none stands, nothing is approved. */
+/** Ten times what a passkey costs to check in Solidity: a contract that runs on for ever fails, and holds up no node. */
+const GAS = 5_000_000
+const PATIENCE_MS = 5_000
+
+/**
+ * Whether a contract at this address takes the signature for its own (ERC-1271); where none stands, nothing is approved.
+ * A node that fails is not left alone afterwards, as others' calls decide what is asked here.
+ */
 async function isApproved(
   ctx: Context,
   { endpoints }: Network,
@@ -102,9 +110,13 @@ async function isApproved(
   signature: Hex,
 ): Promise<boolean> {
   const data = encodeFunctionData({ abi: contractWalletAbi, functionName: "isValidSignature", args: [hash, signature] })
-  const call = { method: "eth_call", params: [{ to: address, data }, "latest"] }
+  const call = { method: "eth_call", params: [{ to: address, data, gas: hexNumber(GAS) }, "latest"] }
   for (const endpoint of awake(endpoints)) {
-    const [result] = (await ask(endpoint, [call], ctx.signal)) ?? []
+    const signal = AbortSignal.any([ctx.signal, AbortSignal.timeout(PATIENCE_MS)])
+    const [result] = await batch(endpoint, [call], signal).catch((error): RpcResult[] => {
+      if (error instanceof RpcError) return []
+      throw error
+    })
     if (result?.ok && typeof result.value === "string") return result.value.slice(0, 66) === MAGIC_WORD
     if (result && !result.ok && CONTRACT_FAILED.test(result.error)) return false
   }

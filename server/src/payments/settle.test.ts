@@ -2,6 +2,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { onPostgres } from "../../test/database.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
+import { inTransaction } from "../context.ts"
+import { takeCall } from "../paywalls/access.ts"
 import { settleDue } from "./settle.ts"
 
 let service: TestService
@@ -87,6 +89,21 @@ describe("settling", () => {
       .limit(1)
       .execute()
     expect((await accessEnds(shop))?.getTime()).toBe((first?.granted_at.getTime() ?? 0) + 20_000_000)
+  })
+
+  it("gives one call for each payment of a per_call paywall, and a call that was made stays made through a reorg", async () => {
+    const shop = await paywall({ pricingModel: "per_call" })
+    await transfers(shop, [5, 5])
+    await settle()
+    const take = () => inTransaction(service.ctx, ctx => takeCall(ctx, shop.id, payer))
+    expect(await take()).toEqual({ allowed: true, remaining: 1 })
+    for (const n of [1, 2]) await setGone(n)
+    await settle()
+    expect(await take()).toEqual({ allowed: false, remaining: 0 })
+    for (const n of [1, 2]) await setBack(n)
+    await settle()
+    expect(await take()).toEqual({ allowed: true, remaining: 0 })
+    expect(await take()).toEqual({ allowed: false, remaining: 0 })
   })
 
   it("has nothing left to do afterwards", async () => {

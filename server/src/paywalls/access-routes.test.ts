@@ -319,6 +319,15 @@ describe("POST /api/paywalls/:id/consume", () => {
     expect((await consume(api)).body).toEqual(taken)
   })
 
+  it("200: of access from before calls were counted, each payment is worth one", async () => {
+    const api = await paywall({ pricingModel: "per_call" })
+    for (let i = 0; i < 3; i++) await grant(api)
+    // As the migration leaves it.
+    await service.ctx.db.updateTable("access").set({ since_at: null, calls_left: 1 }).execute()
+    for (const remaining of [2, 1, 0]) expect((await consume(api)).body).toEqual({ allowed: true, remaining })
+    expect((await consume(api)).body).toEqual(none)
+  })
+
   it("200: a revoked grant's call is gone", async () => {
     const api = await paywall({ pricingModel: "per_call" })
     const [first] = [await grant(api), await grant(api)]

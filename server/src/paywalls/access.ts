@@ -1,4 +1,5 @@
 /** Who has access to what until when: the fold of an address's grants, kept in one row that is also their lock. */
+import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { foldGrants } from "./grant.ts"
@@ -15,11 +16,11 @@ export async function lockAccess(ctx: Context, paywallId: string, address: Addre
 
 /** Folds the live grants again; call it under {@link lockAccess}, after every change to them. */
 export async function foldAccess(ctx: Context, paywallId: string, address: Address): Promise<void> {
-  const grants = await liveGrants(ctx, paywallId, address)
-  const { expiresAt, callsLeft } = foldGrants(grants)
+  const grants = await liveGrants(ctx, paywallId, address).execute()
+  const { since, expiresAt, callsLeft } = foldGrants(grants)
   await ctx.db
     .updateTable("access")
-    .set({ expires_at: expiresAt, calls_left: callsLeft, tx_hash: grants.at(-1)?.txHash ?? null })
+    .set({ since_at: since, expires_at: expiresAt, calls_left: callsLeft, tx_hash: grants.at(-1)?.txHash ?? null })
     .where("paywall_id", "=", paywallId)
     .where("address", "=", address)
     .execute()
@@ -50,30 +51,44 @@ export interface Consumed {
 
 /**
  * Takes one call off what an address paid for; call it inside a transaction. Where access has no number of calls, all are
- * allowed while it lasts.
+ * allowed while it lasts. It costs the same however many grants there are, as whoever pays by the call has thousands.
  */
 export async function takeCall(ctx: Context, paywallId: string, address: Address): Promise<Consumed> {
-  // Held like in lockAccess, but without making a row for whoever is asked about.
-  const held = await ctx.db
+  const none = { allowed: false, remaining: 0 }
+  let held = await holdAccess(ctx, paywallId, address)
+  if (held && !held.since_at) {
+    await foldAccess(ctx, paywallId, address)
+    held = await holdAccess(ctx, paywallId, address)
+  }
+  if (!held?.expires_at || !held.since_at || held.expires_at <= ctx.now() || held.calls_left === 0) return none
+  if (held.calls_left === null) return { allowed: true, remaining: null }
+  const next = liveGrants(ctx, paywallId, address)
+    .whereRef("calls_used", "<", "calls")
+    .where("granted_at", ">=", held.since_at)
+    .limit(1)
+  const { id } = await next.executeTakeFirstOrThrow()
+  await ctx.db.updateTable("grants").set({ calls_used: sql`calls_used + 1` }).where("id", "=", id).execute()
+  const { calls_left } = await ctx.db
+    .updateTable("access")
+    .set({ calls_left: sql`calls_left - 1` })
+    .where("paywall_id", "=", paywallId)
+    .where("address", "=", address)
+    .returning("calls_left")
+    .executeTakeFirstOrThrow()
+  return { allowed: true, remaining: calls_left }
+}
+
+/** The row of {@link lockAccess}, held like there, but not made for whoever is asked about. */
+const holdAccess = (ctx: Context, paywallId: string, address: Address) =>
+  ctx.db
     .selectFrom("access")
-    .select("expires_at")
+    .select(["since_at", "expires_at", "calls_left"])
     .where("paywall_id", "=", paywallId)
     .where("address", "=", address)
     .forUpdate()
     .executeTakeFirst()
-  if (!held?.expires_at || held.expires_at <= ctx.now()) return { allowed: false, remaining: 0 }
-  const { callsLeft, next } = foldGrants(await liveGrants(ctx, paywallId, address))
-  if (callsLeft === null) return { allowed: true, remaining: null }
-  if (!next) return { allowed: false, remaining: 0 }
-  await ctx.db
-    .updateTable("grants")
-    .set({ calls_used: next.callsUsed + 1 })
-    .where("id", "=", next.id)
-    .execute()
-  await foldAccess(ctx, paywallId, address)
-  return { allowed: true, remaining: callsLeft - 1 }
-}
 
+/** In the order in which they were granted. */
 const liveGrants = (ctx: Context, paywallId: string, address: Address) =>
   ctx.db
     .selectFrom("grants")
@@ -84,4 +99,3 @@ const liveGrants = (ctx: Context, paywallId: string, address: Address) =>
     .where("revoked_at", "is", null)
     .orderBy("granted_at")
     .orderBy("id")
-    .execute()

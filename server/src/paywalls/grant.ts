@@ -11,12 +11,11 @@ export interface LiveGrant {
   callsUsed: number
 }
 
-/** What grants come to: until when, and the calls that are left until then (null: as many as fit). */
-export interface Fold<G> {
+/** What grants come to: since and until when access holds without a gap, and the calls that are left (null: as many as fit). */
+export interface Fold {
+  since: Date | null
   expiresAt: Date | null
   callsLeft: number | null
-  /** Which of them the next call is taken off: the oldest that has one. */
-  next: G | undefined
 }
 
 /**
@@ -26,26 +25,21 @@ export interface Fold<G> {
  *
  * @example two grants of 300 s and one call at 12:00:00 and 12:01:00 are two calls until 12:10:00
  */
-export function foldGrants<G extends LiveGrant>(grants: readonly G[]): Fold<G> {
-  let end: number | null = null
-  let together: G[] = []
-  for (const grant of grants) {
-    const { durationS } = grant
-    const grantedAt = grant.grantedAt.getTime()
-    if (end === null || end < grantedAt) {
-      together = []
-      end = grantedAt
+export function foldGrants(grants: readonly LiveGrant[]): Fold {
+  let since: number | null = null
+  let end = Number.NEGATIVE_INFINITY
+  let callsLeft: number | null = 0
+  for (const { grantedAt, durationS, calls, callsUsed } of grants) {
+    const at = grantedAt.getTime()
+    if (end < at) {
+      since = at
+      end = at
+      callsLeft = 0
     }
-    together.push(grant)
     end = Math.min(durationS === null ? FOREVER.getTime() : end + Number(durationS) * 1_000, FOREVER.getTime())
+    callsLeft = calls === null || callsLeft === null ? null : callsLeft + calls - callsUsed
   }
-  if (end === null) return { expiresAt: null, callsLeft: null, next: undefined }
-  const expiresAt = new Date(end)
-  if (together.some(grant => grant.calls === null)) return { expiresAt, callsLeft: null, next: undefined }
-  const leftOf = ({ calls, callsUsed }: G) => (calls ?? 0) - callsUsed
-  return {
-    expiresAt,
-    callsLeft: together.reduce((sum, grant) => sum + leftOf(grant), 0),
-    next: together.find(grant => leftOf(grant) > 0),
-  }
+  return since === null
+    ? { since: null, expiresAt: null, callsLeft: null }
+    : { since: new Date(since), expiresAt: new Date(end), callsLeft }
 }

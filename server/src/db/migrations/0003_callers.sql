@@ -39,11 +39,17 @@ alter table grants
   add column calls_used integer not null default 0,
   add check (calls_used between 0 and coalesce(calls, 0));
 
--- What is left of the calls of the live grants, folded like expires_at; null: as many as fit.
-alter table access add column calls_left integer check (calls_left >= 0);
+create index grants_unused on grants (paywall_id, address, granted_at, id) where revoked_at is null and calls_used < calls;
+
+-- Folded like expires_at: since when access has held without a gap, and what is left of the calls of the grants since
+-- then; null: as many as fit.
+alter table access
+  add column since_at timestamptz,
+  add column calls_left integer check (calls_left >= 0);
 
 update grants g set calls = 1 from paywalls p where p.id = g.paywall_id and p.pricing_model = 'per_call';
--- No call was taken before this, so that every grant that still holds has its own.
+-- No call was taken before this, so that whoever has access has one at least. Without since_at it is folded before the
+-- first one is taken.
 update access a set calls_left = 1
   where a.expires_at is not null
     and exists (select from paywalls p where p.id = a.paywall_id and p.pricing_model = 'per_call');
