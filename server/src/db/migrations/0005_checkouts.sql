@@ -72,7 +72,7 @@ create table checkout_sessions (
 );
 create index checkout_sessions_of_merchant on checkout_sessions (merchant_id, created_at desc, id desc);
 create index checkout_sessions_of_status on checkout_sessions (merchant_id, status, created_at desc, id desc);
-create index checkout_sessions_of_exception on checkout_sessions (merchant_id, created_at desc, id desc)
+create index checkout_sessions_of_exception on checkout_sessions (merchant_id, exception, created_at desc, id desc)
   where exception is not null;
 create index checkout_sessions_due on checkout_sessions (run_at) where run_at is not null;
 
