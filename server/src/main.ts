@@ -15,6 +15,7 @@ import { claimInstallation } from "./db/installation.ts"
 import { openDatabase } from "./db/open.ts"
 import { tokenIssuer } from "./identity/tokens.ts"
 import { openWakes } from "./jobs/wake.ts"
+import { openLimits, processLimits } from "./limits/open.ts"
 import { liveWarnings } from "./live.ts"
 import { openLog } from "./log.ts"
 import { registry } from "./metrics.ts"
@@ -98,6 +99,8 @@ async function run(
   for (const network of settings.networks)
     networks.push(await patiently(() => checkNetwork(network, signal), log, signal))
   await claimInstallation(database.db, settings.mode, networks)
+  const limits = flags.role === "worker" ? processLimits() : await openLimits(settings, log)
+  cleanups.push(() => limits.close())
   const ctx: Context = {
     db: database.db,
     settings,
@@ -105,6 +108,7 @@ async function run(
     now: sandbox?.now ?? (() => new Date()),
     chain: { networks },
     wakes: await openWakes(database),
+    limits,
     signal,
   }
   // Before any address is shown: what is paid from now on is scanned for, whenever the first worker starts.

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest"
-import { startService } from "../../test/service.ts"
+import { noLimits, startService } from "../../test/service.ts"
 import { addressGroup } from "./buckets.ts"
 
 describe("addressGroup", () => {
@@ -18,16 +18,7 @@ describe("addressGroup", () => {
 
 describe("a limit", () => {
   it("is not got around by another spelling of the path, nor by another address of one network", async () => {
-    const limits = {
-      auth: 0,
-      checkout: 0,
-      payConfirm: 0,
-      payStatus: 0,
-      console: 0,
-      paywallVerify: 0,
-      paywallPay: 2,
-      public: 0,
-    }
+    const limits = { ...noLimits, paywallPay: 2 }
     const service = await startService({ settings: { limits } })
     try {
       const pay = (path: string, remoteAddress: string) => service.call("POST", path, {}, { remoteAddress })
