@@ -33,6 +33,12 @@ export const paymentChanges = new Counter({
   registers: [registry],
 })
 
+export const limitsInstances = new Gauge({
+  name: "sluice_limits_instances",
+  help: "Processes that share the rate limits through Redis, by the last count of their heartbeats.",
+  registers: [registry],
+})
+
 export const limitsAlone = new Gauge({
   name: "sluice_limits_alone",
   help: "1 while Redis fails and this process holds its share of the rate limits by itself.",

@@ -3,7 +3,6 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { accessSync, constants } from "node:fs"
 import { delimiter, join } from "node:path"
 import { Redis } from "ioredis"
-import { describe } from "vitest"
 import { freePort, until } from "./e2e/program.ts"
 
 /** Where the installed server is, or undefined. */
@@ -19,8 +18,8 @@ export function redisBinary(): string | undefined {
   })
 }
 
-/** `describe` where Redis is installed, and under CI, where a part that is missing is a failure. */
-export const describeOnRedis = describe.runIf(redisBinary() !== undefined || process.env.CI !== undefined)
+/** Whether to run what needs Redis: where it is installed, and under CI, where a part that is missing is a failure. */
+export const onRedis = redisBinary() !== undefined || process.env.CI !== undefined
 
 export interface TestRedis {
   url: string

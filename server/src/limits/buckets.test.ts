@@ -11,6 +11,13 @@ describe("addressGroup", () => {
     ["2001:db8::1", "2001:db8:0:0"],
     ["::1", "0:0:0:0"],
     ["fe80::1%eth0", "fe80:0:0:0"],
+    ["::ffff:c000:207", "192.0.2.7"],
+    ["2001:DB8::A", "2001:db8:0:0"],
+    ["192.0.2.7:4711", "192.0.2.7"],
+    ["[2001:db8::1]:4711", "2001:db8:0:0"],
+    ["unknown", "nowhere"],
+    ["", "nowhere"],
+    [undefined, "nowhere"],
   ])("%s is counted as %s", (ip, group) => {
     expect(addressGroup(ip)).toBe(group)
   })

@@ -5,7 +5,7 @@
 import { randomUUID } from "node:crypto"
 import type { Redis } from "ioredis"
 import type { Logger } from "pino"
-import { limitsAlone } from "../metrics.ts"
+import { limitsAlone, limitsInstances } from "../metrics.ts"
 import { WINDOW_MS } from "./buckets.ts"
 import { redisConnection, sharedLog } from "./shared-log.ts"
 import { type Count, type MemoryLog, memoryLog, monotonicMs, type Verdict } from "./sliding-log.ts"
@@ -101,6 +101,7 @@ async function limitsOver(redis: Redis, log: Logger): Promise<Limits> {
       // One that has just come back does not know all instances yet.
       const knowsAll = monotonicMs() - sharedSinceMs > LIFE_MS
       instances = knowsAll ? counted : Math.max(instances, counted)
+      limitsInstances.set(instances)
     } catch (error) {
       goAlone(error as Error)
       // Else a connection to a host that is gone would be tried for a quarter of an hour.
