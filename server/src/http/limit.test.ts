@@ -52,6 +52,39 @@ describe("each limit of the table", () => {
     expect(new Set(limitRows.map(({ bucket }) => bucket))).toEqual(new Set(Object.keys(defaults)))
   })
 
+  it.each([
+    ["POST", "/api/auth/verify", "auth", undefined],
+    ["POST", "/api/checkouts", "checkout", "checkout"],
+    ["GET", "/api/checkouts", "merchant", "merchant"],
+    ["GET", "/api/checkouts/cs_1", "merchant", "merchant"],
+    ["POST", "/api/pay/confirm", "payConfirm", undefined],
+    ["GET", "/api/pay/status/cs_1", "payStatus", undefined],
+    ["GET", "/api/paywalls/pw_1/verify", "paywallVerify", "consume"],
+    ["POST", "/api/paywalls/pw_1/consume", "consume", "consume"],
+    ["POST", "/api/paywalls/pw_1/pay", "paywallPay", undefined],
+    ["GET", "/api/paywalls/pw_1", undefined, undefined],
+    ["GET", "/api/checkoutsx", undefined, undefined],
+    ["DELETE", "/nowhere", undefined, undefined],
+    ["PUT", "/api/console/nowhere", "console", undefined],
+  ])("%s %s counts as it was published", (method, path, byAddress, byKey) => {
+    const from = { subject: undefined, ip: "192.0.2.7" }
+    const buckets = (apiKey: string | undefined) =>
+      countsOf(defaults, method, path, { ...from, apiKey }).map(({ key }) => key.split(":").slice(2).join(" "))
+    const anonymous = [...(byAddress ? [byAddress] : []), "public"].map(bucket => `{192.0.2.7} ${bucket}`)
+    expect(buckets(undefined)).toEqual(anonymous)
+    expect(buckets("key_1")).toEqual(byKey ? [`{key_1} ${byKey}`] : anonymous)
+  })
+
+  it("counts a path under /api/console by its token's subject, whether it is there or not", () => {
+    const caller = { subject: "https://id.example me", apiKey: "key_1", ip: "192.0.2.7" }
+    const [count, ...more] = countsOf(defaults, "GET", "/api/console/nowhere", caller)
+    expect(count?.key).toMatch(/^sluice:limit:\{[\w-]{43}\}:console$/)
+    expect(more).toEqual([])
+    expect(countsOf(defaults, "GET", "/nowhere", caller).map(({ key }) => key)).toEqual([
+      "sluice:limit:{192.0.2.7}:public",
+    ])
+  })
+
   it.each(names.filter(([_, { credential }]) => bearing[credential]))(
     "%s admits as many as it says, and one more after Retry-After",
     async (_name, row) => {

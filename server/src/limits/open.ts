@@ -16,7 +16,7 @@ export interface Limits {
   close(): Promise<void>
 }
 
-/** 42 MB of memory at most with the limits as they are set by default (measured). */
+/** 15 MB when each was admitted once, 36 MB when 30 times (measured). */
 const MAX_KEYS = 100_000
 /** An answer that takes longer is none. */
 const PATIENCE_MS = 100

@@ -32,10 +32,8 @@ export interface MemoryLog {
   readonly size: number
 }
 
-const { timeOrigin } = performance
-
 /** Whole milliseconds that never step back: a wall clock that is set would free callers, or hold them. */
-export const monotonicMs = (): number => Math.floor(timeOrigin + performance.now())
+export const monotonicMs = (): number => Math.floor(performance.now())
 
 /**
  * A log in this process's memory, by a clock in whole milliseconds. It holds `maxKeys` keys at most, and always the half of
@@ -73,17 +71,18 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
         blocking = time
         full = limit
       }
-      const waitMs = blocking + windowMs - now
+      // `| 0`: small integers are kept in the verdict itself, other numbers in an object each.
+      const waitMs = (blocking + windowMs - now) | 0
       if (waitMs > 0) return { admitted: false, waitMs, limit: full, remaining: 0, resetMs: waitMs }
-      const verdict = { admitted: true, waitMs: 0, limit: 0, remaining: Number.MAX_SAFE_INTEGER, resetMs: 0 }
+      const verdict = { admitted: true, waitMs: 0, limit: 0, remaining: 0, resetMs: 0 }
       for (let i = 0; i < counts.length; i++) {
         const { key, limit } = counts[i] as Count
         const times = enter(key, found[i], entryMs ?? now, now - windowMs)
         const remaining = limit - times.length
-        if (remaining >= verdict.remaining) continue
+        if (i > 0 && remaining >= verdict.remaining) continue
         verdict.limit = limit
         verdict.remaining = remaining
-        verdict.resetMs = (times[0] as number) + windowMs - now
+        verdict.resetMs = ((times[0] as number) + windowMs - now) | 0
       }
       return verdict
     },
