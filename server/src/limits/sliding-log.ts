@@ -52,7 +52,7 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
     get size() {
       return young.size + old.size
     },
-    // Plain loops, and nothing made but the verdict: with iterators and closures it is half as fast (script/bench limits).
+    // Plain loops, and nothing made but the verdict: with iterators and closures it is a third slower (script/bench limits).
     admit: (counts, clockMs = clock(), entryMs) => {
       // A clock that steps back must not admit anything extra.
       let now = clockMs
