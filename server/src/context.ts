@@ -3,6 +3,7 @@ import type { Logger } from "pino"
 import type { Chain } from "./chain/networks.ts"
 import type { Db } from "./db/open.ts"
 import type { Wakes } from "./jobs/wake.ts"
+import type { Limits } from "./limits/open.ts"
 import type { Settings } from "./settings.ts"
 
 export interface Context {
@@ -14,6 +15,8 @@ export interface Context {
   now: () => Date
   chain: Chain
   wakes: Wakes
+  /** What requests are counted in. */
+  limits: Limits
   /** Aborted when the process is to stop. */
   signal: AbortSignal
 }

@@ -63,10 +63,6 @@ export function liveFaults(settings: Settings): string[] {
     )
   }
   refuse(
-    settings.trustedProxies.some(proxy => /\/(0+|0\.0\.0\.0)$/.test(proxy)),
-    "TRUSTED_PROXIES must not trust everyone: callers would choose the address by which they are limited",
-  )
-  refuse(
     metricsToken !== undefined && metricsToken.length < LEAST_TOKEN_CHARACTERS,
     `METRICS_TOKEN must have at least ${LEAST_TOKEN_CHARACTERS} characters`,
   )
@@ -89,9 +85,16 @@ export function liveFaults(settings: Settings): string[] {
 }
 
 /** What live mode does without, and says so at the start. */
-export function liveWarnings({ sanctionsFile, networks }: Settings): string[] {
+export function liveWarnings({ sanctionsFile, networks, redisUrl }: Settings): string[] {
   const screened = sanctionsFile !== undefined || networks.some(({ sanctionsOracle }) => sanctionsOracle !== undefined)
-  return screened ? [] : ["No buyer is screened: there is neither a SANCTIONS_FILE nor a sanctions oracle on a network"]
+  return [
+    ...(screened
+      ? []
+      : ["No buyer is screened: there is neither a SANCTIONS_FILE nor a sanctions oracle on a network"]),
+    ...(redisUrl === undefined
+      ? ["Rate limits are not shared: without REDIS_URL each process admits as much as the limits say"]
+      : []),
+  ]
 }
 
 function addressFaults(name: string, url: string, why: string): string[] {

@@ -16,6 +16,7 @@ import { openDatabase } from "./db/open.ts"
 import { tokenIssuer } from "./identity/tokens.ts"
 import { freeLeases } from "./jobs/claim.ts"
 import { openWakes } from "./jobs/wake.ts"
+import { openLimits, processLimits } from "./limits/open.ts"
 import { liveWarnings } from "./live.ts"
 import { openLog } from "./log.ts"
 import { registry } from "./metrics.ts"
@@ -101,6 +102,8 @@ async function run(
       await patiently(() => checkNetwork(network, { payoutWallet: settings.payoutWallet, signal }), log, signal),
     )
   await claimInstallation(database.db, settings.mode, networks)
+  const limits = flags.role === "worker" ? processLimits() : await openLimits(settings, log)
+  cleanups.push(() => limits.close())
   const ctx: Context = {
     db: database.db,
     settings,
@@ -108,6 +111,7 @@ async function run(
     now: sandbox?.now ?? (() => new Date()),
     chain: { networks },
     wakes: await openWakes(database),
+    limits,
     signal,
   }
   // Before any address is shown: what is paid from now on is scanned for, whenever the first worker starts.

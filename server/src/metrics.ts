@@ -1,5 +1,5 @@
 /** What /metrics counts. Labels have few values: never an id, an address or a path as it was called. */
-import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client"
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client"
 
 export const registry = new Registry()
 collectDefaultMetrics({ register: registry })
@@ -30,5 +30,17 @@ export const paymentChanges = new Counter({
   name: "sluice_payments_total",
   help: "Payments that were granted or reversed.",
   labelNames: ["network", "change"],
+  registers: [registry],
+})
+
+export const limitsInstances = new Gauge({
+  name: "sluice_limits_instances",
+  help: "Processes that share the rate limits through Redis, by the last count of their heartbeats.",
+  registers: [registry],
+})
+
+export const limitsAlone = new Gauge({
+  name: "sluice_limits_alone",
+  help: "1 while Redis fails and this process holds its share of the rate limits by itself.",
   registers: [registry],
 })

@@ -1,4 +1,5 @@
 /** How the text of a setting becomes a value; each throws an Error whose message completes "NAME …". */
+import { isIP } from "node:net"
 import { privateKeyToAddress } from "viem/accounts"
 import { type Address, parseAddress, parseHash } from "./chain/hex.ts"
 import { AmountError, parseAmount } from "./money/amount.ts"
@@ -33,7 +34,25 @@ export function issuerUrl(value: string): string {
   return value
 }
 
-export const list = (value: string): string[] =>
+/** The address of a Redis server; the fault never repeats it, for it may hold a password. */
+export function redisUrl(value: string): string {
+  if (!URL.canParse(value) || !/^rediss?:\/\/./.test(value)) throw new Error("must be a redis:// or rediss:// address")
+  return value
+}
+
+/** An IP address, or a network in CIDR notation. */
+export function cidr(value: string): string {
+  const [ip = "", prefix, ...rest] = value.split("/")
+  const bits = { 4: 32, 6: 128 }[isIP(ip)]
+  const length = prefix === undefined ? bits : /^\d{1,3}$/.test(prefix) ? Number.parseInt(prefix, 10) : undefined
+  if (bits === undefined || length === undefined || length > bits || rest.length > 0 || /%|^::ffff:/i.test(ip))
+    throw new Error(`must be addresses or networks such as 10.0.0.0/8 and fd00::/8, not ${value}`)
+  if (length === 0)
+    throw new Error("must not trust everyone: callers would choose the address by which they are limited")
+  return value
+}
+
+const list = (value: string): string[] =>
   value
     .split(",")
     .map(part => part.trim())

@@ -80,6 +80,28 @@ describe("readSettings", () => {
     expect(faultsOf({ HOST: "0.0.0.0", SANDBOX_PUBLIC: "1" })).toEqual([])
   })
 
+  it("believes X-Forwarded-For from proxies alone that can be told apart from callers", () => {
+    const proxies = "10.0.0.0/8, fd00::/8,203.0.113.7,2001:db8::1"
+    expect(readSettings({ TRUSTED_PROXIES: proxies }).trustedProxies).toEqual(proxies.split(/, ?/))
+    for (const everyone of ["0.0.0.0/0", "::/0", "10.0.0.0/8, 0.0.0.0/00"])
+      expect(faultsOf({ TRUSTED_PROXIES: everyone })).toEqual([
+        expect.stringMatching(/^TRUSTED_PROXIES must not trust everyone/),
+      ])
+    for (const wrong of ["loopback", "10.0.0", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/8/8", "10.0.0.0/255.0.0.0", "a.b"])
+      expect(faultsOf({ TRUSTED_PROXIES: wrong })).toEqual([
+        expect.stringMatching(/^TRUSTED_PROXIES must be addresses/),
+      ])
+    for (const wrong of ["::ffff:10.0.0.1", "fe80::1%eth0", "fd00::/129"])
+      expect(faultsOf({ TRUSTED_PROXIES: wrong })).toEqual([expect.stringContaining(`not ${wrong}`)])
+  })
+
+  it("takes Redis by redis: or rediss:, and never repeats its password", () => {
+    for (const url of ["redis://127.0.0.1:6379/2", "rediss://user:hunter2@redis.example"])
+      expect(readSettings({ REDIS_URL: url }).redisUrl).toBe(url)
+    for (const url of ["127.0.0.1:6379", "http://:hunter2@redis.example", "redis:hunter2", "redis://:hunter2@ x"])
+      expect(faultsOf({ REDIS_URL: url })).toEqual(["REDIS_URL must be a redis:// or rediss:// address"])
+  })
+
   it("never repeats a key in its faults", () => {
     const key = `0x${"5".repeat(63)}`
     expect(faultsOf({ PAYOUT_PRIVATE_KEY: key }).join()).not.toContain("555")

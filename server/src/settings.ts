@@ -8,15 +8,16 @@ import { liveFaults } from "./live.ts"
 import {
   address,
   bytes32,
+  cidr,
   decimal,
   duration,
   flag,
   httpUrl,
   issuerUrl,
-  list,
   listOf,
   oneOf,
   privateKey,
+  redisUrl,
   text,
   whole,
 } from "./setting-values.ts"
@@ -44,6 +45,8 @@ export type Bucket =
   | "console"
   | "paywallVerify"
   | "paywallPay"
+  | "merchant"
+  | "consume"
   | "public"
 
 export interface Settings {
@@ -59,6 +62,8 @@ export interface Settings {
   databaseUrl: string | undefined
   /** Live mode takes the embedded database too. */
   allowEmbeddedDb: boolean
+  /** Undefined: requests are counted in each process's memory. */
+  redisUrl: string | undefined
   sandboxPublic: boolean
   /** 32 bytes, under which secrets are encrypted at rest; in the sandbox undefined until it has made its own. */
   secretKey: Uint8Array | undefined
@@ -143,10 +148,9 @@ export const settingsTable = {
     parse: listOf(part => new URL(httpUrl(part)).origin),
   },
   TRUSTED_PROXIES: {
-    meaning: "CIDRs whose X-Forwarded-For is believed, comma-separated",
+    meaning: "addresses and CIDRs of proxies whose X-Forwarded-For is believed, comma-separated",
     fallback: "",
-    live: "not everyone",
-    parse: list,
+    parse: listOf(cidr),
   },
   DATA_DIR: { meaning: "where the embedded database and the sandbox keep their files", fallback: ".data", parse: text },
   DATABASE_URL: {
@@ -156,6 +160,11 @@ export const settingsTable = {
     parse: text,
   },
   ALLOW_EMBEDDED_DB: { meaning: "1: live mode takes the embedded database too", fallback: "0", parse: flag },
+  REDIS_URL: {
+    meaning: "a Redis address (redis: or rediss:), through which several processes share the rate limits",
+    otherwise: "each process counts in its own memory",
+    parse: redisUrl,
+  },
   SECRET_KEY: {
     meaning: "32 random bytes in hexadecimal or base64, such as `openssl rand -hex 32` prints",
     otherwise: "the sandbox's own; needed elsewhere",
@@ -215,6 +224,8 @@ export const settingsTable = {
   LIMIT_CONSOLE: perMinute("/api/console/*, by token subject", "60"),
   LIMIT_PAYWALL_VERIFY: perMinute("GET /api/paywalls/:id/verify, by IP", "30"),
   LIMIT_PAYWALL_PAY: perMinute("POST /api/paywalls/:id/pay, by IP", "10"),
+  LIMIT_MERCHANT: perMinute("merchant routes without a limit of their own, by API key", "60"),
+  LIMIT_CONSUME: perMinute("POST /api/paywalls/:id/consume and verify with an API key, by API key", "600"),
   LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
   METRICS_PORT: { meaning: "a loopback port that serves /metrics", parse: whole(1, 65_535) },
   METRICS_TOKEN: {
@@ -324,10 +335,11 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     port,
     baseUrl: read("BASE_URL") ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
     consoleOrigins: read("CONSOLE_ORIGINS"),
-    trustedProxies: read("TRUSTED_PROXIES"),
+    trustedProxies: read("TRUSTED_PROXIES") ?? [],
     dataDir: read("DATA_DIR"),
     databaseUrl: read("DATABASE_URL"),
     allowEmbeddedDb: read("ALLOW_EMBEDDED_DB"),
+    redisUrl: read("REDIS_URL"),
     sandboxPublic,
     secretKey: read("SECRET_KEY") ?? (mode === "test" ? required("SECRET_KEY") : undefined),
     oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),
@@ -349,6 +361,8 @@ export function readSettings(env: Record<string, string | undefined> = process.e
       console: read("LIMIT_CONSOLE"),
       paywallVerify: read("LIMIT_PAYWALL_VERIFY"),
       paywallPay: read("LIMIT_PAYWALL_PAY"),
+      merchant: read("LIMIT_MERCHANT"),
+      consume: read("LIMIT_CONSUME"),
       public: read("LIMIT_PUBLIC"),
     },
     metricsPort: read("METRICS_PORT"),

@@ -1,12 +1,13 @@
 /**
  * What `script/test` runs: the checks, then all tests on the embedded database, then those that use a database again on
- * Postgres. Closes with one plain line of counts.
+ * Postgres. Those that need Redis start their own. Closes with one plain line of counts.
  */
 import { spawnSync } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { postgresBinaries, startPostgres } from "./postgres.ts"
+import { redisBinary } from "./redis.ts"
 
 interface Report {
   numPassedTests: number
@@ -53,6 +54,7 @@ if (postgresBinaries()) {
   say("Postgres is missing: its run is skipped.")
   counts.skipped++
 }
+if (!redisBinary()) say("Redis is missing: the tests named “on Redis” are skipped, under CI they fail.")
 rmSync(scratch, { recursive: true, force: true })
 say(`\n${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`)
 process.exit(counts.failed === 0 ? 0 : 1)

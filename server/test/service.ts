@@ -7,6 +7,7 @@ import { checkNetwork, type Network } from "../src/chain/networks.ts"
 import type { Context } from "../src/context.ts"
 import { tokenIssuer } from "../src/identity/tokens.ts"
 import { openWakes } from "../src/jobs/wake.ts"
+import { type Limits, processLimits } from "../src/limits/open.ts"
 import { openLog } from "../src/log.ts"
 import { type NetworkSettings, readSettings, type Settings } from "../src/settings.ts"
 import { contractOf, type Document } from "./contract.ts"
@@ -39,6 +40,8 @@ export interface TestService {
   issuer: TestIssuer
   /** The OpenAPI document as it is served. */
   document: Document
+  /** Serves it on a free loopback port too, and answers its address. */
+  listen(): Promise<string>
   /** Moves the service's clock forward. */
   advance(ms: number): void
   /** One request; `as` is the subject whose token it bears. Throws when its document does not declare the answer. */
@@ -54,20 +57,14 @@ export interface TestService {
   stop(): Promise<void>
 }
 
-const noLimits: Settings["limits"] = {
-  auth: 0,
-  checkout: 0,
-  payConfirm: 0,
-  payStatus: 0,
-  console: 0,
-  paywallVerify: 0,
-  paywallPay: 0,
-  public: 0,
-}
+/** Every bucket switched off. */
+export const noLimits = Object.fromEntries(
+  Object.keys(readSettings({}).limits).map(bucket => [bucket, 0]),
+) as Settings["limits"]
 
 /** Starts it without limits, on paper networks unless `networks` are given to check and serve. */
 export async function startService(
-  options: { settings?: Partial<Settings>; networks?: NetworkSettings[] } = {},
+  options: { settings?: Partial<Settings>; networks?: NetworkSettings[]; limits?: Limits } = {},
 ): Promise<TestService> {
   const issuer = await startIssuer()
   const database = await openTestDatabase()
@@ -91,6 +88,7 @@ export async function startService(
     now: () => new Date(Date.now() + offsetMs),
     chain: { networks },
     wakes: await openWakes(database),
+    limits: options.limits ?? processLimits(),
     signal: stopping.signal,
   }
   const app = openApp(ctx, tokenIssuer(issuer.issuer, AUDIENCE))
@@ -121,6 +119,7 @@ export async function startService(
     ctx,
     issuer,
     document,
+    listen: () => app.listen({ host: "127.0.0.1", port: 0 }),
     advance: ms => {
       offsetMs += ms
     },
@@ -134,6 +133,7 @@ export async function startService(
     stop: async () => {
       stopping.abort()
       await app.close()
+      await ctx.limits.close()
       await database.close()
       await issuer.stop()
     },

@@ -40,7 +40,7 @@ export interface Caller {
 }
 
 /** Nobody whom we know. */
-export const stranger: Caller = { subject: undefined, apiKey: undefined }
+const stranger: Caller = { subject: undefined, apiKey: undefined }
 
 /**
  * Who is calling, never throwing: `refusal` is what the request must be answered with, once it was counted. A credential

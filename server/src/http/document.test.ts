@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import type { Document, Operation } from "../../test/contract.ts"
-import { startService, type TestService } from "../../test/service.ts"
+import { noLimits, startService, type TestService } from "../../test/service.ts"
 import { type ErrorCode, errorTable } from "../errors.ts"
 import { errorsOf } from "./answers.ts"
 
@@ -17,8 +17,6 @@ beforeAll(async () => {
   )
 })
 afterAll(() => service.stop())
-
-const noLimits = { auth: 0, checkout: 0, payConfirm: 0, payStatus: 0, console: 0, paywallVerify: 0, paywallPay: 0 }
 
 describe("the document", () => {
   it("is OpenAPI 3.1, with the address of the service", () => {

@@ -1,7 +1,7 @@
 import { once } from "node:events"
 import { connect } from "node:net"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
-import { startService, type TestService } from "../../test/service.ts"
+import { noLimits, startService, type TestService } from "../../test/service.ts"
 import { errorTable } from "../errors.ts"
 import { tokenIssuer } from "../identity/tokens.ts"
 import { openServer } from "./server.ts"
@@ -198,16 +198,7 @@ describe("health", () => {
 })
 
 describe("limits", () => {
-  const limits = {
-    auth: 0,
-    checkout: 0,
-    payConfirm: 0,
-    payStatus: 0,
-    console: 4,
-    paywallVerify: 3,
-    paywallPay: 0,
-    public: 6,
-  }
+  const limits = { ...noLimits, console: 4, paywallVerify: 3, public: 6 }
 
   it("count the console by subject, everything else by address, errors too", async () => {
     const limited = await startService({ settings: { limits } })

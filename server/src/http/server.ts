@@ -18,13 +18,13 @@ import type { Context } from "../context.ts"
 import { ApiError, type ErrorCode, errorTable, invalid } from "../errors.ts"
 import { merchantOf } from "../identity/merchants.ts"
 import type { TokenIssuer } from "../identity/tokens.ts"
-import { countsOf, WINDOW_MS } from "../limits/buckets.ts"
-import { memoryLog } from "../limits/sliding-log.ts"
 import { httpDuration } from "../metrics.ts"
-import { authenticate, type Caller, isPrivate, stranger } from "./authenticate.ts"
+import { authenticate, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { detailsOf, validatorFactory } from "./faults.ts"
 import { isStorable, parseJson } from "./json.ts"
+import { limiter, nobody } from "./limit.ts"
+import { pathOf } from "./path.ts"
 
 export type Server = FastifyInstance<
   RawServerDefault,
@@ -38,8 +38,6 @@ type Compilers = NonNullable<NonNullable<FastifyHttpOptions<RawServerDefault>["s
 type BuildValidator = NonNullable<Compilers["buildValidator"]>
 
 const BODY_LIMIT = 256 * 1024
-/** About 30 MB of memory at most. */
-const MAX_CALLERS = 100_000
 const exposed = [
   "X-Request-Id",
   "X-RateLimit-Limit",
@@ -62,7 +60,7 @@ export async function orEmptyBody(request: FastifyRequest): Promise<void> {
 
 /** A server with everything but routes; they are added before it listens. */
 export function openServer(ctx: Context, tokens: TokenIssuer): Server {
-  const limits = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_CALLERS })
+  const admit = limiter(ctx)
   const { trustedProxies } = ctx.settings
 
   const options: FastifyHttpOptions<RawServerDefault> = {
@@ -75,7 +73,7 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
     // A URL that can't be decoded and a parameter that is too long come here, past all hooks.
     frameworkErrors: (error, request, reply) => {
       void reply.header("x-request-id", request.id)
-      admit(request, reply, stranger) ? sendError(ctx, request, reply, error) : undefined
+      void admit(request, reply, nobody).then(admitted => admitted && sendError(ctx, request, reply, error))
     },
     clientErrorHandler: refuseBroken,
     schemaController: { compilersFactory: { buildValidator: (() => validatorFactory) as unknown as BuildValidator } },
@@ -104,7 +102,8 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
       const caller = await authenticate(ctx, tokens, pathOf(request), request.headers)
       request.subject = caller.subject
       request.apiKey = caller.apiKey
-      if (!admit(request, reply, caller)) return reply
+      const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`
+      if (!(await admit(request, reply, { subject, apiKey: caller.apiKey?.id }))) return reply
       if (caller.refusal !== undefined) throw caller.refusal
       return undefined
     })
@@ -131,35 +130,6 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
   app.setErrorHandler((error: FastifyError, request, reply) => sendError(ctx, request, reply, error))
   app.setNotFoundHandler((request, reply) => sendError(ctx, request, reply, new ApiError("NOT_FOUND")))
   return app
-
-  /** Counts the request and writes the headers; false when it was answered with 429. */
-  function admit(request: FastifyRequest, reply: FastifyReply, { subject, apiKey }: Caller): boolean {
-    const caller = { subject: subject && `${subject.iss} ${subject.sub}`, apiKey: apiKey?.id, ip: request.ip }
-    const counts = countsOf(ctx.settings.limits, request.method, pathOf(request), caller)
-    if (counts.length === 0) return true
-    const verdict = limits.admit(counts, Date.now())
-    reply.header("x-ratelimit-limit", verdict.limit)
-    reply.header("x-ratelimit-remaining", verdict.remaining)
-    reply.header("x-ratelimit-reset", Math.ceil(verdict.resetAtMs / 1_000))
-    if (verdict.admitted) return true
-    const retryAfter = Math.ceil(verdict.waitMs / 1_000)
-    reply.header("retry-after", retryAfter)
-    const { status, message } = errorTable.RATE_LIMITED
-    void reply.code(status).send({ error: "RATE_LIMITED", message, retryAfter, requestId: request.id })
-    return false
-  }
-}
-
-/** The pattern of the route that answers, else the path, decoded as the router does: `/p%61y` is `/pay`. */
-function pathOf(request: { url: string; routeOptions?: { url?: string | undefined } }): string {
-  const path = request.url.split("?", 1)[0] ?? ""
-  try {
-    const route = request.routeOptions?.url
-    // Preflights are answered by a route for every path.
-    return route === undefined || route.includes("*") ? decodeURIComponent(path) : route
-  } catch {
-    return path
-  }
 }
 
 const saneId = (header: unknown): string | undefined =>

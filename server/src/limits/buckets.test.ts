@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest"
-import { startService } from "../../test/service.ts"
+import { noLimits, startService } from "../../test/service.ts"
 import { addressGroup } from "./buckets.ts"
 
 describe("addressGroup", () => {
@@ -11,6 +11,13 @@ describe("addressGroup", () => {
     ["2001:db8::1", "2001:db8:0:0"],
     ["::1", "0:0:0:0"],
     ["fe80::1%eth0", "fe80:0:0:0"],
+    ["::ffff:c000:207", "192.0.2.7"],
+    ["2001:DB8::A", "2001:db8:0:0"],
+    ["192.0.2.7:4711", "192.0.2.7"],
+    ["[2001:db8::1]:4711", "2001:db8:0:0"],
+    ["unknown", "nowhere"],
+    ["", "nowhere"],
+    [undefined, "nowhere"],
   ])("%s is counted as %s", (ip, group) => {
     expect(addressGroup(ip)).toBe(group)
   })
@@ -18,16 +25,7 @@ describe("addressGroup", () => {
 
 describe("a limit", () => {
   it("is not got around by another spelling of the path, nor by another address of one network", async () => {
-    const limits = {
-      auth: 0,
-      checkout: 0,
-      payConfirm: 0,
-      payStatus: 0,
-      console: 0,
-      paywallVerify: 0,
-      paywallPay: 2,
-      public: 0,
-    }
+    const limits = { ...noLimits, paywallPay: 2 }
     const service = await startService({ settings: { limits } })
     try {
       const pay = (path: string, remoteAddress: string) => service.call("POST", path, {}, { remoteAddress })

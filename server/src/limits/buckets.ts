@@ -1,17 +1,41 @@
 /** Which requests count against which limit: the one table. */
+import { hash } from "node:crypto"
+import { isIPv4 } from "node:net"
+import ipaddr from "ipaddr.js"
 import type { Bucket, Settings } from "../settings.ts"
 import type { Count } from "./sliding-log.ts"
 
-/** Routes with a limit of their own. All limits are requests a minute, by caller. */
-const rows: { bucket: Bucket; method?: string; path: RegExp }[] = [
-  { bucket: "auth", method: "POST", path: /^\/api\/auth\// },
-  { bucket: "checkout", method: "POST", path: /^\/api\/checkouts$/ },
-  { bucket: "payConfirm", method: "POST", path: /^\/api\/pay\/confirm$/ },
-  { bucket: "payStatus", method: "GET", path: /^\/api\/pay\/status\/[^/]+$/ },
-  { bucket: "console", path: /^\/api\/console(\/|$)/ },
-  { bucket: "paywallVerify", method: "GET", path: /^\/api\/paywalls\/[^/]+\/verify$/ },
-  { bucket: "paywallPay", method: "POST", path: /^\/api\/paywalls\/[^/]+\/pay$/ },
+/** What a request must bear to be counted by who is calling; all others count by where they come from. */
+export type Credential = "none" | "token" | "apiKey"
+
+export interface LimitRow {
+  bucket: Bucket
+  /** Any without one. */
+  method?: string
+  /** `:name` is one part of a path, a last `/*` all that follows or nothing. */
+  path: string
+  credential: Credential
+}
+
+/** All limits, each for a minute. The first row counts that fits a request and takes its credential, else the first that fits. */
+export const limitRows: readonly LimitRow[] = [
+  { bucket: "auth", method: "POST", path: "/api/auth/*", credential: "none" },
+  { bucket: "payConfirm", method: "POST", path: "/api/pay/confirm", credential: "none" },
+  { bucket: "payStatus", method: "GET", path: "/api/pay/status/:id", credential: "none" },
+  { bucket: "paywallVerify", method: "GET", path: "/api/paywalls/:id/verify", credential: "none" },
+  { bucket: "paywallPay", method: "POST", path: "/api/paywalls/:id/pay", credential: "none" },
+  { bucket: "console", path: "/api/console/*", credential: "token" },
+  { bucket: "consume", method: "GET", path: "/api/paywalls/:id/verify", credential: "apiKey" },
+  { bucket: "consume", method: "POST", path: "/api/paywalls/:id/consume", credential: "apiKey" },
+  { bucket: "checkout", method: "POST", path: "/api/checkouts", credential: "apiKey" },
+  { bucket: "merchant", path: "/api/checkouts/*", credential: "apiKey" },
+  { bucket: "public", path: "/*", credential: "none" },
 ]
+
+const patternOf = (path: string): RegExp =>
+  new RegExp(`^${path.replace(/\/:\w+/g, "/[^/]+").replace(/\/\*$/, "(/.*)?")}$`)
+
+const rows = limitRows.map(row => ({ ...row, pattern: patternOf(row.path) }))
 
 /**
  * Whether a path has no limit. Health and metrics are asked by machines that must always get an answer, a page of the
@@ -21,45 +45,57 @@ export const isUnlimited = (path: string): boolean => /^\/(healthz|readyz|metric
 
 export const WINDOW_MS = 60_000
 
-/** Who is counted: a token's subject for the console, else an IP address. */
+/** Who is counted: the subject of a good token, the id of a good API key, else an IP address (none: the peer has gone). */
 export interface Caller {
   subject: string | undefined
-  ip: string
+  apiKey: string | undefined
+  ip: string | undefined
 }
 
 /**
- * What a request counts against; empty when it is not limited. A caller without a valid credential counts by IP, against
- * its route and against all that the IP does.
+ * What a request counts against; empty when it is not limited. With a credential that the route takes it counts by that
+ * alone. Without one it counts by IP, against its route and against all that the IP does.
  */
 export function countsOf(limits: Settings["limits"], method: string, path: string, caller: Caller): Count[] {
   if (isUnlimited(path)) return []
-  const bucket = rows.find(row => (row.method ?? method) === method && row.path.test(path))?.bucket
-  const count = (name: Bucket, who: string): Count => ({ key: `${name} ${who}`, limit: limits[name] })
-  const from = addressGroup(caller.ip)
-  const counts =
-    caller.subject === undefined
-      ? [...(bucket && bucket !== "console" ? [count(bucket, from)] : []), count("public", from)]
-      : [count("console", caller.subject)]
-  return counts.filter(({ limit }) => limit > 0)
+  // A HEAD runs the route of its GET.
+  const verb = method === "HEAD" ? "GET" : method
+  const fitting = rows.filter(row => (row.method ?? verb) === verb && row.pattern.test(path))
+  for (const { bucket, credential } of fitting) {
+    const id = idOf(caller, credential)
+    if (id !== undefined) return countsAgainst(limits, id, [bucket])
+  }
+  return countsAgainst(limits, addressGroup(caller.ip), [fitting[0]?.bucket ?? "public", "public"])
+}
+
+/** One caller's keys have one hash tag: a cluster keeps them together, and they are decided together. */
+const countsAgainst = (limits: Settings["limits"], id: string, buckets: Bucket[]): Count[] =>
+  [...new Set(buckets)]
+    .map(bucket => ({ key: `sluice:limit:{${id}}:${bucket}`, limit: limits[bucket] }))
+    .filter(({ limit }) => limit > 0)
+
+/** A subject is hashed: it may be long, may hold a brace, and may say who somebody is. */
+function idOf({ subject, apiKey }: Caller, credential: Credential): string | undefined {
+  if (credential === "token") return subject === undefined ? undefined : hash("sha256", subject, "base64url")
+  return credential === "apiKey" ? apiKey : undefined
 }
 
 /**
  * Who an IP address stands for: an IPv4 address, also when it is written as IPv6, or the /64 of an IPv6 address, of which
- * one customer has all.
+ * one customer has all. A port that a proxy has added does not count; what is no address is counted together.
  *
  * @example addressGroup("::ffff:192.0.2.7") // "192.0.2.7"
  * @example addressGroup("2001:db8:1:2:3:4:5:6") // "2001:db8:1:2"
  */
-export function addressGroup(ip: string): string {
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(ip)
-  if (mapped?.[1]) return mapped[1]
-  if (!ip.includes(":")) return ip
-  const [head = "", tail] = (ip.split("%", 1)[0] ?? "").toLowerCase().split("::")
-  const left = head === "" ? [] : head.split(":")
-  const right = tail === undefined || tail === "" ? [] : tail.split(":")
-  const zeros = tail === undefined ? [] : Array(Math.max(0, 8 - left.length - right.length)).fill("0")
-  return [...left, ...zeros, ...right]
-    .slice(0, 4)
-    .map(group => group.replace(/^0+(?=.)/, ""))
-    .join(":")
+export function addressGroup(ip: string | undefined): string {
+  if (ip === undefined || isIPv4(ip)) return ip ?? "nowhere"
+  const bare = ip.replace(/^\[(.*)\](:\d+)?$/, "$1").replace(/^(\d+\.\d+\.\d+\.\d+):\d+$/, "$1")
+  if (!ipaddr.isValid(bare)) return "nowhere"
+  const address = ipaddr.process(bare)
+  return address instanceof ipaddr.IPv6
+    ? address.parts
+        .slice(0, 4)
+        .map(part => part.toString(16))
+        .join(":")
+    : address.toString()
 }

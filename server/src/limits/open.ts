@@ -1,0 +1,129 @@
+/**
+ * The limits as the API uses them: shared through Redis where there is one, with this process's own log ready to stand in
+ * for it; else that log alone.
+ */
+import { randomUUID } from "node:crypto"
+import type { Redis } from "ioredis"
+import type { Logger } from "pino"
+import { limitsAlone, limitsInstances } from "../metrics.ts"
+import { WINDOW_MS } from "./buckets.ts"
+import { redisConnection, sharedLog } from "./shared-log.ts"
+import { type Count, type MemoryLog, memoryLog, monotonicMs, type Verdict } from "./sliding-log.ts"
+
+export interface Limits {
+  /** Counts a request against all of `counts` (one at least), or against none when one of them is full; never rejects. */
+  admit(counts: readonly Count[]): Promise<Verdict>
+  close(): Promise<void>
+}
+
+/** 15 MB when each was admitted once, 36 MB when 30 times (measured). */
+const MAX_KEYS = 100_000
+/** An answer that takes longer is none. */
+const PATIENCE_MS = 100
+/** How long this process decides alone before it asks again; also the time between heartbeats. */
+const BEAT_MS = 5_000
+/** An instance counts until it has missed three beats. */
+const LIFE_MS = 15_000
+const INSTANCES_KEY = "sluice:limit:instances"
+
+/** The limits of one process. */
+export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })): Limits {
+  return { admit: async counts => log.admit(counts), close: async () => undefined }
+}
+
+/** The limits by the settings; a Redis that can't be reached delays the start by two seconds at most. */
+export async function openLimits({ redisUrl }: { redisUrl: string | undefined }, log: Logger): Promise<Limits> {
+  if (redisUrl === undefined) {
+    log.info("REDIS_URL is not set: requests are counted in the memory of this process, which serves one process")
+    return processLimits()
+  }
+  const redis = redisConnection(redisUrl)
+  // What broke is told once, when the limits stop being shared.
+  redis.on("error", () => undefined)
+  await redis.connect().catch(() => undefined)
+  return await limitsOver(redis, log)
+}
+
+/**
+ * Redis decides, and what it admits is entered in this process's log. When it fails or is slow, that log decides, at this
+ * instance's share of each limit, until a heartbeat gets through. Own admissions count always: a Redis that has lost its
+ * memory does not make this process admit more than the limit.
+ */
+async function limitsOver(redis: Redis, log: Logger): Promise<Limits> {
+  const own = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })
+  const shared = sharedLog(redis, { windowMs: WINDOW_MS })
+  const id = randomUUID()
+  let instances = 1
+  let alone = false
+  let sharedSinceMs = monotonicMs()
+  let closed = false
+  let timer: NodeJS.Timeout | undefined
+  await beat()
+
+  return {
+    admit: async counts => {
+      if (!alone) {
+        // Entered as of before Redis was asked and read as of after: this log never refuses what Redis admits rightly.
+        const askedMs = monotonicMs()
+        const verdict = await inTime(shared.admit(counts)).catch(goAlone)
+        if (verdict) {
+          const mine = verdict.admitted ? own.admit(counts, monotonicMs(), askedMs) : verdict
+          return mine.admitted ? verdict : mine
+        }
+      }
+      return own.admit(counts.map(({ key, limit }) => ({ key, limit: Math.ceil(limit / instances) })))
+    },
+    close: async () => {
+      closed = true
+      clearTimeout(timer)
+      await inTime(redis.zrem(INSTANCES_KEY, id)).catch(() => undefined)
+      redis.disconnect()
+    },
+  }
+
+  function goAlone(error: Error): void {
+    if (alone || closed) return
+    alone = true
+    limitsAlone.set(1)
+    log.warn({ err: error, instances }, "Redis fails: each instance holds its share of the limits by itself")
+    beatLater()
+  }
+
+  async function beat(): Promise<void> {
+    try {
+      const counted = await inTime(redis.sluiceBeat(INSTANCES_KEY, id, LIFE_MS))
+      if (alone) {
+        alone = false
+        sharedSinceMs = monotonicMs()
+        limitsAlone.set(0)
+        log.info("Redis is back: limits are shared again")
+      }
+      // One that has just come back does not know all instances yet.
+      const knowsAll = monotonicMs() - sharedSinceMs > LIFE_MS
+      instances = knowsAll ? counted : Math.max(instances, counted)
+      limitsInstances.set(instances)
+    } catch (error) {
+      goAlone(error as Error)
+      // Else a connection to a host that is gone would be tried for a quarter of an hour.
+      if (error instanceof NoAnswer && !closed) redis.disconnect(true)
+    }
+    beatLater()
+  }
+
+  function beatLater(): void {
+    clearTimeout(timer)
+    if (!closed) timer = setTimeout(() => void beat(), BEAT_MS).unref()
+  }
+}
+
+class NoAnswer extends Error {
+  override message = `no answer within ${PATIENCE_MS} ms`
+}
+
+/** The outcome of `work`, or {@link NoAnswer}. A process that was itself busy for so long reads what has come before it gives up. */
+function inTime<T>(work: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => setImmediate(() => reject(new NoAnswer())), PATIENCE_MS)
+    work.then(resolve, reject).finally(() => clearTimeout(timer))
+  })
+}

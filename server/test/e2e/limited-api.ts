@@ -1,0 +1,12 @@
+/** An API process of a limits test: started with its settings as JSON, it tells its address and ends with its parent. */
+
+import { openLimits } from "../../src/limits/open.ts"
+import { openLog } from "../../src/log.ts"
+import type { Settings } from "../../src/settings.ts"
+import { startService } from "../service.ts"
+
+const settings = JSON.parse(process.argv[2] ?? "{}") as Partial<Settings>
+process.on("disconnect", () => process.exit())
+const limits = await openLimits({ redisUrl: settings.redisUrl }, openLog("fatal"))
+const service = await startService({ settings, limits })
+process.send?.(await service.listen())
