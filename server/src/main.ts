@@ -14,6 +14,7 @@ import { lockDataDir } from "./data-dir.ts"
 import { claimInstallation } from "./db/installation.ts"
 import { openDatabase } from "./db/open.ts"
 import { tokenIssuer } from "./identity/tokens.ts"
+import { forgetLeases } from "./jobs/claim.ts"
 import { openWakes } from "./jobs/wake.ts"
 import { liveWarnings } from "./live.ts"
 import { openLog } from "./log.ts"
@@ -110,7 +111,7 @@ async function run(
   // Before any address is shown: what is paid from now on is scanned for, whenever the first worker starts.
   for (const network of networks) await patiently(() => ensureCursor(ctx, network), log, signal)
   // A killed process can't give its leases back; where it was the only one, nobody else holds any.
-  if (embedded) await database.db.updateTable("cursors").set({ claim_id: null, lease_until: null }).execute()
+  if (embedded) await forgetLeases(database.db)
   // Settles in at most a round when the signal comes; the database is closed after it.
   const loops = flags.role === "api" ? [] : [() => runWorker(ctx)]
   if (flags.role !== "worker") {

@@ -1,5 +1,5 @@
 /** What /metrics counts. Labels have few values: never an id, an address or a path as it was called. */
-import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client"
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client"
 
 export const registry = new Registry()
 collectDefaultMetrics({ register: registry })
@@ -30,5 +30,18 @@ export const paymentChanges = new Counter({
   name: "sluice_payments_total",
   help: "Payments that were granted or reversed.",
   labelNames: ["network", "change"],
+  registers: [registry],
+})
+
+export const deliveryAttempts = new Counter({
+  name: "sluice_webhook_attempts_total",
+  help: "Attempts to deliver an event, by what became of the delivery: delivered, retry or failed.",
+  labelNames: ["result"],
+  registers: [registry],
+})
+
+export const deliveriesInFlight = new Gauge({
+  name: "sluice_webhook_deliveries_in_flight",
+  help: "Deliveries that this process is sending.",
   registers: [registry],
 })

@@ -1,6 +1,7 @@
 /** How the text of a setting becomes a value; each throws an Error whose message completes "NAME …". */
 import { privateKeyToAddress } from "viem/accounts"
 import { type Address, parseAddress, parseHash } from "./chain/hex.ts"
+import { addressRange } from "./http/public-address.ts"
 import { AmountError, parseAmount } from "./money/amount.ts"
 
 export const text = (value: string): string => value
@@ -55,6 +56,25 @@ export function duration(value: string): number {
   if (!match) throw new Error("must be a time such as 30s, 5m or 1h")
   const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }[match[2] ?? "s"] ?? 1_000
   return Number.parseInt(match[1] ?? "", 10) * unitMs
+}
+
+/** A time from `minS` to `maxS` seconds, as milliseconds. */
+export function durationWithin(minS: number, maxS: number) {
+  return (value: string): number => {
+    const ms = duration(value)
+    if (ms < minS * 1_000 || ms > maxS * 1_000) throw new Error(`must be from ${minS}s to ${maxS}s`)
+    return ms
+  }
+}
+
+/** A range of addresses as it is written; one address is a range too. */
+export function cidr(value: string): string {
+  try {
+    addressRange([value])
+  } catch {
+    throw new Error("must be ranges of addresses such as 10.0.0.0/8")
+  }
+  return value
 }
 
 export function privateKey(value: string): Address {

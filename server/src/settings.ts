@@ -8,8 +8,10 @@ import { liveFaults } from "./live.ts"
 import {
   address,
   bytes32,
+  cidr,
   decimal,
   duration,
+  durationWithin,
   flag,
   httpUrl,
   issuerUrl,
@@ -83,6 +85,22 @@ export interface Settings {
   metricsToken: string | undefined
   logLevel: string
   rpcPort: number
+  webhooks: WebhookSettings
+}
+
+/** How events are delivered. */
+export interface WebhookSettings {
+  /** For a whole exchange, the answer's body included. */
+  timeoutMs: number
+  /** The same, for the request that tries an address at registration. */
+  probeTimeoutMs: number
+  /** Requests at once to one endpoint, and in all, of each process. */
+  concurrencyPerEndpoint: number
+  concurrency: number
+  /** Ranges that are sent to though they are not public. */
+  allowCidrs: string[]
+  /** How long events and their attempts are kept. */
+  retentionMs: number
 }
 
 /** A problem with the settings; `faults` has one line for each. */
@@ -207,6 +225,38 @@ export const settingsTable = {
     meaning: "payments above this, in whole tokens, must be told by two RPC endpoints where a network has two",
     fallback: "100",
     parse: decimal,
+  },
+  WEBHOOK_TIMEOUT: {
+    meaning: "how long a delivery may take, the answer's body included",
+    fallback: "30s",
+    parse: durationWithin(1, 300),
+  },
+  WEBHOOK_PROBE_TIMEOUT: {
+    meaning: "the same for the request that tries an address when a webhook is made",
+    fallback: "10s",
+    parse: durationWithin(1, 60),
+  },
+  WEBHOOK_CONCURRENCY_PER_ENDPOINT: {
+    meaning: "deliveries at once to one endpoint, of each process",
+    fallback: "10",
+    parse: whole(1, 1_000),
+  },
+  WEBHOOK_CONCURRENCY: {
+    meaning: "deliveries at once in all, of each process",
+    fallback: "500",
+    parse: whole(1, 10_000),
+  },
+  WEBHOOK_ALLOW_CIDRS: {
+    meaning:
+      "ranges of private addresses that webhooks may reach, comma-separated: every merchant can send requests there",
+    otherwise: "none, in the sandbox loopback",
+    live: "not everything",
+    parse: listOf(cidr),
+  },
+  WEBHOOK_RETENTION: {
+    meaning: "how long events, their deliveries and attempts are kept",
+    fallback: "90d",
+    parse: durationWithin(86_400, 36_500 * 86_400),
   },
   LIMIT_AUTH: perMinute("POST /api/auth/*, by IP", "5"),
   LIMIT_CHECKOUT: perMinute("POST /api/checkouts, by API key", "10"),
@@ -355,6 +405,14 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     metricsToken: read("METRICS_TOKEN"),
     logLevel: read("LOG_LEVEL") ?? (sandbox ? "warn" : "info"),
     rpcPort: read("RPC_PORT"),
+    webhooks: {
+      timeoutMs: read("WEBHOOK_TIMEOUT"),
+      probeTimeoutMs: read("WEBHOOK_PROBE_TIMEOUT"),
+      concurrencyPerEndpoint: read("WEBHOOK_CONCURRENCY_PER_ENDPOINT"),
+      concurrency: read("WEBHOOK_CONCURRENCY"),
+      allowCidrs: read("WEBHOOK_ALLOW_CIDRS") ?? (sandbox ? ["127.0.0.0/8", "::1/128"] : []),
+      retentionMs: read("WEBHOOK_RETENTION"),
+    },
   }
   if (mode === "live") {
     // What can't be read has been told; what stands in for it is not worth another fault.
@@ -380,5 +438,5 @@ export function listSettings(): { name: string; meaning: string; standsIn: strin
 /** What `--help` prints of the settings: a line each, with the default. */
 export const describeSettings = (): string =>
   listSettings()
-    .map(({ name, meaning, standsIn }) => `  ${name.padEnd(26)}${meaning}${standsIn && ` (${standsIn})`}`)
+    .map(({ name, meaning, standsIn }) => `  ${name.padEnd(34)}${meaning}${standsIn && ` (${standsIn})`}`)
     .join("\n")

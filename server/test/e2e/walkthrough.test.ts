@@ -79,7 +79,7 @@ describe("script/server", () => {
       payoutAddress: address,
       accessToken: expect.stringMatching(/^eyJ/),
       apiKey: null,
-      webhookSecret: null,
+      webhookSecret: expect.stringMatching(/^whsec_[A-Za-z0-9+/]{43}=$/),
     }
     expect(sandbox.file()).toEqual({
       baseUrl: sandbox.url,
