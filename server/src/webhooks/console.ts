@@ -191,12 +191,12 @@ export async function recover(ctx: Context, merchantId: string, id: string, sinc
   return Number(numUpdatedRows)
 }
 
-/** Who is sending it keeps it: the row is theirs until it is written down. */
+/** Who is sending it keeps it until it is written down. */
 const again = (ctx: Context) => ({
   status: "pending" as const,
   attempts: 0,
   by_hand: true,
-  run_at: sql<Date>`case when lease_until >= clock_timestamp() then run_at else ${ctx.now()} end`,
+  run_at: ctx.now(),
   updated_at: ctx.now(),
 })
 

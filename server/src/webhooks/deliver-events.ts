@@ -64,25 +64,35 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       // Until something is found, or all lanes were seen.
     } while (rows.length === 0 && lane !== "" && !ctx.signal.aborted)
     if (rows.length === 0) return 0
-    const [bodies, destinations] = await Promise.all([bodiesOf(ctx, rows), destinationsOf(ctx, rows)])
     for (const row of rows) {
       places--
       sending.set(row.lane, (sending.get(row.lane) ?? 0) + 1)
       deliveriesInFlight.inc()
-      const mine = deliver(row, bodies.get(row.event_id) ?? "", destinations.get(row.lane + (row.url ?? "")))
-        .catch(error => ctx.log.error({ err: error, deliveryId: row.id }, "a delivery failed and will be tried again"))
-        .finally(() => {
-          work.delete(mine)
-        })
-      work.add(mine)
     }
+    // The next round need not wait for what these rows need to be sent.
+    const mine = start(rows).finally(() => work.delete(mine))
+    work.add(mine)
     return rows.length
   }
 
-  async function deliver(row: Row<"deliveries">, body: string, to: Destination | undefined): Promise<void> {
+  async function start(rows: readonly Row<"deliveries">[]): Promise<void> {
+    const needs = Promise.all([bodiesOf(ctx, rows), destinationsOf(ctx, rows)])
+    await Promise.all(
+      rows.map(row =>
+        deliver(row, needs).catch(error =>
+          ctx.log.error({ err: error, deliveryId: row.id }, "a delivery failed and will be tried again"),
+        ),
+      ),
+    )
+  }
+
+  async function deliver(row: Row<"deliveries">, needs: Promise<[Bodies, Destinations]>): Promise<void> {
     let sent = false
     try {
-      if (!to || (to.webhook && !to.webhook.active && !row.by_hand)) return await skip(ctx, row)
+      const [bodies, destinations] = await needs
+      const body = bodies.get(row.event_id)
+      const to = destinations.get(row.lane + (row.url ?? ""))
+      if (!to || body === undefined || (to.webhook && !to.webhook.active && !row.by_hand)) return await skip(ctx, row)
       const startedAt = ctx.now()
       const message = { url: to.url, secrets: to.secrets, eventId: row.event_id, idempotencyKey: row.id, body }
       const attempt = await sender.send(message, { timeoutMs, signal: cut })
@@ -151,14 +161,17 @@ interface Destination {
   webhook: Pick<Row<"webhooks">, "id" | "active" | "failing_since"> | undefined
 }
 
-async function bodiesOf(ctx: Context, rows: readonly Row<"deliveries">[]): Promise<Map<string, string>> {
+type Bodies = Map<string, string>
+type Destinations = Map<string, Destination>
+
+async function bodiesOf(ctx: Context, rows: readonly Row<"deliveries">[]): Promise<Bodies> {
   const ids = [...new Set(rows.map(row => row.event_id))]
   const events = await ctx.db.selectFrom("events").select(["id", "body"]).where("id", "in", ids).execute()
   return new Map(events.map(({ id, body }) => [id, body]))
 }
 
 /** Where to, by lane and bare address; an endpoint that was deleted is not among them. */
-async function destinationsOf(ctx: Context, rows: readonly Row<"deliveries">[]): Promise<Map<string, Destination>> {
+async function destinationsOf(ctx: Context, rows: readonly Row<"deliveries">[]): Promise<Destinations> {
   const ids = [...new Set(rows.flatMap(row => row.webhook_id ?? []))]
   const webhooks =
     ids.length === 0
@@ -190,7 +203,7 @@ async function skip(ctx: Context, { id, claim_id }: Row<"deliveries">): Promise<
 async function giveBack(ctx: Context, { id, claim_id }: Row<"deliveries">): Promise<void> {
   await ctx.db
     .updateTable("deliveries")
-    .set({ claim_id: null, lease_until: null, run_at: ctx.now() })
+    .set({ claim_id: null, lease_until: null })
     .where("id", "=", id)
     .where("claim_id", "=", claim_id)
     .execute()
@@ -214,8 +227,9 @@ export async function runDeliveries(ctx: Context, sender: Sender): Promise<void>
 /** Removes events of long ago that wait for nothing, with their deliveries and attempts; some thousand in a call. */
 export async function forgetOldEvents(ctx: Context): Promise<void> {
   const before = new Date(ctx.now().getTime() - ctx.settings.webhooks.retentionMs)
-  await sql`delete from events where id in (
-    select e.id from events e where e.created_at < ${before}
+  await sql`with old as (select e.id from events e where e.created_at < ${before}
       and not exists (select from deliveries d where d.event_id = e.id and d.status = 'pending')
-    order by e.created_at limit 5000)`.execute(ctx.db)
+      order by e.created_at limit 5000),
+    attempts as (delete from delivery_attempts a using deliveries d join old on old.id = d.event_id where a.delivery_id = d.id)
+    delete from events using old where events.id = old.id`.execute(ctx.db)
 }

@@ -2,8 +2,9 @@ import { execFile } from "node:child_process"
 import { readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { promisify } from "node:util"
+import Stripe from "stripe"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { isTaken, newSandbox, type Run, root, type Sandbox } from "./program.ts"
+import { isTaken, newSandbox, type Run, root, type Sandbox, until } from "./program.ts"
 
 const readme = readFileSync(join(root, "README.md"), "utf8")
 const blocks = [...readme.matchAll(/^```sh(.*)\n([\s\S]*?)^```$/gm)].map(match => ({
@@ -127,6 +128,22 @@ describe("script/server", () => {
       total: 1,
       data: [{ name: "orders", body: '{"event":"ping"}', headers: { "x-signature": "abc" } }],
     })
+  })
+
+  it("delivers events to its own inbox, signed", async () => {
+    const auth = { authorization: `Bearer ${sandbox.file().merchants[0].accessToken}` }
+    const hook = { url: `${sandbox.url}/sandbox/inbox/hooks`, events: ["*", "paywall.granted"] }
+    const { status, body } = await sandbox.call("/api/console/webhooks", hook, auth)
+    expect(status).toBe(201)
+    const { id, secret } = body.data
+    expect((await sandbox.call(`/api/console/webhooks/${id}/test`, {}, auth)).status).toBe(201)
+    const received = async () =>
+      (await sandbox.call("/sandbox/inbox")).body.data.filter((each: { name: string }) => each.name === "hooks")
+    await until("the ping and the test are in the inbox", async () => (await received()).length === 2)
+    for (const { headers, body } of await received())
+      expect(Stripe.webhooks.constructEvent(body, headers["service-signature"], secret)).toMatchObject({
+        event: "ping",
+      })
   })
 
   it.each([

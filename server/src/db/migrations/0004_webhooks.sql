@@ -71,15 +71,17 @@ create table deliveries (
   unique (event_id, webhook_id),
   check ((webhook_id is null) <> (url is null))
 )
--- Each delivery is written three times; by default a table of a million rows is cleaned after 200,000 dead ones.
-with (autovacuum_vacuum_scale_factor = 0.02);
+-- Each delivery is written three times: room for the second within its page, and cleaned before 200,000 rows are dead.
+with (autovacuum_vacuum_scale_factor = 0.02, fillfactor = 70);
 create index deliveries_due on deliveries (lane, run_at) where status = 'pending';
 create index deliveries_untried on deliveries (lane, order_key, seq) where status = 'pending' and attempts = 0;
 create index deliveries_of_webhook on deliveries (webhook_id, created_at desc, id desc);
 
+-- delivery_id has no foreign key: the statement that writes an attempt has just written its delivery, and the check would
+-- lock that row once more.
 create table delivery_attempts (
-  id bigint generated always as identity primary key,
-  delivery_id text not null references deliveries on delete cascade,
+  id bigint generated always as identity,
+  delivery_id text not null,
   started_at timestamptz not null,
   duration_ms integer not null,
   -- What was answered; null when nothing was.
@@ -87,6 +89,6 @@ create table delivery_attempts (
   -- Why it was no success, in words.
   error text,
   -- The first 4 KB of the answer.
-  answer text
+  answer text,
+  primary key (delivery_id, id)
 );
-create index delivery_attempts_of on delivery_attempts (delivery_id, id);
