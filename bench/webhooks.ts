@@ -1,7 +1,7 @@
 /**
  * Webhooks on Postgres: deliveries a second from event row to stored attempt, beside a bare loop of undici that sends the
  * same bodies and signatures to the same receiver; what an endpoint that hangs costs the others; what a claim costs beside a
- * backlog. `script/bench webhooks [throughput|fairness|claims]`
+ * backlog. `script/bench webhooks [throughput|fairness|claims [endpoints]]`
  */
 import { type ChildProcess, fork } from "node:child_process"
 import { once } from "node:events"
@@ -24,7 +24,7 @@ import { openSender, type Sender } from "../server/src/webhooks/send.ts"
 import { signatureHeaders } from "../server/src/webhooks/webhook.ts"
 import { startPostgres } from "../server/test/postgres.ts"
 
-const ENDPOINTS = 10
+const ENDPOINTS = Number.parseInt(process.argv[3] ?? "10", 10)
 const EVENTS = 10_000
 const ROUNDS = 3
 const HANG_MS = 29_000
