@@ -14,11 +14,15 @@ import { transactionRoutes } from "./payments/routes.ts"
 import { accessRoutes } from "./paywalls/access-routes.ts"
 import { paywallConsoleRoutes } from "./paywalls/console-routes.ts"
 import { paywallRoutes } from "./paywalls/routes.ts"
+import { deliveryRoutes } from "./webhooks/delivery-routes.ts"
+import { webhookDocument } from "./webhooks/events.ts"
+import { webhookRoutes } from "./webhooks/routes.ts"
+import { openSender, type Sender } from "./webhooks/send.ts"
 
-/** The API, ready to listen. */
-export function openApp(ctx: Context, tokens: TokenIssuer): Server {
+/** The API, ready to listen; `sender` tries the addresses of webhooks. */
+export function openApp(ctx: Context, tokens: TokenIssuer, sender: Sender = openSender(ctx.settings.webhooks)): Server {
   const app = openServer(ctx, tokens)
-  documentApi(app, ctx.settings)
+  documentApi(app, ctx.settings, webhookDocument)
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
     healthRoutes(routes, ctx)
@@ -32,6 +36,9 @@ export function openApp(ctx: Context, tokens: TokenIssuer): Server {
     catalogRoutes(routes, ctx)
     transactionRoutes(routes, ctx)
     accessRoutes(routes, ctx)
+    webhookRoutes(routes, ctx, sender)
+    deliveryRoutes(routes, ctx)
   })
+  app.addHook("onClose", () => sender.close())
   return app
 }

@@ -126,6 +126,11 @@ export const errorTable = {
     message: "Send the body as JSON, with `Content-Type: application/json`.",
     help: "Set the header, or send no body.",
   },
+  URL_UNREACHABLE: {
+    status: 422,
+    message: "The webhook's URL could not be reached.",
+    help: "The message names what went wrong. Any answer will do but a redirect, 404, 410, 502, 503 and 504.",
+  },
   IDEMPOTENCY_MISMATCH: {
     status: 422,
     message:

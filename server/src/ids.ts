@@ -5,7 +5,7 @@ import { init } from "@paralleldrive/cuid2"
 const random = init({ length: 24 })
 
 /** The prefix of each kind of thing that a caller can name. */
-export type IdPrefix = "mer" | "pw" | "grant" | "pay" | "key" | "prod" | "link" | "cs"
+export type IdPrefix = "mer" | "pw" | "grant" | "pay" | "key" | "prod" | "link" | "cs" | "evt" | "dlv"
 
 /**
  * A new id, unguessable (about 124 bits) and unique without asking the database.
@@ -13,6 +13,9 @@ export type IdPrefix = "mer" | "pw" | "grant" | "pay" | "key" | "prod" | "link" 
  * @example newId("pw") // "pw_tz4a98xxat96iws9zmbrgj3a"
  */
 export const newId = (prefix: IdPrefix): string => `${prefix}_${random()}`
+
+/** A new id of a webhook, which is a CUID and has no prefix: `c` and 24 random lower-case characters. */
+export const newCuid = (): string => `c${random()}`
 
 /** The JSON Schema pattern of ids with this prefix. */
 export const idPattern = (prefix: IdPrefix): string => `^${prefix}_[a-z0-9]{24}$`

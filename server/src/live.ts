@@ -2,9 +2,10 @@
  * What live mode refuses to start with: settings that are right for a sandbox or a test, and cost money where money is
  * real. Pure; each fault begins with the name of its setting, and none repeats a value that may be secret.
  */
-import { BlockList, isIP } from "node:net"
+import { isIP } from "node:net"
 import { type Hex, toHex } from "viem"
 import { mnemonicToAccount, privateKeyToAddress } from "viem/accounts"
+import { isPublicAddress } from "./http/public-address.ts"
 import type { Settings } from "./settings.ts"
 
 const LEAST_CONFIRMATIONS = 3
@@ -63,6 +64,10 @@ export function liveFaults(settings: Settings): string[] {
     )
   }
   refuse(
+    settings.webhooks.allowCidrs.some(range => /\/0+$/.test(range)),
+    "WEBHOOK_ALLOW_CIDRS must not open everything: any merchant could send requests into your network",
+  )
+  refuse(
     metricsToken !== undefined && metricsToken.length < LEAST_TOKEN_CHARACTERS,
     `METRICS_TOKEN must have at least ${LEAST_TOKEN_CHARACTERS} characters`,
   )
@@ -104,24 +109,10 @@ function addressFaults(name: string, url: string, why: string): string[] {
   ]
 }
 
-const nonPublic = new BlockList()
-for (const range of [
-  "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.168.0.0/16",
-  "198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4",
-  "2001::/23 2001:db8::/32 2002::/16 3fff::/20",
-].flatMap(line => line.split(" "))) {
-  const [address = "", bits = ""] = range.split("/")
-  nonPublic.addSubnet(address, Number.parseInt(bits, 10), address.includes(":") ? "ipv6" : "ipv4")
-}
-/** Global unicast. All else (loopback, local, mapped IPv4) is nobody's public address. */
-const unicast = new BlockList()
-unicast.addSubnet("2000::", 3, "ipv6")
-
 /** Whether a URL's host is reached from inside only: a private or special address, or a name that no public DNS has. */
 function isPrivate(url: string): boolean {
   const host = new URL(url).hostname.replace(/^\[|\]$|\.$/g, "")
-  if (isIP(host) === 4) return nonPublic.check(host, "ipv4")
-  if (isIP(host) === 6) return !unicast.check(host, "ipv6") || nonPublic.check(host, "ipv6")
+  if (isIP(host) !== 0) return !isPublicAddress(host)
   return !host.includes(".") || /\.(localhost|local|internal|intranet|lan|home\.arpa)$/.test(host)
 }
 

@@ -44,3 +44,16 @@ export const limitsAlone = new Gauge({
   help: "1 while Redis fails and this process holds its share of the rate limits by itself.",
   registers: [registry],
 })
+
+export const deliveryAttempts = new Counter({
+  name: "sluice_webhook_attempts_total",
+  help: "Attempts to deliver an event, by what became of the delivery: delivered, retry or failed.",
+  labelNames: ["result"],
+  registers: [registry],
+})
+
+export const deliveriesInFlight = new Gauge({
+  name: "sluice_webhook_deliveries_in_flight",
+  help: "Deliveries that this process is sending.",
+  registers: [registry],
+})

@@ -47,7 +47,12 @@ export function cidr(value: string): string {
   const length = prefix === undefined ? bits : /^\d{1,3}$/.test(prefix) ? Number.parseInt(prefix, 10) : undefined
   if (bits === undefined || length === undefined || length > bits || rest.length > 0 || /%|^::ffff:/i.test(ip))
     throw new Error(`must be addresses or networks such as 10.0.0.0/8 and fd00::/8, not ${value}`)
-  if (length === 0)
+  return value
+}
+
+/** A {@link cidr} that is not everyone. */
+export function proxies(value: string): string {
+  if (/\/0+$/.test(cidr(value)))
     throw new Error("must not trust everyone: callers would choose the address by which they are limited")
   return value
 }
@@ -74,6 +79,15 @@ export function duration(value: string): number {
   if (!match) throw new Error("must be a time such as 30s, 5m or 1h")
   const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }[match[2] ?? "s"] ?? 1_000
   return Number.parseInt(match[1] ?? "", 10) * unitMs
+}
+
+/** A time from `minS` to `maxS` seconds, as milliseconds. */
+export function durationWithin(minS: number, maxS: number) {
+  return (value: string): number => {
+    const ms = duration(value)
+    if (ms < minS * 1_000 || ms > maxS * 1_000) throw new Error(`must be from ${minS}s to ${maxS}s`)
+    return ms
+  }
 }
 
 export function privateKey(value: string): Address {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest"
 import { liveEnv } from "../test/live.ts"
-import { describeSettings, readSettings, SettingsError, settingsTable } from "./settings.ts"
+import { describeSettings, readSettings, SettingsError } from "./settings.ts"
+import { settingsTable } from "./settings-table.ts"
 
 const faultsOf = (env: Record<string, string>): string[] => {
   try {

@@ -1,26 +1,9 @@
-/**
- * Every setting, declared once: what it means, how it is read, what it is without a value. The only reader of
- * `process.env`; all faults are reported together.
- */
+/** The settings as the service uses them. The only reader of `process.env`; all faults are reported together. */
 import type { Address } from "./chain/hex.ts"
-import { type NetworkName, networkFacts, networkNames } from "./chain/networks.ts"
+import { type NetworkName, networkFacts } from "./chain/networks.ts"
 import { liveFaults } from "./live.ts"
-import {
-  address,
-  bytes32,
-  cidr,
-  decimal,
-  duration,
-  flag,
-  httpUrl,
-  issuerUrl,
-  listOf,
-  oneOf,
-  privateKey,
-  redisUrl,
-  text,
-  whole,
-} from "./setting-values.ts"
+import { address, httpUrl, listOf } from "./setting-values.ts"
+import { type Meaning, networkSettingsTable, type Setting, settingsTable } from "./settings-table.ts"
 
 export type Mode = "sandbox" | "test" | "live"
 
@@ -88,6 +71,22 @@ export interface Settings {
   metricsToken: string | undefined
   logLevel: string
   rpcPort: number
+  webhooks: WebhookSettings
+}
+
+/** How events are delivered. */
+export interface WebhookSettings {
+  /** For a whole exchange, the answer's body included. */
+  timeoutMs: number
+  /** The same, for the request that tries an address at registration. */
+  probeTimeoutMs: number
+  /** Requests at once to one endpoint, and in all, of each process. */
+  concurrencyPerEndpoint: number
+  concurrency: number
+  /** Ranges that are sent to though they are not public. */
+  allowCidrs: string[]
+  /** How long events and their attempts are kept. */
+  retentionMs: number
 }
 
 /** A problem with the settings; `faults` has one line for each. */
@@ -100,147 +99,6 @@ export class SettingsError extends Error {
   }
 }
 
-interface Meaning {
-  meaning: string
-  /** The text that stands in when the variable is not set; none means "unset". */
-  fallback?: string
-  /** In words, where what stands in depends on other settings. */
-  otherwise?: string
-  /** What live mode demands of it, for the documents. */
-  live?: string
-}
-
-interface Setting<T> extends Meaning {
-  /** Throws an Error whose message completes "NAME …". */
-  parse: (text: string) => T
-}
-
-const perMinute = (meaning: string, fallback: string): Setting<number> & { fallback: string } => ({
-  meaning: `${meaning}, requests a minute; 0 switches it off`,
-  fallback,
-  parse: whole(0, 1_000_000),
-})
-
-/** The table of settings, in the order in which `--help` prints them. */
-export const settingsTable = {
-  MODE: {
-    meaning: "sandbox (everything local), test (a public test network) or live",
-    fallback: "sandbox",
-    parse: oneOf("sandbox", "test", "live"),
-  },
-  HOST: { meaning: "the address to listen on", fallback: "127.0.0.1", parse: text },
-  SANDBOX_PUBLIC: {
-    meaning: "1: the sandbox may listen on other addresses than loopback",
-    fallback: "0",
-    live: "must not be set",
-    parse: flag,
-  },
-  PORT: { meaning: "the port to listen on", fallback: "4000", parse: whole(1, 65_535) },
-  BASE_URL: {
-    meaning: "how callers reach the service",
-    otherwise: "http://HOST:PORT",
-    live: "https, and not a private address",
-    parse: httpUrl,
-  },
-  CONSOLE_ORIGINS: {
-    meaning: "origins of browser consoles, comma-separated",
-    fallback: "",
-    parse: listOf(part => new URL(httpUrl(part)).origin),
-  },
-  TRUSTED_PROXIES: {
-    meaning: "addresses and CIDRs of proxies whose X-Forwarded-For is believed, comma-separated",
-    fallback: "",
-    parse: listOf(cidr),
-  },
-  DATA_DIR: { meaning: "where the embedded database and the sandbox keep their files", fallback: ".data", parse: text },
-  DATABASE_URL: {
-    meaning: "a Postgres address",
-    otherwise: "an embedded database in DATA_DIR",
-    live: "must be set, unless ALLOW_EMBEDDED_DB=1",
-    parse: text,
-  },
-  ALLOW_EMBEDDED_DB: { meaning: "1: live mode takes the embedded database too", fallback: "0", parse: flag },
-  REDIS_URL: {
-    meaning: "a Redis address (redis: or rediss:), through which several processes share the rate limits",
-    otherwise: "each process counts in its own memory",
-    parse: redisUrl,
-  },
-  SECRET_KEY: {
-    meaning: "32 random bytes in hexadecimal or base64, such as `openssl rand -hex 32` prints",
-    otherwise: "the sandbox's own; needed elsewhere",
-    live: "must be set, and random",
-    parse: bytes32,
-  },
-  OIDC_ISSUER: {
-    meaning: "the issuer of console tokens; the same as BASE_URL where merchants sign in with wallets alone",
-    otherwise: "the sandbox's own; needed elsewhere",
-    live: "must be set; https, not a private address, not a sandbox's",
-    parse: issuerUrl,
-  },
-  OIDC_AUDIENCE: { meaning: "the audience that console tokens must name", fallback: "sluice", parse: text },
-  SIGNUP: {
-    meaning: "open: the first valid token makes a merchant; invite: only for invited subjects",
-    otherwise: "open, in live mode invite",
-    parse: oneOf("open", "invite"),
-  },
-  NETWORKS: {
-    meaning: `the networks to serve, the first is the default: ${networkNames.join(", ")}`,
-    fallback: "base-sepolia",
-    live: "no test network",
-    parse: listOf(oneOf(...networkNames)),
-  },
-  CONFIRMATIONS: {
-    meaning: "how many blocks deep a payment must be, its own block counted",
-    fallback: "3",
-    live: "at least 3",
-    parse: whole(1, 1_000),
-  },
-  VERIFY_INTERVAL: {
-    meaning: "how often pending payments are looked at",
-    otherwise: "60s, in the sandbox 2s",
-    parse: duration,
-  },
-  SANCTIONS_FILE: { meaning: "a list of sanctioned addresses (OFAC SDN format or one a line)", parse: text },
-  PAYOUT_PRIVATE_KEY: {
-    meaning: "the key of the wallet that moves money out of deposits",
-    live: "must be set; no well-known key",
-    parse: privateKey,
-  },
-  RELAY_PRIVATE_KEY: {
-    meaning: "the key of the wallet that relays buyers' authorizations",
-    live: "must be set; no well-known key, not the payout wallet's",
-    parse: privateKey,
-  },
-  MIN_AMOUNT: { meaning: "the least price, in whole tokens", fallback: "0.01", parse: decimal },
-  QUORUM_ABOVE: {
-    meaning: "payments above this, in whole tokens, must be told by two RPC endpoints where a network has two",
-    fallback: "100",
-    parse: decimal,
-  },
-  LIMIT_AUTH: perMinute("POST /api/auth/*, by IP", "5"),
-  LIMIT_CHECKOUT: perMinute("POST /api/checkouts, by API key", "10"),
-  LIMIT_PAY_CONFIRM: perMinute("POST /api/pay/confirm, by IP", "10"),
-  LIMIT_PAY_STATUS: perMinute("GET /api/pay/status/:id, by IP", "30"),
-  LIMIT_CONSOLE: perMinute("/api/console/*, by token subject", "60"),
-  LIMIT_PAYWALL_VERIFY: perMinute("GET /api/paywalls/:id/verify, by IP", "30"),
-  LIMIT_PAYWALL_PAY: perMinute("POST /api/paywalls/:id/pay, by IP", "10"),
-  LIMIT_MERCHANT: perMinute("merchant routes without a limit of their own, by API key", "60"),
-  LIMIT_CONSUME: perMinute("POST /api/paywalls/:id/consume and verify with an API key, by API key", "600"),
-  LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
-  METRICS_PORT: { meaning: "a loopback port that serves /metrics", parse: whole(1, 65_535) },
-  METRICS_TOKEN: {
-    meaning: "the bearer token that opens /metrics on PORT",
-    live: "at least 16 characters",
-    parse: text,
-  },
-  LOG_LEVEL: {
-    meaning: "fatal, error, warn, info, debug or trace",
-    otherwise: "info, in the sandbox warn",
-    parse: oneOf("fatal", "error", "warn", "info", "debug", "trace"),
-  },
-  RPC_PORT: { meaning: "the port of the sandbox's chain", fallback: "8545", parse: whole(1, 65_535) },
-} satisfies Record<string, Setting<unknown>>
-
 type Table = typeof settingsTable
 type Name = keyof Table
 type ValueOf<N extends Name> = Table[N] extends { fallback: string; parse: (text: string) => infer T }
@@ -248,25 +106,6 @@ type ValueOf<N extends Name> = Table[N] extends { fallback: string; parse: (text
   : Table[N] extends { parse: (text: string) => infer T }
     ? T | undefined
     : never
-
-/** The settings that exist once per network, by their first part. */
-const networkSettingsTable = {
-  RPC: {
-    meaning: "RPC endpoints, comma-separated",
-    otherwise: "the sandbox's chain; needed elsewhere",
-    live: "must be set; https, or a node on a private address",
-  },
-  TOKEN: { meaning: "the settlement token", otherwise: "USDC" },
-  DEPOSIT_FACTORY: {
-    meaning: "the deposit factory whose operator is the payout wallet",
-    otherwise: "the sandbox's; needed elsewhere",
-    live: "must be set",
-  },
-  SANCTIONS_ORACLE: {
-    meaning: "a contract with isSanctioned(address), which screens the buyers of all networks",
-    otherwise: "Chainalysis' on base",
-  },
-} satisfies Record<string, Meaning>
 
 const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
 
@@ -369,6 +208,14 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     metricsToken: read("METRICS_TOKEN"),
     logLevel: read("LOG_LEVEL") ?? (sandbox ? "warn" : "info"),
     rpcPort: read("RPC_PORT"),
+    webhooks: {
+      timeoutMs: read("WEBHOOK_TIMEOUT"),
+      probeTimeoutMs: read("WEBHOOK_PROBE_TIMEOUT"),
+      concurrencyPerEndpoint: read("WEBHOOK_CONCURRENCY_PER_ENDPOINT"),
+      concurrency: read("WEBHOOK_CONCURRENCY"),
+      allowCidrs: read("WEBHOOK_ALLOW_CIDRS") ?? (sandbox ? ["127.0.0.0/8", "::1/128"] : []),
+      retentionMs: read("WEBHOOK_RETENTION"),
+    },
   }
   if (mode === "live") {
     // What can't be read has been told; what stands in for it is not worth another fault.
@@ -394,5 +241,5 @@ export function listSettings(): { name: string; meaning: string; standsIn: strin
 /** What `--help` prints of the settings: a line each, with the default. */
 export const describeSettings = (): string =>
   listSettings()
-    .map(({ name, meaning, standsIn }) => `  ${name.padEnd(26)}${meaning}${standsIn && ` (${standsIn})`}`)
+    .map(({ name, meaning, standsIn }) => `  ${name.padEnd(34)}${meaning}${standsIn && ` (${standsIn})`}`)
     .join("\n")

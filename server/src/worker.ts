@@ -8,6 +8,9 @@ import { type Loop, runLoop } from "./jobs/run.ts"
 import { checkColdDeposits, coolDeposits } from "./payments/check-cold-deposits.ts"
 import { ensureCursor, msUntilDue, verifyRound } from "./payments/verify-payments.ts"
 import { renewDeposits } from "./paywalls/versions.ts"
+import { forgetOldEvents, runDeliveries } from "./webhooks/deliver-events.ts"
+import { forgetExpiredSecrets } from "./webhooks/secrets.ts"
+import { openSender } from "./webhooks/send.ts"
 
 const HOUSEKEEPING_MS = 60_000
 /** No sleep is longer, so that a lost wake-up costs no more than this. */
@@ -51,6 +54,8 @@ function loopsOf(ctx: Context): Loop[] {
       await forgetExpiredKeys(ctx)
       await forgetExpiredNonces(ctx)
       await forgetRetiredKeys(ctx)
+      await forgetExpiredSecrets(ctx)
+      await forgetOldEvents(ctx)
       return HOUSEKEEPING_MS
     },
   }
@@ -59,5 +64,6 @@ function loopsOf(ctx: Context): Loop[] {
 
 /** Runs all loops until `ctx.signal`; resolves when the last round is over. */
 export async function runWorker(ctx: Context): Promise<void> {
-  await Promise.all(loopsOf(ctx).map(loop => runLoop(ctx, loop)))
+  const deliveries = runDeliveries(ctx, openSender(ctx.settings.webhooks))
+  await Promise.all([deliveries, ...loopsOf(ctx).map(loop => runLoop(ctx, loop))])
 }

@@ -7,8 +7,10 @@ import { readFileSync } from "node:fs"
 import { sql } from "kysely"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { EXAMPLE_URL } from "../src/webhooks/schema.ts"
 import type { Document, Operation, Parameter, Schema } from "./contract.ts"
 import { AUDIENCE } from "./issuer.ts"
+import { type Receiver, startReceiver } from "./receiver.ts"
 import { startService, type TestService } from "./service.ts"
 import { accessFields, signInFields, signMessage } from "./wallet.ts"
 
@@ -48,20 +50,28 @@ const routes = Object.entries(committed.paths).flatMap(([path, item]) =>
       takesKey: JSON.stringify(operation.parameters ?? []).includes("#/components/parameters/idempotencyKey"),
       params: parameters.filter(each => each.in === "path"),
       query: parameters.filter(each => each.in === "query"),
-      body: operation.requestBody?.content["application/json"],
+      body: structuredClone(operation.requestBody?.content["application/json"]),
     }
   }),
 )
 
 let service: TestService
+let receiver: Receiver
 /** What stands in paths: things that exist and are the shop's, `id` by the first part of the path. */
 let ids: Record<string, string>
 let apiKeys: Record<"shop" | "rival", string>
 
 beforeAll(async () => {
   service = await startService({ settings: { metricsToken: METRICS_TOKEN } })
+  receiver = await startReceiver()
+  // An example's address must answer to be good.
+  for (const { body } of routes)
+    if (body) body.example = JSON.parse(JSON.stringify(body.example).replaceAll(EXAMPLE_URL, receiver.url))
 })
-afterAll(() => service.stop())
+afterAll(async () => {
+  await service.stop()
+  await receiver.stop()
+})
 beforeEach(async () => {
   await service.empty()
   await service.merchant("shop")
@@ -72,9 +82,15 @@ beforeEach(async () => {
     (await service.call("POST", "/api/console/api-keys", { name: "Server" }, { as })).body
   const shopKey = await keyOf("shop")
   apiKeys = { shop: shopKey.key, rival: (await keyOf("rival")).key }
+  const hook = { url: receiver.url, events: ["*"] }
+  const webhook = (await service.call("POST", "/api/console/webhooks", hook, { as: "shop" })).body.data.id
+  const delivery = (await service.call("POST", `/api/console/webhooks/${webhook}/test`, {}, { as: "shop" })).body.data
+    .id
   ids = {
     paywalls: id,
     "api-keys": shopKey.id,
+    webhooks: webhook,
+    deliveries: delivery,
     ...(await checkouts()),
     grantId: `grant_${"a".repeat(24)}`,
     txHash: TX_HASH,

@@ -15,8 +15,19 @@ export function postgresBinaries(): string | undefined {
   return versions.map(version => join(root, version, "bin")).find(bin => existsSync(join(bin, "postgres")))
 }
 
-/** Starts a cluster in a temporary folder and answers its address; `stop` ends it and removes the folder. */
-export async function startPostgres(): Promise<{ url: string; stop: () => Promise<void> }> {
+export interface TestPostgres {
+  url: string
+  /** Kills all of it as a power cut would, and starts it again. */
+  crash(): Promise<void>
+  /** Ends it and removes its folder. */
+  stop(): Promise<void>
+}
+
+/**
+ * Starts a cluster in a temporary folder. `durable`: what was committed outlives a crash of the server; the other tests go
+ * without for speed.
+ */
+export async function startPostgres({ durable = false } = {}): Promise<TestPostgres> {
   const bin = postgresBinaries()
   if (!bin) throw new Error("no Postgres server is installed: apt-get install postgresql")
   const dir = mkdtempSync(join(tmpdir(), "sluice-pg-"))
@@ -31,19 +42,30 @@ export async function startPostgres(): Promise<{ url: string; stop: () => Promis
   const port = await freePort()
   const settings = [
     "fsync=off",
-    "synchronous_commit=off",
+    ...(durable ? [] : ["synchronous_commit=off"]),
     "full_page_writes=off",
     "max_connections=200",
     "listen_addresses=127.0.0.1",
   ]
   const args = ["-D", dir, "-p", String(port), "-k", dir, ...settings.flatMap(setting => ["-c", setting])]
-  const server = spawn(join(bin, "postgres"), args, options)
+  let server = spawn(join(bin, "postgres"), args, options)
   const kill = () => void server.kill("SIGQUIT")
   process.once("exit", kill)
   const url = `postgres://sluice@127.0.0.1:${port}/postgres`
   await answering(url)
   return {
     url,
+    crash: async () => {
+      const ended = new Promise(resolve => server.once("exit", resolve))
+      server.kill("SIGKILL")
+      await ended
+      // Its children notice a moment later; until then their memory keeps a new server from starting.
+      for (;;) {
+        server = spawn(join(bin, "postgres"), args, options)
+        const refused = new Promise<boolean>(resolve => server.once("exit", () => resolve(true)))
+        if (!(await Promise.race([refused, answering(url).then(() => false)]))) return
+      }
+    },
     stop: async () => {
       const ended = new Promise(resolve => server.once("exit", resolve))
       server.kill("SIGINT")

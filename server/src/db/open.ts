@@ -83,6 +83,8 @@ export async function openPostgres(url: string, onError: (error: Error) => void)
   const pool = new pg.Pool({ connectionString: url, max: 10, types, application_name: "sluice" })
   // An idle connection that breaks is replaced by the pool; without a listener it would end the process.
   pool.on("error", onError)
+  // Every statement here is short. Estimates over a large table make Postgres compile some of them first: 20 ms, each time.
+  pool.on("connect", client => void client.query("set jit = off").catch(onError))
   await migrate({
     transaction: async run => {
       const client = await pool.connect()

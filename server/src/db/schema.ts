@@ -299,6 +299,71 @@ interface Nonces {
   expires_at: Date
 }
 
+export type DisabledReason = "gone" | "failing"
+
+interface Webhooks {
+  id: string
+  merchant_id: string
+  url: string
+  description: string | null
+  events: JSONColumnType<string[], string, string>
+  active: boolean
+  disabled_reason: Optional<DisabledReason>
+  failing_since: Optional<Date>
+  created_at: Date
+  updated_at: Date
+  deleted_at: Optional<Date>
+}
+
+interface WebhookSecrets {
+  id: Generated<bigint>
+  merchant_id: string
+  webhook_id: Optional<string>
+  sealed: string
+  created_at: Date
+  expires_at: Optional<Date>
+}
+
+interface Events {
+  id: string
+  merchant_id: string
+  type: string
+  dedupe_key: string
+  body: string
+  created_at: Date
+}
+
+export type DeliveryStatus = "pending" | "delivered" | "failed" | "skipped"
+
+interface Deliveries {
+  id: string
+  seq: Generated<bigint>
+  event_id: string
+  merchant_id: string
+  webhook_id: Optional<string>
+  url: Optional<string>
+  lane: string
+  order_key: string
+  status: DeliveryStatus
+  by_hand: Generated<boolean>
+  attempts: Generated<number>
+  run_at: Date
+  claim_id: Optional<string>
+  lease_until: Optional<Date>
+  created_at: Date
+  updated_at: Date
+}
+
+interface DeliveryAttempts {
+  id: Generated<bigint>
+  delivery_id: string
+  started_at: Date
+  duration_ms: number
+  status: number | null
+  error: string | null
+  answer: string | null
+}
+
 export interface Database {
   installation: Installation
   merchants: Merchants
@@ -322,6 +387,11 @@ export interface Database {
   api_keys: ApiKeys
   signing_keys: SigningKeys
   nonces: Nonces
+  webhooks: Webhooks
+  webhook_secrets: WebhookSecrets
+  events: Events
+  deliveries: Deliveries
+  delivery_attempts: DeliveryAttempts
 }
 
 export type Row<T extends keyof Database> = Selectable<Database[T]>

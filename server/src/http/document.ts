@@ -29,6 +29,7 @@ const tags = [
   { name: "payment links", description: "Addresses that start a checkout for whoever opens them" },
   { name: "transactions", description: "What a merchant was paid, and what waits for its decision" },
   { name: "sign-in", description: "Wallets as identities, and the keys of the tokens that the service signs" },
+  { name: "webhooks", description: "Where events are sent, and what came of it" },
   { name: "settings", description: "Who the merchant is, and where its money goes" },
   { name: "operation", description: "For those who run the service" },
 ]
@@ -57,8 +58,11 @@ const securityOf = (url: string): Record<string, string[]>[] => {
   return credential ? byCredential[credential] : url === "/metrics" ? [{ metrics: [] }] : []
 }
 
-/** Adds the document, its page at `/docs` and its JSON at `/docs/json`; call it before any route is added. */
-export function documentApi(app: Server, { baseUrl }: Settings): void {
+/**
+ * Adds the document, its page at `/docs` and its JSON at `/docs/json`; call it before any route is added. `webhooks` are the
+ * requests that the service sends.
+ */
+export function documentApi(app: Server, { baseUrl }: Settings, webhooks: Record<string, object>): void {
   app.register(swagger, {
     openapi: {
       openapi: "3.1.0",
@@ -72,7 +76,7 @@ export function documentApi(app: Server, { baseUrl }: Settings): void {
       const more = facts({ method: String(route.method), url, errors, idempotencyKey })
       return { url, schema: { ...schema, ...more, security: securityOf(url) } }
     },
-    transformObject: found => ("openapiObject" in found ? completed(found.openapiObject) : {}),
+    transformObject: found => ("openapiObject" in found ? { ...completed(found.openapiObject), webhooks } : {}),
   })
   app.register(swaggerUi, {
     routePrefix: "/docs",

@@ -5,6 +5,7 @@ import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { AddressText, Described, Matching, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
+import { masked, secretsOf } from "../webhooks/secrets.ts"
 import { changeSettings, payoutAddresses } from "./settings.ts"
 
 const Settings = Type.Object({
@@ -14,6 +15,7 @@ const Settings = Type.Object({
   payoutAddress: Nullable(AddressText),
   payoutAddresses: Type.Record(Type.String(), AddressText),
   pendingPayoutAddresses: Type.Record(Type.String(), Type.Object({ address: AddressText, effectiveAt: Timestamp })),
+  webhookSecret: Described(Nullable(Type.String()), "What signs callbacks, masked; null before the first was made"),
 })
 
 const SettingsChange = Strict(
@@ -66,6 +68,7 @@ export function identityRoutes(app: Server, ctx: Context): void {
       const defaultName = ctx.chain.networks[0]?.name ?? ""
       const addresses = { ...(payoutAddress === undefined ? {} : { [defaultName]: payoutAddress }), ...payoutAddresses }
       await inTransaction(ctx, ctx => changeSettings(ctx, merchantId, { ...rest, payoutAddresses: addresses }))
+      ctx.wakes.wakeSoon("deliveries")
       return await settingsOf(ctx, merchantId)
     },
   )
@@ -81,6 +84,7 @@ async function settingsOf(ctx: Context, merchantId: string) {
     ...row,
     network: networkOf(ctx.chain, row.chain_id).name,
   }))
+  const [secret] = await secretsOf(ctx, { merchantId, webhookId: null })
   const addresses = Object.fromEntries(rows.map(row => [row.network, checksummed(row.address)]))
   const pending = rows.flatMap(row =>
     row.pending_address && row.pending_at
@@ -99,5 +103,6 @@ async function settingsOf(ctx: Context, merchantId: string) {
     payoutAddress: addresses[ctx.chain.networks[0]?.name ?? ""] ?? null,
     payoutAddresses: addresses,
     pendingPayoutAddresses: Object.fromEntries(pending),
+    webhookSecret: secret === undefined ? null : masked(secret),
   }
 }

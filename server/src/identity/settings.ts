@@ -1,10 +1,11 @@
 /** What a merchant says of itself: name, e-mail, and where its money goes on each network. */
-import { type Address, parseAddress, ZERO_ADDRESS } from "../chain/hex.ts"
+import { type Address, checksummed, parseAddress, ZERO_ADDRESS } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { moveDeposits } from "../paywalls/versions.ts"
+import { emit } from "../webhooks/emit.ts"
 
 /** In live mode a new payout address waits so long, in sight of its owner. */
 const LIVE_DELAY_MS = 24 * 3_600_000
@@ -72,7 +73,11 @@ export async function changeSettings(ctx: Context, merchantId: string, change: S
   const present = await payoutAddresses(ctx, merchantId)
   for (const { network, address } of targets) {
     const before = present.find(row => row.chain_id === network.chainId)
-    if (before && ctx.settings.mode === "live" && before.address !== address)
+    const waits = before !== undefined && ctx.settings.mode === "live" && before.address !== address
+    // A change that is taken back is told too: the last that was heard must be true.
+    if (address !== before?.address || before.pending_address)
+      await tellChange(ctx, merchantId, network, { address, before: before?.address, inMs: waits ? LIVE_DELAY_MS : 0 })
+    if (waits)
       await ctx.db
         .updateTable("payout_addresses")
         .set({ pending_address: address, pending_at: new Date(ctx.now().getTime() + LIVE_DELAY_MS) })
@@ -82,6 +87,26 @@ export async function changeSettings(ctx: Context, merchantId: string, change: S
     else await setPayoutAddress(ctx, merchantId, network, address, before?.address)
   }
 }
+
+/** At once, though in live mode it comes into force a day later: whoever did not want it has that day. */
+const tellChange = (
+  ctx: Context,
+  merchantId: string,
+  network: Network,
+  { address, before, inMs }: { address: Address; before: Address | undefined; inMs: number },
+) =>
+  emit(ctx, {
+    merchantId,
+    type: "settings.payout_address_changed",
+    orderKey: `settings ${network.name}`,
+    data: {
+      merchantId,
+      chain: network.name,
+      payoutAddress: checksummed(address),
+      previousAddress: before ? checksummed(before) : null,
+      effectiveAt: new Date(ctx.now().getTime() + inMs).toISOString(),
+    },
+  })
 
 async function setPayoutAddress(
   ctx: Context,

@@ -18,7 +18,9 @@ interface JobTables {
  * committed. Only where this process is the only one.
  */
 export async function freeLeases(db: Db): Promise<void> {
-  await db.updateTable("cursors").set({ claim_id: null, lease_until: null }).execute()
+  const none = { claim_id: null, lease_until: null }
+  await db.updateTable("cursors").set(none).execute()
+  await db.updateTable("deliveries").set(none).where("claim_id", "is not", null).execute()
   await db.deleteFrom("idempotency_keys").where("claim_id", "is not", null).execute()
 }
 
@@ -49,4 +51,65 @@ export async function claimDue<T extends keyof JobTables & keyof Database>(
       order by run_at limit ${job.limit} for update skip locked)
     returning *`.execute(db)
   return result.rows
+}
+
+/**
+ * Takes due rows of many lanes in turn: the first of each, then the second of each, up to `limit`; of a lane up to
+ * `perLane` less what `taken` says. A row waits for an earlier one of its lane and `order_key` that was never tried.
+ * `afterLane` is where the turn goes on; the answer says where to go on next, "" when all lanes were seen.
+ *
+ * The lanes are found by hops through the index, one for each, so that 100,000 rows of one lane cost the others nothing; a
+ * plain `order by run_at` would read all of them whenever that lane is full. What a row waits for is looked up with a
+ * `limit 1`: as a `not exists` it is planned as a join that reads all of the lane (66 ms beside 100,000 rows, not 3). Only the lease is written: `run_at` is in an
+ * index, and a row that stays where it was in all of its indexes costs a third (measured); its lease keeps it from others.
+ */
+export async function claimInTurn(
+  db: Db,
+  job: {
+    /** Has `lane`, `order_key`, `seq`, `attempts`, and a `status` that is `pending` while something is to be done. */
+    table: "deliveries"
+    now: Date
+    leaseMs: number
+    limit: number
+    perLane: number
+    taken: ReadonlyMap<string, number>
+    afterLane: string
+    /** Lanes that are looked at in one call. */
+    lanes: number
+  },
+): Promise<{ rows: Row<"deliveries">[]; nextLane: string }> {
+  const table = sql.table(job.table)
+  const held = sql`lease_until >= clock_timestamp()`
+  const result = await sql<Row<"deliveries"> & { next_lane: string }>`
+    with recursive lanes as (
+      (select lane, 1 as n from ${table} where status = 'pending' and lane > ${job.afterLane} order by lane limit 1)
+      union all
+      select (select t.lane from ${table} t where t.status = 'pending' and t.lane > l.lane order by t.lane limit 1), l.n + 1
+      from lanes l where l.lane is not null and l.n < ${job.lanes}
+    ),
+    taken as (select key as lane, value::int as n from jsonb_each_text(${JSON.stringify(Object.fromEntries(job.taken))}::jsonb)),
+    due as (
+      select d.ctid, row_number() over (partition by l.lane order by d.run_at, d.seq) as turn
+      from lanes l left join taken on taken.lane = l.lane
+      cross join lateral (
+        select t.ctid, run_at, seq from ${table} t
+        where t.lane = l.lane and t.status = 'pending' and t.run_at <= ${job.now} and (t.lease_until is null or not ${held})
+          and t.seq <= coalesce((select e.seq from ${table} e where e.lane = t.lane and e.order_key = t.order_key
+            and e.status = 'pending' and e.attempts = 0 order by e.seq limit 1), t.seq)
+        order by t.run_at limit greatest(${job.perLane}::int - coalesce(taken.n, 0), 0)
+        for update of t skip locked) d
+    ),
+    claimed as (
+      update ${table} set claim_id = ${randomUUID()},
+        lease_until = clock_timestamp() + make_interval(secs => ${job.leaseMs / 1_000})
+      where ctid = any(array(select ctid from due order by turn limit ${job.limit}))
+      returning *
+    )
+    select claimed.*, last.next_lane
+    from (select coalesce((select lane from lanes where n = ${job.lanes}), '') as next_lane) last
+      left join claimed on true
+    order by claimed.seq`.execute(db)
+  // Without a claim there is one row that tells only where the turn goes on.
+  const rows = result.rows.filter(row => (row.id as string | null) !== null)
+  return { rows, nextLane: result.rows[0]?.next_lane ?? "" }
 }

@@ -5,12 +5,22 @@
 import { EventEmitter } from "node:events"
 import { notify, type OpenDatabase } from "../db/open.ts"
 
-/** verify: something to look up on chain. payments: a payment's state changed. housekeeping: the clock was moved. */
-export type WakeChannel = "verify" | "payments" | "housekeeping"
+/**
+ * verify: something to look up on chain. payments: a payment's state changed. deliveries: events to send. housekeeping: the
+ * clock was moved.
+ */
+export type WakeChannel = "verify" | "payments" | "deliveries" | "housekeeping"
+
+/** Where wake-ups come by the thousand: NOTIFY takes a lock that all commits pass (17,000 a second became 5,700, measured). */
+const SOON_GAP_MS = 100
 
 export interface Wakes {
   /** Wakes all processes; call it after the commit, so that the row is there when they look. */
   wake(channel: WakeChannel): Promise<void>
+  /** The same without waiting for it, at most ten times a second: more than that are told together. */
+  wakeSoon(channel: WakeChannel): void
+  /** Wakes who waits in this process, and nobody else. */
+  wakeHere(channel: WakeChannel): void
   subscribe(channel: WakeChannel): Subscription
 }
 
@@ -24,8 +34,23 @@ interface Subscription {
 export async function openWakes(database: Pick<OpenDatabase, "db" | "listen">): Promise<Wakes> {
   const emitter = new EventEmitter().setMaxListeners(0)
   await database.listen(payload => emitter.emit(payload))
+  const wake = (channel: WakeChannel) => notify(database.db, channel)
+  const resting = new Map<WakeChannel, boolean>()
+  const wakeSoon = (channel: WakeChannel): void => {
+    if (resting.has(channel)) return void resting.set(channel, true)
+    resting.set(channel, false)
+    // A lost one costs at most the sleep of whoever waits.
+    wake(channel).catch(() => {})
+    setTimeout(() => {
+      const again = resting.get(channel)
+      resting.delete(channel)
+      if (again) wakeSoon(channel)
+    }, SOON_GAP_MS).unref()
+  }
   return {
-    wake: channel => notify(database.db, channel),
+    wake,
+    wakeSoon,
+    wakeHere: channel => void emitter.emit(channel),
     subscribe: channel => subscribe(emitter, channel),
   }
 }

@@ -228,3 +228,48 @@ describe("settling", () => {
     expect(held).toEqual([{ address: other }])
   })
 })
+
+describe("a merchant is told", () => {
+  const told = async () =>
+    (await service.call("GET", "/api/console/events", undefined, { as: "shop" })).body.data
+      .filter((each: { event: string }) => each.event.startsWith("paywall."))
+      .reverse()
+
+  it("of a grant once, of its reversal, and of its return as a new event of the same payment", async () => {
+    const shop = await paywall()
+    await transfers(shop, [5])
+    await settle()
+    await settle()
+    const [granted, ...more] = await told()
+    expect(more).toEqual([])
+    const { grantedAt, ...facts } = granted.data
+    expect(granted.event).toBe("paywall.granted")
+    expect(facts).toEqual({
+      paymentId: expect.stringMatching(/^pay_/),
+      paywallId: shop.id,
+      payer: expect.stringMatching(/^0x[0-9a-fA-F]{40}$/),
+      amount: "5.00",
+      currency: "USDC",
+      chain: "base-sepolia",
+      chainId: 84532,
+      txHash: hashOf(1),
+    })
+    service.advance(1_000)
+    await setGone(1)
+    await settle()
+    service.advance(1_000)
+    await setBack(1)
+    await settle()
+    expect((await told()).slice(1)).toMatchObject([
+      { event: "paywall.reversed", data: facts },
+      { event: "paywall.granted", data: facts },
+    ])
+  })
+
+  it("of nothing that was rolled back", async () => {
+    const shop = await paywall()
+    await transfers(shop, [4])
+    await settle()
+    expect(await told()).toEqual([])
+  })
+})

@@ -11,6 +11,7 @@ import type { FailureReason, Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import { paymentChanges } from "../metrics.ts"
 import { foldAccess, lockAccess } from "../paywalls/access.ts"
+import { tellPayment } from "../paywalls/events.ts"
 import { callsOf } from "../paywalls/paywall.ts"
 import { foldTransfers, type OpenTransfer, priceAt, UNSUBMITTED_MS, type Version } from "./payment.ts"
 import { alreadyUsed, type Failure, late, sanctioned, statusMessage, underpaid } from "./reasons.ts"
@@ -47,6 +48,7 @@ export async function settleDue(ctx: Context, network: Network): Promise<number>
     }
   }
   await ctx.wakes.wake("payments")
+  ctx.wakes.wakeSoon("deliveries")
   return groups.length
 }
 
@@ -216,6 +218,7 @@ async function reversePayments(
       from claims c join transfers t on t.id = c.transfer_id
       where c.payment_id = ${id} and s.paywall_id = ${paywallId} and s.address = ${payer} and s.tx_hash = t.tx_hash
         and s.status = 'granted'`.execute(ctx.db)
+    await tellPayment(ctx, network, id, "reversed")
     ctx.log.warn({ paymentId: id, paywallId, payer }, "payment reversed: the chain took it back")
     paymentChanges.inc({ network: network.name, change: "reversed" })
   }
@@ -332,8 +335,10 @@ async function grantPayment(
     .where("address", "=", payer)
     .where("tx_hash", "in", hashesOf(transfers))
     .execute()
+  const network = networkOf(ctx.chain, paywall.chain_id)
+  await tellPayment(ctx, network, paymentId, "granted")
   ctx.log.info({ paymentId, paywallId: paywall.id, payer, txHash: last.tx_hash }, "payment granted")
-  paymentChanges.inc({ network: networkOf(ctx.chain, paywall.chain_id).name, change: "granted" })
+  paymentChanges.inc({ network: network.name, change: "granted" })
 }
 
 /** Ends the submissions of these transfers that are still looked at, with a reason. */

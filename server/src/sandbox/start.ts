@@ -21,12 +21,13 @@ import {
 } from "../chain/abi.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
-import type { Context } from "../context.ts"
+import { type Context, inTransaction } from "../context.ts"
 import { readJsonIfThere, writeFileAtomic } from "../data-dir.ts"
 import type { Server } from "../http/server.ts"
 import { keptOf, newApiKey } from "../identity/api-keys.ts"
 import { newId } from "../ids.ts"
 import type { Settings } from "../settings.ts"
+import { ensureAccountSecret } from "../webhooks/secrets.ts"
 import { identityProvider, newSigningKey, requestToken } from "./identity-provider.ts"
 import { type LocalChain, startLocalChain } from "./local-chain.ts"
 import { sandboxRoutes } from "./routes.ts"
@@ -164,7 +165,7 @@ export async function startSandbox(
             clientSecret: merchant.secret,
           }),
           apiKey: apiKeys.get(merchant.id) ?? null,
-          webhookSecret: null,
+          webhookSecret: await inTransaction(ctx, ctx => ensureAccountSecret(ctx, merchant.id)),
         })),
       )
       const file = {
@@ -341,7 +342,7 @@ async function moveClock(
   await writeFileAtomic(path, JSON.stringify({ offsetMs }), 0o600)
   clock.offsetMs = offsetMs
   await chain.advance(Math.round(ms / 1_000))
-  for (const channel of ["verify", "housekeeping"] as const) await ctx.wakes.wake(channel)
+  for (const channel of ["verify", "deliveries", "housekeeping"] as const) await ctx.wakes.wake(channel)
   return ctx.now()
 }
 

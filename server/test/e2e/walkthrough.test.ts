@@ -2,8 +2,9 @@ import { execFile } from "node:child_process"
 import { readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { promisify } from "node:util"
+import Stripe from "stripe"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { isTaken, newSandbox, type Run, root, type Sandbox } from "./program.ts"
+import { isTaken, newSandbox, type Run, root, type Sandbox, until } from "./program.ts"
 
 const readme = readFileSync(join(root, "README.md"), "utf8")
 const blocks = [...readme.matchAll(/^```sh(.*)\n([\s\S]*?)^```$/gm)].map(match => ({
@@ -79,7 +80,7 @@ describe("script/server", () => {
       payoutAddress: address,
       accessToken: expect.stringMatching(/^eyJ/),
       apiKey: expect.stringMatching(/^sk_test_[0-9A-Za-z]{40}$/),
-      webhookSecret: null,
+      webhookSecret: expect.stringMatching(/^whsec_[A-Za-z0-9+/]{43}=$/),
     }
     expect(sandbox.file()).toEqual({
       baseUrl: sandbox.url,
@@ -127,6 +128,22 @@ describe("script/server", () => {
       total: 1,
       data: [{ name: "orders", body: '{"event":"ping"}', headers: { "x-signature": "abc" } }],
     })
+  })
+
+  it("delivers events to its own inbox, signed", async () => {
+    const auth = { authorization: `Bearer ${sandbox.file().merchants[0].accessToken}` }
+    const hook = { url: `${sandbox.url}/sandbox/inbox/hooks`, events: ["*", "paywall.granted"] }
+    const { status, body } = await sandbox.call("/api/console/webhooks", hook, auth)
+    expect(status).toBe(201)
+    const { id, secret } = body.data
+    expect((await sandbox.call(`/api/console/webhooks/${id}/test`, {}, auth)).status).toBe(201)
+    const received = async () =>
+      (await sandbox.call("/sandbox/inbox")).body.data.filter((each: { name: string }) => each.name === "hooks")
+    await until("the ping and the test are in the inbox", async () => (await received()).length === 2)
+    for (const { headers, body } of await received())
+      expect(Stripe.webhooks.constructEvent(body, headers["service-signature"], secret)).toMatchObject({
+        event: "ping",
+      })
   })
 
   it.each([

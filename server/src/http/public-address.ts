@@ -1,0 +1,42 @@
+/** Which IP addresses are everybody's, and which lead into somebody's own network. */
+import { BlockList, isIP } from "node:net"
+
+/** What is not global unicast by the registries of IANA (RFC 6890 and later), translations to IPv4 (6to4) among them. */
+const special = addressRange(
+  [
+    "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24",
+    "192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4",
+    "2001::/23 2001:db8::/32 2002::/16 3fff::/20",
+  ].flatMap(line => line.split(" ")),
+)
+/** All else (loopback, local, mapped IPv4, NAT64) is nobody's public address, so that a new special range is refused too. */
+const unicast = addressRange(["2000::/3"])
+
+/** Whether an IP address is public; false for anything that is no IP address. */
+export function isPublicAddress(address: string): boolean {
+  if (isIP(address) === 4) return !special.check(address, "ipv4")
+  // A zone (`fe80::1%eth0`) belongs to a link.
+  if (isIP(address) !== 6 || address.includes("%")) return false
+  return unicast.check(address, "ipv6") && !special.check(address, "ipv6")
+}
+
+/** The addresses of these CIDRs together; throws an Error for what is none. */
+function addressRange(cidrs: readonly string[]): BlockList {
+  const range = new BlockList()
+  for (const cidr of cidrs) {
+    const [address = "", bits, ...rest] = cidr.split("/")
+    const family = isIP(address)
+    const all = family === 4 ? 32 : 128
+    if (family === 0 || rest.length > 0 || !/^\d{1,3}$/.test(bits ?? `${all}`)) throw new Error(`${cidr} is no CIDR`)
+    range.addSubnet(address, bits === undefined ? all : Number.parseInt(bits, 10), family === 4 ? "ipv4" : "ipv6")
+  }
+  return range
+}
+
+/** Whether an address may be connected to: a public one, or one that these CIDRs open. */
+export function addressRule(allowCidrs: readonly string[]): (address: string) => boolean {
+  const allowed = addressRange(allowCidrs)
+  return address =>
+    isPublicAddress(address) ||
+    (isIP(address) !== 0 && !address.includes("%") && allowed.check(address, isIP(address) === 4 ? "ipv4" : "ipv6"))
+}

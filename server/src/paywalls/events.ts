@@ -1,0 +1,49 @@
+/** What merchants are told of their paywalls. */
+import { checksummed } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { formatAmount } from "../money/amount.ts"
+import { emit } from "../webhooks/emit.ts"
+
+/**
+ * Tells that a payment granted access, or that the chain took it back; call it inside the transaction that does so, after
+ * the payment and its grant were written. A payment that comes back is told again, and so is its next loss.
+ */
+export async function tellPayment(
+  ctx: Context,
+  network: Network,
+  paymentId: string,
+  change: "granted" | "reversed",
+): Promise<void> {
+  const { token } = network
+  const payment = await ctx.db
+    .selectFrom("payments")
+    .innerJoin("paywalls", "paywalls.id", "payments.paywall_id")
+    .innerJoin("grants", "grants.payment_id", "payments.id")
+    .selectAll("payments")
+    .select(["paywalls.merchant_id", "paywalls.currency", "grants.granted_at"])
+    .where("payments.id", "=", paymentId)
+    .executeTakeFirstOrThrow()
+  const grantedAt = payment.granted_at.toISOString()
+  const common = { merchantId: payment.merchant_id, orderKey: paymentId }
+  const data = { ...dataOf(payment, network), amount: formatAmount(payment.amount, token.decimals) }
+  // The time of the grant tells it from the one after a reversal.
+  const dedupeKey = `paywall.${change}:${paymentId}:${grantedAt}`
+  if (change === "granted")
+    await emit(ctx, { ...common, type: "paywall.granted", dedupeKey, data: { ...data, grantedAt } })
+  else {
+    const reversedAt = ctx.now().toISOString()
+    await emit(ctx, { ...common, type: "paywall.reversed", dedupeKey, data: { ...data, reversedAt } })
+  }
+}
+
+const dataOf = (payment: Row<"payments"> & { currency: string }, network: Network) => ({
+  paymentId: payment.id,
+  paywallId: payment.paywall_id,
+  payer: checksummed(payment.payer),
+  currency: payment.currency,
+  chain: network.name,
+  chainId: network.chainId,
+  txHash: payment.tx_hash,
+})

@@ -1,0 +1,224 @@
+/** What a merchant does with its webhooks and their deliveries. */
+import { sql } from "kysely"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError, invalid } from "../errors.ts"
+import { addressRule } from "../http/public-address.ts"
+import { newCuid, newId } from "../ids.ts"
+import { emit } from "./emit.ts"
+import { skipWaiting } from "./record-attempts.ts"
+import type { WebhookChange, WebhookCreate } from "./schema.ts"
+import { newSecret, rollSecret, secretsOf } from "./secrets.ts"
+import type { Sender } from "./send.ts"
+import { isNoReceiver, PING, urlFault } from "./webhook.ts"
+
+/** Each event is a row for each of them. */
+const MOST_WEBHOOKS = 100
+
+/** The merchant's webhook; `NOT_FOUND` for anyone else's and for a deleted one. */
+export async function readWebhook(ctx: Context, merchantId: string, id: string): Promise<Row<"webhooks">> {
+  return found(await own(ctx, merchantId, id).executeTakeFirst())
+}
+
+const own = (ctx: Context, merchantId: string, id: string) =>
+  ctx.db
+    .selectFrom("webhooks")
+    .selectAll()
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    .where("deleted_at", "is", null)
+
+const lock = async (ctx: Context, merchantId: string, id: string) =>
+  found(await own(ctx, merchantId, id).forUpdate().executeTakeFirst())
+
+function found<T>(row: T | undefined): T {
+  if (row === undefined) throw new ApiError("NOT_FOUND")
+  return row
+}
+
+/** Registers an address that can be reached; answers the webhook with its secret. `VALIDATION_ERROR`, `URL_UNREACHABLE`. */
+export async function createWebhook(
+  ctx: Context,
+  sender: Sender,
+  merchantId: string,
+  body: WebhookCreate,
+): Promise<{ webhook: Row<"webhooks">; secret: string }> {
+  checkUrl(ctx, body.url)
+  const id = newCuid()
+  const secret = newSecret()
+  await probe(ctx, sender, { url: body.url, webhookId: id, secrets: [secret] })
+  return await inTransaction(ctx, async ctx => {
+    // Held, so that two at once do not both become the last one that may be.
+    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forUpdate().execute()
+    const { total } = await ctx.db
+      .selectFrom("webhooks")
+      .select(sql<number>`count(*)::int`.as("total"))
+      .where("merchant_id", "=", merchantId)
+      .where("deleted_at", "is", null)
+      .executeTakeFirstOrThrow()
+    if (total >= MOST_WEBHOOKS) throw invalid("", `there are ${MOST_WEBHOOKS} webhooks already; delete one first`)
+    const now = ctx.now()
+    const webhook = await ctx.db
+      .insertInto("webhooks")
+      .values({
+        id,
+        merchant_id: merchantId,
+        url: body.url,
+        description: body.description ?? null,
+        events: JSON.stringify([...new Set(body.events)]),
+        active: true,
+        created_at: now,
+        updated_at: now,
+      })
+      .returningAll()
+      .executeTakeFirstOrThrow()
+    await rollSecret(ctx, { merchantId, webhookId: id }, secret)
+    return { webhook, secret }
+  })
+}
+
+/** Changes what is given; another address is tried first. Switching it on forgets why it was off. */
+export async function changeWebhook(
+  ctx: Context,
+  sender: Sender,
+  merchantId: string,
+  id: string,
+  body: WebhookChange,
+): Promise<Row<"webhooks">> {
+  const before = await readWebhook(ctx, merchantId, id)
+  if (body.url !== undefined && body.url !== before.url) {
+    checkUrl(ctx, body.url)
+    const secrets = await secretsOf(ctx, { merchantId, webhookId: id })
+    await probe(ctx, sender, { url: body.url, webhookId: id, secrets })
+  }
+  return await inTransaction(ctx, async ctx => {
+    await lock(ctx, merchantId, id)
+    if (body.active === false) await skipWaiting(ctx, id)
+    return await ctx.db
+      .updateTable("webhooks")
+      .set({
+        updated_at: ctx.now(),
+        ...(body.url === undefined ? {} : { url: body.url }),
+        ...(body.events === undefined ? {} : { events: JSON.stringify([...new Set(body.events)]) }),
+        ...(body.description === undefined ? {} : { description: body.description }),
+        ...(body.active === undefined ? {} : { active: body.active }),
+        ...(body.active === true ? { disabled_reason: null, failing_since: null } : {}),
+      })
+      .where("id", "=", id)
+      .returningAll()
+      .executeTakeFirstOrThrow()
+  })
+}
+
+/** Removes a webhook: nothing is sent to it any more. Its deliveries can still be read. */
+export async function deleteWebhook(ctx: Context, merchantId: string, id: string): Promise<void> {
+  await inTransaction(ctx, async ctx => {
+    await lock(ctx, merchantId, id)
+    const now = ctx.now()
+    await ctx.db
+      .updateTable("webhooks")
+      .set({ active: false, disabled_reason: null, deleted_at: now, updated_at: now })
+      .where("id", "=", id)
+      .execute()
+    await ctx.db.deleteFrom("webhook_secrets").where("webhook_id", "=", id).execute()
+    await skipWaiting(ctx, id)
+  })
+}
+
+/** A new secret for the webhook, answered once. */
+export const rollWebhookSecret = (ctx: Context, merchantId: string, id: string): Promise<string> =>
+  inTransaction(ctx, async ctx => {
+    await lock(ctx, merchantId, id)
+    return await rollSecret(ctx, { merchantId, webhookId: id })
+  })
+
+/** A new secret of the account, answered once. */
+export const rollAccountSecret = (ctx: Context, merchantId: string): Promise<string> =>
+  inTransaction(ctx, async ctx => {
+    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forUpdate().execute()
+    return await rollSecret(ctx, { merchantId, webhookId: null })
+  })
+
+/** Sends a `ping` the way every event goes, to a paused webhook too; answers the delivery's id. */
+export async function sendTest(ctx: Context, merchantId: string, id: string): Promise<string> {
+  const deliveryId = await inTransaction(ctx, async ctx => {
+    await readWebhook(ctx, merchantId, id)
+    const eventId = await emit(ctx, {
+      merchantId,
+      type: PING,
+      data: { webhookId: id },
+      orderKey: newId("evt"),
+      onlyTo: id,
+    })
+    const { id: deliveryId } = await ctx.db
+      .selectFrom("deliveries")
+      .select("id")
+      .where("event_id", "=", eventId ?? "")
+      .executeTakeFirstOrThrow()
+    return deliveryId
+  })
+  ctx.wakes.wakeSoon("deliveries")
+  return deliveryId
+}
+
+/**
+ * Sends a delivery again now, to a paused webhook too, in place of a planned retry and with a count of its own. One that is
+ * being sent just now counts anew. `NOT_FOUND` for anyone else's, and when its webhook was deleted.
+ */
+export async function resend(ctx: Context, merchantId: string, deliveryId: string): Promise<void> {
+  const { numUpdatedRows } = await ctx.db
+    .updateTable("deliveries")
+    .set(again(ctx))
+    .where("id", "=", deliveryId)
+    .where("merchant_id", "=", merchantId)
+    .where(sql<boolean>`not exists (select from webhooks w where w.id = webhook_id and w.deleted_at is not null)`)
+    .executeTakeFirst()
+  if (numUpdatedRows === 0n) throw new ApiError("NOT_FOUND")
+  ctx.wakes.wakeSoon("deliveries")
+}
+
+/** Sends again what failed or was skipped since a time; answers how many. */
+export async function recover(ctx: Context, merchantId: string, id: string, since: Date): Promise<number> {
+  await readWebhook(ctx, merchantId, id)
+  const { numUpdatedRows } = await ctx.db
+    .updateTable("deliveries")
+    .set(again(ctx))
+    .where("webhook_id", "=", id)
+    .where("status", "in", ["failed", "skipped"])
+    .where("created_at", ">=", since)
+    .executeTakeFirst()
+  ctx.wakes.wakeSoon("deliveries")
+  return Number(numUpdatedRows)
+}
+
+/** Who is sending it keeps it until it is written down. */
+const again = (ctx: Context) => ({
+  status: "pending" as const,
+  attempts: 0,
+  by_hand: true,
+  run_at: ctx.now(),
+  updated_at: ctx.now(),
+})
+
+function checkUrl(ctx: Context, url: string): void {
+  const { mode, webhooks } = ctx.settings
+  const fault = urlFault(url, { httpsOnly: mode === "live", allows: addressRule(webhooks.allowCidrs) })
+  if (fault) throw invalid("url", fault)
+}
+
+/** Tries an address with a signed `ping`; `URL_UNREACHABLE` with the reason. */
+async function probe(
+  ctx: Context,
+  sender: Sender,
+  { url, webhookId, secrets }: { url: string; webhookId: string; secrets: string[] },
+): Promise<void> {
+  const eventId = newId("evt")
+  const event = { id: eventId, event: PING, createdAt: ctx.now().toISOString(), data: { webhookId } }
+  const message = { url, secrets, eventId, idempotencyKey: newId("dlv"), body: JSON.stringify(event) }
+  const timeoutMs = ctx.settings.webhooks.probeTimeoutMs
+  const { status, error } = await sender.send(message, { timeoutMs, signal: ctx.signal })
+  // An answer that never ends is still an answer from somebody, but not in time.
+  const reached = status !== null && !isNoReceiver(status) && (error === null || error === `answered ${status}`)
+  if (!reached)
+    throw new ApiError("URL_UNREACHABLE", undefined, `The webhook's URL could not be reached: ${error ?? status}.`)
+}

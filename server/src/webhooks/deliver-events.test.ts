@@ -1,0 +1,472 @@
+import { once } from "node:events"
+import type { AddressInfo } from "node:net"
+import { createServer, type Server, type Socket } from "node:net"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { onPostgres } from "../../test/database.ts"
+import { type Received, type Receiver, startReceiver } from "../../test/receiver.ts"
+import { startService, type TestService } from "../../test/service.ts"
+import { inTransaction } from "../context.ts"
+import { readSettings } from "../settings.ts"
+import { type Deliverer, forgetOldEvents, openDeliverer } from "./deliver-events.ts"
+import { emit, type NewEvent } from "./emit.ts"
+import { recordAttempts } from "./record-attempts.ts"
+import { secretsOf } from "./secrets.ts"
+import { openSender, type Sender } from "./send.ts"
+
+const MINUTE = 60_000
+const as = "shop"
+
+let service: TestService
+let merchantId: string
+let sender: Sender
+let deliverer: Deliverer
+const stops: (() => unknown)[] = []
+beforeAll(async () => {
+  const { webhooks } = readSettings({})
+  service = await startService({ settings: { webhooks: { ...webhooks, timeoutMs: 1_000 } } })
+})
+afterAll(() => service.stop())
+beforeEach(async () => {
+  await service.empty()
+  merchantId = await service.merchant(as)
+  await service.ctx.db.deleteFrom("events").execute()
+  sender = openSender(service.ctx.settings.webhooks)
+  deliverer = openDeliverer(service.ctx, sender)
+})
+afterEach(async () => {
+  await sender.close()
+  for (const stop of stops.splice(0)) await stop()
+})
+
+async function receiver(...how: Parameters<typeof startReceiver>): Promise<Receiver> {
+  const made = await startReceiver(...how)
+  stops.push(made.stop)
+  return made
+}
+
+/** An endpoint for list A, registered as a merchant does. */
+async function register(url: string, events = ["*"]): Promise<{ id: string; secret: string }> {
+  const { status, body } = await service.call("POST", "/api/console/webhooks", { url, events }, { as })
+  expect(status, JSON.stringify(body)).toBe(201)
+  return body.data
+}
+
+/** An endpoint with whatever address, past registration. */
+async function place(url: string): Promise<string> {
+  const to = await receiver()
+  const { id } = await register(to.url)
+  await service.ctx.db.updateTable("webhooks").set({ url }).where("id", "=", id).execute()
+  return id
+}
+
+const send = (more: Partial<NewEvent<"checkout.session.completed">> = {}) =>
+  inTransaction(service.ctx, ctx =>
+    emit(ctx, {
+      merchantId,
+      type: "checkout.session.completed",
+      orderKey: `cs_${Math.random()}`,
+      data: { n: 1 },
+      ...more,
+    }),
+  )
+
+/** Delivers until nothing is due. */
+async function deliver(): Promise<void> {
+  do await deliverer.idle()
+  while ((await deliverer.round()) > 0)
+}
+
+async function only() {
+  const rows = await service.ctx.db.selectFrom("deliveries").selectAll().execute()
+  expect(rows).toHaveLength(1)
+  const [row] = rows
+  if (!row) throw new Error("no delivery")
+  const { body } = await service.call("GET", `/api/console/deliveries/${row.id}`, undefined, { as })
+  return { ...row, shown: body.data, log: body.data.log }
+}
+
+describe("a delivery", () => {
+  it("brings the event as it was written, signed, under its own key", async () => {
+    const to = await receiver()
+    const { secret } = await register(to.url)
+    const id = await send({ data: { name: "Zoë", amount: "5.00" } })
+    await deliver()
+    const { body, headers } = to.received[1] as Received
+    const event = (await service.call("GET", "/api/console/events", undefined, { as })).body.data[0]
+    expect(JSON.parse(body)).toEqual({
+      id,
+      event: "checkout.session.completed",
+      createdAt: expect.stringMatching(/Z$/),
+      data: { name: "Zoë", amount: "5.00" },
+    })
+    expect(event).toEqual(JSON.parse(body))
+    const { id: deliveryId, log, shown } = await only()
+    expect(headers).toMatchObject({
+      "content-type": "application/json",
+      "idempotency-key": deliveryId,
+      "webhook-id": id,
+      "service-signature": expect.stringMatching(/^t=\d+,v1=[0-9a-f]{64}$/),
+    })
+    const { default: Stripe } = await import("stripe")
+    expect(Stripe.webhooks.constructEvent(body, headers["service-signature"] ?? "", secret).id).toBe(id)
+    expect(shown).toMatchObject({ status: "delivered", attempts: 1, nextAttemptAt: null, url: to.url })
+    expect(log).toEqual([
+      { at: expect.any(String), durationMs: expect.any(Number), status: 200, error: null, answer: "thanks" },
+    ])
+  })
+
+  it("is tried again after 1 min, 5 min, 30 min, 2 h and 8 h, the same bytes under the same key, and then has failed", async () => {
+    const to = await receiver()
+    await register(to.url)
+    to.answer(500)
+    await send()
+    for (const [n, minutes] of [1, 5, 30, 120, 480].entries()) {
+      await deliver()
+      expect(to.received).toHaveLength(n + 2)
+      expect(await only()).toMatchObject({ status: "pending", attempts: n + 1 })
+      service.advance(minutes * MINUTE - 1_000)
+      await deliver()
+      expect(to.received, "not before its time").toHaveLength(n + 2)
+      service.advance(minutes * MINUTE * 0.1 + 1_000)
+    }
+    await deliver()
+    const { status, attempts, log, shown } = await only()
+    expect({ status, attempts, next: shown.nextAttemptAt }).toEqual({ status: "failed", attempts: 6, next: null })
+    expect(log.map((each: { error: string }) => each.error)).toEqual(Array(6).fill("answered 500"))
+    service.advance(30 * 24 * 60 * MINUTE)
+    await deliver()
+    const tries = to.received.slice(1)
+    expect(tries).toHaveLength(6)
+    expect(new Set(tries.map(({ body, headers }) => `${headers["idempotency-key"]} ${body}`)).size).toBe(1)
+  })
+
+  it("that succeeds at last is not tried again", async () => {
+    const to = await receiver()
+    const { id } = await register(to.url)
+    to.answer(503)
+    await send()
+    await deliver()
+    const failing = () =>
+      service.ctx.db.selectFrom("webhooks").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
+    expect((await failing()).failing_since).not.toBeNull()
+    to.answer(204)
+    service.advance(2 * MINUTE)
+    await deliver()
+    expect(await only()).toMatchObject({ status: "delivered", attempts: 2 })
+    expect((await failing()).failing_since).toBeNull()
+    service.advance(60 * MINUTE)
+    await deliver()
+    expect(to.received).toHaveLength(3)
+  })
+
+  it("waits for Retry-After of a 429, at most twice its time", async () => {
+    const to = await receiver()
+    await register(to.url)
+    to.answer(response => response.writeHead(429, { "retry-after": "90" }).end())
+    await send()
+    const before = service.ctx.now().getTime()
+    await deliver()
+    const { run_at } = await only()
+    expect(run_at.getTime() - before).toBeGreaterThanOrEqual(90_000)
+    expect(run_at.getTime() - before).toBeLessThan(95_000)
+  })
+
+  it("to who answers 410 has failed, switches the endpoint off, and what else waits is skipped", async () => {
+    const to = await receiver()
+    const { id } = await register(to.url)
+    to.answer(500)
+    await send()
+    await deliver()
+    to.answer(410)
+    await send()
+    await deliver()
+    const rows = await service.ctx.db.selectFrom("deliveries").select(["status"]).orderBy("seq").execute()
+    expect(rows).toEqual([{ status: "skipped" }, { status: "failed" }])
+    const { body } = await service.call("GET", `/api/console/webhooks/${id}`, undefined, { as })
+    expect(body.data).toMatchObject({ active: false, disabledReason: "gone" })
+    await send()
+    service.advance(600 * MINUTE)
+    await deliver()
+    expect(to.received).toHaveLength(3)
+    const on = await service.call("PUT", `/api/console/webhooks/${id}`, { active: true }, { as })
+    expect(on.body.data).toMatchObject({ active: true, disabledReason: null })
+  })
+
+  it("to who has only failed for five days pauses the endpoint; one success before begins anew", async () => {
+    const to = await receiver()
+    const { id } = await register(to.url)
+    const state = async () => (await service.call("GET", `/api/console/webhooks/${id}`, undefined, { as })).body.data
+    const after = async (days: number, status: number) => {
+      service.advance(days * 24 * 60 * MINUTE)
+      to.answer(status)
+      await send()
+      await deliver()
+    }
+    await after(0, 500)
+    await after(4.9, 500)
+    expect(await state()).toMatchObject({ active: true })
+    await after(0, 200)
+    await after(0.2, 500)
+    await after(4.9, 500)
+    expect(await state()).toMatchObject({ active: true, disabledReason: null })
+    await after(0.2, 500)
+    expect(await state()).toMatchObject({ active: false, disabledReason: "failing" })
+  })
+
+  it("goes where a session says, and only there, signed with the account's secret", async () => {
+    const [own, callback] = [await receiver(), await receiver()]
+    await register(own.url)
+    await send({ callbackUrl: callback.url })
+    await deliver()
+    expect([own.received.length, callback.received.length]).toEqual([1, 1])
+    const [secret = ""] = await secretsOf(service.ctx, { merchantId, webhookId: null })
+    const { default: Stripe } = await import("stripe")
+    const { body, headers } = callback.received[0] as Received
+    Stripe.webhooks.constructEvent(body, headers["service-signature"] ?? "", secret)
+    expect(await only()).toMatchObject({ status: "delivered", webhook_id: null, url: callback.url })
+  })
+
+  it("is one however often the event is told, and none of a transaction that failed", async () => {
+    const to = await receiver()
+    await register(to.url)
+    const told = await Promise.all([1, 2, 3].map(() => send({ dedupeKey: "checkout.session.completed:cs_1" })))
+    expect(told.filter(id => id !== undefined)).toHaveLength(1)
+    await expect(
+      inTransaction(service.ctx, async ctx => {
+        await emit(ctx, { merchantId, type: "payment.refunded", orderKey: "x", data: {} })
+        throw new Error("no")
+      }),
+    ).rejects.toThrow("no")
+    await deliver()
+    expect(to.received).toHaveLength(2)
+  })
+
+  it("goes out in order for one payment, while others go beside it", async () => {
+    const to = await receiver()
+    await register(to.url)
+    const held = Promise.withResolvers<void>()
+    to.answer((response, { body }) => {
+      const { n } = JSON.parse(body).data
+      if (n === 1) held.promise.then(() => response.writeHead(200).end())
+      else response.writeHead(200).end()
+    })
+    for (const n of [1, 2, 3]) await send({ orderKey: "cs_1", data: { n } })
+    await send({ orderKey: "cs_2", data: { n: 9 } })
+    expect(await deliverer.round()).toBe(2)
+    await to.got(3)
+    expect(await deliverer.round()).toBe(0)
+    held.resolve()
+    await deliver()
+    const seen = to.received.slice(1).map(({ body }) => JSON.parse(body).data.n)
+    expect(seen.filter(n => n !== 9)).toEqual([1, 2, 3])
+  })
+
+  it("that failed holds up no later one of its payment", async () => {
+    const to = await receiver()
+    await register(to.url)
+    to.answer((response, { body }) => response.writeHead(JSON.parse(body).data.n === 1 ? 500 : 200).end())
+    for (const n of [1, 2]) await send({ orderKey: "cs_1", data: { n } })
+    await deliver()
+    const rows = await service.ctx.db.selectFrom("deliveries").select("status").orderBy("seq").execute()
+    expect(rows).toEqual([{ status: "pending" }, { status: "delivered" }])
+  })
+
+  it("takes its turn: one endpoint has at most its own number of requests at once, and the others go on", async () => {
+    const [hangs, good] = [await receiver(), await receiver()]
+    await register(hangs.url)
+    await register(good.url)
+    hangs.answer(() => {})
+    for (let i = 0; i < 30; i++) await send()
+    const { concurrencyPerEndpoint } = service.ctx.settings.webhooks
+    while (good.received.length < 31) {
+      await deliverer.round()
+      await Promise.race([deliverer.idle(), good.got(Math.min(31, good.received.length + 1))])
+    }
+    expect(hangs.received.length - 1).toBeLessThanOrEqual(concurrencyPerEndpoint)
+    await deliverer.idle()
+  })
+
+  it("is remembered for its time, and not longer", async () => {
+    const to = await receiver()
+    await register(to.url)
+    await send()
+    await deliver()
+    to.answer(500)
+    await send()
+    service.advance(90 * 24 * 60 * MINUTE - 1_000)
+    await forgetOldEvents(service.ctx)
+    const count = async () => (await service.ctx.db.selectFrom("events").select("id").execute()).length
+    expect(await count()).toBe(2)
+    service.advance(2_000)
+    await forgetOldEvents(service.ctx)
+    expect(await count(), "what still waits is kept").toBe(1)
+    expect(await service.ctx.db.selectFrom("delivery_attempts").selectAll().execute()).toEqual([])
+  })
+})
+
+describe("what goes wrong", () => {
+  /** A raw server, for answers that no HTTP library would give. */
+  async function raw(onConnection: (socket: Socket) => void): Promise<string> {
+    const sockets: Socket[] = []
+    const server: Server = createServer(socket => {
+      sockets.push(socket)
+      socket.on("error", () => {})
+      onConnection(socket)
+    }).listen(0, "127.0.0.1")
+    await once(server, "listening")
+    stops.push(() => {
+      for (const socket of sockets) socket.destroy()
+      server.close()
+    })
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+  }
+  const afterRequest = (text: string) => (socket: Socket) => void socket.once("data", () => socket.write(text))
+
+  it.each([
+    [
+      "a redirect",
+      302,
+      /^answered 302, a redirect to http:\/\/127\.0\.0\.1:1\/; redirects are not followed$/,
+      (at: Receiver) => at.answer(response => response.writeHead(302, { location: "http://127.0.0.1:1/" }).end()),
+    ],
+    ["a hang", null, /^no answer within 1 s$/, (at: Receiver) => at.answer(() => {})],
+    [
+      "a body that trickles",
+      200,
+      /^answered 200, but did not end its answer within 1 s$/,
+      (at: Receiver) =>
+        at.answer(response => {
+          response.writeHead(200)
+          const timer = setInterval(() => response.write("x"), 100)
+          response.on("close", () => clearInterval(timer))
+        }),
+    ],
+    [
+      "a reset",
+      null,
+      /^the connection was closed before the answer was complete$/,
+      (at: Receiver) => at.answer((_response, _received, request) => request.socket.resetAndDestroy()),
+    ],
+    [
+      "a reset in the body",
+      200,
+      /^answered 200, but the connection was closed before the answer was complete$/,
+      (at: Receiver) =>
+        at.answer((response, _received, request) => {
+          response.writeHead(200, { "content-length": "100" })
+          response.write("half", () => request.socket.destroy())
+        }),
+    ],
+  ])("%s is told in words, and tried again", async (_what, status, words, arrange) => {
+    const to = await receiver()
+    await register(to.url)
+    arrange(to)
+    await send()
+    await deliver()
+    const { log, ...delivery } = await only()
+    expect(delivery).toMatchObject({ status: "pending", attempts: 1 })
+    expect(log).toEqual([expect.objectContaining({ status, error: expect.stringMatching(words) })])
+  })
+
+  it("a gigabyte: its head is kept, the rest is not read", async () => {
+    let sent = 0
+    const to = await receiver()
+    await register(to.url)
+    to.answer(response => {
+      response.writeHead(200)
+      const chunk = Buffer.alloc(64 * 1024, "x")
+      const more = () => {
+        while (sent < 2 ** 30 && !response.destroyed) {
+          sent += chunk.length
+          if (!response.write(chunk)) return void response.once("drain", more)
+        }
+      }
+      more()
+    })
+    await send()
+    await deliver()
+    const { status, log } = await only()
+    expect(status).toBe("delivered")
+    expect(log[0].answer).toBe("x".repeat(4_096))
+    expect(sent).toBeLessThan(64 * 2 ** 20)
+  })
+
+  it.each([
+    ["no HTTP", "SSH-2.0-OpenSSH_9.2\r\n", /^its answer is not HTTP$/],
+    [
+      "endless headers",
+      `HTTP/1.1 200 OK\r\n${"X-A: b\r\n".repeat(10_000)}`,
+      /^its answer has too many headers|not HTTP/,
+    ],
+  ])("%s", async (_what, text, words) => {
+    await place(await raw(afterRequest(text)))
+    await send()
+    await deliver()
+    expect((await only()).log).toEqual([expect.objectContaining({ status: null, error: expect.stringMatching(words) })])
+  })
+
+  it("nobody there, a name without an address, plain text where TLS is expected", async () => {
+    const plain = await raw(afterRequest("HTTP/1.1 400 Bad Request\r\n\r\n"))
+    for (const [url, words] of [
+      ["http://127.0.0.1:1/", /^the connection was refused$/],
+      ["http://nowhere.invalid/", /^the name nowhere\.invalid (has no address|can't be resolved) \(DNS says /],
+      [plain.replace("http:", "https:"), /^no secure connection could be made/],
+    ] as const) {
+      await service.ctx.db.deleteFrom("events").execute()
+      await service.ctx.db.deleteFrom("webhook_secrets").execute()
+      await service.ctx.db.deleteFrom("webhooks").execute()
+      await place(url)
+      await send()
+      await deliver()
+      expect((await only()).log).toEqual([
+        expect.objectContaining({ status: null, error: expect.stringMatching(words) }),
+      ])
+    }
+  })
+
+  it("an answer that is no text is kept as far as a database can", async () => {
+    const to = await receiver()
+    await register(to.url)
+    to.answer(response => response.writeHead(200).end(Buffer.from([0x61, 0, 0xff, 0xfe, 0x62])))
+    await send()
+    await deliver()
+    expect((await only()).log[0].answer).toBe("a\ufffd\ufffd\ufffdb")
+  })
+})
+
+describe("leases", () => {
+  it("a worker that lost its lease changes nothing", async () => {
+    const to = await receiver()
+    await register(to.url)
+    await send()
+    const { db } = service.ctx
+    await db.updateTable("deliveries").set({ claim_id: "11111111-1111-4111-8111-111111111111" }).execute()
+    const [stale] = await db.selectFrom("deliveries").selectAll().execute()
+    await db.updateTable("deliveries").set({ claim_id: "22222222-2222-4222-8222-222222222222" }).execute()
+    const before = await db.selectFrom("deliveries").selectAll().execute()
+    for (const error of [null, "answered 500"]) {
+      const attempt = { status: 500, error, answer: "", durationMs: 1, retryAfterMs: undefined }
+      const result = { delivery: stale as never, webhook: undefined, startedAt: new Date(), attempt }
+      expect(await recordAttempts(service.ctx, [result])).toBe(0)
+    }
+    expect(await db.selectFrom("deliveries").selectAll().execute()).toEqual(before)
+    expect(await db.selectFrom("delivery_attempts").selectAll().execute()).toEqual([])
+  })
+
+  it(`rivals send each event once (${onPostgres ? "several connections" : "one connection"})`, async () => {
+    const to = await receiver()
+    await register(to.url)
+    for (let i = 0; i < 40; i++) await send()
+    const rivals = Array.from({ length: 4 }, () => openDeliverer(service.ctx, sender))
+    await Promise.all(
+      rivals.map(async rival => {
+        do await rival.idle()
+        while ((await rival.round()) > 0)
+      }),
+    )
+    await deliver()
+    const keys = to.received.slice(1).map(({ headers }) => headers["idempotency-key"])
+    expect(keys).toHaveLength(40)
+    expect(new Set(keys).size).toBe(40)
+  })
+})

@@ -1,0 +1,235 @@
+/**
+ * Delivering: due deliveries are claimed in turn, sent, and written down. Nothing is remembered between two rounds that a
+ * crash could lose: what was claimed and not written down is due again when its lease ends, under the same key.
+ */
+import { sql } from "kysely"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { claimInTurn } from "../jobs/claim.ts"
+import { runLoop } from "../jobs/run.ts"
+import { deliveriesInFlight } from "../metrics.ts"
+import { type Result, recordAttempts } from "./record-attempts.ts"
+import { secretsOfAll } from "./secrets.ts"
+import type { Sender } from "./send.ts"
+
+/** A lease outlives the longest exchange and its writing down by so much. */
+const LEASE_MARGIN_MS = 30_000
+/** Lanes looked at in one claim; the next one goes on after them. */
+const LANES = 200
+/** No sleep is longer, so that a lost wake-up costs no more than this. */
+const MAX_SLEEP_MS = 5_000
+/** An endpoint that was so slow gets one request at a time until it is quick again: it must not fill all places. */
+const SLOW_MS = 5_000
+/** A stop waits so long for answers; what is still out then is sent again by another process. */
+const STOP_GRACE_MS = 10_000
+const WRITE_AGAIN_MS = 1_000
+const WRITE_TRIES = 20
+
+export interface Deliverer {
+  /** Claims what is due and there is room for, and begins to send it; answers how many. */
+  round(): Promise<number>
+  /** Resolves when nothing is being sent or written down. */
+  idle(): Promise<void>
+}
+
+/** What delivers in one process; `cut` ends what is being sent. */
+export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): Deliverer {
+  const { timeoutMs, concurrency, concurrencyPerEndpoint } = ctx.settings.webhooks
+  const sending = new Map<string, number>()
+  const slow = new Set<string>()
+  const work = new Set<Promise<void>>()
+  const results: Result[] = []
+  let places = concurrency
+  let lane = ""
+  let writing: Promise<void> | undefined
+
+  async function round(): Promise<number> {
+    if (places <= 0) return 0
+    const taken = new Map(sending)
+    for (const each of slow) taken.set(each, (sending.get(each) ?? 0) + concurrencyPerEndpoint - 1)
+    let rows: Row<"deliveries">[] = []
+    do {
+      const claimed = await claimInTurn(ctx.db, {
+        table: "deliveries",
+        now: ctx.now(),
+        leaseMs: timeoutMs + LEASE_MARGIN_MS,
+        limit: places,
+        perLane: concurrencyPerEndpoint,
+        taken,
+        afterLane: lane,
+        lanes: LANES,
+      })
+      rows = claimed.rows
+      lane = claimed.nextLane
+      // Until something is found, or all lanes were seen.
+    } while (rows.length === 0 && lane !== "" && !ctx.signal.aborted)
+    if (rows.length === 0) return 0
+    for (const row of rows) {
+      places--
+      sending.set(row.lane, (sending.get(row.lane) ?? 0) + 1)
+      deliveriesInFlight.inc()
+    }
+    // The next round need not wait for what these rows need to be sent.
+    const mine = start(rows).finally(() => work.delete(mine))
+    work.add(mine)
+    return rows.length
+  }
+
+  async function start(rows: readonly Row<"deliveries">[]): Promise<void> {
+    const needs = Promise.all([bodiesOf(ctx, rows), destinationsOf(ctx, rows)])
+    await Promise.all(
+      rows.map(row =>
+        deliver(row, needs).catch(error =>
+          ctx.log.error({ err: error, deliveryId: row.id }, "a delivery failed and will be tried again"),
+        ),
+      ),
+    )
+  }
+
+  async function deliver(row: Row<"deliveries">, needs: Promise<[Bodies, Destinations]>): Promise<void> {
+    let sent = false
+    try {
+      const [bodies, destinations] = await needs
+      const body = bodies.get(row.event_id)
+      const to = destinations.get(row.lane + (row.url ?? ""))
+      if (!to || body === undefined || (to.webhook && !to.webhook.active && !row.by_hand)) return await skip(ctx, row)
+      const startedAt = ctx.now()
+      const message = { url: to.url, secrets: to.secrets, eventId: row.event_id, idempotencyKey: row.id, body }
+      const attempt = await sender.send(message, { timeoutMs, signal: cut })
+      if (cut?.aborted && attempt.status === null) return await giveBack(ctx, row)
+      if (attempt.durationMs >= SLOW_MS) slow.add(row.lane)
+      else slow.delete(row.lane)
+      results.push({ delivery: row, webhook: to.webhook, startedAt, attempt })
+      sent = true
+    } finally {
+      // What was sent keeps its place until it is written down: a database that stands still must stop the sending.
+      if (!sent) places++
+      const left = (sending.get(row.lane) ?? 1) - 1
+      if (left > 0) sending.set(row.lane, left)
+      else sending.delete(row.lane)
+      deliveriesInFlight.dec()
+    }
+    await written()
+  }
+
+  /** Resolves when all results so far are written: together with others that came meanwhile. */
+  async function written(): Promise<void> {
+    while (results.length > 0) {
+      writing ??= writeNow().finally(() => {
+        writing = undefined
+      })
+      await writing
+    }
+    await writing
+  }
+
+  async function writeNow(): Promise<void> {
+    // What ends in this turn of the event loop goes along.
+    await new Promise(resolve => setImmediate(resolve))
+    const batch = results.splice(0)
+    try {
+      for (let n = 1; ; n++)
+        try {
+          await recordAttempts(ctx, batch)
+          break
+        } catch (error) {
+          if (n === WRITE_TRIES || cut?.aborted) throw error
+          ctx.log.warn({ err: error }, "attempts could not be written down yet")
+          await new Promise(resolve => setTimeout(resolve, WRITE_AGAIN_MS))
+        }
+    } catch (error) {
+      // Their leases end, and they are sent again.
+      ctx.log.error({ err: error, deliveries: batch.length }, "attempts could not be written down")
+    } finally {
+      places += batch.length
+      // A place is free, and what waited for one of these to be tried first may go.
+      ctx.wakes.wakeHere("deliveries")
+    }
+  }
+
+  return {
+    round,
+    idle: async () => {
+      while (work.size > 0) await Promise.all(work)
+    },
+  }
+}
+
+interface Destination {
+  url: string
+  secrets: string[]
+  webhook: Pick<Row<"webhooks">, "id" | "active" | "failing_since"> | undefined
+}
+
+type Bodies = Map<string, string>
+type Destinations = Map<string, Destination>
+
+async function bodiesOf(ctx: Context, rows: readonly Row<"deliveries">[]): Promise<Bodies> {
+  const ids = [...new Set(rows.map(row => row.event_id))]
+  const events = await ctx.db.selectFrom("events").select(["id", "body"]).where("id", "in", ids).execute()
+  return new Map(events.map(({ id, body }) => [id, body]))
+}
+
+/** Where to, by lane and bare address; an endpoint that was deleted is not among them. */
+async function destinationsOf(ctx: Context, rows: readonly Row<"deliveries">[]): Promise<Destinations> {
+  const ids = [...new Set(rows.flatMap(row => row.webhook_id ?? []))]
+  const webhooks =
+    ids.length === 0
+      ? []
+      : await ctx.db.selectFrom("webhooks").selectAll().where("id", "in", ids).where("deleted_at", "is", null).execute()
+  const secrets = await secretsOfAll(
+    ctx,
+    rows.map(({ merchant_id, webhook_id }) => ({ merchantId: merchant_id, webhookId: webhook_id })),
+  )
+  const found = new Map<string, Destination>()
+  for (const webhook of webhooks)
+    found.set(webhook.id, { url: webhook.url, secrets: secrets.get(webhook.id) ?? [], webhook })
+  for (const { merchant_id, url, lane } of rows)
+    if (url !== null) found.set(lane + url, { url, secrets: secrets.get(merchant_id) ?? [], webhook: undefined })
+  return found
+}
+
+/** Not sent: its endpoint was paused or deleted since. */
+async function skip(ctx: Context, { id, claim_id }: Row<"deliveries">): Promise<void> {
+  await ctx.db
+    .updateTable("deliveries")
+    .set({ status: "skipped", claim_id: null, lease_until: null, updated_at: ctx.now() })
+    .where("id", "=", id)
+    .where("claim_id", "=", claim_id)
+    .execute()
+}
+
+/** Due at once for another process: this one stops. The receiver may have seen it, and knows it by its key. */
+async function giveBack(ctx: Context, { id, claim_id }: Row<"deliveries">): Promise<void> {
+  await ctx.db
+    .updateTable("deliveries")
+    .set({ claim_id: null, lease_until: null })
+    .where("id", "=", id)
+    .where("claim_id", "=", claim_id)
+    .execute()
+}
+
+/** Delivers until `ctx.signal`, then waits for what is being sent, ten seconds at most. */
+export async function runDeliveries(ctx: Context, sender: Sender): Promise<void> {
+  const cut = new AbortController()
+  const deliverer = openDeliverer(ctx, sender, cut.signal)
+  const round = async () => {
+    await deliverer.round()
+    return MAX_SLEEP_MS
+  }
+  await runLoop(ctx, { name: "deliveries", wokenBy: "deliveries", gapMs: 0, round })
+  const grace = setTimeout(() => cut.abort(), STOP_GRACE_MS)
+  await deliverer.idle()
+  clearTimeout(grace)
+  await sender.close()
+}
+
+/** Removes events of long ago that wait for nothing, with their deliveries and attempts; some thousand in a call. */
+export async function forgetOldEvents(ctx: Context): Promise<void> {
+  const before = new Date(ctx.now().getTime() - ctx.settings.webhooks.retentionMs)
+  await sql`with old as (select e.id from events e where e.created_at < ${before}
+      and not exists (select from deliveries d where d.event_id = e.id and d.status = 'pending')
+      order by e.created_at limit 5000),
+    attempts as (delete from delivery_attempts a using deliveries d join old on old.id = d.event_id where a.delivery_id = d.id)
+    delete from events using old where events.id = old.id`.execute(ctx.db)
+}

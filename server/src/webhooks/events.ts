@@ -1,0 +1,118 @@
+/** What each event says: the wire contract of `data`, which the types and the API's document are made from. */
+import { type Static, type TSchema, Type } from "typebox"
+import { AddressText, Described, HashText, Money, Nullable, Timestamp } from "../http/schemas.ts"
+import { type EventType, namedEvents, standardEvents, unconditionalEvents } from "./webhook.ts"
+
+const payment = {
+  paymentId: Described(Type.String(), "The payment's id: what to key on, whatever is sent twice"),
+  paywallId: Type.String(),
+  payer: AddressText,
+  amount: Money,
+  currency: Type.String(),
+  chain: Type.String(),
+  chainId: Type.Integer(),
+  txHash: HashText,
+}
+
+/** Whose producers come with their features; until then nothing sends them. */
+const Later = Type.Record(Type.String(), Type.Unknown())
+
+const schemas = {
+  "checkout.session.completed": Later,
+  "payment.refunded": Later,
+  "subscription.renewal.created": Later,
+  "checkout.confirmed": Later,
+  "checkout.failed": Later,
+  "checkout.expired": Later,
+  "checkout.authorized": Later,
+  "checkout.voided": Later,
+  "paywall.granted": Type.Object({ ...payment, grantedAt: Timestamp }),
+  "paywall.reversed": Type.Object({ ...payment, reversedAt: Timestamp }),
+  "settings.payout_address_changed": Type.Object({
+    merchantId: Type.String(),
+    chain: Type.String(),
+    payoutAddress: Described(AddressText, "Where the money goes from `effectiveAt` on"),
+    previousAddress: Nullable(AddressText),
+    effectiveAt: Timestamp,
+  }),
+  ping: Type.Object({ webhookId: Type.String() }),
+} satisfies Record<EventType, TSchema>
+
+export type EventData = { [T in EventType]: Static<(typeof schemas)[T]> }
+
+const summaries: Record<EventType, string> = {
+  "checkout.session.completed": "A payment was verified on chain",
+  "payment.refunded": "A refund succeeded, full or partial",
+  "subscription.renewal.created": "A renewal's invoice and checkout session were made",
+  "checkout.confirmed": "A payment was verified on chain",
+  "checkout.failed": "A transaction failed or was not valid",
+  "checkout.expired": "A session timed out without a payment",
+  "checkout.authorized": "Funds were reserved",
+  "checkout.voided": "An authorization was released without capture",
+  "paywall.granted": "A payment granted access to a paywall; again when it was reversed and came back",
+  "paywall.reversed": "The chain took a payment back, and its access with it",
+  "settings.payout_address_changed":
+    "Somebody changed where the merchant's money goes, in live mode with 24 hours' notice",
+  ping: "Tries an endpoint",
+}
+
+const who = (type: EventType): string =>
+  standardEvents.some(each => each === type)
+    ? "Sent to endpoints that name it or `*`."
+    : namedEvents.some(each => each === type)
+      ? "Sent only to endpoints that name it; never by `*`."
+      : unconditionalEvents.some(each => each === type)
+        ? "Sent to every endpoint."
+        : "Sent at registration (signed with a secret that the receiver can't know yet) and by `POST …/test`."
+
+const header = (name: string, description: string) => ({
+  name,
+  in: "header",
+  required: true,
+  description,
+  schema: { type: "string" },
+})
+
+const parameters = [
+  header("Idempotency-Key", "The delivery's id, the same in each attempt"),
+  header(
+    "Service-Signature",
+    "`t=<Unix seconds>,v1=<hex>`: HMAC-SHA256 of `<t>.<body>` under the whole secret; while a rolled secret is good, one `v1` for each",
+  ),
+  header("x-service-signature", "`sha256=<hex>`: HMAC-SHA256 of the body under the whole secret"),
+  header("webhook-id", "The event's id (Standard Webhooks)"),
+  header("webhook-timestamp", "Unix seconds (Standard Webhooks)"),
+  header("webhook-signature", "`v1,<base64>`, space-separated (Standard Webhooks)"),
+]
+
+/** The `webhooks` of the OpenAPI document. */
+export const webhookDocument = Object.fromEntries(
+  (Object.keys(schemas) as EventType[]).map(type => [
+    type,
+    {
+      post: {
+        summary: summaries[type],
+        description: who(type),
+        parameters,
+        requestBody: {
+          required: true,
+          content: {
+            "application/json": {
+              schema: Type.Object({
+                id: Described(Type.String(), "The event's id, `evt_…`"),
+                event: Type.Literal(type),
+                createdAt: Timestamp,
+                data: schemas[type],
+              }),
+            },
+          },
+        },
+        responses: {
+          "2XX": { description: "Received. The body is ignored." },
+          "410": { description: "Wants no more: the webhook is switched off." },
+          default: { description: "Tried again after 1 and 5 minutes, half an hour, 2 and 8 hours." },
+        },
+      },
+    },
+  ]),
+)

@@ -1,0 +1,125 @@
+/**
+ * Writes down what came of deliveries. Every write names the claim: whoever lost its lease changes nothing, and whoever
+ * has it now will tell.
+ */
+import { sql } from "kysely"
+import { type Context, inTransaction } from "../context.ts"
+import type { DisabledReason, Row } from "../db/schema.ts"
+import { deliveryAttempts } from "../metrics.ts"
+import type { Attempt } from "./send.ts"
+import { afterAttempt } from "./webhook.ts"
+
+/** Nothing but failures for so long pauses an endpoint. */
+const FAILING_MS = 5 * 24 * 3_600_000
+
+export interface Result {
+  delivery: Row<"deliveries">
+  /** The endpoint as it was when the delivery was claimed; undefined for a bare address. */
+  webhook: Pick<Row<"webhooks">, "id" | "failing_since"> | undefined
+  startedAt: Date
+  attempt: Attempt
+}
+
+/** Records attempts together; answers how many deliveries were still theirs to change. */
+export async function recordAttempts(ctx: Context, results: readonly Result[]): Promise<number> {
+  // An endpoint that did well before and now needs no second statement, nor a transaction around it.
+  const plain = results.every(({ attempt, webhook }) => attempt.error === null && !webhook?.failing_since)
+  const held = plain ? await write(ctx, results) : await inTransaction(ctx, ctx => writeAll(ctx, results))
+  return held.size
+}
+
+async function writeAll(ctx: Context, results: readonly Result[]): Promise<Set<string>> {
+  const held = await write(ctx, results)
+  const ours = results.filter(({ delivery }) => held.has(delivery.id))
+  for (const [id, states] of Map.groupBy(ours, ({ webhook }) => webhook?.id)) {
+    if (id === undefined) continue
+    if (states.some(({ attempt }) => attempt.error === null)) await succeeded(ctx, id)
+    else await failed(ctx, id)
+    if (states.some(({ attempt }) => attempt.status === 410)) await switchOff(ctx, id, "gone")
+  }
+  return held
+}
+
+/** The deliveries' next states and their attempts in one statement; answers the ids of those that were ours. */
+async function write(ctx: Context, results: readonly Result[]): Promise<Set<string>> {
+  const now = ctx.now()
+  const rows = results.map(({ delivery, attempt, startedAt }) => {
+    const next = afterAttempt(delivery.attempts + 1, attempt, Math.random())
+    const again = afterAttempt(1, attempt, 0)
+    return {
+      id: delivery.id,
+      claim_id: delivery.claim_id,
+      counted: delivery.attempts,
+      state: next.status,
+      run_at: new Date(now.getTime() + (next.inMs ?? 0)),
+      // For one that was asked for again while it was sent: its count has begun anew.
+      state_anew: again.status,
+      run_at_anew: new Date(now.getTime() + (again.inMs ?? 0)),
+      started_at: startedAt,
+      duration_ms: attempt.durationMs,
+      status: attempt.status,
+      error: attempt.error,
+      answer: attempt.answer,
+    }
+  })
+  const written = await sql<{ id: string; status: string }>`
+    with results as (select * from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as r(id text, claim_id uuid,
+      counted int, state text, run_at timestamptz, state_anew text, run_at_anew timestamptz, started_at timestamptz,
+      duration_ms int, status int, error text, answer text)),
+    ours as (
+      update deliveries d set status = case when d.attempts = r.counted then r.state else r.state_anew end,
+        run_at = case when d.attempts = r.counted then r.run_at else r.run_at_anew end,
+        attempts = d.attempts + 1, by_hand = false, claim_id = null, lease_until = null, updated_at = ${now}
+      from results r where d.id = r.id and d.claim_id = r.claim_id returning d.id, d.status),
+    log as (
+      insert into delivery_attempts (delivery_id, started_at, duration_ms, status, error, answer)
+      select r.id, r.started_at, r.duration_ms, r.status, r.error, r.answer from results r join ours on ours.id = r.id)
+    select id, status from ours`.execute(ctx.db)
+  for (const { status } of written.rows) deliveryAttempts.inc({ result: status === "pending" ? "retry" : status })
+  return new Set(written.rows.map(({ id }) => id))
+}
+
+/** One success ends a row of failures. */
+const succeeded = (ctx: Context, id: string) =>
+  ctx.db
+    .updateTable("webhooks")
+    .set({ failing_since: null })
+    .where("id", "=", id)
+    .where("failing_since", "is not", null)
+    .execute()
+
+async function failed(ctx: Context, id: string): Promise<void> {
+  const now = ctx.now()
+  const { failing_since, active } = await ctx.db
+    .updateTable("webhooks")
+    .set({ failing_since: sql<Date>`coalesce(failing_since, ${now})` })
+    .where("id", "=", id)
+    .returning(["failing_since", "active"])
+    .executeTakeFirstOrThrow()
+  if (active && failing_since && now.getTime() - failing_since.getTime() >= FAILING_MS)
+    await switchOff(ctx, id, "failing")
+}
+
+/** Pauses an endpoint that wants nothing, or can do nothing, any more. What waits for it becomes `skipped`. */
+async function switchOff(ctx: Context, id: string, reason: DisabledReason): Promise<void> {
+  const off = await ctx.db
+    .updateTable("webhooks")
+    .set({ active: false, disabled_reason: reason, updated_at: ctx.now() })
+    .where("id", "=", id)
+    .where("active", "=", true)
+    .executeTakeFirst()
+  if (off.numUpdatedRows === 0n) return
+  await skipWaiting(ctx, id)
+  ctx.log.warn({ webhookId: id, reason }, "webhook switched off")
+}
+
+/** What waits for an endpoint will not be sent, but for what is being sent just now. */
+export async function skipWaiting(ctx: Context, webhookId: string): Promise<void> {
+  await ctx.db
+    .updateTable("deliveries")
+    .set({ status: "skipped", updated_at: ctx.now() })
+    .where("lane", "=", webhookId)
+    .where("status", "=", "pending")
+    .where(sql<boolean>`(lease_until is null or lease_until < clock_timestamp())`)
+    .execute()
+}

@@ -1,0 +1,398 @@
+import Stripe from "stripe"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type Received, type Receiver, startReceiver } from "../../test/receiver.ts"
+import { PAYOUT_ADDRESS, startService, type TestService } from "../../test/service.ts"
+import { inTransaction } from "../context.ts"
+import { readSettings } from "../settings.ts"
+import { openDeliverer } from "./deliver-events.ts"
+import { emit } from "./emit.ts"
+import { openSender, type Sender } from "./send.ts"
+
+const as = "shop"
+const HOUR = 3_600_000
+
+let service: TestService
+let merchantId: string
+let to: Receiver
+let sender: Sender
+beforeAll(async () => {
+  const { webhooks } = readSettings({})
+  service = await startService({ settings: { webhooks: { ...webhooks, probeTimeoutMs: 1_000 } } })
+  sender = openSender(service.ctx.settings.webhooks)
+})
+afterAll(async () => {
+  await sender.close()
+  await service.stop()
+})
+beforeEach(async () => {
+  await service.empty()
+  merchantId = await service.merchant(as)
+  await service.ctx.db.deleteFrom("events").execute()
+  to = await startReceiver()
+})
+afterEach(() => to.stop())
+
+const get = (url: string, who = as) => service.call("GET", url, undefined, { as: who })
+const post = (url: string, body: unknown = {}, who = as) => service.call("POST", url, body, { as: who })
+const put = (url: string, body: unknown) => service.call("PUT", url, body, { as })
+const remove = (url: string) => service.call("DELETE", url, undefined, { as })
+const base = "/api/console/webhooks"
+const register = async (events = ["*"]) => (await post(base, { url: to.url, events })).body.data
+const rows = async () => (await service.ctx.db.selectFrom("webhooks").selectAll().execute()).length
+
+const send = (n: number) =>
+  inTransaction(service.ctx, ctx =>
+    emit(ctx, { merchantId, type: "checkout.session.completed", orderKey: `cs_${n}`, data: { n } }),
+  )
+async function deliver(): Promise<void> {
+  const deliverer = openDeliverer(service.ctx, sender)
+  do await deliverer.idle()
+  while ((await deliverer.round()) > 0)
+}
+
+describe("POST /api/console/webhooks", () => {
+  it("201: the documented shape, and a ping that the secret in the answer verifies", async () => {
+    const { status, body } = await post(base, { url: to.url, events: ["*", "paywall.granted", "*"] })
+    expect(status).toBe(201)
+    expect(body).toEqual({
+      data: {
+        id: expect.stringMatching(/^c[a-z0-9]{24}$/),
+        url: to.url,
+        secret: expect.stringMatching(/^whsec_[A-Za-z0-9+/]{43}=$/),
+        events: ["*", "paywall.granted"],
+        active: true,
+      },
+    })
+    const ping = to.received[0] as Received
+    expect(JSON.parse(ping.body)).toMatchObject({ event: "ping", data: { webhookId: body.data.id } })
+    Stripe.webhooks.constructEvent(ping.body, ping.headers["service-signature"] ?? "", body.data.secret)
+  })
+
+  it("the secret is in this answer alone, and in no row", async () => {
+    const { id, secret } = await register()
+    await post(`${base}/${id}/test`)
+    await deliver()
+    const answers = [await get(base), await get(`${base}/${id}`), await put(`${base}/${id}`, { active: true })]
+    answers.push(
+      await get(`${base}/${id}/deliveries`),
+      await get("/api/console/events"),
+      await get("/api/console/settings"),
+    )
+    expect(JSON.stringify(answers.map(({ body }) => body))).not.toContain(secret)
+    const stored = await service.ctx.db.selectFrom("webhook_secrets").selectAll().execute()
+    expect(JSON.stringify(stored.map(({ sealed }) => sealed))).not.toContain(secret.slice(6))
+  })
+
+  it.each([400, 401, 403, 405, 429, 500])("201 though the ping is answered %d: it is somebody", async status => {
+    to.answer(status)
+    expect((await post(base, { url: to.url, events: ["*"] })).status).toBe(201)
+  })
+
+  it.each([301, 302, 307, 404, 410, 502, 503, 504])(
+    "422 URL_UNREACHABLE for %d, and nothing is written",
+    async status => {
+      to.answer(response =>
+        response.writeHead(status, status < 400 ? { location: "https://shop.example/new" } : {}).end(),
+      )
+      const { status: answered, body } = await post(base, { url: to.url, events: ["*"] })
+      expect([answered, body.error]).toEqual([422, "URL_UNREACHABLE"])
+      expect(body.message).toContain(status < 400 ? "https://shop.example/new" : `answered ${status}`)
+      expect(await rows()).toBe(0)
+    },
+  )
+
+  it("422 for who hangs and for who is not there", async () => {
+    to.answer(() => {})
+    expect((await post(base, { url: to.url, events: ["*"] })).body).toMatchObject({
+      error: "URL_UNREACHABLE",
+      message: "The webhook's URL could not be reached: no answer within 1 s.",
+    })
+    const { body } = await post(base, { url: "http://127.0.0.1:1/", events: ["*"] })
+    expect(body.message).toBe("The webhook's URL could not be reached: the connection was refused.")
+    expect(await rows()).toBe(0)
+  })
+
+  it.each([
+    [{ events: ["*"] }, "url"],
+    [{ url: "hook", events: ["*"] }, "url"],
+    [{ url: "ftp://shop.example", events: ["*"] }, "url"],
+    [{ url: "http://u:p@shop.example", events: ["*"] }, "url"],
+    [{ url: "http://shop.example/#a", events: ["*"] }, "url"],
+    [{ url: "http://10.0.0.1/", events: ["*"] }, "url"],
+    [{ url: `http://shop.example/${"x".repeat(2_048)}`, events: ["*"] }, "url"],
+    [{ url: "http://shop.example" }, "events"],
+    [{ url: "http://shop.example", events: [] }, "events"],
+    [{ url: "http://shop.example", events: ["checkout.complete"] }, "events.0"],
+    [{ url: "http://shop.example", events: ["*", "ping"] }, "events.1"],
+    [{ url: "http://shop.example", events: ["*"], active: false }, "active"],
+  ])("400 for %j, and nobody is asked", async (body, path) => {
+    const answer = await post(base, body)
+    expect(answer).toMatchObject({ status: 400, body: { error: "VALIDATION_ERROR", details: [{ path }] } })
+    expect([await rows(), to.connections()]).toEqual([0, 0])
+  })
+
+  it("400 for one more than a hundred", async () => {
+    const { id } = await register()
+    const row = await service.ctx.db.selectFrom("webhooks").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
+    const more = Array.from({ length: 99 }, (_, i) => ({
+      ...row,
+      id: `c${String(i).padStart(24, "0")}`,
+      events: JSON.stringify(row.events),
+    }))
+    await service.ctx.db.insertInto("webhooks").values(more).execute()
+    expect((await post(base, { url: to.url, events: ["*"] })).status).toBe(400)
+    expect(await rows()).toBe(100)
+  })
+})
+
+describe("reading, changing and deleting", () => {
+  it("GET lists in the documented shape, newest first", async () => {
+    const first = await register()
+    service.advance(1_000)
+    const second = await register(["checkout.failed"])
+    const { body } = await get(base)
+    expect(body).toEqual({
+      data: {
+        webhooks: [
+          {
+            id: second.id,
+            url: to.url,
+            events: ["checkout.failed"],
+            active: true,
+            createdAt: expect.stringMatching(/Z$/),
+          },
+          { id: first.id, url: to.url, events: ["*"], active: true, createdAt: expect.stringMatching(/Z$/) },
+        ],
+      },
+      total: 2,
+    })
+    expect((await get(base, "rival")).body).toEqual({ data: { webhooks: [] }, total: 0 })
+  })
+
+  it("PUT changes what is given; another address is tried first", async () => {
+    const { id } = await register()
+    const other = await startReceiver()
+    const { status, body } = await put(`${base}/${id}`, {
+      url: other.url,
+      events: ["payment.refunded"],
+      description: "Shop",
+    })
+    expect(status).toBe(200)
+    expect(body.data).toEqual({
+      id,
+      merchantId,
+      url: other.url,
+      events: ["payment.refunded"],
+      active: true,
+      description: "Shop",
+      disabledReason: null,
+      createdAt: expect.any(String),
+      updatedAt: expect.any(String),
+    })
+    expect((await get(`${base}/${id}`)).body).toEqual(body)
+    expect(other.received).toHaveLength(1)
+    await other.stop()
+    const refused = await put(`${base}/${id}`, { url: "http://127.0.0.1:1/", description: null })
+    expect(refused.body.error).toBe("URL_UNREACHABLE")
+    expect((await get(`${base}/${id}`)).body).toEqual(body)
+    expect((await put(`${base}/${id}`, { url: "http://10.0.0.1/" })).status).toBe(400)
+  })
+
+  it("DELETE answers success once, then 404; what waited is not sent, and can still be read", async () => {
+    const { id } = await register()
+    await send(1)
+    expect((await remove(`${base}/${id}`)).body).toEqual({ data: { success: true } })
+    for (const answer of [await remove(`${base}/${id}`), await get(`${base}/${id}`), await post(`${base}/${id}/test`)])
+      expect(answer).toMatchObject({ status: 404, body: { error: "NOT_FOUND" } })
+    await send(2)
+    await deliver()
+    expect(to.received).toHaveLength(1)
+    const [delivery] = await service.ctx.db.selectFrom("deliveries").selectAll().execute()
+    expect((await get(`/api/console/deliveries/${delivery?.id}`)).body.data).toMatchObject({ status: "skipped" })
+    expect((await post(`/api/console/deliveries/${delivery?.id}/resend`)).status).toBe(404)
+    expect(await service.ctx.db.selectFrom("webhook_secrets").selectAll().execute()).toEqual([])
+  })
+})
+
+describe("secrets", () => {
+  const sent = async () => {
+    const before = to.received.length
+    await send(before)
+    await deliver()
+    return to.received[before] as Received
+  }
+  const good = ({ body, headers }: Received, secret: string): boolean => {
+    try {
+      Stripe.webhooks.constructEvent(body, headers["service-signature"] ?? "", secret)
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  it("that is rolled signs for 24 more hours beside the new one", async () => {
+    const { id, secret } = await register()
+    const { status, body } = await post(`${base}/${id}/roll-secret`)
+    expect(status).toBe(200)
+    expect(body.data).toEqual({ id, secret: expect.stringMatching(/^whsec_/), previousExpiresAt: expect.any(String) })
+    const overlap = await sent()
+    expect([good(overlap, secret), good(overlap, body.data.secret)]).toEqual([true, true])
+    service.advance(24 * HOUR + 1_000)
+    const later = await sent()
+    expect([good(later, secret), good(later, body.data.secret)]).toEqual([false, true])
+  })
+
+  it("of the account are masked in the settings, and shown when they are rolled", async () => {
+    expect((await get("/api/console/settings")).body.webhookSecret).toBeNull()
+    const { body } = await post("/api/console/settings/webhook-secret")
+    const { webhookSecret } = body.data
+    expect(webhookSecret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/)
+    const shown = (await get("/api/console/settings")).body.webhookSecret
+    expect(shown).toBe(`whsec_…${webhookSecret.slice(-5)}`)
+  })
+})
+
+describe("by hand", () => {
+  it("a test is sent to a paused endpoint too, and its delivery can be read", async () => {
+    const { id } = await register()
+    await put(`${base}/${id}`, { active: false })
+    const { status, body } = await post(`${base}/${id}/test`)
+    expect(status).toBe(201)
+    expect(body.data).toMatchObject({ event: "ping", status: "pending", attempts: 0, webhookId: id })
+    await deliver()
+    const { data } = (await get(`/api/console/deliveries/${body.data.id}`)).body
+    expect(data).toMatchObject({ status: "delivered", log: [{ status: 200, error: null }] })
+  })
+
+  it("a paused endpoint's deliveries are skipped, and recovered later, since a time", async () => {
+    const { id } = await register()
+    to.answer(500)
+    await send(0)
+    await deliver()
+    await put(`${base}/${id}`, { active: false })
+    await send(1)
+    service.advance(HOUR)
+    const since = service.ctx.now().toISOString()
+    await send(2)
+    await deliver()
+    expect(to.received).toHaveLength(2)
+    const list = async (query: string) => (await get(`${base}/${id}/deliveries?${query}`)).body
+    expect((await list("status=skipped")).total).toBe(3)
+    await put(`${base}/${id}`, { active: true })
+    to.answer(200)
+    expect((await post(`${base}/${id}/recover`, { since })).body).toEqual({ data: { recovered: 1 } })
+    await deliver()
+    expect((await post(`${base}/${id}/recover`, { since: "2026-01-01" })).body).toEqual({ data: { recovered: 2 } })
+    await deliver()
+    expect(await list("status=delivered&event=checkout.session.completed")).toMatchObject({ total: 3 })
+    expect(await list("event=payment.refunded")).toEqual({ data: [], total: 0 })
+    expect(to.received.slice(2).map(({ body }) => JSON.parse(body).data.n)).toEqual([2, 0, 1])
+  })
+
+  it("a resend takes the place of the planned retry, under the same key, with a count of its own", async () => {
+    const { id } = await register()
+    to.answer(500)
+    await send(1)
+    await deliver()
+    const [{ id: deliveryId, nextAttemptAt }] = (await get(`${base}/${id}/deliveries`)).body.data
+    expect(Date.parse(nextAttemptAt)).toBeGreaterThan(service.ctx.now().getTime())
+    const { body } = await post(`/api/console/deliveries/${deliveryId}/resend`)
+    expect(body.data).toMatchObject({ id: deliveryId, status: "pending", attempts: 0 })
+    await deliver()
+    expect((await get(`/api/console/deliveries/${deliveryId}`)).body.data).toMatchObject({ attempts: 1, log: [{}, {}] })
+    service.advance(67_000)
+    to.answer(200)
+    await deliver()
+    await post(`/api/console/deliveries/${deliveryId}/resend`)
+    await deliver()
+    const keys = to.received.slice(1).map(({ headers }) => headers["idempotency-key"])
+    expect(keys).toEqual(Array(4).fill(deliveryId))
+  })
+
+  it("a resend while it is being sent counts anew", async () => {
+    await register()
+    const held = Promise.withResolvers<void>()
+    to.answer(response => void held.promise.then(() => response.writeHead(500).end()))
+    await send(1)
+    await service.ctx.db.updateTable("deliveries").set({ attempts: 5 }).execute()
+    const deliverer = openDeliverer(service.ctx, sender)
+    await deliverer.round()
+    await to.got(2)
+    const [row] = await service.ctx.db.selectFrom("deliveries").selectAll().execute()
+    await post(`/api/console/deliveries/${row?.id}/resend`)
+    held.resolve()
+    await deliverer.idle()
+    const after = await service.ctx.db.selectFrom("deliveries").selectAll().execute()
+    expect(after).toMatchObject([{ status: "pending", attempts: 1, claim_id: null }])
+  })
+
+  it.each(["2026-02-30", "2026-13-01T00:00:00Z", "yesterday", "", 5, "2026-01-01T25:00:00Z"])(
+    "400 for the time %j",
+    async since => {
+      const { id } = await register()
+      expect((await post(`${base}/${id}/recover`, { since })).status).toBe(400)
+    },
+  )
+})
+
+describe("another merchant's", () => {
+  it("is 404 NOT_FOUND everywhere, and stays as it is", async () => {
+    const { id } = await register()
+    await send(1)
+    const [row] = await service.ctx.db.selectFrom("deliveries").selectAll().execute()
+    const rival = { as: "rival" }
+    for (const [method, url, body] of [
+      ["GET", `${base}/${id}`],
+      ["PUT", `${base}/${id}`, { active: false }],
+      ["DELETE", `${base}/${id}`],
+      ["GET", `${base}/${id}/deliveries`],
+      ["POST", `${base}/${id}/test`, {}],
+      ["POST", `${base}/${id}/roll-secret`, {}],
+      ["POST", `${base}/${id}/recover`, { since: "2026-01-01" }],
+      ["GET", `/api/console/deliveries/${row?.id}`],
+      ["POST", `/api/console/deliveries/${row?.id}/resend`, {}],
+    ] as const)
+      expect(await service.call(method, url, body, rival)).toMatchObject({ status: 404, body: { error: "NOT_FOUND" } })
+    expect((await get("/api/console/events", "rival")).body).toEqual({ data: [], total: 0 })
+    expect(await service.ctx.db.selectFrom("deliveries").selectAll().execute()).toEqual([row])
+  })
+})
+
+describe("events", () => {
+  it("of a payout address that changes reach every endpoint, whatever it asked for", async () => {
+    await register(["checkout.failed"])
+    const payoutAddress = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
+    await put("/api/console/settings", { payoutAddress })
+    await put("/api/console/settings", { payoutAddress, name: "Shop" })
+    await deliver()
+    expect(to.received.slice(1).map(({ body }) => JSON.parse(body))).toEqual([
+      {
+        id: expect.stringMatching(/^evt_/),
+        event: "settings.payout_address_changed",
+        createdAt: expect.any(String),
+        data: {
+          merchantId,
+          chain: "base-sepolia",
+          payoutAddress,
+          previousAddress: PAYOUT_ADDRESS,
+          effectiveAt: expect.any(String),
+        },
+      },
+    ])
+  })
+
+  it("are listed by type and time", async () => {
+    await send(1)
+    service.advance(HOUR)
+    const since = service.ctx.now().toISOString()
+    await send(2)
+    const list = async (query: string) =>
+      (await get(`/api/console/events?${query}`)).body.data.map((each: { data: { n: number } }) => each.data.n)
+    expect(await list("")).toEqual([2, 1])
+    expect(await list(`since=${encodeURIComponent(since)}`)).toEqual([2])
+    expect(await list("type=checkout.session.completed&limit=1&offset=1")).toEqual([1])
+    expect(await list("type=paywall.granted")).toEqual([])
+    for (const query of ["type=nothing", "since=yesterday", "since=2026-02-30"])
+      expect((await get(`/api/console/events?${query}`)).status).toBe(400)
+  })
+})

@@ -1,0 +1,233 @@
+/** `/api/console/webhooks`: a merchant's endpoints. */
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { pageOf } from "../http/lists.ts"
+import { Page } from "../http/schemas.ts"
+import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
+import { timeAt } from "../http/time.ts"
+import {
+  changeWebhook,
+  createWebhook,
+  deleteWebhook,
+  readWebhook,
+  recover,
+  rollAccountSecret,
+  rollWebhookSecret,
+  sendTest,
+} from "./console.ts"
+import { readDelivery } from "./queries.ts"
+import {
+  AccountSecretRolled,
+  Delivery,
+  Recover,
+  Recovered,
+  SecretRolled,
+  Success,
+  WebhookChange,
+  WebhookCreate,
+  WebhookCreated,
+  WebhookId,
+  WebhookList,
+  WebhookWhole,
+} from "./schema.ts"
+import { OVERLAP_MS } from "./secrets.ts"
+import type { Sender } from "./send.ts"
+
+const tags = ["webhooks"]
+
+export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
+  app.post(
+    "/api/console/webhooks",
+    {
+      schema: {
+        operationId: "createWebhook",
+        summary: "Registers an endpoint, and shows its secret this once",
+        description:
+          "The address is tried with a signed `ping`. Any answer will do but a redirect, 404, 410, 502, 503 and 504: a receiver may refuse what it holds no secret for yet.",
+        tags,
+        body: WebhookCreate,
+        response: { 201: WebhookCreated },
+      },
+      // No Idempotency-Key: the answer, with the secret in it, would be kept.
+      config: { errors: ["URL_UNREACHABLE"] },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { webhook, secret } = await createWebhook(ctx, sender, merchantId, request.body)
+      const { id, url, events, active } = webhook
+      reply.code(201)
+      return { data: { id, url, secret, events, active } }
+    },
+  )
+
+  app.get(
+    "/api/console/webhooks",
+    {
+      schema: {
+        operationId: "listWebhooks",
+        summary: "All endpoints, paused ones too",
+        tags,
+        querystring: Page,
+        response: { 200: WebhookList },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const query = ctx.db
+        .selectFrom("webhooks")
+        .selectAll()
+        .where("merchant_id", "=", merchantId)
+        .where("deleted_at", "is", null)
+      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
+      return { data: { webhooks: rows.map(listedOf) }, total }
+    },
+  )
+
+  app.get(
+    "/api/console/webhooks/:id",
+    {
+      schema: {
+        operationId: "readWebhook",
+        summary: "One endpoint with everything but its secret",
+        tags,
+        params: WebhookId,
+        response: { 200: WebhookWhole },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      return { data: wholeOf(await readWebhook(ctx, merchantId, request.params.id)) }
+    },
+  )
+
+  app.put(
+    "/api/console/webhooks/:id",
+    {
+      schema: {
+        operationId: "changeWebhook",
+        summary: "Changes what is given; pauses and resumes",
+        description:
+          "Another `url` is tried first, as at registration. What comes while it is paused can be sent later.",
+        tags,
+        params: WebhookId,
+        body: WebhookChange,
+        response: { 200: WebhookWhole },
+      },
+      config: { errors: ["URL_UNREACHABLE"] },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      return { data: wholeOf(await changeWebhook(ctx, sender, merchantId, request.params.id, request.body)) }
+    },
+  )
+
+  app.delete(
+    "/api/console/webhooks/:id",
+    {
+      schema: {
+        operationId: "deleteWebhook",
+        summary: "Removes an endpoint: nothing is sent to it any more",
+        tags,
+        params: WebhookId,
+        response: { 200: Success },
+      },
+    },
+    async request => {
+      await deleteWebhook(ctx, await callingMerchant(ctx, request), request.params.id)
+      return { data: { success: true as const } }
+    },
+  )
+
+  app.post(
+    "/api/console/webhooks/:id/test",
+    {
+      schema: {
+        operationId: "testWebhook",
+        summary: "Sends a `ping` the way every event goes",
+        description: "To a paused endpoint too. Read the delivery to see what came of it.",
+        tags,
+        params: WebhookId,
+        response: { 201: Delivery },
+      },
+      preValidation: orEmptyBody,
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      const deliveryId = await sendTest(ctx, merchantId, request.params.id)
+      reply.code(201)
+      return { data: await readDelivery(ctx, merchantId, deliveryId) }
+    },
+  )
+
+  app.post(
+    "/api/console/webhooks/:id/roll-secret",
+    {
+      schema: {
+        operationId: "rollWebhookSecret",
+        summary: "Makes a new secret and shows it this once",
+        description: "For 24 hours both sign: `Service-Signature` has a `v1` for each, the newest first.",
+        tags,
+        params: WebhookId,
+        response: { 200: SecretRolled },
+      },
+      preValidation: orEmptyBody,
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { id } = request.params
+      const secret = await rollWebhookSecret(ctx, merchantId, id)
+      return { data: { id, secret, previousExpiresAt: overlapEnd() } }
+    },
+  )
+
+  app.post(
+    "/api/console/webhooks/:id/recover",
+    {
+      schema: {
+        operationId: "recoverWebhook",
+        summary: "Sends again what failed or was skipped since a time",
+        tags,
+        params: WebhookId,
+        body: Recover,
+        response: { 200: Recovered },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const since = timeAt("since", request.body.since)
+      return { data: { recovered: await recover(ctx, merchantId, request.params.id, since) } }
+    },
+  )
+
+  app.post(
+    "/api/console/settings/webhook-secret",
+    {
+      schema: {
+        operationId: "rollAccountSecret",
+        summary: "Makes a new secret for callback URLs and shows it this once",
+        description: "It signs what goes to the `callbackUrl` of a session. For 24 hours the one before signs too.",
+        tags: ["settings"],
+        response: { 200: AccountSecretRolled },
+      },
+      preValidation: orEmptyBody,
+    },
+    async request => {
+      const webhookSecret = await rollAccountSecret(ctx, await callingMerchant(ctx, request))
+      return { data: { webhookSecret, previousExpiresAt: overlapEnd() } }
+    },
+  )
+
+  const overlapEnd = (): string => new Date(ctx.now().getTime() + OVERLAP_MS).toISOString()
+}
+
+const listedOf = ({ id, url, events, active, created_at }: Row<"webhooks">) => {
+  return { id, url, events, active, createdAt: created_at.toISOString() }
+}
+
+const wholeOf = (row: Row<"webhooks">) => ({
+  ...listedOf(row),
+  merchantId: row.merchant_id,
+  description: row.description,
+  disabledReason: row.disabled_reason,
+  updatedAt: row.updated_at.toISOString(),
+})

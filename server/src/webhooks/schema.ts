@@ -1,0 +1,158 @@
+/** The wire contract of webhooks, their deliveries and events. */
+import { type Static, Type } from "typebox"
+import { Described, Matching, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import { idPattern } from "../ids.ts"
+import { eventTypes, subscribable } from "./webhook.ts"
+
+/** One schema of a list of words, so that a fault names them all once. */
+const Words = <const T extends readonly string[]>(words: T, description: string) =>
+  Type.Unsafe<T[number]>({ type: "string", enum: words, description })
+
+const Url = Type.String({
+  minLength: 1,
+  maxLength: 2_048,
+  description: "An https address that is publicly reachable; outside live mode http will do",
+})
+const Subscriptions = Type.Array(Words(subscribable, "An event's name, or `*`"), {
+  minItems: 1,
+  maxItems: 50,
+  description:
+    "What is sent. `*` stands for checkout.session.completed, payment.refunded and subscription.renewal.created; the others have to be named",
+})
+const Description = Nullable(Type.String({ maxLength: 2_000 }))
+/** Held against the calendar by the route. */
+const Since = Matching(
+  "^\\d{4}-\\d\\d-\\d\\d(T\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,9})?)?(Z|[+-]\\d\\d:\\d\\d))?$",
+  "A time in ISO 8601 such as 2026-01-31T12:00:00Z",
+  { maxLength: 40 },
+)
+
+export const WebhookId = Type.Object({ id: Type.String({ description: "The webhook's id" }) })
+export const DeliveryId = Type.Object({ id: Type.String({ description: "The delivery's id" }) })
+
+export const EXAMPLE_URL = "https://shop.example/webhooks"
+
+export const WebhookCreate = Strict(
+  { url: Url, events: Subscriptions, description: Type.Optional(Description) },
+  { url: EXAMPLE_URL, events: ["*"] },
+)
+export type WebhookCreate = Static<typeof WebhookCreate>
+
+export const WebhookChange = Strict(
+  {
+    url: Type.Optional(Url),
+    events: Type.Optional(Subscriptions),
+    active: Type.Optional(Type.Boolean({ description: "false pauses: what comes is kept as skipped" })),
+    description: Type.Optional(Description),
+  },
+  { events: ["*", "paywall.granted"], active: true },
+)
+export type WebhookChange = Static<typeof WebhookChange>
+
+const listed = {
+  id: Type.String({ pattern: "^c[a-z0-9]{24}$" }),
+  url: Type.String(),
+  events: Type.Array(Type.String()),
+  active: Type.Boolean(),
+  createdAt: Timestamp,
+}
+
+const Secret = Type.String({ pattern: "^whsec_", description: "Shown here and never again" })
+
+export const WebhookCreated = Type.Object({
+  data: Type.Object({
+    id: listed.id,
+    url: listed.url,
+    secret: Secret,
+    events: listed.events,
+    active: listed.active,
+  }),
+})
+export const WebhookList = Type.Object({
+  data: Type.Object({ webhooks: Type.Array(Type.Object(listed)) }),
+  total: Type.Integer(),
+})
+export const WebhookWhole = Type.Object({
+  data: Type.Object({
+    ...listed,
+    merchantId: Type.String(),
+    description: Nullable(Type.String()),
+    disabledReason: Described(
+      Nullable(Type.String()),
+      "Why the service switched it off: `gone` (it answered 410) or `failing` (five days of nothing but failures)",
+    ),
+    updatedAt: Timestamp,
+  }),
+})
+export const Success = Type.Object({ data: Type.Object({ success: Type.Literal(true) }) })
+export const SecretRolled = Type.Object({
+  data: Type.Object({
+    id: Type.String(),
+    secret: Secret,
+    previousExpiresAt: Described(Timestamp, "Until when the secret before signs too"),
+  }),
+})
+export const AccountSecretRolled = Type.Object({
+  data: Type.Object({ webhookSecret: Secret, previousExpiresAt: Timestamp }),
+})
+
+export const Recover = Strict({ since: Since }, { since: "2026-01-31T12:00:00Z" })
+export const Recovered = Type.Object({ data: Type.Object({ recovered: Type.Integer() }) })
+
+const statuses = ["pending", "delivered", "failed", "skipped"] as const
+
+const delivery = {
+  id: Type.String({ pattern: idPattern("dlv") }),
+  eventId: Type.String({ pattern: idPattern("evt") }),
+  event: Type.String(),
+  webhookId: Nullable(Type.String()),
+  url: Type.String(),
+  status: Words(statuses, "skipped: its webhook was paused"),
+  attempts: Type.Integer({ description: "Since it was made, or sent again by hand" }),
+  nextAttemptAt: Described(Nullable(Timestamp), "null when nothing is planned, or it is being sent just now"),
+  createdAt: Timestamp,
+  updatedAt: Timestamp,
+}
+export const DeliveryList = Type.Object({ data: Type.Array(Type.Object(delivery)), total: Type.Integer() })
+export const Delivery = Type.Object({ data: Type.Object(delivery) })
+export const DeliveryWhole = Type.Object({
+  data: Type.Object({
+    ...delivery,
+    log: Type.Array(
+      Type.Object({
+        at: Timestamp,
+        durationMs: Type.Integer(),
+        status: Nullable(Type.Integer({ description: "What was answered; null when nothing was" })),
+        error: Nullable(Type.String({ description: "Why it was no success" })),
+        answer: Nullable(Type.String({ description: "The first 4 KB of the answer" })),
+      }),
+      { description: "Every attempt, oldest first" },
+    ),
+  }),
+})
+
+const page = {
+  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100, description: "How many at most" }),
+  offset: Type.Integer({ minimum: 0, maximum: 2_147_483_647, default: 0, description: "How many to pass over" }),
+}
+export const DeliveryQuery = Type.Object({
+  ...page,
+  status: Type.Optional(Words(statuses, "Only those")),
+  event: Type.Optional(Words(eventTypes, "Only of this event")),
+})
+export const EventQuery = Type.Object({
+  ...page,
+  type: Type.Optional(Words(eventTypes, "Only of this type")),
+  since: Type.Optional(Since),
+})
+export const EventList = Type.Object({
+  data: Type.Array(
+    Type.Object({
+      id: Type.String({ pattern: idPattern("evt") }),
+      event: Type.String(),
+      createdAt: Timestamp,
+      data: Type.Record(Type.String(), Type.Unknown()),
+    }),
+  ),
+  total: Type.Integer(),
+})

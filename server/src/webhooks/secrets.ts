@@ -1,0 +1,107 @@
+/** Signing secrets: of each webhook, and of the account for addresses that are no webhook. Encrypted at rest. */
+import { randomBytes } from "node:crypto"
+import { sql } from "kysely"
+import type { Context } from "../context.ts"
+import { seal, unseal } from "../secrets.ts"
+
+/** A rolled secret still signs so long, beside the new one. */
+export const OVERLAP_MS = 24 * 3_600_000
+/** However often it is rolled, no more than so many sign: a header has an end. */
+const MOST_SECRETS = 4
+
+/** Whose secret: a webhook's, or with null the account's. */
+export interface Owner {
+  merchantId: string
+  webhookId: string | null
+}
+
+/** A secret in the form of Standard Webhooks. */
+export const newSecret = (): string => `whsec_${randomBytes(32).toString("base64")}`
+
+const sealedFor = ({ merchantId, webhookId }: Owner): string => webhookId ?? merchantId
+
+const ofOwner = ({ merchantId, webhookId }: Owner) =>
+  sql<boolean>`merchant_id = ${merchantId} and webhook_id is not distinct from ${webhookId}`
+
+/**
+ * Makes a new secret the newest; the ones before sign for 24 more hours. Call it inside a transaction that holds the
+ * owner's row: of two at once, both would be the newest.
+ */
+export async function rollSecret(ctx: Context, owner: Owner, secret = newSecret()): Promise<string> {
+  const now = ctx.now()
+  await ctx.db
+    .updateTable("webhook_secrets")
+    .set({ expires_at: new Date(now.getTime() + OVERLAP_MS) })
+    .where(ofOwner(owner))
+    .where("expires_at", "is", null)
+    .execute()
+  await ctx.db
+    .insertInto("webhook_secrets")
+    .values({
+      merchant_id: owner.merchantId,
+      webhook_id: owner.webhookId,
+      sealed: seal(ctx.settings.secretKey, "webhook-secret", sealedFor(owner), secret),
+      created_at: now,
+    })
+    .execute()
+  await sql`delete from webhook_secrets where ${ofOwner(owner)} and id not in
+    (select id from webhook_secrets where ${ofOwner(owner)} order by id desc limit ${MOST_SECRETS})`.execute(ctx.db)
+  return secret
+}
+
+/** The account's newest secret, made if there is none; call it inside a transaction. */
+export async function ensureAccountSecret(ctx: Context, merchantId: string): Promise<string> {
+  const owner = { merchantId, webhookId: null }
+  await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forUpdate().execute()
+  const [newest] = await secretsOf(ctx, owner)
+  return newest ?? (await rollSecret(ctx, owner))
+}
+
+/** The secrets that sign now, newest first. */
+export const secretsOf = async (ctx: Context, owner: Owner): Promise<string[]> =>
+  (await secretsOfAll(ctx, [owner])).get(sealedFor(owner)) ?? []
+
+/** The same of many owners, by the webhook's id or the merchant's. */
+export async function secretsOfAll(ctx: Context, owners: readonly Owner[]): Promise<Map<string, string[]>> {
+  const webhooks = owners.flatMap(({ webhookId }) => webhookId ?? [])
+  const accounts = owners.flatMap(({ webhookId, merchantId }) => (webhookId === null ? merchantId : []))
+  const rows = await ctx.db
+    .selectFrom("webhook_secrets")
+    .select(["merchant_id", "webhook_id", "sealed"])
+    .where(eb =>
+      eb.or([
+        ...(webhooks.length > 0 ? [eb("webhook_id", "in", webhooks)] : []),
+        ...(accounts.length > 0 ? [eb.and([eb("webhook_id", "is", null), eb("merchant_id", "in", accounts)])] : []),
+      ]),
+    )
+    .where(eb => eb.or([eb("expires_at", "is", null), eb("expires_at", ">", ctx.now())]))
+    .orderBy("id", "desc")
+    .execute()
+  const found = new Map<string, string[]>()
+  for (const { merchant_id, webhook_id, sealed } of rows) {
+    const owner = { merchantId: merchant_id, webhookId: webhook_id }
+    found.set(sealedFor(owner), [...(found.get(sealedFor(owner)) ?? []), opened(ctx, owner, sealed)])
+  }
+  return found
+}
+
+/** Deriving a key and decrypting costs 20 times what a signature does; what was opened lately is kept. */
+const known = new Map<string, string>()
+const MOST_KNOWN = 10_000
+
+function opened(ctx: Context, owner: Owner, sealed: string): string {
+  const before = known.get(sealed)
+  if (before !== undefined) return before
+  const secret = unseal(ctx.settings.secretKey, "webhook-secret", sealedFor(owner), sealed)
+  if (known.size >= MOST_KNOWN) known.clear()
+  known.set(sealed, secret)
+  return secret
+}
+
+/** As much of a secret as may be shown: enough to tell two apart. */
+export const masked = (secret: string): string => `whsec_…${secret.slice(-5)}`
+
+/** Forgets the secrets whose time is over. */
+export async function forgetExpiredSecrets(ctx: Context): Promise<void> {
+  await ctx.db.deleteFrom("webhook_secrets").where("expires_at", "<=", ctx.now()).execute()
+}

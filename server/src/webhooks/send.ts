@@ -1,0 +1,166 @@
+/** One exchange with a receiver: a signed POST, and what came of it in words. The same for all destinations. */
+import { Agent } from "undici"
+import { addressRule } from "../http/public-address.ts"
+import type { WebhookSettings } from "../settings.ts"
+import { guardedConnector, openResolver, type Resolve } from "./connector.ts"
+import { type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
+
+/** What is kept of an answer, and what is read of it at most. */
+const KEPT_BYTES = 4 * 1024
+const READ_BYTES = 64 * 1024
+const USER_AGENT = "Sluice-Webhooks/1"
+
+interface Message {
+  url: string
+  /** Newest first. */
+  secrets: readonly string[]
+  eventId: string
+  /** The delivery's id: the same in every attempt. */
+  idempotencyKey: string
+  body: string
+}
+
+export interface Attempt extends Outcome {
+  durationMs: number
+  /** The first 4 KB of the answer's body; null when no answer came. */
+  answer: string | null
+}
+
+export interface Sender {
+  /** Sends and never rejects: what went wrong is in the outcome. The deadline is on the whole exchange. */
+  send(message: Message, options: { timeoutMs: number; signal?: AbortSignal | undefined }): Promise<Attempt>
+  close(): Promise<void>
+}
+
+/** A sender for these settings; `resolve` and `ca` stand in for the system's names and roots. */
+export function openSender(
+  { allowCidrs, timeoutMs, probeTimeoutMs }: WebhookSettings,
+  { resolve, ca }: { resolve?: Resolve; ca?: string } = {},
+): Sender {
+  const agent = new Agent({
+    connect: guardedConnector({
+      allows: addressRule(allowCidrs),
+      resolve: resolve ?? openResolver({ systemToo: allowCidrs.length > 0 }),
+      timeoutMs: Math.max(timeoutMs, probeTimeoutMs),
+      ca,
+    }),
+    allowH2: false,
+    // Our own deadline holds for the whole; theirs are between two bytes.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  })
+  return {
+    send: (message, options) => exchange(agent, message, options),
+    close: () => agent.destroy(),
+  }
+}
+
+async function exchange(
+  agent: Agent,
+  { url, secrets, eventId, idempotencyKey, body }: Message,
+  { timeoutMs, signal }: { timeoutMs: number; signal?: AbortSignal | undefined },
+): Promise<Attempt> {
+  const startedAt = performance.now()
+  const deadline = new AbortController()
+  const timer = setTimeout(() => deadline.abort("deadline"), timeoutMs)
+  const stop = () => deadline.abort("stop")
+  signal?.addEventListener("abort", stop, { once: true })
+  let status: number | null = null
+  let answer: string | null = null
+  const done = (error: string | null, retryAfterMs?: number): Attempt => {
+    return { status, error, answer, retryAfterMs, durationMs: Math.round(performance.now() - startedAt) }
+  }
+  try {
+    if (signal?.aborted) stop()
+    const { origin, pathname, search } = new URL(url)
+    const response = await agent.request({
+      origin,
+      path: pathname + search,
+      method: "POST",
+      // Signatures are made and judged by wall time, whatever the service's clock.
+      headers: {
+        "content-type": "application/json",
+        "user-agent": USER_AGENT,
+        "idempotency-key": idempotencyKey,
+        ...signatureHeaders(secrets, { eventId, body, t: Math.floor(Date.now() / 1_000) }),
+      },
+      body,
+      signal: deadline.signal,
+    })
+    status = response.statusCode
+    const head: Buffer[] = []
+    let read = 0
+    for await (const chunk of response.body as AsyncIterable<Buffer>) {
+      if (read < KEPT_BYTES) head.push(chunk.subarray(0, KEPT_BYTES - read))
+      read += chunk.length
+      answer = storable(head)
+      // Its status is known; the rest of a gigabyte would not change it.
+      if (read >= READ_BYTES) break
+    }
+    answer = storable(head)
+    const location = [response.headers.location].flat()[0]
+    const asked = [response.headers["retry-after"]].flat()[0]
+    return done(fault(status, location), status === 429 || status === 503 ? retryAfterOf(asked, Date.now()) : undefined)
+  } catch (error) {
+    if (deadline.signal.reason === "stop") return done("the service stopped before an answer came")
+    if (deadline.signal.aborted)
+      return done(
+        status === null
+          ? `no answer within ${timeoutMs / 1_000} s`
+          : `answered ${status}, but did not end its answer within ${timeoutMs / 1_000} s`,
+      )
+    return done(wordsOf(error as Error, status))
+  } finally {
+    clearTimeout(timer)
+    signal?.removeEventListener("abort", stop)
+  }
+}
+
+/** Text that Postgres takes, whatever the bytes were. */
+const storable = (chunks: Buffer[]): string => Buffer.concat(chunks).toString("utf8").replaceAll("\0", "\ufffd")
+
+/** Why an answer with this status is no success, or null. */
+function fault(status: number, location: string | undefined): string | null {
+  if (status >= 200 && status < 300) return null
+  if (status >= 300 && status < 400 && location !== undefined)
+    return `answered ${status}, a redirect to ${location.slice(0, 500)}; redirects are not followed`
+  return status === 410 ? "answered 410: it wants no more" : `answered ${status}`
+}
+
+const CLOSED = "the connection was closed before the answer was complete"
+
+const words: Record<string, string> = {
+  ECONNREFUSED: "the connection was refused",
+  ECONNRESET: CLOSED,
+  EPIPE: CLOSED,
+  UND_ERR_SOCKET: CLOSED,
+  UND_ERR_CLOSED: CLOSED,
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: CLOSED,
+  EHOSTUNREACH: "there is no way to its address",
+  ENETUNREACH: "there is no way to its address",
+  ETIMEDOUT: "the connection could not be made in time",
+  UND_ERR_CONNECT_TIMEOUT: "the connection could not be made in time",
+  UND_ERR_HEADERS_OVERFLOW: "its answer has too many headers",
+}
+
+/** What the certificate lacks, for the codes that OpenSSL and Node give. */
+const isCertificate = (code: string): boolean =>
+  /CERT|ALTNAME|UNABLE_TO_(GET|VERIFY|DECODE)|SELF_SIGNED|CRL|INVALID_(CA|PURPOSE)|HOSTNAME_MISMATCH/.test(code)
+
+function wordsOf(error: Error & { code?: string; cause?: unknown; errors?: Error[] }, status: number | null): string {
+  // All addresses of a name failed, or something was wrapped: the first cause is the one to tell.
+  const inner = error.errors?.[0] ?? (error.code === undefined ? error.cause : undefined)
+  if (inner instanceof Error && inner !== error) return wordsOf(inner, status)
+  const code = error.code ?? ""
+  if (code === "DNS" || code === "REFUSED") return error.message
+  const known =
+    words[code] ??
+    (isCertificate(code)
+      ? `its certificate is not valid: ${error.message}`
+      : /^(ERR_SSL|EPROTO|ERR_TLS)/.test(code)
+        ? `no secure connection could be made (${code})`
+        : error.name === "HTTPParserError"
+          ? "its answer is not HTTP"
+          : `${error.message}${code && ` (${code})`}`)
+  return status === null ? known : `answered ${status}, but ${known}`
+}

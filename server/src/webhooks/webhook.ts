@@ -1,0 +1,141 @@
+/**
+ * The rules of webhooks, pure: which events there are and who gets them, which addresses can be registered, when a delivery
+ * is tried again, what a signature is over.
+ */
+import { createHmac } from "node:crypto"
+import { isIP } from "node:net"
+import type { DeliveryStatus } from "../db/schema.ts"
+
+/** What `*` stands for. */
+export const standardEvents = [
+  "checkout.session.completed",
+  "payment.refunded",
+  "subscription.renewal.created",
+] as const
+
+/** Events that only an endpoint gets that names them. */
+export const namedEvents = [
+  "checkout.confirmed",
+  "checkout.failed",
+  "checkout.expired",
+  "checkout.authorized",
+  "checkout.voided",
+  "paywall.granted",
+  "paywall.reversed",
+] as const
+
+/** Events that every endpoint gets, whatever it asked for. */
+export const unconditionalEvents = ["settings.payout_address_changed"] as const
+
+/** What is sent to try an endpoint; nobody can subscribe to it. */
+export const PING = "ping"
+
+/** The types an event can be looked for by. */
+export const eventTypes = [...standardEvents, ...namedEvents, ...unconditionalEvents, PING] as const
+
+export type EventType = (typeof eventTypes)[number]
+
+/** All that can be asked for at registration. */
+export const subscribable = ["*", ...standardEvents, ...namedEvents, ...unconditionalEvents] as const
+
+/** Whether an endpoint with these subscriptions gets an event. */
+export function wants(subscriptions: readonly string[], type: EventType): boolean {
+  if (unconditionalEvents.some(each => each === type) || subscriptions.includes(type)) return true
+  return subscriptions.includes("*") && standardEvents.some(each => each === type)
+}
+
+/**
+ * Why a URL can't be registered, as words that complete "url …", or undefined. Checked as it will be used: other spellings
+ * of an address (`http://2130706433`, `http://0177.1`) are literals once parsed.
+ */
+export function urlFault(
+  url: string,
+  { httpsOnly, allows }: { httpsOnly: boolean; allows: (address: string) => boolean },
+): string | undefined {
+  if (!/^https?:\/\/[^\s\\]+$/i.test(url) || !URL.canParse(url))
+    return `must be an ${httpsOnly ? "https" : "http(s)"} address`
+  const { protocol, username, password, hostname } = new URL(url)
+  if (httpsOnly && protocol !== "https:") return "must be an https address: live mode sends nothing over http"
+  if (username !== "" || password !== "") return "must not hold a user name or a password"
+  if (url.includes("#")) return "must not have a fragment (#…): it is never sent"
+  const host = hostname.replace(/^\[|\]$/g, "")
+  if (isIP(host) !== 0 && !allows(host)) return notPublic(host)
+  return undefined
+}
+
+/** Why an address is not sent to. */
+export const notPublic = (address: string): string =>
+  `leads to ${address}, which is not a public address; an operator can open private ranges with WEBHOOK_ALLOW_CIDRS`
+
+const MINUTE_MS = 60_000
+/** After the first attempt, and after each retry but the last. */
+export const retryDelaysMs: readonly number[] = [1, 5, 30, 120, 480].map(minutes => minutes * MINUTE_MS)
+/** So that what failed together does not come back together. */
+const JITTER = 0.1
+const RETRY_AFTER_AT_MOST = 2
+
+/** As much of an attempt as decides what comes next. */
+export interface Outcome {
+  /** Null when no answer came. */
+  status: number | null
+  /** Null for a success. */
+  error: string | null
+  /** What a 429 or 503 asked for. */
+  retryAfterMs: number | undefined
+}
+
+/**
+ * What becomes of a delivery after its `attempt`-th attempt of this count, and in how many milliseconds it is tried again;
+ * `random` from 0 to 1. A Retry-After can only lengthen the wait, to at most twice.
+ *
+ * @example afterAttempt(6, { status: 500, error: "answered 500", retryAfterMs: undefined }, 0) // { status: "failed" }
+ */
+export function afterAttempt(
+  attempt: number,
+  { status, error, retryAfterMs = 0 }: Outcome,
+  random: number,
+): { status: DeliveryStatus; inMs?: number } {
+  if (error === null) return { status: "delivered" }
+  const delayMs = retryDelaysMs[attempt - 1]
+  if (delayMs === undefined || status === 410) return { status: "failed" }
+  const asked = Math.min(retryAfterMs, delayMs * RETRY_AFTER_AT_MOST)
+  return { status: "pending", inMs: Math.round(Math.max(asked, delayMs * (1 + JITTER * random))) }
+}
+
+/** The milliseconds of a Retry-After header, seconds or a date; undefined when it says nothing. */
+export function retryAfterOf(header: string | undefined, nowMs: number): number | undefined {
+  if (header === undefined) return undefined
+  if (/^\d{1,9}$/.test(header)) return Number.parseInt(header, 10) * 1_000
+  // Date.parse reads nearly anything as some year.
+  const at = /^[A-Z][a-z]{2}, .* GMT$/.test(header) ? Date.parse(header) : Number.NaN
+  return Number.isNaN(at) ? undefined : Math.max(0, at - nowMs)
+}
+
+/** Whether an answer to the probe at registration says that there is no receiver; who checks signatures must refuse it. */
+export const isNoReceiver = (status: number): boolean =>
+  (status >= 300 && status < 400) || [404, 410, 502, 503, 504].includes(status)
+
+const hmac = (key: string | Uint8Array, text: string) => createHmac("sha256", key).update(text)
+
+/** The part of a secret that Standard Webhooks takes as the key. */
+const keyBytes = (secret: string): Uint8Array => Buffer.from(secret.slice("whsec_".length), "base64")
+
+/**
+ * The headers that sign a body, `t` in Unix seconds. Every secret that is still good signs, newest first; the header that
+ * holds one signature has the newest. Key of the first two is the whole secret, `whsec_` included.
+ */
+export function signatureHeaders(
+  secrets: readonly string[],
+  { eventId, body, t }: { eventId: string; body: string; t: number },
+): Record<string, string> {
+  const stamped = `${t}.${body}`
+  const standard = `${eventId}.${stamped}`
+  const [newest = ""] = secrets
+  return {
+    "service-signature": `t=${t},${secrets.map(secret => `v1=${hmac(secret, stamped).digest("hex")}`).join(",")}`,
+    "x-service-signature": `sha256=${hmac(newest, body).digest("hex")}`,
+    "webhook-id": eventId,
+    "webhook-timestamp": `${t}`,
+    "webhook-signature": secrets.map(secret => `v1,${hmac(keyBytes(secret), standard).digest("base64")}`).join(" "),
+  }
+}

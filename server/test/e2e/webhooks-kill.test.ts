@@ -1,0 +1,268 @@
+// Workers and Postgres killed at every step of a delivery: nothing is lost, and what is repeated bears the same key.
+import { type ChildProcess, spawn } from "node:child_process"
+import { once } from "node:events"
+import { createServer, type Server } from "node:net"
+import { join } from "node:path"
+import { sql } from "kysely"
+import pg from "pg"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type Context, inTransaction } from "../../src/context.ts"
+import { type OpenDatabase, openPostgres } from "../../src/db/open.ts"
+import { readSettings } from "../../src/settings.ts"
+import { emit } from "../../src/webhooks/emit.ts"
+import { rollSecret } from "../../src/webhooks/secrets.ts"
+import { emptyDatabase } from "../database.ts"
+import { startPostgres, type TestPostgres } from "../postgres.ts"
+import { type Receiver, startReceiver } from "../receiver.ts"
+import { root, until } from "./program.ts"
+
+const SECRET_KEY = "07".repeat(32)
+const merchantId = `mer_${"a".repeat(24)}`
+const webhookId = `c${"a".repeat(24)}`
+
+let postgres: TestPostgres
+let database: OpenDatabase
+let ctx: Context
+let to: Receiver
+const workers: ChildProcess[] = []
+
+beforeAll(async () => {
+  postgres = await startPostgres({ durable: true })
+  database = await openPostgres(postgres.url, () => {})
+  const settings = readSettings({ SECRET_KEY })
+  ctx = { db: database.db, settings, now: () => new Date() } as Context
+})
+afterAll(async () => {
+  await database.close()
+  await postgres.stop()
+})
+beforeEach(async () => {
+  await emptyDatabase(database)
+  to = await startReceiver()
+  const now = new Date()
+  await ctx.db
+    .insertInto("merchants")
+    .values({ id: merchantId, iss: "i", sub: "s", name: "", email: null, created_at: now })
+    .execute()
+  const times = { created_at: now, updated_at: now }
+  await ctx.db
+    .insertInto("webhooks")
+    .values({
+      id: webhookId,
+      merchant_id: merchantId,
+      url: to.url,
+      description: null,
+      events: '["*"]',
+      active: true,
+      ...times,
+    })
+    .execute()
+  await inTransaction(ctx, ctx => rollSecret(ctx, { merchantId, webhookId }))
+})
+afterEach(async () => {
+  for (const worker of workers.splice(0)) await kill(worker)
+  await to.stop()
+})
+
+async function work(): Promise<ChildProcess> {
+  const env = { PATH: process.env.PATH, DATABASE_URL: postgres.url, SECRET_KEY, WEBHOOK_TIMEOUT: "20s" }
+  const child = spawn(process.execPath, [join(root, "server/test/deliver.ts")], {
+    env,
+    stdio: ["ignore", "pipe", "inherit"],
+  })
+  workers.push(child)
+  await once(child.stdout, "data")
+  return child
+}
+
+async function kill(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const ended = once(child, "exit")
+  child.kill("SIGKILL")
+  await ended
+}
+
+async function send(n = 1): Promise<void> {
+  for (let i = 0; i < n; i++)
+    await inTransaction(ctx, ctx =>
+      emit(ctx, { merchantId, type: "checkout.session.completed", orderKey: `cs_${i}`, data: { i } }),
+    )
+}
+
+/** As if the time of all leases had passed. */
+const endLeases = () =>
+  sql`update deliveries set lease_until = clock_timestamp() - interval '1 second', run_at = created_at
+    where claim_id is not null`.execute(ctx.db)
+
+const states = async () => (await ctx.db.selectFrom("deliveries").select("status").execute()).map(row => row.status)
+const attempts = async () => await ctx.db.selectFrom("delivery_attempts").selectAll().execute()
+
+/** What a second worker makes of what the first left behind: each event delivered, each key one event's. */
+async function expectAllDelivered(n: number): Promise<void> {
+  expect((await states()).filter(status => status !== "pending" && status !== "delivered")).toEqual([])
+  await endLeases()
+  await work()
+  await until("all is delivered", async () => (await states()).every(status => status === "delivered"))
+  const events = Map.groupBy(to.received, ({ body }) => JSON.parse(body).id)
+  expect(events.size).toBe(n)
+  const keys = [...events.values()].map(
+    received => new Set(received.map(({ headers, body }) => `${headers["idempotency-key"]} ${body}`)),
+  )
+  expect(keys.map(({ size }) => size)).toEqual(Array(n).fill(1))
+  expect(new Set(to.received.map(({ headers }) => headers["idempotency-key"])).size).toBe(n)
+  expect((await attempts()).filter(({ error }) => error === null)).toHaveLength(n)
+}
+
+/** A session that holds something until it is let go. */
+async function holding(statement: string): Promise<() => Promise<void>> {
+  const client = new pg.Client({ connectionString: postgres.url })
+  await client.connect()
+  await client.query("begin")
+  await client.query(statement)
+  return async () => {
+    await client.query("rollback")
+    await client.end()
+  }
+}
+const someoneWaits = () =>
+  until("a worker waits for the lock", async () => {
+    const { rows } = await sql<{ n: number }>`select count(*)::int as n from pg_stat_activity
+      where wait_event_type = 'Lock' and application_name = 'sluice'`.execute(ctx.db)
+    return (rows[0]?.n ?? 0) > 0
+  })
+
+describe("SIGKILL of a worker", () => {
+  it("while it claims", async () => {
+    await send(3)
+    const release = await holding("lock table deliveries in access exclusive mode")
+    const worker = await work()
+    await someoneWaits()
+    await kill(worker)
+    await release()
+    await expectAllDelivered(3)
+  })
+
+  it("when it has claimed and connects", async () => {
+    const sink: Server = createServer(socket => socket.on("error", () => {})).listen(0, "127.0.0.1")
+    await once(sink, "listening")
+    const { port } = sink.address() as { port: number }
+    await ctx.db
+      .updateTable("webhooks")
+      .set({ url: `http://127.0.0.1:${port}/` })
+      .execute()
+    await send()
+    const connected = once(sink, "connection")
+    const worker = await work()
+    const [socket] = await connected
+    await kill(worker)
+    socket.destroy()
+    sink.close()
+    await ctx.db.updateTable("webhooks").set({ url: to.url }).execute()
+    expect(await attempts()).toEqual([])
+    await expectAllDelivered(1)
+  })
+
+  it("when the receiver has the request and has not answered", async () => {
+    to.answer(() => {})
+    await send(3)
+    const worker = await work()
+    await to.got(3)
+    await kill(worker)
+    to.answer(200)
+    await expectAllDelivered(3)
+    expect(to.received).toHaveLength(6)
+  })
+
+  it("when the receiver has answered and it is not written down", async () => {
+    const answered = Promise.withResolvers<void>()
+    to.answer(response => void answered.promise.then(() => response.writeHead(200).end()))
+    await send()
+    const worker = await work()
+    await to.got(1)
+    const release = await holding("select from deliveries for update")
+    answered.resolve()
+    await someoneWaits()
+    await kill(worker)
+    // The server would carry out what it was asked, though nobody is there to hear of it.
+    await sql`select pg_terminate_backend(pid) from pg_stat_activity
+      where wait_event_type = 'Lock' and application_name = 'sluice'`.execute(ctx.db)
+    await release()
+    expect(await states()).toEqual(["pending"])
+    await expectAllDelivered(1)
+    expect(to.received).toHaveLength(2)
+  })
+
+  it("again and again while it works through a heap", async () => {
+    await send(60)
+    for (const n of [5, 20, 40]) {
+      const worker = await work()
+      await to.got(n)
+      await kill(worker)
+      await endLeases()
+    }
+    await expectAllDelivered(60)
+  })
+})
+
+describe("a worker that was taken for dead", () => {
+  it("changes nothing when it comes back: the other's word holds", async () => {
+    const first = Promise.withResolvers<void>()
+    to.answer(response => void first.promise.then(() => response.writeHead(500).end()))
+    await send()
+    const worker = await work()
+    await to.got(1)
+    worker.kill("SIGSTOP")
+    await endLeases()
+    to.answer(200)
+    await work()
+    await until("the other has delivered", async () => (await states())[0] === "delivered")
+    const before = await ctx.db.selectFrom("deliveries").selectAll().execute()
+    first.resolve()
+    worker.kill("SIGCONT")
+    // Its answer is in: what it is sent next is written down after that.
+    await send()
+    await until("all is delivered", async () => (await states()).every(status => status === "delivered"))
+    const ended = once(worker, "exit")
+    worker.kill("SIGTERM")
+    await ended
+    const after = await ctx.db
+      .selectFrom("deliveries")
+      .selectAll()
+      .where("id", "=", before[0]?.id ?? "")
+      .execute()
+    expect(after).toEqual(before)
+    expect((await attempts()).map(({ status }) => status)).toEqual([200, 200])
+  })
+})
+
+describe("SIGTERM", () => {
+  it("lets what is being sent end, and writes it down", async () => {
+    const held = Promise.withResolvers<void>()
+    to.answer(response => void held.promise.then(() => response.writeHead(200).end()))
+    await send(2)
+    const worker = await work()
+    await to.got(2)
+    const ended = once(worker, "exit")
+    worker.kill("SIGTERM")
+    held.resolve()
+    expect(await ended).toEqual([0, null])
+    expect(await states()).toEqual(["delivered", "delivered"])
+  })
+})
+
+describe("SIGKILL of Postgres", () => {
+  it("while events are sent: the worker goes on by itself, and nothing is lost", async () => {
+    let slow: (() => void)[] = []
+    to.answer(response => void slow.push(() => response.writeHead(200).end()))
+    await send(20)
+    await work()
+    await to.got(10)
+    await postgres.crash()
+    to.answer(200)
+    for (const go of slow) go()
+    slow = []
+    await until("the worker has written down what it sent", async () => (await attempts()).length >= 10)
+    await until("all is delivered", async () => (await states()).every(status => status === "delivered"))
+    await expectAllDelivered(20)
+  })
+})
