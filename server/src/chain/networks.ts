@@ -18,30 +18,37 @@ import { askAny, type Endpoint, newEndpoint } from "./endpoints.ts"
 import { type Address, checksummed, type Hash } from "./hex.ts"
 import { RpcError, type RpcResult } from "./rpc.ts"
 
-/** What is the same for everyone on a network: its chain id, its USDC, and Chainalysis' oracle where there is one. */
+/** What is the same for everyone on a network: its chain id, its USDC, Chainalysis' oracle where there is one, its explorer. */
 export const networkFacts: Record<
   "base" | "worldchain" | "base-sepolia",
-  { chainId: number; usdc: Address; sanctionsOracle: Address | undefined }
+  { chainId: number; usdc: Address; sanctionsOracle: Address | undefined; explorer: string }
 > = {
   base: {
     chainId: 8453,
     usdc: "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913" as Address,
     sanctionsOracle: "0x3a91a31cb3dc49b4db9ce721f50a9d076c8d739b" as Address,
+    explorer: "https://basescan.org",
   },
   worldchain: {
     chainId: 480,
     usdc: "0x79a02482a880bce3f13e09da970dc34db4cd24d1" as Address,
     sanctionsOracle: undefined,
+    explorer: "https://worldscan.org",
   },
   "base-sepolia": {
     chainId: 84532,
     usdc: "0x036cbd53842c5426634e7929541ec2318f3dcf7e" as Address,
     sanctionsOracle: undefined,
+    explorer: "https://sepolia.basescan.org",
   },
 }
 
 export type NetworkName = keyof typeof networkFacts
 export const networkNames = Object.keys(networkFacts) as [NetworkName, ...NetworkName[]]
+
+/** Where a person can look a transaction up. */
+export const explorerUrl = (network: { name: NetworkName }, txHash: Hash): string =>
+  `${networkFacts[network.name].explorer}/tx/${txHash}`
 
 export interface Token {
   address: Address

@@ -393,6 +393,158 @@ describe("a checkout", () => {
   })
 })
 
+describe("what the merchant is told", () => {
+  const events = async () => {
+    const rows = await service.ctx.db
+      .selectFrom("events")
+      .selectAll()
+      .where("type", "not like", "settings.%")
+      .orderBy("created_at")
+      .orderBy("id")
+      .execute()
+    return rows.map(row => ({ type: row.type, key: row.dedupe_key, id: row.id, ...JSON.parse(row.body) }))
+  }
+  const typesOf = async () => (await events()).map(event => event.type).sort()
+
+  it("of a session has every field of both published payloads", async () => {
+    const product = (await service.call("POST", "/api/console/products", { name: "Report", price: 5 }, { as: "shop" }))
+      .body
+    const session = await start({ productId: product.id, payerInfo: ["name"] })
+    const txHash = await pay(session.payTo, "6")
+    const said = { payerInfo: { name: "Ann" }, customerEmail: "ann@example.com" }
+    await confirm(session.id, txHash, said)
+    await rounds(3)
+    const [event, ...rest] = (await events()).filter(each => each.type === "checkout.session.completed")
+    expect(rest).toEqual([])
+    const { id, createdAt, data } = event as { id: string; createdAt: string; data: Record<string, unknown> }
+    expect(id).toMatch(/^evt_[a-z0-9]{24}$/)
+    expect(new Date(createdAt).toISOString()).toBe(createdAt)
+    const { merchantId, confirmedAt } = await whole(session.id)
+    expect(data).toEqual({
+      // The version without an envelope's id.
+      id: session.id,
+      amount: "5.00",
+      currency: "USDC",
+      status: "confirmed",
+      txHash,
+      chain: "base-sepolia",
+      chainId: 84532,
+      explorerUrl: `https://sepolia.basescan.org/tx/${txHash}`,
+      ...said,
+      // The version with one.
+      sessionId: session.id,
+      merchantId,
+      productId: product.id,
+      confirmedAt,
+      // And of our own.
+      amountReceived: "6.00",
+      exception: "overpaid",
+      payer: buyer(0).address,
+      paywallId: null,
+    })
+    expect(await typesOf()).toEqual(["checkout.confirmed", "checkout.session.completed"])
+  })
+
+  it("of a paywall's payment is a completed session too, under the payment's id", async () => {
+    const { id } = (await service.call("POST", "/api/console/paywalls", { name: "Film", price: 5 }, { as: "shop" }))
+      .body
+    const { payTo } = (await service.call("GET", `/api/paywalls/${id}`)).body
+    const txHash = await pay(payTo, "5")
+    await service.call("POST", `/api/paywalls/${id}/pay`, { txHash, address: buyer(0).address })
+    await rounds(3)
+    const [payment] = await payments()
+    const event = (await events()).find(each => each.type === "checkout.session.completed")
+    expect(event?.data).toMatchObject({
+      id: payment?.id,
+      sessionId: payment?.id,
+      paywallId: id,
+      payer: buyer(0).address,
+      status: "confirmed",
+      amount: "5.00",
+      txHash,
+    })
+    expect(await typesOf()).toEqual(["checkout.confirmed", "checkout.session.completed", "paywall.granted"])
+  })
+
+  it("is told once: when it is looked at again, taken back and mined again", async () => {
+    const session = await start()
+    const txHash = await pay(session.payTo, "5")
+    const { input } = await anvil.client.getTransaction({ hash: txHash })
+    await rounds(3)
+    const before = await events()
+    await service.ctx.db
+      .updateTable("checkout_sessions")
+      .set({ run_at: new Date(0) })
+      .execute()
+    await rounds(1)
+    await anvil.client.request({ method: "anvil_reorg", params: [15, []] } as never)
+    for (let i = 0; i < 3; i++) {
+      await rounds(1)
+      service.advance(31_000)
+    }
+    expect((await whole(session.id)).status).toBe("pending")
+    await anvil.client.waitForTransactionReceipt({
+      hash: await anvil.client.sendTransaction({ account: buyer(0), to: token, data: input }),
+    })
+    await rounds(3)
+    expect((await whole(session.id)).status).toBe("confirmed")
+    expect(await events()).toEqual(before)
+    expect(before.map(event => event.key).sort()).toEqual([
+      `checkout.confirmed:${session.id}`,
+      `checkout.session.completed:${session.id}`,
+    ])
+  })
+
+  it("goes to the session's callback alone, where it has one, and else to whoever wants it", async () => {
+    const hook = async (events: string[]) => {
+      const { ctx } = service
+      const { merchantId } = await whole((await start()).id)
+      const row = { merchant_id: merchantId, url: "https://shop.example/", description: null, active: true }
+      const id = `c${String(events.length).repeat(23)}${events[0] === "*" ? "a" : "b"}`
+      await ctx.db
+        .insertInto("webhooks")
+        .values({ ...row, id, events: JSON.stringify(events), created_at: ctx.now(), updated_at: ctx.now() })
+        .execute()
+      return id
+    }
+    const [all, named] = [await hook(["*"]), await hook(["checkout.confirmed", "checkout.failed"])]
+    const callbackUrl = "http://127.0.0.1:9/hook"
+    const [own, other] = [await start({ amount: 5, callbackUrl }), await start()]
+    await confirm(own.id, await pay(own.payTo, "5"))
+    await confirm(other.id, await pay(other.payTo, "5"))
+    await rounds(3)
+    const rows = await service.ctx.db
+      .selectFrom("deliveries")
+      .innerJoin("events", "events.id", "deliveries.event_id")
+      .select(["events.type", "deliveries.webhook_id", "deliveries.url", "deliveries.order_key"])
+      .execute()
+    const of = (session: { id: string }) =>
+      rows
+        .filter(row => row.order_key === session.id)
+        .map(row => `${row.type} → ${row.webhook_id ?? row.url}`)
+        .sort()
+    expect(of(own)).toEqual([`checkout.session.completed → ${callbackUrl}`])
+    expect(of(other)).toEqual([`checkout.confirmed → ${named}`, `checkout.session.completed → ${all}`])
+  })
+
+  it("of a failed or an expired session is for those who name it", async () => {
+    const [failed, expired] = [await start(), await start({ amount: 5, expiresIn: 300 })]
+    await confirm(failed.id, await pay(buyer(3).address, "5"))
+    await rounds(3)
+    await pass(6 * MINUTE)
+    for (let i = 0; i < 3; i++) {
+      await rounds(1)
+      await pass(31_000)
+    }
+    const told = await events()
+    expect(told.map(event => [event.type, event.data.id, event.data.status])).toEqual([
+      ["checkout.failed", failed.id, "failed"],
+      ["checkout.expired", expired.id, "expired"],
+    ])
+    expect(told[0].data).toMatchObject({ txHash: null, explorerUrl: null, confirmedAt: null, amountReceived: "0.00" })
+  })
+})
+
 describe("a payment link", () => {
   const link = async (body: object) =>
     (await service.call("POST", "/api/console/payment-links", { title: "Sale", slug: "sale", ...body }, { as: "shop" }))

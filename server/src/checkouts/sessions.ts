@@ -12,6 +12,7 @@ import { payoutAddressOn } from "../identity/settings.ts"
 import { newId } from "../ids.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
 import { statusMessage } from "../payments/reasons.ts"
+import { receiverFault } from "../webhooks/console.ts"
 import { isOnSale, ownLink, ownProduct } from "./catalog.ts"
 import type { CheckoutCreate, PayConfirm } from "./schema.ts"
 import { messageOf } from "./session.ts"
@@ -39,9 +40,10 @@ export async function createSession(
 ): Promise<Row<"checkout_sessions">> {
   const terms = await termsOf(ctx, merchantId, body)
   const faults = metadataFaults(body.metadata)
-  for (const path of ["redirectUrl", "callbackUrl"] as const)
-    if (body[path] !== undefined && !URL.canParse(body[path] ?? ""))
-      faults.push({ path, message: "must be a valid http(s) address" })
+  if (body.redirectUrl !== undefined && !URL.canParse(body.redirectUrl))
+    faults.push({ path: "redirectUrl", message: "must be a valid http(s) address" })
+  const callbackFault = body.callbackUrl === undefined ? undefined : receiverFault(ctx, body.callbackUrl)
+  if (callbackFault) faults.push({ path: "callbackUrl", message: callbackFault })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   return await insertSession(ctx, merchantId, terms, body)
 }

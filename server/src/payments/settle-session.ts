@@ -12,6 +12,7 @@ import type { PaymentException, Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import { paymentChanges } from "../metrics.ts"
 import { sanctioned } from "./reasons.ts"
+import { tellCheckout } from "./tell-checkout.ts"
 
 /** Sessions in one round; the rest is due in the next. */
 const SESSIONS_A_ROUND = 500
@@ -40,6 +41,7 @@ export async function settleSessions(ctx: Context, network: Network): Promise<nu
     }
   }
   await ctx.wakes.wake("payments")
+  ctx.wakes.wakeSoon("deliveries")
   return due.length
 }
 
@@ -111,6 +113,7 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
   const lastRow = clean.find(row => row.id === last?.id)
   const listed = standing.length > clean.length && folded.received === 0n
   const ended = folded.status === "confirmed" || folded.status === "expired"
+  const confirmedAt = folded.status === "confirmed" ? (session.confirmed_at ?? ctx.now()) : null
   const again = new Date(ctx.now().getTime() + AGAIN_MS)
   await ctx.db
     .updateTable("checkout_sessions")
@@ -125,7 +128,7 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
       ),
       payer: lastRow?.from_address ?? session.payer,
       tx_hash: lastRow?.tx_hash ?? null,
-      confirmed_at: folded.status === "confirmed" ? (session.confirmed_at ?? ctx.now()) : null,
+      confirmed_at: confirmedAt,
       run_at: unscreened ? again : ended ? null : session.expires_at > ctx.now() ? session.expires_at : again,
       updated_at: ctx.now(),
     })
@@ -138,6 +141,22 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
     .where("run_at", "<=", ctx.now())
     .execute()
   if (folded.status !== session.status) {
+    await tellCheckout(ctx, network, {
+      id,
+      merchantId: session.merchant_id,
+      amount: session.amount,
+      amountReceived: folded.received,
+      status: folded.status,
+      exception: folded.exception,
+      txHash: lastRow?.tx_hash ?? null,
+      payer: lastRow?.from_address ?? null,
+      confirmedAt,
+      productId: session.product_id,
+      paywallId: null,
+      customerEmail: session.customer_email,
+      payerInfo: session.payer_info,
+      callbackUrl: session.callback_url,
+    })
     ctx.log.info({ sessionId: id, from: session.status, to: folded.status, exception: folded.exception }, "session")
     paymentChanges.inc({ network: network.name, change: `checkout ${folded.status}` })
   }

@@ -4,6 +4,7 @@ import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
+import { tellCheckout } from "../payments/tell-checkout.ts"
 import { emit } from "../webhooks/emit.ts"
 
 /**
@@ -22,7 +23,7 @@ export async function tellPayment(
     .innerJoin("paywalls", "paywalls.id", "payments.paywall_id")
     .innerJoin("grants", "grants.payment_id", "payments.id")
     .selectAll("payments")
-    .select(["paywalls.merchant_id", "paywalls.currency", "grants.granted_at"])
+    .select(["paywalls.id as paywallId", "paywalls.currency", "grants.granted_at"])
     .where("payments.id", "=", paymentId)
     .executeTakeFirstOrThrow()
   const grantedAt = payment.granted_at.toISOString()
@@ -30,17 +31,33 @@ export async function tellPayment(
   const data = { ...dataOf(payment, network), amount: formatAmount(payment.amount, token.decimals) }
   // The time of the grant tells it from the one after a reversal.
   const dedupeKey = `paywall.${change}:${paymentId}:${grantedAt}`
-  if (change === "granted")
+  if (change === "granted") {
     await emit(ctx, { ...common, type: "paywall.granted", dedupeKey, data: { ...data, grantedAt } })
-  else {
+    await tellCheckout(ctx, network, {
+      id: paymentId,
+      merchantId: payment.merchant_id,
+      amount: payment.amount,
+      amountReceived: payment.amount,
+      status: "confirmed",
+      exception: null,
+      txHash: payment.tx_hash,
+      payer: payment.payer,
+      confirmedAt: payment.granted_at,
+      productId: null,
+      paywallId: payment.paywallId,
+      customerEmail: null,
+      payerInfo: null,
+      callbackUrl: null,
+    })
+  } else {
     const reversedAt = ctx.now().toISOString()
     await emit(ctx, { ...common, type: "paywall.reversed", dedupeKey, data: { ...data, reversedAt } })
   }
 }
 
-const dataOf = (payment: Row<"payments"> & { currency: string }, network: Network) => ({
+const dataOf = (payment: Row<"payments"> & { paywallId: string; currency: string }, network: Network) => ({
   paymentId: payment.id,
-  paywallId: payment.paywall_id,
+  paywallId: payment.paywallId,
   payer: checksummed(payment.payer),
   currency: payment.currency,
   chain: network.name,

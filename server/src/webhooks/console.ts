@@ -201,9 +201,14 @@ const again = (ctx: Context) => ({
 })
 
 function checkUrl(ctx: Context, url: string): void {
-  const { mode, webhooks } = ctx.settings
-  const fault = urlFault(url, { httpsOnly: mode === "live", allows: addressRule(webhooks.allowCidrs) })
+  const fault = receiverFault(ctx, url)
   if (fault) throw invalid("url", fault)
+}
+
+/** Why nothing can be sent to an address from here, as words that follow its name, or undefined. */
+export function receiverFault(ctx: Context, url: string): string | undefined {
+  const { mode, webhooks } = ctx.settings
+  return urlFault(url, { httpsOnly: mode === "live", allows: addressRule(webhooks.allowCidrs) })
 }
 
 /** Tries an address with a signed `ping`; `URL_UNREACHABLE` with the reason. */

@@ -59,11 +59,11 @@ async function place(url: string): Promise<string> {
   return id
 }
 
-const send = (more: Partial<NewEvent<"checkout.session.completed">> = {}) =>
+const send = (more: Partial<NewEvent<"payment.refunded">> = {}) =>
   inTransaction(service.ctx, ctx =>
     emit(ctx, {
       merchantId,
-      type: "checkout.session.completed",
+      type: "payment.refunded",
       orderKey: `cs_${Math.random()}`,
       data: { n: 1 },
       ...more,
@@ -95,7 +95,7 @@ describe("a delivery", () => {
     const event = (await service.call("GET", "/api/console/events", undefined, { as })).body.data[0]
     expect(JSON.parse(body)).toEqual({
       id,
-      event: "checkout.session.completed",
+      event: "payment.refunded",
       createdAt: expect.stringMatching(/Z$/),
       data: { name: "Zoë", amount: "5.00" },
     })

@@ -14,16 +14,38 @@ const payment = {
   txHash: HashText,
 }
 
+/** The fields of both published payloads; `id` and `sessionId` are one value. */
+const checkout = Type.Object({
+  id: Described(Type.String(), "The session's id, or of a paywall's payment the payment's: what to key on"),
+  sessionId: Described(Type.String(), "The same"),
+  merchantId: Type.String(),
+  amount: Money,
+  amountReceived: Money,
+  currency: Type.String(),
+  status: Type.Enum(["pending", "verifying", "confirmed", "failed", "expired"], { type: "string" }),
+  exception: Nullable(Type.String()),
+  txHash: Nullable(HashText),
+  payer: Nullable(AddressText),
+  chain: Type.String(),
+  chainId: Type.Integer(),
+  explorerUrl: Nullable(Type.String()),
+  productId: Nullable(Type.String()),
+  paywallId: Nullable(Type.String()),
+  confirmedAt: Nullable(Timestamp),
+  customerEmail: Type.Optional(Type.String()),
+  payerInfo: Type.Optional(Type.Record(Type.String(), Type.String())),
+})
+
 /** Whose producers come with their features; until then nothing sends them. */
 const Later = Type.Record(Type.String(), Type.Unknown())
 
 const schemas = {
-  "checkout.session.completed": Later,
+  "checkout.session.completed": checkout,
   "payment.refunded": Later,
   "subscription.renewal.created": Later,
-  "checkout.confirmed": Later,
-  "checkout.failed": Later,
-  "checkout.expired": Later,
+  "checkout.confirmed": checkout,
+  "checkout.failed": checkout,
+  "checkout.expired": checkout,
   "checkout.authorized": Later,
   "checkout.voided": Later,
   "paywall.granted": Type.Object({ ...payment, grantedAt: Timestamp }),

@@ -42,7 +42,7 @@ const rows = async () => (await service.ctx.db.selectFrom("webhooks").selectAll(
 
 const send = (n: number) =>
   inTransaction(service.ctx, ctx =>
-    emit(ctx, { merchantId, type: "checkout.session.completed", orderKey: `cs_${n}`, data: { n } }),
+    emit(ctx, { merchantId, type: "payment.refunded", orderKey: `cs_${n}`, data: { n } }),
   )
 async function deliver(): Promise<void> {
   const deliverer = openDeliverer(service.ctx, sender)
@@ -284,8 +284,8 @@ describe("by hand", () => {
     await deliver()
     expect((await post(`${base}/${id}/recover`, { since: "2026-01-01" })).body).toEqual({ data: { recovered: 2 } })
     await deliver()
-    expect(await list("status=delivered&event=checkout.session.completed")).toMatchObject({ total: 3 })
-    expect(await list("event=payment.refunded")).toEqual({ data: [], total: 0 })
+    expect(await list("status=delivered&event=payment.refunded")).toMatchObject({ total: 3 })
+    expect(await list("event=checkout.confirmed")).toEqual({ data: [], total: 0 })
     expect(to.received.slice(2).map(({ body }) => JSON.parse(body).data.n)).toEqual([2, 0, 1])
   })
 
@@ -390,7 +390,7 @@ describe("events", () => {
       (await get(`/api/console/events?${query}`)).body.data.map((each: { data: { n: number } }) => each.data.n)
     expect(await list("")).toEqual([2, 1])
     expect(await list(`since=${encodeURIComponent(since)}`)).toEqual([2])
-    expect(await list("type=checkout.session.completed&limit=1&offset=1")).toEqual([1])
+    expect(await list("type=payment.refunded&limit=1&offset=1")).toEqual([1])
     expect(await list("type=paywall.granted")).toEqual([])
     for (const query of ["type=nothing", "since=yesterday", "since=2026-02-30"])
       expect((await get(`/api/console/events?${query}`)).status).toBe(400)

@@ -31,6 +31,35 @@ async function sell() {
   }
 }
 
+/** Starts a checkout that tells the sandbox's inbox, and pays it. */
+async function checkOut(name: string) {
+  const { merchants } = sandbox.file()
+  const key = { "x-api-key": merchants[0].apiKey }
+  const callbackUrl = `${sandbox.url}/sandbox/inbox/${name}`
+  const made = await sandbox.call("/api/checkouts", { amount: 5, callbackUrl }, key)
+  expect(made.status).toBe(201)
+  const { txHash } = (await sandbox.call("/sandbox/pay", { to: made.body.payTo, amount: 5, buyer: 2 })).body
+  return {
+    confirm: () => sandbox.call("/api/pay/confirm", { sessionId: made.body.id, txHash }),
+    told: async () => {
+      const status = () => sandbox.call(`/api/pay/status/${made.body.id}?wait=25`)
+      await until("it is confirmed", async () => (await status()).body.status === "confirmed")
+      expect((await sandbox.call("/api/pay/confirm", { sessionId: made.body.id, txHash })).status).toBe(409)
+      const received = async () =>
+        (await sandbox.call("/sandbox/inbox")).body.data.filter((each: { name: string }) => each.name === name)
+      await until("the inbox was told", async () => (await received()).length > 0)
+      // A delivery whose answer was lost in a kill comes again, as the same.
+      const [first, ...more] = await received()
+      for (const each of more) expect(each.headers["idempotency-key"]).toBe(first.headers["idempotency-key"])
+      const auth = { authorization: `Bearer ${merchants[0].accessToken}` }
+      const events = await sandbox.call("/api/console/events?type=checkout.session.completed", undefined, auth)
+      expect(
+        events.body.data.filter((each: { body?: unknown }) => JSON.stringify(each).includes(made.body.id)).length,
+      ).toBe(1)
+    },
+  }
+}
+
 describe("SIGKILL", () => {
   it("at any time of the first start: the next start completes it", async () => {
     sandbox = await newSandbox()
@@ -61,5 +90,21 @@ describe("SIGKILL", () => {
       sales.push(sale)
     }
     for (const sale of sales) await sale.granted()
+  })
+
+  it("with a checkout sent, confirmed or about to be told: it is confirmed, and told as one event", async () => {
+    sandbox = await newSandbox()
+    let run = await sandbox.start()
+    const checkouts = []
+    for (const stage of ["sent", "submitted", "deep"] as const) {
+      const checkout = await checkOut(stage)
+      if (stage !== "sent") expect((await checkout.confirm()).status).toBe(200)
+      if (stage === "deep") await sandbox.call("/sandbox/mine", { blocks: 3 })
+      await run.kill("SIGKILL")
+      await portsFree()
+      run = await sandbox.start()
+      checkouts.push(checkout)
+    }
+    for (const checkout of checkouts) await checkout.told()
   })
 })
