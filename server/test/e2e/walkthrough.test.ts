@@ -27,6 +27,11 @@ async function shell(text: string): Promise<string> {
   return stdout
 }
 
+const walks = blocks.filter(block => block.kind === "walkthrough")
+
+/** What the commands of a block answer, in turn. */
+const answersOf = async (text = "") => (await shell(text)).split(/(?<=\})(?=\{)/).map(answer => JSON.parse(answer))
+
 describe("the README", () => {
   it("names only commands that are run here or by script/test itself", () => {
     const known = ["script/server\n", "script/test\n"]
@@ -37,16 +42,28 @@ describe("the README", () => {
   })
 
   it("walks a newcomer from nothing to access", async () => {
-    const [walk, ...more] = blocks.filter(block => block.kind === "walkthrough")
-    expect(more).toEqual([])
-    const output = await shell(walk?.text ?? "")
-    const answers = output.split(/(?<=\})(?=\{)/).map(text => JSON.parse(text))
+    expect(walks.length).toBe(2)
+    const answers = await answersOf(walks[0]?.text)
     const [paywall, before, submitted, state, after] = answers
     expect(paywall).toMatchObject({ name: "My first paywall", price: "5.00", currency: "USDC", chainId: 84532 })
     expect(before).toEqual({ hasAccess: false })
     expect(submitted).toMatchObject({ status: "verifying", paywallId: paywall.id })
     expect(state).toMatchObject({ status: "granted", txHash: submitted.txHash })
     expect(after).toEqual({ hasAccess: true, expiresAt: "9999-12-31T23:59:59.999Z", txHash: submitted.txHash })
+  })
+
+  it("walks on through a checkout, and its event is in the inbox", async () => {
+    const [sent, status] = await answersOf(walks[1]?.text)
+    expect(status).toMatchObject({ status: "confirmed", amount: "19.90", txHash: sent.txHash, exception: null })
+    let told: { name: string; body: string }[] = []
+    await until("the inbox was told", async () => {
+      told = (await sandbox.call("/sandbox/inbox")).body.data.filter((each: { name: string }) => each.name === "shop")
+      return told.length > 0
+    })
+    expect(JSON.parse(told[0]?.body ?? "")).toMatchObject({
+      event: "checkout.session.completed",
+      data: { id: status.sessionId, status: "confirmed", amount: "19.90" },
+    })
   })
 
   it("tells the truth about the settings of a public network", async () => {
@@ -124,8 +141,9 @@ describe("script/server", () => {
     expect(second.blockNumber).toBeGreaterThanOrEqual(first.blockNumber + 5)
     await sandbox.call("/sandbox/inbox/orders", { event: "ping" }, { "x-signature": "abc" })
     const { body: inbox } = await sandbox.call("/sandbox/inbox")
+    // What the checkout above told is there too.
     expect(inbox).toMatchObject({
-      total: 1,
+      total: 2,
       data: [{ name: "orders", body: '{"event":"ping"}', headers: { "x-signature": "abc" } }],
     })
   })
