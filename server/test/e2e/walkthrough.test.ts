@@ -142,10 +142,8 @@ describe("script/server", () => {
     await sandbox.call("/sandbox/inbox/orders", { event: "ping" }, { "x-signature": "abc" })
     const { body: inbox } = await sandbox.call("/sandbox/inbox")
     // What the checkout above told is there too.
-    expect(inbox).toMatchObject({
-      total: 2,
-      data: [{ name: "orders", body: '{"event":"ping"}', headers: { "x-signature": "abc" } }],
-    })
+    expect(inbox.total).toBe(2)
+    expect(inbox.data[0]).toMatchObject({ name: "orders", body: '{"event":"ping"}', headers: { "x-signature": "abc" } })
   })
 
   it("delivers events to its own inbox, signed", async () => {
