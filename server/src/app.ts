@@ -7,6 +7,7 @@ import { identityRoutes } from "./identity/routes.ts"
 import type { TokenIssuer } from "./identity/tokens.ts"
 import { paywallConsoleRoutes } from "./paywalls/console-routes.ts"
 import { paywallRoutes } from "./paywalls/routes.ts"
+import { splitRoutes } from "./splits/routes.ts"
 
 /** The API, ready to listen. */
 export function openApp(ctx: Context, tokens: TokenIssuer): Server {
@@ -18,6 +19,7 @@ export function openApp(ctx: Context, tokens: TokenIssuer): Server {
     identityRoutes(routes, ctx)
     paywallConsoleRoutes(routes, ctx)
     paywallRoutes(routes, ctx)
+    splitRoutes(routes, ctx)
   })
   return app
 }

@@ -4,7 +4,7 @@ import { init } from "@paralleldrive/cuid2"
 const random = init({ length: 24 })
 
 /** The prefix of each kind of thing that a caller can name. */
-export type IdPrefix = "mer" | "pw" | "grant" | "pay"
+export type IdPrefix = "mer" | "pw" | "grant" | "pay" | "spl"
 
 /**
  * A new id, unguessable (about 124 bits) and unique without asking the database.

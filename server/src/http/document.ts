@@ -21,6 +21,7 @@ const description = `Stablecoin payments that you host yourself.
 
 const tags = [
   { name: "paywalls", description: "What is sold, and the access that was granted; for merchants" },
+  { name: "splits", description: "Who is paid which part of a payment, and what became of each part; for merchants" },
   { name: "buyers", description: "What buyers, and the pages that serve them, ask; without credentials" },
   { name: "settings", description: "Who the merchant is, and where its money goes" },
   { name: "operation", description: "For those who run the service" },

@@ -24,13 +24,22 @@ export function durationAfter(
   return defaultDuration(change.pricingModel)
 }
 
-/** The price in base units of the token; a fault where it can't be one, or is below `minAmount` whole tokens. */
-export function readPrice(written: string | undefined, token: Token, minAmount: string): bigint | ErrorDetail {
+/**
+ * The price in base units of the token; a fault where it can't be one, or is below `minAmount` whole tokens for each of
+ * the `recipients` that it is divided among, as each is a transfer of its own.
+ */
+export function readPrice(
+  written: string | undefined,
+  token: Token,
+  minAmount: string,
+  recipients = 1,
+): bigint | ErrorDetail {
   try {
     const price = parseAmount(written ?? "", token.decimals)
-    const least = parseAmount(minAmount, token.decimals)
+    const least = parseAmount(minAmount, token.decimals) * BigInt(recipients)
     if (price >= least) return price
-    return { path: "price", message: `must be at least ${formatAmount(least, token.decimals)} ${token.symbol}` }
+    const why = recipients > 1 ? ` with a split of ${recipients}` : ""
+    return { path: "price", message: `must be at least ${formatAmount(least, token.decimals)} ${token.symbol}${why}` }
   } catch (error) {
     if (error instanceof AmountError) return { path: "price", message: error.message }
     throw error
