@@ -5,6 +5,7 @@ import { healthRoutes } from "./http/health.ts"
 import { openServer, type Server } from "./http/server.ts"
 import { identityRoutes } from "./identity/routes.ts"
 import type { TokenIssuer } from "./identity/tokens.ts"
+import { payoutRoutes } from "./payouts/routes.ts"
 import { paywallConsoleRoutes } from "./paywalls/console-routes.ts"
 import { paywallRoutes } from "./paywalls/routes.ts"
 import { splitRoutes } from "./splits/routes.ts"
@@ -20,6 +21,7 @@ export function openApp(ctx: Context, tokens: TokenIssuer): Server {
     paywallConsoleRoutes(routes, ctx)
     paywallRoutes(routes, ctx)
     splitRoutes(routes, ctx)
+    payoutRoutes(routes, ctx)
   })
   return app
 }

@@ -4,6 +4,7 @@
  */
 import type { Address } from "./chain/hex.ts"
 import { type NetworkName, networkFacts, networkNames } from "./chain/networks.ts"
+import type { Signer } from "./chain/signer.ts"
 import { liveFaults } from "./live.ts"
 import {
   address,
@@ -11,6 +12,7 @@ import {
   decimal,
   duration,
   flag,
+  gwei,
   httpUrl,
   issuerUrl,
   list,
@@ -73,6 +75,12 @@ export interface Settings {
   minAmount: string
   /** Above this, in whole tokens, two endpoints must have a payment where a network has two. */
   quorumAbove: string
+  /** A payment's deposit is swept at once above this, in whole tokens. */
+  sweepAbove: string
+  /** The most a payout pays for a unit of gas, in wei. */
+  payoutMaxFee: bigint
+  /** Signs for the payout wallet; undefined: no money moves out of deposits. */
+  payoutSigner: Signer | undefined
   payoutWallet: Address | undefined
   relayWallet: Address | undefined
   /** Wallets of the service itself; they can't be a merchant's payout address. */
@@ -208,6 +216,17 @@ export const settingsTable = {
     fallback: "100",
     parse: decimal,
   },
+  SWEEP_ABOVE: {
+    meaning: "what a deposit holds for its merchant is sent on at once above this, in whole tokens; else daily",
+    fallback: "10",
+    parse: decimal,
+  },
+  PAYOUT_MAX_FEE: {
+    meaning:
+      "the most a payout pays for a unit of gas, tip included, in gwei; while the network asks more, payouts wait",
+    fallback: "20",
+    parse: gwei,
+  },
   LIMIT_AUTH: perMinute("POST /api/auth/*, by IP", "5"),
   LIMIT_CHECKOUT: perMinute("POST /api/checkouts, by API key", "10"),
   LIMIT_PAY_CONFIRM: perMinute("POST /api/pay/confirm, by IP", "10"),
@@ -316,8 +335,9 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     }
   }
 
-  const payoutWallet = read("PAYOUT_PRIVATE_KEY")
-  const relayWallet = read("RELAY_PRIVATE_KEY")
+  const payoutSigner = read("PAYOUT_PRIVATE_KEY")
+  const payoutWallet = payoutSigner?.address
+  const relayWallet = read("RELAY_PRIVATE_KEY")?.address
   const settings: Settings = {
     mode,
     host,
@@ -338,6 +358,9 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     sanctionsFile: read("SANCTIONS_FILE"),
     minAmount: read("MIN_AMOUNT"),
     quorumAbove: read("QUORUM_ABOVE"),
+    sweepAbove: read("SWEEP_ABOVE"),
+    payoutMaxFee: read("PAYOUT_MAX_FEE"),
+    payoutSigner,
     payoutWallet,
     relayWallet,
     serviceWallets: [payoutWallet, relayWallet].filter(wallet => wallet !== undefined),

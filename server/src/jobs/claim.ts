@@ -11,6 +11,7 @@ import type { Database, Row } from "../db/schema.ts"
 /** The tables whose rows are jobs: `run_at`, `claim_id`, `lease_until` and a primary key. */
 interface JobTables {
   cursors: "chain_id"
+  wallets: "id"
 }
 
 /**
@@ -19,6 +20,7 @@ interface JobTables {
  */
 export async function freeLeases(db: Db): Promise<void> {
   await db.updateTable("cursors").set({ claim_id: null, lease_until: null }).execute()
+  await db.updateTable("wallets").set({ claim_id: null, lease_until: null }).execute()
   await db.deleteFrom("idempotency_keys").where("claim_id", "is not", null).execute()
 }
 

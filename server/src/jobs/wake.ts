@@ -5,8 +5,11 @@
 import { EventEmitter } from "node:events"
 import { notify, type OpenDatabase } from "../db/open.ts"
 
-/** verify: something to look up on chain. payments: a payment's state changed. housekeeping: the clock was moved. */
-export type WakeChannel = "verify" | "payments" | "housekeeping"
+/**
+ * verify: something to look up on chain. payments: a payment's state changed. payouts: money is to move. housekeeping: the
+ * clock was moved.
+ */
+export type WakeChannel = "verify" | "payments" | "payouts" | "housekeeping"
 
 export interface Wakes {
   /** Wakes all processes; call it after the commit, so that the row is there when they look. */

@@ -1,0 +1,181 @@
+/**
+ * The round of a payout wallet: look, confirm, assign, send, replace; again while that gets on. One process has the lease, so
+ * that the others need not ask the same; what is right does not rest on it, but on the wallet's row being locked.
+ */
+import { sql } from "kysely"
+import type { Network } from "../chain/networks.ts"
+import type { Signer } from "../chain/signer.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { claimDue } from "../jobs/claim.ts"
+import { openIntents, payoutAlarms, walletGas, walletHalted } from "../metrics.ts"
+import { openPanel } from "../payments/look.ts"
+import { assignIntents } from "./assign-intents.ts"
+import { checkBooks } from "./check-books.ts"
+import { confirmIntents, haltWallet } from "./confirm-intents.ts"
+import { lookAtWallet, type WalletSight } from "./evidence.ts"
+import { reserveShort } from "./make-payouts.ts"
+import { type Pace, replaceStuck, sendAttempts, usualPace } from "./send-attempts.ts"
+
+/** Longer than the requests of one turn can take together, in most cases. */
+const LEASE_MS = 30_000
+/** A round ends after so long, so that the lease is taken anew. */
+const BUDGET_MS = 15_000
+/** Until the next round: while something is in flight, while blocks become final, else. */
+const BUSY_MS = 2_000
+const FINALIZING_MS = 15_000
+const IDLE_MS = 60_000
+const GWEI = 1_000_000_000n
+
+/** One round for one network; answers how many milliseconds the next may wait. */
+export async function payoutRound(
+  ctx: Context,
+  network: Network,
+  signer: Signer,
+  pace: Pace = usualPace,
+): Promise<number> {
+  const known = await ensureWallet(ctx, network, signer)
+  if (!known) return BUSY_MS
+  await reserveShort(ctx, network.chainId)
+  const open = await openStates(ctx, network)
+  if (!open.due && open.assigned + open.mined === 0 && !checkIsDue(ctx, known)) return open.nextMs
+  const now = ctx.now()
+  const job = { table: "wallets", key: "id", only: known.id, now, nextRunAt: now, limit: 1, leaseMs: LEASE_MS } as const
+  const [claimed] = await claimDue(ctx.db, job)
+  if (!claimed) return BUSY_MS
+  try {
+    const until = performance.now() + BUDGET_MS
+    while (await turn(ctx, network, claimed, signer, pace)) if (ctx.signal.aborted || performance.now() > until) break
+  } finally {
+    await ctx.db
+      .updateTable("wallets")
+      .set({ claim_id: null, lease_until: null })
+      .where("id", "=", claimed.id)
+      .where("claim_id", "=", claimed.claim_id)
+      .execute()
+  }
+  const after = await openStates(ctx, network)
+  if (after.assigned > 0) return BUSY_MS
+  return after.mined > 0 ? Math.min(FINALIZING_MS, after.nextMs) : after.nextMs
+}
+
+/** Looks once and does what can be done by it; answers whether there may be more to do at once. */
+async function turn(
+  ctx: Context,
+  network: Network,
+  claimed: Row<"wallets">,
+  signer: Signer,
+  pace: Pace,
+): Promise<boolean> {
+  const cursor = await ctx.db
+    .selectFrom("cursors")
+    .select("block_number")
+    .where("chain_id", "=", network.chainId)
+    .executeTakeFirst()
+  // The counts first: a receipt that is asked for later can only know more.
+  const sight = await lookAtWallet(network, signer.address, ctx.signal)
+  const panel = await openPanel(network, cursor?.block_number ?? 0n, ctx.signal)
+  if (sight.balance !== undefined)
+    walletGas.set({ network: network.name }, Number.parseInt((sight.balance / GWEI).toString(), 10))
+  await haltAhead(ctx, network, claimed, sight)
+  const confirmed = await confirmIntents(ctx, network, await walletRow(ctx, claimed), panel, sight)
+  if (confirmed > 0) await ctx.wakes.wake("payments")
+  await checkBooks(ctx, network, await walletRow(ctx, claimed), panel)
+  const wallet = await walletRow(ctx, claimed)
+  walletHalted.set({ network: network.name }, wallet.status === "halted" ? 1 : 0)
+  // A halted wallet is looked at, and nothing is sent for it.
+  if (wallet.status === "halted") return false
+  const assigned = await assignIntents(ctx, network, wallet, signer, sight)
+  await replaceStuck(ctx, network, wallet, signer, sight, pace)
+  await sendAttempts(ctx, network, wallet, pace)
+  return confirmed + assigned > 0
+}
+
+const walletRow = (ctx: Context, { id }: Row<"wallets">): Promise<Row<"wallets">> =>
+  ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
+
+/** The wallet's row, begun at the nonce that the chain has; undefined while nobody can be asked. */
+async function ensureWallet(ctx: Context, network: Network, signer: Signer): Promise<Row<"wallets"> | undefined> {
+  const row = () =>
+    ctx.db
+      .selectFrom("wallets")
+      .selectAll()
+      .where("chain_id", "=", network.chainId)
+      .where("address", "=", signer.address)
+      .executeTakeFirst()
+  const known = await row()
+  if (known) return known
+  const { latest } = await lookAtWallet(network, signer.address, ctx.signal)
+  const { finalized } = await openPanel(network, 0n, ctx.signal)
+  if (latest === undefined) return undefined
+  await ctx.db
+    .insertInto("wallets")
+    .values({
+      chain_id: network.chainId,
+      address: signer.address,
+      next_nonce: latest,
+      checked_number: finalized,
+      run_at: ctx.now(),
+    })
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+  return await row()
+}
+
+/**
+ * The chain has mined more than we ever signed: this database is an old copy, or the key is shared. Whatever is signed from
+ * here on may have been paid already.
+ */
+async function haltAhead(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  { latest, agreedLatest }: WalletSight,
+): Promise<void> {
+  const { next_nonce: next } = await walletRow(ctx, wallet)
+  if (agreedLatest !== undefined && agreedLatest > next)
+    return await haltWallet(
+      ctx,
+      network,
+      wallet,
+      "foreign_nonce",
+      `the chain has ${agreedLatest} transactions of the wallet, and this database signed ${next}: restored from an old backup, or the key is used elsewhere`,
+    )
+  if (latest !== undefined && latest > next) {
+    ctx.log.error(
+      { network: network.name, latest: `${latest}`, next: `${next}` },
+      "an endpoint tells more nonces than were signed",
+    )
+    payoutAlarms.inc({ network: network.name, reason: "foreign_nonce" })
+  }
+}
+
+/** Looks at the wallet once at the start, so that an old backup is noticed before anything is signed. */
+export async function checkWallet(ctx: Context, network: Network, signer: Signer): Promise<void> {
+  const wallet = await ensureWallet(ctx, network, signer)
+  if (wallet) await haltAhead(ctx, network, wallet, await lookAtWallet(network, signer.address, ctx.signal))
+}
+
+const checkIsDue = (ctx: Context, { check_at }: Row<"wallets">): boolean => check_at === null || check_at <= ctx.now()
+
+interface OpenStates {
+  due: boolean
+  assigned: number
+  mined: number
+  /** Until something without a nonce is due, at most a minute. */
+  nextMs: number
+}
+
+async function openStates(ctx: Context, network: Network): Promise<OpenStates> {
+  const { rows } = await sql<{ state: string; n: number; next: Date }>`
+    select state, count(*)::int as n, min(run_at) as next from intents
+    where chain_id = ${network.chainId} and state in ('queued', 'held', 'assigned', 'mined') group by state`.execute(
+    ctx.db,
+  )
+  const of = (state: string) => rows.find(row => row.state === state)
+  for (const state of ["queued", "held", "assigned", "mined"])
+    openIntents.set({ network: network.name, state }, of(state)?.n ?? 0)
+  const nexts = [of("queued"), of("held")].flatMap(row => (row ? [row.next.getTime() - ctx.now().getTime()] : []))
+  const nextMs = Math.max(0, Math.min(IDLE_MS, ...nexts))
+  return { due: nextMs === 0, assigned: of("assigned")?.n ?? 0, mined: of("mined")?.n ?? 0, nextMs }
+}
