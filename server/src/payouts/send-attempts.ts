@@ -23,13 +23,13 @@ export interface Pace {
 
 export const usualPace: Pace = { resendMs: 10_000, replaceMs: 30_000 }
 
-/** Sends the newest attempt of each assigned intent that is due; answers how many were sent. */
+/** Sends the newest attempt of each assigned intent that is due. */
 export async function sendAttempts(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
   pace: Pace,
-): Promise<number> {
+): Promise<void> {
   const due = await sql<{ id: bigint; raw: string; hash: Hash; nonce: bigint }>`
     select a.id, a.raw, a.hash, a.nonce from intents i join attempts a on a.intent_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
