@@ -24,12 +24,7 @@ export interface Pace {
 export const usualPace: Pace = { resendMs: 10_000, replaceMs: 30_000 }
 
 /** Sends the newest attempt of each assigned intent that is due. */
-export async function sendAttempts(
-  ctx: Context,
-  network: Network,
-  wallet: Row<"wallets">,
-  pace: Pace,
-): Promise<void> {
+export async function sendAttempts(ctx: Context, network: Network, wallet: Row<"wallets">, pace: Pace): Promise<void> {
   const due = await sql<{ id: bigint; raw: string; hash: Hash; nonce: bigint }>`
     select a.id, a.raw, a.hash, a.nonce from intents i join attempts a on a.intent_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'

@@ -23,7 +23,7 @@ import { createSplit } from "../../src/splits/splits.ts"
 import { type Anvil, deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "../anvil.ts"
 import { root, until } from "../e2e/program.ts"
 import { fundPayers, payAll } from "../payers.ts"
-import { type FaultyProxy, noFaults, type Rates, startFaultyProxy } from "./faulty-proxy.ts"
+import { type FaultyProxy, type Rates, startFaultyProxy } from "./faulty-proxy.ts"
 import type { KillPoint, Mutant, WorkerOptions } from "./payout-worker.ts"
 import { type Expected, violations } from "./verify.ts"
 
@@ -31,7 +31,7 @@ const SHARES = 3
 const BLOCK_MS = 150
 const PAYMENT = 5_000_000n
 
-export type Doom = KillPoint | "before send" | "after send" | "at random"
+type Doom = KillPoint | "before send" | "after send" | "at random"
 const dooms: Doom[] = [
   "after signing",
   "before commit",
@@ -57,7 +57,7 @@ export interface ChaosOptions {
   say?: (text: string) => void
 }
 
-export interface Report {
+interface Report {
   violations: string[]
   kills: Record<Doom, number>
   reorgs: number
@@ -84,7 +84,9 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
     const playing = [
       play(over.signal, () => mineAndReorg(stage, options, random, report)),
       play(over.signal, () => takeLeases(stage)),
-      ...Array.from({ length: options.workers }, (_, i) => keepWorking(stage, options, random, report, i + 1, over.signal)),
+      ...Array.from({ length: options.workers }, (_, i) =>
+        keepWorking(stage, options, random, report, i + 1, over.signal),
+      ),
     ]
     await until("all payouts have ended", () => isOver(stage, options, report), options.limitMs).catch(error => {
       report.violations.push(`jammed: ${error.message}`)
@@ -209,13 +211,16 @@ async function sellAndPay(ctx: Context, stage: Stage, payments: number): Promise
     .values({ id: merchant, iss: "chaos", sub: "chaos", name: "", email: null, created_at: now })
     .execute()
   const address = `0x${"c".repeat(40)}` as Address
-  await db.insertInto("payout_addresses").values({ merchant_id: merchant, chain_id: network.chainId, address }).execute()
+  await db
+    .insertInto("payout_addresses")
+    .values({ merchant_id: merchant, chain_id: network.chainId, address })
+    .execute()
   const percents = [333_333, 333_333, 333_334]
   const amounts = [1_666_665n, 1_666_665n, 1_666_670n]
   for (let i = 0; i < payments; i++)
     await inTransaction(ctx, async ctx => {
       const recipients = percents.map((percentE4, share) => {
-        const address = `0x${(i * SHARES + share + 1).toString(16).padStart(40, "a")}` as Address
+        const address = `0xaa${(i * SHARES + share).toString(16).padStart(38, "0")}` as Address
         stage.owed.set(address, amounts[share] ?? 0n)
         return { address, percentE4, label: null }
       })
@@ -369,5 +374,3 @@ function randomOf(seed: number): () => number {
     return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296
   }
 }
-
-export { noFaults }

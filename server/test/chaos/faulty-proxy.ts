@@ -11,16 +11,18 @@ export interface Rates {
   refuse: number
   /** An exchange is passed on and never answered. */
   breakOff: number
+  /** An exchange with transactions is passed on and never answered. */
+  takeAndBreak: number
   /** A transaction is answered with its hash and not passed on. */
   swallow: number
   /** A receipt is told as null. */
   forget: number
 }
 
-export const noFaults: Rates = { refuse: 0, breakOff: 0, swallow: 0, forget: 0 }
+const noFaults: Rates = { refuse: 0, breakOff: 0, takeAndBreak: 0, swallow: 0, forget: 0 }
 
 /** When a worker is to be ended by a proxy. */
-export type SendPoint = "before send" | "after send"
+type SendPoint = "before send" | "after send"
 
 export interface FaultyProxy {
   url(worker: number): string
@@ -66,9 +68,8 @@ export async function startFaultyProxy(target: string, random: () => number): Pr
       replies.push(...((await told.json()) as typeof replies))
     }
     if (sends.length > 0 && proxy.onSend(worker, "after send")) return void response.destroy()
-    if (random() < rates.breakOff) return void response.destroy()
-    for (const { id, params } of sends)
-      if (swallowed.has(id)) replies.push({ id, result: keccak256(params[0] as Hex) })
+    if (random() < (sends.length > 0 ? rates.takeAndBreak : rates.breakOff)) return void response.destroy()
+    for (const { id, params } of sends) if (swallowed.has(id)) replies.push({ id, result: keccak256(params[0] as Hex) })
     const spoilt = replies.map(reply => {
       const method = entries.find(({ id }) => id === reply.id)?.method
       return method === "eth_getTransactionReceipt" && random() < rates.forget ? { ...reply, result: null } : reply

@@ -104,7 +104,9 @@ async function main(options: WorkerOptions): Promise<void> {
 async function mutate(ctx: Context, { mutant, network, key }: WorkerOptions): Promise<void> {
   if (mutant === "requeue on unknown error")
     await sql`update intents i set state = 'queued', nonce = null, wallet = null where state = 'assigned' and exists (
-      select from attempts a where a.intent_id = i.id and a.nonce = i.nonce and a.last_result = 'unknown')`.execute(ctx.db)
+      select from attempts a where a.intent_id = i.id and a.nonce = i.nonce and a.last_result = 'unknown')`.execute(
+      ctx.db,
+    )
   if (mutant !== "nonce used, no receipt: requeue") return
   const url = network.rpcUrls[0] ?? ""
   const ask = async (method: string, params: unknown[]): Promise<unknown> => {

@@ -31,7 +31,13 @@ export async function violations(db: Db, { client }: Anvil, expected: Expected):
   const row = await db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
   const finalized = (await client.getBlock({ blockTag: "finalized" })).number
   const logs = (
-    await client.getLogs({ address: token, event: transferEvent, args: { from: deposits }, fromBlock: 0n, toBlock: "latest" })
+    await client.getLogs({
+      address: token,
+      event: transferEvent,
+      args: { from: deposits },
+      fromBlock: 0n,
+      toBlock: "latest",
+    })
   ).filter(log => (log.args.value ?? 0n) > 0n)
 
   const paid = Map.groupBy(logs, log => log.args.to?.toLowerCase() as Address)
@@ -41,15 +47,24 @@ export async function violations(db: Db, { client }: Anvil, expected: Expected):
     say(got.length === 0, `${recipient}: a payment is missing`)
     say(got.length === 1 && got[0]?.args.value !== amount, `${recipient} was paid another amount`)
   }
-  say([...paid.keys()].some(recipient => !owed.has(recipient)), "a stranger was paid")
+  say(
+    [...paid.keys()].some(recipient => !owed.has(recipient)),
+    "a stranger was paid",
+  )
 
   const count = BigInt(await client.getTransactionCount({ address: wallet }))
   say(row.status !== "active", `the wallet is halted: ${row.halted_reason}`)
   say(row.next_nonce !== count, `next_nonce is ${row.next_nonce}, the chain has ${count}: jammed`)
 
   const hashes = new Set<string>(attempts.map(attempt => attempt.hash))
-  say([...broadcast].some(hash => !hashes.has(hash)), "I1: bytes were broadcast that are no committed attempt")
-  say(attempts.some(({ raw, hash }) => keccak256(raw) !== hash), "I1: an attempt has another hash than its bytes")
+  say(
+    [...broadcast].some(hash => !hashes.has(hash)),
+    "I1: bytes were broadcast that are no committed attempt",
+  )
+  say(
+    attempts.some(({ raw, hash }) => keccak256(raw) !== hash),
+    "I1: an attempt has another hash than its bytes",
+  )
 
   const payload = (raw: Hex) => {
     const { to, value, data, gas, nonce } = parseTransaction(raw)
@@ -58,14 +73,21 @@ export async function violations(db: Db, { client }: Anvil, expected: Expected):
   for (const [nonce, group] of Map.groupBy(attempts, attempt => attempt.nonce)) {
     const payloads = group.map(attempt => payload(attempt.raw))
     say(new Set(payloads.map(each => each.text)).size > 1, `I2: the attempts of nonce ${nonce} differ`)
-    say(payloads.some(each => each.nonce !== nonce), `I2: an attempt of nonce ${nonce} was signed with another`)
-    say(payloads.some((each, i) => each.id !== group[i]?.intent_id), `I2: an attempt of nonce ${nonce} names another intent`)
+    say(
+      payloads.some(each => each.nonce !== nonce),
+      `I2: an attempt of nonce ${nonce} was signed with another`,
+    )
+    say(
+      payloads.some((each, i) => each.id !== group[i]?.intent_id),
+      `I2: an attempt of nonce ${nonce} names another intent`,
+    )
   }
   for (const [id, group] of Map.groupBy(attempts, attempt => attempt.intent_id))
     say(new Set(group.map(attempt => attempt.nonce)).size > 1, `I3: the intent ${id} had several nonces`)
 
   const nonces = new Set(attempts.map(attempt => attempt.nonce))
-  for (let nonce = firstNonce; nonce < row.next_nonce; nonce++) say(!nonces.has(nonce), `I4: the nonce ${nonce} is a gap`)
+  for (let nonce = firstNonce; nonce < row.next_nonce; nonce++)
+    say(!nonces.has(nonce), `I4: the nonce ${nonce} is a gap`)
 
   for (const intent of intents) {
     say(intent.state !== "final", `I5: ${intent.id} is ${intent.state}, not final`)
