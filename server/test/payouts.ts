@@ -16,7 +16,7 @@ import { startService, type TestService } from "./service.ts"
 /** A recipient by its number. */
 export const recipient = (n: number): Address => `0x${(n + 1).toString(16).padStart(40, "e")}` as Address
 
-export interface Shop {
+interface Shop {
   id: string
   deposit: Row<"deposits">
 }

@@ -2,7 +2,7 @@
  * From intents to signed bytes. Who is screened, what would fail is found out before a nonce is given; then, in one
  * transaction under the wallet's lock, nonce and signed bytes are written together, so that there is never a gap.
  */
-import { sql } from "kysely"
+import { type Insertable, sql } from "kysely"
 import { type Hex, keccak256, parseTransaction, recoverTransactionAddress } from "viem"
 import { askAny } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
@@ -10,7 +10,7 @@ import type { Network } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Signer, UnsignedTransaction } from "../chain/signer.ts"
 import { type Context, inTransaction } from "../context.ts"
-import type { HeldReason, Row } from "../db/schema.ts"
+import type { Database, HeldReason, Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { estimateCall, estimateOf, type WalletSight } from "./evidence.ts"
 import { type Fees, firstFees } from "./fees.ts"
@@ -170,7 +170,7 @@ async function assign(
     .execute()
   let { next_nonce: nonce } = wallet
   let wei = balance - flying.wei
-  let assigned = 0
+  const attempts: Insertable<Database["attempts"]>[] = []
   for (const row of rows) {
     const gas = vetted.find(each => each.id === row.id)?.gas ?? 0n
     wei -= gas * fees.maxFee
@@ -178,25 +178,17 @@ async function assign(
       await hold(ctx, row, "low_gas", "the payout wallet has too little for gas", WAIT_MS)
       continue
     }
-    await ctx.db
-      .updateTable("intents")
-      .set({
-        state: "assigned",
-        held_reason: null,
-        held_detail: null,
-        wallet: wallet.address,
-        nonce,
-        updated_at: ctx.now(),
-      })
-      .where("id", "=", row.id)
-      .execute()
-    await signAttempt(ctx, signer, { ...row, wallet: wallet.address, nonce }, { n: 0, gas, ...fees })
+    attempts.push(await signAttempt(signer, { ...row, wallet: wallet.address, nonce }, { n: 0, gas, ...fees }))
     nonce++
-    assigned++
   }
-  if (nonce > wallet.next_nonce)
-    await ctx.db.updateTable("wallets").set({ next_nonce: nonce }).where("id", "=", wallet.id).execute()
-  return assigned
+  if (attempts.length === 0) return 0
+  const given = attempts.map(each => sql`(${each.intent_id}::uuid, ${each.nonce}::bigint)`)
+  await sql`update intents i set state = 'assigned', held_reason = null, held_detail = null, wallet = ${wallet.address},
+      nonce = given.nonce, updated_at = ${ctx.now()}
+    from (values ${sql.join(given)}) as given (id, nonce) where i.id = given.id`.execute(ctx.db)
+  await ctx.db.insertInto("attempts").values(attempts).execute()
+  await ctx.db.updateTable("wallets").set({ next_nonce: nonce }).where("id", "=", wallet.id).execute()
+  return attempts.length
 }
 
 /** The wallet's row, held until the transaction ends: whoever signs for it holds it. */
@@ -204,18 +196,17 @@ export const lockWallet = (ctx: Context, id: number): Promise<Row<"wallets">> =>
   ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).forUpdate().executeTakeFirstOrThrow()
 
 /**
- * Signs an intent at its nonce and writes the bytes; call it inside the transaction that holds the wallet. Throws when what
- * came back is not what was asked for, or not the wallet's signature.
+ * An intent signed at its nonce, to be written in the transaction that holds the wallet. Throws when what came back is not
+ * what was asked for, or not the wallet's signature.
  */
 export async function signAttempt(
-  ctx: Context,
   signer: Signer,
   intent: Pick<Row<"intents">, "id" | "chain_id" | "to_address" | "data" | "value"> & {
     wallet: Address
     nonce: bigint
   },
   { n, gas, maxFee, tip }: Fees & { n: number; gas: bigint },
-): Promise<void> {
+): Promise<Insertable<Database["attempts"]>> {
   const { id, chain_id: chainId, wallet, nonce, to_address: to, data, value } = intent
   const asked: UnsignedTransaction = {
     chainId,
@@ -229,21 +220,8 @@ export async function signAttempt(
   }
   const raw = await signer.sign(asked)
   await assertSigned(raw, wallet, asked)
-  await ctx.db
-    .insertInto("attempts")
-    .values({
-      intent_id: id,
-      chain_id: chainId,
-      wallet,
-      nonce,
-      n,
-      raw,
-      hash: keccak256(raw) as Hash,
-      gas,
-      max_fee: maxFee,
-      tip,
-    })
-    .execute()
+  const hash = keccak256(raw) as Hash
+  return { intent_id: id, chain_id: chainId, wallet, nonce, n, raw, hash, gas, max_fee: maxFee, tip }
 }
 
 /** A nonce is far below 2⁵³; viem wants a number. */

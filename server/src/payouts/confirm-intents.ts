@@ -45,14 +45,24 @@ export async function confirmIntents(
   await panel.learn([...told.filter(number => number >= 0n), ...looked.flatMap(row => row.block_number ?? [])], [])
   let changed = 0
   let foreign = false
+  const settledNow: Settled[] = []
   for (const row of looked) {
     const answers = row.hashes.map(hash => panel.receiptOf(hash))
     const receipt = answers.find(answer => answer !== null && answer !== undefined)
-    if (receipt) changed += await writeReceipt(ctx, network, row, receipt, panel.finalized)
+    if (receipt) settledNow.push(...judge(ctx, network, row, receipt, panel.finalized))
     else if (row.state === "mined") changed += await takeBack(ctx, row, panel)
     else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n)) foreign = true
   }
   await suspectForeign(ctx, network, wallet, foreign)
+  const [failed, others] = [true, false].map(lost => settledNow.filter(each => (each.state === "reverted") === lost))
+  changed += await write(ctx, network, others ?? [])
+  // One at a time: a failure also changes books, and what is made in its place.
+  for (const each of failed ?? [])
+    changed += await inTransaction(ctx, async ctx => {
+      const written = await write(ctx, network, [each])
+      if (written > 0) await makeAnew(ctx, each.row)
+      return written
+    })
   return changed
 }
 
@@ -94,36 +104,41 @@ async function displacedIntents(ctx: Context, wallet: Row<"wallets">, panel: Pan
   return mined.filter(row => panel.blockAt(row.block_number ?? -1n)?.block.hash !== row.block_hash)
 }
 
-/** Writes what a receipt says; answers whether that is new. */
-async function writeReceipt(
-  ctx: Context,
-  network: Network,
-  row: OpenIntent,
-  receipt: Receipt,
-  finalized: bigint,
-): Promise<number> {
-  const { txHash: tx_hash, blockNumber: block_number, blockHash: block_hash, succeeded } = receipt
-  const isFinal = block_number <= finalized
+/** What a receipt says of an intent. */
+interface Settled {
+  row: OpenIntent
+  receipt: Receipt
+  state: "mined" | "final" | "reverted"
+}
+
+/** What a receipt changes; nothing where it is known already. */
+function judge(ctx: Context, network: Network, row: OpenIntent, receipt: Receipt, finalized: bigint): Settled[] {
+  const { txHash, blockNumber, blockHash, succeeded } = receipt
   if (succeeded && !movedIt(receipt, row)) {
     // The token took the call and moved something else: no engine can know what to do.
-    ctx.log.error({ intentId: row.id, tx_hash }, "a payout was mined without its transfer")
+    ctx.log.error({ intentId: row.id, txHash }, "a payout was mined without its transfer")
     payoutAlarms.inc({ network: network.name, reason: "transfer" })
-    return 0
+    return []
   }
-  const state = isFinal ? (succeeded ? "final" : "reverted") : "mined"
-  if (state === row.state && block_hash === row.block_hash && tx_hash === row.tx_hash) return 0
-  return await inTransaction(ctx, async ctx => {
-    const written = await ctx.db
-      .updateTable("intents")
-      .set({ state, tx_hash, block_number, block_hash, succeeded, updated_at: ctx.now() })
-      .where("id", "=", row.id)
-      .where("state", "in", ["assigned", "mined"])
-      .executeTakeFirst()
-    if (written.numUpdatedRows === 0n) return 0
-    if (state !== "mined") payoutEnds.inc({ network: network.name, end: state })
-    if (state === "reverted") await makeAnew(ctx, row)
-    return 1
-  })
+  const state = blockNumber > finalized ? "mined" : succeeded ? "final" : "reverted"
+  if (state === row.state && blockHash === row.block_hash && txHash === row.tx_hash) return []
+  return [{ row, receipt, state }]
+}
+
+/** Writes what receipts say; answers how many intents that changed. */
+async function write(ctx: Context, network: Network, settled: readonly Settled[]): Promise<number> {
+  if (settled.length === 0) return 0
+  const rows = settled.map(
+    ({ row, receipt, state }) =>
+      sql`(${row.id}::uuid, ${state}, ${receipt.txHash}, ${receipt.blockNumber}::bigint, ${receipt.blockHash}, ${receipt.succeeded}::boolean)`,
+  )
+  const written = await sql<{ state: string }>`
+    update intents i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
+      succeeded = s.succeeded, updated_at = ${ctx.now()}
+    from (values ${sql.join(rows)}) as s (id, state, tx_hash, block_number, block_hash, succeeded)
+    where i.id = s.id and i.state in ('assigned', 'mined') returning i.state`.execute(ctx.db)
+  for (const { state } of written.rows) if (state !== "mined") payoutEnds.inc({ network: network.name, end: state })
+  return written.rows.length
 }
 
 /** Whether a receipt holds the transfer that an intent is for. */

@@ -72,9 +72,11 @@ async function turn(
     .select("block_number")
     .where("chain_id", "=", network.chainId)
     .executeTakeFirst()
-  // The counts first: a receipt that is asked for later can only know more.
-  const sight = await lookAtWallet(network, signer.address, ctx.signal)
-  const panel = await openPanel(network, cursor?.block_number ?? 0n, ctx.signal)
+  // Receipts are asked for after the counts, so that they can only know more.
+  const [sight, panel] = await Promise.all([
+    lookAtWallet(network, signer.address, ctx.signal),
+    openPanel(network, cursor?.block_number ?? 0n, ctx.signal),
+  ])
   if (sight.balance !== undefined)
     walletGas.set({ network: network.name }, Number.parseInt((sight.balance / GWEI).toString(), 10))
   await haltAhead(ctx, network, claimed, sight)
@@ -86,7 +88,8 @@ async function turn(
   // A halted wallet is looked at, and nothing is sent for it.
   if (wallet.status === "halted") return false
   const assigned = await assignIntents(ctx, network, wallet, signer, sight)
-  await replaceStuck(ctx, network, wallet, signer, sight, pace)
+  // While nonces are given there is room, and what is stuck soon takes it up.
+  if (assigned === 0) await replaceStuck(ctx, network, wallet, signer, sight, pace)
   await sendAttempts(ctx, network, wallet, pace)
   return confirmed + assigned > 0
 }

@@ -85,7 +85,8 @@ export async function replaceStuck(
       .where("id", "=", last.intent_id)
       .executeTakeFirstOrThrow()
     const { nonce, gas, n } = last
-    await signAttempt(ctx, signer, { ...intent, wallet: wallet.address, nonce }, { n: n + 1, gas, ...fees })
+    const again = await signAttempt(signer, { ...intent, wallet: wallet.address, nonce }, { n: n + 1, gas, ...fees })
+    await ctx.db.insertInto("attempts").values(again).execute()
     ctx.log.warn({ ...facts, attempt: n + 1 }, "a stuck payout was signed again for more")
   })
 }

@@ -59,7 +59,11 @@ function watchQueries(): void {
   const query = pg.Client.prototype.query as (...args: unknown[]) => unknown
   pg.Client.prototype.query = function watchedQuery(this: pg.Client, ...args: unknown[]): unknown {
     const [text, values] = args
-    if (String(text).startsWith('update "intents"') && Array.isArray(values) && values.includes("final"))
+    if (
+      /^\s*update intents i set state = s.state/.test(String(text)) &&
+      Array.isArray(values) &&
+      values.includes("final")
+    )
       moment("before final")
     if (text !== "commit" || !signedUncommitted) return query.apply(this, args)
     moment("before commit")
