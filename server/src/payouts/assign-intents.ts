@@ -150,7 +150,10 @@ async function assign(
   const wallet = await lockWallet(ctx, walletId)
   if (wallet.status !== "active") return 0
   // The count was asked before this lock, and next_nonce only grows: more mined than signed was not signed by us.
-  if (latest > wallet.next_nonce) return 0
+  if (latest > wallet.next_nonce) {
+    ctx.log.error({ latest: `${latest}`, next: `${wallet.next_nonce}` }, "the chain tells more nonces than were signed")
+    return 0
+  }
   const flying = await inFlight(ctx, wallet)
   const rows = await ctx.db
     .selectFrom("intents")

@@ -36,7 +36,10 @@ export async function confirmIntents(
   const displaced = await displacedIntents(ctx, wallet, panel)
   const settled = await openIntents(ctx, wallet, "mined", sql`i.block_number <= ${panel.finalized}`)
   const looked = [...new Map([...sent, ...displaced, ...settled].map(row => [row.id, row])).values()]
-  if (looked.length === 0) return 0
+  if (looked.length === 0) {
+    await suspectForeign(ctx, network, wallet, false)
+    return 0
+  }
   await panel.learn(
     [],
     looked.flatMap(row => row.hashes),
@@ -75,7 +78,7 @@ async function openIntents(
   const { rows } = await sql<OpenIntent>`
     select i.*, (select array_agg(a.hash::text order by a.n desc) from attempts a where a.intent_id = i.id) as hashes
     from intents i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = ${state}
-      and ${which} order by i.nonce limit ${INTENTS_A_ROUND}`.execute(ctx.db)
+      and ${which} order by i.block_number desc nulls last, i.nonce limit ${INTENTS_A_ROUND}`.execute(ctx.db)
   return rows
 }
 

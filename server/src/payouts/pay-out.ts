@@ -8,12 +8,12 @@ import type { Signer } from "../chain/signer.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { claimDue } from "../jobs/claim.ts"
-import { openIntents, payoutAlarms, walletGas, walletHalted } from "../metrics.ts"
+import { openIntents, walletGas, walletHalted } from "../metrics.ts"
 import { openPanel } from "../payments/look.ts"
 import { assignIntents } from "./assign-intents.ts"
 import { checkBooks } from "./check-books.ts"
 import { confirmIntents, haltWallet } from "./confirm-intents.ts"
-import { lookAtWallet, type WalletSight } from "./evidence.ts"
+import { lookAtWallet } from "./evidence.ts"
 import { reserveShort } from "./make-payouts.ts"
 import { type Pace, replaceStuck, sendAttempts, usualPace } from "./send-attempts.ts"
 
@@ -21,9 +21,10 @@ import { type Pace, replaceStuck, sendAttempts, usualPace } from "./send-attempt
 const LEASE_MS = 30_000
 /** A round ends after so long, so that the lease is taken anew. */
 const BUDGET_MS = 15_000
-/** Until the next round: while something is in flight, while blocks become final, else. */
+/** Until the next round: while something is in flight, while blocks become final, while nothing can be assigned, else. */
 const BUSY_MS = 2_000
 const FINALIZING_MS = 15_000
+const STALLED_MS = 10_000
 const IDLE_MS = 60_000
 const GWEI = 1_000_000_000n
 
@@ -45,7 +46,8 @@ export async function payoutRound(
   if (!claimed) return BUSY_MS
   try {
     const until = performance.now() + BUDGET_MS
-    while (await turn(ctx, network, claimed, signer, pace)) if (ctx.signal.aborted || performance.now() > until) break
+    while (await turn(ctx, network, claimed, signer, pace))
+      if (ctx.signal.aborted || performance.now() > until) return 0
   } finally {
     await ctx.db
       .updateTable("wallets")
@@ -56,6 +58,8 @@ export async function payoutRound(
   }
   const after = await openStates(ctx, network)
   if (after.assigned > 0) return BUSY_MS
+  // What is due and was not assigned had a reason: no gas, fees above the cap, a wallet that is halted.
+  if (after.due) return STALLED_MS
   return after.mined > 0 ? Math.min(FINALIZING_MS, after.nextMs) : after.nextMs
 }
 
@@ -79,7 +83,8 @@ async function turn(
   ])
   if (sight.balance !== undefined)
     walletGas.set({ network: network.name }, Number.parseInt((sight.balance / GWEI).toString(), 10))
-  await haltAhead(ctx, network, claimed, sight)
+  // A count that is not final yet only keeps us from signing: one node's slip must not halt a wallet that works.
+  await haltAhead(ctx, network, claimed, sight.agreedFinalized)
   const confirmed = await confirmIntents(ctx, network, await walletRow(ctx, claimed), panel, sight)
   if (confirmed > 0) await ctx.wakes.wake("payments")
   await checkBooks(ctx, network, await walletRow(ctx, claimed), panel)
@@ -127,36 +132,27 @@ async function ensureWallet(ctx: Context, network: Network, signer: Signer): Pro
 
 /**
  * The chain has mined more than we ever signed: this database is an old copy, or the key is shared. Whatever is signed from
- * here on may have been paid already.
+ * here on may have been paid already. `count` is what enough endpoints agree on; undefined where they don't.
  */
 async function haltAhead(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
-  { latest, agreedLatest }: WalletSight,
+  count: bigint | undefined,
 ): Promise<void> {
   const { next_nonce: next } = await walletRow(ctx, wallet)
-  if (agreedLatest !== undefined && agreedLatest > next)
-    return await haltWallet(
-      ctx,
-      network,
-      wallet,
-      "foreign_nonce",
-      `the chain has ${agreedLatest} transactions of the wallet, and this database signed ${next}: restored from an old backup, or the key is used elsewhere`,
-    )
-  if (latest !== undefined && latest > next) {
-    ctx.log.error(
-      { network: network.name, latest: `${latest}`, next: `${next}` },
-      "an endpoint tells more nonces than were signed",
-    )
-    payoutAlarms.inc({ network: network.name, reason: "foreign_nonce" })
-  }
+  if (count === undefined || count <= next) return
+  const words = `the chain has ${count} transactions of the wallet, and this database signed ${next}`
+  const why = "it was restored from an old backup, or the key is used elsewhere"
+  await haltWallet(ctx, network, wallet, "foreign_nonce", `${words}: ${why}`)
 }
 
 /** Looks at the wallet once at the start, so that an old backup is noticed before anything is signed. */
 export async function checkWallet(ctx: Context, network: Network, signer: Signer): Promise<void> {
   const wallet = await ensureWallet(ctx, network, signer)
-  if (wallet) await haltAhead(ctx, network, wallet, await lookAtWallet(network, signer.address, ctx.signal))
+  if (!wallet) return
+  const { agreedLatest } = await lookAtWallet(network, signer.address, ctx.signal)
+  await haltAhead(ctx, network, wallet, agreedLatest)
 }
 
 const checkIsDue = (ctx: Context, { check_at }: Row<"wallets">): boolean => check_at === null || check_at <= ctx.now()
