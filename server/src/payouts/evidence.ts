@@ -5,7 +5,7 @@
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { hexNumber, type RpcResult } from "../chain/rpc.ts"
+import type { RpcResult } from "../chain/rpc.ts"
 import type { Market } from "./fees.ts"
 
 export interface WalletSight {
@@ -55,12 +55,3 @@ function baseFeeOf(result: RpcResult | undefined): bigint | undefined {
   if (!result?.ok || typeof result.value !== "object" || result.value === null) return undefined
   return quantity({ ok: true, value: (result.value as Record<string, unknown>).baseFeePerGas })
 }
-
-/** The call that asks what gas a transaction would take; its error says why it would fail. */
-export const estimateCall = (transaction: { from: Address; to: Address; data: string; value: bigint }) => ({
-  method: "eth_estimateGas",
-  params: [{ ...transaction, value: hexNumber(transaction.value) }],
-})
-
-/** Gas as a node estimated it, undefined for what is no such number. */
-export const estimateOf = quantity
