@@ -6,7 +6,7 @@ import type { Network } from "../src/chain/networks.ts"
 import type { Signer } from "../src/chain/signer.ts"
 import type { IntentState, Row } from "../src/db/schema.ts"
 import { settleDue } from "../src/payments/settle.ts"
-import { payoutRound } from "../src/payouts/pay-out.ts"
+import { checkWallet, payoutRound } from "../src/payouts/pay-out.ts"
 import type { Pace } from "../src/payouts/send-attempts.ts"
 import type { Settings } from "../src/settings.ts"
 import { type Anvil, deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "./anvil.ts"
@@ -115,6 +115,7 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
     empty: async () => {
       await service.empty()
       await service.merchant("shop")
+      await checkWallet(ctx, network, signer)
     },
     stop: async () => {
       await service.stop()

@@ -1,6 +1,14 @@
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
-import { ADD_UP_MS, foldTransfers, type OpenTransfer, priceAt, receiptBackoffMs, type Version } from "./payment.ts"
+import {
+  ADD_UP_MS,
+  foldTransfers,
+  type OpenTransfer,
+  priceAt,
+  receiptBackoffMs,
+  recipientSetAt,
+  type Version,
+} from "./payment.ts"
 
 const at = (minutes: number) => new Date(Date.UTC(2026, 0, 1) + minutes * 60_000)
 
@@ -50,6 +58,24 @@ describe("priceAt", () => {
       },
     ]
     expect(priceAt(cut, 1n, at(10))).toBe(5n)
+  })
+})
+
+describe("recipientSetAt", () => {
+  const edge = { price: 5n, active: true, depositId: 1n }
+  const versions: Version[] = [
+    { ...edge, n: 2, recipientSetId: 7n, fromAt: at(100), untilAt: at(200) },
+    { ...edge, n: 1, recipientSetId: null, fromAt: at(0), untilAt: at(100) },
+    { ...edge, n: 3, recipientSetId: 8n, fromAt: at(200), untilAt: null },
+  ]
+
+  it.each([
+    ["stamped before the paywall was made", -1, null],
+    ["in the first version", 99, null],
+    ["at the very change", 100, 7n],
+    ["a minute after an edit: the new split, without an hour's grace", 201, 8n],
+  ])("%s", (_what, minutes, setId) => {
+    expect(recipientSetAt(versions, at(minutes))).toBe(setId)
   })
 })
 

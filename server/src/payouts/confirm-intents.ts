@@ -62,6 +62,9 @@ export async function confirmIntents(
   // One at a time: a failure also changes books, and what is made in its place.
   for (const each of failed ?? [])
     changed += await inTransaction(ctx, async ctx => {
+      // The payment before its intents and books, as settling takes them.
+      if (each.row.payment_id !== null)
+        await ctx.db.selectFrom("payments").select("id").where("id", "=", each.row.payment_id).forUpdate().execute()
       const written = await write(ctx, network, [each])
       if (written > 0) await makeAnew(ctx, each.row)
       return written

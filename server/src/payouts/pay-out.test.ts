@@ -161,6 +161,27 @@ describe("sweeps", () => {
     expect(await rig.balanceOf(shop.deposit.address)).toBe(1_400_000n - total)
   })
 
+  it("that revert are planned anew", async () => {
+    const { client } = rig.anvil
+    const shop = await rig.sell()
+    await rig.paid(shop, 12_000_000n)
+    await client.setAutomine(false)
+    await rig.round()
+    const blacklist = { address: rig.token, abi: testUsdcAbi, functionName: "blacklist", args: [owner] } as const
+    await client.writeContract({ ...blacklist, maxPriorityFeePerGas: 9_000_000_000n, maxFeePerGas: 20_000_000_000n })
+    await client.mine({ blocks: 1 })
+    await client.setAutomine(true)
+    await mine()
+    await rig.round()
+    await setBlacklisted(owner, false)
+    expect(await rig.states()).toEqual(["reverted"])
+    rig.service.advance(DAY_MS)
+    await sweepDue(rig.service.ctx, rig.network)
+    const before = await rig.balanceOf(owner)
+    await rig.round()
+    expect((await rig.balanceOf(owner)) - before).toBe(12_000_000n)
+  })
+
   it("are made anew when a payment in them is taken back before they are signed", async () => {
     const shop = await rig.sell()
     const { ctx } = rig.service
@@ -392,21 +413,35 @@ describe("nonces", () => {
     const shop = await rig.sell([50, 50])
     await rig.paid(shop, 1_000_000n)
     const { ctx } = rig.service
-    await checkWallet(ctx, rig.network, rig.signer)
     const old = (await wallet()).next_nonce
     await rig.round()
     // The backup knows the payment and nothing of what was paid out.
     await rig.empty()
-    const again = await rig.sell([50, 50])
-    await rig.paid(again, 1_000_000n)
-    await ctx.db
-      .insertInto("wallets")
-      .values({ chain_id: rig.network.chainId, address: rig.signer.address, next_nonce: old, run_at: ctx.now() })
-      .execute()
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await ctx.db.updateTable("wallets").set({ next_nonce: old }).execute()
     await checkWallet(ctx, rig.network, rig.signer)
     expect((await wallet()).halted_reason).toContain("backup")
     expect(await gains(2, () => rig.round())).toEqual([0n, 0n])
     expect(await rig.states()).toEqual(["queued", "queued"])
+  })
+})
+
+describe("what endpoints say of nonces", () => {
+  it("halts at the start too when the backup is older than the first payout", async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await rig.service.ctx.db.deleteFrom("wallets").execute()
+    expect(await gains(2, () => rig.round())).toEqual([0n, 0n])
+    expect((await wallet()).halted_reason).toContain("backup")
+  })
+
+  it("a count above ours that is not final keeps us from signing, and halts nothing", async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    rig.proxy.spoil = (method, params, result) =>
+      method === "eth_getTransactionCount" && params[1] === "latest" ? "0xffff" : result
+    expect(await gains(2, () => rig.round())).toEqual([0n, 0n])
+    expect((await wallet()).status).toBe("active")
+    rig.proxy.spoil = (_method, _params, result) => result
+    expect(await gains(2, () => rig.round())).toEqual([500_000n, 500_000n])
   })
 })
 

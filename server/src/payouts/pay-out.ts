@@ -102,7 +102,10 @@ async function turn(
 const walletRow = (ctx: Context, { id }: Row<"wallets">): Promise<Row<"wallets">> =>
   ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
 
-/** The wallet's row, begun at the nonce that the chain has; undefined while nobody can be asked. */
+/**
+ * The wallet's row, begun at the nonce that the chain has; undefined while nobody can be asked. Halted from the first where
+ * the wallet was used before and payouts wait: the database may be a backup from before any of them was signed.
+ */
 async function ensureWallet(ctx: Context, network: Network, signer: Signer): Promise<Row<"wallets"> | undefined> {
   const row = () =>
     ctx.db
@@ -116,12 +119,19 @@ async function ensureWallet(ctx: Context, network: Network, signer: Signer): Pro
   const { latest } = await lookAtWallet(network, signer.address, ctx.signal)
   const { finalized } = await openPanel(network, 0n, ctx.signal)
   if (latest === undefined) return undefined
+  const waiting = ctx.db.selectFrom("intents").select("id").where("chain_id", "=", network.chainId).limit(1)
+  const doubtful = latest > 0n && (await waiting.executeTakeFirst()) !== undefined
+  const words = "payouts wait, and the wallet was used before this database knew it: it may be an old backup"
+  if (doubtful)
+    ctx.log.fatal({ network: network.name, wallet: signer.address, reason: words }, "the payout wallet is halted")
   await ctx.db
     .insertInto("wallets")
     .values({
       chain_id: network.chainId,
       address: signer.address,
       next_nonce: latest,
+      status: doubtful ? "halted" : "active",
+      halted_reason: doubtful ? words : null,
       checked_number: finalized,
       run_at: ctx.now(),
     })
