@@ -21,7 +21,11 @@ import { recheckMs } from "./plan.ts"
 const IN_FLIGHT = 16
 /** While a recipient can't be screened, or the wallet has no gas, this long. */
 const WAIT_MS = 30_000
+/** Where a node neither ran it nor said that it fails. */
+const UNTOLD_MS = 5_000
 const DETAIL_LENGTH = 200
+/** The words of nodes for a call that fails by itself. */
+const failedTrial = /revert|vm (execution|exception)|out of ?gas|invalid opcode/i
 
 /**
  * Of any release: the first one of a deposit takes 118,000, later ones 63,000, and tokens behind a proxy some more. A limit
@@ -98,10 +102,10 @@ async function vet(ctx: Context, network: Network, wallet: Address, due: Row<"in
   for (const [i, row] of cleared.entries()) {
     const trial = trials[i]
     if (trial?.ok) vetted.push(row.id)
-    else if (trial && /revert|out of ?gas/i.test(trial.error))
+    else if (trial && failedTrial.test(trial.error))
       await hold(ctx, row, "simulation", trial.error.slice(0, DETAIL_LENGTH))
     // Anything else is the endpoint's bad moment.
-    else await putOff(ctx, row, 1_000)
+    else await putOff(ctx, row, UNTOLD_MS)
   }
   return vetted
 }

@@ -426,6 +426,27 @@ describe("nonces", () => {
   })
 })
 
+describe("what endpoints say of receipts", () => {
+  it("is not believed where the transfer is not in it, nor where its block is not canonical", async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    const lies: ((receipt: { logs: { data: string }[]; blockHash: string }) => object)[] = [
+      receipt => ({ ...receipt, logs: receipt.logs.map(log => ({ ...log, data: `0x${"1".padStart(64, "0")}` })) }),
+      receipt => ({ ...receipt, blockHash: `0x${"5".repeat(64)}` }),
+      () => null as never,
+    ]
+    for (const lie of lies) {
+      rig.proxy.spoil = (method, _params, result) =>
+        method === "eth_getTransactionReceipt" && result ? lie(result as never) : result
+      await rig.round()
+      expect(await rig.states()).toEqual(["assigned", "assigned"])
+    }
+    rig.proxy.spoil = (_method, _params, result) => result
+    await rig.round()
+    expect(await rig.states()).toEqual(["mined", "mined"])
+    expect((await attempts()).length).toBe(2)
+  })
+})
+
 describe("what endpoints say of nonces", () => {
   it("halts at the start too when the backup is older than the first payout", async () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
