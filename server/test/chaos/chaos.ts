@@ -30,6 +30,8 @@ import { type Expected, violations } from "./verify.ts"
 const SHARES = 3
 const BLOCK_MS = 150
 const PAYMENT = 5_000_000n
+/** Payouts that become due at once while the rest waits for more workers to be ended. */
+const HELPING = 12
 
 type Doom = KillPoint | "before send" | "after send" | "at random"
 const dooms: Doom[] = [
@@ -186,6 +188,8 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
     },
   }
   await sellAndPay(ctx, stage, Math.ceil(options.payouts / SHARES))
+  await sql`update intents set run_at = now() + interval '1 hour' where id in (
+    select id from intents order by id limit ${Math.floor(options.payouts / 2)})`.execute(database.db)
   // A mutant must be caught by what it does, and not be kept from it.
   if (options.mutant) await sql`drop trigger intents_keep_promises on intents`.execute(database.db)
   await client.mine({ blocks: 12 })
@@ -282,12 +286,12 @@ async function mineAndReorg(stage: Stage, options: ChaosOptions, random: () => n
   await sleep(BLOCK_MS)
   await client.mine({ blocks: 1 })
   if (!options.reorgs) return
-  if (random() < 0.04) {
+  if (random() < 0.12) {
     const depth = 1 + Math.floor(random() * 4)
     await client.request({ method: "anvil_reorg", params: [depth, []] } as never)
     report.reorgs++
   }
-  if (random() < 0.04) {
+  if (random() < 0.06) {
     await client.request({ method: "anvil_dropAllTransactions" } as never)
     report.dropped++
   }
@@ -352,17 +356,19 @@ function nextDoom({ killsOfEach }: ChaosOptions, report: Report, stage: Stage): 
   return least !== undefined && met(least) < killsOfEach ? least : undefined
 }
 
-/** Whether all has ended, and every end of a worker was met. */
+/** Whether all has ended. Half of the payouts wait, so that there is work until every way to end a worker was met. */
 async function isOver(stage: Stage, options: ChaosOptions, report: Report): Promise<boolean> {
   const { db } = stage.database
-  const open = await db
-    .selectFrom("intents")
-    .select(sql<number>`count(*)::int`.as("n"))
-    .where("state", "not in", ["final", "reverted", "cancelled"])
-    .executeTakeFirstOrThrow()
-  // Nobody dies of an end that can't come any more: there is nothing left to sign.
-  if (open.n === 0) return true
-  options.say?.(`${open.n} open; killed ${Object.values(report.kills).reduce((sum, n) => sum + n, 0)}`)
+  const { rows } = await sql<{ open: number; due: number }>`
+    select count(*)::int as open, (count(*) filter (where state = 'queued' and run_at <= now()))::int as due
+    from intents where state not in ('final', 'reverted', 'cancelled')`.execute(db)
+  const { open, due } = rows[0] ?? { open: 0, due: 0 }
+  if (open === 0) return true
+  const met = dooms.every(doom => report.kills[doom] >= options.killsOfEach)
+  if (met || due < HELPING)
+    await sql`update intents set run_at = now() where id in (select id from intents
+      where state = 'queued' and run_at > now() order by id limit ${met ? options.payouts : HELPING})`.execute(db)
+  options.say?.(`${open} open, ${due} due; killed ${Object.values(report.kills).reduce((sum, n) => sum + n, 0)}`)
   await sleep(250)
   return false
 }

@@ -29,7 +29,7 @@ export interface WorkerOptions {
   mutant?: Mutant | undefined
 }
 
-const PACE = { resendMs: 400, replaceMs: 800 }
+const PACE = { resendMs: 400, replaceMs: 500 }
 const REST_MS = 50
 
 let left = Number.POSITIVE_INFINITY

@@ -31,7 +31,6 @@ describe.runIf(postgresBinaries())("payouts through chaos", () => {
     // The test was one: every way to end a worker was met, and the chain took blocks back.
     expect(Object.entries(report.kills).filter(([, n]) => n === 0)).toEqual([])
     expect(report.reorgs).toBeGreaterThan(0)
-    expect(report.replacements).toBeGreaterThan(0)
   }, 240_000)
 
   it.each([
