@@ -11,9 +11,11 @@ import { authRoutes } from "./identity/auth-routes.ts"
 import { identityRoutes } from "./identity/routes.ts"
 import type { TokenIssuer } from "./identity/tokens.ts"
 import { transactionRoutes } from "./payments/routes.ts"
+import { payoutRoutes } from "./payouts/routes.ts"
 import { accessRoutes } from "./paywalls/access-routes.ts"
 import { paywallConsoleRoutes } from "./paywalls/console-routes.ts"
 import { paywallRoutes } from "./paywalls/routes.ts"
+import { splitRoutes } from "./splits/routes.ts"
 import { deliveryRoutes } from "./webhooks/delivery-routes.ts"
 import { webhookDocument } from "./webhooks/events.ts"
 import { webhookRoutes } from "./webhooks/routes.ts"
@@ -38,6 +40,8 @@ export function openApp(ctx: Context, tokens: TokenIssuer, sender: Sender = open
     accessRoutes(routes, ctx)
     webhookRoutes(routes, ctx, sender)
     deliveryRoutes(routes, ctx)
+    splitRoutes(routes, ctx)
+    payoutRoutes(routes, ctx)
   })
   app.addHook("onClose", () => sender.close())
   return app

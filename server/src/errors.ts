@@ -21,6 +21,11 @@ export const errorTable = {
     message: "`txHash` must be a transaction hash: 0x and 64 hexadecimal digits.",
     help: "Send the hash that the wallet answered when it sent the transfer, not an address and not an explorer's link.",
   },
+  INVALID_SPLIT: {
+    status: 400,
+    message: "The recipients make no split; `details` says why. Their percentages must be exactly 100 together.",
+    help: "2 to 50 recipients, no address twice, each above 0 with at most 4 decimals, none of the service's own addresses.",
+  },
   UNAUTHORIZED: {
     status: 401,
     message: "A valid access token is needed: `Authorization: Bearer <token>`.",
@@ -35,6 +40,11 @@ export const errorTable = {
     status: 403,
     message: "The wallet is known, but it holds no access to this paywall now. Pay first.",
     help: "Ask `GET /api/paywalls/:id/verify` for the address: its access has ended, was revoked or used up, or another address paid.",
+  },
+  FORBIDDEN: {
+    status: 403,
+    message: "This split belongs to another merchant.",
+    help: "Use a split of your own; `GET /api/console/splits` lists them.",
   },
   SANCTIONS_MATCH: {
     status: 403,

@@ -57,3 +57,38 @@ export const deliveriesInFlight = new Gauge({
   help: "Deliveries that this process is sending.",
   registers: [registry],
 })
+
+export const openIntents = new Gauge({
+  name: "sluice_payouts_open",
+  help: "Payouts that have not ended, by state: queued, held, assigned or mined.",
+  labelNames: ["network", "state"],
+  registers: [registry],
+})
+
+export const payoutEnds = new Counter({
+  name: "sluice_payouts_total",
+  help: "Payouts that ended: final or reverted.",
+  labelNames: ["network", "end"],
+  registers: [registry],
+})
+
+export const walletHalted = new Gauge({
+  name: "sluice_payout_wallet_halted",
+  help: "1 while the payout wallet is halted: nothing moves until a person has looked.",
+  labelNames: ["network"],
+  registers: [registry],
+})
+
+export const walletGas = new Gauge({
+  name: "sluice_payout_wallet_gwei",
+  help: "What the payout wallet has for gas, in gwei.",
+  labelNames: ["network"],
+  registers: [registry],
+})
+
+export const payoutAlarms = new Counter({
+  name: "sluice_payout_alarms_total",
+  help: "What a person must look at: fee_cap, send, foreign_nonce, books, transfer.",
+  labelNames: ["network", "reason"],
+  registers: [registry],
+})

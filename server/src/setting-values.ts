@@ -1,7 +1,7 @@
 /** How the text of a setting becomes a value; each throws an Error whose message completes "NAME …". */
 import { isIP } from "node:net"
-import { privateKeyToAddress } from "viem/accounts"
 import { type Address, parseAddress, parseHash } from "./chain/hex.ts"
+import { localSigner, type Signer } from "./chain/signer.ts"
 import { AmountError, parseAmount } from "./money/amount.ts"
 
 export const text = (value: string): string => value
@@ -90,11 +90,12 @@ export function durationWithin(minS: number, maxS: number) {
   }
 }
 
-export function privateKey(value: string): Address {
+/** Only what signs: the key is kept where nothing prints it. */
+export function privateKey(value: string): Signer {
   // The key itself stays out of the message: settings faults are printed, and the library's own would repeat it.
   if (!parseHash(value)) throw new Error("must be a private key: 0x and 64 hexadecimal digits")
   try {
-    return privateKeyToAddress(value as `0x${string}`).toLowerCase() as Address
+    return localSigner(value as `0x${string}`)
   } catch {
     throw new Error("is not a private key: it is zero, or beyond the order of the curve")
   }
@@ -105,6 +106,16 @@ export function bytes32(value: string): Uint8Array {
   const base64 = /^[A-Za-z0-9+/_-]{43}=?$/.test(value) ? value : undefined
   if (hex === undefined && base64 === undefined) throw new Error("must be 32 bytes in hexadecimal or base64")
   return hex === undefined ? Buffer.from(base64 ?? "", "base64") : Buffer.from(hex, "hex")
+}
+
+/** Gwei, as wei. */
+export function gwei(value: string): bigint {
+  try {
+    return parseAmount(value, 9)
+  } catch (error) {
+    if (error instanceof AmountError) throw new Error(error.message)
+    throw error
+  }
 }
 
 export const flag = (value: string): boolean => oneOf("1", "0")(value) === "1"

@@ -10,6 +10,7 @@ import {
   duration,
   durationWithin,
   flag,
+  gwei,
   httpUrl,
   issuerUrl,
   listOf,
@@ -169,6 +170,17 @@ export const settingsTable = {
     meaning: "how long events, their deliveries and attempts are kept",
     fallback: "90d",
     parse: durationWithin(86_400, 36_500 * 86_400),
+  },
+  SWEEP_ABOVE: {
+    meaning: "what a deposit holds for its merchant is sent on at once above this, in whole tokens; else daily",
+    fallback: "10",
+    parse: decimal,
+  },
+  PAYOUT_MAX_FEE: {
+    meaning:
+      "the most a payout pays for a unit of gas, tip included, in gwei; while the network asks more, payouts wait",
+    fallback: "20",
+    parse: gwei,
   },
   LIMIT_AUTH: perMinute("POST /api/auth/*, by IP", "5"),
   LIMIT_CHECKOUT: perMinute("POST /api/checkouts, by API key", "10"),

@@ -1,3 +1,4 @@
+import { inspect } from "node:util"
 import { describe, expect, it } from "vitest"
 import { liveEnv } from "../test/live.ts"
 import { describeSettings, readSettings, SettingsError } from "./settings.ts"
@@ -25,6 +26,17 @@ describe("readSettings", () => {
       verifyIntervalMs: 2_000,
       limits: { paywallPay: 10, console: 60 },
     })
+  })
+
+  it("keeps a key where nothing prints it", () => {
+    const key = `0x${"7f3a".repeat(16)}`
+    const settings = readSettings({ PAYOUT_PRIVATE_KEY: key })
+    expect(settings.payoutSigner?.address).toBe(settings.payoutWallet)
+    for (const text of [
+      inspect(settings, { depth: 9, showHidden: true }),
+      Object.values(settings.payoutSigner ?? {}).join(),
+    ])
+      expect(text).not.toContain("7f3a7f3a")
   })
 
   it("reads several networks, the first is the default", () => {

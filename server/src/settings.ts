@@ -1,6 +1,7 @@
 /** The settings as the service uses them. The only reader of `process.env`; all faults are reported together. */
 import type { Address } from "./chain/hex.ts"
 import { type NetworkName, networkFacts } from "./chain/networks.ts"
+import type { Signer } from "./chain/signer.ts"
 import { liveFaults } from "./live.ts"
 import { address, httpUrl, listOf } from "./setting-values.ts"
 import { type Meaning, networkSettingsTable, type Setting, settingsTable } from "./settings-table.ts"
@@ -61,6 +62,12 @@ export interface Settings {
   minAmount: string
   /** Above this, in whole tokens, two endpoints must have a payment where a network has two. */
   quorumAbove: string
+  /** A payment's deposit is swept at once above this, in whole tokens. */
+  sweepAbove: string
+  /** The most a payout pays for a unit of gas, in wei. */
+  payoutMaxFee: bigint
+  /** Signs for the payout wallet; undefined: no money moves out of deposits. */
+  payoutSigner: Signer | undefined
   payoutWallet: Address | undefined
   relayWallet: Address | undefined
   /** Wallets of the service itself; they can't be a merchant's payout address. */
@@ -166,8 +173,9 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     }
   }
 
-  const payoutWallet = read("PAYOUT_PRIVATE_KEY")
-  const relayWallet = read("RELAY_PRIVATE_KEY")
+  const payoutSigner = read("PAYOUT_PRIVATE_KEY")
+  const payoutWallet = payoutSigner?.address
+  const relayWallet = read("RELAY_PRIVATE_KEY")?.address
   const settings: Settings = {
     mode,
     host,
@@ -189,6 +197,9 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     sanctionsFile: read("SANCTIONS_FILE"),
     minAmount: read("MIN_AMOUNT"),
     quorumAbove: read("QUORUM_ABOVE"),
+    sweepAbove: read("SWEEP_ABOVE"),
+    payoutMaxFee: read("PAYOUT_MAX_FEE"),
+    payoutSigner,
     payoutWallet,
     relayWallet,
     serviceWallets: [payoutWallet, relayWallet].filter(wallet => wallet !== undefined),

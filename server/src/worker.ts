@@ -7,6 +7,8 @@ import { forgetRetiredKeys } from "./identity/signing-keys.ts"
 import { type Loop, runLoop } from "./jobs/run.ts"
 import { checkColdDeposits, coolDeposits } from "./payments/check-cold-deposits.ts"
 import { ensureCursor, msUntilDue, verifyRound } from "./payments/verify-payments.ts"
+import { sweepDue } from "./payouts/make-payouts.ts"
+import { payoutRound } from "./payouts/pay-out.ts"
 import { renewDeposits } from "./paywalls/versions.ts"
 import { forgetOldEvents, runDeliveries } from "./webhooks/deliver-events.ts"
 import { forgetExpiredSecrets } from "./webhooks/secrets.ts"
@@ -16,10 +18,11 @@ const HOUSEKEEPING_MS = 60_000
 /** No sleep is longer, so that a lost wake-up costs no more than this. */
 const MAX_SLEEP_MS = 5_000
 const WAKE_GAP_MS = 5_000
+const PAYOUT_GAP_MS = 250
 
 /** All loops of this installation. */
 function loopsOf(ctx: Context): Loop[] {
-  const { verifyIntervalMs } = ctx.settings
+  const { verifyIntervalMs, payoutSigner } = ctx.settings
   const verify = ctx.chain.networks.map(
     (network): Loop => ({
       name: `verify ${network.name}`,
@@ -44,6 +47,15 @@ function loopsOf(ctx: Context): Loop[] {
       },
     }),
   )
+  if (!payoutSigner) ctx.log.warn("PAYOUT_PRIVATE_KEY is not set: no money moves out of deposits")
+  const payouts = (payoutSigner ? ctx.chain.networks : []).map(
+    (network): Loop => ({
+      name: `payouts ${network.name}`,
+      wokenBy: "payouts",
+      gapMs: PAYOUT_GAP_MS,
+      round: ctx => (payoutSigner ? payoutRound(ctx, network, payoutSigner) : Promise.resolve(HOUSEKEEPING_MS)),
+    }),
+  )
   const housekeeping: Loop = {
     name: "housekeeping",
     wokenBy: "housekeeping",
@@ -51,6 +63,7 @@ function loopsOf(ctx: Context): Loop[] {
     round: async ctx => {
       await inTransaction(ctx, applyPendingPayoutAddresses)
       await renewDeposits(ctx)
+      for (const network of ctx.chain.networks) await sweepDue(ctx, network)
       await forgetExpiredKeys(ctx)
       await forgetExpiredNonces(ctx)
       await forgetRetiredKeys(ctx)
@@ -59,7 +72,7 @@ function loopsOf(ctx: Context): Loop[] {
       return HOUSEKEEPING_MS
     },
   }
-  return [...verify, ...cold, housekeeping]
+  return [...verify, ...cold, ...payouts, housekeeping]
 }
 
 /** Runs all loops until `ctx.signal`; resolves when the last round is over. */

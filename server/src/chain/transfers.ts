@@ -40,13 +40,24 @@ export interface Receipt {
 }
 
 /** The calls that find all transfers of `token` to `addresses` in a range of blocks, both ends included. */
-export function transferCalls(token: Address, addresses: readonly Address[], from: bigint, to: bigint): RpcCall[] {
+export const transferCalls = (token: Address, addresses: readonly Address[], from: bigint, to: bigint): RpcCall[] =>
+  logCalls(token, addresses, { from, to }, topics => [TRANSFER_TOPIC, null, topics])
+
+/** The same of all transfers from `addresses`. */
+export const outgoingCalls = (token: Address, addresses: readonly Address[], from: bigint, to: bigint): RpcCall[] =>
+  logCalls(token, addresses, { from, to }, topics => [TRANSFER_TOPIC, topics])
+
+function logCalls(
+  token: Address,
+  addresses: readonly Address[],
+  { from, to }: { from: bigint; to: bigint },
+  filter: (topics: Hex[]) => unknown[],
+): RpcCall[] {
   const calls: RpcCall[] = []
   for (let start = 0; start < addresses.length; start += ADDRESSES_A_CALL) {
-    const topics = addresses.slice(start, start + ADDRESSES_A_CALL).map(address => pad(address))
+    const topics = filter(addresses.slice(start, start + ADDRESSES_A_CALL).map(address => pad(address)))
     const range = { fromBlock: hexNumber(from), toBlock: hexNumber(to) }
-    const filter = { address: token, topics: [TRANSFER_TOPIC, null, topics], ...range }
-    calls.push({ method: "eth_getLogs", params: [filter] })
+    calls.push({ method: "eth_getLogs", params: [{ address: token, topics, ...range }] })
   }
   return calls
 }

@@ -50,6 +50,7 @@ interface Paywalls {
   active: boolean
   created_at: Date
   updated_at: Date
+  split_id: Optional<string>
 }
 
 interface Deposits {
@@ -78,6 +79,7 @@ interface PaywallVersions {
   deposit_id: bigint
   from_at: Date
   until_at: Optional<Date>
+  recipient_set_id: Optional<bigint>
 }
 
 type TransferState = "seen" | "confirmed" | "final" | "gone"
@@ -148,6 +150,8 @@ interface Payments {
   exception: Optional<PaymentException>
   created_at: Date
   updated_at: Date
+  recipient_set_id: Optional<bigint>
+  sweep_at: Optional<Date>
 }
 
 interface Claims {
@@ -354,6 +358,81 @@ interface Deliveries {
   updated_at: Date
 }
 
+interface RecipientSets {
+  id: Generated<bigint>
+  created_at: Date
+}
+
+interface Recipients {
+  set_id: bigint
+  position: number
+  address: Address
+  percent_e4: number
+  label: string | null
+}
+
+interface Splits {
+  id: string
+  merchant_id: string
+  name: string
+  description: string | null
+  set_id: bigint
+  created_at: Date
+  updated_at: Date
+}
+
+interface Wallets {
+  id: Generated<number>
+  chain_id: number
+  address: Address
+  next_nonce: bigint
+  status: Generated<"active" | "halted">
+  halted_reason: Optional<string>
+  suspect_at: Optional<Date>
+  checked_number: Optional<bigint>
+  check_at: Optional<Date>
+  run_at: Date
+  claim_id: Optional<string>
+  lease_until: Optional<Date>
+}
+
+export type IntentState = "queued" | "held" | "assigned" | "mined" | "final" | "reverted" | "cancelled"
+export type HeldReason = "short" | "sanctions" | "simulation" | "low_gas" | "reverted"
+/** What a node's answer to a broadcast means; `payouts/answers.ts` says which is which. */
+export type SendResult = "sent" | "look" | "wait" | "bump" | "alarm" | "unknown"
+
+interface Intents {
+  id: string
+  chain_id: number
+  kind: "share" | "sweep" | "return" | "authorize" | "capture" | "void" | "refund" | "settle"
+  source_key: string
+  deposit_id: bigint
+  payment_id: Optional<string>
+  share: Optional<number>
+  percent_e4: Optional<number>
+  replaces: Optional<string>
+  token: Address
+  recipient: Address
+  amount: bigint
+  to_address: Address
+  data: `0x${string}`
+  value: ColumnType<bigint, bigint | undefined, never>
+  reserved: boolean
+  state: IntentState
+  held_reason: Optional<HeldReason>
+  held_detail: Optional<string>
+  run_at: Date
+  checks: Generated<number>
+  wallet: Optional<Address>
+  nonce: Optional<bigint>
+  tx_hash: Optional<Hash>
+  block_number: Optional<bigint>
+  block_hash: Optional<Hash>
+  succeeded: Optional<boolean>
+  created_at: Date
+  updated_at: Date
+}
+
 interface DeliveryAttempts {
   id: Generated<bigint>
   delivery_id: string
@@ -362,6 +441,38 @@ interface DeliveryAttempts {
   status: number | null
   error: string | null
   answer: string | null
+}
+
+interface Attempts {
+  id: Generated<bigint>
+  intent_id: string
+  chain_id: number
+  wallet: Address
+  nonce: bigint
+  n: number
+  raw: `0x${string}`
+  hash: Hash
+  gas: bigint
+  max_fee: bigint
+  tip: bigint
+  created_at: Generated<Date>
+  sent_at: Optional<Date>
+  sends: Generated<number>
+  last_result: Optional<SendResult>
+}
+
+interface SweepParts {
+  intent_id: string
+  transfer_id: bigint
+  amount: bigint
+}
+
+interface DepositBooks {
+  deposit_id: bigint
+  token: Address
+  inflow: Generated<bigint>
+  committed: Generated<bigint>
+  shortfall: Generated<bigint>
 }
 
 export interface Database {
@@ -392,6 +503,14 @@ export interface Database {
   events: Events
   deliveries: Deliveries
   delivery_attempts: DeliveryAttempts
+  recipient_sets: RecipientSets
+  recipients: Recipients
+  splits: Splits
+  wallets: Wallets
+  intents: Intents
+  attempts: Attempts
+  sweep_parts: SweepParts
+  deposit_books: DepositBooks
 }
 
 export type Row<T extends keyof Database> = Selectable<Database[T]>

@@ -22,6 +22,7 @@ const description = `Stablecoin payments that you host yourself.
 
 const tags = [
   { name: "paywalls", description: "What is sold, and the access that was granted; for merchants" },
+  { name: "splits", description: "Who is paid which part of a payment, and what became of each part; for merchants" },
   { name: "buyers", description: "What buyers, and the pages that serve them, ask; without credentials" },
   { name: "checkouts", description: "One payment each; for a merchant's server, and its console" },
   { name: "payers", description: "What a payer's page asks of a checkout; without credentials" },

@@ -27,16 +27,25 @@ export async function payoutAddressOn(ctx: Context, merchantId: string, network:
   return row.address
 }
 
-/** Why money must not be sent to this address, or undefined: what is ours or nobody's would strand it. */
-async function refusal(ctx: Context, address: Address): Promise<string | undefined> {
-  if (address === ZERO_ADDRESS) return "can't be the zero address"
-  if (ctx.settings.serviceWallets.includes(address)) return "is a wallet of this service"
-  for (const { token, depositFactory } of ctx.chain.networks) {
-    if (address === token.address) return "is a token contract"
-    if (address === depositFactory) return "is the deposit factory"
+/** Why money must not be sent to some of these addresses: what is ours or nobody's would strand it. */
+export async function refusalsOf(ctx: Context, addresses: readonly Address[]): Promise<Map<Address, string>> {
+  const refusals = new Map<Address, string>()
+  if (addresses.length === 0) return refusals
+  const deposits = await ctx.db
+    .selectFrom("deposits")
+    .select("address")
+    .where("address", "in", [...addresses])
+    .execute()
+  for (const { address } of deposits) refusals.set(address, "is a receiving address of this service")
+  for (const address of addresses) {
+    if (address === ZERO_ADDRESS) refusals.set(address, "can't be the zero address")
+    if (ctx.settings.serviceWallets.includes(address)) refusals.set(address, "is a wallet of this service")
+    for (const { token, depositFactory } of ctx.chain.networks) {
+      if (address === token.address) refusals.set(address, "is a token contract")
+      if (address === depositFactory) refusals.set(address, "is the deposit factory")
+    }
   }
-  const deposit = await ctx.db.selectFrom("deposits").select("id").where("address", "=", address).executeTakeFirst()
-  return deposit ? "is a receiving address of this service" : undefined
+  return refusals
 }
 
 /**
@@ -53,7 +62,7 @@ export async function changeSettings(ctx: Context, merchantId: string, change: S
     const fault = !network
       ? `is not a network of this service; they are: ${ctx.chain.networks.map(each => each.name).join(", ")}`
       : address
-        ? await refusal(ctx, address)
+        ? (await refusalsOf(ctx, [address])).get(address)
         : "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed"
     if (fault) faults.push({ path, message: fault })
     else if (network && address) targets.push({ network, address })

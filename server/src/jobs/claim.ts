@@ -11,6 +11,7 @@ import type { Database, Row } from "../db/schema.ts"
 /** The tables whose rows are jobs: `run_at`, `claim_id`, `lease_until` and a primary key. */
 interface JobTables {
   cursors: "chain_id"
+  wallets: "id"
 }
 
 /**
@@ -21,6 +22,7 @@ export async function freeLeases(db: Db): Promise<void> {
   const none = { claim_id: null, lease_until: null }
   await db.updateTable("cursors").set(none).execute()
   await db.updateTable("deliveries").set(none).where("claim_id", "is not", null).execute()
+  await db.updateTable("wallets").set(none).execute()
   await db.deleteFrom("idempotency_keys").where("claim_id", "is not", null).execute()
 }
 

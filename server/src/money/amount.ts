@@ -39,18 +39,23 @@ export function formatAmount(amount: bigint, decimals: number): string {
   return `${sign}${whole}.${fraction.padEnd(2, "0")}`
 }
 
-/** An amount as it was written at `path`, in base units; a fault where it can't be one, or is below `least` whole tokens. */
+/**
+ * An amount as it was written at `path`, in base units; a fault where it can't be one, or is below `least` whole tokens for
+ * each of the `recipients` that it is divided among, as each is a transfer of its own.
+ */
 export function readAmount(
   path: string,
   written: string | undefined,
   token: { decimals: number; symbol: string },
   least: string,
+  recipients = 1,
 ): bigint | { path: string; message: string } {
   try {
     const amount = parseAmount(written ?? "", token.decimals)
-    const min = parseAmount(least, token.decimals)
+    const min = parseAmount(least, token.decimals) * BigInt(recipients)
     if (amount >= min) return amount
-    return { path, message: `must be at least ${formatAmount(min, token.decimals)} ${token.symbol}` }
+    const why = recipients > 1 ? ` with a split of ${recipients}` : ""
+    return { path, message: `must be at least ${formatAmount(min, token.decimals)} ${token.symbol}${why}` }
   } catch (error) {
     if (error instanceof AmountError) return { path, message: error.message }
     throw error

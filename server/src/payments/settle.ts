@@ -10,10 +10,11 @@ import { type Context, inTransaction } from "../context.ts"
 import type { FailureReason, Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import { paymentChanges } from "../metrics.ts"
+import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
 import { foldAccess, lockAccess } from "../paywalls/access.ts"
 import { tellPayment } from "../paywalls/events.ts"
 import { callsOf } from "../paywalls/paywall.ts"
-import { foldTransfers, type OpenTransfer, priceAt, UNSUBMITTED_MS, type Version } from "./payment.ts"
+import { foldTransfers, type OpenTransfer, priceAt, recipientSetAt, UNSUBMITTED_MS, type Version } from "./payment.ts"
 import { alreadyUsed, type Failure, late, sanctioned, statusMessage, underpaid } from "./reasons.ts"
 
 /** Settling stops after so long and goes on in the next round, so that the round's lease is never outlived. */
@@ -49,6 +50,7 @@ export async function settleDue(ctx: Context, network: Network): Promise<number>
   }
   await ctx.wakes.wake("payments")
   ctx.wakes.wakeSoon("deliveries")
+  await ctx.wakes.wake("payouts")
   return groups.length
 }
 
@@ -142,7 +144,7 @@ async function settlePayer(
   for (const parts of paid) {
     const rows = rowsOf(parts)
     const revived = rows.find(row => revivable.delete(row.payment_id))?.payment_id ?? undefined
-    await grantPayment(ctx, paywall, payer, rows, revived)
+    await grantPayment(ctx, paywall, versions, payer, rows, revived)
   }
   await failSubmissions(ctx, paywall.id, payer, rowsOf(tooLate), late)
   // While more is on its way, it is too early to call what came too little.
@@ -218,13 +220,17 @@ async function reversePayments(
       from claims c join transfers t on t.id = c.transfer_id
       where c.payment_id = ${id} and s.paywall_id = ${paywallId} and s.address = ${payer} and s.tx_hash = t.tx_hash
         and s.status = 'granted'`.execute(ctx.db)
+    await cancelPayouts(ctx, id)
     await tellPayment(ctx, network, id, "reversed")
     ctx.log.warn({ paymentId: id, paywallId, payer }, "payment reversed: the chain took it back")
     paymentChanges.inc({ network: network.name, change: "reversed" })
   }
-  await sql`update payments p set status = 'granted', updated_at = ${ctx.now()}
+  const back = await sql<{ id: string }>`update payments p set status = 'granted', updated_at = ${ctx.now()}
     where ${touched} and p.status = 'reversed' and p.amount <= ${has}
-      and exists (select from grants g where g.payment_id = p.id and g.revoked_by = 'merchant')`.execute(ctx.db)
+      and exists (select from grants g where g.payment_id = p.id and g.revoked_by = 'merchant') returning id`.execute(
+    ctx.db,
+  )
+  for (const { id } of back.rows) await makePayouts(ctx, id)
 }
 
 /**
@@ -257,6 +263,7 @@ const versionsOf = async (ctx: Context, paywallId: string): Promise<Version[]> =
     price: row.price,
     active: row.active,
     depositId: row.deposit_id,
+    recipientSetId: row.recipient_set_id,
     fromAt: row.from_at,
     untilAt: row.until_at,
   }))
@@ -265,6 +272,7 @@ const versionsOf = async (ctx: Context, paywallId: string): Promise<Version[]> =
 async function grantPayment(
   ctx: Context,
   paywall: Row<"paywalls">,
+  versions: readonly Version[],
   payer: Address,
   transfers: readonly GroupTransfer[],
   revived: string | undefined,
@@ -275,18 +283,14 @@ async function grantPayment(
   const amount = transfers.reduce((total, transfer) => total + transfer.value, 0n)
   const paymentId = revived ?? newId("pay")
   const facts = { amount, tx_hash: last.tx_hash, status: "granted" as const, updated_at: now }
+  const owner = { merchant_id: paywall.merchant_id, paywall_id: paywall.id }
+  const first = { id: paymentId, ...owner, chain_id: paywall.chain_id, payer, created_at: now }
+  // Kept when the payment comes back: who is paid was decided when it was made.
+  const route = { recipient_set_id: recipientSetAt(versions, last.block_time) }
   if (!revived)
     await ctx.db
       .insertInto("payments")
-      .values({
-        id: paymentId,
-        merchant_id: paywall.merchant_id,
-        paywall_id: paywall.id,
-        chain_id: paywall.chain_id,
-        payer,
-        created_at: now,
-        ...facts,
-      })
+      .values({ ...first, ...facts, ...route })
       .execute()
   // A claim moves only away from a reversed payment. Whatever else stands there already is a transfer counted twice.
   const claimed = await sql`
@@ -335,6 +339,7 @@ async function grantPayment(
     .where("address", "=", payer)
     .where("tx_hash", "in", hashesOf(transfers))
     .execute()
+  await makePayouts(ctx, paymentId)
   const network = networkOf(ctx.chain, paywall.chain_id)
   await tellPayment(ctx, network, paymentId, "granted")
   ctx.log.info({ paymentId, paywallId: paywall.id, payer, txHash: last.tx_hash }, "payment granted")

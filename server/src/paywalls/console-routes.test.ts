@@ -33,6 +33,7 @@ describe("POST /api/console/paywalls", () => {
       contentUrl: null,
       pricingModel: "one_time",
       slug: null,
+      splitId: null,
       chain: "base-sepolia",
       accessDuration: null,
       active: true,

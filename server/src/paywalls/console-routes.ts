@@ -36,7 +36,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         body: PaywallCreate,
         response: { 201: PaywallCreated },
       },
-      config: { errors: ["PAYOUT_ADDRESS_REQUIRED", "SLUG_TAKEN"], idempotencyKey: true },
+      config: { errors: ["PAYOUT_ADDRESS_REQUIRED", "SLUG_TAKEN", "FORBIDDEN"], idempotencyKey: true },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
@@ -102,7 +102,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         body: PaywallChange,
         response: { 200: PaywallChanged },
       },
-      config: { errors: ["PAYWALL_NOT_FOUND", "SLUG_TAKEN"] },
+      config: { errors: ["PAYWALL_NOT_FOUND", "SLUG_TAKEN", "FORBIDDEN"] },
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
@@ -218,6 +218,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       description: row.description,
       contentUrl: row.content_url,
       slug: row.slug,
+      splitId: row.split_id,
       chain: networkOf(ctx.chain, row.chain_id).name,
       accessDuration: seconds(row.access_duration_s),
     }

@@ -7,7 +7,8 @@ import { ApiError, type ErrorDetail } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/settings.ts"
 import { newId } from "../ids.ts"
-import { readAmount } from "../money/amount.ts"
+import { formatAmount, readAmount } from "../money/amount.ts"
+import { recipientSetOf } from "../splits/splits.ts"
 import { foldAccess, lockAccess } from "./access.ts"
 import { contentFaults, defaultDuration, durationAfter } from "./paywall.ts"
 import type { PaywallChange, PaywallCreate } from "./schema.ts"
@@ -18,8 +19,9 @@ const UNIQUE_VIOLATION = "23505"
 /** Makes a paywall with a receiving address of its own; call it inside a transaction. */
 export async function createPaywall(ctx: Context, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
   const { network, faults } = networkAsked(ctx.chain, body)
+  const split = await recipientSetOf(ctx, merchantId, body.splitId)
   faults.push(...contentFaults(body))
-  const price = readAmount("price", asWritten(body, "price"), network.token, ctx.settings.minAmount)
+  const price = readAmount("price", asWritten(body, "price"), network.token, ctx.settings.minAmount, split?.size)
   if (typeof price !== "bigint") faults.push(price)
   if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
 
@@ -45,6 +47,7 @@ export async function createPaywall(ctx: Context, merchantId: string, body: Payw
         pricing_model: pricingModel,
         access_duration_s: durationAfter({ pricingModel, durationS: defaultDuration(pricingModel) }, body),
         slug: body.slug ?? null,
+        split_id: body.splitId ?? null,
         active: true,
         created_at: now,
         updated_at: now,
@@ -53,11 +56,16 @@ export async function createPaywall(ctx: Context, merchantId: string, body: Payw
       .executeTakeFirstOrThrow(),
   )
   const deposit = await makeDeposit(ctx, network, { paywallId: paywall.id, owner })
-  await openVersion(ctx, paywall.id, { price, active: true, depositId: deposit.id })
+  await openVersion(ctx, paywall.id, {
+    price,
+    active: true,
+    depositId: deposit.id,
+    recipientSetId: split?.setId ?? null,
+  })
   return paywall
 }
 
-/** Changes what is given; price and switch also open a new version. */
+/** Changes what is given; price, switch and split also open a new version. */
 export async function changePaywall(
   ctx: Context,
   merchantId: string,
@@ -66,17 +74,31 @@ export async function changePaywall(
 ): Promise<Row<"paywalls">> {
   return await slugTaken(
     inTransaction(ctx, async ctx => {
+      // Whose it is comes first, without a lock: splits are locked before the paywalls that use them.
+      const known = await ownPaywall(ctx, merchantId, id).executeTakeFirst()
+      if (!known) throw new ApiError("PAYWALL_NOT_FOUND")
+      const asksForSplit = body.splitId !== undefined || body.price !== undefined
+      const splitId = body.splitId === undefined ? known.split_id : body.splitId
+      const split = asksForSplit ? await recipientSetOf(ctx, merchantId, splitId) : undefined
       const before = await lockPaywall(ctx, merchantId, id)
       const { token } = networkOf(ctx.chain, before.chain_id)
       const faults: ErrorDetail[] = contentFaults(body)
       const price =
-        body.price === undefined
+        body.price === undefined && !body.splitId
           ? before.price
-          : readAmount("price", asWritten(body, "price"), token, ctx.settings.minAmount)
+          : readAmount(
+              "price",
+              asWritten(body, "price") ?? formatAmount(before.price, token.decimals),
+              token,
+              ctx.settings.minAmount,
+              split?.size,
+            )
       if (typeof price !== "bigint") faults.push(price)
       if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
       const active = body.active ?? before.active
-      if (price !== before.price || active !== before.active) await openVersion(ctx, id, { price, active })
+      const rerouted = body.splitId !== undefined && body.splitId !== before.split_id
+      if (price !== before.price || active !== before.active || rerouted)
+        await openVersion(ctx, id, { price, active, ...(rerouted ? { recipientSetId: split?.setId ?? null } : {}) })
       return await ctx.db
         .updateTable("paywalls")
         .set({
@@ -95,6 +117,7 @@ export async function changePaywall(
             ? {}
             : { content_data: body.contentData && JSON.stringify(body.contentData) }),
           ...(body.slug === undefined ? {} : { slug: body.slug }),
+          ...(body.splitId === undefined ? {} : { split_id: body.splitId }),
         })
         .where("id", "=", id)
         .returningAll()

@@ -15,6 +15,7 @@ import {
 } from "../http/schemas.ts"
 import { Signature, SignedMessage, signedExample } from "../identity/schema.ts"
 import { idPattern } from "../ids.ts"
+import { SplitId } from "../splits/schema.ts"
 
 const Name = Type.String({ minLength: 1, maxLength: 200 })
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
@@ -49,6 +50,7 @@ export const PaywallCreate = Strict(
     contentUrl: Type.Optional(ContentUrl),
     pricingModel: Type.Optional(Kind),
     slug: Type.Optional(Slug),
+    splitId: Type.Optional(SplitId),
     chain: Type.Optional(
       Type.String({ maxLength: 32, description: "A network of this service; the default one without it" }),
     ),
@@ -68,6 +70,7 @@ export const PaywallChange = Strict(
     active: Type.Optional(Type.Boolean()),
     pricingModel: Type.Optional(Kind),
     slug: Type.Optional(Slug),
+    splitId: Type.Optional(SplitId),
     accessDuration: Type.Optional(AccessDuration),
   },
   { price: "4.50", description: "Half an hour, in English" },
@@ -90,6 +93,7 @@ const created = {
   description: Nullable(Type.String()),
   contentUrl: Nullable(Type.String()),
   slug: Nullable(Type.String()),
+  splitId: Nullable(Type.String()),
   chain: Type.String(),
   accessDuration: Nullable(Type.Integer()),
 }

@@ -1,6 +1,6 @@
 /**
- * Versions: what a paywall asked for, when, and at which address. Every change of price, switch or payout address closes
- * one version and opens the next, at the same instant.
+ * Versions: what a paywall asked for, when, and at which address. Every change of price, switch, split or payout
+ * address closes one version and opens the next, at the same instant.
  */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
@@ -17,7 +17,7 @@ const RENEW_BEFORE_S = 60 * 86_400
 export async function openVersion(
   ctx: Context,
   paywallId: string,
-  change: { price?: bigint; active?: boolean; depositId?: bigint },
+  change: { price?: bigint; active?: boolean; depositId?: bigint; recipientSetId?: bigint | null },
 ): Promise<void> {
   // Clocks of several processes differ: a version never ends before it began.
   const last = await ctx.db
@@ -45,6 +45,7 @@ export async function openVersion(
       price,
       active: change.active ?? last?.active ?? true,
       deposit_id: depositId,
+      recipient_set_id: change.recipientSetId === undefined ? (last?.recipient_set_id ?? null) : change.recipientSetId,
       from_at: now,
     })
     .execute()

@@ -21,6 +21,7 @@ import {
 } from "../chain/abi.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
+import { localSigner } from "../chain/signer.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { readJsonIfThere, writeFileAtomic } from "../data-dir.ts"
 import type { Server } from "../http/server.ts"
@@ -122,6 +123,8 @@ export async function startSandbox(
     ...given,
     oidcIssuer: issuer,
     secretKey: given.secretKey ?? Buffer.from(keys.secretKey, "hex"),
+    payoutSigner: localSigner(keys.payout),
+    payoutWallet: payout.address.toLowerCase() as Address,
     serviceWallets: [payout, relay].map(account => account.address.toLowerCase() as Address),
     networks: [
       {
@@ -312,7 +315,7 @@ async function seedApiKeys(ctx: Context, apiKeys: Map<string, string>): Promise<
   }
 }
 
-/** Whether blocks are wanted: a transfer lacks confirmations, or a hash was just submitted. */
+/** Whether blocks are wanted: a transfer lacks confirmations, a payout is not final, or a hash was just submitted. */
 async function somethingWaits(ctx: Context): Promise<boolean> {
   const transfer = await ctx.db
     .selectFrom("transfers")
@@ -321,6 +324,8 @@ async function somethingWaits(ctx: Context): Promise<boolean> {
     .limit(1)
     .executeTakeFirst()
   if (transfer) return true
+  const payout = ctx.db.selectFrom("intents").select("id").where("state", "in", ["assigned", "mined"])
+  if (await payout.limit(1).executeTakeFirst()) return true
   const since = new Date(ctx.now().getTime() - BUSY_MS)
   const submission = ctx.db
     .selectFrom("submissions")
@@ -342,7 +347,7 @@ async function moveClock(
   await writeFileAtomic(path, JSON.stringify({ offsetMs }), 0o600)
   clock.offsetMs = offsetMs
   await chain.advance(Math.round(ms / 1_000))
-  for (const channel of ["verify", "deliveries", "housekeeping"] as const) await ctx.wakes.wake(channel)
+  for (const channel of ["verify", "payouts", "deliveries", "housekeeping"] as const) await ctx.wakes.wake(channel)
   return ctx.now()
 }
 

@@ -1,0 +1,19 @@
+/** Dividing an amount, so that not one base unit is lost or made. */
+
+/** All of it, in ten-thousandths of a percent. */
+export const WHOLE_E4 = 1_000_000
+
+/**
+ * The parts of `amount` (base units) for `percentsE4` (ten-thousandths of a percent, together {@link WHOLE_E4}), in their
+ * order: each rounded down, and what the rounding leaves goes to the last; an Error when they are not all of it.
+ *
+ * @example allocate(100n, [333_333, 333_333, 333_334]) // [33n, 33n, 34n]
+ */
+export function allocate(amount: bigint, percentsE4: readonly number[]): bigint[] {
+  const whole = percentsE4.reduce((sum, percent) => sum + percent, 0)
+  if (amount < 0n || whole !== WHOLE_E4 || percentsE4.some(percent => percent < 0))
+    throw new Error("an amount is divided by percentages that are all of it")
+  const parts = percentsE4.map(percent => (amount * BigInt(percent)) / BigInt(WHOLE_E4))
+  const rest = amount - parts.reduce((sum, part) => sum + part, 0n)
+  return parts.map((part, i) => (i === parts.length - 1 ? part + rest : part))
+}

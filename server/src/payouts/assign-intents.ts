@@ -1,0 +1,245 @@
+/**
+ * From intents to signed bytes. Who is screened, what would fail is found out before a nonce is given; then, in one
+ * transaction under the wallet's lock, nonce and signed bytes are written together, so that there is never a gap.
+ */
+import { type Insertable, sql } from "kysely"
+import { type Hex, keccak256, parseTransaction, recoverTransactionAddress } from "viem"
+import { askAny } from "../chain/endpoints.ts"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { hexNumber } from "../chain/rpc.ts"
+import { screen } from "../chain/sanctions.ts"
+import type { Signer, UnsignedTransaction } from "../chain/signer.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { Database, HeldReason, Row } from "../db/schema.ts"
+import { payoutAlarms } from "../metrics.ts"
+import type { WalletSight } from "./evidence.ts"
+import { type Fees, firstFees } from "./fees.ts"
+import { recheckMs } from "./plan.ts"
+
+/** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
+const IN_FLIGHT = 16
+/** While a recipient can't be screened, or the wallet has no gas, this long. */
+const WAIT_MS = 30_000
+/** Where a node neither ran it nor said that it fails. */
+const UNTOLD_MS = 5_000
+const DETAIL_LENGTH = 200
+/** The words of nodes for a call that fails by itself. */
+const failedTrial = /revert|vm (execution|exception)|out of ?gas|invalid opcode/i
+
+/**
+ * Of any release: the first one of a deposit takes 118,000, later ones 63,000, and tokens behind a proxy some more. A limit
+ * that is not used costs nothing, and one trial run is a tenth of the work of an estimate.
+ */
+const RELEASE_GAS = 250_000n
+
+/** Gives nonces to intents that are due, as far as there is room; answers how many. */
+export async function assignIntents(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  signer: Signer,
+  sight: WalletSight,
+): Promise<number> {
+  const { market, latest, balance } = sight
+  if (latest === undefined || market === undefined || balance === undefined) return 0
+  const room = IN_FLIGHT - (await inFlight(ctx, wallet)).n
+  if (room <= 0) return 0
+  const due = await dueIntents(ctx, network.chainId, room)
+  if (due.length === 0) return 0
+  const fees = firstFees(market, ctx.settings.payoutMaxFee)
+  if (!fees) {
+    ctx.log.error({ network: network.name, ...market }, "the network asks more than PAYOUT_MAX_FEE: payouts wait")
+    payoutAlarms.inc({ network: network.name, reason: "fee_cap" })
+    return 0
+  }
+  const vetted = await vet(ctx, network, wallet.address, due)
+  if (vetted.length === 0) return 0
+  return await inTransaction(ctx, ctx => assign(ctx, wallet, signer, vetted, fees, { latest, balance }))
+}
+
+const dueIntents = (ctx: Context, chainId: number, limit: number): Promise<Row<"intents">[]> =>
+  ctx.db
+    .selectFrom("intents")
+    .selectAll()
+    .where("chain_id", "=", chainId)
+    .where("state", "in", ["queued", "held"])
+    .where("reserved", "=", true)
+    .where("run_at", "<=", ctx.now())
+    .orderBy("run_at")
+    .orderBy("created_at")
+    .orderBy("id")
+    .limit(limit)
+    .execute()
+
+/** What a wallet has signed and not seen mined: how many, and the wei that all of it may cost. */
+async function inFlight(ctx: Context, wallet: Row<"wallets">): Promise<{ n: number; wei: bigint }> {
+  const { rows } = await sql<{ n: number; wei: bigint }>`
+    select count(distinct i.id)::int as n, coalesce(sum(a.gas * a.max_fee), 0) as wei
+    from intents i join attempts a on a.intent_id = i.id
+    where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
+      and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)`.execute(ctx.db)
+  return rows[0] ?? { n: 0, wei: 0n }
+}
+
+/** The ids of the intents that may be paid and would succeed. The others are held, or wait. */
+async function vet(ctx: Context, network: Network, wallet: Address, due: Row<"intents">[]): Promise<string[]> {
+  const screened = await screen(ctx, [...new Set(due.map(row => row.recipient))], "payout")
+  const cleared: Row<"intents">[] = []
+  for (const row of due) {
+    const screening = screened.get(row.recipient)
+    if (screening === "clear") cleared.push(row)
+    else if (screening === "listed") await hold(ctx, row, "sanctions", "the recipient is on a sanctions list")
+    else await putOff(ctx, row, WAIT_MS)
+  }
+  if (cleared.length === 0) return []
+  const calls = cleared.map(row => ({
+    method: "eth_call",
+    params: [{ from: wallet, to: row.to_address, data: row.data, gas: hexNumber(RELEASE_GAS) }, "latest"],
+  }))
+  const trials = await askAny(network.endpoints, calls, ctx.signal)
+  const vetted: string[] = []
+  for (const [i, row] of cleared.entries()) {
+    const trial = trials[i]
+    if (trial?.ok) vetted.push(row.id)
+    else if (trial && failedTrial.test(trial.error))
+      await hold(ctx, row, "simulation", trial.error.slice(0, DETAIL_LENGTH))
+    // Anything else is the endpoint's bad moment.
+    else await putOff(ctx, row, UNTOLD_MS)
+  }
+  return vetted
+}
+
+async function hold(
+  ctx: Context,
+  { id, checks, payment_id: paymentId }: Row<"intents">,
+  reason: HeldReason,
+  detail: string,
+  waitMs = recheckMs(checks),
+): Promise<void> {
+  const now = ctx.now()
+  ctx.log.warn({ intentId: id, paymentId, reason, detail }, "a payout is held")
+  await ctx.db
+    .updateTable("intents")
+    .set({
+      state: "held",
+      held_reason: reason,
+      held_detail: detail,
+      checks: checks + 1,
+      run_at: new Date(now.getTime() + waitMs),
+      updated_at: now,
+    })
+    .where("id", "=", id)
+    .where("state", "in", ["queued", "held"])
+    .execute()
+}
+
+async function putOff(ctx: Context, { id }: Row<"intents">, ms: number): Promise<void> {
+  await ctx.db
+    .updateTable("intents")
+    .set({ run_at: new Date(ctx.now().getTime() + ms) })
+    .where("id", "=", id)
+    .where("state", "in", ["queued", "held"])
+    .execute()
+}
+
+/** Signs under the wallet's lock; call it inside a transaction. What is signed is written, or none of it happened. */
+async function assign(
+  ctx: Context,
+  { id: walletId }: Row<"wallets">,
+  signer: Signer,
+  vetted: readonly string[],
+  fees: Fees,
+  { latest, balance }: { latest: bigint; balance: bigint },
+): Promise<number> {
+  const wallet = await lockWallet(ctx, walletId)
+  if (wallet.status !== "active") return 0
+  // The count was asked before this lock, and next_nonce only grows: more mined than signed was not signed by us.
+  if (latest > wallet.next_nonce) {
+    ctx.log.error({ latest: `${latest}`, next: `${wallet.next_nonce}` }, "the chain tells more nonces than were signed")
+    return 0
+  }
+  const flying = await inFlight(ctx, wallet)
+  const rows = await ctx.db
+    .selectFrom("intents")
+    .selectAll()
+    .where("id", "in", vetted)
+    .where("state", "in", ["queued", "held"])
+    .where("reserved", "=", true)
+    .orderBy("created_at")
+    .orderBy("id")
+    .limit(Math.max(0, IN_FLIGHT - flying.n))
+    .forUpdate()
+    .skipLocked()
+    .execute()
+  let { next_nonce: nonce } = wallet
+  let wei = balance - flying.wei
+  const attempts: Insertable<Database["attempts"]>[] = []
+  for (const row of rows) {
+    wei -= RELEASE_GAS * fees.maxFee
+    if (wei < 0n) {
+      await hold(ctx, row, "low_gas", "the payout wallet has too little for gas", WAIT_MS)
+      continue
+    }
+    attempts.push(
+      await signAttempt(signer, { ...row, wallet: wallet.address, nonce }, { n: 0, gas: RELEASE_GAS, ...fees }),
+    )
+    nonce++
+  }
+  if (attempts.length === 0) return 0
+  const given = attempts.map(each => sql`(${each.intent_id}::uuid, ${each.nonce}::bigint)`)
+  await sql`update intents i set state = 'assigned', held_reason = null, held_detail = null, wallet = ${wallet.address},
+      nonce = given.nonce, updated_at = ${ctx.now()}
+    from (values ${sql.join(given)}) as given (id, nonce) where i.id = given.id`.execute(ctx.db)
+  await ctx.db.insertInto("attempts").values(attempts).execute()
+  await ctx.db.updateTable("wallets").set({ next_nonce: nonce }).where("id", "=", wallet.id).execute()
+  return attempts.length
+}
+
+/** The wallet's row, held until the transaction ends: whoever signs for it holds it. */
+export const lockWallet = (ctx: Context, id: number): Promise<Row<"wallets">> =>
+  ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).forUpdate().executeTakeFirstOrThrow()
+
+/**
+ * An intent signed at its nonce, to be written in the transaction that holds the wallet. Throws when what came back is not
+ * what was asked for, or not the wallet's signature.
+ */
+export async function signAttempt(
+  signer: Signer,
+  intent: Pick<Row<"intents">, "id" | "chain_id" | "to_address" | "data" | "value"> & {
+    wallet: Address
+    nonce: bigint
+  },
+  { n, gas, maxFee, tip }: Fees & { n: number; gas: bigint },
+): Promise<Insertable<Database["attempts"]>> {
+  const { id, chain_id: chainId, wallet, nonce, to_address: to, data, value } = intent
+  const asked: UnsignedTransaction = {
+    chainId,
+    nonce: nonceNumber(nonce),
+    to,
+    data,
+    value,
+    gas,
+    maxFeePerGas: maxFee,
+    maxPriorityFeePerGas: tip,
+  }
+  const raw = await signer.sign(asked)
+  await assertSigned(raw, wallet, asked)
+  const hash = keccak256(raw) as Hash
+  return { intent_id: id, chain_id: chainId, wallet, nonce, n, raw, hash, gas, max_fee: maxFee, tip }
+}
+
+/** A nonce is far below 2⁵³; viem wants a number. */
+const nonceNumber = (nonce: bigint): number => Number.parseInt(nonce.toString(), 10)
+
+async function assertSigned(raw: Hex, wallet: Address, asked: UnsignedTransaction): Promise<void> {
+  const serializedTransaction = raw as `0x02${string}`
+  const signer = (await recoverTransactionAddress({ serializedTransaction })).toLowerCase()
+  if (signer !== wallet) throw new Error(`the signer signed as ${signer}, not as the wallet ${wallet}`)
+  const said = parseTransaction(serializedTransaction) as Partial<UnsignedTransaction>
+  // Zeros are left out of a transaction's bytes.
+  const differs = (Object.keys(asked) as (keyof UnsignedTransaction)[]).find(
+    name => BigInt(said[name] ?? 0) !== BigInt(asked[name]),
+  )
+  if (differs) throw new Error(`the signer signed another ${differs} than it was asked for`)
+}

@@ -1,0 +1,269 @@
+// What the database itself does not let happen, and that the books add up whatever happens to payments.
+import { randomUUID } from "node:crypto"
+import fc from "fast-check"
+import { sql } from "kysely"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import type { Address, Hash } from "../chain/hex.ts"
+import { settleDue } from "../payments/settle.ts"
+import { cancelPayouts, makePayouts, reserveShort, sweepDue } from "./make-payouts.ts"
+import { sharesOf } from "./queries.ts"
+
+let service: TestService
+beforeAll(async () => {
+  service = await startService({ settings: { sweepAbove: "2" } })
+})
+afterAll(() => service.stop())
+beforeEach(async () => {
+  await service.empty()
+  await service.merchant("shop")
+})
+
+const { chainId, token } = paperNetwork
+const payer = `0x${"b".repeat(40)}` as Address
+const hashOf = (n: number) => `0x${n.toString(16).padStart(64, "0")}` as Hash
+const db = () => service.ctx.db
+
+async function sell(percents: number[] | undefined) {
+  const post = async (url: string, body: object) => (await service.call("POST", url, body, { as: "shop" })).body
+  const recipients = percents?.map((percent, i) => ({
+    address: `0x${(i + 1).toString(16).padStart(40, "e")}`,
+    percent,
+  }))
+  const split = recipients && (await post("/api/console/splits", { name: "s", recipients })).id
+  const { id } = await post("/api/console/paywalls", { name: "p", price: 1, ...(split ? { splitId: split } : {}) })
+  const deposit = await db().selectFrom("deposits").selectAll().where("paywall_id", "=", id).executeTakeFirstOrThrow()
+  return { id: id as string, deposit }
+}
+
+type Shop = Awaited<ReturnType<typeof sell>>
+
+async function arrive(shop: Shop, n: number, value: bigint): Promise<void> {
+  const now = service.ctx.now()
+  await db()
+    .insertInto("transfers")
+    .values({
+      chain_id: chainId,
+      tx_hash: hashOf(n),
+      token: token.address,
+      to_address: shop.deposit.address,
+      k: 0,
+      deposit_id: shop.deposit.id,
+      from_address: payer,
+      value,
+      block_number: BigInt(n),
+      block_hash: hashOf(n),
+      log_index: 0,
+      block_time: now,
+      state: "confirmed",
+      run_at: now,
+      created_at: now,
+    })
+    .execute()
+  await service.call("POST", `/api/paywalls/${shop.id}/pay`, { txHash: hashOf(n), address: payer })
+}
+
+const setState = (n: number, state: "gone" | "confirmed") =>
+  db()
+    .updateTable("transfers")
+    .set({ state, run_at: service.ctx.now() })
+    .where("tx_hash", "=", hashOf(n))
+    .where("state", "<>", state)
+    .execute()
+const settle = () => settleDue(service.ctx, paperNetwork)
+const book = (shop: Shop) =>
+  db().selectFrom("deposit_books").selectAll().where("deposit_id", "=", shop.deposit.id).executeTakeFirst()
+const intents = () => db().selectFrom("intents").selectAll().orderBy("created_at").orderBy("share").execute()
+
+let nonces = 0n
+/** As the engine does: a nonce, and then the chain's word. */
+const assign = (id: string) =>
+  db()
+    .updateTable("intents")
+    .set({ state: "assigned", held_reason: null, wallet: payer, nonce: nonces++ })
+    .where("id", "=", id)
+    .execute()
+const end = (id: string, succeeded: boolean) =>
+  db()
+    .updateTable("intents")
+    .set({
+      state: succeeded ? "final" : "reverted",
+      succeeded,
+      tx_hash: hashOf(1),
+      block_hash: hashOf(1),
+      block_number: 1n,
+    })
+    .where("id", "=", id)
+    .execute()
+
+/** Books against what they are the sums of; and no deposit promises more than came in, but for what a reorg took. */
+async function expectBalanced(): Promise<void> {
+  const { rows } = await sql<{ wrong: boolean; over: boolean }>`
+    select b.inflow <> (select coalesce(sum(t.value), 0) from transfers t where t.deposit_id = b.deposit_id
+        and t.token = b.token and t.state in ('confirmed', 'final'))
+      or b.committed <> (select coalesce(sum(i.amount), 0) from intents i where i.deposit_id = b.deposit_id
+        and i.token = b.token and i.reserved and i.state not in ('cancelled', 'reverted')) as wrong,
+      b.committed > b.inflow + b.shortfall as over from deposit_books b`.execute(db())
+  expect(rows.filter(row => row.wrong || row.over)).toEqual([])
+}
+
+describe("the books", () => {
+  it("add up through payments, reversals, returns, sweeps, nonces and ends, in any order", async () => {
+    const step = fc.record({
+      what: fc.constantFrom("pay", "gone", "back", "settle", "sweep", "assign", "final", "revert", "reserve"),
+      which: fc.nat(30),
+      value: fc.bigInt({ min: 1n, max: 3_000_000n }),
+    })
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 25 }), fc.boolean(), async (steps, split) => {
+        await service.empty()
+        await service.merchant("shop")
+        const shop = await sell(split ? [70, 30] : undefined)
+        let paid = 0
+        for (const { what, which, value } of steps) {
+          const all = await intents()
+          const free = all.filter(row => row.reserved && ["queued", "held"].includes(row.state))
+          const flying = all.filter(row => row.state === "assigned")
+          const one = <T>(of: T[]): T | undefined => of[which % Math.max(1, of.length)]
+          if (what === "pay") await arrive(shop, ++paid, value)
+          if (what === "gone") await setState(1 + (which % Math.max(1, paid)), "gone")
+          if (what === "back") await setState(1 + (which % Math.max(1, paid)), "confirmed")
+          if (what === "settle") await settle()
+          if (what === "sweep") {
+            service.advance(2 * 86_400_000)
+            await sweepDue(service.ctx, paperNetwork)
+          }
+          if (what === "reserve") await reserveShort(service.ctx, chainId)
+          if (what === "assign" && one(free)) await assign(one(free)?.id ?? "")
+          if ((what === "final" || what === "revert") && one(flying)) await end(one(flying)?.id ?? "", what === "final")
+          await expectBalanced()
+        }
+        await settle()
+        // No share is promised twice, and nothing that is not part of a granted payment is promised.
+        const { rows } = await sql<{ over: boolean }>`select coalesce(sum(i.amount), 0) > p.amount as over
+          from payments p left join intents i on i.payment_id = p.id and i.state not in ('cancelled', 'reverted')
+          where p.status = 'granted' and p.recipient_set_id is not null group by p.id`.execute(db())
+        expect(rows.filter(row => row.over).length).toBe(0)
+        await expectBalanced()
+      }),
+      { numRuns: 40 },
+    )
+  }, 120_000)
+
+  it("hold back what does not fit since a reorg took money that was signed away, until it is back", async () => {
+    const shop = await sell([50, 50])
+    await arrive(shop, 1, 1_000_000n)
+    await settle()
+    for (const { id } of await intents()) await assign(id)
+    await setState(1, "gone")
+    await settle()
+    expect(await book(shop)).toMatchObject({ inflow: 0n, committed: 1_000_000n, shortfall: 1_000_000n })
+    await arrive(shop, 2, 1_000_000n)
+    await settle()
+    const second = (await intents()).slice(2)
+    expect(second.map(row => [row.state, row.held_reason, row.reserved])).toEqual([
+      ["held", "short", false],
+      ["held", "short", false],
+    ])
+    await setState(1, "confirmed")
+    await settle()
+    expect((await intents()).length).toBe(4)
+    service.advance(120_000)
+    await reserveShort(service.ctx, chainId)
+    expect((await intents()).slice(2).map(row => row.state)).toEqual(["queued", "queued"])
+    expect(await book(shop)).toMatchObject({ inflow: 2_000_000n, committed: 2_000_000n, shortfall: 0n })
+  })
+
+  it("count a payment once though its shares are asked for again and again", async () => {
+    const shop = await sell([50, 50])
+    await arrive(shop, 1, 1_000_001n)
+    await settle()
+    const { id } = await db().selectFrom("payments").select("id").executeTakeFirstOrThrow()
+    for (let i = 0; i < 3; i++) await makePayouts(service.ctx, id)
+    expect((await intents()).map(row => row.amount)).toEqual([500_000n, 500_001n])
+    await cancelPayouts(service.ctx, id)
+    expect(await sharesOf(service.ctx, id)).toEqual([])
+    await makePayouts(service.ctx, id)
+    expect((await sharesOf(service.ctx, id)).map(share => share.amount)).toEqual(["0.50", "0.500001"])
+  })
+
+  it("give a payment from two deposits two draws for the share between them", async () => {
+    const shop = await sell([50, 50])
+    await arrive(shop, 1, 400_000n)
+    const other = `0x${"d".repeat(40)}`
+    await service.call("PUT", "/api/console/settings", { payoutAddress: other }, { as: "shop" })
+    const [deposit] = await db().selectFrom("deposits").selectAll().orderBy("id", "desc").limit(1).execute()
+    await arrive({ ...shop, deposit: deposit ?? shop.deposit }, 2, 600_000n)
+    await settle()
+    expect((await intents()).map(row => [row.share, row.amount]).sort()).toEqual([
+      [0, 100_000n],
+      [0, 400_000n],
+      [1, 500_000n],
+    ])
+  })
+})
+
+describe("the database refuses", () => {
+  const refused = (work: Promise<unknown>, words: string) => expect(work).rejects.toThrow(words)
+  let id: string
+  let shop: Shop
+  beforeEach(async () => {
+    shop = await sell([50, 50])
+    await arrive(shop, 1, 1_000_000n)
+    await settle()
+    id = (await intents())[0]?.id ?? ""
+  })
+  const set = (change: object) => db().updateTable("intents").set(change).where("id", "=", id).execute()
+
+  it("more out of a deposit than came in", async () => {
+    const [row] = await intents()
+    if (!row) throw new Error("no intent")
+    const more = { ...row, id: randomUUID(), source_key: "another", amount: 1n }
+    await refused(db().insertInto("intents").values(more).execute(), "books_balance")
+  })
+
+  it("an intent another nonce, or none", async () => {
+    await assign(id)
+    await refused(set({ nonce: 99n }), "its nonce for ever")
+    await refused(set({ state: "queued", nonce: null, wallet: null }), "its nonce for ever")
+    await refused(set({ state: "queued" }), "check")
+  })
+
+  it("an intent that pays another amount, or another recipient", async () => {
+    await refused(set({ amount: 1n }), "can not change")
+    await refused(set({ recipient: payer }), "can not change")
+  })
+
+  it("two intents one nonce, or one reason", async () => {
+    const [first, second] = await intents()
+    await assign(first?.id ?? "")
+    const same = { state: "assigned", wallet: payer, nonce: nonces - 1n } as const
+    await refused(
+      db()
+        .updateTable("intents")
+        .set(same)
+        .where("id", "=", second?.id ?? "")
+        .execute(),
+      "unique",
+    )
+    const again = { ...(first as NonNullable<typeof first>), id: randomUUID() }
+    await refused(db().insertInto("intents").values(again).execute(), "unique")
+  })
+
+  it("an end that ends otherwise", async () => {
+    await assign(id)
+    await end(id, true)
+    await refused(set({ state: "mined" }), "has ended")
+  })
+
+  it("attempts that change or go", async () => {
+    await assign(id)
+    const attempt = { intent_id: id, chain_id: chainId, wallet: payer, nonce: nonces - 1n, n: 0 }
+    await db()
+      .insertInto("attempts")
+      .values({ ...attempt, raw: "0x01", hash: hashOf(5), gas: 1n, max_fee: 1n, tip: 1n })
+      .execute()
+    await refused(db().deleteFrom("attempts").execute(), "never deleted")
+    await refused(db().updateTable("attempts").set({ raw: "0x02" }).execute(), "does not change")
+  })
+})

@@ -1,0 +1,230 @@
+/**
+ * What became of what was sent, by the chain alone: a receipt of one of our attempts in a block that is canonical. Shallow
+ * it is mined, in a finalized block it is final or reverted; when its block is displaced, the same bytes are sent again.
+ */
+import { sql } from "kysely"
+import type { Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Receipt } from "../chain/transfers.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { payoutAlarms, payoutEnds } from "../metrics.ts"
+import type { Panel } from "../payments/look.ts"
+import type { WalletSight } from "./evidence.ts"
+import { makePayouts, sweepAgain } from "./make-payouts.ts"
+
+/** A nonce that seems to be used by another must seem so twice, so far apart. */
+const SUSPICION_MS = 30_000
+/** Receipts asked for in one round. */
+const INTENTS_A_ROUND = 200
+/** A share that reverted is made anew so often; then it waits for a person. */
+const MAX_GENERATIONS = 5
+const HOUR_MS = 3_600_000
+
+type OpenIntent = Row<"intents"> & { nonce: bigint; hashes: Hash[] }
+
+/** Brings intents with a nonce to where the chain has them; answers how many changed. */
+export async function confirmIntents(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  panel: Panel,
+  { latest, agreedFinalized }: WalletSight,
+): Promise<number> {
+  if (latest === undefined) return 0
+  const sent = await openIntents(ctx, wallet, "assigned", sql`i.nonce < ${latest}`)
+  const displaced = await displacedIntents(ctx, wallet, panel)
+  const settled = await openIntents(ctx, wallet, "mined", sql`i.block_number <= ${panel.finalized}`)
+  const looked = [...new Map([...sent, ...displaced, ...settled].map(row => [row.id, row])).values()]
+  if (looked.length === 0) {
+    await suspectForeign(ctx, network, wallet, false)
+    return 0
+  }
+  await panel.learn(
+    [],
+    looked.flatMap(row => row.hashes),
+  )
+  const told = looked.flatMap(row => row.hashes.map(hash => panel.anyReceipt(hash)?.blockNumber ?? -1n))
+  await panel.learn([...told.filter(number => number >= 0n), ...looked.flatMap(row => row.block_number ?? [])], [])
+  let changed = 0
+  let foreign = false
+  const settledNow: Settled[] = []
+  for (const row of looked) {
+    const answers = row.hashes.map(hash => panel.receiptOf(hash))
+    const receipt = answers.find(answer => answer !== null && answer !== undefined)
+    if (receipt) settledNow.push(...judge(ctx, network, row, receipt, panel.finalized))
+    else if (row.state === "mined") changed += await takeBack(ctx, row, panel)
+    else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n)) foreign = true
+  }
+  await suspectForeign(ctx, network, wallet, foreign)
+  const [failed, others] = [true, false].map(lost => settledNow.filter(each => (each.state === "reverted") === lost))
+  changed += await write(ctx, network, others ?? [])
+  // One at a time: a failure also changes books, and what is made in its place.
+  for (const each of failed ?? [])
+    changed += await inTransaction(ctx, async ctx => {
+      // The payment before its intents and books, as settling takes them.
+      if (each.row.payment_id !== null)
+        await ctx.db.selectFrom("payments").select("id").where("id", "=", each.row.payment_id).forUpdate().execute()
+      const written = await write(ctx, network, [each])
+      if (written > 0) await makeAnew(ctx, each.row)
+      return written
+    })
+  return changed
+}
+
+async function openIntents(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  state: "assigned" | "mined",
+  which: ReturnType<typeof sql>,
+): Promise<OpenIntent[]> {
+  const { rows } = await sql<OpenIntent>`
+    select i.*, (select array_agg(a.hash::text order by a.n desc) from attempts a where a.intent_id = i.id) as hashes
+    from intents i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = ${state}
+      and ${which} order by i.block_number desc nulls last, i.nonce limit ${INTENTS_A_ROUND}`.execute(ctx.db)
+  return rows
+}
+
+/**
+ * Mined intents whose block is no longer canonical. Blocks are chained, so while the highest one stands, all do: a quiet
+ * round asks for one block.
+ */
+async function displacedIntents(ctx: Context, wallet: Row<"wallets">, panel: Panel): Promise<OpenIntent[]> {
+  const top = await ctx.db
+    .selectFrom("intents")
+    .select(["block_number", "block_hash"])
+    .where("chain_id", "=", wallet.chain_id)
+    .where("wallet", "=", wallet.address)
+    .where("state", "=", "mined")
+    .orderBy("block_number", "desc")
+    .limit(1)
+    .executeTakeFirst()
+  if (!top || top.block_number === null) return []
+  await panel.learn([top.block_number], [])
+  if (panel.blockAt(top.block_number)?.block.hash === top.block_hash) return []
+  const mined = await openIntents(ctx, wallet, "mined", sql`true`)
+  await panel.learn(
+    mined.flatMap(row => row.block_number ?? []),
+    [],
+  )
+  return mined.filter(row => panel.blockAt(row.block_number ?? -1n)?.block.hash !== row.block_hash)
+}
+
+/** What a receipt says of an intent. */
+interface Settled {
+  row: OpenIntent
+  receipt: Receipt
+  state: "mined" | "final" | "reverted"
+}
+
+/** What a receipt changes; nothing where it is known already. */
+function judge(ctx: Context, network: Network, row: OpenIntent, receipt: Receipt, finalized: bigint): Settled[] {
+  const { txHash, blockNumber, blockHash, succeeded } = receipt
+  if (succeeded && !movedIt(receipt, row)) {
+    // The token took the call and moved something else: no engine can know what to do.
+    ctx.log.error({ intentId: row.id, txHash }, "a payout was mined without its transfer")
+    payoutAlarms.inc({ network: network.name, reason: "transfer" })
+    return []
+  }
+  const state = blockNumber > finalized ? "mined" : succeeded ? "final" : "reverted"
+  if (state === row.state && blockHash === row.block_hash && txHash === row.tx_hash) return []
+  return [{ row, receipt, state }]
+}
+
+/** Writes what receipts say; answers how many intents that changed. */
+async function write(ctx: Context, network: Network, settled: readonly Settled[]): Promise<number> {
+  if (settled.length === 0) return 0
+  const rows = settled.map(
+    ({ row, receipt, state }) =>
+      sql`(${row.id}::uuid, ${state}, ${receipt.txHash}, ${receipt.blockNumber}::bigint, ${receipt.blockHash}, ${receipt.succeeded}::boolean)`,
+  )
+  const written = await sql<{ state: string }>`
+    update intents i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
+      succeeded = s.succeeded, updated_at = ${ctx.now()}
+    from (values ${sql.join(rows)}) as s (id, state, tx_hash, block_number, block_hash, succeeded)
+    where i.id = s.id and i.state in ('assigned', 'mined') returning i.state`.execute(ctx.db)
+  for (const { state } of written.rows) if (state !== "mined") payoutEnds.inc({ network: network.name, end: state })
+  return written.rows.length
+}
+
+/** Whether a receipt holds the transfer that an intent is for. */
+export const movedIt = (receipt: Receipt, row: Pick<Row<"intents">, "token" | "recipient" | "amount">): boolean =>
+  receipt.transfers.some(({ token, to, value }) => token === row.token && to === row.recipient && value === row.amount)
+
+/** What failed for good is a new, linked intent, held until it would succeed; not where the chain took the payment back. */
+async function makeAnew(ctx: Context, row: OpenIntent): Promise<void> {
+  ctx.log.error({ intentId: row.id, paymentId: row.payment_id, hash: row.hashes[0] }, "a payout reverted on chain")
+  if (row.kind === "sweep") return await sweepAgain(ctx, row.id, new Date(ctx.now().getTime() + HOUR_MS))
+  if (row.payment_id === null) return
+  const { n } = await ctx.db
+    .selectFrom("intents")
+    .select(sql<number>`count(*)::int`.as("n"))
+    .where("payment_id", "=", row.payment_id)
+    .where("share", "=", row.share)
+    .executeTakeFirstOrThrow()
+  if (n < MAX_GENERATIONS) await makePayouts(ctx, row.payment_id, { reason: "reverted" })
+}
+
+/** Its block is displaced and no receipt is known: it was not mined after all, and its bytes are sent again. */
+async function takeBack(ctx: Context, row: OpenIntent, panel: Panel): Promise<number> {
+  const canonical = panel.blockAt(row.block_number ?? -1n)?.block
+  if (!canonical || canonical.hash === row.block_hash) return 0
+  ctx.log.warn({ intentId: row.id, nonce: `${row.nonce}` }, "the chain took a payout's block back: it is sent again")
+  return await inTransaction(ctx, async ctx => {
+    const back = await ctx.db
+      .updateTable("intents")
+      .set({
+        state: "assigned",
+        tx_hash: null,
+        block_number: null,
+        block_hash: null,
+        succeeded: null,
+        updated_at: ctx.now(),
+      })
+      .where("id", "=", row.id)
+      .where("state", "=", "mined")
+      .where("block_hash", "=", row.block_hash)
+      .executeTakeFirst()
+    await ctx.db.updateTable("attempts").set({ sent_at: null }).where("intent_id", "=", row.id).execute()
+    return back.numUpdatedRows > 0n ? 1 : 0
+  })
+}
+
+/** A finalized nonce of ours that none of our attempts used: somebody else signs with this key. */
+async function suspectForeign(ctx: Context, network: Network, wallet: Row<"wallets">, foreign: boolean): Promise<void> {
+  const now = ctx.now()
+  const since = wallet.suspect_at
+  if (foreign && since && now.getTime() - since.getTime() >= SUSPICION_MS)
+    return await haltWallet(
+      ctx,
+      network,
+      wallet,
+      "foreign_nonce",
+      "a nonce of ours was used by a transaction that is not",
+    )
+  if (foreign === (since !== null)) return
+  await ctx.db
+    .updateTable("wallets")
+    .set({ suspect_at: foreign ? now : null })
+    .where("id", "=", wallet.id)
+    .execute()
+}
+
+/** Stops a wallet for good: only a person can say what was paid when the books and the chain disagree. */
+export async function haltWallet(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  reason: "foreign_nonce" | "books",
+  words: string,
+): Promise<void> {
+  const halted = await ctx.db
+    .updateTable("wallets")
+    .set({ status: "halted", halted_reason: words })
+    .where("id", "=", wallet.id)
+    .where("status", "=", "active")
+    .executeTakeFirst()
+  if (halted.numUpdatedRows === 0n) return
+  payoutAlarms.inc({ network: network.name, reason })
+  ctx.log.fatal({ network: network.name, wallet: wallet.address, reason: words }, "the payout wallet is halted")
+}

@@ -1,0 +1,57 @@
+/**
+ * What all endpoints say of a wallet: its nonces, its gas, and what a place in a block costs. Reads only. The largest
+ * nonce that anyone tells decides whether it is safe to sign, as a node that lags would have us use one again.
+ */
+import { ask, awake } from "../chain/endpoints.ts"
+import type { Address } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { RpcResult } from "../chain/rpc.ts"
+import type { Market } from "./fees.ts"
+
+export interface WalletSight {
+  /** The transactions of the wallet in mined blocks, by the endpoint that knows the most; undefined: nobody told. */
+  latest: bigint | undefined
+  /** As many endpoints as a network has, or two, tell of at least so many. */
+  agreedLatest: bigint | undefined
+  /** The same of finalized blocks. */
+  agreedFinalized: bigint | undefined
+  /** In wei. */
+  balance: bigint | undefined
+  market: Market | undefined
+}
+
+/** Asks all endpoints of a network about a wallet. */
+export async function lookAtWallet(network: Network, wallet: Address, signal: AbortSignal): Promise<WalletSight> {
+  const calls = [
+    { method: "eth_getTransactionCount", params: [wallet, "latest"] },
+    { method: "eth_getTransactionCount", params: [wallet, "finalized"] },
+    { method: "eth_getBalance", params: [wallet, "latest"] },
+    { method: "eth_getBlockByNumber", params: ["latest", false] },
+    { method: "eth_maxPriorityFeePerGas", params: [] },
+  ]
+  const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, calls, signal)))
+  const told = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
+  const needed = network.endpoints.length > 1 ? 2 : 1
+  const agreed = (values: bigint[]) => descending(values)[needed - 1]
+  const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)
+  const [baseFee, tip] = [descending(baseFees)[0], descending(told(4))[0]]
+  return {
+    latest: descending(told(0))[0],
+    agreedLatest: agreed(told(0)),
+    agreedFinalized: agreed(told(1)),
+    balance: descending(told(2)).at(-1),
+    market: baseFee === undefined || tip === undefined ? undefined : { baseFee, tip },
+  }
+}
+
+const descending = (values: bigint[]): bigint[] => values.sort((a, b) => (a < b ? 1 : a > b ? -1 : 0))
+
+function quantity(result: RpcResult | undefined): bigint | undefined {
+  const value = result?.ok ? result.value : undefined
+  return typeof value === "string" && /^0x[0-9a-f]{1,64}$/i.test(value) ? BigInt(value) : undefined
+}
+
+function baseFeeOf(result: RpcResult | undefined): bigint | undefined {
+  if (!result?.ok || typeof result.value !== "object" || result.value === null) return undefined
+  return quantity({ ok: true, value: (result.value as Record<string, unknown>).baseFeePerGas })
+}

@@ -1,0 +1,36 @@
+/** What a transaction pays for its place in a block. Pure; all in wei for a unit of gas. */
+
+export interface Fees {
+  maxFee: bigint
+  tip: bigint
+}
+
+/** What the network asks for at the moment. */
+export interface Market {
+  baseFee: bigint
+  tip: bigint
+}
+
+/**
+ * The fees of a first attempt, twice the base fee so that it stays good for six full blocks; undefined when the market is
+ * above `cap`.
+ */
+export function firstFees({ baseFee, tip }: Market, cap: bigint): Fees | undefined {
+  if (baseFee + tip > cap) return undefined
+  return { maxFee: least(2n * baseFee + tip, cap), tip }
+}
+
+/**
+ * The fees of an attempt that replaces another: both raised by an eighth and rounded up, as nodes refuse less than a tenth,
+ * and at least the market's; undefined when that is above `cap`.
+ */
+export function raisedFees(before: Fees, { baseFee, tip }: Market, cap: bigint): Fees | undefined {
+  const maxFee = most(raised(before.maxFee), least(2n * baseFee + tip, cap))
+  const raisedTip = most(raised(before.tip), tip)
+  if (maxFee > cap || raisedTip > maxFee) return undefined
+  return { maxFee, tip: raisedTip }
+}
+
+const raised = (fee: bigint): bigint => (fee * 9n + 7n) / 8n
+const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
+const most = (a: bigint, b: bigint): bigint => (a > b ? a : b)

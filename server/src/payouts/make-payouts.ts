@@ -1,0 +1,293 @@
+/**
+ * Makes intents: rows that say which money has to move, written in the transaction that makes it due. Each function looks
+ * at what is already promised and adds what is missing, so that calling it again makes nothing twice.
+ */
+import { randomUUID } from "node:crypto"
+import { sql } from "kysely"
+import type { Address } from "../chain/hex.ts"
+import { type Network, networkOf } from "../chain/networks.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { HeldReason, Row } from "../db/schema.ts"
+import { allocate } from "../money/allocate.ts"
+import { parseAmount } from "../money/amount.ts"
+import { recipientsOf } from "../splits/splits.ts"
+import { drawShares, recheckMs } from "./plan.ts"
+import { releaseData } from "./release.ts"
+
+const DAY_MS = 86_400_000
+const DEPOSITS_A_ROUND = 200
+const TRANSFERS_A_SWEEP = 5_000
+
+/** Of a transfer `t`: what no sweep takes out. Intents that ended without moving money leave it free again. */
+const unswept = sql<bigint>`t.value - coalesce((select sum(s.amount) from sweep_parts s join intents i on i.id = s.intent_id
+  where s.transfer_id = t.id and i.state not in ('cancelled', 'reverted')), 0)`
+
+/** Takes payments off the list of what is to be swept that have nothing left. */
+const allSwept = (token: Address) => sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
+  where c.payment_id = p.id and t.token = ${token} and t.state in ('confirmed', 'final') and ${unswept} > 0)`
+
+/**
+ * Makes the payouts of a granted payment: a share for each recipient of its set, or else what the merchant is owed, at once
+ * when it is more than `SWEEP_ABOVE`. Call it inside the transaction that granted the payment, or granted it again.
+ */
+export async function makePayouts(ctx: Context, paymentId: string, hold?: { reason: HeldReason }): Promise<void> {
+  // Held until the commit: a reversal at this moment must see what is made here, or this must see the reversal.
+  const payment = await ctx.db
+    .selectFrom("payments")
+    .selectAll()
+    .where("id", "=", paymentId)
+    .forUpdate()
+    .executeTakeFirstOrThrow()
+  if (payment.status !== "granted") return
+  if (payment.recipient_set_id === null) await planSweep(ctx, payment)
+  else await makeShares(ctx, payment, payment.recipient_set_id, hold)
+}
+
+async function makeShares(
+  ctx: Context,
+  payment: Row<"payments">,
+  setId: bigint,
+  hold: { reason: HeldReason } | undefined,
+): Promise<void> {
+  const recipients = (await recipientsOf(ctx, [setId])).get(setId) ?? []
+  const whole = allocate(
+    payment.amount,
+    recipients.map(each => each.percentE4),
+  )
+  const before = await ctx.db.selectFrom("intents").selectAll().where("payment_id", "=", payment.id).execute()
+  const live = before.filter(({ state }) => state !== "cancelled" && state !== "reverted")
+  const sumOf = (rows: Row<"intents">[]) => rows.reduce((sum, row) => sum + row.amount, 0n)
+  const needed = whole.map((part, share) => part - sumOf(live.filter(row => row.share === share)))
+  const { token } = networkOf(ctx.chain, payment.chain_id)
+  const deposits = await depositsOf(ctx, payment.id, token.address)
+  const sources = deposits.map(deposit => ({
+    depositId: deposit.id,
+    available: deposit.received - sumOf(live.filter(row => row.deposit_id === deposit.id)),
+  }))
+  // A share that is drawn from two deposits has two keys.
+  const made = before.map(row => row.share)
+  for (const { share, depositId, amount } of drawShares(needed, sources)) {
+    const recipient = recipients[share]
+    const deposit = deposits.find(each => each.id === depositId)
+    if (!recipient || !deposit) throw new Error("a share was drawn for nobody")
+    const earlier = before.filter(row => row.share === share)
+    await insertIntent(ctx, deposit, {
+      kind: "share",
+      source_key: `payment:${payment.id}:share:${share}:${made.filter(each => each === share).length}`,
+      payment_id: payment.id,
+      share,
+      percent_e4: recipient.percentE4,
+      replaces:
+        earlier.find(row => row.state === "reverted" && !before.some(each => each.replaces === row.id))?.id ?? null,
+      token: token.address,
+      recipient: recipient.address,
+      amount,
+      hold: hold?.reason,
+      checks: earlier.length,
+    })
+    made.push(share)
+  }
+}
+
+/** The deposits that hold a payment's transfers, and how much of it each. */
+async function depositsOf(ctx: Context, paymentId: string, token: Address) {
+  const rows = await sql<Row<"deposits"> & { received: bigint }>`
+    select d.*, paid.received from deposits d join (
+      select t.deposit_id, sum(t.value) as received from claims c join transfers t on t.id = c.transfer_id
+      where c.payment_id = ${paymentId} and t.token = ${token} and t.state in ('confirmed', 'final') group by 1) as paid
+      on paid.deposit_id = d.id order by d.id`.execute(ctx.db)
+  return rows.rows
+}
+
+interface NewIntent {
+  kind: "share" | "sweep"
+  source_key: string
+  payment_id: string | null
+  share: number | null
+  percent_e4: number | null
+  replaces: string | null
+  token: Address
+  recipient: Address
+  amount: bigint
+  hold: HeldReason | undefined
+  checks: number
+}
+
+/** Writes an intent; one that the deposit's book has no room for is held until it has. */
+async function insertIntent(ctx: Context, deposit: Row<"deposits">, intent: NewIntent): Promise<string> {
+  const { hold, ...fields } = intent
+  const reserved = (await roomIn(ctx, deposit.id, intent.token)) >= intent.amount
+  const reason = hold ?? (reserved ? undefined : "short")
+  const id = randomUUID()
+  const now = ctx.now()
+  await ctx.db
+    .insertInto("intents")
+    .values({
+      ...fields,
+      id,
+      chain_id: deposit.chain_id,
+      deposit_id: deposit.id,
+      to_address: deposit.factory,
+      data: releaseData(id, deposit, intent),
+      reserved,
+      state: reason ? "held" : "queued",
+      held_reason: reason ?? null,
+      run_at: reason ? new Date(now.getTime() + recheckMs(intent.checks)) : now,
+      created_at: now,
+      updated_at: now,
+    })
+    .execute()
+  return id
+}
+
+/** What of a deposit is not yet promised, its book held until the transaction ends. */
+async function roomIn(ctx: Context, depositId: bigint, token: Address): Promise<bigint> {
+  const book = await ctx.db
+    .selectFrom("deposit_books")
+    .selectAll()
+    .where("deposit_id", "=", depositId)
+    .where("token", "=", token)
+    .forUpdate()
+    .executeTakeFirst()
+  return book ? book.inflow - book.committed : 0n
+}
+
+/** Puts intents that did not fit their deposit's book into it where there is room by now. */
+export async function reserveShort(ctx: Context, chainId: number): Promise<void> {
+  const due = await ctx.db
+    .selectFrom("intents")
+    .select("id")
+    .where("chain_id", "=", chainId)
+    .where("state", "=", "held")
+    .where("reserved", "=", false)
+    .where("run_at", "<=", ctx.now())
+    .orderBy("created_at")
+    .limit(DEPOSITS_A_ROUND)
+    .execute()
+  for (const { id } of due)
+    await inTransaction(ctx, async ctx => {
+      const row = await ctx.db
+        .selectFrom("intents")
+        .selectAll()
+        .where("id", "=", id)
+        .where("state", "=", "held")
+        .forUpdate()
+        .skipLocked()
+        .executeTakeFirst()
+      if (!row || row.reserved) return
+      const fits = (await roomIn(ctx, row.deposit_id, row.token)) >= row.amount
+      const now = ctx.now()
+      await ctx.db
+        .updateTable("intents")
+        .set(
+          fits
+            ? { reserved: true, state: "queued", held_reason: null, run_at: now, updated_at: now }
+            : { checks: row.checks + 1, run_at: new Date(now.getTime() + recheckMs(row.checks + 1)) },
+        )
+        .where("id", "=", id)
+        .execute()
+    })
+}
+
+/**
+ * Stops what can still be stopped of a payment that the chain took back: intents without a nonce. Those with one run, and
+ * fail on chain by themselves where the deposit no longer holds the money. Call it inside the transaction that reverses.
+ */
+export async function cancelPayouts(ctx: Context, paymentId: string): Promise<void> {
+  const now = ctx.now()
+  await ctx.db
+    .updateTable("intents")
+    .set({ state: "cancelled", held_reason: null, updated_at: now })
+    .where("payment_id", "=", paymentId)
+    .where("state", "in", ["queued", "held"])
+    .execute()
+  const swept = await sql<{ id: string }>`
+    update intents set state = 'cancelled', held_reason = null, updated_at = ${now}
+    where state in ('queued', 'held') and kind = 'sweep' and id in (
+      select s.intent_id from sweep_parts s join claims c on c.transfer_id = s.transfer_id
+      where c.payment_id = ${paymentId}) returning id`.execute(ctx.db)
+  for (const { id } of swept.rows) await sweepAgain(ctx, id, now)
+  await ctx.db.updateTable("payments").set({ sweep_at: null }).where("id", "=", paymentId).execute()
+}
+
+/** The payments in a sweep that will not happen wait for another one. */
+export async function sweepAgain(ctx: Context, intentId: string, at: Date): Promise<void> {
+  await sql`update payments set sweep_at = ${at} where status = 'granted' and recipient_set_id is null and id in (
+    select c.payment_id from claims c join sweep_parts s on s.transfer_id = c.transfer_id
+    where s.intent_id = ${intentId})`.execute(ctx.db)
+}
+
+/** Puts a payment down for the daily sweep, or sweeps at once when its deposits hold more than `SWEEP_ABOVE`. */
+async function planSweep(ctx: Context, payment: Row<"payments">): Promise<void> {
+  const network = networkOf(ctx.chain, payment.chain_id)
+  await ctx.db
+    .updateTable("payments")
+    .set({ sweep_at: new Date(ctx.now().getTime() + DAY_MS) })
+    .where("id", "=", payment.id)
+    .execute()
+  const above = parseAmount(ctx.settings.sweepAbove, network.token.decimals)
+  for (const deposit of await depositsOf(ctx, payment.id, network.token.address))
+    await sweepDeposit(ctx, network, deposit, above)
+}
+
+/** Sweeps the deposits whose day is over; answers how many were looked at. */
+export async function sweepDue(ctx: Context, network: Network): Promise<number> {
+  const due = await sql<{ id: bigint }>`
+    select distinct t.deposit_id as id from payments p join claims c on c.payment_id = p.id
+      join transfers t on t.id = c.transfer_id
+    where p.chain_id = ${network.chainId} and p.sweep_at <= ${ctx.now()} limit ${DEPOSITS_A_ROUND}`.execute(ctx.db)
+  for (const { id } of due.rows)
+    await inTransaction(ctx, async ctx => {
+      const deposit = await ctx.db.selectFrom("deposits").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
+      await sweepDeposit(ctx, network, deposit, -1n)
+      await sql`update payments p set sweep_at = null where p.sweep_at <= ${ctx.now()} and exists (
+        select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id and t.deposit_id = ${id})
+        and ${allSwept(network.token.address)}`.execute(ctx.db)
+    })
+  if (due.rows.length > 0) await ctx.wakes.wake("payouts")
+  return due.rows.length
+}
+
+/** One intent for all that a deposit owes its owner, when that is more than `above`. */
+async function sweepDeposit(ctx: Context, network: Network, deposit: Row<"deposits">, above: bigint): Promise<void> {
+  const token = network.token.address
+  // The book is the lock: two payments that are granted at once must not both take the same money along. And it is quick
+  // to say that there is not enough.
+  const room = await roomIn(ctx, deposit.id, token)
+  if (room <= above) return
+  const open = await sql<{ id: bigint; payment_id: string; left: bigint }>`
+    select t.id, c.payment_id, ${unswept} as left
+    from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
+    where t.deposit_id = ${deposit.id} and t.token = ${token} and t.state in ('confirmed', 'final')
+      and p.status = 'granted' and p.sweep_at is not null and p.recipient_set_id is null
+    order by t.id limit ${TRANSFERS_A_SWEEP}`.execute(ctx.db)
+  const parts = open.rows.filter(row => row.left > 0n)
+  const amount = parts.reduce((sum, { left }) => sum + left, 0n)
+  if (amount === 0n || amount <= above) return
+  const { n } = await ctx.db
+    .selectFrom("intents")
+    .select(sql<number>`count(*)::int`.as("n"))
+    .where("deposit_id", "=", deposit.id)
+    .where("kind", "=", "sweep")
+    .executeTakeFirstOrThrow()
+  const intentId = await insertIntent(ctx, deposit, {
+    kind: "sweep",
+    source_key: `deposit:${deposit.id}:sweep:${n}`,
+    payment_id: null,
+    share: null,
+    percent_e4: null,
+    replaces: null,
+    token,
+    recipient: deposit.owner,
+    amount,
+    hold: undefined,
+    checks: 0,
+  })
+  await ctx.db
+    .insertInto("sweep_parts")
+    .values(parts.map(({ id, left }) => ({ intent_id: intentId, transfer_id: id, amount: left })))
+    .execute()
+  // Payments with money in other deposits stay down until that is swept as well.
+  await sql`update payments p set sweep_at = null where p.id in (${sql.join([...new Set(parts.map(row => row.payment_id))])})
+    and ${allSwept(token)}`.execute(ctx.db)
+}

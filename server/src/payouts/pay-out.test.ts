@@ -1,0 +1,518 @@
+// The engine on a real chain: shares and sweeps, what is held, replaced, reverted, taken back, halted.
+import { sql } from "kysely"
+import { parseTransaction } from "viem"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { PAYOUT_ADDRESS } from "../../test/service.ts"
+import { testUsdcAbi } from "../chain/abi.ts"
+import type { Address } from "../chain/hex.ts"
+import { settleDue } from "../payments/settle.ts"
+import { sweepDue } from "./make-payouts.ts"
+import { checkWallet } from "./pay-out.ts"
+import { sharesOf, sharesSettled } from "./queries.ts"
+import { intentIdIn } from "./release.ts"
+
+const owner = PAYOUT_ADDRESS.toLowerCase() as Address
+const DAY_MS = 86_400_000
+let rig: PayoutRig
+beforeAll(async () => {
+  rig = await startPayoutRig()
+})
+afterAll(() => rig.stop())
+beforeEach(async () => {
+  rig.proxy.spoil = (_method, _params, result) => result
+  rig.proxy.broken = undefined
+  await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
+  await rig.anvil.client.setAutomine(true)
+  await rig.anvil.client.mine({ blocks: 3 })
+  await rig.empty()
+})
+
+const gains = async (n: number, work: () => Promise<unknown>): Promise<bigint[]> => {
+  const all = () => Promise.all(Array.from({ length: n }, (_, i) => rig.balanceOf(recipient(i))))
+  const before = await all()
+  await work()
+  return (await all()).map((after, i) => after - (before[i] ?? 0n))
+}
+const mine = (blocks = 3) => rig.anvil.client.mine({ blocks })
+const setBlacklisted = (address: Address, on: boolean) =>
+  rig.anvil.client.writeContractSync({
+    address: rig.token,
+    abi: testUsdcAbi,
+    functionName: on ? "blacklist" : "unBlacklist",
+    args: [address],
+  })
+const wallet = () => rig.service.ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
+const attempts = () => rig.service.ctx.db.selectFrom("attempts").selectAll().orderBy("id").execute()
+const chainNonce = () => rig.anvil.client.getTransactionCount({ address: rig.signer.address })
+
+describe("shares", () => {
+  it("reach every recipient to the smallest unit, each in a transfer of its own, once", async () => {
+    const shop = await rig.sell([33.3333, 33.3333, 33.3334])
+    let paymentId = ""
+    const got = await gains(3, async () => {
+      paymentId = await rig.paid(shop, 1_000_001n)
+      expect(await sharesSettled(rig.service.ctx, paymentId)).toBe(false)
+      await rig.round()
+      await mine()
+      await rig.round()
+      await rig.round()
+    })
+    expect(got).toEqual([333_333n, 333_333n, 333_335n])
+    expect(await rig.states()).toEqual(["final", "final", "final"])
+    expect(await rig.balanceOf(shop.deposit.address)).toBe(0n)
+    expect((await wallet()).next_nonce).toBe(BigInt(await chainNonce()))
+    const shares = await sharesOf(rig.service.ctx, paymentId)
+    expect(shares.map(({ amount, percent }) => [amount, percent])).toEqual([
+      ["0.333333", 33.3333],
+      ["0.333333", 33.3333],
+      ["0.333335", 33.3334],
+    ])
+    expect(new Set(shares.map(share => share.txHash)).size).toBe(3)
+    expect(await sharesSettled(rig.service.ctx, paymentId)).toBe(true)
+    const path = `/api/console/payments/${paymentId}/shares`
+    const { body } = await rig.service.call("GET", path, undefined, { as: "shop" })
+    expect(body).toMatchObject({ total: 3, data: [{ ...shares[0], state: "final", heldReason: null }, {}, {}] })
+    await rig.service.merchant("rival")
+    expect((await rig.service.call("GET", path, undefined, { as: "rival" })).status).toBe(404)
+  })
+
+  it("carry the intent's id at the end of their calldata", async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await rig.round()
+    for (const { intent_id, raw } of await attempts())
+      expect(intentIdIn(parseTransaction(raw).data ?? "0x")).toBe(intent_id)
+  })
+
+  it("of zero are skipped", async () => {
+    await rig.paid(await rig.sell([0.0001, 99.9999]), 500_000n)
+    expect((await rig.intents()).map(row => [row.share, row.amount])).toEqual([[1, 500_000n]])
+  })
+
+  it("stay as they were when the split is edited or deleted after the payment was made", async () => {
+    const shop = await rig.sell([70, 30])
+    const { ctx } = rig.service
+    const url = `/api/console/splits/${shop.splitId}`
+    const first = await rig.paid(shop, 1_000_000n)
+    const recipients = [
+      { address: recipient(2), percent: 99 },
+      { address: recipient(3), percent: 1 },
+    ]
+    await rig.service.call("PUT", url, { recipients }, { as: "shop" })
+    const second = await rig.paid(shop, 1_000_000n)
+    await rig.service.call("DELETE", url, undefined, { as: "shop" })
+    const third = await rig.paid(shop, 1_000_000n)
+    const of = async (id: string) =>
+      (await sharesOf(ctx, id)).map(({ address, percent }) => [address.toLowerCase(), percent])
+    expect(await of(first)).toEqual([
+      [recipient(0), 70],
+      [recipient(1), 30],
+    ])
+    expect(await of(second)).toEqual([
+      [recipient(2), 99],
+      [recipient(3), 1],
+    ])
+    expect(await of(third)).toEqual([])
+    // Even when it comes back after a reorg.
+    await ctx.db.updateTable("transfers").set({ state: "gone", run_at: ctx.now() }).execute()
+    await settleDue(ctx, rig.network)
+    expect(new Set(await rig.states())).toEqual(new Set(["cancelled"]))
+    await ctx.db.updateTable("transfers").set({ state: "confirmed", run_at: ctx.now() }).execute()
+    await settleDue(ctx, rig.network)
+    expect(await of(first)).toEqual([
+      [recipient(0), 70],
+      [recipient(1), 30],
+    ])
+    expect(await of(second)).toEqual([
+      [recipient(2), 99],
+      [recipient(3), 1],
+    ])
+  })
+})
+
+describe("sweeps", () => {
+  it("go to the owner at once above SWEEP_ABOVE, all of the deposit's payments together", async () => {
+    const shop = await rig.sell()
+    await rig.paid(shop, 6_000_000n)
+    expect(await rig.states()).toEqual([])
+    await rig.paid(shop, 6_000_000n)
+    const before = await rig.balanceOf(owner)
+    await rig.round()
+    expect((await rig.balanceOf(owner)) - before).toBe(12_000_000n)
+    expect((await rig.intents()).map(row => [row.kind, row.amount, row.state])).toEqual([
+      ["sweep", 12_000_000n, "mined"],
+    ])
+  })
+
+  it("go daily below it, and leave what no payment has", async () => {
+    const shop = await rig.sell()
+    await rig.paid(shop, 600_000n)
+    // A stray transfer, below the price: it waits for the merchant's word.
+    await rig.paid(shop, 100_000n).catch(() => {})
+    await rig.paid(shop, 700_000n)
+    expect(await sweepDue(rig.service.ctx, rig.network)).toBe(0)
+    rig.service.advance(DAY_MS + 1)
+    expect(await sweepDue(rig.service.ctx, rig.network)).toBe(1)
+    expect(await sweepDue(rig.service.ctx, rig.network)).toBe(0)
+    await rig.round()
+    const total = (await rig.intents()).reduce((sum, row) => sum + row.amount, 0n)
+    const granted = await sql<{ sum: bigint }>`select sum(amount) as sum from payments`.execute(rig.service.ctx.db)
+    expect(total).toBe(granted.rows[0]?.sum)
+    expect(await rig.balanceOf(shop.deposit.address)).toBe(1_400_000n - total)
+  })
+
+  it("that revert are planned anew", async () => {
+    const { client } = rig.anvil
+    const shop = await rig.sell()
+    await rig.paid(shop, 12_000_000n)
+    await client.setAutomine(false)
+    await rig.round()
+    const blacklist = { address: rig.token, abi: testUsdcAbi, functionName: "blacklist", args: [owner] } as const
+    await client.writeContract({ ...blacklist, maxPriorityFeePerGas: 9_000_000_000n, maxFeePerGas: 20_000_000_000n })
+    await client.mine({ blocks: 1 })
+    await client.setAutomine(true)
+    await mine()
+    await rig.round()
+    await setBlacklisted(owner, false)
+    expect(await rig.states()).toEqual(["reverted"])
+    rig.service.advance(DAY_MS)
+    await sweepDue(rig.service.ctx, rig.network)
+    const before = await rig.balanceOf(owner)
+    await rig.round()
+    expect((await rig.balanceOf(owner)) - before).toBe(12_000_000n)
+  })
+
+  it("are made anew when a payment in them is taken back before they are signed", async () => {
+    const shop = await rig.sell()
+    const { ctx } = rig.service
+    await rig.paid(shop, 6_000_000n)
+    await rig.paid(shop, 6_000_000n)
+    const [last] = await ctx.db.selectFrom("transfers").selectAll().orderBy("id", "desc").limit(1).execute()
+    await ctx.db
+      .updateTable("transfers")
+      .set({ state: "gone", run_at: ctx.now() })
+      .where("id", "=", last?.id ?? 0n)
+      .execute()
+    await settleDue(ctx, rig.network)
+    await sweepDue(ctx, rig.network)
+    expect((await rig.intents()).map(row => [row.amount, row.state])).toEqual([
+      [12_000_000n, "cancelled"],
+      [6_000_000n, "queued"],
+    ])
+  })
+})
+
+describe("what can't be paid", () => {
+  it("is held for a blacklisted recipient, while the others are paid; and paid once the list lets it", async () => {
+    const shop = await rig.sell([50, 30, 20])
+    await setBlacklisted(recipient(1), true)
+    const got = await gains(3, async () => {
+      await rig.paid(shop, 1_000_000n)
+      await rig.round()
+    })
+    expect(got).toEqual([500_000n, 0n, 200_000n])
+    const [held] = (await rig.intents()).filter(row => row.state === "held")
+    expect(held).toMatchObject({ held_reason: "simulation", recipient: recipient(1), nonce: null })
+    expect(held?.held_detail).toContain("blacklisted")
+    await setBlacklisted(recipient(1), false)
+    rig.service.advance(61_000)
+    expect(await gains(2, () => rig.round())).toEqual([0n, 300_000n])
+  })
+
+  it("is held for a sanctioned recipient", async () => {
+    const { mkdtempSync, writeFileSync } = await import("node:fs")
+    const shop = await rig.sell([50, 50])
+    const path = `${mkdtempSync("/tmp/sluice-list-")}/sdn.txt`
+    writeFileSync(path, recipient(0))
+    const { settings } = rig.service.ctx
+    settings.sanctionsFile = path
+    try {
+      await rig.paid(shop, 1_000_000n)
+      expect(await gains(2, () => rig.round())).toEqual([0n, 500_000n])
+      expect((await rig.intents()).find(row => row.state === "held")?.held_reason).toBe("sanctions")
+    } finally {
+      settings.sanctionsFile = undefined
+    }
+  })
+
+  it("waits without gas, and while the network asks more than the cap", async () => {
+    const shop = await rig.sell([50, 50])
+    const { client } = rig.anvil
+    const { settings } = rig.service.ctx
+    await rig.paid(shop, 1_000_000n)
+    const balance = await client.getBalance({ address: rig.signer.address })
+    await client.setBalance({ address: rig.signer.address, value: 1n })
+    await rig.round()
+    expect((await rig.intents()).map(row => row.held_reason)).toEqual(["low_gas", "low_gas"])
+    await client.setBalance({ address: rig.signer.address, value: balance })
+    rig.service.advance(31_000)
+    const cap = settings.payoutMaxFee
+    settings.payoutMaxFee = 1n
+    await rig.round()
+    expect(await rig.states()).toEqual(["held", "held"])
+    settings.payoutMaxFee = cap
+    expect(await gains(2, () => rig.round())).toEqual([500_000n, 500_000n])
+  })
+
+  it("reverts on chain, and is then a new, linked intent, held until it would succeed", async () => {
+    const shop = await rig.sell([50, 50])
+    const { client } = rig.anvil
+    const paymentId = await rig.paid(shop, 1_000_000n)
+    // Signed and simulated, then blacklisted in the block before: what no simulation can foresee.
+    await client.setAutomine(false)
+    await rig.round()
+    const blacklist = { address: rig.token, abi: testUsdcAbi, functionName: "blacklist", args: [recipient(0)] } as const
+    await client.writeContract({ ...blacklist, maxPriorityFeePerGas: 9_000_000_000n, maxFeePerGas: 20_000_000_000n })
+    await client.mine({ blocks: 1 })
+    await client.setAutomine(true)
+    await rig.round()
+    expect(await rig.states()).toEqual(["mined", "mined"])
+    await mine()
+    await rig.round()
+    const rows = await rig.intents()
+    const failed = rows.find(row => row.state === "reverted")
+    expect(failed?.recipient).toBe(recipient(0))
+    const anew = rows.find(row => row.replaces === failed?.id)
+    expect(anew).toMatchObject({ state: "held", held_reason: "reverted", amount: 500_000n })
+    expect((await sharesOf(rig.service.ctx, paymentId)).map(share => share.txHash === null)).toEqual([true, false])
+    await setBlacklisted(recipient(0), false)
+    rig.service.advance(DAY_MS)
+    expect(await gains(2, () => rig.round())).toEqual([500_000n, 0n])
+  })
+})
+
+describe("a chain that takes back", () => {
+  it("what was paid in: nobody is paid from anyone else's money", async () => {
+    const [victim, other] = [await rig.sell([50, 50]), await rig.sell([50, 50])]
+    const { client } = rig.anvil
+    await rig.paid(other, 5_000_000n)
+    await mine()
+    await rig.round()
+    const [before] = await rig.service.ctx.db.selectFrom("payments").selectAll().execute()
+    await rig.paid(victim, 1_000_000n)
+    // Signed, and waiting for a block, when the payment's own block is displaced.
+    await client.setAutomine(false)
+    await rig.round()
+    expect((await rig.states()).filter(state => state === "assigned").length).toBe(2)
+    await client.request({ method: "anvil_reorg", params: [1, []] } as never)
+    expect(await rig.balanceOf(victim.deposit.address)).toBe(0n)
+    const got = await gains(2, async () => {
+      await sql`update attempts set sent_at = null`.execute(rig.service.ctx.db)
+      await rig.round()
+      await client.mine({ blocks: 1 })
+      await client.setAutomine(true)
+      await mine()
+      await rig.round()
+    })
+    expect(got).toEqual([0n, 0n])
+    const rows = (await rig.intents()).filter(row => row.deposit_id === victim.deposit.id)
+    expect(rows.filter(row => row.state === "reverted").length).toBe(2)
+    expect(before?.status).toBe("granted")
+    expect((await wallet()).status).toBe("active")
+  })
+
+  it("what was paid out: the same bytes are sent again, and it is paid once", async () => {
+    const shop = await rig.sell([50, 50])
+    const { client } = rig.anvil
+    const got = await gains(2, async () => {
+      await rig.paid(shop, 1_000_000n)
+      await mine(1)
+      await rig.round()
+      expect(await rig.states()).toEqual(["mined", "mined"])
+      // The two payouts are in the two last blocks; the payment is not.
+      await client.request({ method: "anvil_reorg", params: [2, []] } as never)
+      await rig.round()
+      await rig.round()
+      await mine()
+      await rig.round()
+    })
+    expect(got).toEqual([500_000n, 500_000n])
+    expect(await rig.states()).toEqual(["final", "final"])
+    expect((await attempts()).length).toBe(2)
+  })
+})
+
+describe("nonces", () => {
+  it("a stuck transaction is replaced for an eighth more, the lowest nonce alone, and paid once", async () => {
+    const shop = await rig.sell([50, 50])
+    const { client } = rig.anvil
+    const got = await gains(2, async () => {
+      await rig.paid(shop, 1_000_000n)
+      await client.setAutomine(false)
+      await rig.round()
+      await rig.round(rig.signer, { resendMs: 0, replaceMs: 0 })
+      const all = await attempts()
+      expect(all.map(each => each.n)).toEqual([0, 0, 1])
+      const [first, , raised] = all
+      expect(raised?.nonce).toBe(first?.nonce)
+      expect(raised?.max_fee).toBe(((first?.max_fee ?? 0n) * 9n + 7n) / 8n)
+      const [a, b] = [first, raised].map(each => parseTransaction(each?.raw ?? "0x"))
+      expect([b?.to, b?.data, b?.value, b?.gas, b?.nonce]).toEqual([a?.to, a?.data, a?.value, a?.gas, a?.nonce])
+      await client.mine({ blocks: 1 })
+      await client.setAutomine(true)
+      await mine()
+      await rig.round()
+    })
+    expect(got).toEqual([500_000n, 500_000n])
+    expect(await rig.states()).toEqual(["final", "final"])
+  })
+
+  it("at the fee cap it is sent on as it is", async () => {
+    const shop = await rig.sell([50, 50])
+    await rig.paid(shop, 1_000_000n)
+    await rig.anvil.client.setAutomine(false)
+    await rig.round()
+    const { settings } = rig.service.ctx
+    const cap = settings.payoutMaxFee
+    settings.payoutMaxFee = (await attempts())[0]?.max_fee ?? 0n
+    await rig.round(rig.signer, { resendMs: 0, replaceMs: 0 })
+    settings.payoutMaxFee = cap
+    const all = await attempts()
+    expect(all.map(each => [each.n, each.sends])).toEqual([
+      [0, 2],
+      [0, 2],
+    ])
+    await rig.anvil.client.setAutomine(true)
+    await mine()
+  })
+
+  it("a nonce that another used halts the wallet, and nothing is sent again", async () => {
+    const shop = await rig.sell([50, 50])
+    const { client, accounts } = rig.anvil
+    await rig.paid(shop, 1_000_000n)
+    rig.proxy.spoil = (method, _params, result) => (method === "eth_sendRawTransaction" ? null : result)
+    await client.setAutomine(false)
+    await rig.round()
+    // Our bytes never got anywhere: the pool is emptied, and somebody with the key takes their nonce.
+    await client.request({ method: "anvil_dropAllTransactions" } as never)
+    await client.setAutomine(true)
+    const [first] = await attempts()
+    const foreign = await accounts[1].signTransaction({
+      type: "eip1559",
+      chainId: 84532,
+      nonce: Number(first?.nonce),
+      to: accounts[2].address,
+      gas: 21_000n,
+      maxFeePerGas: 10_000_000_000n,
+      maxPriorityFeePerGas: 1n,
+    })
+    await client.sendRawTransaction({ serializedTransaction: foreign })
+    await mine()
+    await rig.round()
+    expect((await wallet()).status).toBe("active")
+    rig.service.advance(31_000)
+    await rig.round()
+    expect(await wallet()).toMatchObject({ status: "halted", halted_reason: expect.stringContaining("not") })
+    const sends = (await attempts()).map(each => each.sends)
+    await rig.paid(shop, 1_000_000n)
+    await rig.round(rig.signer, { resendMs: 0, replaceMs: 0 })
+    expect((await attempts()).map(each => each.sends)).toEqual(sends)
+  })
+
+  it("a database restored from an old backup halts at the start", async () => {
+    const shop = await rig.sell([50, 50])
+    await rig.paid(shop, 1_000_000n)
+    const { ctx } = rig.service
+    const old = (await wallet()).next_nonce
+    await rig.round()
+    // The backup knows the payment and nothing of what was paid out.
+    await rig.empty()
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await ctx.db.updateTable("wallets").set({ next_nonce: old }).execute()
+    await checkWallet(ctx, rig.network, rig.signer)
+    expect((await wallet()).halted_reason).toContain("backup")
+    expect(await gains(2, () => rig.round())).toEqual([0n, 0n])
+    expect(await rig.states()).toEqual(["queued", "queued"])
+  })
+})
+
+describe("what endpoints say of receipts", () => {
+  it("is not believed where the transfer is not in it, nor where its block is not canonical", async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    const lies: ((receipt: { logs: { data: string }[]; blockHash: string }) => object)[] = [
+      receipt => ({ ...receipt, logs: receipt.logs.map(log => ({ ...log, data: `0x${"1".padStart(64, "0")}` })) }),
+      receipt => ({ ...receipt, blockHash: `0x${"5".repeat(64)}` }),
+      () => null as never,
+    ]
+    for (const lie of lies) {
+      rig.proxy.spoil = (method, _params, result) =>
+        method === "eth_getTransactionReceipt" && result ? lie(result as never) : result
+      await rig.round()
+      expect(await rig.states()).toEqual(["assigned", "assigned"])
+    }
+    rig.proxy.spoil = (_method, _params, result) => result
+    await rig.round()
+    expect(await rig.states()).toEqual(["mined", "mined"])
+    expect((await attempts()).length).toBe(2)
+  })
+})
+
+describe("what endpoints say of nonces", () => {
+  it("halts at the start too when the backup is older than the first payout", async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await rig.service.ctx.db.deleteFrom("wallets").execute()
+    expect(await gains(2, () => rig.round())).toEqual([0n, 0n])
+    expect((await wallet()).halted_reason).toContain("backup")
+  })
+
+  it("a count above ours that is not final keeps us from signing, and halts nothing", async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    rig.proxy.spoil = (method, params, result) =>
+      method === "eth_getTransactionCount" && params[1] === "latest" ? "0xffff" : result
+    expect(await gains(2, () => rig.round())).toEqual([0n, 0n])
+    expect((await wallet()).status).toBe("active")
+    rig.proxy.spoil = (_method, _params, result) => result
+    expect(await gains(2, () => rig.round())).toEqual([500_000n, 500_000n])
+  })
+})
+
+describe("the books", () => {
+  it("halt the wallet when money leaves a deposit that nobody meant", async () => {
+    const shop = await rig.sell([50, 50])
+    await rig.paid(shop, 1_000_000n)
+    await rig.round()
+    await mine()
+    await rig.round()
+    const thief = { ...shop.deposit }
+    await rig.anvil.client.impersonateAccount({ address: thief.address })
+    await rig.anvil.client.setBalance({ address: thief.address, value: 10n ** 18n })
+    await rig.paid(shop, 1_000_000n).catch(() => {})
+    const args = [recipient(5), 1n] as const
+    const take = { address: rig.token, abi: testUsdcAbi, functionName: "transfer", args } as const
+    await rig.anvil.client.writeContract({ ...take, account: thief.address })
+    await mine()
+    rig.service.advance(3_700_000)
+    await rig.round()
+    expect((await wallet()).halted_reason).toContain("no payout meant it")
+  })
+
+  it("pass over transfers of zero, which anyone can make a token emit in our name", async () => {
+    const shop = await rig.sell([50, 50])
+    const args = [shop.deposit.address, recipient(0), 0n] as const
+    const spam = { address: rig.token, abi: testUsdcAbi, functionName: "transferFrom", args } as const
+    await rig.anvil.client.writeContractSync(spam)
+    const got = await gains(2, async () => {
+      await rig.paid(shop, 1_000_000n)
+      await rig.round()
+      await rig.anvil.client.writeContractSync(spam)
+      await mine()
+      rig.service.advance(3_700_000)
+      await rig.round()
+    })
+    expect(got).toEqual([500_000n, 500_000n])
+    expect(await rig.states()).toEqual(["final", "final"])
+    expect((await wallet()).status).toBe("active")
+  })
+
+  it("are not believed on one node's word that a transfer is missing", async () => {
+    const shop = await rig.sell([50, 50])
+    await rig.paid(shop, 1_000_000n)
+    await rig.round()
+    await mine()
+    rig.proxy.spoil = (method, _params, result) => (method === "eth_getLogs" ? [] : result)
+    rig.service.advance(3_700_000)
+    await rig.round()
+    await rig.round()
+    expect((await wallet()).status).toBe("active")
+  })
+})

@@ -1,0 +1,190 @@
+/**
+ * The round of a payout wallet: look, confirm, assign, send, replace; again while that gets on. One process has the lease, so
+ * that the others need not ask the same; what is right does not rest on it, but on the wallet's row being locked.
+ */
+import { sql } from "kysely"
+import type { Network } from "../chain/networks.ts"
+import type { Signer } from "../chain/signer.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { claimDue } from "../jobs/claim.ts"
+import { openIntents, walletGas, walletHalted } from "../metrics.ts"
+import { openPanel } from "../payments/look.ts"
+import { assignIntents } from "./assign-intents.ts"
+import { checkBooks } from "./check-books.ts"
+import { confirmIntents, haltWallet } from "./confirm-intents.ts"
+import { lookAtWallet } from "./evidence.ts"
+import { reserveShort } from "./make-payouts.ts"
+import { type Pace, replaceStuck, sendAttempts, usualPace } from "./send-attempts.ts"
+
+/** Longer than the requests of one turn can take together, in most cases. */
+const LEASE_MS = 30_000
+/** A round ends after so long, so that the lease is taken anew. */
+const BUDGET_MS = 15_000
+/** Until the next round: while something is in flight, while blocks become final, while nothing can be assigned, else. */
+const BUSY_MS = 2_000
+const FINALIZING_MS = 15_000
+const STALLED_MS = 10_000
+const IDLE_MS = 60_000
+const GWEI = 1_000_000_000n
+
+/** One round for one network; answers how many milliseconds the next may wait. */
+export async function payoutRound(
+  ctx: Context,
+  network: Network,
+  signer: Signer,
+  pace: Pace = usualPace,
+): Promise<number> {
+  const known = await ensureWallet(ctx, network, signer)
+  if (!known) return BUSY_MS
+  await reserveShort(ctx, network.chainId)
+  const open = await openStates(ctx, network)
+  if (!open.due && open.assigned + open.mined === 0 && !checkIsDue(ctx, known)) return open.nextMs
+  const now = ctx.now()
+  const job = { table: "wallets", key: "id", only: known.id, now, nextRunAt: now, limit: 1, leaseMs: LEASE_MS } as const
+  const [claimed] = await claimDue(ctx.db, job)
+  if (!claimed) return BUSY_MS
+  try {
+    const until = performance.now() + BUDGET_MS
+    while (await turn(ctx, network, claimed, signer, pace))
+      if (ctx.signal.aborted || performance.now() > until) return 0
+  } finally {
+    await ctx.db
+      .updateTable("wallets")
+      .set({ claim_id: null, lease_until: null })
+      .where("id", "=", claimed.id)
+      .where("claim_id", "=", claimed.claim_id)
+      .execute()
+  }
+  const after = await openStates(ctx, network)
+  if (after.assigned > 0) return BUSY_MS
+  // What is due and was not assigned had a reason: no gas, fees above the cap, a wallet that is halted.
+  if (after.due) return STALLED_MS
+  return after.mined > 0 ? Math.min(FINALIZING_MS, after.nextMs) : after.nextMs
+}
+
+/** Looks once and does what can be done by it; answers whether there may be more to do at once. */
+async function turn(
+  ctx: Context,
+  network: Network,
+  claimed: Row<"wallets">,
+  signer: Signer,
+  pace: Pace,
+): Promise<boolean> {
+  const cursor = await ctx.db
+    .selectFrom("cursors")
+    .select("block_number")
+    .where("chain_id", "=", network.chainId)
+    .executeTakeFirst()
+  // Receipts are asked for after the counts, so that they can only know more.
+  const [sight, panel] = await Promise.all([
+    lookAtWallet(network, signer.address, ctx.signal),
+    openPanel(network, cursor?.block_number ?? 0n, ctx.signal),
+  ])
+  if (sight.balance !== undefined)
+    walletGas.set({ network: network.name }, Number.parseInt((sight.balance / GWEI).toString(), 10))
+  // A count that is not final yet only keeps us from signing: one node's slip must not halt a wallet that works.
+  await haltAhead(ctx, network, claimed, sight.agreedFinalized)
+  const confirmed = await confirmIntents(ctx, network, await walletRow(ctx, claimed), panel, sight)
+  if (confirmed > 0) await ctx.wakes.wake("payments")
+  await checkBooks(ctx, network, await walletRow(ctx, claimed), panel)
+  const wallet = await walletRow(ctx, claimed)
+  walletHalted.set({ network: network.name }, wallet.status === "halted" ? 1 : 0)
+  // A halted wallet is looked at, and nothing is sent for it.
+  if (wallet.status === "halted") return false
+  const assigned = await assignIntents(ctx, network, wallet, signer, sight)
+  // While nonces are given there is room, and what is stuck soon takes it up.
+  if (assigned === 0) await replaceStuck(ctx, network, wallet, signer, sight, pace)
+  await sendAttempts(ctx, network, wallet, pace)
+  return confirmed + assigned > 0
+}
+
+const walletRow = (ctx: Context, { id }: Row<"wallets">): Promise<Row<"wallets">> =>
+  ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
+
+/**
+ * The wallet's row, begun at the nonce that the chain has; undefined while nobody can be asked. Halted from the first where
+ * the wallet was used before and payouts wait: the database may be a backup from before any of them was signed.
+ */
+async function ensureWallet(ctx: Context, network: Network, signer: Signer): Promise<Row<"wallets"> | undefined> {
+  const row = () =>
+    ctx.db
+      .selectFrom("wallets")
+      .selectAll()
+      .where("chain_id", "=", network.chainId)
+      .where("address", "=", signer.address)
+      .executeTakeFirst()
+  const known = await row()
+  if (known) return known
+  const { latest } = await lookAtWallet(network, signer.address, ctx.signal)
+  const { finalized } = await openPanel(network, 0n, ctx.signal)
+  if (latest === undefined) return undefined
+  const waiting = ctx.db.selectFrom("intents").select("id").where("chain_id", "=", network.chainId).limit(1)
+  const doubtful = latest > 0n && (await waiting.executeTakeFirst()) !== undefined
+  const words = "payouts wait, and the wallet was used before this database knew it: it may be an old backup"
+  if (doubtful)
+    ctx.log.fatal({ network: network.name, wallet: signer.address, reason: words }, "the payout wallet is halted")
+  await ctx.db
+    .insertInto("wallets")
+    .values({
+      chain_id: network.chainId,
+      address: signer.address,
+      next_nonce: latest,
+      status: doubtful ? "halted" : "active",
+      halted_reason: doubtful ? words : null,
+      checked_number: finalized,
+      run_at: ctx.now(),
+    })
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+  return await row()
+}
+
+/**
+ * The chain has mined more than we ever signed: this database is an old copy, or the key is shared. Whatever is signed from
+ * here on may have been paid already. `count` is what enough endpoints agree on; undefined where they don't.
+ */
+async function haltAhead(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  count: bigint | undefined,
+): Promise<void> {
+  const { next_nonce: next } = await walletRow(ctx, wallet)
+  if (count === undefined || count <= next) return
+  const words = `the chain has ${count} transactions of the wallet, and this database signed ${next}`
+  const why = "it was restored from an old backup, or the key is used elsewhere"
+  await haltWallet(ctx, network, wallet, "foreign_nonce", `${words}: ${why}`)
+}
+
+/** Looks at the wallet once at the start, so that an old backup is noticed before anything is signed. */
+export async function checkWallet(ctx: Context, network: Network, signer: Signer): Promise<void> {
+  const wallet = await ensureWallet(ctx, network, signer)
+  if (!wallet) return
+  const { agreedLatest } = await lookAtWallet(network, signer.address, ctx.signal)
+  await haltAhead(ctx, network, wallet, agreedLatest)
+}
+
+const checkIsDue = (ctx: Context, { check_at }: Row<"wallets">): boolean => check_at === null || check_at <= ctx.now()
+
+interface OpenStates {
+  due: boolean
+  assigned: number
+  mined: number
+  /** Until something without a nonce is due, at most a minute. */
+  nextMs: number
+}
+
+async function openStates(ctx: Context, network: Network): Promise<OpenStates> {
+  const { rows } = await sql<{ state: string; n: number; next: Date }>`
+    select state, count(*)::int as n, min(run_at) as next from intents
+    where chain_id = ${network.chainId} and state in ('queued', 'held', 'assigned', 'mined') group by state`.execute(
+    ctx.db,
+  )
+  const of = (state: string) => rows.find(row => row.state === state)
+  for (const state of ["queued", "held", "assigned", "mined"])
+    openIntents.set({ network: network.name, state }, of(state)?.n ?? 0)
+  const nexts = [of("queued"), of("held")].flatMap(row => (row ? [row.next.getTime() - ctx.now().getTime()] : []))
+  const nextMs = Math.max(0, Math.min(IDLE_MS, ...nexts))
+  return { due: nextMs === 0, assigned: of("assigned")?.n ?? 0, mined: of("mined")?.n ?? 0, nextMs }
+}

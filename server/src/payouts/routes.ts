@@ -1,0 +1,35 @@
+/** `/api/console/payments/:id/shares`: what became of the parts of a payment. */
+import type { Context } from "../context.ts"
+import { ApiError } from "../errors.ts"
+import { callingMerchant, type Server } from "../http/server.ts"
+import { sharesWithStates } from "./queries.ts"
+import { PaymentPath, ShareList } from "./schema.ts"
+
+export function payoutRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/payments/:id/shares",
+    {
+      schema: {
+        operationId: "listShares",
+        summary: "The shares of a payment, in the order of its split; none without one",
+        tags: ["splits"],
+        params: PaymentPath,
+        response: { 200: ShareList },
+      },
+      config: { errors: ["NOT_FOUND"] },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const payment = await ctx.db
+        .selectFrom("payments")
+        .innerJoin("paywalls", "paywalls.id", "payments.paywall_id")
+        .select("payments.id")
+        .where("payments.id", "=", request.params.id)
+        .where("paywalls.merchant_id", "=", merchantId)
+        .executeTakeFirst()
+      if (!payment) throw new ApiError("NOT_FOUND")
+      const data = await sharesWithStates(ctx, payment.id)
+      return { data, total: data.length }
+    },
+  )
+}

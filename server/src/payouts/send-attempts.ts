@@ -1,0 +1,92 @@
+/**
+ * Broadcasts: signed bytes read back from the database, lowest nonce first, to every endpoint. What stays unmined too long
+ * is signed again for more, with the same nonce and the same payment: of all attempts of a nonce one can be mined.
+ */
+import { sql } from "kysely"
+import { ask, awake } from "../chain/endpoints.ts"
+import type { Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Signer } from "../chain/signer.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { payoutAlarms } from "../metrics.ts"
+import { classifyAnswer, summaryOf } from "./answers.ts"
+import { lockWallet, signAttempt } from "./assign-intents.ts"
+import type { WalletSight } from "./evidence.ts"
+import { raisedFees } from "./fees.ts"
+
+/** How long sent bytes are left alone, and how long they may stay unmined. */
+export interface Pace {
+  resendMs: number
+  replaceMs: number
+}
+
+export const usualPace: Pace = { resendMs: 10_000, replaceMs: 30_000 }
+
+/** Sends the newest attempt of each assigned intent that is due. */
+export async function sendAttempts(ctx: Context, network: Network, wallet: Row<"wallets">, pace: Pace): Promise<void> {
+  const due = await sql<{ id: bigint; raw: string; hash: Hash; nonce: bigint }>`
+    select a.id, a.raw, a.hash, a.nonce from intents i join attempts a on a.intent_id = i.id
+    where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
+      and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)
+      and (a.sent_at is null or a.sent_at < clock_timestamp() - make_interval(secs => ${pace.resendMs / 1_000}))
+    order by a.nonce`.execute(ctx.db)
+  if (due.rows.length === 0) return
+  const calls = due.rows.map(({ raw }) => ({ method: "eth_sendRawTransaction", params: [raw] }))
+  const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, calls, ctx.signal)))
+  const sent = due.rows.map(({ id, hash, nonce }, i) => {
+    const result = summaryOf(answers.map(answer => classifyAnswer(answer?.[i])))
+    if (result === "alarm") {
+      const said = answers.map(answer => answer?.[i])
+      ctx.log.error({ hash, nonce: `${nonce}`, said }, "a payout can't be mined as it is: a person must look at it")
+      payoutAlarms.inc({ network: network.name, reason: "send" })
+    }
+    return sql`(${id}::bigint, ${result})`
+  })
+  await sql`update attempts a set sent_at = clock_timestamp(), sends = sends + 1, last_result = sent.result
+    from (values ${sql.join(sent)}) as sent (id, result) where a.id = sent.id`.execute(ctx.db)
+}
+
+/**
+ * Signs the lowest unmined nonce again, for an eighth more and at least the market's, when it has waited long enough or a
+ * node said that it pays too little.
+ */
+export async function replaceStuck(
+  ctx: Context,
+  network: Network,
+  { id: walletId }: Row<"wallets">,
+  signer: Signer,
+  { market, latest }: WalletSight,
+  pace: Pace,
+): Promise<void> {
+  if (market === undefined || latest === undefined) return
+  await inTransaction(ctx, async ctx => {
+    const wallet = await lockWallet(ctx, walletId)
+    if (wallet.status !== "active") return
+    const { rows } = await sql<Row<"attempts"> & { waited: boolean }>`
+      select a.*, a.sent_at is not null and (a.last_result = 'bump' or a.created_at < clock_timestamp()
+        - make_interval(secs => ${pace.replaceMs / 1_000})) as waited
+      from intents i join attempts a on a.intent_id = i.id
+      where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
+      order by a.nonce, a.n desc limit 1`.execute(ctx.db)
+    const [last] = rows
+    // One that is mined already is not stuck: its receipt is.
+    if (!last?.waited || latest > last.nonce) return
+    const fees = raisedFees({ maxFee: last.max_fee, tip: last.tip }, market, ctx.settings.payoutMaxFee)
+    const facts = { intentId: last.intent_id, nonce: `${last.nonce}` }
+    if (!fees) {
+      ctx.log.error(facts, "a payout is stuck at PAYOUT_MAX_FEE: it is sent on as it is")
+      payoutAlarms.inc({ network: network.name, reason: "fee_cap" })
+      return
+    }
+    const intent = await ctx.db
+      .selectFrom("intents")
+      .selectAll()
+      .where("id", "=", last.intent_id)
+      .executeTakeFirstOrThrow()
+    const { nonce, gas, n } = last
+    const again = await signAttempt(signer, { ...intent, wallet: wallet.address, nonce }, { n: n + 1, gas, ...fees })
+    await ctx.db.insertInto("attempts").values(again).execute()
+    ctx.log.warn({ ...facts, attempt: n + 1 }, "a stuck payout was signed again for more")
+  })
+}

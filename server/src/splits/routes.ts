@@ -1,0 +1,148 @@
+/** `/api/console/splits`: who is paid which part of a payment. */
+import { checksummed } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import { idempotently } from "../http/idempotency.ts"
+import { pageOf } from "../http/lists.ts"
+import { Page } from "../http/schemas.ts"
+import { callingMerchant, type Server } from "../http/server.ts"
+import { SplitChange, SplitChanged, SplitCreate, SplitDeleted, SplitList, SplitPath, SplitWhole } from "./schema.ts"
+import { percentOf, type Recipient } from "./split.ts"
+import {
+  changeSplit,
+  checkedRecipients,
+  createSplit,
+  deleteSplit,
+  readSplit,
+  recipientsOf,
+  type SplitWithRecipients,
+} from "./splits.ts"
+
+const tags = ["splits"]
+
+export function splitRoutes(app: Server, ctx: Context): void {
+  app.post(
+    "/api/console/splits",
+    {
+      schema: {
+        operationId: "createSplit",
+        summary: "Makes a split: 2 to 50 recipients, together exactly 100 percent",
+        tags,
+        body: SplitCreate,
+        response: { 201: SplitWhole },
+      },
+      config: { errors: ["INVALID_SPLIT", "SANCTIONS_MATCH"], idempotencyKey: true },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      const recipients = await checkedRecipients(ctx, request.body.recipients)
+      reply.code(201)
+      return await idempotently(ctx, request, reply, merchantId, async ctx =>
+        wholeOf(await createSplit(ctx, merchantId, request.body, recipients)),
+      )
+    },
+  )
+
+  app.get(
+    "/api/console/splits",
+    {
+      schema: {
+        operationId: "listSplits",
+        summary: "All splits, newest first",
+        tags,
+        querystring: Page,
+        response: { 200: SplitList },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const query = ctx.db.selectFrom("splits").selectAll().where("merchant_id", "=", merchantId)
+      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
+      const sets = await recipientsOf(
+        ctx,
+        rows.map(row => row.set_id),
+      )
+      const data = rows.map(row => listedOf({ ...row, recipients: sets.get(row.set_id) ?? [] }))
+      return { data, total }
+    },
+  )
+
+  app.get(
+    "/api/console/splits/:id",
+    {
+      schema: {
+        operationId: "readSplit",
+        summary: "One split with everything",
+        tags,
+        params: SplitPath,
+        response: { 200: SplitWhole },
+      },
+      config: { errors: ["FORBIDDEN", "NOT_FOUND"] },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      return wholeOf(await readSplit(ctx, merchantId, request.params.id))
+    },
+  )
+
+  app.put(
+    "/api/console/splits/:id",
+    {
+      schema: {
+        operationId: "changeSplit",
+        summary: "Changes what is given; recipients are replaced as a whole",
+        description: "For payments from now on. What was paid before keeps the recipients that it was paid under.",
+        tags,
+        params: SplitPath,
+        body: SplitChange,
+        response: { 200: SplitChanged },
+      },
+      config: { errors: ["INVALID_SPLIT", "SANCTIONS_MATCH", "FORBIDDEN", "NOT_FOUND"] },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { id } = request.params
+      const { body } = request
+      // Whose it is comes first: what is wrong with the body is nobody else's business.
+      await readSplit(ctx, merchantId, id)
+      const recipients = body.recipients && (await checkedRecipients(ctx, body.recipients))
+      const split = await changeSplit(ctx, merchantId, id, body, recipients)
+      const { name, updated_at } = split
+      return { id, name, recipients: split.recipients.map(shown), updatedAt: updated_at.toISOString() }
+    },
+  )
+
+  app.delete(
+    "/api/console/splits/:id",
+    {
+      schema: {
+        operationId: "deleteSplit",
+        summary: "Deletes a split for ever; payments that were made keep its recipients",
+        tags,
+        params: SplitPath,
+        response: { 200: SplitDeleted },
+      },
+      config: { errors: ["FORBIDDEN", "NOT_FOUND"] },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { id } = request.params
+      await deleteSplit(ctx, merchantId, id)
+      return { deleted: true as const, id }
+    },
+  )
+}
+
+const shown = ({ address, percentE4, label }: Recipient) => ({
+  address: checksummed(address),
+  percent: percentOf(percentE4),
+  label,
+})
+
+const listedOf = ({ id, name, recipients, created_at }: SplitWithRecipients) => ({
+  id,
+  name,
+  recipients: recipients.map(shown),
+  createdAt: created_at.toISOString(),
+})
+
+const wholeOf = (split: SplitWithRecipients) => ({ ...listedOf(split), description: split.description })

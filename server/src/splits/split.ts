@@ -1,0 +1,76 @@
+/** The rules of a split. Pure. */
+import { type Address, parseAddress } from "../chain/hex.ts"
+import type { ErrorDetail } from "../errors.ts"
+import { WHOLE_E4 } from "../money/allocate.ts"
+
+const LEAST_RECIPIENTS = 2
+const MOST_RECIPIENTS = 50
+
+export interface Recipient {
+  address: Address
+  /** Ten-thousandths of a percent. */
+  percentE4: number
+  label: string | null
+}
+
+/** A recipient as it came, its percentage as it was written. */
+interface WrittenRecipient {
+  address: string
+  percent: string | undefined
+  label?: string | null | undefined
+}
+
+/** Recipients; or what is wrong: `form` for what is no address, `faults` for what makes no split. */
+export interface ReadRecipients {
+  recipients: Recipient[]
+  form: ErrorDetail[]
+  faults: ErrorDetail[]
+}
+
+/** Reads the recipients of a split; `refusalOf` says why money must not be sent to an address. */
+export function readRecipients(
+  written: readonly WrittenRecipient[],
+  refusalOf: (address: Address) => string | undefined,
+): ReadRecipients {
+  const form: ErrorDetail[] = []
+  const faults: ErrorDetail[] = []
+  const recipients: Recipient[] = []
+  if (written.length < LEAST_RECIPIENTS || written.length > MOST_RECIPIENTS)
+    faults.push({ path: "recipients", message: `must be ${LEAST_RECIPIENTS} to ${MOST_RECIPIENTS}` })
+  for (const [i, { address: text, percent, label }] of written.entries()) {
+    const at = (field: string) => `recipients.${i}.${field}`
+    const address = parseAddress(text)
+    const percentE4 = parsePercent(percent ?? "")
+    if (!address)
+      form.push({
+        path: at("address"),
+        message: "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
+      })
+    const refusal = address && refusalOf(address)
+    if (refusal) faults.push({ path: at("address"), message: refusal })
+    if (address && recipients.some(each => each.address === address))
+      faults.push({ path: at("address"), message: "is there twice; give it both parts at once" })
+    if (percentE4 === undefined)
+      faults.push({ path: at("percent"), message: "must be above 0 and at most 100, with at most 4 decimals" })
+    if (address) recipients.push({ address, percentE4: percentE4 ?? 0, label: label ?? null })
+  }
+  const sum = recipients.reduce((total, { percentE4 }) => total + percentE4, 0)
+  if (form.length === 0 && faults.length === 0 && sum !== WHOLE_E4)
+    faults.push({ path: "recipients", message: `must be 100 percent together, not ${percentOf(sum)}` })
+  return { recipients, form, faults }
+}
+
+/** A percentage as it was written, in ten-thousandths; undefined when it is none, zero, or finer. */
+function parsePercent(text: string): number | undefined {
+  const match = /^(\d{1,3})(?:\.(\d{1,4}))?$/.exec(text)
+  if (!match) return undefined
+  const percentE4 = Number.parseInt(`${match[1]}${(match[2] ?? "").padEnd(4, "0")}`, 10)
+  return percentE4 > 0 && percentE4 <= WHOLE_E4 ? percentE4 : undefined
+}
+
+/**
+ * A percentage as JSON shows it: the double nearest to it, which prints as what was written.
+ *
+ * @example percentOf(333_333) // 33.3333
+ */
+export const percentOf = (percentE4: number): number => percentE4 / 10_000

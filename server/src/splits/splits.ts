@@ -1,0 +1,182 @@
+/**
+ * What a merchant does with its splits. Recipients are kept as sets that never change: an edit makes a new set, and opens a
+ * new version of every paywall that the split is attached to, so that a payment keeps the set that it was made under.
+ */
+import type { Address } from "../chain/hex.ts"
+import { screen } from "../chain/sanctions.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError, invalid } from "../errors.ts"
+import { asWritten } from "../http/json.ts"
+import { refusalsOf } from "../identity/settings.ts"
+import { newId } from "../ids.ts"
+import { openVersion } from "../paywalls/versions.ts"
+import type { RecipientsInput, SplitChange, SplitCreate } from "./schema.ts"
+import { type Recipient, readRecipients } from "./split.ts"
+
+export type SplitWithRecipients = Row<"splits"> & { recipients: Recipient[] }
+
+/**
+ * The recipients of a request, checked and screened; `VALIDATION_ERROR`, `INVALID_SPLIT` or `SANCTIONS_MATCH`. Asks a
+ * sanctions list, so call it outside of any transaction. Who can't be screened now is screened before each payout.
+ */
+export async function checkedRecipients(ctx: Context, input: RecipientsInput): Promise<Recipient[]> {
+  const written = input.map(each => ({ ...each, percent: asWritten(each, "percent") }))
+  const refusals = await refusalsOf(
+    ctx,
+    written.map(each => each.address.toLowerCase() as Address),
+  )
+  const { recipients, form, faults } = readRecipients(written, address => refusals.get(address))
+  if (form.length > 0) throw new ApiError("VALIDATION_ERROR", form)
+  if (faults.length > 0) throw new ApiError("INVALID_SPLIT", faults)
+  const addresses = recipients.map(each => each.address)
+  const screened = await screen(ctx, addresses, "split")
+  if (addresses.some(address => screened.get(address) === "listed")) throw new ApiError("SANCTIONS_MATCH")
+  return recipients
+}
+
+/** Makes a split; call it inside a transaction. */
+export async function createSplit(
+  ctx: Context,
+  merchantId: string,
+  { name, description = null }: SplitCreate,
+  recipients: Recipient[],
+): Promise<SplitWithRecipients> {
+  const now = ctx.now()
+  const setId = await newSet(ctx, recipients)
+  const row = await ctx.db
+    .insertInto("splits")
+    .values({
+      id: newId("spl"),
+      merchant_id: merchantId,
+      name,
+      description,
+      set_id: setId,
+      created_at: now,
+      updated_at: now,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+  return { ...row, recipients }
+}
+
+/** Changes what is given; new recipients are paid for payments from now on. */
+export async function changeSplit(
+  ctx: Context,
+  merchantId: string,
+  id: string,
+  { name, description }: SplitChange,
+  recipients: Recipient[] | undefined,
+): Promise<SplitWithRecipients> {
+  return await inTransaction(ctx, async ctx => {
+    const before = await lockSplit(ctx, merchantId, id)
+    const setId = recipients ? await newSet(ctx, recipients) : before.set_id
+    if (recipients) await routePaywalls(ctx, id, setId)
+    const row = await ctx.db
+      .updateTable("splits")
+      .set({
+        set_id: setId,
+        updated_at: ctx.now(),
+        ...(name === undefined ? {} : { name }),
+        ...(description === undefined ? {} : { description }),
+      })
+      .where("id", "=", id)
+      .returningAll()
+      .executeTakeFirstOrThrow()
+    return { ...row, recipients: (await recipientsOf(ctx, [setId])).get(setId) ?? [] }
+  })
+}
+
+/** Deletes a split for ever; what was attached to it is the merchant's alone from now on. */
+export async function deleteSplit(ctx: Context, merchantId: string, id: string): Promise<void> {
+  await inTransaction(ctx, async ctx => {
+    await lockSplit(ctx, merchantId, id)
+    await routePaywalls(ctx, id, null)
+    await ctx.db.deleteFrom("splits").where("id", "=", id).execute()
+  })
+}
+
+/** The merchant's split; `NOT_FOUND` when there is none, `FORBIDDEN` when it is another's. */
+export async function readSplit(ctx: Context, merchantId: string, id: string): Promise<SplitWithRecipients> {
+  const row = own(await ctx.db.selectFrom("splits").selectAll().where("id", "=", id).executeTakeFirst(), merchantId)
+  return { ...row, recipients: (await recipientsOf(ctx, [row.set_id])).get(row.set_id) ?? [] }
+}
+
+async function lockSplit(ctx: Context, merchantId: string, id: string): Promise<Row<"splits">> {
+  return own(
+    await ctx.db.selectFrom("splits").selectAll().where("id", "=", id).forUpdate().executeTakeFirst(),
+    merchantId,
+  )
+}
+
+function own(row: Row<"splits"> | undefined, merchantId: string): Row<"splits"> {
+  if (!row) throw new ApiError("NOT_FOUND")
+  if (row.merchant_id !== merchantId) throw new ApiError("FORBIDDEN")
+  return row
+}
+
+/**
+ * The set that something with this `splitId` pays from now on: what a paywall's version, and later a session, keeps.
+ * Undefined without a split. A `VALIDATION_ERROR` for an unknown one, `FORBIDDEN` for another merchant's. Holds the split
+ * until the transaction ends, so call it before anything that uses splits is locked.
+ */
+export async function recipientSetOf(
+  ctx: Context,
+  merchantId: string,
+  splitId: string | null | undefined,
+): Promise<{ setId: bigint; size: number } | undefined> {
+  if (splitId === null || splitId === undefined) return undefined
+  const row = await ctx.db.selectFrom("splits").selectAll().where("id", "=", splitId).forShare().executeTakeFirst()
+  if (!row) throw invalid("splitId", "no split has this id")
+  if (row.merchant_id !== merchantId) throw new ApiError("FORBIDDEN")
+  return { setId: row.set_id, size: (await recipientsOf(ctx, [row.set_id])).get(row.set_id)?.length ?? 0 }
+}
+
+/** The recipients of sets, in order. */
+export async function recipientsOf(ctx: Context, setIds: readonly bigint[]): Promise<Map<bigint, Recipient[]>> {
+  const sets = new Map<bigint, Recipient[]>()
+  if (setIds.length === 0) return sets
+  const rows = await ctx.db
+    .selectFrom("recipients")
+    .selectAll()
+    .where("set_id", "in", [...new Set(setIds)])
+    .orderBy("set_id")
+    .orderBy("position")
+    .execute()
+  for (const { set_id, address, percent_e4: percentE4, label } of rows)
+    sets.set(set_id, [...(sets.get(set_id) ?? []), { address, percentE4, label }])
+  return sets
+}
+
+async function newSet(ctx: Context, recipients: readonly Recipient[]): Promise<bigint> {
+  const { id } = await ctx.db
+    .insertInto("recipient_sets")
+    .values({ created_at: ctx.now() })
+    .returning("id")
+    .executeTakeFirstOrThrow()
+  await ctx.db
+    .insertInto("recipients")
+    .values(
+      recipients.map(({ address, percentE4, label }, position) => ({
+        set_id: id,
+        position,
+        address,
+        percent_e4: percentE4,
+        label,
+      })),
+    )
+    .execute()
+  return id
+}
+
+/** Dates the change in every paywall that the split is attached to. */
+async function routePaywalls(ctx: Context, splitId: string, recipientSetId: bigint | null): Promise<void> {
+  const paywalls = await ctx.db
+    .selectFrom("paywalls")
+    .select("id")
+    .where("split_id", "=", splitId)
+    .orderBy("id")
+    .forUpdate()
+    .execute()
+  for (const { id } of paywalls) await openVersion(ctx, id, { recipientSetId })
+}

@@ -1,0 +1,387 @@
+/**
+ * The chaos that payouts must outlive: several worker processes on a real Postgres and a real chain behind proxies that fail
+ * and lie, workers ended by SIGKILL at each moment that matters and at random, blocks displaced, transactions dropped,
+ * leases taken away from whoever works.
+ */
+import { type ChildProcess, spawn } from "node:child_process"
+import { randomBytes } from "node:crypto"
+import { setTimeout as sleep } from "node:timers/promises"
+import { sql } from "kysely"
+import pg from "pg"
+import { type Hex, toHex } from "viem"
+import { privateKeyToAccount } from "viem/accounts"
+import type { Address, Hash } from "../../src/chain/hex.ts"
+import { checkNetwork, type Network } from "../../src/chain/networks.ts"
+import { type Context, inTransaction } from "../../src/context.ts"
+import { type OpenDatabase, openPostgres } from "../../src/db/open.ts"
+import { openWakes } from "../../src/jobs/wake.ts"
+import { processLimits } from "../../src/limits/open.ts"
+import { openLog } from "../../src/log.ts"
+import { settleDue } from "../../src/payments/settle.ts"
+import { createPaywall } from "../../src/paywalls/console.ts"
+import { type NetworkSettings, readSettings } from "../../src/settings.ts"
+import { createSplit } from "../../src/splits/splits.ts"
+import { type Anvil, deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "../anvil.ts"
+import { root, until } from "../e2e/program.ts"
+import { fundPayers, payAll } from "../payers.ts"
+import { type FaultyProxy, type Rates, startFaultyProxy } from "./faulty-proxy.ts"
+import type { KillPoint, Mutant, WorkerOptions } from "./payout-worker.ts"
+import { type Expected, violations } from "./verify.ts"
+
+const SHARES = 3
+const BLOCK_MS = 150
+const PAYMENT = 5_000_000n
+/** Payouts that become due at once while the rest waits for more workers to be ended. */
+const HELPING = 12
+
+type Doom = KillPoint | "before send" | "after send" | "at random"
+const dooms: Doom[] = [
+  "after signing",
+  "before commit",
+  "after commit",
+  "before send",
+  "after send",
+  "before final",
+  "at random",
+]
+
+export interface ChaosOptions {
+  postgresUrl: string
+  payouts: number
+  workers: number
+  /** How often each way of being ended is met. */
+  killsOfEach: number
+  rates: Rates
+  reorgs: boolean
+  mutant?: Mutant
+  seed: number
+  /** After so long it is judged as it stands. */
+  limitMs: number
+  say?: (text: string) => void
+}
+
+interface Report {
+  violations: string[]
+  kills: Record<Doom, number>
+  reorgs: number
+  dropped: number
+  replacements: number
+  ms: number
+}
+
+/** Sets everything up, lets it happen, and reports what did not hold. */
+export async function runChaos(options: ChaosOptions): Promise<Report> {
+  const random = randomOf(options.seed)
+  const stage = await setStage(options, random)
+  const startedAt = performance.now()
+  const report: Report = {
+    violations: [],
+    kills: Object.fromEntries(dooms.map(doom => [doom, 0])) as Report["kills"],
+    reorgs: 0,
+    dropped: 0,
+    replacements: 0,
+    ms: 0,
+  }
+  const over = new AbortController()
+  try {
+    const playing = [
+      play(over.signal, () => mineAndReorg(stage, options, random, report)),
+      play(over.signal, () => takeLeases(stage)),
+      ...Array.from({ length: options.workers }, (_, i) =>
+        keepWorking(stage, options, random, report, i + 1, over.signal),
+      ),
+    ]
+    await until("all payouts have ended", () => isOver(stage, options, report), options.limitMs).catch(error => {
+      report.violations.push(`jammed: ${error.message}`)
+    })
+    over.abort()
+    await Promise.all(playing)
+    report.violations.push(...(await violations(stage.database.db, stage.anvil, expectedOf(stage))))
+    const attempts = await stage.database.db.selectFrom("attempts").select("n").execute()
+    report.replacements = attempts.filter(({ n }) => n > 0).length
+    report.ms = Math.round(performance.now() - startedAt)
+    return report
+  } finally {
+    over.abort()
+    await stage.close()
+  }
+}
+
+interface Stage {
+  anvil: Anvil
+  database: OpenDatabase
+  databaseUrl: string
+  proxies: FaultyProxy[]
+  network: NetworkSettings
+  key: Hex
+  wallet: Address
+  token: Address
+  deposits: Address[]
+  owed: Map<Address, bigint>
+  children: Map<number, { child: ChildProcess; doom: Doom | undefined; nth: number }>
+  close(): Promise<void>
+}
+
+const expectedOf = (stage: Stage): Expected => ({
+  token: stage.token,
+  wallet: stage.wallet,
+  firstNonce: 0n,
+  deposits: stage.deposits,
+  owed: stage.owed,
+  broadcast: new Set(stage.proxies.flatMap(proxy => [...proxy.broadcast])),
+})
+
+async function setStage(options: ChaosOptions, random: () => number): Promise<Stage> {
+  // Finality eight blocks back, so that a reorg can displace what was mined.
+  const anvil = await startAnvil({ slotsInAnEpoch: 4 })
+  const { client } = anvil
+  await placeMulticall3(client)
+  const token = await deployTestUsdc(client)
+  await fundPayers(anvil, token)
+  const key = toHex(randomBytes(32))
+  const wallet = privateKeyToAccount(key).address.toLowerCase() as Address
+  await client.setBalance({ address: wallet, value: 10n ** 21n })
+  const depositFactory = await deployDepositFactory(client, wallet)
+  const proxies = [await startFaultyProxy(anvil.rpcUrl, random), await startFaultyProxy(anvil.rpcUrl, random)]
+  const name = `chaos_${randomBytes(6).toString("hex")}`
+  const admin = new pg.Client({ connectionString: options.postgresUrl })
+  await admin.connect()
+  await admin.query(`create database ${name}`)
+  await admin.end()
+  const url = new URL(options.postgresUrl)
+  url.pathname = `/${name}`
+  const database = await openPostgres(url.href, () => {})
+  const network: NetworkSettings = {
+    name: "base-sepolia",
+    chainId: 84532,
+    rpcUrls: [anvil.rpcUrl],
+    token,
+    confirmations: 1,
+    depositFactory,
+    sanctionsOracle: undefined,
+  }
+  const ctx: Context = {
+    db: database.db,
+    settings: readSettings({ LOG_LEVEL: "fatal" }),
+    log: openLog("fatal"),
+    now: () => new Date(),
+    chain: { networks: [await checkNetwork(network)] },
+    limits: processLimits(),
+    wakes: await openWakes(database),
+    signal: new AbortController().signal,
+  }
+  const stage: Stage = {
+    anvil,
+    database,
+    databaseUrl: url.href,
+    proxies,
+    network,
+    key,
+    wallet,
+    token,
+    deposits: [],
+    owed: new Map(),
+    children: new Map(),
+    close: async () => {
+      for (const { child } of stage.children.values()) child.kill("SIGKILL")
+      await database.close()
+      for (const proxy of proxies) await proxy.stop()
+      await anvil.stop()
+    },
+  }
+  await sellAndPay(ctx, stage, Math.ceil(options.payouts / SHARES))
+  await sql`update intents set run_at = now() + interval '1 hour' where id in (
+    select id from intents order by id limit ${Math.floor(options.payouts / 2)})`.execute(database.db)
+  // A mutant must be caught by what it does, and not be kept from it.
+  if (options.mutant) await sql`drop trigger intents_keep_promises on intents`.execute(database.db)
+  await client.mine({ blocks: 12 })
+  await client.setAutomine(false)
+  for (const proxy of proxies) {
+    proxy.rates = options.rates
+    proxy.onSend = (worker, point) => {
+      const playing = stage.children.get(worker)
+      if (playing?.doom !== point || --playing.nth > 0) return false
+      return playing.child.kill("SIGKILL")
+    }
+  }
+  return stage
+}
+
+/** Payments of 5 USDC, each divided among recipients that nobody else has, confirmed and granted. */
+async function sellAndPay(ctx: Context, stage: Stage, payments: number): Promise<void> {
+  const network = ctx.chain.networks[0] as Network
+  const { db } = ctx
+  const now = ctx.now()
+  const merchant = "mer_chaos"
+  await db
+    .insertInto("merchants")
+    .values({ id: merchant, iss: "chaos", sub: "chaos", name: "", email: null, created_at: now })
+    .execute()
+  const address = `0x${"c".repeat(40)}` as Address
+  await db
+    .insertInto("payout_addresses")
+    .values({ merchant_id: merchant, chain_id: network.chainId, address })
+    .execute()
+  const percents = [333_333, 333_333, 333_334]
+  const amounts = [1_666_665n, 1_666_665n, 1_666_670n]
+  for (let i = 0; i < payments; i++)
+    await inTransaction(ctx, async ctx => {
+      const recipients = percents.map((percentE4, share) => {
+        const address = `0xaa${(i * SHARES + share).toString(16).padStart(38, "0")}` as Address
+        stage.owed.set(address, amounts[share] ?? 0n)
+        return { address, percentE4, label: null }
+      })
+      const split = await createSplit(ctx, merchant, { name: "s", recipients: [] }, recipients)
+      await createPaywall(ctx, merchant, { name: "p", price: "5", splitId: split.id })
+    })
+  const deposits = await db.selectFrom("deposits").selectAll().orderBy("id").execute()
+  stage.deposits.push(...deposits.map(deposit => deposit.address))
+  for (let start = 0; start < deposits.length; start += 100) {
+    const part = deposits.slice(start, start + 100)
+    const paid = await payAll(
+      stage.anvil,
+      stage.token,
+      part.map(deposit => deposit.address),
+    )
+    const block = await stage.anvil.client.getBlock()
+    const rows = part.map((deposit, i) => ({
+      chain_id: network.chainId,
+      tx_hash: paid[i]?.txHash as Hash,
+      token: stage.token,
+      to_address: deposit.address,
+      k: 0,
+      deposit_id: deposit.id,
+      from_address: paid[i]?.from.toLowerCase() as Address,
+      value: PAYMENT,
+      block_number: block.number,
+      block_hash: block.hash as Hash,
+      log_index: i,
+      block_time: now,
+      state: "confirmed" as const,
+      run_at: now,
+      created_at: now,
+    }))
+    await db.insertInto("transfers").values(rows).execute()
+    const submissions = part.map((deposit, i) => ({
+      paywall_id: deposit.paywall_id,
+      chain_id: network.chainId,
+      tx_hash: paid[i]?.txHash as Hash,
+      address: paid[i]?.from.toLowerCase() as Address,
+      status: "verifying" as const,
+      message: "",
+      submitted_at: now,
+      updated_at: now,
+    }))
+    await db.insertInto("submissions").values(submissions).execute()
+  }
+  while ((await settleDue(ctx, network)) > 0);
+}
+
+/** Repeats something until it is over; a failure is part of the play. */
+async function play(signal: AbortSignal, act: () => Promise<void>): Promise<void> {
+  while (!signal.aborted) await act().catch(() => {})
+}
+
+/** A block now and then; sometimes some are displaced, and what waits for one is lost. */
+async function mineAndReorg(stage: Stage, options: ChaosOptions, random: () => number, report: Report): Promise<void> {
+  const { client } = stage.anvil
+  await sleep(BLOCK_MS)
+  await client.mine({ blocks: 1 })
+  if (!options.reorgs) return
+  if (random() < 0.12) {
+    const depth = 1 + Math.floor(random() * 4)
+    await client.request({ method: "anvil_reorg", params: [depth, []] } as never)
+    report.reorgs++
+  }
+  if (random() < 0.06) {
+    await client.request({ method: "anvil_dropAllTransactions" } as never)
+    report.dropped++
+  }
+}
+
+/** Whoever works does so as if its lease had run out: two at once must do no harm. And the books are always due. */
+async function takeLeases({ database }: Stage): Promise<void> {
+  await sleep(150)
+  await sql`update wallets set lease_until = clock_timestamp() - interval '1 second', check_at = null`.execute(
+    database.db,
+  )
+}
+
+/** One worker after another in the same place, each with its own end, until all ends have been met. */
+async function keepWorking(
+  stage: Stage,
+  options: ChaosOptions,
+  random: () => number,
+  report: Report,
+  place: number,
+  signal: AbortSignal,
+): Promise<void> {
+  while (!signal.aborted) {
+    const doom = nextDoom(options, report, stage)
+    const nth = 1 + Math.floor(random() * 4)
+    const inside = doom !== undefined && !["before send", "after send", "at random"].includes(doom)
+    const worker: WorkerOptions = {
+      databaseUrl: stage.databaseUrl,
+      network: { ...stage.network, rpcUrls: stage.proxies.map(proxy => proxy.url(place)) },
+      key: stage.key,
+      mutant: options.mutant,
+      killAt: inside ? { point: doom as KillPoint, nth } : undefined,
+    }
+    const child = spawn(process.execPath, ["server/test/chaos/payout-worker.ts", JSON.stringify(worker)], {
+      cwd: root,
+      env: { PATH: process.env.PATH },
+      stdio: ["ignore", "pipe", "inherit"],
+    })
+    stage.children.set(place, { child, doom, nth })
+    const ended = new Promise<NodeJS.Signals | null>(resolve => child.once("exit", (_, by) => resolve(by)))
+    const up = new Promise<void>(resolve => child.stdout?.once("data", () => resolve()))
+    const stop = () => void child.kill("SIGTERM")
+    signal.addEventListener("abort", stop, { once: true })
+    if (doom === "at random") {
+      await Promise.race([up, ended])
+      await Promise.race([sleep(50 + random() * 1_500), ended])
+      child.kill("SIGKILL")
+    }
+    const by = await ended
+    signal.removeEventListener("abort", stop)
+    if (by === "SIGKILL" && doom) report.kills[doom]++
+    if (by === "SIGKILL") options.say?.(`worker ${place} ended ${doom}`)
+    stage.children.delete(place)
+  }
+}
+
+/** The way that was met the least, those that are being played counted. */
+function nextDoom({ killsOfEach }: ChaosOptions, report: Report, stage: Stage): Doom | undefined {
+  const met = (doom: Doom) =>
+    report.kills[doom] + [...stage.children.values()].filter(playing => playing.doom === doom).length
+  const [least] = [...dooms].sort((a, b) => met(a) - met(b))
+  return least !== undefined && met(least) < killsOfEach ? least : undefined
+}
+
+/** Whether all has ended. Half of the payouts wait, so that there is work until every way to end a worker was met. */
+async function isOver(stage: Stage, options: ChaosOptions, report: Report): Promise<boolean> {
+  const { db } = stage.database
+  const { rows } = await sql<{ open: number; due: number }>`
+    select count(*)::int as open, (count(*) filter (where state = 'queued' and run_at <= now()))::int as due
+    from intents where state not in ('final', 'reverted', 'cancelled')`.execute(db)
+  const { open, due } = rows[0] ?? { open: 0, due: 0 }
+  if (open === 0) return true
+  const met = dooms.every(doom => report.kills[doom] >= options.killsOfEach)
+  if (met || due < HELPING)
+    await sql`update intents set run_at = now() where id in (select id from intents
+      where state = 'queued' and run_at > now() order by id limit ${met ? options.payouts : HELPING})`.execute(db)
+  options.say?.(`${open} open, ${due} due; killed ${Object.values(report.kills).reduce((sum, n) => sum + n, 0)}`)
+  await sleep(250)
+  return false
+}
+
+/** A generator of numbers from 0 to 1 that a seed repeats (mulberry32). */
+function randomOf(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let t = Math.imul(state ^ (state >>> 15), 1 | state)
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296
+  }
+}

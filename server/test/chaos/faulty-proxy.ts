@@ -1,0 +1,93 @@
+/**
+ * A node that fails and lies at random, between workers and a real chain: it answers 502, says "ok" and sends nothing, takes
+ * a transaction and breaks the line, tells null for receipts. And it ends a worker just before or after what it sends
+ * reaches the chain. Each worker has a path of its own, so that it is known who asks.
+ */
+import { createServer, type ServerResponse } from "node:http"
+import { type Hex, keccak256 } from "viem"
+
+export interface Rates {
+  /** An exchange ends as 502 and nothing is passed on. */
+  refuse: number
+  /** An exchange is passed on and never answered. */
+  breakOff: number
+  /** An exchange with transactions is passed on and never answered. */
+  takeAndBreak: number
+  /** A transaction is answered with its hash and not passed on. */
+  swallow: number
+  /** A receipt is told as null. */
+  forget: number
+}
+
+const noFaults: Rates = { refuse: 0, breakOff: 0, takeAndBreak: 0, swallow: 0, forget: 0 }
+
+/** When a worker is to be ended by a proxy. */
+type SendPoint = "before send" | "after send"
+
+export interface FaultyProxy {
+  url(worker: number): string
+  rates: Rates
+  /** Hashes of all that workers ever asked to be sent. */
+  broadcast: Set<Hex>
+  /** Called at each of both moments with the worker that sends; true when it was ended, and nothing goes on for it. */
+  onSend: (worker: number, point: SendPoint) => boolean
+  stop(): Promise<void>
+}
+
+interface Entry {
+  id: unknown
+  method: string
+  params: unknown[]
+}
+
+/** Starts one on a free port; `random` answers from 0 to 1. */
+export async function startFaultyProxy(target: string, random: () => number): Promise<FaultyProxy> {
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = []
+    for await (const chunk of request) chunks.push(chunk)
+    const worker = Number.parseInt((request.url ?? "/0").slice(1), 10)
+    await answer(worker, Buffer.concat(chunks).toString(), response).catch(() => response.destroy())
+  })
+
+  async function answer(worker: number, text: string, response: ServerResponse): Promise<void> {
+    const entries = JSON.parse(text) as Entry[]
+    const { rates } = proxy
+    const sends = entries.filter(({ method }) => method === "eth_sendRawTransaction")
+    for (const { params } of sends) proxy.broadcast.add(keccak256(params[0] as Hex))
+    if (sends.length > 0 && proxy.onSend(worker, "before send")) return void response.destroy()
+    if (random() < rates.refuse) return void response.writeHead(502).end("bad gateway")
+    const swallowed = new Set(sends.filter(() => random() < rates.swallow).map(({ id }) => id))
+    const passed = entries.filter(({ id }) => !swallowed.has(id))
+    const replies: { id: unknown; result?: unknown }[] = []
+    if (passed.length > 0) {
+      const told = await fetch(target, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(passed),
+      })
+      replies.push(...((await told.json()) as typeof replies))
+    }
+    if (sends.length > 0 && proxy.onSend(worker, "after send")) return void response.destroy()
+    if (random() < (sends.length > 0 ? rates.takeAndBreak : rates.breakOff)) return void response.destroy()
+    for (const { id, params } of sends) if (swallowed.has(id)) replies.push({ id, result: keccak256(params[0] as Hex) })
+    const spoilt = replies.map(reply => {
+      const method = entries.find(({ id }) => id === reply.id)?.method
+      return method === "eth_getTransactionReceipt" && random() < rates.forget ? { ...reply, result: null } : reply
+    })
+    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(spoilt))
+  }
+
+  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
+  const proxy: FaultyProxy = {
+    url: worker => `http://127.0.0.1:${(server.address() as { port: number }).port}/${worker}`,
+    rates: noFaults,
+    broadcast: new Set(),
+    onSend: () => false,
+    stop: () =>
+      new Promise(resolve => {
+        server.closeAllConnections()
+        server.close(() => resolve())
+      }),
+  }
+  return proxy
+}

@@ -1,0 +1,144 @@
+/**
+ * A process that pays out and nothing else, and ends itself by SIGKILL at the moment it is told to. The product knows
+ * nothing of it: the moments are in the signer and in the database driver that this program hands to the engine. A mutant
+ * does, after each round, what a careless engine would do.
+ */
+import { setTimeout as sleep } from "node:timers/promises"
+import { sql } from "kysely"
+import pg from "pg"
+import type { Hex } from "viem"
+import { checkNetwork } from "../../src/chain/networks.ts"
+import { localSigner, type Signer } from "../../src/chain/signer.ts"
+import type { Context } from "../../src/context.ts"
+import { openPostgres } from "../../src/db/open.ts"
+import { openWakes } from "../../src/jobs/wake.ts"
+import { processLimits } from "../../src/limits/open.ts"
+import { openLog } from "../../src/log.ts"
+import { payoutRound } from "../../src/payouts/pay-out.ts"
+import { type NetworkSettings, readSettings } from "../../src/settings.ts"
+
+/** Moments in the worker itself; the proxy knows those of sending. */
+export type KillPoint = "after signing" | "before commit" | "after commit" | "before final"
+export type Mutant = "requeue on unknown error" | "nonce used, no receipt: requeue"
+
+export interface WorkerOptions {
+  databaseUrl: string
+  network: NetworkSettings
+  key: Hex
+  /** Ends itself at this moment, when it comes for the `nth` time. */
+  killAt?: { point: KillPoint; nth: number } | undefined
+  mutant?: Mutant | undefined
+}
+
+const PACE = { resendMs: 400, replaceMs: 500 }
+const REST_MS = 50
+
+let left = Number.POSITIVE_INFINITY
+let point: KillPoint | undefined
+function moment(here: KillPoint): void {
+  if (here === point && --left === 0) process.kill(process.pid, "SIGKILL")
+}
+
+/** What was signed and is not yet committed. */
+let signedUncommitted = false
+
+/** The signer, with the moment after signing. */
+function watched(signer: Signer): Signer {
+  return {
+    ...signer,
+    sign: async transaction => {
+      const raw = await signer.sign(transaction)
+      signedUncommitted = true
+      moment("after signing")
+      return raw
+    },
+  }
+}
+
+/** The driver's queries, with the moments around the commit of signed bytes and before the end of an intent is written. */
+function watchQueries(): void {
+  const query = pg.Client.prototype.query as (...args: unknown[]) => unknown
+  pg.Client.prototype.query = function watchedQuery(this: pg.Client, ...args: unknown[]): unknown {
+    const [text, values] = args
+    if (
+      /^\s*update intents i set state = s.state/.test(String(text)) &&
+      Array.isArray(values) &&
+      values.includes("final")
+    )
+      moment("before final")
+    if (text !== "commit" || !signedUncommitted) return query.apply(this, args)
+    moment("before commit")
+    signedUncommitted = false
+    const done = query.apply(this, args) as Promise<unknown>
+    return done.then(result => {
+      moment("after commit")
+      return result
+    })
+  } as typeof pg.Client.prototype.query
+}
+
+async function main(options: WorkerOptions): Promise<void> {
+  const stop = new AbortController()
+  process.on("SIGTERM", () => stop.abort())
+  const database = await openPostgres(options.databaseUrl, () => {})
+  const network = await retried(() => checkNetwork(options.network))
+  const settings = { ...readSettings({ LOG_LEVEL: "fatal", PAYOUT_MAX_FEE: "500" }) }
+  const ctx: Context = {
+    db: database.db,
+    settings,
+    log: openLog("fatal"),
+    now: () => new Date(),
+    chain: { networks: [network] },
+    limits: processLimits(),
+    wakes: await openWakes(database),
+    signal: stop.signal,
+  }
+  watchQueries()
+  const signer = watched(localSigner(options.key))
+  point = options.killAt?.point
+  left = options.killAt?.nth ?? left
+  process.stdout.write("up\n")
+  while (!stop.signal.aborted) {
+    await payoutRound(ctx, network, signer, PACE).catch(() => {})
+    if (options.mutant) await mutate(ctx, options).catch(() => {})
+    await sleep(REST_MS)
+  }
+  process.exit(0)
+}
+
+/** Two careless engines: each takes a bad answer for proof that nothing was paid. */
+async function mutate(ctx: Context, { mutant, network, key }: WorkerOptions): Promise<void> {
+  if (mutant === "requeue on unknown error")
+    await sql`update intents i set state = 'queued', nonce = null, wallet = null where state = 'assigned' and exists (
+      select from attempts a where a.intent_id = i.id and a.nonce = i.nonce and a.last_result = 'unknown')`.execute(
+      ctx.db,
+    )
+  if (mutant !== "nonce used, no receipt: requeue") return
+  const url = network.rpcUrls[0] ?? ""
+  const ask = async (method: string, params: unknown[]): Promise<unknown> => {
+    const body = JSON.stringify([{ jsonrpc: "2.0", id: 1, method, params }])
+    const response = await fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body })
+    const [reply] = (await response.json()) as { result?: unknown }[]
+    return reply?.result
+  }
+  const count = await ask("eth_getTransactionCount", [localSigner(key).address, "latest"])
+  const used = await sql<{ id: string; hash: string }>`select i.id, a.hash from intents i join attempts a
+    on a.intent_id = i.id and a.nonce = i.nonce where i.state in ('assigned', 'mined') and i.nonce < ${BigInt(String(count))}`.execute(
+    ctx.db,
+  )
+  for (const { id, hash } of used.rows)
+    if ((await ask("eth_getTransactionReceipt", [hash])) === null)
+      await sql`update intents set state = 'queued', nonce = null, wallet = null, tx_hash = null, block_number = null,
+        block_hash = null, succeeded = null where id = ${id} and state in ('assigned', 'mined')`.execute(ctx.db)
+}
+
+async function retried<T>(work: () => Promise<T>): Promise<T> {
+  for (;;)
+    try {
+      return await work()
+    } catch {
+      await sleep(REST_MS)
+    }
+}
+
+if (process.argv[2]) await main(JSON.parse(process.argv[2]))

@@ -1,0 +1,56 @@
+// Hundreds of payouts, each made exactly once, through everything that may happen to the processes, the nodes and the chain;
+// and two careless engines that the same test catches.
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { postgresBinaries, startPostgres } from "../postgres.ts"
+import { type ChaosOptions, runChaos } from "./chaos.ts"
+
+let postgres: Awaited<ReturnType<typeof startPostgres>>
+
+const honest = { refuse: 0, breakOff: 0, takeAndBreak: 0, swallow: 0, forget: 0 }
+
+const usual: Omit<ChaosOptions, "postgresUrl"> = {
+  payouts: 300,
+  workers: 3,
+  killsOfEach: 2,
+  rates: { refuse: 0.04, breakOff: 0.04, takeAndBreak: 0.2, swallow: 0.05, forget: 0.1 },
+  reorgs: true,
+  seed: 20_261_121,
+  limitMs: 120_000,
+}
+
+// Where there is no Postgres, script/test says so and counts it.
+describe.runIf(postgresBinaries())("payouts through chaos", () => {
+  beforeAll(async () => {
+    postgres = await startPostgres()
+  })
+  afterAll(() => postgres?.stop())
+
+  it("are each made once, and all invariants hold", async () => {
+    const report = await runChaos({ ...usual, postgresUrl: postgres.url })
+    expect(report.violations).toEqual([])
+    // The test was one: every way to end a worker was met, and the chain took blocks back.
+    expect(Object.entries(report.kills).filter(([, n]) => n === 0)).toEqual([])
+    expect(report.reorgs).toBeGreaterThan(0)
+  }, 240_000)
+
+  it.each([
+    ["requeue on unknown error", { ...honest, takeAndBreak: 0.7 }],
+    ["nonce used, no receipt: requeue", { ...honest, forget: 0.3 }],
+  ] as const)(
+    "catch an engine that does this: %s",
+    async (mutant, rates) => {
+      const mild = { payouts: 60, workers: 2, killsOfEach: 0, reorgs: false, limitMs: 15_000 }
+      const report = await runChaos({ ...usual, ...mild, rates, mutant, postgresUrl: postgres.url })
+      expect(report.violations.join("\n")).toMatch(/paid twice|missing|jammed/)
+      expect(report.violations.join("\n")).toMatch(/I3/)
+    },
+    120_000,
+  )
+
+  it("hold for the same faults without the mutant", async () => {
+    const mild = { payouts: 60, workers: 2, killsOfEach: 0, reorgs: false, limitMs: 60_000 }
+    const rates = { ...honest, takeAndBreak: 0.7, forget: 0.3 }
+    const report = await runChaos({ ...usual, ...mild, rates, postgresUrl: postgres.url })
+    expect(report.violations).toEqual([])
+  }, 120_000)
+})

@@ -1,0 +1,179 @@
+/** Payouts in a test: a service over a real chain behind a proxy, things sold on it, and money in their deposits. */
+import type { Hex } from "viem"
+import { testUsdcAbi } from "../src/chain/abi.ts"
+import type { Address, Hash } from "../src/chain/hex.ts"
+import type { Network } from "../src/chain/networks.ts"
+import type { Signer } from "../src/chain/signer.ts"
+import type { IntentState, Row } from "../src/db/schema.ts"
+import { settleDue } from "../src/payments/settle.ts"
+import { checkWallet, payoutRound } from "../src/payouts/pay-out.ts"
+import type { Pace } from "../src/payouts/send-attempts.ts"
+import type { Settings } from "../src/settings.ts"
+import { type Anvil, deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "./anvil.ts"
+import { type RpcProxy, startProxy } from "./proxy.ts"
+import { startService, type TestService } from "./service.ts"
+
+/** A recipient by its number. */
+export const recipient = (n: number): Address => `0x${(n + 1).toString(16).padStart(40, "e")}` as Address
+
+interface Shop {
+  id: string
+  deposit: Row<"deposits">
+}
+
+export interface PayoutRig {
+  service: TestService
+  anvil: Anvil
+  proxy: RpcProxy
+  network: Network
+  token: Address
+  signer: Signer
+  /** A paywall, divided among the first recipients by these percentages where there are any. */
+  sell(percents?: number[]): Promise<Shop & { splitId: string | undefined }>
+  /** Mints to the shop's deposit, as a payment that is confirmed and granted; answers its id. */
+  paid(shop: Shop, amount: bigint): Promise<string>
+  /** One round of the engine. */
+  round(signer?: Signer, pace?: Pace): Promise<number>
+  intents(): Promise<Row<"intents">[]>
+  states(): Promise<IntentState[]>
+  balanceOf(address: Address): Promise<bigint>
+  /** Empties the database; the wallet begins anew at the nonce that the chain has. */
+  empty(): Promise<void>
+  stop(): Promise<void>
+}
+
+/** Starts all of it. */
+export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<PayoutRig> {
+  const anvil = await startAnvil()
+  const { client, accounts } = anvil
+  await placeMulticall3(client)
+  const token = await deployTestUsdc(client)
+  const wallet = accounts[1]
+  const factory = await deployDepositFactory(client, wallet.address)
+  const proxy = await startProxy(anvil.rpcUrl)
+  const service = await startService({
+    settings,
+    networks: [
+      {
+        name: "base-sepolia",
+        chainId: 84532,
+        rpcUrls: [proxy.url],
+        token,
+        confirmations: 1,
+        depositFactory: factory,
+        sanctionsOracle: undefined,
+      },
+    ],
+  })
+  const network = service.ctx.chain.networks[0] as Network
+  const signer: Signer = {
+    address: wallet.address.toLowerCase() as Address,
+    sign: transaction => wallet.signTransaction({ type: "eip1559", ...transaction }),
+  }
+  const { ctx } = service
+  const intents = () => ctx.db.selectFrom("intents").selectAll().orderBy("created_at").orderBy("id").execute()
+  return {
+    service,
+    anvil,
+    proxy,
+    network,
+    token,
+    signer,
+    sell: async percents => {
+      const recipients = percents?.map((percent, i) => ({ address: recipient(i), percent }))
+      const split = recipients && (await call(service, "/api/console/splits", { name: "s", recipients })).id
+      const { id } = await call(service, "/api/console/paywalls", {
+        name: "a",
+        price: "0.50",
+        ...(split ? { splitId: split } : {}),
+      })
+      const deposit = await ctx.db
+        .selectFrom("deposits")
+        .selectAll()
+        .where("paywall_id", "=", id)
+        .executeTakeFirstOrThrow()
+      return { id, deposit, splitId: split }
+    },
+    paid: async (shop, amount) => {
+      const args = [shop.deposit.address, amount] as const
+      const mint = { address: token, abi: testUsdcAbi, functionName: "mint", args } as const
+      const receipt = await client.writeContractSync(mint)
+      await storePayment(service, network, shop, amount, receipt)
+      await settleDue(ctx, network)
+      const { id } = await ctx.db
+        .selectFrom("payments")
+        .select("id")
+        .where("tx_hash", "=", receipt.transactionHash as Hash)
+        .executeTakeFirstOrThrow()
+      return id
+    },
+    round: (by = signer, pace) => payoutRound(ctx, network, by, pace),
+    intents,
+    states: async () => (await intents()).map(row => row.state),
+    balanceOf: address =>
+      client.readContract({ address: token, abi: testUsdcAbi, functionName: "balanceOf", args: [address] }),
+    empty: async () => {
+      await service.empty()
+      await service.merchant("shop")
+      await checkWallet(ctx, network, signer)
+    },
+    stop: async () => {
+      await service.stop()
+      await proxy.stop()
+      await anvil.stop()
+    },
+  }
+}
+
+async function call(service: TestService, url: string, body: object) {
+  const answer = await service.call("POST", url, body, { as: "shop" })
+  if (answer.status !== 201) throw new Error(JSON.stringify(answer.body))
+  return answer.body
+}
+
+/** A confirmed transfer as the scan would have stored it, due to be settled. */
+async function storePayment(
+  service: TestService,
+  network: Network,
+  shop: Shop,
+  value: bigint,
+  receipt: { transactionHash: Hex; blockNumber: bigint; blockHash: Hex },
+): Promise<void> {
+  const { ctx } = service
+  const payer = `0x${"b".repeat(40)}` as Address
+  const hash = receipt.transactionHash as Hash
+  await ctx.db
+    .insertInto("transfers")
+    .values({
+      chain_id: network.chainId,
+      tx_hash: hash,
+      token: network.token.address,
+      to_address: shop.deposit.address,
+      k: 0,
+      deposit_id: shop.deposit.id,
+      from_address: payer,
+      value,
+      block_number: receipt.blockNumber,
+      block_hash: receipt.blockHash as Hash,
+      log_index: 0,
+      block_time: ctx.now(),
+      state: "confirmed",
+      run_at: ctx.now(),
+      created_at: ctx.now(),
+    })
+    .execute()
+  const now = ctx.now()
+  await ctx.db
+    .insertInto("submissions")
+    .values({
+      paywall_id: shop.id,
+      chain_id: network.chainId,
+      tx_hash: hash,
+      address: payer,
+      status: "verifying",
+      message: "",
+      submitted_at: now,
+      updated_at: now,
+    })
+    .execute()
+}
