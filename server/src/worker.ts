@@ -6,6 +6,7 @@ import { applyPendingPayoutAddresses } from "./identity/settings.ts"
 import { forgetRetiredKeys } from "./identity/signing-keys.ts"
 import { type Loop, runLoop } from "./jobs/run.ts"
 import { checkColdDeposits, coolDeposits } from "./payments/check-cold-deposits.ts"
+import { tellDuePayments } from "./payments/tell-paid.ts"
 import { ensureCursor, msUntilDue, verifyRound } from "./payments/verify-payments.ts"
 import { sweepDue } from "./payouts/make-payouts.ts"
 import { payoutRound } from "./payouts/pay-out.ts"
@@ -18,6 +19,8 @@ const HOUSEKEEPING_MS = 60_000
 /** No sleep is longer, so that a lost wake-up costs no more than this. */
 const MAX_SLEEP_MS = 5_000
 const WAKE_GAP_MS = 5_000
+/** Shares are mined by the dozen: what waits for them is looked at once a second at most. */
+const TELL_GAP_MS = 1_000
 const PAYOUT_GAP_MS = 250
 
 /** All loops of this installation. */
@@ -72,7 +75,16 @@ function loopsOf(ctx: Context): Loop[] {
       return HOUSEKEEPING_MS
     },
   }
-  return [...verify, ...cold, ...payouts, housekeeping]
+  const tell: Loop = {
+    name: "tell payments",
+    wokenBy: "payments",
+    gapMs: TELL_GAP_MS,
+    round: async ctx => {
+      await tellDuePayments(ctx)
+      return MAX_SLEEP_MS
+    },
+  }
+  return [...verify, ...cold, tell, ...payouts, housekeeping]
 }
 
 /** Runs all loops until `ctx.signal`; resolves when the last round is over. */

@@ -36,7 +36,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         body: ProductCreate,
         response: { 201: Product },
       },
-      config: { idempotencyKey: true },
+      config: { errors: ["FORBIDDEN"], idempotencyKey: true },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
@@ -92,6 +92,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         body: ProductChange,
         response: { 200: Product },
       },
+      config: { errors: ["FORBIDDEN"] },
     },
     async request =>
       productOf(await changeProduct(ctx, await callingMerchant(ctx, request), request.params.id, request.body)),
@@ -126,7 +127,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         body: LinkCreate,
         response: { 201: Link },
       },
-      config: { errors: ["PAYOUT_ADDRESS_REQUIRED", "SLUG_TAKEN"], idempotencyKey: true },
+      config: { errors: ["FORBIDDEN", "PAYOUT_ADDRESS_REQUIRED", "SLUG_TAKEN"], idempotencyKey: true },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
@@ -187,6 +188,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         body: LinkChange,
         response: { 200: Link },
       },
+      config: { errors: ["FORBIDDEN"] },
     },
     async request =>
       linkOf(await changeLink(ctx, await callingMerchant(ctx, request), request.params.id, request.body)),
@@ -218,6 +220,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       price: formatAmount(row.price, token.decimals),
       currency: row.currency,
       chain,
+      splitId: row.split_id,
       active: row.active,
       createdAt: row.created_at.toISOString(),
       updatedAt: row.updated_at.toISOString(),
@@ -236,6 +239,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       currency: row.currency,
       chain,
       productId: row.product_id,
+      splitId: row.split_id,
       redirectUrl: row.redirect_url,
       maxUses: row.max_uses,
       uses: row.uses,

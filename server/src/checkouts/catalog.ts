@@ -7,7 +7,8 @@ import { asWritten } from "../http/json.ts"
 import { timeAt } from "../http/time.ts"
 import { payoutAddressOn } from "../identity/settings.ts"
 import { newId } from "../ids.ts"
-import { readAmount } from "../money/amount.ts"
+import { formatAmount, readAmount } from "../money/amount.ts"
+import { recipientSetOf } from "../splits/splits.ts"
 import type { LinkChange, LinkCreate, ProductChange, ProductCreate } from "./schema.ts"
 
 const UNIQUE_VIOLATION = "23505"
@@ -15,7 +16,8 @@ const UNIQUE_VIOLATION = "23505"
 /** Makes a product; call it inside a transaction. */
 export async function createProduct(ctx: Context, merchantId: string, body: ProductCreate): Promise<Row<"products">> {
   const { network, faults } = networkAsked(ctx.chain, body)
-  const price = readAmount("price", asWritten(body, "price"), network.token, ctx.settings.minAmount)
+  const split = await recipientSetOf(ctx, merchantId, body.splitId)
+  const price = readAmount("price", asWritten(body, "price"), network.token, ctx.settings.minAmount, split?.size)
   if (typeof price !== "bigint") faults.push(price)
   if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   const now = ctx.now()
@@ -29,6 +31,7 @@ export async function createProduct(ctx: Context, merchantId: string, body: Prod
       description: body.description ?? null,
       price,
       currency: network.token.symbol,
+      split_id: body.splitId ?? null,
       active: true,
       created_at: now,
       updated_at: now,
@@ -47,10 +50,9 @@ export async function changeProduct(
   const before = await ownProduct(ctx, merchantId, id)
   if (!before) throw new ApiError("NOT_FOUND")
   const { token } = networkOf(ctx.chain, before.chain_id)
-  const price =
-    body.price === undefined
-      ? before.price
-      : readAmount("price", asWritten(body, "price"), token, ctx.settings.minAmount)
+  const split = await recipientSetOf(ctx, merchantId, body.splitId === undefined ? before.split_id : body.splitId)
+  const written = asWritten(body, "price") ?? formatAmount(before.price, token.decimals)
+  const price = readAmount("price", written, token, ctx.settings.minAmount, split?.size)
   if (typeof price !== "bigint") throw new ApiError("VALIDATION_ERROR", [price])
   return await ctx.db
     .updateTable("products")
@@ -59,6 +61,7 @@ export async function changeProduct(
       ...(body.description === undefined ? {} : { description: body.description }),
       ...(body.active === undefined ? {} : { active: body.active }),
       ...(body.price === undefined ? {} : { price }),
+      ...(body.splitId === undefined ? {} : { split_id: body.splitId }),
       updated_at: ctx.now(),
     })
     .where("id", "=", id)
@@ -89,11 +92,13 @@ export async function createLink(ctx: Context, merchantId: string, body: LinkCre
   const asked = networkAsked(ctx.chain, { chain, currency: body.currency })
   faults.push(...asked.faults)
   const { network } = asked
+  const splitId = body.splitId ?? product?.split_id ?? null
+  const split = await recipientSetOf(ctx, merchantId, splitId)
   const amount =
     product?.price ??
     (body.amount === undefined
       ? null
-      : readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount))
+      : readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount, split?.size))
   if (amount !== null && typeof amount !== "bigint") faults.push(amount)
   if (body.redirectUrl && !URL.canParse(body.redirectUrl))
     faults.push({ path: "redirectUrl", message: "must be a valid http(s) address" })
@@ -114,6 +119,7 @@ export async function createLink(ctx: Context, merchantId: string, body: LinkCre
       amount,
       currency: network.token.symbol,
       product_id: product?.id ?? null,
+      split_id: splitId,
       redirect_url: body.redirectUrl ?? null,
       max_uses: body.maxUses ?? null,
       expires_at: body.expiresAt ? timeAt("expiresAt", body.expiresAt) : null,
@@ -138,10 +144,12 @@ export async function changeLink(
 ): Promise<Row<"payment_links">> {
   if (body.redirectUrl && !URL.canParse(body.redirectUrl))
     throw new ApiError("VALIDATION_ERROR", [{ path: "redirectUrl", message: "must be a valid http(s) address" }])
+  await recipientSetOf(ctx, merchantId, body.splitId)
   const changed = await ctx.db
     .updateTable("payment_links")
     .set({
       ...(body.title === undefined ? {} : { title: body.title }),
+      ...(body.splitId === undefined ? {} : { split_id: body.splitId }),
       ...(body.description === undefined ? {} : { description: body.description }),
       ...(body.redirectUrl === undefined ? {} : { redirect_url: body.redirectUrl }),
       ...(body.maxUses === undefined ? {} : { max_uses: body.maxUses }),

@@ -8,6 +8,7 @@ import { callingMerchantByKey } from "../http/authenticate.ts"
 import { idempotently } from "../http/idempotency.ts"
 import { pageOf } from "../http/lists.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
+import { sharesOf } from "../payouts/queries.ts"
 import { CheckoutCreate, Deleted, Session, SessionChange, SessionId, SessionList, SessionQuery } from "./schema.ts"
 import { closeSession, createSession, metadataFaults, payTosOf, sessionOf, sessionUrl, shownOf } from "./sessions.ts"
 
@@ -35,7 +36,7 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
           body: CheckoutCreate,
           response: { 201: Session },
         },
-        config: { errors: ["PAYOUT_ADDRESS_REQUIRED", "LINK_UNAVAILABLE"], idempotencyKey: true },
+        config: { errors: ["FORBIDDEN", "PAYOUT_ADDRESS_REQUIRED", "LINK_UNAVAILABLE"], idempotencyKey: true },
       },
       async (request, reply) => {
         const merchantId = await merchantOf(ctx, request)
@@ -82,7 +83,18 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
         },
         config: { errors: ["SESSION_NOT_FOUND"] },
       },
-      async request => wholeOf(ctx, await sessionOf(ctx, request.params.id, await merchantOf(ctx, request))),
+      async request => {
+        const row = await sessionOf(ctx, request.params.id, await merchantOf(ctx, request))
+        const whole = await wholeOf(ctx, row)
+        if (row.recipient_set_id === null) return whole
+        const payment = await ctx.db
+          .selectFrom("payments")
+          .select("id")
+          .where("session_id", "=", row.id)
+          .where("status", "<>", "open")
+          .executeTakeFirst()
+        return { ...whole, splits: payment ? await sharesOf(ctx, payment.id) : [] }
+      },
     )
   }
 

@@ -16,6 +16,7 @@ import {
 import { TimeInput } from "../http/time.ts"
 import { idPattern } from "../ids.ts"
 import { MAX_WAIT_S } from "../payments/await-end.ts"
+import { SplitId } from "../splits/schema.ts"
 
 const Name = Type.String({ minLength: 1, maxLength: 200 })
 const Text = Type.String({ maxLength: 2_000 })
@@ -52,6 +53,7 @@ export const CheckoutCreate = Strict(
     callbackUrl: Type.Optional(Described(Url, "Gets this session's events, in place of the registered endpoints")),
     slug: Type.Optional(Described(Slug, "One of the merchant's payment links, which says what is sold")),
     productId: Type.Optional(Type.String({ pattern: idPattern("prod"), description: "A product, which has a price" })),
+    splitId: Type.Optional(SplitId),
     customerEmail: Type.Optional(Email),
     payerInfo: Type.Optional(
       Type.Array(FieldName, { maxItems: 20, uniqueItems: true, description: "Fields to ask the payer for" }),
@@ -97,6 +99,17 @@ export const Session = Type.Object({
   payerInfo: Type.Unsafe<Record<string, string> | null>({ type: ["object", "null"], additionalProperties: true }),
   metadata: Type.Unsafe<Record<string, unknown> | null>({ type: ["object", "null"], additionalProperties: true }),
   payer: Nullable(AddressText),
+  splits: Type.Optional(
+    Type.Array(
+      Type.Object({
+        address: AddressText,
+        amount: Money,
+        percent: Type.Number(),
+        txHash: Nullable(HashText),
+      }),
+      { description: "What became of the shares, of a session with a split that is read by itself" },
+    ),
+  ),
   confirmedAt: Nullable(Timestamp),
   createdAt: Timestamp,
   updatedAt: Timestamp,
@@ -161,6 +174,7 @@ export const ProductCreate = Strict(
     description: Type.Optional(Nullable(Text)),
     currency: Type.Optional(Currency),
     chain: Type.Optional(Chain),
+    splitId: Type.Optional(SplitId),
   },
   { name: "Annual report", price: 49 },
 )
@@ -171,6 +185,7 @@ export const ProductChange = Strict(
     price: Type.Optional(MoneyInput),
     description: Type.Optional(Nullable(Text)),
     active: Type.Optional(Type.Boolean()),
+    splitId: Type.Optional(SplitId),
   },
   { price: "45.50" },
 )
@@ -182,6 +197,7 @@ export const Product = Type.Object({
   price: Money,
   currency: Type.String(),
   chain: Type.String(),
+  splitId: Nullable(Type.String()),
   active: Type.Boolean(),
   createdAt: Timestamp,
   updatedAt: Timestamp,
@@ -189,6 +205,7 @@ export const Product = Type.Object({
 export const ProductList = Type.Object({ data: Type.Array(Product), total: Type.Integer() })
 
 const linkTerms = {
+  splitId: Type.Optional(SplitId),
   description: Type.Optional(Nullable(Text)),
   redirectUrl: Type.Optional(Nullable(Url)),
   maxUses: Type.Optional(Nullable(Type.Integer({ minimum: 1, maximum: 1_000_000, description: "Null: no limit" }))),
@@ -224,6 +241,7 @@ export const Link = Type.Object({
   currency: Type.String(),
   chain: Type.String(),
   productId: Nullable(Type.String()),
+  splitId: Nullable(Type.String()),
   redirectUrl: Nullable(Type.String()),
   maxUses: Nullable(Type.Integer()),
   uses: Type.Integer(),

@@ -12,6 +12,7 @@ import { payoutAddressOn } from "../identity/settings.ts"
 import { newId } from "../ids.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
 import { statusMessage } from "../payments/reasons.ts"
+import { recipientSetOf } from "../splits/splits.ts"
 import { receiverFault } from "../webhooks/console.ts"
 import { isOnSale, ownLink, ownProduct } from "./catalog.ts"
 import type { CheckoutCreate, PayConfirm } from "./schema.ts"
@@ -30,6 +31,8 @@ interface Terms {
   amount: bigint
   link: Row<"payment_links"> | undefined
   productId: string | null
+  /** Who is paid which part, as it is now; undefined: all is the merchant's. */
+  setId: bigint | undefined
 }
 
 /** Makes a session with a receiving address of its own; call it inside a transaction. */
@@ -56,7 +59,7 @@ export async function createLinkSession(
   const link = await ctx.db.selectFrom("payment_links").selectAll().where("slug", "=", body.slug).executeTakeFirst()
   if (!link) throw new ApiError("LINK_NOT_FOUND")
   if (!isOnSale(ctx, link)) throw new ApiError("LINK_UNAVAILABLE")
-  return await insertSession(ctx, link.merchant_id, linkTerms(ctx, link, body), {})
+  return await insertSession(ctx, link.merchant_id, await linkTerms(ctx, link, body), {})
 }
 
 /** What is wrong with a session's metadata beyond its schema. */
@@ -68,7 +71,7 @@ export const metadataFaults = (metadata: unknown): ErrorDetail[] =>
 async function insertSession(
   ctx: Context,
   merchantId: string,
-  { network, amount, link, productId }: Terms,
+  { network, amount, link, productId, setId }: Terms,
   body: CheckoutCreate,
 ): Promise<Row<"checkout_sessions">> {
   const now = ctx.now()
@@ -88,6 +91,7 @@ async function insertSession(
       callback_url: body.callbackUrl ?? null,
       link_id: link?.id ?? null,
       product_id: productId,
+      recipient_set_id: setId ?? null,
       customer_email: body.customerEmail ?? null,
       payer_fields: json(body.payerInfo),
       payer_info: null,
@@ -112,10 +116,11 @@ async function termsOf(ctx: Context, merchantId: string, body: CheckoutCreate): 
     const link = await ownLink(ctx, merchantId, body.slug)
     if (!link) throw invalid("slug", "is not one of your payment links")
     if (!isOnSale(ctx, link)) throw new ApiError("LINK_UNAVAILABLE")
-    return linkTerms(ctx, link, body)
+    return await linkTerms(ctx, link, body)
   }
   const product = body.productId === undefined ? undefined : await ownProduct(ctx, merchantId, body.productId)
   if (body.productId !== undefined && !product?.active) throw invalid("productId", "is not one of your active products")
+  const split = await recipientSetOf(ctx, merchantId, body.splitId ?? product?.split_id)
   const chain = product ? networkOf(ctx.chain, product.chain_id).name : body.chain
   const { network, faults } = networkAsked(ctx.chain, { chain, currency: body.currency })
   if (product && body.chain !== undefined && body.chain !== chain)
@@ -123,23 +128,29 @@ async function termsOf(ctx: Context, merchantId: string, body: CheckoutCreate): 
   if (product && body.amount !== undefined)
     faults.push({ path: "amount", message: "can't be given together with productId, which has a price" })
   const amount =
-    product?.price ?? readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount)
+    product?.price ??
+    readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount, split?.size)
   if (typeof amount !== "bigint")
     faults.push(
       body.amount === undefined ? { path: "amount", message: "is missing: slug or productId can say it too" } : amount,
     )
   if (typeof amount !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
-  return { network, amount, link: undefined, productId: product?.id ?? null }
+  return { network, amount, link: undefined, productId: product?.id ?? null, setId: split?.setId }
 }
 
-function linkTerms(ctx: Context, link: Row<"payment_links">, body: { amount?: number | string }): Terms {
+async function linkTerms(
+  ctx: Context,
+  link: Row<"payment_links">,
+  body: { amount?: number | string; splitId?: string | null },
+): Promise<Terms> {
   const network = networkOf(ctx.chain, link.chain_id)
-  const terms = { network, link, productId: link.product_id }
+  const split = await recipientSetOf(ctx, link.merchant_id, body.splitId ?? link.split_id)
+  const terms = { network, link, productId: link.product_id, setId: split?.setId }
   if (link.amount !== null) {
     if (body.amount !== undefined) throw invalid("amount", "can't be given: this link has an amount of its own")
     return { ...terms, amount: link.amount }
   }
-  const amount = readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount)
+  const amount = readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount, split?.size)
   if (typeof amount !== "bigint") throw new ApiError("VALIDATION_ERROR", [amount])
   return { ...terms, amount }
 }

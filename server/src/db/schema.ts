@@ -1,9 +1,20 @@
 /** The rows as Kysely sees them; the truth is in `migrations/`. bigint: numeric and int8 columns. */
 import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
+import type {
+  Attempts,
+  DepositBooks,
+  Intents,
+  RecipientSets,
+  Recipients,
+  Splits,
+  SweepParts,
+  Wallets,
+} from "./payout-rows.ts"
+import type { Deliveries, DeliveryAttempts, Events, WebhookSecrets, Webhooks } from "./webhook-rows.ts"
 
 /** Nullable, and may be left out of an insert. */
-type Optional<T> = ColumnType<T | null, T | null | undefined, T | null>
+export type Optional<T> = ColumnType<T | null, T | null | undefined, T | null>
 
 interface Installation {
   key: string
@@ -152,6 +163,7 @@ interface Payments {
   updated_at: Date
   recipient_set_id: Optional<bigint>
   sweep_at: Optional<Date>
+  tell_by: Optional<Date>
 }
 
 interface Claims {
@@ -211,6 +223,7 @@ interface Products {
   description: string | null
   price: bigint
   currency: string
+  split_id: Optional<string>
   active: boolean
   created_at: Date
   updated_at: Date
@@ -227,6 +240,7 @@ interface PaymentLinks {
   amount: bigint | null
   currency: string
   product_id: string | null
+  split_id: Optional<string>
   redirect_url: string | null
   max_uses: number | null
   uses: Generated<number>
@@ -257,6 +271,7 @@ interface CheckoutSessions {
   exception: Optional<PaymentException>
   received: Generated<bigint>
   message: Optional<string>
+  recipient_set_id: Optional<bigint>
   payer: Optional<Address>
   tx_hash: Optional<Hash>
   confirmed_at: Optional<Date>
@@ -301,178 +316,6 @@ interface Nonces {
   purpose: string
   resource: string
   expires_at: Date
-}
-
-export type DisabledReason = "gone" | "failing"
-
-interface Webhooks {
-  id: string
-  merchant_id: string
-  url: string
-  description: string | null
-  events: JSONColumnType<string[], string, string>
-  active: boolean
-  disabled_reason: Optional<DisabledReason>
-  failing_since: Optional<Date>
-  created_at: Date
-  updated_at: Date
-  deleted_at: Optional<Date>
-}
-
-interface WebhookSecrets {
-  id: Generated<bigint>
-  merchant_id: string
-  webhook_id: Optional<string>
-  sealed: string
-  created_at: Date
-  expires_at: Optional<Date>
-}
-
-interface Events {
-  id: string
-  merchant_id: string
-  type: string
-  dedupe_key: string
-  body: string
-  created_at: Date
-}
-
-export type DeliveryStatus = "pending" | "delivered" | "failed" | "skipped"
-
-interface Deliveries {
-  id: string
-  seq: Generated<bigint>
-  event_id: string
-  merchant_id: string
-  webhook_id: Optional<string>
-  url: Optional<string>
-  lane: string
-  order_key: string
-  status: DeliveryStatus
-  by_hand: Generated<boolean>
-  attempts: Generated<number>
-  run_at: Date
-  claim_id: Optional<string>
-  lease_until: Optional<Date>
-  created_at: Date
-  updated_at: Date
-}
-
-interface RecipientSets {
-  id: Generated<bigint>
-  created_at: Date
-}
-
-interface Recipients {
-  set_id: bigint
-  position: number
-  address: Address
-  percent_e4: number
-  label: string | null
-}
-
-interface Splits {
-  id: string
-  merchant_id: string
-  name: string
-  description: string | null
-  set_id: bigint
-  created_at: Date
-  updated_at: Date
-}
-
-interface Wallets {
-  id: Generated<number>
-  chain_id: number
-  address: Address
-  next_nonce: bigint
-  status: Generated<"active" | "halted">
-  halted_reason: Optional<string>
-  suspect_at: Optional<Date>
-  checked_number: Optional<bigint>
-  check_at: Optional<Date>
-  run_at: Date
-  claim_id: Optional<string>
-  lease_until: Optional<Date>
-}
-
-export type IntentState = "queued" | "held" | "assigned" | "mined" | "final" | "reverted" | "cancelled"
-export type HeldReason = "short" | "sanctions" | "simulation" | "low_gas" | "reverted"
-/** What a node's answer to a broadcast means; `payouts/answers.ts` says which is which. */
-export type SendResult = "sent" | "look" | "wait" | "bump" | "alarm" | "unknown"
-
-interface Intents {
-  id: string
-  chain_id: number
-  kind: "share" | "sweep" | "return" | "authorize" | "capture" | "void" | "refund" | "settle"
-  source_key: string
-  deposit_id: bigint
-  payment_id: Optional<string>
-  share: Optional<number>
-  percent_e4: Optional<number>
-  replaces: Optional<string>
-  token: Address
-  recipient: Address
-  amount: bigint
-  to_address: Address
-  data: `0x${string}`
-  value: ColumnType<bigint, bigint | undefined, never>
-  reserved: boolean
-  state: IntentState
-  held_reason: Optional<HeldReason>
-  held_detail: Optional<string>
-  run_at: Date
-  checks: Generated<number>
-  wallet: Optional<Address>
-  nonce: Optional<bigint>
-  tx_hash: Optional<Hash>
-  block_number: Optional<bigint>
-  block_hash: Optional<Hash>
-  succeeded: Optional<boolean>
-  created_at: Date
-  updated_at: Date
-}
-
-interface DeliveryAttempts {
-  id: Generated<bigint>
-  delivery_id: string
-  started_at: Date
-  duration_ms: number
-  status: number | null
-  error: string | null
-  answer: string | null
-}
-
-interface Attempts {
-  id: Generated<bigint>
-  intent_id: string
-  chain_id: number
-  wallet: Address
-  nonce: bigint
-  n: number
-  raw: `0x${string}`
-  hash: Hash
-  gas: bigint
-  max_fee: bigint
-  tip: bigint
-  created_at: Generated<Date>
-  sent_at: Optional<Date>
-  sends: Generated<number>
-  last_result: Optional<SendResult>
-}
-
-interface SweepParts {
-  intent_id: string
-  transfer_id: bigint
-  amount: bigint
-}
-
-interface DepositBooks {
-  deposit_id: bigint
-  token: Address
-  inflow: Generated<bigint>
-  committed: Generated<bigint>
-  shortfall: Generated<bigint>
 }
 
 export interface Database {

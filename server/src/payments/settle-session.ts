@@ -11,8 +11,10 @@ import { type Context, inTransaction } from "../context.ts"
 import type { PaymentException, Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import { paymentChanges } from "../metrics.ts"
+import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
 import { sanctioned } from "./reasons.ts"
 import { tellCheckout } from "./tell-checkout.ts"
+import { tellPaid } from "./tell-paid.ts"
 
 /** Sessions in one round; the rest is due in the next. */
 const SESSIONS_A_ROUND = 500
@@ -41,6 +43,7 @@ export async function settleSessions(ctx: Context, network: Network): Promise<nu
     }
   }
   await ctx.wakes.wake("payments")
+  await ctx.wakes.wake("payouts")
   ctx.wakes.wakeSoon("deliveries")
   return due.length
 }
@@ -84,11 +87,13 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
   const screeningOf = (row: SessionTransfer) => (counted(row) ? "clear" : (screened.get(row.from_address) ?? "unknown"))
   const clean = standing.filter(row => screeningOf(row) !== "listed")
   const unscreened = clean.some(row => screeningOf(row) === "unknown" && row.state !== "seen")
-  const arrivals = clean.map(
+  // What pays already comes first and was in time, wherever in the chain it moves: a payment keeps its transfers.
+  const inOrder = [...clean.filter(counted), ...clean.filter(row => !counted(row))]
+  const arrivals = inOrder.map(
     (row): Arrival => ({
       id: row.id,
       value: row.value,
-      minedAt: row.block_time,
+      minedAt: counted(row) && row.block_time > session.expires_at ? session.expires_at : row.block_time,
       // What counts already goes on doing so while it moves to another block, or is only suspected to be gone.
       confirmed: counted(row) || (row.state !== "seen" && row.suspect_at === null && screeningOf(row) !== "unknown"),
     }),
@@ -107,7 +112,7 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
   if (folded.status === "confirmed" && !main && !(await takeUse(ctx, session.link_id)))
     folded = foldSession({ ...facts, usedUp: true }, arrivals, ctx.now())
 
-  await writePayments(ctx, session, folded, clean, main, open)
+  const paidId = await writePayments(ctx, session, folded, clean, main, open)
   await acceptSubmissions(ctx, id, folded, clean)
   const last = folded.paid.at(-1)
   const lastRow = clean.find(row => row.id === last?.id)
@@ -140,23 +145,26 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
     .where("deposit_id", "=", deposit.id)
     .where("run_at", "<=", ctx.now())
     .execute()
+  if (paidId !== undefined && session.status !== "confirmed") await tellPaid(ctx, network, paidId)
   if (folded.status !== session.status) {
-    await tellCheckout(ctx, network, {
-      id,
-      merchantId: session.merchant_id,
-      amount: session.amount,
-      amountReceived: folded.received,
-      status: folded.status,
-      exception: folded.exception,
-      txHash: lastRow?.tx_hash ?? null,
-      payer: lastRow?.from_address ?? null,
-      confirmedAt,
-      productId: session.product_id,
-      paywallId: null,
-      customerEmail: session.customer_email,
-      payerInfo: session.payer_info,
-      callbackUrl: session.callback_url,
-    })
+    if (folded.status === "failed" || folded.status === "expired")
+      await tellCheckout(ctx, network, {
+        id,
+        merchantId: session.merchant_id,
+        amount: session.amount,
+        amountReceived: folded.received,
+        status: folded.status,
+        exception: folded.exception,
+        txHash: lastRow?.tx_hash ?? null,
+        payer: lastRow?.from_address ?? null,
+        confirmedAt: null,
+        productId: session.product_id,
+        paywallId: null,
+        customerEmail: session.customer_email,
+        payerInfo: session.payer_info,
+        splits: null,
+        callbackUrl: session.callback_url,
+      })
     ctx.log.info({ sessionId: id, from: session.status, to: folded.status, exception: folded.exception }, "session")
     paymentChanges.inc({ network: network.name, change: `checkout ${folded.status}` })
   }
@@ -223,7 +231,8 @@ async function takeUse(ctx: Context, linkId: string | null): Promise<boolean> {
 
 /**
  * Writes the payment of the session and the one that waits for the merchant, and which transfers are whose. A payment that
- * waited and became enough is the session's payment from then on, under the same id.
+ * waited and became enough is the session's payment from then on, under the same id. Answers that payment where there is one,
+ * its payouts made.
  */
 async function writePayments(
   ctx: Context,
@@ -232,7 +241,7 @@ async function writePayments(
   transfers: readonly SessionTransfer[],
   main: Row<"payments"> | undefined,
   open: Row<"payments"> | undefined,
-): Promise<void> {
+): Promise<string | undefined> {
   const rowsOf = (arrivals: readonly Arrival[]) =>
     arrivals.map(({ id }) => transfers.find(row => row.id === id)).filter(row => row !== undefined)
   const paid = rowsOf(folded.paid)
@@ -251,6 +260,7 @@ async function writePayments(
       .set({ status: "reversed", exception: null, updated_at: ctx.now() })
       .where("id", "=", main.id)
       .execute()
+    await cancelPayouts(ctx, main.id)
     ctx.log.warn({ paymentId: main.id, sessionId: session.id }, "payment reversed: the chain took it back")
   }
   if (paid.length > 0)
@@ -273,6 +283,9 @@ async function writePayments(
     await ctx.db.deleteFrom("claims").where("payment_id", "=", openId).execute()
     await ctx.db.deleteFrom("payments").where("id", "=", openId).execute()
   }
+  if (paid.length === 0 || mainId === undefined) return undefined
+  await makePayouts(ctx, mainId)
+  return mainId
 }
 
 const sumOf = (rows: readonly { value: bigint }[]): bigint => rows.reduce((total, row) => total + row.value, 0n)
@@ -293,6 +306,7 @@ async function writePayment(
     tx_hash: last.tx_hash,
     status,
     exception,
+    recipient_set_id: session.recipient_set_id,
     updated_at: ctx.now(),
   }
   if (known) {

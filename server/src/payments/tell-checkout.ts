@@ -4,6 +4,7 @@ import { explorerUrl, type Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { PaymentException, SessionStatus } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
+import type { Share } from "../payouts/queries.ts"
 import { emit } from "../webhooks/emit.ts"
 
 /** A session, or a paywall's payment, which is told as a session of its own. */
@@ -22,6 +23,8 @@ export interface Told {
   paywallId: string | null
   customerEmail: string | null
   payerInfo: Record<string, string> | null
+  /** One for each disbursement; null without a split. */
+  splits: Share[] | null
   callbackUrl: string | null
 }
 
@@ -50,6 +53,7 @@ export async function tellCheckout(ctx: Context, network: Network, told: Told): 
     confirmedAt: told.confirmedAt?.toISOString() ?? null,
     ...(told.customerEmail === null ? {} : { customerEmail: told.customerEmail }),
     ...(told.payerInfo === null ? {} : { payerInfo: told.payerInfo }),
+    ...(told.splits === null ? {} : { splits: told.splits }),
   }
   const common = { merchantId: told.merchantId, orderKey: told.id, data }
   const once = <T extends string>(type: T) => ({ type, dedupeKey: `${type}:${told.id}`, ...common })

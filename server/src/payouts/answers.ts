@@ -3,7 +3,7 @@
  * and only the chain tells. So nothing here ever gives an intent another nonce.
  */
 import type { RpcResult } from "../chain/rpc.ts"
-import type { SendResult } from "../db/schema.ts"
+import type { SendResult } from "../db/payout-rows.ts"
 
 /** In this order: the first that fits decides. The words are those of geth, reth, op-geth, Nethermind, Erigon, Besu and anvil. */
 const meanings: [SendResult, RegExp][] = [

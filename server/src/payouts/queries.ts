@@ -3,7 +3,7 @@ import { sql } from "kysely"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
-import type { HeldReason, IntentState } from "../db/schema.ts"
+import type { HeldReason, IntentState } from "../db/payout-rows.ts"
 import { formatAmount } from "../money/amount.ts"
 import { percentOf } from "../splits/split.ts"
 

@@ -22,10 +22,9 @@ export function payoutRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(ctx, request)
       const payment = await ctx.db
         .selectFrom("payments")
-        .innerJoin("paywalls", "paywalls.id", "payments.paywall_id")
-        .select("payments.id")
-        .where("payments.id", "=", request.params.id)
-        .where("paywalls.merchant_id", "=", merchantId)
+        .select("id")
+        .where("id", "=", request.params.id)
+        .where("merchant_id", "=", merchantId)
         .executeTakeFirst()
       if (!payment) throw new ApiError("NOT_FOUND")
       const data = await sharesWithStates(ctx, payment.id)

@@ -4,7 +4,7 @@ import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
-import { tellCheckout } from "../payments/tell-checkout.ts"
+import { tellPaid } from "../payments/tell-paid.ts"
 import { emit } from "../webhooks/emit.ts"
 
 /**
@@ -33,22 +33,7 @@ export async function tellPayment(
   const dedupeKey = `paywall.${change}:${paymentId}:${grantedAt}`
   if (change === "granted") {
     await emit(ctx, { ...common, type: "paywall.granted", dedupeKey, data: { ...data, grantedAt } })
-    await tellCheckout(ctx, network, {
-      id: paymentId,
-      merchantId: payment.merchant_id,
-      amount: payment.amount,
-      amountReceived: payment.amount,
-      status: "confirmed",
-      exception: null,
-      txHash: payment.tx_hash,
-      payer: payment.payer,
-      confirmedAt: payment.granted_at,
-      productId: null,
-      paywallId: payment.paywallId,
-      customerEmail: null,
-      payerInfo: null,
-      callbackUrl: null,
-    })
+    await tellPaid(ctx, network, paymentId)
   } else {
     const reversedAt = ctx.now().toISOString()
     await emit(ctx, { ...common, type: "paywall.reversed", dedupeKey, data: { ...data, reversedAt } })

@@ -34,6 +34,16 @@ const checkout = Type.Object({
   confirmedAt: Nullable(Timestamp),
   customerEmail: Type.Optional(Type.String()),
   payerInfo: Type.Optional(Type.Record(Type.String(), Type.String())),
+  splits: Type.Optional(
+    Type.Array(
+      Type.Object({
+        address: AddressText,
+        amount: Money,
+        percent: Type.Number(),
+        txHash: Described(Nullable(HashText), "Null where it was not mined within five minutes"),
+      }),
+    ),
+  ),
 })
 
 /** Whose producers come with their features; until then nothing sends them. */

@@ -1,6 +1,6 @@
 /** Reading deliveries and events. */
 import type { Context } from "../context.ts"
-import type { DeliveryStatus } from "../db/schema.ts"
+import type { DeliveryStatus } from "../db/webhook-rows.ts"
 import { ApiError } from "../errors.ts"
 
 /** A merchant's deliveries with what they carry and where they go. */

@@ -4,7 +4,8 @@
  */
 import { sql } from "kysely"
 import { type Context, inTransaction } from "../context.ts"
-import type { DisabledReason, Row } from "../db/schema.ts"
+import type { Row } from "../db/schema.ts"
+import type { DisabledReason } from "../db/webhook-rows.ts"
 import { deliveryAttempts } from "../metrics.ts"
 import type { Attempt } from "./send.ts"
 import { afterAttempt } from "./webhook.ts"

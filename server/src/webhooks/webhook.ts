@@ -4,7 +4,7 @@
  */
 import { createHmac } from "node:crypto"
 import { isIP } from "node:net"
-import type { DeliveryStatus } from "../db/schema.ts"
+import type { DeliveryStatus } from "../db/webhook-rows.ts"
 
 /** What `*` stands for. */
 export const standardEvents = [

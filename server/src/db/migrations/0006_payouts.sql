@@ -35,6 +35,17 @@ alter table paywall_versions add column recipient_set_id bigint references recip
 -- Null: all of it is the merchant's. sweep_at: when a sweep has to take what no sweep has taken yet.
 alter table payments add column recipient_set_id bigint references recipient_sets;
 alter table payments add column sweep_at timestamptz;
+-- Until when the shares are waited for before the merchant is told; null: it was told, or need not wait.
+alter table payments add column tell_by timestamptz;
+create index payments_to_tell on payments (tell_by) where tell_by is not null;
+
+alter table products add column split_id text references splits on delete set null;
+alter table payment_links add column split_id text references splits on delete set null;
+create index products_of_split on products (split_id) where split_id is not null;
+create index payment_links_of_split on payment_links (split_id) where split_id is not null;
+-- Copied when the session is made: later edits of the split never touch it.
+alter table checkout_sessions add column recipient_set_id bigint references recipient_sets;
+
 create index payments_to_sweep on payments (chain_id, sweep_at) where sweep_at is not null;
 
 -- A wallet of the service on a chain. next_nonce moves only together with signed bytes.
