@@ -166,6 +166,41 @@ describe("an API key", () => {
     expect(await ask()).toBe(401)
   })
 
+  it("and a key id that are not ours are not looked up each time they come, and none of ours is refused for it", async () => {
+    let queries = 0
+    const counted = service.ctx.db.withPlugin({
+      transformQuery: ({ node }) => {
+        queries++
+        return node
+      },
+      transformResult: async ({ result }) => result,
+    })
+    const { ctx, issuer } = service
+    const own = openApp({ ...ctx, db: counted }, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience))
+    const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64url")
+    const header = { alg: "ES256", typ: "console+jwt", kid: "a".repeat(43) }
+    const token = `${part(header)}.${part({ iss: ctx.settings.baseUrl })}.${"A".repeat(86)}`
+    const inject = async (url: string, headers: Record<string, string>) =>
+      (await own.inject({ url, headers })).statusCode
+    try {
+      const wrong = newApiKey("test")
+      for (let i = 0; i < 50; i++) {
+        expect(await inject("/api/checkouts", { "x-api-key": wrong })).toBe(401)
+        expect(await inject("/api/console/settings", { authorization: `Bearer ${token}` })).toBe(401)
+      }
+      // Two each second.
+      expect(queries).toBeGreaterThan(0)
+      expect(queries).toBeLessThan(20)
+      const { id: keyId, key } = (await create()).body
+      const ask = () => inject(`/api/paywalls/${id}/verify?address=${address}`, { "x-api-key": key })
+      expect([await ask(), await ask()]).toEqual([200, 200])
+      await service.call("DELETE", `${url}/${keyId}`, undefined, { as: "shop" })
+      expect(await ask()).toBe(401)
+    } finally {
+      await own.close()
+    }
+  })
+
   it("tells when it was used, and writes so once a minute at most", async () => {
     const { key } = (await create()).body
     const usedAt = async () => (await list()).data[0].lastUsedAt

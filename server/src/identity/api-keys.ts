@@ -5,6 +5,7 @@ import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { newId, randomText } from "../ids.ts"
 import type { Mode } from "../settings.ts"
+import type { Misses } from "./misses.ts"
 
 /** Whose key a request bears. */
 export interface ApiKey {
@@ -53,14 +54,18 @@ export async function revokeApiKey(ctx: Context, merchantId: string, id: string)
 }
 
 /**
- * Whose key this is, or undefined for none of ours; notes once a minute that it was used. Nothing is cached, so that a
- * revoked key opens nothing more: the lookup is one row by a unique index.
+ * Whose key this is, or undefined for none of ours; notes once a minute that it was used. No good key is cached, so
+ * that a revoked one opens nothing more: the lookup is one row by a unique index.
  */
-export async function apiKeyOf(ctx: Context, key: unknown): Promise<ApiKey | undefined> {
+export async function apiKeyOf(ctx: Context, misses: Misses, key: unknown): Promise<ApiKey | undefined> {
   if (typeof key !== "string" || !FORM.test(key)) return undefined
   const { hash } = keptOf(key)
+  if (misses.has(hash)) return undefined
   const row = await ctx.db.selectFrom("api_keys").selectAll().where("hash", "=", hash).executeTakeFirst()
-  if (!row || !timingSafeEqual(Buffer.from(row.hash, "hex"), Buffer.from(hash, "hex"))) return undefined
+  if (!row || !timingSafeEqual(Buffer.from(row.hash, "hex"), Buffer.from(hash, "hex"))) {
+    misses.add(hash)
+    return undefined
+  }
   await noteUse(ctx, row)
   return { id: row.id, merchantId: row.merchant_id }
 }
