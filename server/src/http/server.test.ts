@@ -186,6 +186,9 @@ describe("health", () => {
         ...looked,
       })
       .execute()
+    // The database is asked once a second at most.
+    expect((await service.call("GET", "/readyz")).status).toBe(503)
+    service.advance(1_000)
     expect(await service.call("GET", "/readyz")).toMatchObject({ status: 200, body: { status: "ready" } })
     service.advance(3_600_000)
     expect((await service.call("GET", "/readyz")).status).toBe(503)
