@@ -71,6 +71,11 @@ export const errorTable = {
     message: "Set the address your money goes to first: PUT /api/console/settings { payoutAddress }.",
     help: "For another network than the default one: `payoutAddresses`, by the network's name.",
   },
+  INVALID_OPERATION: {
+    status: 409,
+    message: "This can't be done in its present state.",
+    help: "The message names the state that is in the way.",
+  },
   SLUG_TAKEN: {
     status: 409,
     message: "This slug is already in use. Choose another.",

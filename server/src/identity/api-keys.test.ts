@@ -92,6 +92,21 @@ describe("/api/console/api-keys", () => {
     for (const count of counts.values()) expect(Math.abs(count - 645)).toBeLessThan(160)
   })
 
+  it("409 for one more than twenty, also of many at once, until one is revoked", async () => {
+    for (let i = 0; i < 15; i++) expect((await create()).status).toBe(201)
+    const answers = await Promise.all(Array.from({ length: 10 }, () => create()))
+    expect(answers.map(({ status }) => status).sort()).toEqual([...Array(5).fill(201), ...Array(5).fill(409)])
+    expect(await create()).toMatchObject({
+      status: 409,
+      body: { error: "INVALID_OPERATION", message: "There are 20 API keys already; revoke one first." },
+    })
+    const { data, total } = await list()
+    expect(total).toBe(20)
+    expect((await create("Server", "rival")).status).toBe(201)
+    await service.call("DELETE", `${url}/${data[0].id}`, undefined, { as: "shop" })
+    expect((await create()).status).toBe(201)
+  })
+
   it("200 for a revocation, 404 for it again, for another merchant's and for none", async () => {
     const { body } = await create()
     const remove = (key: string, as = "shop") => service.call("DELETE", `${url}/${key}`, undefined, { as })

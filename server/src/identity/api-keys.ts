@@ -1,6 +1,7 @@
 /** API keys: how a merchant's server says who it is. Kept as hashes only, looked up at each request. */
 import { createHash, timingSafeEqual } from "node:crypto"
-import type { Context } from "../context.ts"
+import { sql } from "kysely"
+import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { newId, randomText } from "../ids.ts"
@@ -13,6 +14,8 @@ export interface ApiKey {
   merchantId: string
 }
 
+/** Each key has limits of its own. */
+const MOST_KEYS = 20
 const RANDOM_CHARACTERS = 40
 const LAST_USED_STEP_MS = 60_000
 const FORM = new RegExp(`^sk_(test|live)_[0-9A-Za-z]{${RANDOM_CHARACTERS}}$`)
@@ -28,18 +31,29 @@ export const keptOf = (key: string): { hash: string; prefix: string; last4: stri
   last4: key.slice(-4),
 })
 
-/** Makes a key; this is the only time that it is seen as a whole. */
+/** Makes a key; this is the only time that it is seen as a whole. `INVALID_OPERATION` beyond the twentieth. */
 export async function createApiKey(
   ctx: Context,
   merchantId: string,
   name: string,
 ): Promise<{ key: string; row: Row<"api_keys"> }> {
   const key = newApiKey(ctx.settings.mode)
-  const row = await ctx.db
-    .insertInto("api_keys")
-    .values({ id: newId("key"), merchant_id: merchantId, name, ...keptOf(key), created_at: ctx.now() })
-    .returningAll()
-    .executeTakeFirstOrThrow()
+  const row = await inTransaction(ctx, async ctx => {
+    // Held, so that two at once do not both become the last one that may be.
+    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forUpdate().execute()
+    const { total } = await ctx.db
+      .selectFrom("api_keys")
+      .select(sql<number>`count(*)::int`.as("total"))
+      .where("merchant_id", "=", merchantId)
+      .executeTakeFirstOrThrow()
+    if (total >= MOST_KEYS)
+      throw new ApiError("INVALID_OPERATION", undefined, `There are ${MOST_KEYS} API keys already; revoke one first.`)
+    return await ctx.db
+      .insertInto("api_keys")
+      .values({ id: newId("key"), merchant_id: merchantId, name, ...keptOf(key), created_at: ctx.now() })
+      .returningAll()
+      .executeTakeFirstOrThrow()
+  })
   return { key, row }
 }
 
