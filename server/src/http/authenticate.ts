@@ -4,6 +4,7 @@ import type { FastifyRequest } from "fastify"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { type ApiKey, apiKeyOf } from "../identity/api-keys.ts"
+import { type Misses, recentMisses } from "../identity/misses.ts"
 import { namesUs, verifyConsoleToken } from "../identity/signing-keys.ts"
 import type { Subject, TokenIssuer } from "../identity/tokens.ts"
 
@@ -43,27 +44,25 @@ export interface Caller {
 const stranger: Caller = { subject: undefined, apiKey: undefined }
 
 /**
- * Who is calling, never throwing: `refusal` is what the request must be answered with, once it was counted. A credential
- * that came and is not good is refused even where none is needed, or a revoked key would seem to work.
+ * Tells who is calling, never throwing: `refusal` is what the request must be answered with, once it was counted. A
+ * credential that came and is not good is refused even where none is needed, or a revoked key would seem to work.
  */
-export async function authenticate(
-  ctx: Context,
-  tokens: TokenIssuer,
-  path: string,
-  headers: IncomingHttpHeaders,
-): Promise<Caller & { refusal?: unknown }> {
-  const credential = credentialOf(path)
-  try {
-    if (credential === "token") {
-      const subject = await subjectOf(ctx, tokens, headers.authorization)
-      return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }
+export function authenticator(ctx: Context, tokens: TokenIssuer) {
+  const misses = recentMisses()
+  return async (path: string, headers: IncomingHttpHeaders): Promise<Caller & { refusal?: unknown }> => {
+    const credential = credentialOf(path)
+    try {
+      if (credential === "token") {
+        const subject = await subjectOf(ctx, tokens, misses, headers.authorization)
+        return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }
+      }
+      const key = headers["x-api-key"]
+      if (credential === undefined || (credential === "optional key" && key === undefined)) return stranger
+      const apiKey = await apiKeyOf(ctx, misses, key)
+      return apiKey ? { ...stranger, apiKey } : { ...stranger, refusal: keyNeeded() }
+    } catch (error) {
+      return { ...stranger, refusal: error }
     }
-    const key = headers["x-api-key"]
-    if (credential === undefined || (credential === "optional key" && key === undefined)) return stranger
-    const apiKey = await apiKeyOf(ctx, key)
-    return apiKey ? { ...stranger, apiKey } : { ...stranger, refusal: keyNeeded() }
-  } catch (error) {
-    return { ...stranger, refusal: error }
   }
 }
 
@@ -76,11 +75,12 @@ export function callingMerchantByKey(request: FastifyRequest): string {
 async function subjectOf(
   ctx: Context,
   tokens: TokenIssuer,
+  misses: Misses,
   authorization: string | undefined,
 ): Promise<Subject | undefined> {
   const token = /^Bearer ([\w.~+/-]+=*)$/i.exec(authorization ?? "")?.[1]
   if (token === undefined) return undefined
-  return namesUs(ctx, token) ? await verifyConsoleToken(ctx, token) : await tokens.verify(token)
+  return namesUs(ctx, token) ? await verifyConsoleToken(ctx, misses, token) : await tokens.verify(token)
 }
 
 const keyNeeded = () => new ApiError("UNAUTHORIZED", undefined, "A valid API key is needed: `x-api-key: sk_…`.")

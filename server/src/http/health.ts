@@ -1,6 +1,5 @@
 /** `/healthz`: the process answers. `/readyz`: it can do its work. `/metrics`: for whoever holds the token. */
 import { createHash, timingSafeEqual } from "node:crypto"
-import { sql } from "kysely"
 import { Type } from "typebox"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
@@ -9,8 +8,11 @@ import type { Server } from "./server.ts"
 
 /** A network that was not looked at for so many intervals is in trouble. */
 const MISSED_ROUNDS = 5
+/** How long an answer of the database serves all who ask. */
+const SHARED_MS = 1_000
 
 export function healthRoutes(app: Server, ctx: Context): void {
+  const troubles = troubleshooter(ctx)
   app.get(
     "/healthz",
     {
@@ -38,7 +40,7 @@ export function healthRoutes(app: Server, ctx: Context): void {
       config: { errors: ["NOT_READY"] },
     },
     async () => {
-      const faults = await troubles(ctx).catch(() => ["the database can't be reached"])
+      const faults = await troubles().catch(() => ["the database can't be reached"])
       if (faults.length > 0) throw new ApiError("NOT_READY", undefined, `Not ready: ${faults.join("; ")}.`)
       return { status: "ready" }
     },
@@ -65,17 +67,24 @@ export function healthRoutes(app: Server, ctx: Context): void {
     )
 }
 
-async function troubles(ctx: Context): Promise<string[]> {
-  if (ctx.signal.aborted) return ["it is stopping"]
-  await sql`select 1`.execute(ctx.db)
-  const cursors = await ctx.db.selectFrom("cursors").select(["chain_id", "looked_at"]).execute()
-  const lateMs = MISSED_ROUNDS * Math.max(ctx.settings.verifyIntervalMs, 5_000)
-  return ctx.chain.networks
-    .filter(network => {
-      const lookedAt = cursors.find(cursor => cursor.chain_id === network.chainId)?.looked_at
-      return !lookedAt || ctx.now().getTime() - lookedAt.getTime() > lateMs
-    })
-    .map(network => `${network.name} has not been looked at lately`)
+/** What keeps the service from its work. As anyone may ask, without a limit, the database is asked once a second at most. */
+function troubleshooter(ctx: Context): () => Promise<string[]> {
+  let asked: { at: number; cursors: Promise<{ chain_id: number; looked_at: Date | null }[]> } | undefined
+  return async () => {
+    if (ctx.signal.aborted) return ["it is stopping"]
+    const now = ctx.now().getTime()
+    // Also anew when the clock was set back.
+    if (!asked || Math.abs(now - asked.at) >= SHARED_MS)
+      asked = { at: now, cursors: ctx.db.selectFrom("cursors").select(["chain_id", "looked_at"]).execute() }
+    const cursors = await asked.cursors
+    const lateMs = MISSED_ROUNDS * Math.max(ctx.settings.verifyIntervalMs, 5_000)
+    return ctx.chain.networks
+      .filter(network => {
+        const lookedAt = cursors.find(cursor => cursor.chain_id === network.chainId)?.looked_at
+        return !lookedAt || now - lookedAt.getTime() > lateMs
+      })
+      .map(network => `${network.name} has not been looked at lately`)
+  }
 }
 
 /** Constant in time; the hashes make the lengths equal. */

@@ -103,6 +103,14 @@ describe("bad input", () => {
     })
   })
 
+  it("that never ends is cut off", async () => {
+    const { ctx, issuer } = service
+    const own = openServer(ctx, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience))
+    const { requestTimeout, headersTimeout } = own.server
+    expect({ requestTimeout, headersTimeout }).toEqual({ requestTimeout: 60_000, headersTimeout: 60_000 })
+    await own.close()
+  })
+
   it("a fault of our own is a 500 that tells nothing of its cause", async () => {
     const broken = await startService()
     await broken.ctx.db.schema.dropTable("access").execute()
@@ -178,6 +186,9 @@ describe("health", () => {
         ...looked,
       })
       .execute()
+    // The database is asked once a second at most.
+    expect((await service.call("GET", "/readyz")).status).toBe(503)
+    service.advance(1_000)
     expect(await service.call("GET", "/readyz")).toMatchObject({ status: 200, body: { status: "ready" } })
     service.advance(3_600_000)
     expect((await service.call("GET", "/readyz")).status).toBe(503)

@@ -19,7 +19,7 @@ import { ApiError, type ErrorCode, errorTable, invalid } from "../errors.ts"
 import { merchantOf } from "../identity/merchants.ts"
 import type { TokenIssuer } from "../identity/tokens.ts"
 import { httpDuration } from "../metrics.ts"
-import { authenticate, isPrivate } from "./authenticate.ts"
+import { authenticator, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { detailsOf, validatorFactory } from "./faults.ts"
 import { isStorable, parseJson } from "./json.ts"
@@ -38,6 +38,11 @@ type Compilers = NonNullable<NonNullable<FastifyHttpOptions<RawServerDefault>["s
 type BuildValidator = NonNullable<Compilers["buildValidator"]>
 
 const BODY_LIMIT = 256 * 1024
+/**
+ * How long a request may take to come in. Fastify's own is for ever, so that a body without end holds its memory and its
+ * connection; in a minute the largest body comes over a line of 35 kbit/s. Node gives headers alone a minute, too.
+ */
+const REQUEST_TIMEOUT_MS = 60_000
 const exposed = [
   "X-Request-Id",
   "X-RateLimit-Limit",
@@ -61,10 +66,12 @@ export async function orEmptyBody(request: FastifyRequest): Promise<void> {
 /** A server with everything but routes; they are added before it listens. */
 export function openServer(ctx: Context, tokens: TokenIssuer): Server {
   const admit = limiter(ctx)
+  const authenticate = authenticator(ctx, tokens)
   const { trustedProxies } = ctx.settings
 
   const options: FastifyHttpOptions<RawServerDefault> = {
     bodyLimit: BODY_LIMIT,
+    requestTimeout: REQUEST_TIMEOUT_MS,
     logger: false,
     trustProxy: trustedProxies.length > 0 ? trustedProxies : false,
     genReqId: request => saneId(request.headers["x-request-id"]) ?? randomUUID(),
@@ -99,7 +106,7 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
   // After CORS has written its headers: a page must be able to read a 401 or a 429. Preflights end there.
   app.after(() => {
     app.addHook("onRequest", async (request, reply) => {
-      const caller = await authenticate(ctx, tokens, pathOf(request), request.headers)
+      const caller = await authenticate(pathOf(request), request.headers)
       request.subject = caller.subject
       request.apiKey = caller.apiKey
       const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`

@@ -20,6 +20,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         body: KeyCreate,
         response: { 201: KeyCreated },
       },
+      config: { errors: ["INVALID_OPERATION"] },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)

@@ -92,6 +92,21 @@ describe("/api/console/api-keys", () => {
     for (const count of counts.values()) expect(Math.abs(count - 645)).toBeLessThan(160)
   })
 
+  it("409 for one more than twenty, also of many at once, until one is revoked", async () => {
+    for (let i = 0; i < 15; i++) expect((await create()).status).toBe(201)
+    const answers = await Promise.all(Array.from({ length: 10 }, () => create()))
+    expect(answers.map(({ status }) => status).sort()).toEqual([...Array(5).fill(201), ...Array(5).fill(409)])
+    expect(await create()).toMatchObject({
+      status: 409,
+      body: { error: "INVALID_OPERATION", message: "There are 20 API keys already; revoke one first." },
+    })
+    const { data, total } = await list()
+    expect(total).toBe(20)
+    expect((await create("Server", "rival")).status).toBe(201)
+    await service.call("DELETE", `${url}/${data[0].id}`, undefined, { as: "shop" })
+    expect((await create()).status).toBe(201)
+  })
+
   it("200 for a revocation, 404 for it again, for another merchant's and for none", async () => {
     const { body } = await create()
     const remove = (key: string, as = "shop") => service.call("DELETE", `${url}/${key}`, undefined, { as })
@@ -164,6 +179,41 @@ describe("an API key", () => {
     expect(await ask()).toBe(200)
     expect((await service.call("DELETE", `${url}/${keyId}`, undefined, { as: "shop" })).status).toBe(200)
     expect(await ask()).toBe(401)
+  })
+
+  it("and a key id that are not ours are not looked up each time they come, and none of ours is refused for it", async () => {
+    let queries = 0
+    const counted = service.ctx.db.withPlugin({
+      transformQuery: ({ node }) => {
+        queries++
+        return node
+      },
+      transformResult: async ({ result }) => result,
+    })
+    const { ctx, issuer } = service
+    const own = openApp({ ...ctx, db: counted }, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience))
+    const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64url")
+    const header = { alg: "ES256", typ: "console+jwt", kid: "a".repeat(43) }
+    const token = `${part(header)}.${part({ iss: ctx.settings.baseUrl })}.${"A".repeat(86)}`
+    const inject = async (url: string, headers: Record<string, string>) =>
+      (await own.inject({ url, headers })).statusCode
+    try {
+      const wrong = newApiKey("test")
+      for (let i = 0; i < 50; i++) {
+        expect(await inject("/api/checkouts", { "x-api-key": wrong })).toBe(401)
+        expect(await inject("/api/console/settings", { authorization: `Bearer ${token}` })).toBe(401)
+      }
+      // Two each second.
+      expect(queries).toBeGreaterThan(0)
+      expect(queries).toBeLessThan(20)
+      const { id: keyId, key } = (await create()).body
+      const ask = () => inject(`/api/paywalls/${id}/verify?address=${address}`, { "x-api-key": key })
+      expect([await ask(), await ask()]).toEqual([200, 200])
+      await service.call("DELETE", `${url}/${keyId}`, undefined, { as: "shop" })
+      expect(await ask()).toBe(401)
+    } finally {
+      await own.close()
+    }
   })
 
   it("tells when it was used, and writes so once a minute at most", async () => {

@@ -1,10 +1,12 @@
 /** API keys: how a merchant's server says who it is. Kept as hashes only, looked up at each request. */
 import { createHash, timingSafeEqual } from "node:crypto"
-import type { Context } from "../context.ts"
+import { sql } from "kysely"
+import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { newId, randomText } from "../ids.ts"
 import type { Mode } from "../settings.ts"
+import type { Misses } from "./misses.ts"
 
 /** Whose key a request bears. */
 export interface ApiKey {
@@ -12,6 +14,8 @@ export interface ApiKey {
   merchantId: string
 }
 
+/** Each key has limits of its own. */
+const MOST_KEYS = 20
 const RANDOM_CHARACTERS = 40
 const LAST_USED_STEP_MS = 60_000
 const FORM = new RegExp(`^sk_(test|live)_[0-9A-Za-z]{${RANDOM_CHARACTERS}}$`)
@@ -27,18 +31,29 @@ export const keptOf = (key: string): { hash: string; prefix: string; last4: stri
   last4: key.slice(-4),
 })
 
-/** Makes a key; this is the only time that it is seen as a whole. */
+/** Makes a key; this is the only time that it is seen as a whole. `INVALID_OPERATION` beyond the twentieth. */
 export async function createApiKey(
   ctx: Context,
   merchantId: string,
   name: string,
 ): Promise<{ key: string; row: Row<"api_keys"> }> {
   const key = newApiKey(ctx.settings.mode)
-  const row = await ctx.db
-    .insertInto("api_keys")
-    .values({ id: newId("key"), merchant_id: merchantId, name, ...keptOf(key), created_at: ctx.now() })
-    .returningAll()
-    .executeTakeFirstOrThrow()
+  const row = await inTransaction(ctx, async ctx => {
+    // Held, so that two at once do not both become the last one that may be.
+    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forUpdate().execute()
+    const { total } = await ctx.db
+      .selectFrom("api_keys")
+      .select(sql<number>`count(*)::int`.as("total"))
+      .where("merchant_id", "=", merchantId)
+      .executeTakeFirstOrThrow()
+    if (total >= MOST_KEYS)
+      throw new ApiError("INVALID_OPERATION", undefined, `There are ${MOST_KEYS} API keys already; revoke one first.`)
+    return await ctx.db
+      .insertInto("api_keys")
+      .values({ id: newId("key"), merchant_id: merchantId, name, ...keptOf(key), created_at: ctx.now() })
+      .returningAll()
+      .executeTakeFirstOrThrow()
+  })
   return { key, row }
 }
 
@@ -53,14 +68,18 @@ export async function revokeApiKey(ctx: Context, merchantId: string, id: string)
 }
 
 /**
- * Whose key this is, or undefined for none of ours; notes once a minute that it was used. Nothing is cached, so that a
- * revoked key opens nothing more: the lookup is one row by a unique index.
+ * Whose key this is, or undefined for none of ours; notes once a minute that it was used. No good key is cached, so
+ * that a revoked one opens nothing more: the lookup is one row by a unique index.
  */
-export async function apiKeyOf(ctx: Context, key: unknown): Promise<ApiKey | undefined> {
+export async function apiKeyOf(ctx: Context, misses: Misses, key: unknown): Promise<ApiKey | undefined> {
   if (typeof key !== "string" || !FORM.test(key)) return undefined
   const { hash } = keptOf(key)
+  if (misses.has(hash)) return undefined
   const row = await ctx.db.selectFrom("api_keys").selectAll().where("hash", "=", hash).executeTakeFirst()
-  if (!row || !timingSafeEqual(Buffer.from(row.hash, "hex"), Buffer.from(hash, "hex"))) return undefined
+  if (!row || !timingSafeEqual(Buffer.from(row.hash, "hex"), Buffer.from(hash, "hex"))) {
+    misses.add(hash)
+    return undefined
+  }
   await noteUse(ctx, row)
   return { id: row.id, merchantId: row.merchant_id }
 }

@@ -1,11 +1,12 @@
 import { createServer } from "node:http"
+import { json } from "node:stream/consumers"
 import { decodeJwt, decodeProtectedHeader } from "jose"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type Anvil, deployContractWallet, startAnvil } from "../../test/anvil.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { accessFields, BASE_URL, type Fields, type SignedMessage, signMessage } from "../../test/wallet.ts"
-import { newEndpoint } from "../chain/endpoints.ts"
+import { type Endpoint, newEndpoint } from "../chain/endpoints.ts"
 import type { Network } from "../chain/networks.ts"
 import { forgetExpiredNonces } from "./nonces.ts"
 
@@ -208,26 +209,64 @@ describe("a contract wallet", () => {
     serve({ ...network, endpoints: [newEndpoint("base-sepolia", "http://127.0.0.1:1")] })
     expect(await verify(signed)).toMatchObject({ status: 503, body: { error: "CHAIN_UNAVAILABLE" } })
     // A node that answers, but not the question.
-    const answers = [
-      (id: number) => ({ jsonrpc: "2.0", id, error: { code: -32005, message: "limit exceeded" } }),
-      (id: number) => ({ jsonrpc: "2.0", id, result: null }),
-      () => ({}),
-    ]
-    for (const answer of answers) {
-      const node = createServer((_request, response) => response.end(JSON.stringify([answer(0)])))
-      await new Promise<void>(resolve => node.listen(0, "127.0.0.1", resolve))
-      const url = `http://127.0.0.1:${(node.address() as { port: number }).port}`
-      serve({ ...network, endpoints: [newEndpoint("base-sepolia", url)] })
+    for (const answer of [{ error: { code: -32005, message: "limit exceeded" } }, { result: null }, {}]) {
+      await using node = await startNode({ eth_chainId: { result: "0x14a34" }, eth_call: answer })
+      serve({ ...network, endpoints: [node.endpoint] })
       expect(await verify(signed)).toMatchObject({ status: 503, body: { error: "CHAIN_UNAVAILABLE" } })
       // The next endpoint is asked where one can't say.
-      serve({ ...network, endpoints: [newEndpoint("base-sepolia", url), newEndpoint("base-sepolia", anvil.rpcUrl)] })
+      serve({ ...network, endpoints: [node.endpoint, newEndpoint("base-sepolia", anvil.rpcUrl)] })
       const wrong = { ...signed, signature: `0x${"12".repeat(65)}` }
       await expectRefused(verify(wrong), "is not that of")
-      node.closeAllConnections()
-      node.close()
     }
     serve(network)
     expect((await verify(signed)).status).toBe(200)
+  })
+
+  it("is nobody's on one endpoint's word where there are two", async () => {
+    const network = service.ctx.chain.networks[0] as Network
+    const honest = newEndpoint("base-sepolia", anvil.rpcUrl)
+    await using liar = await startNode({ eth_chainId: { result: "0x14a34" }, eth_call: { result: YES } })
+    for (const address of [account.address, contract as never])
+      for (const endpoints of [
+        [liar.endpoint, honest],
+        [honest, liar.endpoint],
+      ]) {
+        serve({ ...network, endpoints })
+        await expectRefused(signIn({ address }, other), "is not that of")
+      }
+    expect(await merchants()).toEqual([])
+    // While the other one is down, and when it is left alone for that.
+    const dead = newEndpoint("base-sepolia", "http://127.0.0.1:1")
+    for (const silentUntil of [0, Date.now() + 60_000]) {
+      serve({ ...network, endpoints: [liar.endpoint, { ...dead, silentUntil }] })
+      expect(await signIn({ address: account.address }, other)).toMatchObject({
+        status: 503,
+        body: { error: "CHAIN_UNAVAILABLE" },
+      })
+    }
+    expect(await merchants()).toEqual([])
+    // One that is left alone is asked all the same where it is needed.
+    serve({ ...network, endpoints: [honest, { ...honest, silentUntil: Date.now() + 60_000 }] })
+    expect((await signIn({ address: contract as never })).status).toBe(200)
+    // With two of three the third may be down; a single one is believed.
+    serve({ ...network, endpoints: [dead, honest, { ...honest }] })
+    expect((await signIn({ address: contract as never })).status).toBe(200)
+    serve({ ...network, endpoints: [liar.endpoint] })
+    expect((await signIn({ address: other.address }, account)).status).toBe(200)
+  })
+
+  it("is not asked of an endpoint of another chain", async () => {
+    const network = service.ctx.chain.networks[0] as Network
+    const honest = newEndpoint("base-sepolia", anvil.rpcUrl)
+    await using elsewhere = await startNode({ eth_chainId: { result: "0x2105" }, eth_call: { result: YES } })
+    for (const endpoints of [[elsewhere.endpoint], [elsewhere.endpoint, honest]]) {
+      serve({ ...network, endpoints })
+      expect(await signIn({ address: contract as never })).toMatchObject({
+        status: 503,
+        body: { error: "CHAIN_UNAVAILABLE" },
+      })
+    }
+    expect(await merchants()).toEqual([])
   })
 
   it("whose contract doesn't say yes has not signed", async () => {
@@ -261,4 +300,23 @@ describe("a contract wallet", () => {
 async function paywall(): Promise<{ id: string }> {
   await service.merchant("shop")
   return (await service.call("POST", "/api/console/paywalls", { name: "Film", price: 5 }, { as: "shop" })).body
+}
+
+/** What a contract answers to say that a signature is its own. */
+const YES = `0x1626ba7e${"0".repeat(56)}`
+
+/** A node that has one answer for each method. */
+async function startNode(answers: Record<string, object>): Promise<{ endpoint: Endpoint } & AsyncDisposable> {
+  const server = createServer(async (request, response) => {
+    const calls = (await json(request)) as { id: number; method: string }[]
+    response.end(JSON.stringify(calls.map(({ id, method }) => ({ jsonrpc: "2.0", id, ...answers[method] }))))
+  })
+  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
+  return {
+    endpoint: newEndpoint("base-sepolia", `http://127.0.0.1:${(server.address() as { port: number }).port}`),
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections()
+      server.close()
+    },
+  }
 }

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { startService, type TestService } from "../../test/service.ts"
 import { BASE_URL } from "../../test/wallet.ts"
 import { unseal } from "../secrets.ts"
+import { recentMisses } from "./misses.ts"
 import { forgetRetiredKeys, signToken, TOKEN_TYPES, verifyConsoleToken } from "./signing-keys.ts"
 
 let service: TestService
@@ -138,10 +139,17 @@ describe("a console token of ours", () => {
     }
   })
 
+  it.each([1, null, {}, [], true, ["a"], "", "é".repeat(43)])("401 where its key id is %j", async kid => {
+    const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64url")
+    const claims = { iss: BASE_URL, aud: "sluice", sub: "a", exp: 9_999_999_999 }
+    const token = `${part({ alg: "ES256", typ: "console+jwt", kid })}.${part(claims)}.${"A".repeat(86)}`
+    expect(await settings(token)).toMatchObject({ status: 401, body: { error: "UNAUTHORIZED" } })
+  })
+
   it("is no token of the identity provider, nor one of its tokens ours", async () => {
     const theirs = await service.issuer.token("alice", { iss: BASE_URL })
     expect((await settings(theirs)).status).toBe(401)
-    expect(await verifyConsoleToken(service.ctx, await service.issuer.token("alice"))).toBeUndefined()
+    expect(await verifyConsoleToken(service.ctx, recentMisses(), await service.issuer.token("alice"))).toBeUndefined()
   })
 
   it("is all that opens the console where the service is its own issuer", async () => {

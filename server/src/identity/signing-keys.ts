@@ -18,11 +18,13 @@ import {
 import { sql } from "kysely"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { isStorable } from "../http/json.ts"
 import { seal, unseal } from "../secrets.ts"
+import type { Misses } from "./misses.ts"
 import type { Subject } from "./tokens.ts"
 
 const ALGORITHM = "ES256"
+/** A thumbprint (RFC 7638) by SHA-256. */
+const KEY_ID = /^[\w-]{43}$/
 const LEEWAY_S = 60
 const ROTATED_MS = 30 * 86_400_000
 const LEAD_MS = 3_600_000
@@ -65,10 +67,10 @@ export function namesUs(ctx: Context, token: string): boolean {
 }
 
 /** Who a console token of ours speaks for, or undefined when it is not valid, or is for something else. */
-export async function verifyConsoleToken(ctx: Context, token: string): Promise<Subject | undefined> {
+export async function verifyConsoleToken(ctx: Context, misses: Misses, token: string): Promise<Subject | undefined> {
   const issuer = ctx.settings.baseUrl
   try {
-    const { payload } = await jwtVerify(token, ({ kid }) => publicKey(ctx, kid), {
+    const { payload } = await jwtVerify(token, ({ kid }) => publicKey(ctx, misses, kid), {
       issuer,
       audience: ctx.settings.oidcAudience,
       typ: TOKEN_TYPES.console,
@@ -95,13 +97,13 @@ export async function forgetRetiredKeys(ctx: Context): Promise<void> {
   if (newest) await ctx.db.deleteFrom("signing_keys").where("created_at", "<", newest.created_at).execute()
 }
 
-async function publicKey(ctx: Context, kid: string | undefined): Promise<CryptoKey | Uint8Array> {
-  const known = kid !== undefined && isStorable(kid)
-  const row = known
-    ? await ctx.db.selectFrom("signing_keys").select("public_key").where("id", "=", kid).executeTakeFirst()
-    : undefined
-  if (!row) throw new errors.JWKSNoMatchingKey()
-  return await importJWK(row.public_key as JWK, ALGORITHM)
+/** The token is not verified yet: `kid` may be anything that JSON can say. */
+async function publicKey(ctx: Context, misses: Misses, kid: unknown): Promise<CryptoKey | Uint8Array> {
+  if (typeof kid !== "string" || !KEY_ID.test(kid) || misses.has(kid)) throw new errors.JWKSNoMatchingKey()
+  const row = await ctx.db.selectFrom("signing_keys").select("public_key").where("id", "=", kid).executeTakeFirst()
+  if (row) return await importJWK(row.public_key as JWK, ALGORITHM)
+  misses.add(kid)
+  throw new errors.JWKSNoMatchingKey()
 }
 
 /** The newest key that was published long enough, or the oldest while none was. */

@@ -100,25 +100,36 @@ const PATIENCE_MS = 5_000
 
 /**
  * Whether a contract at this address takes the signature for its own (ERC-1271); where none stands, nothing is approved.
- * A node that fails is not left alone afterwards, as others' calls decide what is asked here.
+ * Two endpoints must say so where the network has two, as the address may be anybody's: that of a wallet whose key never
+ * signed included. A node that fails is not left alone afterwards, as others' calls decide what is asked here.
  */
 async function isApproved(
   ctx: Context,
-  { endpoints }: Network,
+  { endpoints, chainId }: Network,
   address: Address,
   hash: Hex,
   signature: Hex,
 ): Promise<boolean> {
   const data = encodeFunctionData({ abi: contractWalletAbi, functionName: "isValidSignature", args: [hash, signature] })
-  const call = { method: "eth_call", params: [{ to: address, data, gas: hexNumber(GAS) }, "latest"] }
-  for (const endpoint of awake(endpoints)) {
-    const signal = AbortSignal.any([ctx.signal, AbortSignal.timeout(PATIENCE_MS)])
-    const [result] = await batch(endpoint, [call], signal).catch((error): RpcResult[] => {
-      if (error instanceof RpcError) return []
-      throw error
-    })
-    if (result?.ok && typeof result.value === "string") return result.value.slice(0, 66) === MAGIC_WORD
-    if (result && !result.ok && CONTRACT_FAILED.test(result.error)) return false
-  }
+  const calls = [
+    { method: "eth_chainId", params: [] },
+    { method: "eth_call", params: [{ to: address, data, gas: hexNumber(GAS) }, "latest"] },
+  ]
+  const needed = Math.min(2, endpoints.length)
+  const ready = awake(endpoints)
+  const answers = await Promise.all(
+    (ready.length < needed ? endpoints : ready).map(async endpoint => {
+      const signal = AbortSignal.any([ctx.signal, AbortSignal.timeout(PATIENCE_MS)])
+      const [chain, result] = await batch(endpoint, calls, signal).catch((error): RpcResult[] => {
+        if (error instanceof RpcError) return []
+        throw error
+      })
+      if (!chain?.ok || chain.value !== hexNumber(chainId)) return undefined
+      if (result?.ok && typeof result.value === "string") return result.value.slice(0, 66) === MAGIC_WORD
+      return result && !result.ok && CONTRACT_FAILED.test(result.error) ? false : undefined
+    }),
+  )
+  if (answers.includes(false)) return false
+  if (answers.filter(Boolean).length >= needed) return true
   throw new ApiError("CHAIN_UNAVAILABLE")
 }

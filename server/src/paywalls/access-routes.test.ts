@@ -346,6 +346,20 @@ describe("POST /api/paywalls/:id/consume", () => {
     expect((await consume(film)).body).toEqual(none)
   })
 
+  it("200: after access whose calls aren't counted, as many calls as were paid for since", async () => {
+    const api = await paywall({ accessDuration: 300 })
+    await grant(api)
+    await service.call("PUT", `/api/console/paywalls/${api}`, { pricingModel: "per_call" }, { as: "shop" })
+    for (let i = 0; i < 2; i++) await grant(api)
+    for (let i = 0; i < 3; i++) expect((await consume(api)).body).toEqual({ allowed: true, remaining: null })
+    service.advance(300_000)
+    expect(await verify(api)).toMatchObject({ hasAccess: true })
+    for (const remaining of [1, 0]) expect((await consume(api)).body).toEqual({ allowed: true, remaining })
+    expect((await consume(api)).body).toEqual(none)
+    expect(await verify(api)).toEqual({ hasAccess: false })
+    expect((await grants(api)).map((each: { callsUsed: number }) => each.callsUsed).sort()).toEqual([0, 1, 1])
+  })
+
   it("gives one call to one of twenty at the same time", async () => {
     const api = await paywall({ pricingModel: "per_call" })
     await grant(api)

@@ -17,7 +17,7 @@ export async function lockAccess(ctx: Context, paywallId: string, address: Addre
 /** Folds the live grants again; call it under {@link lockAccess}, after every change to them. */
 export async function foldAccess(ctx: Context, paywallId: string, address: Address): Promise<void> {
   const grants = await liveGrants(ctx, paywallId, address).execute()
-  const { since, expiresAt, callsLeft } = foldGrants(grants)
+  const { since, expiresAt, callsLeft } = foldGrants(grants, ctx.now())
   await ctx.db
     .updateTable("access")
     .set({ since_at: since, expires_at: expiresAt, calls_left: callsLeft, tx_hash: grants.at(-1)?.txHash ?? null })
@@ -56,7 +56,7 @@ export interface Consumed {
 export async function takeCall(ctx: Context, paywallId: string, address: Address): Promise<Consumed> {
   const none = { allowed: false, remaining: 0 }
   let held = await holdAccess(ctx, paywallId, address)
-  if (held && !held.since_at) {
+  if (held && (!held.since_at || (held.calls_left === null && (await endsInCalls(ctx, paywallId, address))))) {
     await foldAccess(ctx, paywallId, address)
     held = await holdAccess(ctx, paywallId, address)
   }
@@ -76,6 +76,12 @@ export async function takeCall(ctx: Context, paywallId: string, address: Address
     .returning("calls_left")
     .executeTakeFirstOrThrow()
   return { allowed: true, remaining: calls_left }
+}
+
+/** Whether the last that was granted has a number of calls: once the time before it is over, calls are counted again. */
+async function endsInCalls(ctx: Context, paywallId: string, address: Address): Promise<boolean> {
+  const last = liveGrants(ctx, paywallId, address).clearOrderBy().orderBy("granted_at", "desc").orderBy("id", "desc")
+  return typeof (await last.limit(1).executeTakeFirst())?.calls === "number"
 }
 
 /** The row of {@link lockAccess}, held like there, but not made for whoever is asked about. */

@@ -6,7 +6,10 @@ const at = (seconds: number) => new Date(1_800_000_000_000 + seconds * 1_000)
 
 const timed = { calls: null, callsUsed: 0 }
 const accessEnd = (grants: Pick<LiveGrant, "grantedAt" | "durationS">[]) =>
-  foldGrants(grants.map(grant => ({ ...grant, ...timed }))).expiresAt
+  foldGrants(
+    grants.map(grant => ({ ...grant, ...timed })),
+    at(0),
+  ).expiresAt
 
 describe("when access ends", () => {
   it.each([
@@ -86,8 +89,11 @@ describe("the calls of grants", () => {
     ["one that is bought in the last moment finds the other", [call(0), call(300)], 2, 600],
     ["without an end they stay", [call(0, null), call(9_999, null, 1)], 1, null],
     ["together with access whose calls aren't counted, none are", [call(0), call(60, 600n, 0, null)], null, 900],
+    ["before access whose calls aren't counted is over", [call(0, 301n, 0, null), call(60)], null, 601],
+    ["once access whose calls aren't counted is over", [call(0, 300n, 0, null), call(60)], 1, 600],
+    ["after access without an end", [call(0, null, 0, null), call(60)], null, null],
   ])("%s", (_what, grants, callsLeft, end) => {
-    expect(foldGrants(grants)).toMatchObject({ callsLeft, expiresAt: end === null ? FOREVER : at(end) })
+    expect(foldGrants(grants, at(300))).toMatchObject({ callsLeft, expiresAt: end === null ? FOREVER : at(end) })
   })
 
   it("are never more than were paid, in whatever order they are bought, used and revoked", () => {
@@ -109,7 +115,7 @@ describe("the calls of grants", () => {
             bought++
           }
           if (kind === "revoke") grants = grants.slice(0, -1)
-          const { since, expiresAt, callsLeft } = foldGrants(grants)
+          const { since, expiresAt, callsLeft } = foldGrants(grants, at(now))
           // As takeCall finds it.
           const next = grants.find(each => each.grantedAt >= (since ?? FOREVER) && each.callsUsed < 1)
           expect((callsLeft ?? 0) > 0).toBe(next !== undefined)
@@ -117,7 +123,54 @@ describe("the calls of grants", () => {
           next.callsUsed++
           used++
           expect(next.callsUsed).toBeLessThanOrEqual(next.calls ?? 0)
-          expect(foldGrants(grants)).toEqual({ callsLeft: (callsLeft ?? 0) - 1, expiresAt, since })
+          expect(foldGrants(grants, at(now))).toEqual({ callsLeft: (callsLeft ?? 0) - 1, expiresAt, since })
+        }
+        expect(used).toBeLessThanOrEqual(bought)
+      }),
+    )
+  })
+
+  it("are never more than were paid once the time is over in which they aren't counted, however the pricing model changes", () => {
+    const step = fc.record({
+      kind: fc.constantFrom("buy time", "buy a call", "use", "use"),
+      afterS: fc.integer({ min: 0, max: 400 }),
+      durationS: fc.integer({ min: 1, max: 600 }),
+    })
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 60 }), steps => {
+        const grants: LiveGrant[] = []
+        let now = 0
+        let bought = 0
+        let used = 0
+        // All time that was paid, what of it is free, and the calls that are in it, one step after the other.
+        let end = 0
+        let freeUntil = 0
+        let left = 0
+        for (const { kind, afterS, durationS } of steps) {
+          now += afterS
+          if (kind !== "use") {
+            if (end < now) left = 0
+            end = Math.max(end, now) + durationS
+            if (kind === "buy time") freeUntil = end
+            if (kind === "buy a call") {
+              left++
+              bought++
+            }
+            grants.push(call(now, BigInt(durationS), 0, kind === "buy time" ? null : 1))
+            continue
+          }
+          const { since, expiresAt, callsLeft } = foldGrants(grants, at(now))
+          if (!since || !expiresAt || expiresAt <= at(now)) {
+            expect(now).toBeGreaterThanOrEqual(end)
+            continue
+          }
+          expect({ expiresAt, callsLeft }).toEqual({ expiresAt: at(end), callsLeft: now < freeUntil ? null : left })
+          if (callsLeft === null || callsLeft === 0) continue
+          const next = grants.find(each => each.grantedAt >= since && each.callsUsed < (each.calls ?? 0))
+          if (!next) throw new Error("there is a call left, and no grant has it")
+          next.callsUsed++
+          left--
+          used++
         }
         expect(used).toBeLessThanOrEqual(bought)
       }),
