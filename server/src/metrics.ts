@@ -88,7 +88,7 @@ export const walletGas = new Gauge({
 
 export const payoutAlarms = new Counter({
   name: "sluice_payout_alarms_total",
-  help: "What a person must look at: fee_cap, send, foreign_nonce, books, transfer.",
+  help: "What a person must look at: fee_cap, untold, send, foreign_nonce, books, transfer.",
   labelNames: ["network", "reason"],
   registers: [registry],
 })

@@ -17,6 +17,8 @@ export interface RpcProxy {
   spoil: (method: string, params: unknown[], result: unknown) => unknown
   /** Ends whole exchanges in another way: with a status, without ever answering, or by breaking the connection. */
   broken: number | "hang" | "reset" | undefined
+  /** The only method whose exchanges are broken; undefined: all. */
+  brokenFor: string | undefined
   stop(): Promise<void>
 }
 
@@ -31,7 +33,9 @@ export async function startProxy(target: string): Promise<RpcProxy> {
     const asked = JSON.parse(text) as Entry | Entry[]
     const entries = [asked].flat()
     for (const { method } of entries) proxy.calls.set(method, (proxy.calls.get(method) ?? 0) + 1)
-    const { broken, spoil } = proxy
+    const { spoil, brokenFor } = proxy
+    const hit = brokenFor === undefined || entries.some(({ method }) => method === brokenFor)
+    const broken = hit ? proxy.broken : undefined
     if (broken === "hang") return
     if (broken === "reset") return void request.socket.destroy()
     if (broken !== undefined) return void response.writeHead(broken).end("broken")
@@ -57,6 +61,7 @@ export async function startProxy(target: string): Promise<RpcProxy> {
     total: () => [...proxy.calls.values()].reduce((sum, n) => sum + n, 0),
     spoil: honest,
     broken: undefined,
+    brokenFor: undefined,
     stop: () =>
       new Promise(resolve => {
         server.closeAllConnections()

@@ -47,8 +47,12 @@ export interface Panel {
   voters: number
   /** The block that the voters agree on at a height, and how many said so; undefined when they don't, or did not answer. */
   blockAt(height: bigint): { block: Block; votes: number } | undefined
-  /** A receipt from a block that is agreed on; null when every voter knows none; undefined: not known. */
+  /**
+   * The receipt most voters told, from a block that is agreed on; null when every voter knows none; undefined: not known.
+   */
   receiptOf(hash: Hash): Receipt | null | undefined
+  /** How many voters tell that the transaction ended like this. */
+  endVotes(receipt: Receipt): number
   /** Any receipt that a voter told, whether its block is canonical or not yet known to be. */
   anyReceipt(hash: Hash): Receipt | undefined
   /** How many voters have the transfer in this block, by their receipts. */
@@ -87,6 +91,11 @@ export async function openPanel(network: Network, checkpoint: bigint, signal: Ab
   const head = voters.reduce((low, voter) => (voter.head.number < low.number ? voter.head : low), first.head)
   const finals = voters.map(voter => voter.finalized).filter(number => number !== undefined)
   const deep = head.number > FINAL_DEPTH ? head.number - FINAL_DEPTH : 0n
+  const endVotes = ({ txHash, blockHash, succeeded }: Receipt) =>
+    voters.filter(({ receipts }) => {
+      const told = receipts.get(txHash)
+      return told?.blockHash === blockHash && told.succeeded === succeeded
+    }).length
   return {
     head,
     finalized: finals.length === 0 ? deep : finals.reduce((low, number) => (number < low ? number : low)),
@@ -94,15 +103,17 @@ export async function openPanel(network: Network, checkpoint: bigint, signal: Ab
     blockAt: height => agreement(voters, height),
     receiptOf: hash => {
       const answers = voters.map(voter => voter.receipts.get(hash))
-      const standing = answers.find(
-        receipt => receipt && agreement(voters, receipt.blockNumber)?.block.hash === receipt.blockHash,
-      )
+      const [standing] = answers
+        .filter(receipt => receipt !== null && receipt !== undefined)
+        .filter(receipt => agreement(voters, receipt.blockNumber)?.block.hash === receipt.blockHash)
+        .sort((a, b) => endVotes(b) - endVotes(a))
       if (standing) return standing
       return answers.length > 0 && answers.every(receipt => receipt === null) ? null : undefined
     },
     anyReceipt: hash =>
       voters.map(voter => voter.receipts.get(hash)).find(receipt => receipt !== null && receipt !== undefined) ??
       undefined,
+    endVotes,
     receiptVotes: ({ txHash, key, blockHash }) =>
       voters.filter(voter => {
         const receipt = voter.receipts.get(txHash)

@@ -34,29 +34,36 @@ const failedTrial = /revert|vm (execution|exception)|out of ?gas|invalid opcode/
  */
 const RELEASE_GAS = 250_000n
 
-/** Gives nonces to intents that are due, as far as there is room; answers how many. */
+/** Gives nonces to intents that are due, as far as there is room; answers how many, and how many are held or wait instead. */
 export async function assignIntents(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
   signer: Signer,
   sight: WalletSight,
-): Promise<number> {
+): Promise<{ assigned: number; putOff: number }> {
+  const nothing = { assigned: 0, putOff: 0 }
   const { market, latest, balance } = sight
-  if (latest === undefined || market === undefined || balance === undefined) return 0
   const room = IN_FLIGHT - (await inFlight(ctx, wallet)).n
-  if (room <= 0) return 0
+  if (room <= 0) return nothing
   const due = await dueIntents(ctx, network.chainId, room)
-  if (due.length === 0) return 0
+  if (due.length === 0) return nothing
+  if (latest === undefined || market === undefined || balance === undefined) {
+    ctx.log.error({ network: network.name, latest, market, balance }, "no node tells count, fees and gas: payouts wait")
+    payoutAlarms.inc({ network: network.name, reason: "untold" })
+    return nothing
+  }
   const fees = firstFees(market, ctx.settings.payoutMaxFee)
   if (!fees) {
     ctx.log.error({ network: network.name, ...market }, "the network asks more than PAYOUT_MAX_FEE: payouts wait")
     payoutAlarms.inc({ network: network.name, reason: "fee_cap" })
-    return 0
+    return nothing
   }
   const vetted = await vet(ctx, network, wallet.address, due)
-  if (vetted.length === 0) return 0
-  return await inTransaction(ctx, ctx => assign(ctx, wallet, signer, vetted, fees, { latest, balance }))
+  const putOff = due.length - vetted.length
+  if (vetted.length === 0) return { ...nothing, putOff }
+  const assigned = await inTransaction(ctx, ctx => assign(ctx, wallet, signer, vetted, fees, { latest, balance }))
+  return { assigned, putOff }
 }
 
 const dueIntents = (ctx: Context, chainId: number, limit: number): Promise<Row<"intents">[]> =>
@@ -67,6 +74,8 @@ const dueIntents = (ctx: Context, chainId: number, limit: number): Promise<Row<"
     .where("state", "in", ["queued", "held"])
     .where("reserved", "=", true)
     .where("run_at", "<=", ctx.now())
+    // What failed before comes after what is new: it may be somebody's many.
+    .orderBy(eb => eb("checks", ">", 0))
     .orderBy("run_at")
     .orderBy("created_at")
     .orderBy("id")
@@ -106,7 +115,10 @@ async function vet(ctx: Context, network: Network, wallet: Address, due: Row<"in
     else if (trial && failedTrial.test(trial.error))
       await hold(ctx, row, "simulation", trial.error.slice(0, DETAIL_LENGTH))
     // Anything else is the endpoint's bad moment.
-    else await putOff(ctx, row, UNTOLD_MS)
+    else {
+      ctx.log.warn({ intentId: row.id, trial }, "a payout could not be tried, and waits")
+      await putOff(ctx, row, UNTOLD_MS)
+    }
   }
   return vetted
 }
@@ -126,7 +138,8 @@ async function hold(
       state: "held",
       held_reason: reason,
       held_detail: detail,
-      checks: checks + 1,
+      // A wallet without gas says nothing of the intent.
+      checks: reason === "low_gas" ? checks : checks + 1,
       run_at: new Date(now.getTime() + waitMs),
       updated_at: now,
     })

@@ -174,6 +174,23 @@ describe("the books", () => {
     expect(await book(shop)).toMatchObject({ inflow: 2_000_000n, committed: 2_000_000n, shortfall: 0n })
   })
 
+  it("find the share of a payment that is on its way back, and hold it until it is there", async () => {
+    const shop = await sell([50, 50])
+    await arrive(shop, 1, 1_000_000n)
+    await settle()
+    for (const { id } of await intents()) await assign(id)
+    // Mined again in another block, and not confirmed there yet, when the shares' failure becomes final.
+    await db().updateTable("transfers").set({ state: "seen" }).execute()
+    for (const { id } of await intents()) await end(id, false)
+    const { id } = await db().selectFrom("payments").select("id").executeTakeFirstOrThrow()
+    await makePayouts(service.ctx, id, { reason: "reverted" })
+    await setState(1, "confirmed")
+    await settle()
+    service.advance(86_400_000)
+    await reserveShort(service.ctx, chainId)
+    expect((await intents()).map(row => row.state)).toEqual(["reverted", "reverted", "queued", "queued"])
+  })
+
   it("count a payment once though its shares are asked for again and again", async () => {
     const shop = await sell([50, 50])
     await arrive(shop, 1, 1_000_001n)

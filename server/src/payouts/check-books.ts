@@ -10,10 +10,13 @@ import { RpcError } from "../chain/rpc.ts"
 import { blockCall, outgoingCalls, readBlock, readTransfers, type Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { payoutAlarms } from "../metrics.ts"
 import type { Panel } from "../payments/look.ts"
 import { haltWallet, movedIt } from "./confirm-intents.ts"
 
 const HOUR_MS = 3_600_000
+/** After a look that did not get on: a node must not be asked the same in every turn. */
+const RETRY_MS = 60_000
 const WINDOWS_A_CHECK = 50
 
 /** Looks when its hour has come; goes on from the last block that was compared. */
@@ -21,27 +24,40 @@ export async function checkBooks(ctx: Context, network: Network, wallet: Row<"wa
   const now = ctx.now()
   if (wallet.check_at && wallet.check_at > now) return
   let from = wallet.checked_number === null ? panel.finalized : wallet.checked_number + 1n
+  let nextMs: number | undefined
   for (let windows = 0; from <= panel.finalized && windows < WINDOWS_A_CHECK; windows++) {
     const range = network.endpoints.reduce((low, { logRange }) => (logRange < low ? logRange : low), 10_000n)
     const end = from + range - 1n
     const to = end < panel.finalized ? end : panel.finalized
     const left = await outgoing(ctx, network, from, to)
-    if (!left) break
+    if (!left) {
+      nextMs = retry("the books can't be compared: no node tells the logs")
+      break
+    }
     const fault = await faultIn(ctx, network, left, from, to)
     if (fault) {
       // Logs are one node's word; what halts a wallet all must say.
-      if (!(await isProven(panel, fault))) break
+      if (!(await isProven(panel, fault))) {
+        nextMs = retry(fault.words)
+        break
+      }
       return await haltWallet(ctx, network, wallet, "books", fault.words)
     }
     await ctx.db.updateTable("wallets").set({ checked_number: to }).where("id", "=", wallet.id).execute()
     from = to + 1n
   }
-  const done = from > panel.finalized
+  nextMs ??= from > panel.finalized ? HOUR_MS : 0
   await ctx.db
     .updateTable("wallets")
-    .set({ check_at: done ? new Date(now.getTime() + HOUR_MS) : now })
+    .set({ check_at: new Date(now.getTime() + nextMs) })
     .where("id", "=", wallet.id)
     .execute()
+
+  function retry(words: string): number {
+    ctx.log.error({ network: network.name, from: `${from}` }, `${words} (not proven; looked at again)`)
+    payoutAlarms.inc({ network: network.name, reason: "books" })
+    return RETRY_MS
+  }
 }
 
 /** The transfers out of all deposits in these blocks; undefined where they could not be asked, or the node lacks them. */
@@ -53,8 +69,8 @@ async function outgoing(ctx: Context, network: Network, from: bigint, to: bigint
     .execute()
   const addresses = deposits.map(row => row.address)
   const calls = outgoingCalls(network.token.address, addresses, from, to)
-  const results = await askAny(network.endpoints, [...calls, blockCall(to)], ctx.signal)
   try {
+    const results = await askAny(network.endpoints, [...calls, blockCall(to)], ctx.signal)
     const block = results.at(-1)
     if (!block?.ok || readBlock(block.value)?.number !== to) return undefined
     return results.slice(0, -1).flatMap(result => {
@@ -62,7 +78,7 @@ async function outgoing(ctx: Context, network: Network, from: bigint, to: bigint
       return readTransfers(result.value)
     })
   } catch (error) {
-    if (!(error instanceof RpcError)) throw error
+    if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
     for (const endpoint of network.endpoints) shrinkLogRange(endpoint)
     return undefined
   }
@@ -71,7 +87,7 @@ async function outgoing(ctx: Context, network: Network, from: bigint, to: bigint
 interface Known {
   id: string
   hash: Hash
-  state: string
+  /** By which attempt it is final; before that, another one may yet be found. */
   tx_hash: Hash | null
   from: Address
   recipient: Address
@@ -134,9 +150,9 @@ async function faultIn(
 
 async function knownAttempts(ctx: Context, left: readonly Transfer[]): Promise<Known[]> {
   const { rows } = await sql<Known>`
-    select i.id, a.hash, i.state, i.tx_hash, d.address as from, i.recipient, i.amount
+    select i.id, a.hash, case when i.state = 'final' then i.tx_hash end as tx_hash, d.address as from, i.recipient, i.amount
     from attempts a join intents i on i.id = a.intent_id join deposits d on d.id = i.deposit_id
-    where a.hash in (${sql.join(left.map(transfer => transfer.txHash))})`.execute(ctx.db)
+    where a.hash = any(${sql.val(left.map(transfer => transfer.txHash))}::text[])`.execute(ctx.db)
   return rows
 }
 

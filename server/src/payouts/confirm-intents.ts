@@ -10,7 +10,7 @@ import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms, payoutEnds } from "../metrics.ts"
 import type { Panel } from "../payments/look.ts"
-import type { WalletSight } from "./evidence.ts"
+import { quorumOf, type WalletSight } from "./evidence.ts"
 import { makePayouts, sweepAgain } from "./make-payouts.ts"
 
 /** A nonce that seems to be used by another must seem so twice, so far apart. */
@@ -52,7 +52,7 @@ export async function confirmIntents(
   for (const row of looked) {
     const answers = row.hashes.map(hash => panel.receiptOf(hash))
     const receipt = answers.find(answer => answer !== null && answer !== undefined)
-    if (receipt) settledNow.push(...judge(ctx, network, row, receipt, panel.finalized))
+    if (receipt) settledNow.push(...judge(ctx, network, row, receipt, panel))
     else if (row.state === "mined") changed += await takeBack(ctx, row, panel)
     else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n)) foreign = true
   }
@@ -118,7 +118,7 @@ interface Settled {
 }
 
 /** What a receipt changes; nothing where it is known already. */
-function judge(ctx: Context, network: Network, row: OpenIntent, receipt: Receipt, finalized: bigint): Settled[] {
+function judge(ctx: Context, network: Network, row: OpenIntent, receipt: Receipt, panel: Panel): Settled[] {
   const { txHash, blockNumber, blockHash, succeeded } = receipt
   if (succeeded && !movedIt(receipt, row)) {
     // The token took the call and moved something else: no engine can know what to do.
@@ -126,7 +126,12 @@ function judge(ctx: Context, network: Network, row: OpenIntent, receipt: Receipt
     payoutAlarms.inc({ network: network.name, reason: "transfer" })
     return []
   }
-  const state = blockNumber > finalized ? "mined" : succeeded ? "final" : "reverted"
+  // A failure is paid anew, so one endpoint's word is not enough where there are others to ask.
+  if (!succeeded && panel.endVotes(receipt) < quorumOf(network)) {
+    ctx.log.warn({ intentId: row.id, txHash }, "one endpoint alone says that a payout failed")
+    return []
+  }
+  const state = blockNumber > panel.finalized ? "mined" : succeeded ? "final" : "reverted"
   if (state === row.state && blockHash === row.block_hash && txHash === row.tx_hash) return []
   return [{ row, receipt, state }]
 }

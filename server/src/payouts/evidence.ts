@@ -20,6 +20,9 @@ export interface WalletSight {
   market: Market | undefined
 }
 
+/** How many endpoints must say what money is paid anew for, or a wallet halted: as many as there are, or two. */
+export const quorumOf = ({ endpoints }: Network): number => Math.min(endpoints.length, 2)
+
 /** Asks all endpoints of a network about a wallet. */
 export async function lookAtWallet(network: Network, wallet: Address, signal: AbortSignal): Promise<WalletSight> {
   const calls = [
@@ -31,8 +34,7 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
   ]
   const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, calls, signal)))
   const told = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
-  const needed = network.endpoints.length > 1 ? 2 : 1
-  const agreed = (values: bigint[]) => descending(values)[needed - 1]
+  const agreed = (values: bigint[]) => descending(values)[quorumOf(network) - 1]
   const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)
   const [baseFee, tip] = [descending(baseFees)[0], descending(told(4))[0]]
   return {

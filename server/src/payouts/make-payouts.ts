@@ -90,12 +90,15 @@ async function makeShares(
   }
 }
 
-/** The deposits that hold a payment's transfers, and how much of it each. */
+/**
+ * The deposits that hold a payment's transfers, and how much of it each. Those on their way back after a reorg count: the
+ * payment stands, and the book says when there is room.
+ */
 async function depositsOf(ctx: Context, paymentId: string, token: Address) {
   const rows = await sql<Row<"deposits"> & { received: bigint }>`
     select d.*, paid.received from deposits d join (
       select t.deposit_id, sum(t.value) as received from claims c join transfers t on t.id = c.transfer_id
-      where c.payment_id = ${paymentId} and t.token = ${token} and t.state in ('confirmed', 'final') group by 1) as paid
+      where c.payment_id = ${paymentId} and t.token = ${token} and t.state <> 'gone' group by 1) as paid
       on paid.deposit_id = d.id order by d.id`.execute(ctx.db)
   return rows.rows
 }

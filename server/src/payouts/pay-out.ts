@@ -87,16 +87,17 @@ async function turn(
   await haltAhead(ctx, network, claimed, sight.agreedFinalized)
   const confirmed = await confirmIntents(ctx, network, await walletRow(ctx, claimed), panel, sight)
   if (confirmed > 0) await ctx.wakes.wake("payments")
-  await checkBooks(ctx, network, await walletRow(ctx, claimed), panel)
   const wallet = await walletRow(ctx, claimed)
   walletHalted.set({ network: network.name }, wallet.status === "halted" ? 1 : 0)
   // A halted wallet is looked at, and nothing is sent for it.
   if (wallet.status === "halted") return false
-  const assigned = await assignIntents(ctx, network, wallet, signer, sight)
+  const { assigned, putOff } = await assignIntents(ctx, network, wallet, signer, sight)
   // While nonces are given there is room, and what is stuck soon takes it up.
   if (assigned === 0) await replaceStuck(ctx, network, wallet, signer, sight, pace)
   await sendAttempts(ctx, network, wallet, pace)
-  return confirmed + assigned > 0
+  // Last: whatever is wrong with the comparison, payouts go on until it proves that they must not.
+  await checkBooks(ctx, network, await walletRow(ctx, claimed), panel)
+  return confirmed + assigned + putOff > 0
 }
 
 const walletRow = (ctx: Context, { id }: Row<"wallets">): Promise<Row<"wallets">> =>
@@ -116,9 +117,13 @@ async function ensureWallet(ctx: Context, network: Network, signer: Signer): Pro
       .executeTakeFirst()
   const known = await row()
   if (known) return known
-  const { latest } = await lookAtWallet(network, signer.address, ctx.signal)
+  const { latest, agreedLatest } = await lookAtWallet(network, signer.address, ctx.signal)
   const { finalized } = await openPanel(network, 0n, ctx.signal)
-  if (latest === undefined) return undefined
+  // Too high a start is a gap for ever, so the highest count must not be one endpoint's alone.
+  if (latest === undefined || latest !== agreedLatest) {
+    ctx.log.error({ network: network.name, latest, agreedLatest }, "endpoints don't agree on the payout wallet's nonce")
+    return undefined
+  }
   const waiting = ctx.db.selectFrom("intents").select("id").where("chain_id", "=", network.chainId).limit(1)
   const doubtful = latest > 0n && (await waiting.executeTakeFirst()) !== undefined
   const words = "payouts wait, and the wallet was used before this database knew it: it may be an old backup"

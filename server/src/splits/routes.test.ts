@@ -235,6 +235,10 @@ describe("a paywall's splitId", () => {
     const plain = (await paywall({ price: "0.01" })).body.id
     const answer = await call("PUT", `/api/console/paywalls/${plain}`, { splitId: id })
     expect(answer.body.details[0].path).toBe("price")
+    // Nor can a split be made too large for what it is attached to already.
+    const three = [34, 33, 33].map((percent, i) => ({ address: `0x${String(i + 1).repeat(40)}`, percent }))
+    const larger = await call("PUT", `/api/console/splits/${id}`, { recipients: three })
+    expect(larger.body.details?.[0].path).toBe("recipients")
     expect((await call("GET", `/api/console/paywalls/${plain}`)).body.splitId).toBeNull()
   })
 })

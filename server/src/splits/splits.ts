@@ -3,6 +3,7 @@
  * new version of every paywall that the split is attached to, so that a payment keeps the set that it was made under.
  */
 import type { Address } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -10,6 +11,7 @@ import { ApiError, invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { refusalsOf } from "../identity/settings.ts"
 import { newId } from "../ids.ts"
+import { parseAmount } from "../money/amount.ts"
 import { openVersion } from "../paywalls/versions.ts"
 import type { RecipientsInput, SplitChange, SplitCreate } from "./schema.ts"
 import { type Recipient, readRecipients } from "./split.ts"
@@ -71,7 +73,10 @@ export async function changeSplit(
   return await inTransaction(ctx, async ctx => {
     const before = await lockSplit(ctx, merchantId, id)
     const setId = recipients ? await newSet(ctx, recipients) : before.set_id
-    if (recipients) await routePaywalls(ctx, id, setId)
+    if (recipients) {
+      await assertDivisible(ctx, id, recipients.length)
+      await routePaywalls(ctx, id, setId)
+    }
     const row = await ctx.db
       .updateTable("splits")
       .set({
@@ -167,6 +172,28 @@ async function newSet(ctx: Context, recipients: readonly Recipient[]): Promise<b
     )
     .execute()
   return id
+}
+
+/** Each part is a transfer that we pay for: the least price of what a split is attached to grows with its recipients. */
+async function assertDivisible(ctx: Context, splitId: string, recipients: number): Promise<void> {
+  const rows = await ctx.db
+    .selectFrom("paywalls")
+    .select(["id", "chain_id", "price"])
+    .where("split_id", "=", splitId)
+    .orderBy("id")
+    .forUpdate()
+    .execute()
+  const low = rows.find(({ chain_id, price }) => {
+    const { decimals } = networkOf(ctx.chain, chain_id).token
+    return price < parseAmount(ctx.settings.minAmount, decimals) * BigInt(recipients)
+  })
+  if (low)
+    throw new ApiError("INVALID_SPLIT", [
+      {
+        path: "recipients",
+        message: `are too many for the price of ${low.id}: at least ${ctx.settings.minAmount} each`,
+      },
+    ])
 }
 
 /** Dates the change in every paywall that the split is attached to. */

@@ -1,0 +1,118 @@
+// What outsiders and faulty endpoints try: to have a share paid twice, and to stop the engine.
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
+import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { type RpcProxy, startProxy } from "../../test/proxy.ts"
+import { testUsdcAbi } from "../chain/abi.ts"
+import { newEndpoint } from "../chain/endpoints.ts"
+import { payoutRound } from "./pay-out.ts"
+
+let rig: PayoutRig
+let liar: RpcProxy
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  liar = await startProxy(rig.anvil.rpcUrl)
+})
+afterAll(async () => {
+  await liar.stop()
+  await rig.stop()
+})
+beforeEach(async () => {
+  rig.proxy.broken = undefined
+  rig.proxy.brokenFor = undefined
+  rig.proxy.spoil = liar.spoil = (_method, _params, result) => result
+  for (const endpoint of rig.network.endpoints) endpoint.silentUntil = 0
+  await rig.anvil.client.setAutomine(true)
+  await rig.anvil.client.mine({ blocks: 3 })
+  await rig.empty()
+})
+
+const gain = async (n: number, work: () => Promise<unknown>): Promise<bigint> => {
+  const before = await rig.balanceOf(recipient(n))
+  await work()
+  return (await rig.balanceOf(recipient(n))) - before
+}
+
+it("pays on while the books can't be compared, as the node refuses to tell logs", async () => {
+  rig.proxy.broken = 503
+  rig.proxy.brokenFor = "eth_getLogs"
+  const shop = await rig.sell([50, 50])
+  const got = await gain(0, async () => {
+    await rig.paid(shop, 1_000_000n)
+    rig.service.advance(3_700_000)
+    for (let i = 0; i < 3; i++) {
+      await rig.round().catch(() => {})
+      for (const endpoint of rig.network.endpoints) endpoint.silentUntil = 0
+    }
+  })
+  expect(got).toBe(500_000n)
+})
+
+it("pays a share once though one endpoint of three says that it reverted", async () => {
+  const { ctx } = rig.service
+  const { client } = rig.anvil
+  const final = await client.getBlock({ blockTag: "finalized" })
+  let count = 0n
+  liar.spoil = (method, params, result) => {
+    if (method === "eth_getTransactionCount" && params[1] === "latest" && count > BigInt(String(result)))
+      return `0x${count.toString(16)}`
+    if (method !== "eth_getTransactionReceipt") return result
+    return {
+      status: "0x0",
+      transactionHash: params[0],
+      blockNumber: `0x${final.number.toString(16)}`,
+      blockHash: final.hash,
+      logs: [],
+      logsBloom: "0x0",
+    }
+  }
+  const endpoints = [liar.url, rig.proxy.url, rig.proxy.url].map(url => newEndpoint(rig.network.name, url))
+  const network = { ...rig.network, endpoints }
+  const round = () => payoutRound(ctx, network, rig.signer)
+  const shop = await rig.sell([50, 50])
+  const got = await gain(0, async () => {
+    await rig.paid(shop, 1_000_000n)
+    await client.setAutomine(false)
+    await round()
+    count = BigInt(await client.getTransactionCount({ address: rig.signer.address })) + 2n
+    await round()
+    liar.spoil = (_method, _params, result) => result
+    await client.mine({ blocks: 1 })
+    await client.setAutomine(true)
+    // Something else lies at the same address: another payment, or what came too late.
+    const mint = { address: rig.token, abi: testUsdcAbi, functionName: "mint" } as const
+    await client.writeContractSync({ ...mint, args: [shop.deposit.address, 1_000_000n] })
+    rig.service.advance(300_000)
+    for (let i = 0; i < 4; i++) await round()
+    await client.mine({ blocks: 3 })
+    await round()
+  })
+  expect(got).toBe(500_000n)
+  expect((await rig.states()).every(state => state === "final")).toBe(true)
+})
+
+it("pays others though a merchant's many payouts can't be paid", async () => {
+  for (const n of [0, 1])
+    await rig.anvil.client.writeContractSync({
+      address: rig.token,
+      abi: testUsdcAbi,
+      functionName: "blacklist",
+      args: [recipient(n)],
+    })
+  const [bad, good] = [await rig.sell([50, 50]), await rig.sell([20, 20, 60])]
+  for (let i = 0; i < 20; i++) await rig.paid(bad, 500_000n)
+  expect(
+    await gain(2, async () => {
+      await rig.paid(good, 1_000_000n)
+      await rig.round()
+    }),
+  ).toBe(600_000n)
+  // What was tried before comes after what is new.
+  rig.service.advance(61_000)
+  await rig.paid(good, 1_000_000n)
+  const { ctx } = rig.service
+  const held = async () =>
+    (await ctx.db.selectFrom("intents").select("id").where("state", "=", "held").where("checks", "=", 1).execute())
+      .length
+  expect(await gain(2, () => rig.round())).toBe(600_000n)
+  expect(await held()).toBeLessThanOrEqual(2)
+})
