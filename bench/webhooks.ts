@@ -182,7 +182,7 @@ async function delivering<T>(ctx: Context, work: () => Promise<T>, onSend?: (ms:
   const stop = new AbortController()
   const sender = openSender(ctx.settings.webhooks)
   const timed: Sender = {
-    close: () => sender.close(),
+    ...sender,
     send: async (...given) => {
       const attempt = await sender.send(...given)
       onSend?.(attempt.durationMs)
