@@ -28,6 +28,8 @@ const ENDPOINTS = Number.parseInt(process.argv[3] ?? "10", 10)
 const EVENTS = 10_000
 const ROUNDS = 3
 const HANG_MS = 29_000
+/** What an endpoint elsewhere takes to answer, the way there and back included. */
+const LATER_MS = 20
 const PHASE_MS = 15_000
 const EVENTS_A_SECOND = 20
 const FINISHED = 1_000_000
@@ -57,6 +59,7 @@ function receive(): void {
     const chunks: Buffer[] = []
     request.on("data", chunk => chunks.push(chunk))
     request.on("end", () => {
+      if (request.url === "/later") return void setTimeout(() => response.end("ok"), LATER_MS)
       if (request.url === "/hang") return void setTimeout(() => response.end(), HANG_MS)
       const sentAt = Number.parseFloat(/"sentAt":([\d.]+)/.exec(Buffer.concat(chunks).toString())?.[1] ?? "")
       if (sentAt) latencies.push(clock() - sentAt)
@@ -113,7 +116,10 @@ async function main(part?: string): Promise<void> {
   const [port] = await once(receiver, "message")
   const place = await settle(ctx, `http://127.0.0.1:${port}`, receiver.pid ?? 0)
   say("Postgres 15 with synchronous_commit=on, fsync=off; receiver, worker and Postgres share this machine\n")
-  if (!part || part === "throughput") await throughput(place)
+  if (!part || part === "throughput") {
+    await throughput(place, "ok", "that answer at once")
+    await throughput(place, "later", `that answer after ${LATER_MS} ms`)
+  }
   if (!part || part === "fairness") await fairness(place)
   if (!part || part === "claims") await claims(place)
   receiver.disconnect()
@@ -176,7 +182,7 @@ async function delivering<T>(ctx: Context, work: () => Promise<T>, onSend?: (ms:
   const stop = new AbortController()
   const sender = openSender(ctx.settings.webhooks)
   const timed: Sender = {
-    close: () => sender.close(),
+    ...sender,
     send: async (...given) => {
       const attempt = await sender.send(...given)
       onSend?.(attempt.durationMs)
@@ -190,8 +196,10 @@ async function delivering<T>(ctx: Context, work: () => Promise<T>, onSend?: (ms:
   return result
 }
 
-async function throughput(place: Place): Promise<void> {
-  const { ctx, url } = place
+async function throughput(place: Place, path: string, who: string): Promise<void> {
+  const { ctx } = place
+  const url = `${place.url}/${path}`
+  await ctx.db.updateTable("webhooks").set({ url }).execute()
   const bare: number[] = []
   const ours: number[] = []
   const cpu = { bare: 0, ours: 0, postgres: 0, receiver: 0 }
@@ -221,7 +229,7 @@ async function throughput(place: Place): Promise<void> {
     cpu.receiver += (((after[1] ?? 0) - (before[1] ?? 0)) * 1e6) / EVENTS / ROUNDS
   }
   const [a, b] = [at(bare, 0.5), at(ours, 0.5)]
-  say(`throughput, ${EVENTS} deliveries to ${ENDPOINTS} endpoints, median of ${ROUNDS} rounds in turn`)
+  say(`throughput, ${EVENTS} deliveries to ${ENDPOINTS} endpoints ${who}, median of ${ROUNDS} rounds in turn`)
   say(`  bare undici   ${a.toFixed(0)}/s   ${cpu.bare.toFixed(0)} µs of this process' CPU each`)
   say(
     `  sluice        ${b.toFixed(0)}/s   ${cpu.ours.toFixed(0)} µs, and ${cpu.postgres.toFixed(0)} µs of Postgres', ${cpu.receiver.toFixed(0)} µs of the receiver's`,
@@ -231,6 +239,7 @@ async function throughput(place: Place): Promise<void> {
 
 async function bareLoop(url: string, n: number, concurrency: number): Promise<void> {
   const agent = new Agent({ allowH2: false })
+  const { origin, pathname } = new URL(url)
   const secrets = [newSecret()]
   let left = n
   const one = async () => {
@@ -243,7 +252,7 @@ async function bareLoop(url: string, n: number, concurrency: number): Promise<vo
         "idempotency-key": `dlv_${left}`,
         ...signatureHeaders(secrets, { eventId, body, t }),
       }
-      const response = await agent.request({ origin: url, path: "/ok", method: "POST", headers, body })
+      const response = await agent.request({ origin, path: pathname, method: "POST", headers, body })
       await response.body.text()
     }
   }

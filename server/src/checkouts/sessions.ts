@@ -10,9 +10,9 @@ import { ApiError, type ErrorDetail, invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/settings.ts"
 import { newId } from "../ids.ts"
-import { formatAmount, readAmount } from "../money/amount.ts"
+import { formatAmount, parseAmount, readAmount } from "../money/amount.ts"
 import { statusMessage } from "../payments/reasons.ts"
-import { recipientSetOf } from "../splits/splits.ts"
+import { recipientSetOf, recipientsOf } from "../splits/splits.ts"
 import { receiverFault } from "../webhooks/console.ts"
 import { isOnSale, ownLink, ownProduct } from "./catalog.ts"
 import type { CheckoutCreate, PayConfirm } from "./schema.ts"
@@ -75,6 +75,10 @@ async function insertSession(
   body: CheckoutCreate,
 ): Promise<Row<"checkout_sessions">> {
   const now = ctx.now()
+  // A price of its own may have been set when the split had fewer recipients; each is a transfer that we pay for.
+  const parts = setId === undefined ? 1 : ((await recipientsOf(ctx, [setId])).get(setId)?.length ?? 1)
+  if (amount < parseAmount(ctx.settings.minAmount, network.token.decimals) * BigInt(parts))
+    throw invalid("splitId", `has too many recipients for this amount: at least ${ctx.settings.minAmount} is for each`)
   const owner = await payoutAddressOn(ctx, merchantId, network)
   const expiresAt = new Date(now.getTime() + (body.expiresIn ?? DEFAULT_LIFE_S) * 1_000)
   const json = (value: unknown) => (value === undefined ? null : JSON.stringify(value))

@@ -14,6 +14,22 @@ interface JobTables {
   wallets: "id"
 }
 
+/** As much of a delivery as its worker needs; a date costs more to parse than all of these. */
+const inTurn = [
+  "id",
+  "event_id",
+  "merchant_id",
+  "webhook_id",
+  "url",
+  "lane",
+  "by_hand",
+  "attempts",
+  "claim_id",
+] as const
+
+/** A row that was claimed in turn. */
+export type InTurn = Pick<Row<"deliveries">, (typeof inTurn)[number]>
+
 /**
  * Gives back what killed processes held: leases on jobs, and reservations of idempotency keys, whose work was never
  * committed. Only where this process is the only one.
@@ -79,10 +95,11 @@ export async function claimInTurn(
     /** Lanes that are looked at in one call. */
     lanes: number
   },
-): Promise<{ rows: Row<"deliveries">[]; nextLane: string }> {
+): Promise<{ rows: InTurn[]; nextLane: string }> {
   const table = sql.table(job.table)
   const held = sql`lease_until >= clock_timestamp()`
-  const result = await sql<Row<"deliveries"> & { next_lane: string }>`
+  const columns = sql.join(inTurn.map(name => sql.ref(name)))
+  const result = await sql<InTurn & { next_lane: string }>`
     with recursive lanes as (
       (select lane, 1 as n from ${table} where status = 'pending' and lane > ${job.afterLane} order by lane limit 1)
       union all
@@ -105,9 +122,9 @@ export async function claimInTurn(
       update ${table} set claim_id = ${randomUUID()},
         lease_until = clock_timestamp() + make_interval(secs => ${job.leaseMs / 1_000})
       where ctid = any(array(select ctid from due order by turn limit ${job.limit}))
-      returning *
+      returning seq, ${columns}
     )
-    select claimed.*, last.next_lane
+    select ${columns}, last.next_lane
     from (select coalesce((select lane from lanes where n = ${job.lanes}), '') as next_lane) last
       left join claimed on true
     order by claimed.seq`.execute(db)

@@ -48,14 +48,18 @@ const dnsError = (name: string, code: string): Error =>
 
 const refused = (address: string): Error => Object.assign(new Error(`it ${notPublic(address)}`), { code: "REFUSED" })
 
-/** What undici connects with: only where `allows` lets it, within `timeoutMs`. `ca` stands in for the system's roots. */
+/**
+ * What undici connects with: only where `allows` lets it, within `timeoutMs`. `ca` stands in for the system's roots;
+ * `connected` hears where a host led.
+ */
 export function guardedConnector(options: {
   allows: (address: string) => boolean
   resolve: Resolve
   timeoutMs: number
   ca?: string | undefined
+  connected?: (host: string, address: string) => void
 }): buildConnector.connector {
-  const { allows, resolve, timeoutMs, ca } = options
+  const { allows, resolve, timeoutMs, ca, connected } = options
   const lookup: LookupFunction = (name, { all, family }, callback) => {
     resolve(name).then(
       addresses => {
@@ -79,7 +83,10 @@ export function guardedConnector(options: {
     connect({ ...target, hostname: literal }, (...[error, socket]: [Error | null, Socket | null]) => {
       if (error || !socket) return callback(error ?? new Error("no socket"), null)
       const peer = socket.remoteAddress ?? ""
-      if (allows(peer)) return callback(null, socket)
+      if (allows(peer)) {
+        connected?.(target.hostname, peer)
+        return callback(null, socket)
+      }
       socket.destroy()
       callback(refused(peer), null)
     })

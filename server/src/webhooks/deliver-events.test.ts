@@ -1,7 +1,7 @@
 import { once } from "node:events"
 import type { AddressInfo } from "node:net"
 import { createServer, type Server, type Socket } from "node:net"
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { onPostgres } from "../../test/database.ts"
 import { type Received, type Receiver, startReceiver } from "../../test/receiver.ts"
 import { startService, type TestService } from "../../test/service.ts"
@@ -301,6 +301,72 @@ describe("a delivery", () => {
     await forgetOldEvents(service.ctx)
     expect(await count(), "what still waits is kept").toBe(1)
     expect(await service.ctx.db.selectFrom("delivery_attempts").selectAll().execute()).toEqual([])
+  })
+})
+
+describe("claimed ahead", () => {
+  const HELD = 10
+  const claimed = () => service.ctx.db.selectFrom("deliveries").selectAll().where("claim_id", "is not", null).execute()
+
+  /** An endpoint that is sent all it may have at once, keeps it until `release`, and has five more claimed. */
+  async function fiveAhead(signal = service.ctx.signal) {
+    const to = await receiver()
+    await register(to.url)
+    const held = Promise.withResolvers<void>()
+    to.answer(response => void held.promise.then(() => response.writeHead(200).end()))
+    for (let i = 0; i < HELD + 5; i++) await send()
+    const deliverer = openDeliverer({ ...service.ctx, signal }, sender)
+    expect(await deliverer.round()).toBe(HELD + 5)
+    await to.got(1 + HELD)
+    return { to, deliverer, release: held.resolve }
+  }
+
+  it("begins when another ends, without another claim, and never beside more than its endpoint's number", async () => {
+    const { to, deliverer, release } = await fiveAhead()
+    expect(await claimed()).toHaveLength(HELD + 5)
+    expect(to.received).toHaveLength(1 + HELD)
+    release()
+    await deliverer.idle()
+    expect(to.received).toHaveLength(1 + HELD + 5)
+    expect(await claimed()).toEqual([])
+  })
+
+  it("is given back when the process stops, untried", async () => {
+    const stop = new AbortController()
+    const { to, deliverer, release } = await fiveAhead(stop.signal)
+    stop.abort()
+    const stopped = deliverer.idle()
+    await expect.poll(async () => (await claimed()).length).toBe(HELD)
+    release()
+    await stopped
+    const rows = await service.ctx.db.selectFrom("deliveries").selectAll().where("status", "=", "pending").execute()
+    expect(rows.map(({ attempts, claim_id, lease_until }) => ({ attempts, claim_id, lease_until }))).toEqual(
+      Array(5).fill({ attempts: 0, claim_id: null, lease_until: null }),
+    )
+    expect(to.received).toHaveLength(1 + HELD)
+  })
+
+  it("is given back when it has waited too long, and no more is claimed for that endpoint than is sent", async () => {
+    const { deliverer, release } = await fiveAhead()
+    const now = performance.now.bind(performance)
+    const later = vi.spyOn(performance, "now").mockImplementation(() => now() + 2_000)
+    stops.push(() => later.mockRestore())
+    await deliverer.round()
+    await expect.poll(async () => (await claimed()).length).toBe(HELD)
+    expect(await deliverer.round()).toBe(0)
+    release()
+    await deliverer.idle()
+  })
+
+  it("is nothing for an endpoint that failed", async () => {
+    const to = await receiver()
+    await register(to.url)
+    to.answer(500)
+    await send()
+    await deliver()
+    for (let i = 0; i < HELD + 5; i++) await send()
+    expect(await deliverer.round()).toBe(HELD)
+    await deliverer.idle()
   })
 })
 

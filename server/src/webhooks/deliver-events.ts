@@ -5,7 +5,7 @@
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { claimInTurn } from "../jobs/claim.ts"
+import { claimInTurn, type InTurn } from "../jobs/claim.ts"
 import { runLoop } from "../jobs/run.ts"
 import { deliveriesInFlight } from "../metrics.ts"
 import { type Result, recordAttempts } from "./record-attempts.ts"
@@ -20,74 +20,115 @@ const LANES = 200
 const MAX_SLEEP_MS = 5_000
 /** An endpoint that was so slow gets one request at a time until it is quick again: it must not fill all places. */
 const SLOW_MS = 5_000
+/** An endpoint whose last delivery went well in so long has rows claimed ahead: as many again as are sent at once. */
+const QUICK_MS = 250
+/** A row claimed ahead and not begun in so long is given back: its endpoint may have been paused, or its secret rolled. */
+const AHEAD_MS = 1_000
+/** Rows are claimed ahead while this share of the places is free; else another lane's rows need them more. */
+const AHEAD_FREE = 0.25
 /** A stop waits so long for answers; what is still out then is sent again by another process. */
 const STOP_GRACE_MS = 10_000
 const WRITE_AGAIN_MS = 1_000
 const WRITE_TRIES = 20
 
 export interface Deliverer {
-  /** Claims what is due and there is room for, and begins to send it; answers how many. */
+  /** Claims what is due and there is room for, and some ahead, and begins to send it; answers how many were claimed. */
   round(): Promise<number>
-  /** Resolves when nothing is being sent or written down. */
+  /** Resolves when nothing is being sent or written down; after the signal, what has not begun is given back. */
   idle(): Promise<void>
+}
+
+/** A claimed row that has not begun. */
+interface Waiting {
+  row: InTurn
+  needs: Promise<[Bodies, Destinations]>
+  claimedAt: number
+}
+
+/** What this process holds of a lane that it holds anything of. */
+interface Lane {
+  sending: number
+  /** Oldest first. */
+  waiting: Waiting[]
 }
 
 /** What delivers in one process; `cut` ends what is being sent. */
 export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): Deliverer {
   const { timeoutMs, concurrency, concurrencyPerEndpoint } = ctx.settings.webhooks
-  const sending = new Map<string, number>()
+  const lanes = new Map<string, Lane>()
   const slow = new Set<string>()
+  const notQuick = new Set<string>()
   const work = new Set<Promise<void>>()
   const results: Result[] = []
   let places = concurrency
-  let lane = ""
-  let writing: Promise<void> | undefined
+  let turn = ""
+  let writing = false
 
   async function round(): Promise<number> {
+    for (const name of lanes.keys()) advance(name)
     if (places <= 0) return 0
-    const taken = new Map(sending)
-    for (const each of slow) taken.set(each, (sending.get(each) ?? 0) + concurrencyPerEndpoint - 1)
-    let rows: Row<"deliveries">[] = []
+    const ahead = places > concurrency * AHEAD_FREE ? concurrencyPerEndpoint : 0
+    const taken = new Map<string, number>()
+    for (const name of notQuick) taken.set(name, ahead + (slow.has(name) ? concurrencyPerEndpoint - 1 : 0))
+    for (const [name, { sending, waiting }] of lanes) taken.set(name, (taken.get(name) ?? 0) + sending + waiting.length)
+    let rows: InTurn[] = []
     do {
       const claimed = await claimInTurn(ctx.db, {
         table: "deliveries",
         now: ctx.now(),
-        leaseMs: timeoutMs + LEASE_MARGIN_MS,
+        leaseMs: AHEAD_MS + timeoutMs + LEASE_MARGIN_MS,
         limit: places,
-        perLane: concurrencyPerEndpoint,
+        perLane: concurrencyPerEndpoint + ahead,
         taken,
-        afterLane: lane,
+        afterLane: turn,
         lanes: LANES,
       })
       rows = claimed.rows
-      lane = claimed.nextLane
+      turn = claimed.nextLane
       // Until something is found, or all lanes were seen.
-    } while (rows.length === 0 && lane !== "" && !ctx.signal.aborted)
+    } while (rows.length === 0 && turn !== "" && !ctx.signal.aborted)
     if (rows.length === 0) return 0
-    for (const row of rows) {
-      places--
-      sending.set(row.lane, (sending.get(row.lane) ?? 0) + 1)
-      deliveriesInFlight.inc()
-    }
+    places -= rows.length
+    const claimedAt = performance.now()
     // The next round need not wait for what these rows need to be sent.
-    const mine = start(rows).finally(() => work.delete(mine))
-    work.add(mine)
+    const needs = Promise.all([bodiesOf(ctx, rows), destinationsOf(ctx, rows)])
+    // Each row that begins hears of a failure; there may be none yet.
+    needs.catch(() => {})
+    for (const row of rows) {
+      const held = lanes.get(row.lane) ?? { sending: 0, waiting: [] }
+      held.waiting.push({ row, needs, claimedAt })
+      lanes.set(row.lane, held)
+    }
+    for (const name of new Set(rows.map(({ lane }) => lane))) advance(name)
     return rows.length
   }
 
-  async function start(rows: readonly Row<"deliveries">[]): Promise<void> {
-    const needs = Promise.all([bodiesOf(ctx, rows), destinationsOf(ctx, rows)])
-    await Promise.all(
-      rows.map(row =>
-        deliver(row, needs).catch(error =>
-          ctx.log.error({ err: error, deliveryId: row.id }, "a delivery failed and will be tried again"),
-        ),
-      ),
-    )
+  /** Begins what a lane has room for, and gives back what has waited too long. */
+  function advance(name: string): void {
+    const held = lanes.get(name)
+    if (!held) return
+    const room = slow.has(name) ? 1 : concurrencyPerEndpoint
+    for (let next = held.waiting[0]; next; next = held.waiting[0]) {
+      const old = ctx.signal.aborted || performance.now() - next.claimedAt > AHEAD_MS
+      if (!old && held.sending >= room) break
+      held.waiting.shift()
+      if (old) notQuick.add(name)
+      track(next.row, old ? giveBack(ctx, next.row).finally(() => places++) : deliver(next, held))
+    }
+    if (held.sending === 0 && held.waiting.length === 0) lanes.delete(name)
   }
 
-  async function deliver(row: Row<"deliveries">, needs: Promise<[Bodies, Destinations]>): Promise<void> {
+  function track({ id }: InTurn, doing: Promise<void>): void {
+    const mine = doing
+      .catch(error => ctx.log.error({ err: error, deliveryId: id }, "a delivery failed and will be tried again"))
+      .finally(() => work.delete(mine))
+    work.add(mine)
+  }
+
+  async function deliver({ row, needs }: Waiting, lane: Lane): Promise<void> {
     let sent = false
+    lane.sending++
+    deliveriesInFlight.inc()
     try {
       const [bodies, destinations] = await needs
       const body = bodies.get(row.event_id)
@@ -99,28 +140,25 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       if (cut?.aborted && attempt.status === null) return await giveBack(ctx, row)
       if (attempt.durationMs >= SLOW_MS) slow.add(row.lane)
       else slow.delete(row.lane)
+      if (attempt.error === null && attempt.durationMs <= QUICK_MS) notQuick.delete(row.lane)
+      else notQuick.add(row.lane)
       results.push({ delivery: row, webhook: to.webhook, startedAt, attempt })
       sent = true
     } finally {
       // What was sent keeps its place until it is written down: a database that stands still must stop the sending.
       if (!sent) places++
-      const left = (sending.get(row.lane) ?? 1) - 1
-      if (left > 0) sending.set(row.lane, left)
-      else sending.delete(row.lane)
+      lane.sending--
       deliveriesInFlight.dec()
+      advance(row.lane)
     }
-    await written()
+    if (!writing) track(row, writeAll())
   }
 
-  /** Resolves when all results so far are written: together with others that came meanwhile. */
-  async function written(): Promise<void> {
-    while (results.length > 0) {
-      writing ??= writeNow().finally(() => {
-        writing = undefined
-      })
-      await writing
-    }
-    await writing
+  /** Writes results down until there are none: together with others that came meanwhile. */
+  async function writeAll(): Promise<void> {
+    writing = true
+    while (results.length > 0) await writeNow()
+    writing = false
   }
 
   async function writeNow(): Promise<void> {
@@ -150,6 +188,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
   return {
     round,
     idle: async () => {
+      for (const name of lanes.keys()) advance(name)
       while (work.size > 0) await Promise.all(work)
     },
   }
@@ -164,14 +203,14 @@ interface Destination {
 type Bodies = Map<string, string>
 type Destinations = Map<string, Destination>
 
-async function bodiesOf(ctx: Context, rows: readonly Row<"deliveries">[]): Promise<Bodies> {
+async function bodiesOf(ctx: Context, rows: readonly InTurn[]): Promise<Bodies> {
   const ids = [...new Set(rows.map(row => row.event_id))]
   const events = await ctx.db.selectFrom("events").select(["id", "body"]).where("id", "in", ids).execute()
   return new Map(events.map(({ id, body }) => [id, body]))
 }
 
 /** Where to, by lane and bare address; an endpoint that was deleted is not among them. */
-async function destinationsOf(ctx: Context, rows: readonly Row<"deliveries">[]): Promise<Destinations> {
+async function destinationsOf(ctx: Context, rows: readonly InTurn[]): Promise<Destinations> {
   const ids = [...new Set(rows.flatMap(row => row.webhook_id ?? []))]
   const webhooks =
     ids.length === 0
@@ -190,7 +229,7 @@ async function destinationsOf(ctx: Context, rows: readonly Row<"deliveries">[]):
 }
 
 /** Not sent: its endpoint was paused or deleted since. */
-async function skip(ctx: Context, { id, claim_id }: Row<"deliveries">): Promise<void> {
+async function skip(ctx: Context, { id, claim_id }: InTurn): Promise<void> {
   await ctx.db
     .updateTable("deliveries")
     .set({ status: "skipped", claim_id: null, lease_until: null, updated_at: ctx.now() })
@@ -199,8 +238,8 @@ async function skip(ctx: Context, { id, claim_id }: Row<"deliveries">): Promise<
     .execute()
 }
 
-/** Due at once for another process: this one stops. The receiver may have seen it, and knows it by its key. */
-async function giveBack(ctx: Context, { id, claim_id }: Row<"deliveries">): Promise<void> {
+/** Due at once for whoever claims it next. The receiver may have seen it, and knows it by its key. */
+async function giveBack(ctx: Context, { id, claim_id }: InTurn): Promise<void> {
   await ctx.db
     .updateTable("deliveries")
     .set({ claim_id: null, lease_until: null })

@@ -14,7 +14,7 @@ import { afterAttempt } from "./webhook.ts"
 const FAILING_MS = 5 * 24 * 3_600_000
 
 export interface Result {
-  delivery: Row<"deliveries">
+  delivery: Pick<Row<"deliveries">, "id" | "claim_id" | "attempts">
   /** The endpoint as it was when the delivery was claimed; undefined for a bare address. */
   webhook: Pick<Row<"webhooks">, "id" | "failing_since"> | undefined
   startedAt: Date
@@ -52,10 +52,10 @@ async function write(ctx: Context, results: readonly Result[]): Promise<Set<stri
       claim_id: delivery.claim_id,
       counted: delivery.attempts,
       state: next.status,
-      run_at: new Date(now.getTime() + (next.inMs ?? 0)),
+      in_ms: next.inMs ?? 0,
       // For one that was asked for again while it was sent: its count has begun anew.
       state_anew: again.status,
-      run_at_anew: new Date(now.getTime() + (again.inMs ?? 0)),
+      in_ms_anew: again.inMs ?? 0,
       started_at: startedAt,
       duration_ms: attempt.durationMs,
       status: attempt.status,
@@ -65,11 +65,12 @@ async function write(ctx: Context, results: readonly Result[]): Promise<Set<stri
   })
   const written = await sql<{ id: string; status: string }>`
     with results as (select * from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as r(id text, claim_id uuid,
-      counted int, state text, run_at timestamptz, state_anew text, run_at_anew timestamptz, started_at timestamptz,
-      duration_ms int, status int, error text, answer text)),
+      counted int, state text, in_ms int, state_anew text, in_ms_anew int, started_at timestamptz, duration_ms int,
+      status int, error text, answer text)),
     ours as (
       update deliveries d set status = case when d.attempts = r.counted then r.state else r.state_anew end,
-        run_at = case when d.attempts = r.counted then r.run_at else r.run_at_anew end,
+        run_at = ${now}::timestamptz
+          + interval '1 ms' * case when d.attempts = r.counted then r.in_ms else r.in_ms_anew end,
         attempts = d.attempts + 1, by_hand = false, claim_id = null, lease_until = null, updated_at = ${now}
       from results r where d.id = r.id and d.claim_id = r.claim_id returning d.id, d.status),
     log as (

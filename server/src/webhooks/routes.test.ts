@@ -68,6 +68,14 @@ describe("POST /api/console/webhooks", () => {
     Stripe.webhooks.constructEvent(ping.body, ping.headers["service-signature"] ?? "", body.data.secret)
   })
 
+  it("says in a header when only WEBHOOK_ALLOW_CIDRS lets the address be reached, by name too", async () => {
+    for (const url of [to.url, to.url.replace("127.0.0.1", "localhost")]) {
+      const { status, headers } = await post(base, { url, events: ["*"] })
+      expect(status).toBe(201)
+      expect(headers["x-webhook-notice"]).toBe("leads to 127.0.0.1, a private address that WEBHOOK_ALLOW_CIDRS opens")
+    }
+  })
+
   it("the secret is in this answer alone, and in no row", async () => {
     const { id, secret } = await register()
     await post(`${base}/${id}/test`)

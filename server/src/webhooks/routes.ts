@@ -43,7 +43,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         operationId: "createWebhook",
         summary: "Registers an endpoint, and shows its secret this once",
         description:
-          "The address is tried with a signed `ping`. Any answer will do but a redirect, 404, 410, 502, 503 and 504: a receiver may refuse what it holds no secret for yet.",
+          "The address is tried with a signed `ping`. Any answer will do but a redirect, 404, 410, 502, 503 and 504: a receiver may refuse what it holds no secret for yet. `X-Webhook-Notice` says when only WEBHOOK_ALLOW_CIDRS lets it be reached.",
         tags,
         body: WebhookCreate,
         response: { 201: WebhookCreated },
@@ -55,7 +55,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       const merchantId = await callingMerchant(ctx, request)
       const { webhook, secret } = await createWebhook(ctx, sender, merchantId, request.body)
       const { id, url, events, active } = webhook
-      reply.code(201)
+      reply.code(201).headers(noticeOf(url))
       return { data: { id, url, secret, events, active } }
     },
   )
@@ -115,9 +115,11 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       },
       config: { errors: ["URL_UNREACHABLE"] },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
-      return { data: wholeOf(await changeWebhook(ctx, sender, merchantId, request.params.id, request.body)) }
+      const webhook = await changeWebhook(ctx, sender, merchantId, request.params.id, request.body)
+      reply.headers(noticeOf(request.body.url))
+      return { data: wholeOf(webhook) }
     },
   )
 
@@ -216,6 +218,13 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       return { data: { webhookSecret, previousExpiresAt: overlapEnd() } }
     },
   )
+
+  /** A header, not a field: the answers' shapes are fixed. */
+  const noticeOf = (url: string | undefined): Record<string, string> => {
+    const address = url === undefined ? undefined : sender.privateAddressOf(url)
+    if (address === undefined) return {}
+    return { "x-webhook-notice": `leads to ${address}, a private address that WEBHOOK_ALLOW_CIDRS opens` }
+  }
 
   const overlapEnd = (): string => new Date(ctx.now().getTime() + OVERLAP_MS).toISOString()
 }

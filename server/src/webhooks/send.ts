@@ -1,6 +1,6 @@
 /** One exchange with a receiver: a signed POST, and what came of it in words. The same for all destinations. */
 import { Agent } from "undici"
-import { addressRule } from "../http/public-address.ts"
+import { addressRule, isPublicAddress } from "../http/public-address.ts"
 import type { WebhookSettings } from "../settings.ts"
 import { guardedConnector, openResolver, type Resolve } from "./connector.ts"
 import { type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
@@ -29,6 +29,8 @@ export interface Attempt extends Outcome {
 export interface Sender {
   /** Sends and never rejects: what went wrong is in the outcome. The deadline is on the whole exchange. */
   send(message: Message, options: { timeoutMs: number; signal?: AbortSignal | undefined }): Promise<Attempt>
+  /** The private address that this URL's host led to when it was last connected to; only an opened range lets it. */
+  privateAddressOf(url: string): string | undefined
   close(): Promise<void>
 }
 
@@ -37,12 +39,17 @@ export function openSender(
   { allowCidrs, timeoutMs, probeTimeoutMs }: WebhookSettings,
   { resolve, ca }: { resolve?: Resolve; ca?: string } = {},
 ): Sender {
+  const privateHosts = new Map<string, string>()
   const agent = new Agent({
     connect: guardedConnector({
       allows: addressRule(allowCidrs),
       resolve: resolve ?? openResolver({ systemToo: allowCidrs.length > 0 }),
       timeoutMs: Math.max(timeoutMs, probeTimeoutMs),
       ca,
+      connected: (host, address) => {
+        if (isPublicAddress(address)) privateHosts.delete(host)
+        else privateHosts.set(host, address)
+      },
     }),
     allowH2: false,
     // Our own deadline holds for the whole; theirs are between two bytes.
@@ -51,6 +58,7 @@ export function openSender(
   })
   return {
     send: (message, options) => exchange(agent, message, options),
+    privateAddressOf: url => privateHosts.get(new URL(url).hostname),
     close: () => agent.destroy(),
   }
 }
