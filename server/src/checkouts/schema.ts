@@ -117,8 +117,10 @@ export const Session = Type.Object({
 export const SessionList = Type.Object({ data: Type.Array(Session), total: Type.Integer() })
 export const SessionQuery = Type.Object({
   ...Page.properties,
-  status: Type.Optional(Status),
-  exception: Type.Optional(Type.Unsafe<PaymentException>({ type: "string", enum: exceptions })),
+  status: Type.Optional(Described(Status, "Only those that stand so")),
+  exception: Type.Optional(
+    Type.Unsafe<PaymentException>({ type: "string", enum: exceptions, description: "Only those with this exception" }),
+  ),
 })
 export const SessionChange = Strict(
   {

@@ -47,6 +47,9 @@ describe("the document", () => {
 
   it("asks for a token on each console route, for a key where a merchant's server calls, and nowhere else", () => {
     const others: Record<string, object[]> = {
+      "post /api/checkouts": [{ apiKey: [] }],
+      "get /api/checkouts": [{ apiKey: [] }],
+      "get /api/checkouts/{id}": [{ apiKey: [] }],
       "get /metrics": [{ metrics: [] }],
       "post /api/paywalls/{id}/consume": [{ apiKey: [] }],
       "get /api/paywalls/{id}/verify": [{}, { apiKey: [] }],

@@ -33,7 +33,7 @@ const Transaction = Type.Object({
 const TransactionList = Type.Object({ data: Type.Array(Transaction), total: Type.Integer() })
 
 const filters = {
-  type: Type.Optional(Type.Literal("payment")),
+  type: Type.Optional(Type.Literal("payment", { description: "Payments are all there is so far" })),
   status: Type.Optional(Status),
   from: Type.Optional(TimeInput),
   to: Type.Optional(Described(TimeInput, "As `from`; what was made at this time is not included")),
@@ -48,7 +48,9 @@ const Filters = Type.Object(filters)
 const Query = Type.Object({ ...Page.properties, ...filters })
 const PaymentQuery = Type.Object({
   ...Page.properties,
-  exception: Type.Optional(Type.Unsafe<PaymentException>({ type: "string", enum: exceptions })),
+  exception: Type.Optional(
+    Type.Unsafe<PaymentException>({ type: "string", enum: exceptions, description: "Only those with this exception" }),
+  ),
 })
 
 export function transactionRoutes(app: Server, ctx: Context): void {
