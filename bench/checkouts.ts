@@ -160,10 +160,11 @@ function noBalances(params: never[]): string {
 say("\nplans:")
 const newest = sql`order by created_at desc, id desc limit 100`
 const plans = {
+  "list of transactions": sql`select * from transactions where merchant_id = ${shop} ${newest}`,
   "list of checkouts": sql`select * from checkout_sessions where merchant_id = ${shop} ${newest}`,
   "checkouts, confirmed": sql`select * from checkout_sessions where merchant_id = ${shop} and status = 'confirmed' ${newest}`,
-  "transactions, granted": sql`select * from payments where merchant_id = ${shop} and status = 'granted' ${newest}`,
-  "transactions by hash": sql`select * from payments where merchant_id = ${shop} and tx_hash = ${hash}`,
+  "transactions, granted": sql`select * from transactions where merchant_id = ${shop} and status = 'granted' ${newest}`,
+  "transactions by hash": sql`select * from transactions where merchant_id = ${shop} and tx_hash = ${hash}`,
   "sessions due": sql`select id from checkout_sessions where chain_id = 84532 and run_at <= now() order by run_at limit 500`,
   "addresses in the scan": sql`select id from deposits where chain_id = 84532 and hot = true order by id`,
 }

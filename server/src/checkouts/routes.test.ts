@@ -354,12 +354,14 @@ describe("/api/console/transactions", () => {
     const csv = await service.call("GET", "/api/console/transactions.csv", undefined, { as })
     expect(csv.headers["content-type"]).toBe("text/csv; charset=utf-8")
     const lines = (csv.body as string).split("\r\n")
-    expect(lines[0]).toBe("id,type,status,exception,amount,currency,chain,txHash,payer,paywallId,sessionId,createdAt")
+    expect(lines[0]).toBe(
+      "id,type,status,exception,amount,currency,chain,txHash,payer,recipient,paywallId,sessionId,paymentId,createdAt",
+    )
     const ids = lines.slice(1, -1).map(line => line.split(",")[0])
     expect(ids.length).toBe(2_503)
     expect(new Set(ids).size).toBe(2_503)
     expect(lines[1]).toMatch(
-      /^pay_shop0+3,payment,open,late,3.00,USDC,base-sepolia,0x0+3,0x0+3,,cs_[a-z0-9]{24},2026-01-03T/,
+      /^pay_shop0+3,payment,open,late,3.00,USDC,base-sepolia,0x0+3,0x0+3,,,cs_[a-z0-9]{24},pay_shop0+3,2026-01-03T/,
     )
     const narrowed = await service.call("GET", "/api/console/transactions.csv?status=open", undefined, { as })
     expect((narrowed.body as string).split("\r\n").length).toBe(3)

@@ -80,6 +80,17 @@ describe("a checkout with a split", () => {
     ]
     expect(told).toMatchObject({ id: session.id, status: "confirmed", amount: "10.00", splits })
     expect((await whole(session.id)).splits).toEqual(told.splits)
+    const list = (await call("GET", "/api/console/transactions")).body
+    expect(list.data.map((row: { type: string; amount: string }) => `${row.type} ${row.amount}`).sort()).toEqual([
+      "payment 10.00",
+      "share 3.00",
+      "share 7.00",
+    ])
+    const shares = (await call("GET", `/api/console/transactions?type=share&q=${checksummed(recipient(1))}`)).body
+    expect(shares).toMatchObject({ total: 1, data: [{ recipient: checksummed(recipient(1)), payer: null }] })
+    const mine = list.data.find((row: { type: string }) => row.type === "payment")
+    expect((await call("GET", `/api/console/transactions?q=${mine.id}`)).body.total).toBe(3)
+    expect((await call("GET", "/api/console/transactions.csv")).body).toContain(`,${checksummed(recipient(0))},`)
     const after = await Promise.all([0, 1].map(i => rig.balanceOf(recipient(i))))
     expect(after.map((balance, i) => balance - (before[i] ?? 0n))).toEqual([7_000_000n, 3_000_000n])
     expect(await rig.balanceOf(recipient(5))).toBe(0n)

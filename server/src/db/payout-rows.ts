@@ -52,6 +52,8 @@ export interface Intents {
   kind: "share" | "sweep" | "return" | "authorize" | "capture" | "void" | "refund" | "settle"
   source_key: string
   deposit_id: bigint
+  /** Set by the database, from the deposit. */
+  merchant_id: Generated<string>
   payment_id: Optional<string>
   share: Optional<number>
   percent_e4: Optional<number>

@@ -318,6 +318,24 @@ interface Nonces {
   expires_at: Date
 }
 
+/** A view of payments and intents. */
+interface Transactions {
+  id: string
+  merchant_id: string
+  type: "payment" | Row<"intents">["kind"]
+  status: Row<"payments">["status"] | Row<"intents">["state"]
+  exception: PaymentException | null
+  chain_id: number
+  amount: bigint
+  tx_hash: Hash | null
+  payer: Address | null
+  recipient: Address | null
+  paywall_id: string | null
+  session_id: string | null
+  payment_id: string | null
+  created_at: Date
+}
+
 export interface Database {
   installation: Installation
   merchants: Merchants
@@ -335,6 +353,7 @@ export interface Database {
   cursors: Cursors
   screenings: Screenings
   idempotency_keys: IdempotencyKeys
+  transactions: Transactions
   products: Products
   payment_links: PaymentLinks
   checkout_sessions: CheckoutSessions

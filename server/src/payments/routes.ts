@@ -2,7 +2,7 @@
 import { Readable } from "node:stream"
 import { type Static, Type } from "typebox"
 import type { Context } from "../context.ts"
-import type { PaymentException } from "../db/schema.ts"
+import type { PaymentException, Row } from "../db/schema.ts"
 import { pageOf } from "../http/lists.ts"
 import { AddressText, Described, HashText, Matching, Money, Nullable, Page, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
@@ -11,36 +11,47 @@ import { type Filter, transactionOf, transactions, transactionsCsv } from "./tra
 
 const tags = ["transactions"]
 const exceptions: PaymentException[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset"]
-const Status = Type.Enum(["granted", "reversed", "open"], {
+const Status = Type.Enum(
+  ["granted", "reversed", "open", "queued", "held", "assigned", "mined", "final", "reverted", "cancelled"],
+  {
+    type: "string",
+    description:
+      "Of payments granted, reversed, or open (it waits for the merchant, `exception` says why); of what goes out queued, held, assigned, mined, final, reverted or cancelled",
+  },
+)
+const TransactionType = Type.Unsafe<Row<"transactions">["type"]>({
   type: "string",
-  description: "open: it waits for the merchant, `exception` says why",
+  enum: ["payment", "share", "sweep"],
+  description: "payment came in; share (of a split) and sweep (to the merchant) went out",
 })
 
 const Transaction = Type.Object({
   id: Type.String(),
-  type: Type.Literal("payment"),
+  type: TransactionType,
   status: Status,
   exception: Type.Unsafe<PaymentException | null>({ type: ["string", "null"], enum: [...exceptions, null] }),
   amount: Money,
   currency: Type.String(),
   chain: Type.String(),
-  txHash: HashText,
-  payer: AddressText,
+  txHash: Nullable(HashText),
+  payer: Nullable(AddressText),
+  recipient: Nullable(AddressText),
   paywallId: Nullable(Type.String()),
   sessionId: Nullable(Type.String()),
+  paymentId: Nullable(Type.String()),
   createdAt: Timestamp,
 })
 const TransactionList = Type.Object({ data: Type.Array(Transaction), total: Type.Integer() })
 
 const filters = {
-  type: Type.Optional(Type.Literal("payment", { description: "Payments are all there is so far" })),
+  type: Type.Optional(TransactionType),
   status: Type.Optional(Status),
   from: Type.Optional(TimeInput),
   to: Type.Optional(Described(TimeInput, "As `from`; what was made at this time is not included")),
   q: Type.Optional(
     Matching(
       "^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|(cs|pw|pay)_[a-z0-9]{24})$",
-      "An id (`pay_`, `cs_`, `pw_`), a transaction hash, or the address of a payer",
+      "An id (`pay_`, `cs_`, `pw_`), a transaction hash, or the address of a payer or recipient",
     ),
   ),
 }
@@ -59,7 +70,7 @@ export function transactionRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listTransactions",
-        summary: "What was paid, newest first",
+        summary: "What came in and what went out, newest first",
         tags,
         querystring: Query,
         response: { 200: TransactionList },

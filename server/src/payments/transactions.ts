@@ -1,6 +1,6 @@
 /** The merchant's money in one list: filters, pages and the whole as CSV. */
 
-import { type Address, checksummed, type Hash, parseAddress, parseHash } from "../chain/hex.ts"
+import { checksummed, parseAddress, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { PaymentException, Row } from "../db/schema.ts"
@@ -9,7 +9,8 @@ import { formatAmount } from "../money/amount.ts"
 
 /** What narrows the list; text as it came. */
 export interface Filter {
-  status?: Row<"payments">["status"] | undefined
+  type?: Row<"transactions">["type"] | undefined
+  status?: Row<"transactions">["status"] | undefined
   exception?: PaymentException | undefined
   /** Only what waits, or once waited, for the merchant. */
   exceptional?: boolean
@@ -31,14 +32,17 @@ const columns = [
   "chain",
   "txHash",
   "payer",
+  "recipient",
   "paywallId",
   "sessionId",
+  "paymentId",
   "createdAt",
 ] as const
 
 /** The merchant's transactions that pass the filter, in no order yet. `from` and `to` are instants: from ≤ created < to. */
 export function transactions(ctx: Context, merchantId: string, filter: Filter) {
-  let query = ctx.db.selectFrom("payments").selectAll("payments").where("merchant_id", "=", merchantId)
+  let query = ctx.db.selectFrom("transactions").selectAll("transactions").where("merchant_id", "=", merchantId)
+  if (filter.type !== undefined) query = query.where("type", "=", filter.type)
   if (filter.status !== undefined) query = query.where("status", "=", filter.status)
   if (filter.exception !== undefined) query = query.where("exception", "=", filter.exception)
   if (filter.exceptional) query = query.where("exception", "is not", null)
@@ -48,27 +52,29 @@ export function transactions(ctx: Context, merchantId: string, filter: Filter) {
   // What is searched for is known by its form, so that one index answers.
   const [hash, address] = [parseHash(filter.q), parseAddress(filter.q)]
   if (hash) return query.where("tx_hash", "=", hash)
-  if (address) return query.where("payer", "=", address)
+  if (address) return query.where(eb => eb.or([eb("payer", "=", address), eb("recipient", "=", address)]))
   if (filter.q.startsWith("cs_")) return query.where("session_id", "=", filter.q)
   if (filter.q.startsWith("pw_")) return query.where("paywall_id", "=", filter.q)
-  return query.where("id", "=", filter.q)
+  return query.where("payment_id", "=", filter.q)
 }
 
 /** A transaction as it is told. */
-export function transactionOf(ctx: Context, row: Row<"payments">) {
+export function transactionOf(ctx: Context, row: Row<"transactions">) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
   return {
     id: row.id,
-    type: "payment" as const,
+    type: row.type,
     status: row.status,
     exception: row.exception,
     amount: formatAmount(row.amount, token.decimals),
     currency: token.symbol,
     chain,
-    txHash: row.tx_hash as Hash,
-    payer: checksummed(row.payer as Address),
+    txHash: row.tx_hash,
+    payer: row.payer && checksummed(row.payer),
+    recipient: row.recipient && checksummed(row.recipient),
     paywallId: row.paywall_id,
     sessionId: row.session_id,
+    paymentId: row.payment_id,
     createdAt: row.created_at.toISOString(),
   }
 }
@@ -79,7 +85,7 @@ export function transactionOf(ctx: Context, row: Row<"payments">) {
  */
 export async function* transactionsCsv(ctx: Context, merchantId: string, filter: Filter): AsyncGenerator<string> {
   yield `${columns.join(",")}\r\n`
-  let last: Row<"payments"> | undefined
+  let last: Row<"transactions"> | undefined
   for (;;) {
     const { created_at, id } = last ?? {}
     const rows = await transactions(ctx, merchantId, filter)

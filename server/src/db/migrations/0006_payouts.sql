@@ -77,6 +77,8 @@ create table intents (
   -- Why the money moves; asking twice makes one intent.
   source_key text not null unique,
   deposit_id bigint not null references deposits,
+  -- Whose money it is: follows from the deposit, and is kept here so that a list is one index.
+  merchant_id text not null references merchants,
   payment_id text references payments,
   -- Which recipient of the payment's set, and its part.
   share integer,
@@ -122,6 +124,9 @@ create index intents_due on intents (chain_id, run_at) where state in ('queued',
 create index intents_open on intents (chain_id, wallet, nonce) where state in ('assigned', 'mined');
 create index intents_of_payment on intents (payment_id) where payment_id is not null;
 create index intents_of_deposit on intents (deposit_id);
+create index intents_of_merchant on intents (merchant_id, created_at desc, (id::text) desc);
+create index intents_of_recipient on intents (merchant_id, recipient);
+create index intents_of_hash on intents (tx_hash) where tx_hash is not null;
 create index intents_final on intents (chain_id, block_number) where state = 'final';
 
 -- Signed bytes. Whatever was broadcast is a row here, committed before.
@@ -182,6 +187,15 @@ begin
 end $$;
 create trigger transfers_keep_inflow after insert or update on transfers for each row execute function keep_inflow();
 
+create function set_merchant() returns trigger language plpgsql as $$
+begin
+  select coalesce(w.merchant_id, s.merchant_id) into new.merchant_id from deposits d
+    left join paywalls w on w.id = d.paywall_id left join checkout_sessions s on s.id = d.session_id
+    where d.id = new.deposit_id;
+  return new;
+end $$;
+create trigger intents_set_merchant before insert on intents for each row execute function set_merchant();
+
 create function keep_committed() returns trigger language plpgsql as $$
 declare
   change numeric := 0;
@@ -236,3 +250,13 @@ create trigger attempts_keep before update or delete on attempts for each row ex
 insert into deposit_books (deposit_id, token, inflow)
   select deposit_id, token, sum(value) from transfers where state in ('confirmed', 'final') group by 1, 2;
 update payments set sweep_at = updated_at where status = 'granted';
+
+-- The merchant's money in one list: what came, and what went out.
+create view transactions as
+  select id, merchant_id, 'payment'::text as type, status, exception, chain_id, amount::numeric(78,0) as amount,
+    tx_hash::text as tx_hash, payer::text as payer, null::text as recipient, paywall_id, session_id, id as payment_id, created_at
+  from payments
+  union all
+  select id::text, merchant_id, kind, state, null, chain_id, amount::numeric(78,0), tx_hash::text, null, recipient::text, null,
+    null, payment_id, created_at
+  from intents;
