@@ -11,7 +11,7 @@ import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/settings.ts"
 import { newId } from "../ids.ts"
 import { formatAmount, parseAmount, readAmount } from "../money/amount.ts"
-import { statusMessage } from "../payments/reasons.ts"
+import { freshSubmission, lookSoon } from "../payments/queries.ts"
 import { recipientSetOf, recipientsOf } from "../splits/splits.ts"
 import { receiverFault } from "../webhooks/console.ts"
 import { isOnSale, ownLink, ownProduct } from "./catalog.ts"
@@ -217,14 +217,7 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
       .execute()
   })
   await warm(ctx, known.id)
-  // Outside the transaction: the verification holds this row while it writes submissions.
-  await ctx.db
-    .updateTable("cursors")
-    .set({ run_at: ctx.now() })
-    .where("chain_id", "=", known.chain_id)
-    .where("run_at", ">", ctx.now())
-    .execute()
-  await ctx.wakes.wake("verify")
+  await lookSoon(ctx, known.chain_id)
   return { status: "verifying", txHash }
 }
 
@@ -250,7 +243,6 @@ async function assertUsable(ctx: Context, session: Row<"checkout_sessions">, txH
 }
 
 async function submit(ctx: Context, session: Row<"checkout_sessions">, txHash: Hash, address: Address | null) {
-  const now = ctx.now()
   const open = await ctx.db
     .selectFrom("submissions")
     .select("id")
@@ -265,16 +257,7 @@ async function submit(ctx: Context, session: Row<"checkout_sessions">, txHash: H
       undefined,
       `${MAX_OPEN_HASHES} hashes of this checkout are being looked at; wait for them.`,
     )
-  const fresh = {
-    address,
-    status: "verifying" as const,
-    reason: null,
-    message: statusMessage.verifying,
-    attempts: 0,
-    run_at: now,
-    submitted_at: now,
-    updated_at: now,
-  }
+  const fresh = { address, ...freshSubmission(ctx.now()) }
   await ctx.db
     .insertInto("submissions")
     .values({ session_id: session.id, chain_id: session.chain_id, tx_hash: txHash, ...fresh })

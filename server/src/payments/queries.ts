@@ -5,6 +5,7 @@ import type { Network } from "../chain/networks.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { statusMessage } from "./reasons.ts"
 
 export interface WatchedDeposit {
   id: bigint
@@ -211,4 +212,27 @@ export async function linkSubmissions(ctx: Context, network: Network, message: s
       and s.run_at is null and not exists (select from transfers t, deposits d where ${named} and t.state <> 'gone')`.execute(
     ctx.db,
   )
+}
+
+/** A submission that has to be looked at now, for the first time or again. */
+export const freshSubmission = (now: Date) => ({
+  status: "verifying" as const,
+  reason: null,
+  message: statusMessage.verifying,
+  attempts: 0,
+  run_at: now,
+  submitted_at: now,
+  updated_at: now,
+})
+
+/** Has a network looked at soon; call it outside a transaction, as the verification holds this row while it writes. */
+export async function lookSoon(ctx: Context, chainId: number): Promise<void> {
+  const now = ctx.now()
+  await ctx.db
+    .updateTable("cursors")
+    .set({ run_at: now })
+    .where("chain_id", "=", chainId)
+    .where("run_at", ">", now)
+    .execute()
+  await ctx.wakes.wake("verify")
 }

@@ -6,6 +6,7 @@ import { type Context, inTransaction } from "../context.ts"
 import type { Row, SubmissionStatus } from "../db/schema.ts"
 import { warm } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
+import { freshSubmission, lookSoon } from "../payments/queries.ts"
 import { statusMessage } from "../payments/reasons.ts"
 
 export async function publicPaywall(ctx: Context, id: string): Promise<Row<"paywalls">> {
@@ -19,7 +20,6 @@ export async function publicPaywall(ctx: Context, id: string): Promise<Row<"payw
  * is looked at anew. `ALREADY_VERIFIED` when all that the transaction paid here has granted access.
  */
 export async function submitPayment(ctx: Context, paywallId: string, txHash: Hash, address: Address): Promise<void> {
-  const now = ctx.now()
   const { chain_id } = await publicPaywall(ctx, paywallId)
   const { token } = networkOf(ctx.chain, chain_id)
   await inTransaction(ctx, async ctx => {
@@ -29,15 +29,7 @@ export async function submitPayment(ctx: Context, paywallId: string, txHash: Has
         left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
       where d.paywall_id = ${paywallId} and t.tx_hash = ${txHash} and t.token = ${token.address}`.execute(ctx.db)
     if (paid.rows.length > 0 && paid.rows.every(row => row.granted)) throw new ApiError("ALREADY_VERIFIED")
-    const fresh = {
-      status: "verifying" as const,
-      reason: null,
-      message: statusMessage.verifying,
-      attempts: 0,
-      run_at: now,
-      submitted_at: now,
-      updated_at: now,
-    }
+    const fresh = freshSubmission(ctx.now())
     await ctx.db
       .insertInto("submissions")
       .values({ paywall_id: paywallId, chain_id, tx_hash: txHash, address, ...fresh })
@@ -50,14 +42,7 @@ export async function submitPayment(ctx: Context, paywallId: string, txHash: Has
       .execute()
   })
   await warm(ctx, paywallId)
-  // Outside the transaction: the verification holds this row while it writes submissions.
-  await ctx.db
-    .updateTable("cursors")
-    .set({ run_at: now })
-    .where("chain_id", "=", chain_id)
-    .where("run_at", ">", now)
-    .execute()
-  await ctx.wakes.wake("verify")
+  await lookSoon(ctx, chain_id)
 }
 
 export interface PaymentState {
