@@ -6,5 +6,8 @@ export default defineConfig({
     include: ["server/**/*.test.ts", "contracts/**/*.test.ts"],
     testTimeout: 60_000,
     hookTimeout: 120_000,
+    // By default one fewer than there are cores: on two cores one, and the run took ten and a half minutes a database. Many
+    // tests wait for blocks and processes.
+    maxWorkers: 2,
   },
 })
