@@ -93,7 +93,7 @@ describe("a session", () => {
     const step = fc.record({
       value: fc.integer({ min: 0, max: 700 }),
       minutes: fc.integer({ min: 0, max: 40 }),
-      kind: fc.constantFrom("arrive", "deepen", "gone", "submit", "refuse", "accept"),
+      kind: fc.constantFrom("arrive", "deepen", "gone", "submit", "refuse", "use up", "free", "other token"),
     })
     fc.assert(
       fc.property(fc.array(step, { maxLength: 20 }), steps => {
@@ -106,13 +106,16 @@ describe("a session", () => {
           if (kind === "arrive" && value > 0) all = [...all, arrival(all.length, value, minute, false)]
           if (kind === "deepen") all = all.map(each => ({ ...each, confirmed: true }))
           if (kind === "gone") all = all.slice(1)
-          if (kind === "submit") change = { submitted: true, refused: false }
-          if (kind === "refuse") change = { submitted: false, refused: change.submitted === true }
+          if (kind === "submit") change = { ...change, submitted: true, refused: false }
+          if (kind === "refuse") change = { ...change, submitted: false, refused: change.submitted === true }
+          if (kind === "use up" || kind === "free") change = { ...change, usedUp: kind === "use up" }
+          if (kind === "other token") change = { ...change, wrongAsset: true }
           const next = fold(all, change, minute).status
           if (next !== status) expect(transitions[status]).toContain(next)
           status = next
         }
       }),
+      { numRuns: 3_000 },
     )
   })
 })

@@ -11,11 +11,12 @@ import { formatAmount } from "../money/amount.ts"
  * found later still confirms. `confirmed` is left only when the chain takes the payment back.
  */
 export const transitions: Record<SessionStatus, readonly SessionStatus[]> = {
-  pending: ["verifying", "expired"],
+  pending: ["verifying", "confirmed", "failed", "expired"],
   verifying: ["confirmed", "failed", "expired", "pending"],
-  confirmed: ["verifying", "failed", "expired"],
-  failed: ["verifying", "confirmed", "expired"],
-  expired: ["verifying", "confirmed"],
+  confirmed: ["verifying", "failed", "expired", "pending"],
+  failed: ["verifying", "confirmed", "expired", "pending"],
+  // Never waiting again: what is over stays over, unless money shows that it was paid, or is on its way.
+  expired: ["verifying", "confirmed", "failed"],
 }
 
 /** A transfer in the settlement token to the session's address that is not gone, in the order of the chain. */

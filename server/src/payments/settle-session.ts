@@ -106,7 +106,8 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
     submitted: said.open,
     refused: said.refusal !== null,
     wrongAsset: transfers.some(row => row.state !== "gone" && row.token !== network.token.address),
-    lookedPastExpiry: await lookedPast(ctx, session, deposit),
+    // What has expired was looked at to its end; that its address has left the scan since changes nothing.
+    lookedPastExpiry: session.status === "expired" || (await lookedPast(ctx, session, deposit)),
   }
   let folded = foldSession(facts, arrivals, ctx.now())
   if (folded.status === "confirmed" && !main && !(await takeUse(ctx, session.link_id)))
