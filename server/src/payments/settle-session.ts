@@ -118,7 +118,9 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
   const last = folded.paid.at(-1)
   const lastRow = clean.find(row => row.id === last?.id)
   const listed = standing.length > clean.length && folded.received === 0n
-  const ended = folded.status === "confirmed" || folded.status === "expired"
+  // A link used up by others stays so past the expiry: looked at for ever, such sessions would keep the others waiting.
+  const isOver = folded.status === "failed" && facts.lookedPastExpiry
+  const ended = folded.status === "confirmed" || folded.status === "expired" || isOver
   const confirmedAt = folded.status === "confirmed" ? (session.confirmed_at ?? ctx.now()) : null
   const again = new Date(ctx.now().getTime() + AGAIN_MS)
   await ctx.db
