@@ -101,6 +101,11 @@ export const errorTable = {
     message: "This transaction paid for something else, and nothing in it went to this checkout.",
     help: "Submit the hash of the transfer that went to this checkout's own address (`payTo`).",
   },
+  AUTHORIZATION_ALREADY_USED: {
+    status: 409,
+    message: "The nonce of this authorization was used before, or taken back. Sign a new authorization with a fresh nonce.",
+    help: "An authorization pays for the one checkout that it was made for. If it moved money on chain, `GET /api/pay/status/:id` finds that by itself.",
+  },
   INVALID_OPERATION: {
     status: 409,
     message: "This can't be done in its present state.",
@@ -141,6 +146,11 @@ export const errorTable = {
     message: "The webhook's URL could not be reached.",
     help: "The message names what went wrong. Any answer will do but a redirect, 404, 410, 502, 503 and 504.",
   },
+  AUTHORIZATION_REFUSED: {
+    status: 422,
+    message: "This authorization can't be carried out; `details` says why. Nothing was paid.",
+    help: "Sign one that fits what `GET /api/pay/status/:id` asks for, from a wallet that holds the amount. Nothing was written.",
+  },
   IDEMPOTENCY_MISMATCH: {
     status: 422,
     message:
@@ -165,8 +175,13 @@ export const errorTable = {
   CHAIN_UNAVAILABLE: {
     status: 503,
     message:
-      "The network can't be reached, so the signature of a contract wallet can't be checked. Try again in a moment, with the same signature.",
+      "The network can't be reached, so the signature can't be checked. Try again in a moment, with the same signature.",
     help: "The signature may be good, and its nonce is not used up. The operator checks `RPC_<NETWORK>`.",
+  },
+  RELAY_UNAVAILABLE: {
+    status: 503,
+    message: "Authorizations can't be carried out here at the moment. Pay with a transfer of your own.",
+    help: "The service has no relay wallet on this network, or it is halted. The operator sets `RELAY_PRIVATE_KEY`, and looks at the wallet.",
   },
   NOT_READY: {
     status: 503,

@@ -21,7 +21,7 @@ import { liveWarnings } from "./live.ts"
 import { openLog } from "./log.ts"
 import { registry } from "./metrics.ts"
 import { ensureCursor } from "./payments/verify-payments.ts"
-import { checkWallet } from "./payouts/pay-out.ts"
+import { checkWallet, laneSigners } from "./payouts/pay-out.ts"
 import { describeSettings, readSettings, type Settings } from "./settings.ts"
 import { runWorker } from "./worker.ts"
 
@@ -117,9 +117,10 @@ async function run(
   }
   // Before any address is shown: what is paid from now on is scanned for, whenever the first worker starts.
   for (const network of networks) await patiently(() => ensureCursor(ctx, network), log, signal)
-  const signer = flags.role === "api" ? undefined : settings.payoutSigner
+  const signers = flags.role === "api" ? [] : laneSigners(settings)
   // Before anything is signed: an old backup of the database would pay again what was paid since.
-  if (signer) for (const network of networks) await patiently(() => checkWallet(ctx, network, signer), log, signal)
+  for (const by of signers)
+    for (const network of networks) await patiently(() => checkWallet(ctx, network, by), log, signal)
   // A killed process can't give its leases back; where it was the only one, nobody else holds any.
   if (embedded) await freeLeases(database.db)
   // Settles in at most a round when the signal comes; the database is closed after it.

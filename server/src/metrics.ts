@@ -60,35 +60,35 @@ export const deliveriesInFlight = new Gauge({
 
 export const openIntents = new Gauge({
   name: "sluice_payouts_open",
-  help: "Payouts that have not ended, by state: queued, held, assigned or mined.",
-  labelNames: ["network", "state"],
+  help: "Payouts and relays that have not ended, by wallet (payout or relay) and state: queued, held, assigned or mined.",
+  labelNames: ["network", "wallet", "state"],
   registers: [registry],
 })
 
 export const payoutEnds = new Counter({
   name: "sluice_payouts_total",
-  help: "Payouts that ended: final or reverted.",
-  labelNames: ["network", "end"],
+  help: "Payouts and relays that ended: final, reverted or cancelled.",
+  labelNames: ["network", "wallet", "end"],
   registers: [registry],
 })
 
 export const walletHalted = new Gauge({
   name: "sluice_payout_wallet_halted",
-  help: "1 while the payout wallet is halted: nothing moves until a person has looked.",
-  labelNames: ["network"],
+  help: "1 while the wallet (payout or relay) is halted: nothing moves until a person has looked.",
+  labelNames: ["network", "wallet"],
   registers: [registry],
 })
 
 export const walletGas = new Gauge({
   name: "sluice_payout_wallet_gwei",
-  help: "What the payout wallet has for gas, in gwei.",
-  labelNames: ["network"],
+  help: "What the wallet (payout or relay) has for gas, in gwei.",
+  labelNames: ["network", "wallet"],
   registers: [registry],
 })
 
 export const payoutAlarms = new Counter({
   name: "sluice_payout_alarms_total",
   help: "What a person must look at: fee_cap, untold, send, foreign_nonce, books, transfer.",
-  labelNames: ["network", "reason"],
+  labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })

@@ -69,6 +69,8 @@ export interface Settings {
   /** Signs for the payout wallet; undefined: no money moves out of deposits. */
   payoutSigner: Signer | undefined
   payoutWallet: Address | undefined
+  /** Signs for the relay wallet; undefined: no authorization is relayed. */
+  relaySigner: Signer | undefined
   relayWallet: Address | undefined
   /** Wallets of the service itself; they can't be a merchant's payout address. */
   serviceWallets: Address[]
@@ -175,7 +177,8 @@ export function readSettings(env: Record<string, string | undefined> = process.e
 
   const payoutSigner = read("PAYOUT_PRIVATE_KEY")
   const payoutWallet = payoutSigner?.address
-  const relayWallet = read("RELAY_PRIVATE_KEY")?.address
+  const relaySigner = read("RELAY_PRIVATE_KEY")
+  const relayWallet = relaySigner?.address
   const settings: Settings = {
     mode,
     host,
@@ -201,6 +204,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     payoutMaxFee: read("PAYOUT_MAX_FEE"),
     payoutSigner,
     payoutWallet,
+    relaySigner,
     relayWallet,
     serviceWallets: [payoutWallet, relayWallet].filter(wallet => wallet !== undefined),
     limits: {
@@ -228,6 +232,9 @@ export function readSettings(env: Record<string, string | undefined> = process.e
       retentionMs: read("WEBHOOK_RETENTION"),
     },
   }
+  // Live mode says it for itself, with all else that is wrong there.
+  if (mode !== "live" && payoutWallet !== undefined && payoutWallet === relayWallet)
+    faults.push("RELAY_PRIVATE_KEY must be another key than PAYOUT_PRIVATE_KEY: each wallet has nonces of its own")
   if (mode === "live") {
     // What can't be read has been told; what stands in for it is not worth another fault.
     const told = new Set(faults.map(nameIn))

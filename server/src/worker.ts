@@ -9,7 +9,7 @@ import { checkColdDeposits, coolDeposits } from "./payments/check-cold-deposits.
 import { tellDuePayments } from "./payments/tell-paid.ts"
 import { ensureCursor, msUntilDue, verifyRound } from "./payments/verify-payments.ts"
 import { sweepDue } from "./payouts/make-payouts.ts"
-import { payoutRound } from "./payouts/pay-out.ts"
+import { laneSigners, payoutRound } from "./payouts/pay-out.ts"
 import { renewDeposits } from "./paywalls/versions.ts"
 import { forgetOldEvents, runDeliveries } from "./webhooks/deliver-events.ts"
 import { forgetExpiredSecrets } from "./webhooks/secrets.ts"
@@ -25,7 +25,7 @@ const PAYOUT_GAP_MS = 250
 
 /** All loops of this installation. */
 function loopsOf(ctx: Context): Loop[] {
-  const { verifyIntervalMs, payoutSigner } = ctx.settings
+  const { verifyIntervalMs, payoutSigner, relaySigner } = ctx.settings
   const verify = ctx.chain.networks.map(
     (network): Loop => ({
       name: `verify ${network.name}`,
@@ -51,13 +51,16 @@ function loopsOf(ctx: Context): Loop[] {
     }),
   )
   if (!payoutSigner) ctx.log.warn("PAYOUT_PRIVATE_KEY is not set: no money moves out of deposits")
-  const payouts = (payoutSigner ? ctx.chain.networks : []).map(
-    (network): Loop => ({
-      name: `payouts ${network.name}`,
-      wokenBy: "payouts",
-      gapMs: PAYOUT_GAP_MS,
-      round: ctx => (payoutSigner ? payoutRound(ctx, network, payoutSigner) : Promise.resolve(HOUSEKEEPING_MS)),
-    }),
+  if (!relaySigner) ctx.log.warn("RELAY_PRIVATE_KEY is not set: no authorizations are relayed")
+  const payouts = laneSigners(ctx.settings).flatMap(by =>
+    ctx.chain.networks.map(
+      (network): Loop => ({
+        name: `${by.lane}s ${network.name}`,
+        wokenBy: "payouts",
+        gapMs: PAYOUT_GAP_MS,
+        round: ctx => payoutRound(ctx, network, by),
+      }),
+    ),
   )
   const housekeeping: Loop = {
     name: "housekeeping",

@@ -29,6 +29,8 @@ export interface PayoutRig {
   network: Network
   token: Address
   signer: Signer
+  /** Signs for the relay wallet. */
+  relayer: Signer
   /** A paywall, divided among the first recipients by these percentages where there are any. */
   sell(percents?: number[]): Promise<Shop & { splitId: string | undefined }>
   /** Mints to the shop's deposit, as a payment that is confirmed and granted; answers its id. */
@@ -38,6 +40,7 @@ export interface PayoutRig {
   intents(): Promise<Row<"intents">[]>
   states(): Promise<IntentState[]>
   balanceOf(address: Address): Promise<bigint>
+  mint(to: Address, amount: bigint): Promise<{ transactionHash: Hex; blockNumber: bigint; blockHash: Hex }>
   /** Empties the database; the wallet begins anew at the nonce that the chain has. */
   empty(): Promise<void>
   stop(): Promise<void>
@@ -49,11 +52,16 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
   const { client, accounts } = anvil
   await placeMulticall3(client)
   const token = await deployTestUsdc(client)
-  const wallet = accounts[1]
+  const [, wallet, relay] = accounts
   const factory = await deployDepositFactory(client, wallet.address)
   const proxy = await startProxy(anvil.rpcUrl)
+  const signerOf = (account: typeof wallet): Signer => ({
+    address: account.address.toLowerCase() as Address,
+    sign: transaction => account.signTransaction({ type: "eip1559", ...transaction }),
+  })
+  const [signer, relayer] = [signerOf(wallet), signerOf(relay)]
   const service = await startService({
-    settings,
+    settings: { relayWallet: relayer.address, ...settings },
     networks: [
       {
         name: "base-sepolia",
@@ -67,11 +75,9 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
     ],
   })
   const network = service.ctx.chain.networks[0] as Network
-  const signer: Signer = {
-    address: wallet.address.toLowerCase() as Address,
-    sign: transaction => wallet.signTransaction({ type: "eip1559", ...transaction }),
-  }
   const { ctx } = service
+  const mint: PayoutRig["mint"] = (to, amount) =>
+    client.writeContractSync({ address: token, abi: testUsdcAbi, functionName: "mint", args: [to, amount] })
   const intents = () => ctx.db.selectFrom("intents").selectAll().orderBy("created_at").orderBy("id").execute()
   return {
     service,
@@ -80,6 +86,7 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
     network,
     token,
     signer,
+    relayer,
     sell: async percents => {
       const recipients = percents?.map((percent, i) => ({ address: recipient(i), percent }))
       const split = recipients && (await call(service, "/api/console/splits", { name: "s", recipients })).id
@@ -96,9 +103,7 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
       return { id, deposit, splitId: split }
     },
     paid: async (shop, amount) => {
-      const args = [shop.deposit.address, amount] as const
-      const mint = { address: token, abi: testUsdcAbi, functionName: "mint", args } as const
-      const receipt = await client.writeContractSync(mint)
+      const receipt = await mint(shop.deposit.address, amount)
       await storePayment(service, network, shop, amount, receipt)
       await settleDue(ctx, network)
       const { id } = await ctx.db
@@ -108,15 +113,16 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
         .executeTakeFirstOrThrow()
       return id
     },
-    round: (by = signer, pace) => payoutRound(ctx, network, by, pace),
+    round: (by = signer, pace) => payoutRound(ctx, network, { lane: "payout", signer: by }, pace),
     intents,
     states: async () => (await intents()).map(row => row.state),
+    mint,
     balanceOf: address =>
       client.readContract({ address: token, abi: testUsdcAbi, functionName: "balanceOf", args: [address] }),
     empty: async () => {
       await service.empty()
       await service.merchant("shop")
-      await checkWallet(ctx, network, signer)
+      await checkWallet(ctx, network, { lane: "payout", signer })
     },
     stop: async () => {
       await service.stop()

@@ -6,7 +6,18 @@ import { warm } from "../deposits/deposits.ts"
 import type { Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
 import { awaitEnd } from "../payments/await-end.ts"
-import { LinkSession, LinkSessionCreate, PayConfirm, PayConfirmed, PayStatus, SessionId, Wait } from "./schema.ts"
+import { authorizeSession } from "./authorize.ts"
+import {
+  LinkSession,
+  LinkSessionCreate,
+  PayAuthorize,
+  PayAuthorized,
+  PayConfirm,
+  PayConfirmed,
+  PayStatus,
+  SessionId,
+  Wait,
+} from "./schema.ts"
 import { confirmSession, createLinkSession, payTosOf, sessionOf, sessionUrl, shownOf } from "./sessions.ts"
 
 const tags = ["payers"]
@@ -88,6 +99,38 @@ export function payRoutes(app: Server, ctx: Context): void {
       },
     },
     async request => ({ ...(await confirmSession(ctx, request.body)), sessionId: request.body.sessionId }),
+  )
+
+  app.post(
+    "/api/pay/authorize",
+    {
+      schema: {
+        operationId: "authorizePayment",
+        summary: "Pays a checkout by a signed authorization; the service pays the gas",
+        description:
+          "The payer signs `TransferWithAuthorization` (EIP-3009) in the token's EIP-712 domain, to `payTo` and of exactly " +
+          "what is missing; the service carries it out. The same authorization again gets the same answer, and never a " +
+          "second transfer. `GET /api/pay/status/:id` tells what became of it.",
+        tags,
+        body: PayAuthorize,
+        response: { 200: PayAuthorized },
+      },
+      config: {
+        errors: [
+          "SANCTIONS_MATCH",
+          "SESSION_NOT_FOUND",
+          "SESSION_ALREADY_CONFIRMED",
+          "AUTHORIZATION_ALREADY_USED",
+          "INVALID_OPERATION",
+          "SESSION_EXPIRED",
+          "LINK_UNAVAILABLE",
+          "AUTHORIZATION_REFUSED",
+          "CHAIN_UNAVAILABLE",
+          "RELAY_UNAVAILABLE",
+        ],
+      },
+    },
+    async request => ({ ...(await authorizeSession(ctx, request.body)), sessionId: request.body.sessionId }),
   )
 }
 

@@ -35,6 +35,7 @@ const Status = Type.Enum(["pending", "verifying", "confirmed", "failed", "expire
 const exceptions: PaymentException[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset"]
 const Exception = Type.Unsafe<PaymentException | null>({ type: ["string", "null"], enum: [...exceptions, null] })
 
+const ADDRESS = "^0x[0-9a-fA-F]{40}$"
 const EXAMPLE_HASH = `0x${"5f".repeat(32)}`
 
 export const SessionId = Type.Object({
@@ -168,6 +169,49 @@ export const PayConfirm = Strict(
 )
 export type PayConfirm = Static<typeof PayConfirm>
 export const PayConfirmed = Type.Object({ status: Status, sessionId: Type.String(), txHash: HashText })
+
+const Uint = (description: string) =>
+  Type.Unsafe<number | string>({
+    type: ["integer", "string"],
+    minimum: 0,
+    maxLength: 78,
+    pattern: "^[0-9]+$",
+    description,
+  })
+export const PayAuthorize = Strict(
+  {
+    sessionId: Type.String({ maxLength: 64 }),
+    authorization: Strict({
+      from: Matching(ADDRESS, "The address that pays: 0x and 40 hexadecimal digits"),
+      to: Matching(ADDRESS, "The checkout's `payTo`: 0x and 40 hexadecimal digits"),
+      value: Uint("Exactly what is missing, in base units: decimal digits, or a whole number"),
+      validAfter: Uint("The second since 1970 after which it is good: decimal digits, or a whole number"),
+      validBefore: Uint("The second since 1970 before which it is good: decimal digits, or a whole number"),
+      nonce: Matching("^0x[0-9a-fA-F]{64}$", "32 random bytes: 0x and 64 hexadecimal digits"),
+    }),
+    signature: Matching("^0x([0-9a-fA-F]{2})+$", "The signature: 0x and hexadecimal digits, 4,096 bytes at most", {
+      maxLength: 2 + 2 * 4_096,
+    }),
+  },
+  {
+    sessionId: "cs_tz4a98xxat96iws9zmbrgj3a",
+    authorization: {
+      from: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
+      to: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+      value: "19900000",
+      validAfter: "0",
+      validBefore: "1893456000",
+      nonce: EXAMPLE_HASH,
+    },
+    signature: `0x${"5f".repeat(64)}1b`,
+  },
+)
+export type PayAuthorize = Static<typeof PayAuthorize>
+export const PayAuthorized = Type.Object({
+  status: Status,
+  sessionId: Type.String(),
+  txHash: Described(Nullable(HashText), "The transfer's, once it is mined"),
+})
 
 export const ProductCreate = Strict(
   {

@@ -33,7 +33,7 @@ export interface Facts {
   expiresAt: Date
   /** Whether the link's uses are all taken by others. */
   usedUp: boolean
-  /** Whether a submitted hash is still looked at. */
+  /** Whether a submitted hash is still looked at, or an authorization is on its way. */
   submitted: boolean
   /** Whether a submitted hash was no payment, and nothing came after it. */
   refused: boolean

@@ -26,9 +26,13 @@ export interface Splits {
   updated_at: Date
 }
 
+/** What queues together, before a wallet of its own: what leaves deposits, and buyers' authorizations. */
+export type Lane = "payout" | "relay"
+
 export interface Wallets {
   id: Generated<number>
   chain_id: number
+  lane: Generated<Lane>
   address: Address
   next_nonce: bigint
   status: Generated<"active" | "halted">
@@ -50,6 +54,8 @@ export interface Intents {
   id: string
   chain_id: number
   kind: "share" | "sweep" | "return" | "authorize" | "capture" | "void" | "refund" | "settle"
+  /** Set by the database, from the kind. */
+  lane: ColumnType<Lane, never, never>
   source_key: string
   deposit_id: bigint
   /** Set by the database, from the deposit. */
@@ -64,6 +70,11 @@ export interface Intents {
   to_address: Address
   data: `0x${string}`
   value: ColumnType<bigint, bigint | undefined, never>
+  gas: Optional<bigint>
+  payer: Optional<Address>
+  auth_nonce: Optional<Hash>
+  auth_digest: Optional<Hash>
+  relay_by: Optional<Date>
   reserved: boolean
   state: IntentState
   held_reason: Optional<HeldReason>

@@ -1,10 +1,8 @@
 /** Proof that a caller holds a wallet: a message signed by its key, or approved by its contract (ERC-1271). */
-import { encodeFunctionData, type Hex, hashMessage, recoverMessageAddress } from "viem"
-import { contractWalletAbi } from "../chain/abi.ts"
-import { awake } from "../chain/endpoints.ts"
+import { type Hex, hashMessage, recoverMessageAddress } from "viem"
+import { isApproved } from "../chain/contract-wallets.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { batch, hexNumber, RpcError, type RpcResult } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { isNonceGood, NONCE_MS, type NonceUse, takeNonce } from "./nonces.ts"
@@ -87,49 +85,4 @@ async function isSignedBy(
   const recovered = await recoverMessageAddress({ message, signature }).catch(() => undefined)
   if (recovered?.toLowerCase() === address) return true
   return await isApproved(ctx, network, address, hashMessage(message), signature)
-}
-
-/** `bytes4(keccak256("isValidSignature(bytes32,bytes)"))` as a word. */
-const MAGIC_WORD = `0x1626ba7e${"0".repeat(56)}`
-/** What nodes say when it was the contract that failed; anything else is the node's own trouble. */
-const CONTRACT_FAILED = /revert|evm error|invalid opcode|out of gas|outofgas|invalid jump|stack (under|over)flow/i
-
-/** Ten times what a passkey costs to check in Solidity: a contract that runs on for ever fails, and holds up no node. */
-const GAS = 5_000_000
-const PATIENCE_MS = 5_000
-
-/**
- * Whether a contract at this address takes the signature for its own (ERC-1271); where none stands, nothing is approved.
- * Two endpoints must say so where the network has two, as the address may be anybody's: that of a wallet whose key never
- * signed included. A node that fails is not left alone afterwards, as others' calls decide what is asked here.
- */
-async function isApproved(
-  ctx: Context,
-  { endpoints, chainId }: Network,
-  address: Address,
-  hash: Hex,
-  signature: Hex,
-): Promise<boolean> {
-  const data = encodeFunctionData({ abi: contractWalletAbi, functionName: "isValidSignature", args: [hash, signature] })
-  const calls = [
-    { method: "eth_chainId", params: [] },
-    { method: "eth_call", params: [{ to: address, data, gas: hexNumber(GAS) }, "latest"] },
-  ]
-  const needed = Math.min(2, endpoints.length)
-  const ready = awake(endpoints)
-  const answers = await Promise.all(
-    (ready.length < needed ? endpoints : ready).map(async endpoint => {
-      const signal = AbortSignal.any([ctx.signal, AbortSignal.timeout(PATIENCE_MS)])
-      const [chain, result] = await batch(endpoint, calls, signal).catch((error): RpcResult[] => {
-        if (error instanceof RpcError) return []
-        throw error
-      })
-      if (!chain?.ok || chain.value !== hexNumber(chainId)) return undefined
-      if (result?.ok && typeof result.value === "string") return result.value.slice(0, 66) === MAGIC_WORD
-      return result && !result.ok && CONTRACT_FAILED.test(result.error) ? false : undefined
-    }),
-  )
-  if (answers.includes(false)) return false
-  if (answers.filter(Boolean).length >= needed) return true
-  throw new ApiError("CHAIN_UNAVAILABLE")
 }

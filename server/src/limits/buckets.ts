@@ -21,6 +21,7 @@ export interface LimitRow {
 export const limitRows: readonly LimitRow[] = [
   { bucket: "auth", method: "POST", path: "/api/auth/*", credential: "none" },
   { bucket: "payConfirm", method: "POST", path: "/api/pay/confirm", credential: "none" },
+  { bucket: "payConfirm", method: "POST", path: "/api/pay/authorize", credential: "none" },
   { bucket: "payStatus", method: "GET", path: "/api/pay/status/:id", credential: "none" },
   { bucket: "paywallVerify", method: "GET", path: "/api/paywalls/:id/verify", credential: "none" },
   { bucket: "paywallPay", method: "POST", path: "/api/paywalls/:id/pay", credential: "none" },

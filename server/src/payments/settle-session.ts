@@ -12,6 +12,7 @@ import type { PaymentException, Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import { paymentChanges } from "../metrics.ts"
 import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
+import { relayStanding } from "../payouts/relays.ts"
 import { sanctioned } from "./reasons.ts"
 import { tellCheckout } from "./tell-checkout.ts"
 import { tellPaid } from "./tell-paid.ts"
@@ -99,11 +100,12 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
     }),
   )
   const said = await submissionsOf(ctx, id, new Set(clean.map(row => row.tx_hash)))
+  const relay = await relayStanding(ctx, deposit.id, new Set(standing.map(row => row.tx_hash)))
   const facts: Facts = {
     amount: session.amount,
     expiresAt: session.expires_at,
     usedUp: false,
-    submitted: said.open,
+    submitted: said.open || relay.open,
     refused: said.refusal !== null,
     wrongAsset: transfers.some(row => row.state !== "gone" && row.token !== network.token.address),
     // What has expired was looked at to its end; that its address has left the scan since changes nothing.
@@ -132,7 +134,7 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
       message: messageOf(
         { ...folded, amount: session.amount },
         network.token,
-        listed ? sanctioned.message : said.refusal,
+        listed ? sanctioned.message : ((folded.status === "verifying" ? null : relay.failure) ?? said.refusal),
       ),
       payer: lastRow?.from_address ?? session.payer,
       tx_hash: lastRow?.tx_hash ?? null,

@@ -17,6 +17,7 @@ import { payoutAlarms } from "../metrics.ts"
 import type { WalletSight } from "./evidence.ts"
 import { type Fees, firstFees } from "./fees.ts"
 import { recheckMs } from "./plan.ts"
+import { cancelRelay, failedTrial, whyRefused } from "./relays.ts"
 
 /** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
 const IN_FLIGHT = 16
@@ -25,14 +26,15 @@ const WAIT_MS = 30_000
 /** Where a node neither ran it nor said that it fails. */
 const UNTOLD_MS = 5_000
 const DETAIL_LENGTH = 200
-/** The words of nodes for a call that fails by itself. */
-const failedTrial = /revert|vm (execution|exception)|out of ?gas|invalid opcode/i
 
 /**
  * Of any release: the first one of a deposit takes 118,000, later ones 63,000, and tokens behind a proxy some more. A limit
  * that is not used costs nothing, and one trial run is a tenth of the work of an estimate.
  */
 const RELEASE_GAS = 250_000n
+
+/** The gas limit of an intent's attempts. */
+const gasOf = (row: Row<"intents">): bigint => row.gas ?? RELEASE_GAS
 
 /** Gives nonces to intents that are due, as far as there is room; answers how many, and how many are held or wait instead. */
 export async function assignIntents(
@@ -46,33 +48,37 @@ export async function assignIntents(
   const { market, latest, balance } = sight
   const room = IN_FLIGHT - (await inFlight(ctx, wallet)).n
   if (room <= 0) return nothing
-  const due = await dueIntents(ctx, network.chainId, room)
+  const due = await dueIntents(ctx, wallet, room)
   if (due.length === 0) return nothing
   if (latest === undefined || market === undefined || balance === undefined) {
-    ctx.log.error({ network: network.name, latest, market, balance }, "no node tells count, fees and gas: payouts wait")
-    payoutAlarms.inc({ network: network.name, reason: "untold" })
+    ctx.log.error({ network: network.name, latest, market, balance }, "no node tells count, fees and gas: nothing is signed")
+    payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "untold" })
     return nothing
   }
   const fees = firstFees(market, ctx.settings.payoutMaxFee)
   if (!fees) {
     ctx.log.error({ network: network.name, ...market }, "the network asks more than PAYOUT_MAX_FEE: payouts wait")
-    payoutAlarms.inc({ network: network.name, reason: "fee_cap" })
+    payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "fee_cap" })
     return nothing
   }
-  const vetted = await vet(ctx, network, wallet.address, due)
+  const vetted = await vet(ctx, network, wallet, due)
   const putOff = due.length - vetted.length
   if (vetted.length === 0) return { ...nothing, putOff }
   const assigned = await inTransaction(ctx, ctx => assign(ctx, wallet, signer, vetted, fees, { latest, balance }))
   return { assigned, putOff }
 }
 
-const dueIntents = (ctx: Context, chainId: number, limit: number): Promise<Row<"intents">[]> =>
+/** What may be signed: what its deposit's book has room for, or a relay whose time is not over. */
+const isSignable = (ctx: Context) => sql<boolean>`(reserved or relay_by > ${ctx.now()})`
+
+const dueIntents = (ctx: Context, wallet: Row<"wallets">, limit: number): Promise<Row<"intents">[]> =>
   ctx.db
     .selectFrom("intents")
     .selectAll()
-    .where("chain_id", "=", chainId)
+    .where("chain_id", "=", wallet.chain_id)
+    .where("lane", "=", wallet.lane)
     .where("state", "in", ["queued", "held"])
-    .where("reserved", "=", true)
+    .where(isSignable(ctx))
     .where("run_at", "<=", ctx.now())
     // What failed before comes after what is new: it may be somebody's many.
     .orderBy(eb => eb("checks", ">", 0))
@@ -92,26 +98,36 @@ async function inFlight(ctx: Context, wallet: Row<"wallets">): Promise<{ n: numb
   return rows[0] ?? { n: 0, wei: 0n }
 }
 
-/** The ids of the intents that may be paid and would succeed. The others are held, or wait. */
-async function vet(ctx: Context, network: Network, wallet: Address, due: Row<"intents">[]): Promise<string[]> {
-  const screened = await screen(ctx, [...new Set(due.map(row => row.recipient))], "payout")
+/** The ids of the intents that may be paid and would succeed. The others are held, or wait; relays are cancelled. */
+async function vet(
+  ctx: Context,
+  network: Network,
+  { address: wallet, lane }: Row<"wallets">,
+  due: Row<"intents">[],
+): Promise<string[]> {
+  // A relay's recipient is a deposit of ours.
+  const partyOf = (row: Row<"intents">) => row.payer ?? row.recipient
+  const screened = await screen(ctx, [...new Set(due.map(partyOf))], lane)
   const cleared: Row<"intents">[] = []
   for (const row of due) {
-    const screening = screened.get(row.recipient)
+    const screening = screened.get(partyOf(row))
     if (screening === "clear") cleared.push(row)
-    else if (screening === "listed") await hold(ctx, row, "sanctions", "the recipient is on a sanctions list")
-    else await putOff(ctx, row, WAIT_MS)
+    else if (screening !== "listed") await putOff(ctx, row, WAIT_MS)
+    else if (lane === "relay") await cancelRelay(ctx, row, "The wallet is on a sanctions list.")
+    else await hold(ctx, row, "sanctions", "the recipient is on a sanctions list")
   }
   if (cleared.length === 0) return []
   const calls = cleared.map(row => ({
     method: "eth_call",
-    params: [{ from: wallet, to: row.to_address, data: row.data, gas: hexNumber(RELEASE_GAS) }, "latest"],
+    params: [{ from: wallet, to: row.to_address, data: row.data, gas: hexNumber(gasOf(row)) }, "latest"],
   }))
   const trials = await askAny(network.endpoints, calls, ctx.signal)
   const vetted: string[] = []
   for (const [i, row] of cleared.entries()) {
     const trial = trials[i]
     if (trial?.ok) vetted.push(row.id)
+    else if (trial && failedTrial.test(trial.error) && row.payer)
+      await cancelRelay(ctx, row, await whyRefused(ctx, network, row.payer, row.amount, trial.error))
     else if (trial && failedTrial.test(trial.error))
       await hold(ctx, row, "simulation", trial.error.slice(0, DETAIL_LENGTH))
     // Anything else is the endpoint's bad moment.
@@ -179,7 +195,7 @@ async function assign(
     .selectAll()
     .where("id", "in", vetted)
     .where("state", "in", ["queued", "held"])
-    .where("reserved", "=", true)
+    .where(isSignable(ctx))
     .orderBy("created_at")
     .orderBy("id")
     .limit(Math.max(0, IN_FLIGHT - flying.n))
@@ -190,14 +206,13 @@ async function assign(
   let wei = balance - flying.wei
   const attempts: Insertable<Database["attempts"]>[] = []
   for (const row of rows) {
-    wei -= RELEASE_GAS * fees.maxFee
+    const gas = gasOf(row)
+    wei -= gas * fees.maxFee
     if (wei < 0n) {
-      await hold(ctx, row, "low_gas", "the payout wallet has too little for gas", WAIT_MS)
+      await hold(ctx, row, "low_gas", `the ${wallet.lane} wallet has too little for gas`, WAIT_MS)
       continue
     }
-    attempts.push(
-      await signAttempt(signer, { ...row, wallet: wallet.address, nonce }, { n: 0, gas: RELEASE_GAS, ...fees }),
-    )
+    attempts.push(await signAttempt(signer, { ...row, wallet: wallet.address, nonce }, { n: 0, gas, ...fees }))
     nonce++
   }
   if (attempts.length === 0) return 0

@@ -123,6 +123,7 @@ async function faultIn(
     .selectFrom("intents")
     .select(["id", "tx_hash", "token", "recipient", "amount"])
     .where("chain_id", "=", network.chainId)
+    .where("kind", "in", ["share", "sweep", "return"])
     .where("state", "=", "final")
     .where("block_number", ">=", from)
     .where("block_number", "<=", to)

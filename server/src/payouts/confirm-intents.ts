@@ -3,10 +3,11 @@
  * it is mined, in a finalized block it is final or reverted; when its block is displaced, the same bytes are sent again.
  */
 import { sql } from "kysely"
-import type { Hash } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Receipt } from "../chain/transfers.ts"
 import { type Context, inTransaction } from "../context.ts"
+import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms, payoutEnds } from "../metrics.ts"
 import type { Panel } from "../payments/look.ts"
@@ -57,16 +58,20 @@ export async function confirmIntents(
     else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n)) foreign = true
   }
   await suspectForeign(ctx, network, wallet, foreign)
-  const [failed, others] = [true, false].map(lost => settledNow.filter(each => (each.state === "reverted") === lost))
-  changed += await write(ctx, network, others ?? [])
-  // One at a time: a failure also changes books, and what is made in its place.
-  for (const each of failed ?? [])
+  const isAlone = ({ row, state }: Settled) => state === "reverted" || row.lane === "relay"
+  changed += await write(
+    ctx,
+    network,
+    settledNow.filter(each => !isAlone(each)),
+  )
+  // One at a time: a failure also changes books, and what is made in its place; a relay's end touches its session.
+  for (const each of settledNow.filter(isAlone))
     changed += await inTransaction(ctx, async ctx => {
       // The payment before its intents and books, as settling takes them.
       if (each.row.payment_id !== null)
         await ctx.db.selectFrom("payments").select("id").where("id", "=", each.row.payment_id).forUpdate().execute()
       const written = await write(ctx, network, [each])
-      if (written > 0) await makeAnew(ctx, each.row)
+      if (written > 0 && each.state === "reverted") await makeAnew(ctx, each.row)
       return written
     })
   return changed
@@ -123,7 +128,7 @@ function judge(ctx: Context, network: Network, row: OpenIntent, receipt: Receipt
   if (succeeded && !movedIt(receipt, row)) {
     // The token took the call and moved something else: no engine can know what to do.
     ctx.log.error({ intentId: row.id, txHash }, "a payout was mined without its transfer")
-    payoutAlarms.inc({ network: network.name, reason: "transfer" })
+    payoutAlarms.inc({ network: network.name, wallet: row.lane, reason: "transfer" })
     return []
   }
   // A failure is paid anew, so one endpoint's word is not enough where there are others to ask.
@@ -143,18 +148,25 @@ async function write(ctx: Context, network: Network, settled: readonly Settled[]
     ({ row, receipt, state }) =>
       sql`(${row.id}::uuid, ${state}, ${receipt.txHash}, ${receipt.blockNumber}::bigint, ${receipt.blockHash}, ${receipt.succeeded}::boolean)`,
   )
-  const written = await sql<{ state: string }>`
+  const written = await sql<{ state: string; lane: Lane }>`
     update intents i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
       succeeded = s.succeeded, updated_at = ${ctx.now()}
     from (values ${sql.join(rows)}) as s (id, state, tx_hash, block_number, block_hash, succeeded)
-    where i.id = s.id and i.state in ('assigned', 'mined') returning i.state`.execute(ctx.db)
-  for (const { state } of written.rows) if (state !== "mined") payoutEnds.inc({ network: network.name, end: state })
+    where i.id = s.id and i.state in ('assigned', 'mined') returning i.state, i.lane`.execute(ctx.db)
+  for (const { state, lane } of written.rows)
+    if (state !== "mined") payoutEnds.inc({ network: network.name, wallet: lane, end: state })
   return written.rows.length
 }
 
-/** Whether a receipt holds the transfer that an intent is for. */
-export const movedIt = (receipt: Receipt, row: Pick<Row<"intents">, "token" | "recipient" | "amount">): boolean =>
-  receipt.transfers.some(({ token, to, value }) => token === row.token && to === row.recipient && value === row.amount)
+/** Whether a receipt holds the transfer that an intent is for; that of a relay comes from its payer. */
+export const movedIt = (
+  receipt: Receipt,
+  row: Pick<Row<"intents">, "token" | "recipient" | "amount"> & { payer?: Address | null },
+): boolean =>
+  receipt.transfers.some(
+    ({ token, from, to, value }) =>
+      token === row.token && to === row.recipient && value === row.amount && (!row.payer || from === row.payer),
+  )
 
 /** What failed for good is a new, linked intent, held until it would succeed; not where the chain took the payment back. */
 async function makeAnew(ctx: Context, row: OpenIntent): Promise<void> {
@@ -230,6 +242,6 @@ export async function haltWallet(
     .where("status", "=", "active")
     .executeTakeFirst()
   if (halted.numUpdatedRows === 0n) return
-  payoutAlarms.inc({ network: network.name, reason })
-  ctx.log.fatal({ network: network.name, wallet: wallet.address, reason: words }, "the payout wallet is halted")
+  payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason })
+  ctx.log.fatal({ network: network.name, wallet: wallet.address, reason: words }, `the ${wallet.lane} wallet is halted`)
 }

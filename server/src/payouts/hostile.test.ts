@@ -67,7 +67,7 @@ it("pays a share once though one endpoint of three says that it reverted", async
   }
   const endpoints = [liar.url, rig.proxy.url, rig.proxy.url].map(url => newEndpoint(rig.network.name, url))
   const network = { ...rig.network, endpoints }
-  const round = () => payoutRound(ctx, network, rig.signer)
+  const round = () => payoutRound(ctx, network, { lane: "payout", signer: rig.signer })
   const shop = await rig.sell([50, 50])
   const got = await gain(0, async () => {
     await rig.paid(shop, 1_000_000n)

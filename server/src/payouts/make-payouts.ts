@@ -162,6 +162,7 @@ export async function reserveShort(ctx: Context, chainId: number): Promise<void>
     .selectFrom("intents")
     .select("id")
     .where("chain_id", "=", chainId)
+    .where("lane", "=", "payout")
     .where("state", "=", "held")
     .where("reserved", "=", false)
     .where("run_at", "<=", ctx.now())

@@ -417,7 +417,7 @@ describe("nonces", () => {
     await rig.empty()
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await ctx.db.updateTable("wallets").set({ next_nonce: old }).execute()
-    await checkWallet(ctx, rig.network, rig.signer)
+    await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
     expect((await wallet()).halted_reason).toContain("backup")
     expect(await gains(2, () => rig.round())).toEqual([0n, 0n])
     expect(await rig.states()).toEqual(["queued", "queued"])

@@ -1,20 +1,24 @@
 /**
- * The round of a payout wallet: look, confirm, assign, send, replace; again while that gets on. One process has the lease, so
- * that the others need not ask the same; what is right does not rest on it, but on the wallet's row being locked.
+ * The round of a wallet: look, confirm, assign, send, replace; again while that gets on. One process has the lease, so that
+ * the others need not ask the same; what is right does not rest on it, but on the wallet's row being locked. Each lane has a
+ * wallet, and so rounds of its own: relays, for which buyers and agents wait, never queue behind payouts.
  */
 import { sql } from "kysely"
 import type { Network } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import type { Context } from "../context.ts"
+import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { claimDue } from "../jobs/claim.ts"
 import { openIntents, walletGas, walletHalted } from "../metrics.ts"
 import { openPanel } from "../payments/look.ts"
+import { lookSoon } from "../payments/queries.ts"
 import { assignIntents } from "./assign-intents.ts"
 import { checkBooks } from "./check-books.ts"
 import { confirmIntents, haltWallet } from "./confirm-intents.ts"
 import { lookAtWallet } from "./evidence.ts"
 import { reserveShort } from "./make-payouts.ts"
+import { tendRelays } from "./relays.ts"
 import { type Pace, replaceStuck, sendAttempts, usualPace } from "./send-attempts.ts"
 
 /** Longer than the requests of one turn can take together, in most cases. */
@@ -28,17 +32,31 @@ const STALLED_MS = 10_000
 const IDLE_MS = 60_000
 const GWEI = 1_000_000_000n
 
-/** One round for one network; answers how many milliseconds the next may wait. */
+/** A lane's wallet: who signs for it. */
+export interface LaneSigner {
+  lane: Lane
+  signer: Signer
+}
+
+/** The lanes that have a key; without one nothing of the lane moves. */
+export const laneSigners = ({ payoutSigner, relaySigner }: Context["settings"]): LaneSigner[] => [
+  ...(payoutSigner ? [{ lane: "payout" as const, signer: payoutSigner }] : []),
+  ...(relaySigner ? [{ lane: "relay" as const, signer: relaySigner }] : []),
+]
+
+/** One round of a lane's wallet on one network; answers how many milliseconds the next may wait. */
 export async function payoutRound(
   ctx: Context,
   network: Network,
-  signer: Signer,
+  { lane, signer }: LaneSigner,
   pace: Pace = usualPace,
 ): Promise<number> {
-  const known = await ensureWallet(ctx, network, signer)
+  // Before anything that needs a node, or a wallet that is not halted: nobody waits for what can't come any more.
+  if (lane === "relay") await tendRelays(ctx, network)
+  const known = await ensureWallet(ctx, network, { lane, signer })
   if (!known) return BUSY_MS
-  await reserveShort(ctx, network.chainId)
-  const open = await openStates(ctx, network)
+  if (lane === "payout") await reserveShort(ctx, network.chainId)
+  const open = await openStates(ctx, network, lane)
   if (!open.due && open.assigned + open.mined === 0 && !checkIsDue(ctx, known)) return open.nextMs
   const now = ctx.now()
   const job = { table: "wallets", key: "id", only: known.id, now, nextRunAt: now, limit: 1, leaseMs: LEASE_MS } as const
@@ -56,7 +74,7 @@ export async function payoutRound(
       .where("claim_id", "=", claimed.claim_id)
       .execute()
   }
-  const after = await openStates(ctx, network)
+  const after = await openStates(ctx, network, lane)
   if (after.assigned > 0) return BUSY_MS
   // What is due and was not assigned had a reason: no gas, fees above the cap, a wallet that is halted.
   if (after.due) return STALLED_MS
@@ -82,21 +100,23 @@ async function turn(
     openPanel(network, cursor?.block_number ?? 0n, ctx.signal),
   ])
   if (sight.balance !== undefined)
-    walletGas.set({ network: network.name }, Number.parseInt((sight.balance / GWEI).toString(), 10))
+    walletGas.set({ network: network.name, wallet: claimed.lane }, Number.parseInt((sight.balance / GWEI).toString(), 10))
   // A count that is not final yet only keeps us from signing: one node's slip must not halt a wallet that works.
   await haltAhead(ctx, network, claimed, sight.agreedFinalized)
   const confirmed = await confirmIntents(ctx, network, await walletRow(ctx, claimed), panel, sight)
   if (confirmed > 0) await ctx.wakes.wake("payments")
   const wallet = await walletRow(ctx, claimed)
-  walletHalted.set({ network: network.name }, wallet.status === "halted" ? 1 : 0)
+  walletHalted.set({ network: network.name, wallet: wallet.lane }, wallet.status === "halted" ? 1 : 0)
   // A halted wallet is looked at, and nothing is sent for it.
   if (wallet.status === "halted") return false
   const { assigned, putOff } = await assignIntents(ctx, network, wallet, signer, sight)
   // While nonces are given there is room, and what is stuck soon takes it up.
   if (assigned === 0) await replaceStuck(ctx, network, wallet, signer, sight, pace)
   await sendAttempts(ctx, network, wallet, pace)
+  // A relay that is mined is a transfer to be found, one that has ended a session that waits no longer.
+  if (wallet.lane === "relay" && confirmed + putOff > 0) await lookSoon(ctx, network.chainId)
   // Last: whatever is wrong with the comparison, payouts go on until it proves that they must not.
-  await checkBooks(ctx, network, await walletRow(ctx, claimed), panel)
+  if (wallet.lane === "payout") await checkBooks(ctx, network, await walletRow(ctx, claimed), panel)
   return confirmed + assigned + putOff > 0
 }
 
@@ -107,7 +127,11 @@ const walletRow = (ctx: Context, { id }: Row<"wallets">): Promise<Row<"wallets">
  * The wallet's row, begun at the nonce that the chain has; undefined while nobody can be asked. Halted from the first where
  * the wallet was used before and payouts wait: the database may be a backup from before any of them was signed.
  */
-async function ensureWallet(ctx: Context, network: Network, signer: Signer): Promise<Row<"wallets"> | undefined> {
+async function ensureWallet(
+  ctx: Context,
+  network: Network,
+  { lane, signer }: LaneSigner,
+): Promise<Row<"wallets"> | undefined> {
   const row = () =>
     ctx.db
       .selectFrom("wallets")
@@ -121,18 +145,24 @@ async function ensureWallet(ctx: Context, network: Network, signer: Signer): Pro
   const { finalized } = await openPanel(network, 0n, ctx.signal)
   // Too high a start is a gap for ever, so the highest count must not be one endpoint's alone.
   if (latest === undefined || latest !== agreedLatest) {
-    ctx.log.error({ network: network.name, latest, agreedLatest }, "endpoints don't agree on the payout wallet's nonce")
+    ctx.log.error({ network: network.name, lane, latest, agreedLatest }, "endpoints don't agree on the wallet's nonce")
     return undefined
   }
-  const waiting = ctx.db.selectFrom("intents").select("id").where("chain_id", "=", network.chainId).limit(1)
+  const waiting = ctx.db
+    .selectFrom("intents")
+    .select("id")
+    .where("chain_id", "=", network.chainId)
+    .where("lane", "=", lane)
+    .limit(1)
   const doubtful = latest > 0n && (await waiting.executeTakeFirst()) !== undefined
-  const words = "payouts wait, and the wallet was used before this database knew it: it may be an old backup"
+  const words = `${lane}s wait, and the wallet was used before this database knew it: it may be an old backup`
   if (doubtful)
-    ctx.log.fatal({ network: network.name, wallet: signer.address, reason: words }, "the payout wallet is halted")
+    ctx.log.fatal({ network: network.name, wallet: signer.address, reason: words }, `the ${lane} wallet is halted`)
   await ctx.db
     .insertInto("wallets")
     .values({
       chain_id: network.chainId,
+      lane,
       address: signer.address,
       next_nonce: latest,
       status: doubtful ? "halted" : "active",
@@ -163,14 +193,16 @@ async function haltAhead(
 }
 
 /** Looks at the wallet once at the start, so that an old backup is noticed before anything is signed. */
-export async function checkWallet(ctx: Context, network: Network, signer: Signer): Promise<void> {
-  const wallet = await ensureWallet(ctx, network, signer)
+export async function checkWallet(ctx: Context, network: Network, by: LaneSigner): Promise<void> {
+  const wallet = await ensureWallet(ctx, network, by)
   if (!wallet) return
-  const { agreedLatest } = await lookAtWallet(network, signer.address, ctx.signal)
+  const { agreedLatest } = await lookAtWallet(network, by.signer.address, ctx.signal)
   await haltAhead(ctx, network, wallet, agreedLatest)
 }
 
-const checkIsDue = (ctx: Context, { check_at }: Row<"wallets">): boolean => check_at === null || check_at <= ctx.now()
+/** Whether the books are to be compared, which is the payout wallet's to do. */
+const checkIsDue = (ctx: Context, { lane, check_at }: Row<"wallets">): boolean =>
+  lane === "payout" && (check_at === null || check_at <= ctx.now())
 
 interface OpenStates {
   due: boolean
@@ -180,15 +212,14 @@ interface OpenStates {
   nextMs: number
 }
 
-async function openStates(ctx: Context, network: Network): Promise<OpenStates> {
+async function openStates(ctx: Context, network: Network, lane: Lane): Promise<OpenStates> {
   const { rows } = await sql<{ state: string; n: number; next: Date }>`
     select state, count(*)::int as n, min(run_at) as next from intents
-    where chain_id = ${network.chainId} and state in ('queued', 'held', 'assigned', 'mined') group by state`.execute(
-    ctx.db,
-  )
+    where chain_id = ${network.chainId} and lane = ${lane} and state in ('queued', 'held', 'assigned', 'mined')
+    group by state`.execute(ctx.db)
   const of = (state: string) => rows.find(row => row.state === state)
   for (const state of ["queued", "held", "assigned", "mined"])
-    openIntents.set({ network: network.name, state }, of(state)?.n ?? 0)
+    openIntents.set({ network: network.name, wallet: lane, state }, of(state)?.n ?? 0)
   const nexts = [of("queued"), of("held")].flatMap(row => (row ? [row.next.getTime() - ctx.now().getTime()] : []))
   const nextMs = Math.max(0, Math.min(IDLE_MS, ...nexts))
   return { due: nextMs === 0, assigned: of("assigned")?.n ?? 0, mined: of("mined")?.n ?? 0, nextMs }

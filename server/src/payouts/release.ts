@@ -19,8 +19,11 @@ export function releaseData(
     functionName: "release",
     args: [deposit.salt, deposit.owner, deposit.open_after_s, token, recipient, amount],
   })
-  return concat([call, `0x${intentId.replaceAll("-", "")}`])
+  return marked(call, intentId)
 }
+
+/** A call ended by the intent's id, as every call of an intent is. */
+export const marked = (call: Hex, intentId: string): Hex => concat([call, `0x${intentId.replaceAll("-", "")}`])
 
 /** The id of the intent whose calldata this is. */
 export function intentIdIn(data: Hex): string {

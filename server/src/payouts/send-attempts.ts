@@ -39,7 +39,7 @@ export async function sendAttempts(ctx: Context, network: Network, wallet: Row<"
     if (result === "alarm") {
       const said = answers.map(answer => answer?.[i])
       ctx.log.error({ hash, nonce: `${nonce}`, said }, "a payout can't be mined as it is: a person must look at it")
-      payoutAlarms.inc({ network: network.name, reason: "send" })
+      payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "send" })
     }
     return sql`(${id}::bigint, ${result})`
   })
@@ -76,7 +76,7 @@ export async function replaceStuck(
     const facts = { intentId: last.intent_id, nonce: `${last.nonce}` }
     if (!fees) {
       ctx.log.error(facts, "a payout is stuck at PAYOUT_MAX_FEE: it is sent on as it is")
-      payoutAlarms.inc({ network: network.name, reason: "fee_cap" })
+      payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "fee_cap" })
       return
     }
     const intent = await ctx.db

@@ -99,7 +99,7 @@ async function main(options: WorkerOptions): Promise<void> {
   left = options.killAt?.nth ?? left
   process.stdout.write("up\n")
   while (!stop.signal.aborted) {
-    await payoutRound(ctx, network, signer, PACE).catch(() => {})
+    await payoutRound(ctx, network, { lane: "payout", signer }, PACE).catch(() => {})
     if (options.mutant) await mutate(ctx, options).catch(() => {})
     await sleep(REST_MS)
   }

@@ -1,0 +1,92 @@
+/**
+ * EIP-3009 authorizations: a holder's signed word that an amount may be moved to one address, which anyone may carry out
+ * once. How it is hashed, whose signature it bears, and the call that carries it out.
+ */
+import { encodeFunctionData, type Hex, hashTypedData, parseAbi, recoverAddress, size, slice } from "viem"
+import type { Context } from "../context.ts"
+import { isApproved } from "./contract-wallets.ts"
+import { type Address, checksummed, type Hash } from "./hex.ts"
+import type { Network } from "./networks.ts"
+
+export interface Authorization {
+  from: Address
+  to: Address
+  /** Base units. */
+  value: bigint
+  /** Seconds since 1970; good after the one, and before the other. */
+  validAfter: bigint
+  validBefore: bigint
+  nonce: Hash
+}
+
+const types = {
+  TransferWithAuthorization: [
+    { name: "from", type: "address" },
+    { name: "to", type: "address" },
+    { name: "value", type: "uint256" },
+    { name: "validAfter", type: "uint256" },
+    { name: "validBefore", type: "uint256" },
+    { name: "nonce", type: "bytes32" },
+  ],
+} as const
+
+/** What a wallet is asked to sign, in the domain of the network's token. */
+export const typedAuthorization = ({ token, chainId }: Pick<Network, "token" | "chainId">, message: Authorization) => ({
+  domain: { name: token.name, version: token.version, chainId, verifyingContract: token.address },
+  types,
+  primaryType: "TransferWithAuthorization" as const,
+  message,
+})
+
+/** The hash that is signed: two authorizations of one hash are the same. */
+export const authorizationDigest = (network: Pick<Network, "token" | "chainId">, message: Authorization): Hash =>
+  hashTypedData(typedAuthorization(network, message)) as Hash
+
+/** Whose word a signature is: that of a key, or of a contract (ERC-1271). */
+export type SignedBy = "key" | "contract"
+
+/** Half the order of secp256k1: of the two forms of a signature tokens take the one below. */
+const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n
+/** Ends the signature of a wallet that is not deployed yet (ERC-6492). */
+const UNDEPLOYED = `${"6492".repeat(16)}`
+
+/**
+ * By what a signature is the word of `from` for a hash, or why it is none, in words that follow "the signature". A
+ * `CHAIN_UNAVAILABLE` when a contract wallet can't be asked.
+ */
+export async function readSignature(
+  ctx: Pick<Context, "signal">,
+  network: Network,
+  { from, digest, signature }: { from: Address; digest: Hash; signature: Hex },
+): Promise<SignedBy | { fault: string }> {
+  if (signature.endsWith(UNDEPLOYED))
+    return { fault: "is that of a wallet that is not on chain yet (ERC-6492); deploy the wallet first, or pay from another" }
+  if (size(signature) === 65) {
+    const recovered = await recoverAddress({ hash: digest, signature }).catch(() => undefined)
+    if (recovered?.toLowerCase() === from) {
+      const [s, v] = [BigInt(slice(signature, 32, 64)), BigInt(slice(signature, 64))]
+      if (s <= HALF_ORDER && (v === 27n || v === 28n)) return "key"
+      return { fault: "is not in the form that tokens take: s in the lower half, v 27 or 28" }
+    }
+  }
+  if (await isApproved(ctx, network, from, digest, signature)) return "contract"
+  return { fault: `is not that of ${checksummed(from)} for this authorization` }
+}
+
+const fields =
+  "address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce"
+const byKeyAbi = parseAbi([`function transferWithAuthorization(${fields}, uint8 v, bytes32 r, bytes32 s)`])
+const byContractAbi = parseAbi([`function transferWithAuthorization(${fields}, bytes signature)`])
+
+/** The call that carries an authorization out. Every token with EIP-3009 takes a key's signature in three parts. */
+export function relayCall(
+  { from, to, value, validAfter, validBefore, nonce }: Authorization,
+  signature: Hex,
+  by: SignedBy,
+): Hex {
+  const functionName = "transferWithAuthorization"
+  const args = [from, to, value, validAfter, validBefore, nonce] as const
+  if (by === "contract") return encodeFunctionData({ abi: byContractAbi, functionName, args: [...args, signature] })
+  const [r, s, v] = [slice(signature, 0, 32), slice(signature, 32, 64), slice(signature, 64)]
+  return encodeFunctionData({ abi: byKeyAbi, functionName, args: [...args, v === "0x1b" ? 27 : 28, r, s] })
+}

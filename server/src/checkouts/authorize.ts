@@ -1,0 +1,291 @@
+/**
+ * Pays a checkout by its payer's signed authorization (EIP-3009), which the relay wallet carries out. All is checked before
+ * anything is written, as each relay costs the service gas; the chain is asked outside of the transaction, and what the
+ * database says is asked once more inside it.
+ */
+import { randomUUID } from "node:crypto"
+import { sql } from "kysely"
+import type { Hex } from "viem"
+import {
+  type Authorization,
+  authorizationDigest,
+  readSignature,
+  relayCall,
+} from "../chain/authorizations.ts"
+import { type Address, checksummed, type Hash, parseAddress } from "../chain/hex.ts"
+import { type Network, networkOf } from "../chain/networks.ts"
+import { screen } from "../chain/sanctions.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row, SessionStatus } from "../db/schema.ts"
+import { warm } from "../deposits/deposits.ts"
+import { ApiError, type ErrorDetail } from "../errors.ts"
+import { asWritten } from "../http/json.ts"
+import { formatAmount, parseAmount } from "../money/amount.ts"
+import { RELAY_GAS, relayFault } from "../payouts/relays.ts"
+import { marked } from "../payouts/release.ts"
+import type { PayAuthorize } from "./schema.ts"
+import { sessionOf } from "./sessions.ts"
+
+/** What a relay needs from its submission to its block, on a network that is busy. */
+const LEAST_TIME_MS = 60_000
+/** Relays of one session that failed on chain: each cost gas, and after them the payer pays his own. */
+const MAX_REVERTED = 3
+/** Relays of one session in all, so that nobody fills the database with those that end before they are signed. */
+const MAX_RELAYS = 20
+const MAX_UINT256 = 2n ** 256n - 1n
+
+interface Authorized {
+  status: SessionStatus
+  txHash: Hash | null
+}
+
+/**
+ * Has an authorization carried out for a session; the same one again gets the same answer, however the session stands by
+ * then. Throws `VALIDATION_ERROR`, `SESSION_NOT_FOUND`, `AUTHORIZATION_ALREADY_USED`, `SESSION_ALREADY_CONFIRMED`,
+ * `SESSION_EXPIRED`, `LINK_UNAVAILABLE`, `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`, `SANCTIONS_MATCH`,
+ * `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`; none of them leaves a trace.
+ */
+export async function authorizeSession(ctx: Context, body: PayAuthorize): Promise<Authorized> {
+  const authorization = authorizationOf(body.authorization)
+  const signature = body.signature.toLowerCase() as Hex
+  const session = await sessionOf(ctx, body.sessionId)
+  const network = networkOf(ctx.chain, session.chain_id)
+  const deposit = await ctx.db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("session_id", "=", session.id)
+    .executeTakeFirstOrThrow()
+  const asked = { network, deposit, authorization, digest: authorizationDigest(network, authorization) }
+  const known = await knownAnswer(ctx, session, asked)
+  if (known) return known
+  await assertPayable(ctx, session, asked)
+
+  const wallet = await relayWallet(ctx, network)
+  const { from } = authorization
+  const screening = (await screen(ctx, [from], `authorize:${session.id}`)).get(from)
+  if (screening === "listed") throw new ApiError("SANCTIONS_MATCH")
+  if (screening === "unknown") throw new ApiError("CHAIN_UNAVAILABLE")
+  const by = await readSignature(ctx, network, { from, digest: asked.digest, signature })
+  if (typeof by === "object") throw refused([{ path: "signature", message: by.fault }])
+  const id = randomUUID()
+  const call = { data: marked(relayCall(authorization, signature, by), id), gas: RELAY_GAS[by] }
+  const { nonce, value: amount } = authorization
+  const fault = await relayFault(ctx, network, { wallet, payer: from, nonce, amount, ...call })
+  if (fault === "used") throw new ApiError("AUTHORIZATION_ALREADY_USED")
+  if (fault) throw new ApiError("AUTHORIZATION_REFUSED", undefined, fault.words)
+
+  const answer = await inTransaction(ctx, async ctx => {
+    const session = await ctx.db
+      .selectFrom("checkout_sessions")
+      .selectAll()
+      .where("id", "=", body.sessionId)
+      .forUpdate()
+      .executeTakeFirstOrThrow()
+    const known = await knownAnswer(ctx, session, asked)
+    if (known) return known
+    const relayBy = await assertPayable(ctx, session, asked)
+    await insertRelay(ctx, asked, { id, relayBy, ...call })
+    await ctx.db
+      .updateTable("checkout_sessions")
+      .set({ status: "verifying", message: null, updated_at: ctx.now() })
+      .where("id", "=", session.id)
+      .execute()
+    return { status: "verifying" as const, txHash: null }
+  })
+  await warm(ctx, session.id)
+  await ctx.wakes.wake("payouts")
+  return answer
+}
+
+/** What is asked for, and of which receiving address. */
+interface Asked {
+  network: Network
+  deposit: Row<"deposits">
+  authorization: Authorization
+  digest: Hash
+}
+
+const refused = (details: ErrorDetail[]) => new ApiError("AUTHORIZATION_REFUSED", details)
+
+/** The authorization as it was written, or a `VALIDATION_ERROR` with all that its form does not say. */
+function authorizationOf(body: PayAuthorize["authorization"]): Authorization {
+  const faults: ErrorDetail[] = []
+  const fault = (name: string, message: string) => void faults.push({ path: `authorization.${name}`, message })
+  const address = (name: "from" | "to"): Address => {
+    const parsed = parseAddress(body[name])
+    if (!parsed) fault(name, "must have a right checksum, as its case is mixed")
+    return parsed ?? (body[name] as Address)
+  }
+  const uint = (name: "value" | "validAfter" | "validBefore"): bigint => {
+    const written = asWritten(body, name) ?? ""
+    if (typeof body[name] === "number" && !Number.isSafeInteger(body[name]))
+      fault(name, "must be written as text: a number of this size loses digits on its way")
+    else if (!/^[0-9]+$/.test(written) || BigInt(written) > MAX_UINT256)
+      fault(name, "must be decimal digits, and at most 2^256 - 1")
+    else return BigInt(written)
+    return 0n
+  }
+  const authorization = {
+    from: address("from"),
+    to: address("to"),
+    value: uint("value"),
+    validAfter: uint("validAfter"),
+    validBefore: uint("validBefore"),
+    nonce: body.nonce.toLowerCase() as Hash,
+  }
+  if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+  return authorization
+}
+
+/** The relays that were ever made of this authorization's nonce. */
+const relaysOfNonce = (ctx: Context, { network, authorization }: Asked): Promise<Row<"intents">[]> =>
+  ctx.db
+    .selectFrom("intents")
+    .selectAll()
+    .where("chain_id", "=", network.chainId)
+    .where("token", "=", network.token.address)
+    .where("payer", "=", authorization.from)
+    .where("auth_nonce", "=", authorization.nonce)
+    .execute()
+
+/**
+ * What was answered before to this authorization, as it stands now; undefined where it is new, or ended without being
+ * signed. `AUTHORIZATION_ALREADY_USED` where its nonce is another authorization's.
+ */
+async function knownAnswer(
+  ctx: Context,
+  session: Row<"checkout_sessions">,
+  asked: Asked,
+): Promise<Authorized | undefined> {
+  const known = (await relaysOfNonce(ctx, asked)).find(({ state }) => state !== "cancelled")
+  if (!known) return undefined
+  if (known.auth_digest !== asked.digest) throw new ApiError("AUTHORIZATION_ALREADY_USED")
+  return { status: session.status, txHash: known.succeeded ? known.tx_hash : null }
+}
+
+/**
+ * Makes sure, by what the database says, that this authorization pays what this session lacks; answers until when it must
+ * be signed.
+ */
+async function assertPayable(ctx: Context, session: Row<"checkout_sessions">, asked: Asked): Promise<Date> {
+  const { deposit, network, authorization } = asked
+  const now = ctx.now().getTime()
+  const leftMs = session.expires_at.getTime() - now
+  if (session.status === "confirmed") throw new ApiError("SESSION_ALREADY_CONFIRMED")
+  if (session.status === "expired" || leftMs <= LEAST_TIME_MS)
+    throw new ApiError(
+      "SESSION_EXPIRED",
+      undefined,
+      session.status === "expired" || leftMs <= 0
+        ? "The time of this checkout is over. Start a new one."
+        : "The time of this checkout ends within a minute, too soon for an authorization. Start a new one.",
+    )
+  if (await isUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
+  const relays = await ctx.db
+    .selectFrom("intents")
+    .select("state")
+    .where("deposit_id", "=", deposit.id)
+    .where("kind", "=", "authorize")
+    .execute()
+  const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
+  if (relays.some(({ state }) => ["queued", "held", "assigned", "mined"].includes(state)))
+    throw stop("Another authorization of this checkout is on its way; wait until it is paid.")
+  if (relays.filter(({ state }) => state === "reverted").length >= MAX_REVERTED || relays.length >= MAX_RELAYS)
+    throw stop("Too many authorizations of this checkout failed. Pay with a transfer of your own.")
+
+  const faults: ErrorDetail[] = []
+  const fault = (name: string, message: string) => void faults.push({ path: `authorization.${name}`, message })
+  const { symbol, decimals } = network.token
+  const seconds = BigInt(Math.floor(now / 1_000))
+  const { to, value, validAfter, validBefore } = authorization
+  if (to !== deposit.address) fault("to", `must be ${checksummed(deposit.address)}, the payTo of this checkout`)
+  const missing = session.amount - (await arriving(ctx, deposit, network))
+  if (value !== missing)
+    fault(
+      "value",
+      missing > 0n
+        ? `must be ${missing}, the ${formatAmount(missing, decimals)} ${symbol} that are missing`
+        : "is too much: all of it has arrived, or is on its way",
+    )
+  else if (value < parseAmount(ctx.settings.minAmount, decimals))
+    fault("value", `is less than ${ctx.settings.minAmount} ${symbol}, too little to be relayed: pay it by a transfer`)
+  if (validAfter >= seconds) fault("validAfter", `must be in the past; it is ${seconds} now`)
+  const least = BigInt(LEAST_TIME_MS / 1_000)
+  if (validBefore < seconds + least)
+    fault("validBefore", `must be at least ${least} seconds from now, so that it can be mined; it is ${seconds} now`)
+  if (faults.length > 0) throw refused(faults)
+  const [validMs, expiresMs] = [validBefore * 1_000n, session.expires_at.getTime()]
+  const overMs = validMs < BigInt(expiresMs) ? Number.parseInt(validMs.toString(), 10) : expiresMs
+  return new Date(overMs - LEAST_TIME_MS)
+}
+
+/** Whether others took all uses of the link: more money would only wait for the merchant. */
+async function isUsedUp(ctx: Context, linkId: string | null): Promise<boolean> {
+  if (linkId === null) return false
+  const link = await ctx.db.selectFrom("payment_links").selectAll().where("id", "=", linkId).executeTakeFirst()
+  return link !== undefined && link.max_uses !== null && link.uses >= link.max_uses
+}
+
+/** What counts at a receiving address, or will when it is deep enough or settled; not what was looked at and left out. */
+async function arriving(ctx: Context, deposit: Row<"deposits">, network: Network): Promise<bigint> {
+  const { rows } = await sql<{ sum: bigint }>`
+    select coalesce(sum(t.value), 0)::numeric(78,0) as sum from transfers t left join claims c on c.transfer_id = t.id
+    where t.deposit_id = ${deposit.id} and t.token = ${network.token.address} and t.state <> 'gone'
+      and (c.transfer_id is not null or t.state = 'seen' or t.run_at is not null)`.execute(ctx.db)
+  return rows[0]?.sum ?? 0n
+}
+
+/** The relay wallet's address, or a `RELAY_UNAVAILABLE` where there is none or it is halted. */
+async function relayWallet(ctx: Context, network: Network): Promise<Address> {
+  const { relayWallet: address } = ctx.settings
+  if (address === undefined) throw new ApiError("RELAY_UNAVAILABLE")
+  const halted = await ctx.db
+    .selectFrom("wallets")
+    .select("id")
+    .where("chain_id", "=", network.chainId)
+    .where("address", "=", address)
+    .where("status", "=", "halted")
+    .executeTakeFirst()
+  if (halted) throw new ApiError("RELAY_UNAVAILABLE")
+  return address
+}
+
+/** Writes the intent; `AUTHORIZATION_ALREADY_USED` where another of this nonce was quicker. */
+async function insertRelay(
+  ctx: Context,
+  asked: Asked,
+  { id, data, gas, relayBy }: { id: string; data: Hex; gas: bigint; relayBy: Date },
+): Promise<void> {
+  const { network, deposit, authorization, digest } = asked
+  const { chainId, token } = network
+  const { from, value, nonce } = authorization
+  const generation = (await relaysOfNonce(ctx, asked)).length
+  const now = ctx.now()
+  const made = await ctx.db
+    .insertInto("intents")
+    .values({
+      id,
+      chain_id: chainId,
+      kind: "authorize",
+      source_key: `authorize:${chainId}:${token.address}:${from}:${nonce}:${generation}`,
+      deposit_id: deposit.id,
+      token: token.address,
+      recipient: deposit.address,
+      amount: value,
+      to_address: token.address,
+      data,
+      gas,
+      payer: from,
+      auth_nonce: nonce,
+      auth_digest: digest,
+      relay_by: relayBy,
+      reserved: false,
+      state: "queued",
+      run_at: now,
+      created_at: now,
+      updated_at: now,
+    })
+    .onConflict(conflict => conflict.doNothing())
+    .executeTakeFirst()
+  if (made.numInsertedOrUpdatedRows !== 1n) throw new ApiError("AUTHORIZATION_ALREADY_USED")
+}

@@ -1,0 +1,324 @@
+// Relays on a real chain: each authorization moves its money once, whatever happens between the promise and the block; and
+// nobody waits for one that can't be carried out.
+import { erc20Abi } from "viem"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { relaysOn } from "../../test/relays.ts"
+import { testUsdcAbi } from "../chain/abi.ts"
+import type { Address } from "../chain/hex.ts"
+import { assignIntents } from "./assign-intents.ts"
+import { lookAtWallet } from "./evidence.ts"
+import { payoutRound } from "./pay-out.ts"
+
+let rig: PayoutRig
+let on: ReturnType<typeof relaysOn>
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  on = relaysOn(rig)
+})
+afterAll(() => rig?.stop())
+beforeEach(() => on.begin())
+
+const mine = (blocks = 3) => rig.anvil.client.mine({ blocks })
+const states = async () => (await on.relays()).map(row => row.state)
+const relayWallet = () =>
+  rig.service.ctx.db.selectFrom("wallets").selectAll().where("lane", "=", "relay").executeTakeFirstOrThrow()
+const chainNonce = () => rig.anvil.client.getTransactionCount({ address: rig.relayer.address })
+const attempts = () => rig.service.ctx.db.selectFrom("attempts").selectAll().orderBy("id").execute()
+
+/** A session whose authorization is accepted, and not yet signed by the relay wallet. */
+async function submitted(given: Parameters<typeof on.sign>[2] = {}) {
+  const session = await on.start()
+  const buyer = await on.buyer()
+  const signed = await on.sign(buyer, session, given)
+  const answer = await on.submit(session, signed)
+  expect(answer.body, JSON.stringify(answer.body)).toEqual({ status: "verifying", sessionId: session.id, txHash: null })
+  return { session, buyer, signed }
+}
+
+/** The buyer's tokens go elsewhere, at once. */
+async function emptied(buyer: { address: string }): Promise<void> {
+  const from = buyer.address.toLowerCase() as Address
+  const { client } = rig.anvil
+  await client.setBalance({ address: from, value: 10n ** 18n })
+  await client.impersonateAccount({ address: from })
+  const args = [recipient(9), await rig.balanceOf(from)] as const
+  await client.writeContract({ address: rig.token, abi: erc20Abi, functionName: "transfer", args, account: from })
+}
+
+/** No books are touched, no gap is left, and the money came `times`. */
+async function expectMoved(payTo: Address, times: number): Promise<void> {
+  expect(await on.received(payTo)).toEqual(Array(times).fill(5_000_000n))
+  expect((await relayWallet()).next_nonce).toBe(BigInt(await chainNonce()))
+  expect(await rig.service.ctx.db.selectFrom("deposit_books").select("committed").execute()).toEqual(
+    Array(times).fill({ committed: 0n }),
+  )
+}
+
+describe("a relay", () => {
+  it("moves the money once, the buyer's ether untouched, and the session is confirmed", async () => {
+    const { session, buyer, signed } = await submitted()
+    expect((await on.status(session.id)).status).toBe("verifying")
+    await on.round()
+    const [relay] = await on.relays()
+    expect(relay).toMatchObject({ state: "mined", kind: "authorize", wallet: rig.relayer.address, reserved: false })
+    expect((await on.submit(session, signed)).body).toEqual({
+      status: "verifying",
+      sessionId: session.id,
+      txHash: relay?.tx_hash,
+    })
+    // The look that comes soon finds it.
+    const { run_at } = await rig.service.ctx.db.selectFrom("cursors").select("run_at").executeTakeFirstOrThrow()
+    expect(run_at.getTime()).toBeLessThanOrEqual(rig.service.ctx.now().getTime())
+    await mine()
+    await on.look()
+    expect(await on.status(session.id)).toMatchObject({
+      status: "confirmed",
+      txHash: relay?.tx_hash,
+      amountReceived: "5.00",
+      exception: null,
+    })
+    await on.round()
+    expect(await states()).toEqual(["final"])
+    expect((await on.submit(session, signed)).body).toMatchObject({ status: "confirmed", txHash: relay?.tx_hash })
+    await expectMoved(session.payTo, 1)
+    expect(await rig.anvil.client.getBalance({ address: buyer.address })).toBe(0n)
+  })
+
+  it("never waits behind payouts, however many are queued on its network", async () => {
+    const shop = await rig.sell(Array.from({ length: 50 }, () => 2))
+    for (let i = 0; i < 10; i++) await rig.paid(shop, 50_000_000n)
+    const payouts = () =>
+      rig.service.ctx.db.selectFrom("intents").select(["state"]).where("lane", "=", "payout").execute()
+    const { session } = await submitted()
+    expect((await payouts()).length).toBe(500)
+    await on.round()
+    await mine()
+    await on.round()
+    expect(await states()).toEqual(["final"])
+    expect(new Set((await payouts()).map(row => row.state))).toEqual(new Set(["queued"]))
+    await on.look()
+    expect((await on.status(session.id)).status).toBe("confirmed")
+    // And the payouts' own round takes no relay: here one, with another in the queue.
+    await submitted()
+    await rig.round()
+    expect(await states()).toEqual(["final", "queued"])
+    expect((await payouts()).some(row => row.state === "mined")).toBe(true)
+  })
+
+  it("that was signed and committed by a process that died before it sent is sent once", async () => {
+    const { session } = await submitted()
+    const { ctx } = rig.service
+    const sight = await lookAtWallet(rig.network, rig.relayer.address, ctx.signal)
+    await assignIntents(ctx, rig.network, await relayWallet(), rig.relayer, sight)
+    expect(await states()).toEqual(["assigned"])
+    expect((await attempts()).map(each => each.sends)).toEqual([0])
+    await on.round()
+    await on.round()
+    await mine()
+    await on.round()
+    expect(await states()).toEqual(["final"])
+    expect((await attempts()).length).toBe(1)
+    await expectMoved(session.payTo, 1)
+  })
+
+  it("whose sending nobody answers is sent again, and mined once", async () => {
+    const { session } = await submitted()
+    rig.proxy.broken = "reset"
+    rig.proxy.brokenFor = "eth_sendRawTransaction"
+    await on.round().catch(() => {})
+    expect(await states()).toEqual(["assigned"])
+    rig.proxy.broken = undefined
+    for (const endpoint of rig.network.endpoints) endpoint.silentUntil = 0
+    await on.round({ resendMs: 0, replaceMs: 60_000 })
+    await on.round({ resendMs: 0, replaceMs: 60_000 })
+    await mine()
+    await on.round()
+    expect(await states()).toEqual(["final"])
+    await expectMoved(session.payTo, 1)
+  })
+
+  it("whose block the chain takes back is sent again, the same bytes; the session waits, and is paid once", async () => {
+    const { session } = await submitted()
+    await on.round()
+    await on.look()
+    expect(await states()).toEqual(["mined"])
+    await rig.anvil.client.request({ method: "anvil_reorg", params: [1, []] } as never)
+    expect(await rig.balanceOf(session.payTo)).toBe(0n)
+    await rig.service.ctx.db.updateTable("checkout_sessions").set({ run_at: new Date(0) }).execute()
+    await on.look()
+    await on.round()
+    await on.round()
+    await on.look()
+    await mine()
+    await on.round()
+    await on.look()
+    expect(await states()).toEqual(["final"])
+    expect((await attempts()).length).toBe(1)
+    expect((await on.status(session.id)).status).toBe("confirmed")
+    await expectMoved(session.payTo, 1)
+  })
+
+  it("that somebody else carries out first pays the session all the same, once", async () => {
+    const { session, signed } = await submitted()
+    const { client, accounts } = rig.anvil
+    await client.setAutomine(false)
+    await on.round()
+    const { from, to, value, validAfter, validBefore, nonce } = signed.authorization
+    const args = [from, to, value, validAfter, validBefore, nonce, signed.signature] as const
+    const rival = { address: rig.token, abi: testUsdcAbi, functionName: "transferWithAuthorization", args } as const
+    const fees = { maxPriorityFeePerGas: 9_000_000_000n, maxFeePerGas: 20_000_000_000n }
+    await client.writeContract({ ...rival, account: accounts[5], gas: 300_000n, ...fees })
+    await client.mine({ blocks: 1 })
+    await client.setAutomine(true)
+    await mine()
+    await on.look()
+    await on.round()
+    await on.look()
+    expect(await states()).toEqual(["reverted"])
+    expect(await on.status(session.id)).toMatchObject({ status: "confirmed", exception: null })
+    await expectMoved(session.payTo, 1)
+  })
+})
+
+describe("a relay that can't be carried out", () => {
+  const advice = "Nothing was paid: sign again, or send the payment yourself."
+
+  it("as the wallet was emptied after the submission ends at once: the session is pending, and says why", async () => {
+    const { session, buyer, signed } = await submitted()
+    await emptied(buyer)
+    await on.round()
+    await on.look()
+    expect(await states()).toEqual(["cancelled"])
+    expect(await on.status(session.id)).toMatchObject({
+      status: "pending",
+      message: `The wallet holds 0.00 of 5.00 USDC. ${advice}`,
+    })
+    expect(await attempts()).toEqual([])
+    await expectMoved(session.payTo, 0)
+    // With money in the wallet the same authorization is good again.
+    await rig.mint(buyer.address.toLowerCase() as Address, 5_000_000n)
+    expect((await on.submit(session, signed)).body.status).toBe("verifying")
+    expect((await on.status(session.id)).message).not.toContain(advice)
+    await on.round()
+    await mine()
+    await on.look()
+    expect((await on.status(session.id)).status).toBe("confirmed")
+    await on.round()
+    await expectMoved(session.payTo, 1)
+  })
+
+  it("as the wallet was emptied in the block before reverts, is never made anew, and three of them are all", async () => {
+    const { client } = rig.anvil
+    const session = await on.start()
+    const { id, payTo } = session
+    let last: Awaited<ReturnType<typeof on.sign>> | undefined
+    for (let n = 1; n <= 3; n++) {
+      const buyer = await on.buyer()
+      last = await on.sign(buyer, session)
+      expect((await on.submit(session, last)).body.status).toBe("verifying")
+      await client.setBalance({ address: buyer.address, value: 10n ** 18n })
+      await client.setAutomine(false)
+      await on.round()
+      const args = [recipient(8), 5_000_000n] as const
+      const away = { address: rig.token, abi: erc20Abi, functionName: "transfer", args } as const
+      const fees = { maxPriorityFeePerGas: 9_000_000_000n, maxFeePerGas: 20_000_000_000n }
+      await client.writeContract({ ...away, account: buyer, gas: 100_000n, ...fees })
+      await client.mine({ blocks: 1 })
+      await client.setAutomine(true)
+      await on.round()
+      await on.look()
+      // Mined and failed, but not for good: the session still waits.
+      expect((await on.status(id)).status).toBe("verifying")
+      await mine()
+      await on.round()
+      await on.look()
+      expect((await states()).filter(state => state === "reverted").length).toBe(n)
+      expect(await on.status(id)).toMatchObject({
+        status: "pending",
+        message: `The transfer that was authorized failed on chain. ${advice}`,
+      })
+    }
+    expect((await on.relays()).length).toBe(3)
+    // The same again is the same answer, and no fourth try.
+    if (last) expect((await on.submit(session, last)).body).toEqual({ status: "pending", sessionId: id, txHash: null })
+    const fourth = await on.submit(session, await on.sign(await on.buyer(), session))
+    expect([fourth.status, fourth.body.error]).toEqual([409, "INVALID_OPERATION"])
+    await expectMoved(payTo, 0)
+  })
+
+  it("as its payer came on a sanctions list ends, and is told so", async () => {
+    const { mkdtempSync, writeFileSync } = await import("node:fs")
+    const { session, buyer } = await submitted()
+    const path = `${mkdtempSync("/tmp/sluice-list-")}/sdn.txt`
+    writeFileSync(path, buyer.address)
+    const { settings } = rig.service.ctx
+    settings.sanctionsFile = path
+    try {
+      await on.round()
+      await on.look()
+    } finally {
+      settings.sanctionsFile = undefined
+    }
+    expect(await states()).toEqual(["cancelled"])
+    expect((await on.status(session.id)).message).toContain("sanctions list")
+  })
+
+  it("for want of gas is held, and goes on by itself; the session does not expire meanwhile", async () => {
+    const { client } = rig.anvil
+    const balance = await client.getBalance({ address: rig.relayer.address })
+    const { session } = await submitted()
+    await client.setBalance({ address: rig.relayer.address, value: 1n })
+    await on.round()
+    expect((await on.relays()).map(row => [row.state, row.held_reason])).toEqual([["held", "low_gas"]])
+    await rig.service.ctx.db.updateTable("checkout_sessions").set({ run_at: new Date(0) }).execute()
+    await on.look()
+    expect((await on.status(session.id)).status).toBe("verifying")
+    await client.setBalance({ address: rig.relayer.address, value: balance })
+    rig.service.advance(31_000)
+    await on.round()
+    await mine()
+    await on.look()
+    expect((await on.status(session.id)).status).toBe("confirmed")
+  })
+
+  it("before its time is over ends then, though no node answers and the wallet is halted", async () => {
+    const { session } = await submitted()
+    const { ctx } = rig.service
+    await ctx.db.updateTable("wallets").set({ status: "halted", halted_reason: "a test" }).execute()
+    rig.service.advance(7_200_000)
+    rig.proxy.broken = 503
+    await on.round().catch(() => {})
+    expect(await states()).toEqual(["cancelled"])
+    rig.proxy.broken = undefined
+    for (const endpoint of rig.network.endpoints) endpoint.silentUntil = 0
+    await on.look()
+    expect(await on.status(session.id)).toMatchObject({
+      status: "pending",
+      message: `It could not be carried out before its time was over. ${advice}`,
+    })
+    const refused = await on.submit(session, await on.sign(await on.buyer(), session, { validBefore: 4_000_000_000n }))
+    expect([refused.status, refused.body.error]).toEqual([503, "RELAY_UNAVAILABLE"])
+  })
+
+  it("keeps no payout from being made, and is none in the books", async () => {
+    await submitted()
+    const shop = await rig.sell([50, 50])
+    await rig.paid(shop, 1_000_000n)
+    await on.round()
+    await rig.round()
+    await mine()
+    rig.service.advance(3_700_000)
+    for (const by of [
+      { lane: "payout", signer: rig.signer },
+      { lane: "relay", signer: rig.relayer },
+    ] as const)
+      await payoutRound(rig.service.ctx, rig.network, by)
+    expect(new Set(await rig.states())).toEqual(new Set(["final"]))
+    const wallets = await rig.service.ctx.db.selectFrom("wallets").select(["lane", "status"]).orderBy("lane").execute()
+    expect(wallets).toEqual([
+      { lane: "payout", status: "active" },
+      { lane: "relay", status: "active" },
+    ])
+  })
+})

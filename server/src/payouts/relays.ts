@@ -1,0 +1,169 @@
+/**
+ * What is particular to relays, the intents that carry a holder's authorization out: they are tried before they are
+ * promised, and who could be made to wait for one that can't be carried out is told at once, so they are never held for
+ * long; and what they move comes into a deposit.
+ */
+import { sql } from "kysely"
+import { encodeFunctionData, type Hex, parseAbi } from "viem"
+import { ask, askAny, awake } from "../chain/endpoints.ts"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { warm } from "../deposits/deposits.ts"
+import { ApiError } from "../errors.ts"
+import { payoutEnds } from "../metrics.ts"
+import { formatAmount } from "../money/amount.ts"
+import { lookSoon } from "../payments/queries.ts"
+
+/**
+ * The gas limits of relays. A key's signature takes some 100,000; a contract's as much as the contract likes, a passkey
+ * checked in Solidity 350,000: beyond this limit nobody's signature is worth its gas.
+ */
+export const RELAY_GAS = { key: 200_000n, contract: 700_000n }
+
+const REASON_LENGTH = 120
+
+/** The words of nodes for a call that fails by itself. */
+export const failedTrial = /revert|vm (execution|exception)|evm error|out ?of ?gas|gas required|invalid opcode/i
+
+const tokenAbi = parseAbi([
+  "function authorizationState(address, bytes32) view returns (bool)",
+  "function balanceOf(address) view returns (uint256)",
+])
+
+const read = (network: Network, data: Hex): RpcCall => ({
+  method: "eth_call",
+  params: [{ to: network.token.address, data }, "latest"],
+})
+
+/**
+ * Why the chain would not carry an authorization out, in a sentence; `used` when its nonce is spent. Undefined when it
+ * would, at this moment. A `CHAIN_UNAVAILABLE` when no node tells.
+ */
+export async function relayFault(
+  ctx: Context,
+  network: Network,
+  relay: { wallet: Address; payer: Address; nonce: Hash; amount: bigint; data: Hex; gas: bigint },
+): Promise<"used" | { words: string } | undefined> {
+  const { wallet: from, payer, nonce, amount, data, gas } = relay
+  const state = encodeFunctionData({ abi: tokenAbi, functionName: "authorizationState", args: [payer, nonce] })
+  const calls = [
+    read(network, state),
+    { method: "eth_call", params: [{ from, to: network.token.address, data, gas: hexNumber(gas) }, "latest"] },
+  ]
+  for (const endpoint of awake(network.endpoints)) {
+    const [used, trial] = (await ask(endpoint, calls, ctx.signal)) ?? []
+    // Anything else is the endpoint's bad moment.
+    if (!used?.ok || !trial || (!trial.ok && !failedTrial.test(trial.error))) continue
+    if (wordOf(used) === 1n) return "used"
+    return trial.ok ? undefined : { words: await whyRefused(ctx, network, payer, amount, trial.error) }
+  }
+  throw new ApiError("CHAIN_UNAVAILABLE")
+}
+
+/** The number that a call returned; undefined when it returned none. */
+const wordOf = (told: RpcResult | undefined): bigint | undefined =>
+  told?.ok && typeof told.value === "string" && /^0x[0-9a-f]{64}$/i.test(told.value) ? BigInt(told.value) : undefined
+
+/** In a sentence that a payer understands, why a token did not move `amount` for the payer; `error` is the node's word. */
+export async function whyRefused(
+  ctx: Context,
+  network: Network,
+  payer: Address,
+  amount: bigint,
+  error: string,
+): Promise<string> {
+  const { symbol, decimals } = network.token
+  const data = encodeFunctionData({ abi: tokenAbi, functionName: "balanceOf", args: [payer] })
+  const [told] = await askAny(network.endpoints, [read(network, data)], ctx.signal).catch((): RpcResult[] => [])
+  const balance = wordOf(told)
+  const text = (value: bigint) => formatAmount(value, decimals)
+  if (balance !== undefined && balance < amount)
+    return `The wallet holds ${text(balance)} of ${text(amount)} ${symbol}.`
+  if (/blacklist/i.test(error)) return `The issuer of ${symbol} has blocked this wallet.`
+  if (/used or cancel/i.test(error)) return "The authorization was used, or taken back by its wallet."
+  if (/out ?of ?gas|gas required/i.test(error))
+    return "Checking the wallet's signature takes more gas than a relay is given."
+  const reason = error.replace(/^.*revert(ed)?:?\s*/i, "").slice(0, REASON_LENGTH)
+  return reason === "" ? `${symbol} refuses the transfer.` : `${symbol} refuses the transfer: ${reason.replace(/\.$/, "")}.`
+}
+
+/** Ends a relay that has no nonce, with the reason in a sentence. Its authorization may be submitted again. */
+export async function cancelRelay(ctx: Context, row: Row<"intents">, reason: string): Promise<void> {
+  const cancelled = await ctx.db
+    .updateTable("intents")
+    .set({ state: "cancelled", held_reason: null, held_detail: reason, updated_at: ctx.now() })
+    .where("id", "=", row.id)
+    .where("state", "in", ["queued", "held"])
+    .executeTakeFirst()
+  if (cancelled.numUpdatedRows === 0n) return
+  ctx.log.info({ intentId: row.id, reason }, "a relay is cancelled")
+  const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)
+  payoutEnds.inc({ network: network?.name ?? "", wallet: "relay", end: "cancelled" })
+}
+
+/** Ends the relays whose time is over, and keeps the receiving addresses of the others in the scan. */
+export async function tendRelays(ctx: Context, network: Network): Promise<void> {
+  const over = await ctx.db
+    .selectFrom("intents")
+    .selectAll()
+    .where("chain_id", "=", network.chainId)
+    .where("lane", "=", "relay")
+    .where("state", "in", ["queued", "held"])
+    .where("relay_by", "<=", ctx.now())
+    .execute()
+  for (const row of over) await cancelRelay(ctx, row, "It could not be carried out before its time was over.")
+  if (over.length > 0) await lookSoon(ctx, network.chainId)
+  const open = await sql<{ resource: string }>`
+    select coalesce(d.session_id, d.paywall_id) as resource from intents i join deposits d on d.id = i.deposit_id
+    where i.chain_id = ${network.chainId} and i.lane = 'relay' and i.state in ('queued', 'held', 'assigned', 'mined')`.execute(
+    ctx.db,
+  )
+  for (const { resource } of open.rows) await warm(ctx, resource)
+}
+
+/**
+ * How the relays of a deposit stand: whether one may yet bring money that is not among the transactions `inSight`, and what
+ * became of the last one where that failed and the payer has tried nothing else since.
+ */
+export async function relayStanding(
+  ctx: Context,
+  depositId: bigint,
+  inSight: ReadonlySet<Hash>,
+): Promise<{ open: boolean; failure: string | null }> {
+  const relays = await ctx.db
+    .selectFrom("intents")
+    .innerJoin("deposits", "deposits.id", "intents.deposit_id")
+    .select(eb => [
+      "intents.state",
+      "intents.tx_hash",
+      "intents.held_detail",
+      eb
+        .exists(
+          eb
+            .selectFrom("submissions")
+            .select("submissions.id")
+            .whereRef("submissions.session_id", "=", "deposits.session_id")
+            .whereRef("submissions.submitted_at", ">", "intents.updated_at"),
+        )
+        .as("outdated"),
+    ])
+    .where("intents.deposit_id", "=", depositId)
+    .where("intents.kind", "=", "authorize")
+    .orderBy("intents.created_at", "desc")
+    .orderBy("intents.id")
+    .execute()
+  const open = relays.some(
+    ({ state, tx_hash: hash }) =>
+      ["queued", "held", "assigned"].includes(state) ||
+      (["mined", "final"].includes(state) && hash !== null && !inSight.has(hash)),
+  )
+  const [last] = relays
+  if (open || !last || last.outdated) return { open, failure: null }
+  const advice = "Nothing was paid: sign again, or send the payment yourself."
+  if (last.state === "cancelled") return { open, failure: `${last.held_detail ?? "It was not carried out."} ${advice}` }
+  if (last.state === "reverted") return { open, failure: `The transfer that was authorized failed on chain. ${advice}` }
+  return { open, failure: null }
+}

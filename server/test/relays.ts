@@ -1,0 +1,113 @@
+/** Relays in a test: checkouts of a shop, buyers without ether, and what they sign. */
+import { randomBytes } from "node:crypto"
+import type { Hex } from "viem"
+import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts"
+import { expect } from "vitest"
+import { testUsdcAbi } from "../src/chain/abi.ts"
+import { type Authorization, typedAuthorization } from "../src/chain/authorizations.ts"
+import type { Address, Hash } from "../src/chain/hex.ts"
+import type { Network } from "../src/chain/networks.ts"
+import type { Row } from "../src/db/schema.ts"
+import { ensureCursor, verifyRound } from "../src/payments/verify-payments.ts"
+import { checkWallet, payoutRound } from "../src/payouts/pay-out.ts"
+import type { Pace } from "../src/payouts/send-attempts.ts"
+import type { PayoutRig } from "./payouts.ts"
+
+export interface Signed {
+  authorization: Authorization
+  signature: Hex
+}
+
+/** A wallet's word for an authorization; `from` is its own address unless the authorization names another. */
+export async function signAuthorization(
+  account: PrivateKeyAccount,
+  network: Pick<Network, "token" | "chainId">,
+  given: Partial<Authorization> & { to: Address; value: bigint },
+): Promise<Signed> {
+  const authorization = {
+    from: account.address.toLowerCase() as Address,
+    validAfter: 0n,
+    validBefore: BigInt(Math.floor(Date.now() / 1_000) + 7_200),
+    nonce: `0x${randomBytes(32).toString("hex")}` as Hash,
+    ...given,
+  }
+  return { authorization, signature: await account.signTypedData(typedAuthorization(network, authorization)) }
+}
+
+/** A body of `POST /api/pay/authorize`. */
+export const bodyOf = (sessionId: string, { authorization, signature }: Signed) => {
+  const { value, validAfter, validBefore, ...rest } = authorization
+  const numbers = { value: `${value}`, validAfter: `${validAfter}`, validBefore: `${validBefore}` }
+  return { sessionId, authorization: { ...rest, ...numbers }, signature }
+}
+
+export interface Session {
+  id: string
+  payTo: Address
+}
+
+/** What a test of relays does with a rig. */
+export function relaysOn(rig: PayoutRig) {
+  const { service, anvil, network } = rig
+  const { ctx } = service
+  const by = { lane: "relay", signer: rig.relayer } as const
+  return {
+    /** Empties the database, and begins the wallets and the scan anew. */
+    begin: async () => {
+      rig.proxy.spoil = (_method, _params, result) => result
+      rig.proxy.broken = undefined
+      rig.proxy.brokenFor = undefined
+      for (const endpoint of network.endpoints) endpoint.silentUntil = 0
+      await anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
+      await anvil.client.setAutomine(true)
+      await anvil.client.mine({ blocks: 3 })
+      await rig.empty()
+      await checkWallet(ctx, network, by)
+      await ensureCursor(ctx, network)
+    },
+    start: async (body: object = { amount: 5 }): Promise<Session> => {
+      const answer = await service.call("POST", "/api/console/checkouts", body, { as: "shop" })
+      expect(answer.status, JSON.stringify(answer.body)).toBe(201)
+      return { id: answer.body.id, payTo: answer.body.payTo.toLowerCase() }
+    },
+    /** A key that holds tokens and no ether. */
+    buyer: async (amount = 5_000_000n): Promise<PrivateKeyAccount> => {
+      const account = privateKeyToAccount(generatePrivateKey())
+      await rig.mint(account.address.toLowerCase() as Address, amount)
+      return account
+    },
+    sign: (account: PrivateKeyAccount, session: Session, given: Partial<Authorization> = {}) =>
+      signAuthorization(account, network, { to: session.payTo, value: 5_000_000n, ...given }),
+    submit: (session: { id: string }, signed: Signed) =>
+      service.call("POST", "/api/pay/authorize", bodyOf(session.id, signed)),
+    round: (pace?: Pace) => payoutRound(ctx, network, by, pace),
+    status: async (id: string) => (await service.call("GET", `/api/pay/status/${id}`)).body,
+    relays: (): Promise<Row<"intents">[]> =>
+      ctx.db
+        .selectFrom("intents")
+        .selectAll()
+        .where("lane", "=", "relay")
+        .orderBy("created_at")
+        .orderBy("id")
+        .execute(),
+    /** Looks at the chain, as the verification does when it is due. */
+    look: async () => {
+      await ctx.db
+        .updateTable("cursors")
+        .set({ run_at: new Date(0) })
+        .execute()
+      await verifyRound(ctx, network)
+    },
+    /** The transfers to an address, by the chain. */
+    received: async (to: Address): Promise<bigint[]> => {
+      const event = testUsdcAbi.find(each => each.type === "event" && each.name === "Transfer")
+      const logs = await anvil.client.getLogs({
+        address: rig.token,
+        event: event as never,
+        args: { to } as never,
+        fromBlock: 0n,
+      })
+      return logs.map(log => BigInt(log.data))
+    },
+  }
+}
