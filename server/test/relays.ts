@@ -1,9 +1,8 @@
 /** Relays in a test: checkouts of a shop, buyers without ether, and what they sign. */
 import { randomBytes } from "node:crypto"
-import type { Hex } from "viem"
+import { type Hex, parseAbiItem } from "viem"
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts"
 import { expect } from "vitest"
-import { testUsdcAbi } from "../src/chain/abi.ts"
 import { type Authorization, typedAuthorization } from "../src/chain/authorizations.ts"
 import type { Address, Hash } from "../src/chain/hex.ts"
 import type { Network } from "../src/chain/networks.ts"
@@ -76,8 +75,10 @@ export function relaysOn(rig: PayoutRig) {
       await rig.mint(account.address.toLowerCase() as Address, amount)
       return account
     },
-    sign: (account: PrivateKeyAccount, session: Session, given: Partial<Authorization> = {}) =>
-      signAuthorization(account, network, { to: session.payTo, value: 5_000_000n, ...given }),
+    sign: (account: PrivateKeyAccount, session: Session, given: Partial<Authorization> = {}) => {
+      const validBefore = BigInt(Math.floor(ctx.now().getTime() / 1_000) + 7_200)
+      return signAuthorization(account, network, { to: session.payTo, value: 5_000_000n, validBefore, ...given })
+    },
     submit: (session: { id: string }, signed: Signed) =>
       service.call("POST", "/api/pay/authorize", bodyOf(session.id, signed)),
     round: (pace?: Pace) => payoutRound(ctx, network, by, pace),
@@ -90,24 +91,21 @@ export function relaysOn(rig: PayoutRig) {
         .orderBy("created_at")
         .orderBy("id")
         .execute(),
-    /** Looks at the chain, as the verification does when it is due. */
+    /** Looks at the chain, as the verification does when it is due: sees, then confirms. */
     look: async () => {
-      await ctx.db
-        .updateTable("cursors")
-        .set({ run_at: new Date(0) })
-        .execute()
-      await verifyRound(ctx, network)
+      for (let i = 0; i < 2; i++) {
+        await ctx.db
+          .updateTable("cursors")
+          .set({ run_at: new Date(0) })
+          .execute()
+        await verifyRound(ctx, network)
+      }
     },
     /** The transfers to an address, by the chain. */
     received: async (to: Address): Promise<bigint[]> => {
-      const event = testUsdcAbi.find(each => each.type === "event" && each.name === "Transfer")
-      const logs = await anvil.client.getLogs({
-        address: rig.token,
-        event: event as never,
-        args: { to } as never,
-        fromBlock: 0n,
-      })
-      return logs.map(log => BigInt(log.data))
+      const event = parseAbiItem("event Transfer(address indexed from, address indexed to, uint256 value)")
+      const logs = await anvil.client.getLogs({ address: rig.token, event, args: { to }, fromBlock: 0n, strict: true })
+      return logs.map(log => log.args.value)
     },
   }
 }

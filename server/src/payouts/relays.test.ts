@@ -50,9 +50,8 @@ async function emptied(buyer: { address: string }): Promise<void> {
 async function expectMoved(payTo: Address, times: number): Promise<void> {
   expect(await on.received(payTo)).toEqual(Array(times).fill(5_000_000n))
   expect((await relayWallet()).next_nonce).toBe(BigInt(await chainNonce()))
-  expect(await rig.service.ctx.db.selectFrom("deposit_books").select("committed").execute()).toEqual(
-    Array(times).fill({ committed: 0n }),
-  )
+  const books = await rig.service.ctx.db.selectFrom("deposit_books").select("committed").execute()
+  expect(books.filter(book => book.committed !== 0n)).toEqual([])
 }
 
 describe("a relay", () => {
