@@ -84,8 +84,8 @@ export async function whyRefused(
     return `The wallet holds ${text(balance)} of ${text(amount)} ${symbol}.`
   if (/blacklist/i.test(error)) return `The issuer of ${symbol} has blocked this wallet.`
   if (/used or cancel/i.test(error)) return "The authorization was used, or taken back by its wallet."
-  if (/out ?of ?gas|gas required/i.test(error))
-    return "Checking the wallet's signature takes more gas than a relay is given."
+  // A contract's that was approved before: the token gives the contract no more gas than the relay has.
+  if (/invalid signature|out ?of ?gas|gas required/i.test(error)) return `${symbol} does not take this wallet's signature.`
   const reason = error.replace(/^.*revert(ed)?:?\s*/i, "").slice(0, REASON_LENGTH)
   return reason === "" ? `${symbol} refuses the transfer.` : `${symbol} refuses the transfer: ${reason.replace(/\.$/, "")}.`
 }
