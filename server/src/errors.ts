@@ -103,7 +103,8 @@ export const errorTable = {
   },
   AUTHORIZATION_ALREADY_USED: {
     status: 409,
-    message: "The nonce of this authorization was used before, or taken back. Sign a new authorization with a fresh nonce.",
+    message:
+      "The nonce of this authorization was used before, or taken back. Sign a new authorization with a fresh nonce.",
     help: "An authorization pays for the one checkout that it was made for. If it moved money on chain, `GET /api/pay/status/:id` finds that by itself.",
   },
   INVALID_OPERATION: {

@@ -7,11 +7,14 @@ import { readFileSync } from "node:fs"
 import { sql } from "kysely"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { authorizationDigest } from "../src/chain/authorizations.ts"
+import type { Address, Hash } from "../src/chain/hex.ts"
+import type { PayAuthorize } from "../src/checkouts/schema.ts"
 import { EXAMPLE_URL } from "../src/webhooks/schema.ts"
 import type { Document, Operation, Parameter, Schema } from "./contract.ts"
 import { AUDIENCE } from "./issuer.ts"
 import { type Receiver, startReceiver } from "./receiver.ts"
-import { PAYOUT_ADDRESS, startService, type TestService } from "./service.ts"
+import { PAYOUT_ADDRESS, paperNetwork, startService, type TestService } from "./service.ts"
 import { accessFields, signInFields, signMessage } from "./wallet.ts"
 
 const METRICS_TOKEN = "m-token"
@@ -126,12 +129,58 @@ async function checkouts(): Promise<Record<string, string>> {
     .set({ session_id: EXAMPLE_SESSION })
     .where("session_id", "=", session.id)
     .execute()
+  await relay()
   return {
     checkouts: EXAMPLE_SESSION,
     pay: EXAMPLE_SESSION,
     products: await make("products", { name: "Report", price: 5 }),
     "payment-links": await make("payment-links", { slug: "donate", title: "Donate" }),
   }
+}
+
+/** The example's authorization as it was taken before: no node is asked again. */
+async function relay(): Promise<void> {
+  const { db } = service.ctx
+  const example = routes.find(({ name }) => name === "POST /api/pay/authorize")?.body?.example
+  const { authorization } = example as PayAuthorize
+  const message = {
+    from: authorization.from.toLowerCase() as Address,
+    to: authorization.to.toLowerCase() as Address,
+    value: BigInt(authorization.value),
+    validAfter: BigInt(authorization.validAfter),
+    validBefore: BigInt(authorization.validBefore),
+    nonce: authorization.nonce as Hash,
+  }
+  const deposit = await db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("session_id", "=", EXAMPLE_SESSION)
+    .executeTakeFirstOrThrow()
+  const now = new Date()
+  await db
+    .insertInto("intents")
+    .values({
+      id: randomUUID(),
+      chain_id: 84532,
+      kind: "authorize",
+      source_key: "authorize:example",
+      deposit_id: deposit.id,
+      token: paperNetwork.token.address,
+      recipient: deposit.address,
+      amount: message.value,
+      to_address: paperNetwork.token.address,
+      data: "0x00",
+      payer: message.from,
+      auth_nonce: message.nonce,
+      auth_digest: authorizationDigest(paperNetwork, message),
+      relay_by: now,
+      reserved: false,
+      state: "queued",
+      run_at: now,
+      created_at: now,
+      updated_at: now,
+    })
+    .execute()
 }
 
 /** A payment that was submitted and granted, as the verification leaves it. */

@@ -60,7 +60,9 @@ export async function readSignature(
   { from, digest, signature }: { from: Address; digest: Hash; signature: Hex },
 ): Promise<SignedBy | { fault: string }> {
   if (signature.endsWith(UNDEPLOYED))
-    return { fault: "is that of a wallet that is not on chain yet (ERC-6492); deploy the wallet first, or pay from another" }
+    return {
+      fault: "is that of a wallet that is not on chain yet (ERC-6492); deploy the wallet first, or pay from another",
+    }
   if (size(signature) === 65) {
     const recovered = await recoverAddress({ hash: digest, signature }).catch(() => undefined)
     if (recovered?.toLowerCase() === from) {
@@ -73,8 +75,7 @@ export async function readSignature(
   return { fault: `is not that of ${checksummed(from)} for this authorization` }
 }
 
-const fields =
-  "address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce"
+const fields = "address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce"
 const byKeyAbi = parseAbi([`function transferWithAuthorization(${fields}, uint8 v, bytes32 r, bytes32 s)`])
 const byContractAbi = parseAbi([`function transferWithAuthorization(${fields}, bytes signature)`])
 

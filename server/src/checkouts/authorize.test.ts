@@ -102,7 +102,13 @@ describe("an authorization", () => {
     const { nonce, validBefore, ...rest } = body.authorization
     const answer = await rig.service.call("POST", "/api/pay/authorize", {
       sessionId: session.id,
-      authorization: { ...rest, value: 5_000_000, validAfter: 0, validBefore: Number(validBefore), nonce: upper(nonce) },
+      authorization: {
+        ...rest,
+        value: 5_000_000,
+        validAfter: 0,
+        validBefore: Number(validBefore),
+        nonce: upper(nonce),
+      },
       signature: upper(body.signature),
     })
     expect(answer.body.status, JSON.stringify(answer.body)).toBe("verifying")
@@ -156,7 +162,13 @@ describe("a contract wallet", () => {
     const { key, address } = await wallet()
     const stranger = await on.buyer()
     const words = "is not that of"
-    await expectRefused(session, await on.sign(stranger, session, { from: address }), 422, "AUTHORIZATION_REFUSED", words)
+    await expectRefused(
+      session,
+      await on.sign(stranger, session, { from: address }),
+      422,
+      "AUTHORIZATION_REFUSED",
+      words,
+    )
     const good = await on.sign(key, session, { from: address })
     const undeployed = { ...good, signature: `${good.signature}${"6492".repeat(16)}` as Hex }
     await expectRefused(session, undeployed, 422, "AUTHORIZATION_REFUSED", "not on chain yet")
@@ -230,13 +242,30 @@ describe("a refused authorization", () => {
     const strange = await on.sign(stranger, session, { ...good.authorization })
     await expectRefused(session, strange, 422, "AUTHORIZATION_REFUSED", `is not that of ${buyer.address}`)
     const { signature } = good
-    const [r, s, v] = [slice(signature, 0, 32), hexToBigInt(slice(signature, 32, 64)), hexToBigInt(slice(signature, 64))]
-    const written = (s: bigint, v: bigint) => `${r}${numberToHex(s, { size: 32 }).slice(2)}${numberToHex(v, { size: 1 }).slice(2)}` as Hex
+    const [r, s, v] = [
+      slice(signature, 0, 32),
+      hexToBigInt(slice(signature, 32, 64)),
+      hexToBigInt(slice(signature, 64)),
+    ]
+    const written = (s: bigint, v: bigint) =>
+      `${r}${numberToHex(s, { size: 32 }).slice(2)}${numberToHex(v, { size: 1 }).slice(2)}` as Hex
     // The same signature's other form: whoever sees one can make it.
     const malleable = { ...good, signature: written(ORDER - s, v === 27n ? 28n : 27n) }
     await expectRefused(session, malleable, 422, "AUTHORIZATION_REFUSED", "s in the lower half")
-    await expectRefused(session, { ...good, signature: written(s, v - 27n) }, 422, "AUTHORIZATION_REFUSED", "v 27 or 28")
-    for (const bad of ["0x00", `0x${"00".repeat(65)}`, `0x${"ff".repeat(65)}`, slice(signature, 0, 64), `${signature}00`])
+    await expectRefused(
+      session,
+      { ...good, signature: written(s, v - 27n) },
+      422,
+      "AUTHORIZATION_REFUSED",
+      "v 27 or 28",
+    )
+    for (const bad of [
+      "0x00",
+      `0x${"00".repeat(65)}`,
+      `0x${"ff".repeat(65)}`,
+      slice(signature, 0, 64),
+      `${signature}00`,
+    ])
       await expectRefused(session, { ...good, signature: bad as Hex }, 422, "AUTHORIZATION_REFUSED", "is not that of")
     // It stays good.
     expect((await on.submit(session, good)).status).toBe(200)
@@ -247,7 +276,10 @@ describe("a refused authorization", () => {
     const { client, accounts } = rig.anvil
     const buyer = await on.buyer()
     const signed = await on.sign(buyer, session)
-    const { domain } = (await import("../chain/authorizations.ts")).typedAuthorization(rig.network, signed.authorization)
+    const { domain } = (await import("../chain/authorizations.ts")).typedAuthorization(
+      rig.network,
+      signed.authorization,
+    )
     const types = {
       CancelAuthorization: [
         { name: "authorizer", type: "address" },
@@ -348,7 +380,10 @@ describe("a refused authorization", () => {
       return body.details.map(({ path }: { path: string }) => path)
     }
     expect(
-      await send({ from: "0x1", to: 5, value: "5.0", validAfter: -1, validBefore: "0x10", nonce: "0x00" }, { signature: "0x0" }),
+      await send(
+        { from: "0x1", to: 5, value: "5.0", validAfter: -1, validBefore: "0x10", nonce: "0x00" },
+        { signature: "0x0" },
+      ),
     ).toEqual([
       "authorization.from",
       "authorization.to",

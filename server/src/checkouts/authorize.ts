@@ -6,12 +6,7 @@
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import type { Hex } from "viem"
-import {
-  type Authorization,
-  authorizationDigest,
-  readSignature,
-  relayCall,
-} from "../chain/authorizations.ts"
+import { type Authorization, authorizationDigest, readSignature, relayCall } from "../chain/authorizations.ts"
 import { type Address, checksummed, type Hash, parseAddress } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"

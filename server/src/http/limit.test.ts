@@ -65,6 +65,7 @@ describe("each limit of the table", () => {
     ["GET", "/api/checkouts", "merchant", "merchant"],
     ["GET", "/api/checkouts/cs_1", "merchant", "merchant"],
     ["POST", "/api/pay/confirm", "payConfirm", undefined],
+    ["POST", "/api/pay/authorize", "payConfirm", undefined],
     ["GET", "/api/pay/status/cs_1", "payStatus", undefined],
     ["GET", "/api/paywalls/pw_1/verify", "paywallVerify", "consume"],
     ["POST", "/api/paywalls/pw_1/consume", "consume", "consume"],

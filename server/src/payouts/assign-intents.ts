@@ -51,7 +51,10 @@ export async function assignIntents(
   const due = await dueIntents(ctx, wallet, room)
   if (due.length === 0) return nothing
   if (latest === undefined || market === undefined || balance === undefined) {
-    ctx.log.error({ network: network.name, latest, market, balance }, "no node tells count, fees and gas: nothing is signed")
+    ctx.log.error(
+      { network: network.name, latest, market, balance },
+      "no node tells count, fees and gas: nothing is signed",
+    )
     payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "untold" })
     return nothing
   }

@@ -100,7 +100,10 @@ async function turn(
     openPanel(network, cursor?.block_number ?? 0n, ctx.signal),
   ])
   if (sight.balance !== undefined)
-    walletGas.set({ network: network.name, wallet: claimed.lane }, Number.parseInt((sight.balance / GWEI).toString(), 10))
+    walletGas.set(
+      { network: network.name, wallet: claimed.lane },
+      Number.parseInt((sight.balance / GWEI).toString(), 10),
+    )
   // A count that is not final yet only keeps us from signing: one node's slip must not halt a wallet that works.
   await haltAhead(ctx, network, claimed, sight.agreedFinalized)
   const confirmed = await confirmIntents(ctx, network, await walletRow(ctx, claimed), panel, sight)

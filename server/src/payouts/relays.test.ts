@@ -144,7 +144,10 @@ describe("a relay", () => {
     expect(await states()).toEqual(["mined"])
     await rig.anvil.client.request({ method: "anvil_reorg", params: [1, []] } as never)
     expect(await rig.balanceOf(session.payTo)).toBe(0n)
-    await rig.service.ctx.db.updateTable("checkout_sessions").set({ run_at: new Date(0) }).execute()
+    await rig.service.ctx.db
+      .updateTable("checkout_sessions")
+      .set({ run_at: new Date(0) })
+      .execute()
     await on.look()
     await on.round()
     await on.round()
@@ -270,7 +273,10 @@ describe("a relay that can't be carried out", () => {
     await client.setBalance({ address: rig.relayer.address, value: 1n })
     await on.round()
     expect((await on.relays()).map(row => [row.state, row.held_reason])).toEqual([["held", "low_gas"]])
-    await rig.service.ctx.db.updateTable("checkout_sessions").set({ run_at: new Date(0) }).execute()
+    await rig.service.ctx.db
+      .updateTable("checkout_sessions")
+      .set({ run_at: new Date(0) })
+      .execute()
     await on.look()
     expect((await on.status(session.id)).status).toBe("verifying")
     await client.setBalance({ address: rig.relayer.address, value: balance })

@@ -85,9 +85,12 @@ export async function whyRefused(
   if (/blacklist/i.test(error)) return `The issuer of ${symbol} has blocked this wallet.`
   if (/used or cancel/i.test(error)) return "The authorization was used, or taken back by its wallet."
   // A contract's that was approved before: the token gives the contract no more gas than the relay has.
-  if (/invalid signature|out ?of ?gas|gas required/i.test(error)) return `${symbol} does not take this wallet's signature.`
+  if (/invalid signature|out ?of ?gas|gas required/i.test(error))
+    return `${symbol} does not take this wallet's signature.`
   const reason = error.replace(/^.*revert(ed)?:?\s*/i, "").slice(0, REASON_LENGTH)
-  return reason === "" ? `${symbol} refuses the transfer.` : `${symbol} refuses the transfer: ${reason.replace(/\.$/, "")}.`
+  return reason === ""
+    ? `${symbol} refuses the transfer.`
+    : `${symbol} refuses the transfer: ${reason.replace(/\.$/, "")}.`
 }
 
 /** Ends a relay that has no nonce, with the reason in a sentence. Its authorization may be submitted again. */

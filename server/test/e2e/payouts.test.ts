@@ -1,6 +1,9 @@
-// The whole program pays out: shares to all recipients and a sweep to the merchant, once, though it is killed in between.
-import { createPublicClient, erc20Abi, type Hex, http } from "viem"
+// The whole program pays out: shares to all recipients and a sweep to the merchant, once, though it is killed in between;
+// and carries out what a buyer has signed.
+import { createPublicClient, erc20Abi, type Hex, http, parseAbiItem } from "viem"
+import { privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, expect, it } from "vitest"
+import { bodyOf, signAuthorization } from "../relays.ts"
 import { newSandbox, type Run, type Sandbox, until } from "./program.ts"
 
 let sandbox: Sandbox
@@ -47,7 +50,7 @@ it("pays shares and sweeps to the smallest unit, once, through a kill", async ()
   await until("the payment is granted", async () => (await grants()).length === 1)
   const [{ paymentId }] = await grants()
   await run.kill("SIGKILL")
-  await sandbox.start()
+  run = await sandbox.start()
 
   const shares = async () => (await get(`/api/console/payments/${paymentId}/shares`)).data
   const states = async () => (await shares()).map((share: { state: string }) => share.state)
@@ -58,4 +61,33 @@ it("pays shares and sweeps to the smallest unit, once, through a kill", async ()
   ])
   await until("the sweep has come", async () => (await balance(owner)) > 0n)
   expect([await balance(A), await balance(B), await balance(owner)]).toEqual([333_333n, 666_668n, 12_000_000n])
+}, 120_000)
+
+it("pays a checkout by a buyer's signature alone, once, though it is killed as soon as it has answered", async () => {
+  const { merchants, buyers, token, rpcUrl, chainId } = sandbox.file()
+  const client = createPublicClient({ transport: http(rpcUrl) })
+  const buyer = privateKeyToAccount(buyers[3].privateKey)
+  const ether = await client.getBalance({ address: buyer.address })
+  const headers = { "x-api-key": merchants[0].apiKey }
+  const { body: session } = await sandbox.call("/api/checkouts", { amount: "7.25" }, headers)
+  const to = session.payTo.toLowerCase()
+  const signed = await signAuthorization(buyer, { token, chainId }, { to, value: 7_250_000n })
+  const submit = () => sandbox.call("/api/pay/authorize", bodyOf(session.id, signed))
+  const first = await submit()
+  expect(first).toEqual({ status: 200, body: { status: "verifying", sessionId: session.id, txHash: null } })
+  await run.kill("SIGKILL")
+  run = await sandbox.start()
+  expect((await submit()).status).toBe(200)
+  const status = async () => (await sandbox.call(`/api/pay/status/${session.id}?wait=25`)).body
+  await until("it is confirmed", async () => (await status()).status === "confirmed")
+  const { txHash } = await status()
+  expect((await submit()).body).toEqual({ status: "confirmed", sessionId: session.id, txHash })
+  const event = parseAbiItem("event Transfer(address indexed from, address indexed to, uint256 value)")
+  const logs = await client.getLogs({ address: token.address, event, args: { to }, fromBlock: 0n, strict: true })
+  expect(logs.map(({ args, transactionHash }) => [args.from, args.value, transactionHash])).toEqual([
+    [buyer.address, 7_250_000n, txHash],
+  ])
+  expect(await client.getBalance({ address: buyer.address })).toBe(ether)
+  const { wallets } = sandbox.file()
+  expect((await client.getTransaction({ hash: txHash })).from).toBe(wallets.relay.toLowerCase())
 }, 120_000)
