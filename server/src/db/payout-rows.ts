@@ -55,7 +55,7 @@ export interface Intents {
   chain_id: number
   kind: "share" | "sweep" | "return" | "authorize" | "capture" | "void" | "refund" | "settle"
   /** Set by the database, from the kind. */
-  lane: ColumnType<Lane, never, never>
+  lane: Generated<Lane>
   source_key: string
   deposit_id: bigint
   /** Set by the database, from the deposit. */

@@ -2,8 +2,15 @@
 
 -- Relays never queue behind payouts: each lane has a wallet, a loop and a limit of its own.
 alter table wallets add column lane text not null default 'payout' check (lane in ('payout', 'relay'));
-alter table intents add column lane text not null
-  generated always as (case when kind in ('authorize', 'settle') then 'relay' else 'payout' end) stored;
+alter table intents add column lane text not null default 'payout';
+alter table intents add constraint intents_lane
+  check (lane = case when kind in ('authorize', 'settle') then 'relay' else 'payout' end);
+create function set_lane() returns trigger language plpgsql as $$
+begin
+  new.lane := case when new.kind in ('authorize', 'settle') then 'relay' else 'payout' end;
+  return new;
+end $$;
+create trigger intents_set_lane before insert on intents for each row execute function set_lane();
 drop index intents_due;
 create index intents_due on intents (chain_id, lane, run_at) where state in ('queued', 'held');
 
@@ -15,13 +22,13 @@ alter table intents add column auth_nonce evm_hash;
 alter table intents add column auth_digest evm_hash;
 -- What is not signed by then is cancelled: the authorization, or what it pays, would be over before it is mined.
 alter table intents add column relay_by timestamptz;
-alter table intents add constraint intents_relay_whole check ((kind in ('authorize', 'settle')) = (payer is not null)
+alter table intents add constraint intents_relay_whole check ((lane = 'relay') = (payer is not null)
   and num_nonnulls(payer, auth_nonce, auth_digest, relay_by) in (0, 4));
 
 -- A relay moves money into its deposit: no book counts it.
 alter table intents drop constraint intents_check3;
 alter table intents add constraint intents_reserved
-  check (case when kind in ('authorize', 'settle') then not reserved else reserved or state in ('held', 'cancelled') end);
+  check (case when lane = 'relay' then not reserved else reserved or state in ('held', 'cancelled') end);
 
 create index intents_of_payer on intents (payer, auth_nonce) where payer is not null;
 -- An authorization is relayed once, unless the relay ended without being signed; a session has one relay at a time.
