@@ -4,10 +4,9 @@
  * database says is asked once more inside it.
  */
 import { randomUUID } from "node:crypto"
-import { sql } from "kysely"
 import type { Hex } from "viem"
 import { type Authorization, authorizationDigest, readSignature, relayCall } from "../chain/authorizations.ts"
-import { type Address, checksummed, type Hash, parseAddress } from "../chain/hex.ts"
+import { type Address, checksummed, type Hash, parseAddress, ZERO_ADDRESS } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction } from "../context.ts"
@@ -16,7 +15,7 @@ import { warm } from "../deposits/deposits.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
-import { RELAY_GAS, relayFault } from "../payouts/relays.ts"
+import { arrivingAt, RELAY_GAS, relayFault } from "../payouts/relays.ts"
 import { marked } from "../payouts/release.ts"
 import type { PayAuthorize } from "./schema.ts"
 import { sessionOf } from "./sessions.ts"
@@ -194,7 +193,7 @@ async function assertPayable(ctx: Context, session: Row<"checkout_sessions">, as
   const seconds = BigInt(Math.floor(now / 1_000))
   const { to, value, validAfter, validBefore } = authorization
   if (to !== deposit.address) fault("to", `must be ${checksummed(deposit.address)}, the payTo of this checkout`)
-  const missing = session.amount - (await arriving(ctx, deposit, network))
+  const missing = session.amount - (await arrivingAt(ctx, deposit.id, network.token.address))
   if (value !== missing)
     fault(
       "value",
@@ -221,28 +220,20 @@ async function isUsedUp(ctx: Context, linkId: string | null): Promise<boolean> {
   return link !== undefined && link.max_uses !== null && link.uses >= link.max_uses
 }
 
-/** What counts at a receiving address, or will when it is deep enough or settled; not what was looked at and left out. */
-async function arriving(ctx: Context, deposit: Row<"deposits">, network: Network): Promise<bigint> {
-  const { rows } = await sql<{ sum: bigint }>`
-    select coalesce(sum(t.value), 0)::numeric(78,0) as sum from transfers t left join claims c on c.transfer_id = t.id
-    where t.deposit_id = ${deposit.id} and t.token = ${network.token.address} and t.state <> 'gone'
-      and (c.transfer_id is not null or t.state = 'seen' or t.run_at is not null)`.execute(ctx.db)
-  return rows[0]?.sum ?? 0n
-}
-
-/** The relay wallet's address, or a `RELAY_UNAVAILABLE` where there is none or it is halted. */
+/**
+ * The relay wallet's address; a `RELAY_UNAVAILABLE` where none was ever at work on the network, or it is halted: nobody is
+ * made to wait for what nobody does.
+ */
 async function relayWallet(ctx: Context, network: Network): Promise<Address> {
-  const { relayWallet: address } = ctx.settings
-  if (address === undefined) throw new ApiError("RELAY_UNAVAILABLE")
-  const halted = await ctx.db
+  const wallet = await ctx.db
     .selectFrom("wallets")
-    .select("id")
+    .select("address")
     .where("chain_id", "=", network.chainId)
-    .where("address", "=", address)
-    .where("status", "=", "halted")
+    .where("address", "=", ctx.settings.relayWallet ?? ZERO_ADDRESS)
+    .where("status", "=", "active")
     .executeTakeFirst()
-  if (halted) throw new ApiError("RELAY_UNAVAILABLE")
-  return address
+  if (!wallet) throw new ApiError("RELAY_UNAVAILABLE")
+  return wallet.address
 }
 
 /** Writes the intent; `AUTHORIZATION_ALREADY_USED` where another of this nonce was quicker. */

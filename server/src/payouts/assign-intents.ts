@@ -17,7 +17,7 @@ import { payoutAlarms } from "../metrics.ts"
 import type { WalletSight } from "./evidence.ts"
 import { type Fees, firstFees } from "./fees.ts"
 import { recheckMs } from "./plan.ts"
-import { cancelRelay, failedTrial, whyRefused } from "./relays.ts"
+import { cancelRelay, failedTrial, outpaid, whyRefused } from "./relays.ts"
 
 /** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
 const IN_FLIGHT = 16
@@ -111,10 +111,12 @@ async function vet(
   // A relay's recipient is a deposit of ours.
   const partyOf = (row: Row<"intents">) => row.payer ?? row.recipient
   const screened = await screen(ctx, [...new Set(due.map(partyOf))], lane)
+  const needless = lane === "relay" ? await outpaid(ctx, due) : undefined
   const cleared: Row<"intents">[] = []
   for (const row of due) {
     const screening = screened.get(partyOf(row))
-    if (screening === "clear") cleared.push(row)
+    if (needless?.has(row.id)) await cancelRelay(ctx, row, "The checkout was paid in another way meanwhile.")
+    else if (screening === "clear") cleared.push(row)
     else if (screening !== "listed") await putOff(ctx, row, WAIT_MS)
     else if (lane === "relay") await cancelRelay(ctx, row, "The wallet is on a sanctions list.")
     else await hold(ctx, row, "sanctions", "the recipient is on a sanctions list")

@@ -184,7 +184,7 @@ describe("a relay", () => {
 })
 
 describe("a relay that can't be carried out", () => {
-  const advice = "Nothing was paid: sign again, or send the payment yourself."
+  const advice = "Nothing was paid by it: sign again, or send the payment yourself."
 
   it("as the wallet was emptied after the submission ends at once: the session is pending, and says why", async () => {
     const { session, buyer, signed } = await submitted()
@@ -247,6 +247,42 @@ describe("a relay that can't be carried out", () => {
     const fourth = await on.submit(session, await on.sign(await on.buyer(), session))
     expect([fourth.status, fourth.body.error]).toEqual([409, "INVALID_OPERATION"])
     await expectMoved(payTo, 0)
+  })
+
+  it("as the session was paid in another way meanwhile, or its link used up, takes nothing more", async () => {
+    const { session, buyer } = await submitted()
+    await rig.mint(session.payTo, 5_000_000n)
+    await on.look()
+    await on.round()
+    expect(await states()).toEqual(["cancelled"])
+    expect(await on.status(session.id)).toMatchObject({ status: "confirmed", exception: null })
+    expect(await rig.balanceOf(buyer.address.toLowerCase() as Address)).toBe(5_000_000n)
+    // In part: what is missing now is another amount.
+    const partly = await submitted()
+    await rig.mint(partly.session.payTo, 1_000_000n)
+    await on.look()
+    await on.round()
+    await on.look()
+    expect(await states()).toEqual(["cancelled", "cancelled"])
+    expect(await on.status(partly.session.id)).toMatchObject({
+      status: "verifying",
+      exception: "underpaid",
+      message: "1.00 of 5.00 USDC arrived; send 4.00 more.",
+    })
+    const link = { slug: "once", title: "Once", amount: 5, maxUses: 1 }
+    await rig.service.call("POST", "/api/console/payment-links", link, { as: "shop" })
+    const open = async () => {
+      const { body } = await rig.service.call("POST", "/api/pay/sessions", { slug: "once" })
+      return { id: body.sessionId, payTo: body.payTo.toLowerCase() as Address }
+    }
+    const [first, second] = [await open(), await open()]
+    const late = await on.buyer()
+    expect((await on.submit(second, await on.sign(late, second))).status).toBe(200)
+    await rig.mint(first.payTo, 5_000_000n)
+    await on.look()
+    await on.round()
+    expect(await states()).toEqual(["cancelled", "cancelled", "cancelled"])
+    expect(await on.received(second.payTo)).toEqual([])
   })
 
   it("as its payer came on a sanctions list ends, and is told so", async () => {
@@ -325,5 +361,42 @@ describe("a relay that can't be carried out", () => {
       { lane: "payout", status: "active" },
       { lane: "relay", status: "active" },
     ])
+  })
+})
+
+describe("the database refuses", () => {
+  const refused = (work: Promise<unknown>, words: string) => expect(work).rejects.toThrow(words)
+  const insert = (row: object) =>
+    rig.service.ctx.db
+      .insertInto("intents")
+      .values(row as never)
+      .execute()
+
+  it("two relays of one authorization, or two at once for one session", async () => {
+    await submitted()
+    const [row] = await on.relays()
+    const other = `0x${"12".repeat(32)}`
+    const more = (change: object) => ({ ...row, id: crypto.randomUUID(), source_key: "another", ...change })
+    const session = await on.start()
+    const [deposit] = await rig.service.ctx.db
+      .selectFrom("deposits")
+      .selectAll()
+      .where("session_id", "=", session.id)
+      .execute()
+    await refused(insert(more({ deposit_id: deposit?.id })), "intents_of_authorization")
+    await refused(insert(more({ auth_nonce: other })), "intents_relay_of_deposit")
+    // An agent's, of the same authorization.
+    await refused(insert(more({ kind: "settle", deposit_id: deposit?.id })), "intents_of_authorization")
+    await insert(more({ deposit_id: deposit?.id, auth_nonce: other }))
+  })
+
+  it("a relay that a book counts, one of nobody's, and a payout of somebody's", async () => {
+    await submitted()
+    const [row] = await on.relays()
+    const more = (change: object) => ({ ...row, id: crypto.randomUUID(), source_key: "another", ...change })
+    await refused(insert(more({ reserved: true })), "intents_reserved")
+    await refused(insert(more({ payer: null })), "intents_relay_whole")
+    await refused(insert(more({ relay_by: null })), "intents_relay_whole")
+    await refused(insert(more({ kind: "return" })), "intents_relay_whole")
   })
 })

@@ -93,6 +93,32 @@ export async function whyRefused(
     : `${symbol} refuses the transfer: ${reason.replace(/\.$/, "")}.`
 }
 
+/** Of transfers `t` with claims `c`: what counts, or will when it is deep enough or settled; not what was left out for good. */
+const isArriving = sql`t.state <> 'gone' and (c.transfer_id is not null or t.state = 'seen' or t.run_at is not null)`
+
+/** What counts at a deposit, or will, in base units of the token. */
+export async function arrivingAt(ctx: Context, depositId: bigint, token: Address): Promise<bigint> {
+  const { rows } = await sql<{ sum: bigint }>`
+    select coalesce(sum(t.value), 0)::numeric(78,0) as sum from transfers t left join claims c on c.transfer_id = t.id
+    where t.deposit_id = ${depositId} and t.token = ${token} and ${isArriving}`.execute(ctx.db)
+  return rows[0]?.sum ?? 0n
+}
+
+/**
+ * Of these relays those that pay no longer just what their session lacks, as it was paid in another way meanwhile or its link
+ * is used up: carried out, they would take money that nobody asked for.
+ */
+export async function outpaid(ctx: Context, relays: readonly Row<"intents">[]): Promise<Set<string>> {
+  if (relays.length === 0) return new Set()
+  const { rows } = await sql<{ id: string }>`
+    select i.id from intents i join deposits d on d.id = i.deposit_id join checkout_sessions s on s.id = d.session_id
+      left join payment_links l on l.id = s.link_id
+    where i.id in (${sql.join(relays.map(row => sql`${row.id}::uuid`))}) and (l.uses >= l.max_uses or s.amount - i.amount <> (
+      select coalesce(sum(t.value), 0) from transfers t left join claims c on c.transfer_id = t.id
+      where t.deposit_id = i.deposit_id and t.token = i.token and ${isArriving}))`.execute(ctx.db)
+  return new Set(rows.map(row => row.id))
+}
+
 /** Ends a relay that has no nonce, with the reason in a sentence. Its authorization may be submitted again. */
 export async function cancelRelay(ctx: Context, row: Row<"intents">, reason: string): Promise<void> {
   const cancelled = await ctx.db
@@ -165,7 +191,7 @@ export async function relayStanding(
   )
   const [last] = relays
   if (open || !last || last.outdated) return { open, failure: null }
-  const advice = "Nothing was paid: sign again, or send the payment yourself."
+  const advice = "Nothing was paid by it: sign again, or send the payment yourself."
   if (last.state === "cancelled") return { open, failure: `${last.held_detail ?? "It was not carried out."} ${advice}` }
   if (last.state === "reverted") return { open, failure: `The transfer that was authorized failed on chain. ${advice}` }
   return { open, failure: null }
