@@ -161,6 +161,25 @@ describe("a relay", () => {
     await expectMoved(session.payTo, 1)
   })
 
+  it("is not believed to be mined where its receipt tells of another payer's transfer, or of another amount", async () => {
+    await submitted()
+    const lies: ((log: { topics: string[]; data: string }) => object)[] = [
+      log => ({ ...log, topics: [log.topics[0], `0x${"5".repeat(64)}`, log.topics[2]] }),
+      log => ({ ...log, data: `0x${"1".padStart(64, "0")}` }),
+    ]
+    for (const lie of lies) {
+      rig.proxy.spoil = (method, _params, result) => {
+        const receipt = result as { logs: { topics: string[]; data: string }[] }
+        return method === "eth_getTransactionReceipt" && result ? { ...receipt, logs: receipt.logs.map(lie) } : result
+      }
+      await on.round()
+      expect(await states()).toEqual(["assigned"])
+    }
+    rig.proxy.spoil = (_method, _params, result) => result
+    await on.round()
+    expect(await states()).toEqual(["mined"])
+  })
+
   it("that somebody else carries out first pays the session all the same, once", async () => {
     const { session, signed } = await submitted()
     const { client, accounts } = rig.anvil
@@ -315,8 +334,10 @@ describe("a relay that can't be carried out", () => {
       .execute()
     await on.look()
     expect((await on.status(session.id)).status).toBe("verifying")
-    await client.setBalance({ address: rig.relayer.address, value: balance })
+    // Payouts have other reasons to be held, and other ways on.
     rig.service.advance(31_000)
+    await rig.round()
+    await client.setBalance({ address: rig.relayer.address, value: balance })
     await on.round()
     await mine()
     await on.look()
@@ -351,16 +372,19 @@ describe("a relay that can't be carried out", () => {
     await mine()
     rig.service.advance(3_700_000)
     for (const by of [
-      { lane: "payout", signer: rig.signer },
       { lane: "relay", signer: rig.relayer },
+      { lane: "payout", signer: rig.signer },
     ] as const)
       await payoutRound(rig.service.ctx, rig.network, by)
     expect(new Set(await rig.states())).toEqual(new Set(["final"]))
-    const wallets = await rig.service.ctx.db.selectFrom("wallets").select(["lane", "status"]).orderBy("lane").execute()
-    expect(wallets).toEqual([
-      { lane: "payout", status: "active" },
-      { lane: "relay", status: "active" },
+    const wallets = await rig.service.ctx.db.selectFrom("wallets").selectAll().orderBy("lane").execute()
+    expect(wallets.map(({ lane, status }) => [lane, status])).toEqual([
+      ["payout", "active"],
+      ["relay", "active"],
     ])
+    // Compared to the end, with nothing found amiss.
+    const { number } = await rig.anvil.client.getBlock({ blockTag: "finalized" })
+    expect(wallets[0]?.checked_number).toBe(number)
   })
 })
 
