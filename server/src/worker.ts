@@ -50,7 +50,8 @@ function loopsOf(ctx: Context): Loop[] {
       },
     }),
   )
-  if (!payoutSigner) ctx.log.warn("PAYOUT_PRIVATE_KEY is not set: no money moves out of deposits")
+  if (!payoutSigner)
+    ctx.log.warn("neither PAYOUT_PRIVATE_KEY nor PAYOUT_KEYSTORE is set: no money moves out of deposits")
   const payouts = (payoutSigner ? ctx.chain.networks : []).map(
     (network): Loop => ({
       name: `payouts ${network.name}`,

@@ -70,7 +70,7 @@ describe("MODE=live", () => {
     const DEPOSIT_FACTORY_WORLDCHAIN = await deployDepositFactory(anvil.client, anvil.accounts[1].address)
     const start = (await newPlace({ ...live(), DEPOSIT_FACTORY_WORLDCHAIN })).spawn()
     expect(await start.ended).toEqual({ code: 1, signal: null })
-    expect(start.output()).toContain(`obeys ${anvil.accounts[1].address}, and PAYOUT_PRIVATE_KEY is the key of`)
+    expect(start.output()).toContain(`obeys ${anvil.accounts[1].address}, and the payout wallet is`)
     expect(start.output()).not.toMatch(/^\s+at /m)
   })
 
