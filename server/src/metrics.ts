@@ -72,23 +72,51 @@ export const payoutEnds = new Counter({
   registers: [registry],
 })
 
+export const heldIntents = new Gauge({
+  name: "sluice_payouts_held",
+  help: "Payouts that are held, by reason.",
+  labelNames: ["network", "reason"],
+  registers: [registry],
+})
+
+export const oldestQueued = new Gauge({
+  name: "sluice_payouts_oldest_queued_seconds",
+  help: "How long the payout has waited that has been queued the longest; 0 when none is.",
+  labelNames: ["network"],
+  registers: [registry],
+})
+
 export const walletHalted = new Gauge({
   name: "sluice_payout_wallet_halted",
-  help: "1 while the payout wallet is halted: nothing moves until a person has looked.",
-  labelNames: ["network"],
+  help: "1 while the wallet is halted: nothing moves until a person has looked.",
+  labelNames: ["network", "wallet"],
   registers: [registry],
 })
 
 export const walletGas = new Gauge({
   name: "sluice_payout_wallet_gwei",
-  help: "What the payout wallet has for gas, in gwei.",
-  labelNames: ["network"],
+  help: "What the wallet has for gas, in gwei.",
+  labelNames: ["network", "wallet"],
+  registers: [registry],
+})
+
+export const walletPayouts = new Gauge({
+  name: "sluice_payout_wallet_payouts",
+  help: "How many usual payouts the wallet's gas is enough for at the present price.",
+  labelNames: ["network", "wallet"],
+  registers: [registry],
+})
+
+export const standingAlarms = new Gauge({
+  name: "sluice_payout_alarm",
+  help: "1 while there is a reason for a person to look at a wallet: low_gas, gas_soon, fee_cap, untold; docs/alarms.md.",
+  labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })
 
 export const payoutAlarms = new Counter({
   name: "sluice_payout_alarms_total",
-  help: "What a person must look at: fee_cap, untold, send, foreign_nonce, books, transfer.",
+  help: "What a person must look at, by reason; docs/alarms.md says what each means.",
   labelNames: ["network", "reason"],
   registers: [registry],
 })

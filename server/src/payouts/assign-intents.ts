@@ -13,10 +13,11 @@ import type { Signer, UnsignedTransaction } from "../chain/signer.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Database, Row } from "../db/schema.ts"
-import { payoutAlarms } from "../metrics.ts"
 import type { WalletSight } from "./evidence.ts"
 import { type Fees, firstFees } from "./fees.ts"
+import { lockBudgets, withinBudgets } from "./gas-budget.ts"
 import { recheckMs } from "./plan.ts"
+import { RELEASE_GAS } from "./release.ts"
 
 /** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
 const IN_FLIGHT = 16
@@ -28,12 +29,6 @@ const DETAIL_LENGTH = 200
 /** The words of nodes for a call that fails by itself. */
 const failedTrial = /revert|vm (execution|exception)|out of ?gas|invalid opcode/i
 
-/**
- * Of any release: the first one of a deposit takes 118,000, later ones 63,000, and tokens behind a proxy some more. A limit
- * that is not used costs nothing, and one trial run is a tenth of the work of an estimate.
- */
-const RELEASE_GAS = 250_000n
-
 /** Gives nonces to intents that are due, as far as there is room; answers how many, and how many are held or wait instead. */
 export async function assignIntents(
   ctx: Context,
@@ -43,47 +38,58 @@ export async function assignIntents(
   sight: WalletSight,
 ): Promise<{ assigned: number; putOff: number }> {
   const nothing = { assigned: 0, putOff: 0 }
-  const { market, latest, balance } = sight
+  const { market, latest, balance, dataFee } = sight
   const room = IN_FLIGHT - (await inFlight(ctx, wallet)).n
   if (room <= 0) return nothing
   const due = await dueIntents(ctx, network.chainId, room)
   if (due.length === 0) return nothing
-  if (latest === undefined || market === undefined || balance === undefined) {
-    ctx.log.error({ network: network.name, latest, market, balance }, "no node tells count, fees and gas: payouts wait")
-    payoutAlarms.inc({ network: network.name, reason: "untold" })
-    return nothing
-  }
+  // Why nothing is paid then is told by the alarms.
+  if (latest === undefined || market === undefined || balance === undefined) return nothing
   const fees = firstFees(market, ctx.settings.payoutMaxFee)
-  if (!fees) {
-    ctx.log.error({ network: network.name, ...market }, "the network asks more than PAYOUT_MAX_FEE: payouts wait")
-    payoutAlarms.inc({ network: network.name, reason: "fee_cap" })
-    return nothing
-  }
-  const vetted = await vet(ctx, network, wallet.address, due)
-  const putOff = due.length - vetted.length
+  if (!fees) return nothing
+  const most = RELEASE_GAS * fees.maxFee + dataFee
+  const payable = await withinBudgets(ctx, network, due, most, except => dueIntents(ctx, network.chainId, room, except))
+  const vetted = await vet(ctx, network, wallet.address, payable.due)
+  const putOff = payable.held + payable.due.length - vetted.length
   if (vetted.length === 0) return { ...nothing, putOff }
-  const assigned = await inTransaction(ctx, ctx => assign(ctx, wallet, signer, vetted, fees, { latest, balance }))
+  const assigned = await inTransaction(ctx, ctx =>
+    assign(ctx, wallet, signer, vetted, fees, { latest, balance, dataFee }),
+  )
   return { assigned, putOff }
 }
 
-const dueIntents = (ctx: Context, chainId: number, limit: number): Promise<Row<"intents">[]> =>
-  ctx.db
-    .selectFrom("intents")
-    .selectAll()
-    .where("chain_id", "=", chainId)
-    .where("state", "in", ["queued", "held"])
-    .where("reserved", "=", true)
-    .where("run_at", "<=", ctx.now())
-    // What failed before comes after what is new: it may be somebody's many.
-    .orderBy(eb => eb("checks", ">", 0))
-    .orderBy("run_at")
-    .orderBy("created_at")
-    .orderBy("id")
-    .limit(limit)
-    .execute()
+/** The intents that are due, but for those of some merchants; what failed before comes last: it may be somebody's many. */
+async function dueIntents(
+  ctx: Context,
+  chainId: number,
+  limit: number,
+  except: readonly string[] = [],
+): Promise<Row<"intents">[]> {
+  const due: Row<"intents">[] = []
+  // Each part is a piece of one index in its order, so that the number of those that wait costs nothing.
+  for (const failed of [0, 1])
+    if (due.length < limit)
+      due.push(
+        ...(await ctx.db
+          .selectFrom("intents")
+          .selectAll()
+          .where("chain_id", "=", chainId)
+          .where("state", "in", ["queued", "held"])
+          .where(sql<boolean>`least(checks, 1) = ${failed}`)
+          .where("reserved", "=", true)
+          .where("run_at", "<=", ctx.now())
+          .$if(except.length > 0, query => query.where("merchant_id", "not in", [...except]))
+          .orderBy("run_at")
+          .orderBy("created_at")
+          .orderBy("id")
+          .limit(limit - due.length)
+          .execute()),
+      )
+  return due
+}
 
-/** What a wallet has signed and not seen mined: how many, and the wei that all of it may cost. */
-async function inFlight(ctx: Context, wallet: Row<"wallets">): Promise<{ n: number; wei: bigint }> {
+/** What a wallet has signed and not seen mined: how many, and the wei that the gas of all of it may cost. */
+export async function inFlight(ctx: Context, wallet: Row<"wallets">): Promise<{ n: number; wei: bigint }> {
   const { rows } = await sql<{ n: number; wei: bigint }>`
     select count(distinct i.id)::int as n, coalesce(sum(a.gas * a.max_fee), 0) as wei
     from intents i join attempts a on a.intent_id = i.id
@@ -94,6 +100,7 @@ async function inFlight(ctx: Context, wallet: Row<"wallets">): Promise<{ n: numb
 
 /** The ids of the intents that may be paid and would succeed. The others are held, or wait. */
 async function vet(ctx: Context, network: Network, wallet: Address, due: Row<"intents">[]): Promise<string[]> {
+  if (due.length === 0) return []
   const screened = await screen(ctx, [...new Set(due.map(row => row.recipient))], "payout")
   const cleared: Row<"intents">[] = []
   for (const row of due) {
@@ -138,8 +145,8 @@ async function hold(
       state: "held",
       held_reason: reason,
       held_detail: detail,
-      // A wallet without gas says nothing of the intent.
-      checks: reason === "low_gas" ? checks : checks + 1,
+      // A wallet without gas, or a budget that is spent, says nothing of the intent.
+      checks: reason === "low_gas" || reason === "gas_budget" ? checks : checks + 1,
       run_at: new Date(now.getTime() + waitMs),
       updated_at: now,
     })
@@ -164,7 +171,7 @@ async function assign(
   signer: Signer,
   vetted: readonly string[],
   fees: Fees,
-  { latest, balance }: { latest: bigint; balance: bigint },
+  { latest, balance, dataFee }: { latest: bigint; balance: bigint; dataFee: bigint },
 ): Promise<number> {
   const wallet = await lockWallet(ctx, walletId)
   if (wallet.status !== "active") return 0
@@ -186,15 +193,25 @@ async function assign(
     .forUpdate()
     .skipLocked()
     .execute()
+  const most = RELEASE_GAS * fees.maxFee + dataFee
+  const budgets = await lockBudgets(
+    ctx,
+    rows.map(row => row.merchant_id),
+    dataFee,
+  )
   let { next_nonce: nonce } = wallet
-  let wei = balance - flying.wei
+  let wei = balance - flying.wei - BigInt(flying.n) * dataFee
   const attempts: Insertable<Database["attempts"]>[] = []
   for (const row of rows) {
-    wei -= RELEASE_GAS * fees.maxFee
-    if (wei < 0n) {
+    if (wei < most) {
       await hold(ctx, row, "low_gas", "the payout wallet has too little for gas", WAIT_MS)
       continue
     }
+    if (!budgets.take(row.merchant_id, most)) {
+      await hold(ctx, row, "gas_budget", "the merchant's gas budget of a day is spent", WAIT_MS)
+      continue
+    }
+    wei -= most
     attempts.push(
       await signAttempt(signer, { ...row, wallet: wallet.address, nonce }, { n: 0, gas: RELEASE_GAS, ...fees }),
     )

@@ -2,14 +2,13 @@
  * The round of a payout wallet: look, confirm, assign, send, replace; again while that gets on. One process has the lease, so
  * that the others need not ask the same; what is right does not rest on it, but on the wallet's row being locked.
  */
-import { sql } from "kysely"
 import type { Network } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { claimDue } from "../jobs/claim.ts"
-import { openIntents, walletGas, walletHalted } from "../metrics.ts"
 import { openPanel } from "../payments/look.ts"
+import { noteAlarms, showQueue, showWallet, waitingIntents } from "./alarms.ts"
 import { assignIntents } from "./assign-intents.ts"
 import { checkBooks } from "./check-books.ts"
 import { confirmIntents, haltWallet } from "./confirm-intents.ts"
@@ -26,7 +25,6 @@ const BUSY_MS = 2_000
 const FINALIZING_MS = 15_000
 const STALLED_MS = 10_000
 const IDLE_MS = 60_000
-const GWEI = 1_000_000_000n
 
 /** One round for one network; answers how many milliseconds the next may wait. */
 export async function payoutRound(
@@ -37,6 +35,7 @@ export async function payoutRound(
 ): Promise<number> {
   const known = await ensureWallet(ctx, network, signer)
   if (!known) return BUSY_MS
+  showWallet(ctx, network, known)
   await reserveShort(ctx, network.chainId)
   const open = await openStates(ctx, network)
   if (!open.due && open.assigned + open.mined === 0 && !checkIsDue(ctx, known)) return open.nextMs
@@ -81,14 +80,12 @@ async function turn(
     lookAtWallet(network, signer.address, ctx.signal),
     openPanel(network, cursor?.block_number ?? 0n, ctx.signal),
   ])
-  if (sight.balance !== undefined)
-    walletGas.set({ network: network.name }, Number.parseInt((sight.balance / GWEI).toString(), 10))
   // A count that is not final yet only keeps us from signing: one node's slip must not halt a wallet that works.
   await haltAhead(ctx, network, claimed, sight.agreedFinalized)
   const confirmed = await confirmIntents(ctx, network, await walletRow(ctx, claimed), panel, sight)
   if (confirmed > 0) await ctx.wakes.wake("payments")
   const wallet = await walletRow(ctx, claimed)
-  walletHalted.set({ network: network.name }, wallet.status === "halted" ? 1 : 0)
+  await noteAlarms(ctx, network, wallet, sight)
   // A halted wallet is looked at, and nothing is sent for it.
   if (wallet.status === "halted") return false
   const { assigned, putOff } = await assignIntents(ctx, network, wallet, signer, sight)
@@ -181,15 +178,11 @@ interface OpenStates {
 }
 
 async function openStates(ctx: Context, network: Network): Promise<OpenStates> {
-  const { rows } = await sql<{ state: string; n: number; next: Date }>`
-    select state, count(*)::int as n, min(run_at) as next from intents
-    where chain_id = ${network.chainId} and state in ('queued', 'held', 'assigned', 'mined') group by state`.execute(
-    ctx.db,
-  )
-  const of = (state: string) => rows.find(row => row.state === state)
-  for (const state of ["queued", "held", "assigned", "mined"])
-    openIntents.set({ network: network.name, state }, of(state)?.n ?? 0)
-  const nexts = [of("queued"), of("held")].flatMap(row => (row ? [row.next.getTime() - ctx.now().getTime()] : []))
+  const rows = await waitingIntents(ctx, network)
+  showQueue(ctx, network, rows)
+  const of = (state: string) => rows.filter(row => row.state === state)
+  const count = (state: string) => of(state).reduce((sum, { n }) => sum + n, 0)
+  const nexts = [...of("queued"), ...of("held")].map(row => row.next.getTime() - ctx.now().getTime())
   const nextMs = Math.max(0, Math.min(IDLE_MS, ...nexts))
-  return { due: nextMs === 0, assigned: of("assigned")?.n ?? 0, mined: of("mined")?.n ?? 0, nextMs }
+  return { due: nextMs === 0, assigned: count("assigned"), mined: count("mined"), nextMs }
 }
