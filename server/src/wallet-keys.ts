@@ -31,25 +31,22 @@ export function walletSigner({ wallet, key, keystore, passwordFile, live }: Wall
       ? { signer: key, faults: [] }
       : fault(`${name} must be set: ${name}_PASSWORD_FILE holds the password of one`)
   if (passwordFile === undefined) return fault(`${name}_PASSWORD_FILE must be set: it names a file with the password`)
+  let at = `${name}_PASSWORD_FILE`
   try {
     const password = passwordIn(passwordFile, live)
-    if (password.fault) return fault(`${name}_PASSWORD_FILE ${password.fault}`)
-    return { signer: localSigner(openKeystore(textOf(keystore), password.text)), faults: [] }
+    at = name
+    return { signer: localSigner(openKeystore(textOf(keystore), password)), faults: [] }
   } catch (error) {
-    return fault(`${name} ${(error as Error).message}`)
+    return fault(`${at} ${(error as Error).message}`)
   }
 }
 
-function passwordIn(path: string, live: boolean): { text: string; fault?: string } {
-  const refuse = (fault: string) => ({ text: "", fault })
-  try {
-    if (live && (statSync(path).mode & OTHERS) !== 0)
-      return refuse("can be read by others than its owner: chmod 600, and think of the password as known")
-    const text = textOf(path).replace(/\r?\n$/, "")
-    return text === "" ? refuse("is empty") : { text }
-  } catch (error) {
-    return refuse((error as Error).message)
-  }
+function passwordIn(path: string, live: boolean): string {
+  const password = textOf(path).replace(/\r?\n$/, "")
+  if (password === "") throw new Error("is empty")
+  if (live && (statSync(path).mode & OTHERS) !== 0)
+    throw new Error("can be read by others than its owner: chmod 600, and think of the password as known")
+  return password
 }
 
 /** The text of a small file; an Error whose message completes "NAME …". */
