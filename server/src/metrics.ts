@@ -107,16 +107,28 @@ export const walletPayouts = new Gauge({
   registers: [registry],
 })
 
+/** Why a person must look; `docs/alarms.md` says what each means and what to do. */
+export const payoutAlarmReasons = [
+  "low_gas",
+  "gas_soon",
+  "fee_cap",
+  "untold",
+  "send",
+  "transfer",
+  "foreign_nonce",
+  "books",
+] as const
+
 export const standingAlarms = new Gauge({
   name: "sluice_payout_alarm",
-  help: "1 while there is a reason for a person to look at a wallet: low_gas, gas_soon, fee_cap, untold; docs/alarms.md.",
+  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_soon, fee_cap or untold.",
   labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })
 
 export const payoutAlarms = new Counter({
   name: "sluice_payout_alarms_total",
-  help: "What a person must look at, by reason; docs/alarms.md says what each means.",
+  help: `What a person must look at: ${payoutAlarmReasons.join(", ")}.`,
   labelNames: ["network", "reason"],
   registers: [registry],
 })

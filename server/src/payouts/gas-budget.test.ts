@@ -37,8 +37,7 @@ const costOf = async (row: Row<"intents">): Promise<bigint> => {
 const settingsOf = async (as: string) =>
   (await rig.service.call("GET", "/api/console/settings", undefined, { as })).body.gasBudget
 /** Why it is held, else whether it is paid, of each. */
-const endings = async () =>
-  (await rig.intents()).map(row => row.held_reason ?? (row.succeeded ? "paid" : row.state))
+const endings = async () => (await rig.intents()).map(row => row.held_reason ?? (row.succeeded ? "paid" : row.state))
 const heldReasons = async () => (await rig.intents()).map(row => row.held_reason ?? row.state)
 
 describe("what a payout cost", () => {
@@ -236,13 +235,17 @@ async function manyMore(depositId: bigint, n: number): Promise<void> {
       data, reserved, state, run_at, created_at, updated_at)
     select gen_random_uuid(), chain_id, 'sweep', 'many:' || g, deposit_id, merchant_id, token, recipient, 1, to_address, data, true,
       'queued', run_at - interval '1 day', created_at, created_at
-    from (select * from intents where deposit_id = ${depositId} limit 1) as one, generate_series(1, ${n}) as g`.execute(db)
+    from (select * from intents where deposit_id = ${depositId} limit 1) as one, generate_series(1, ${n}) as g`.execute(
+    db,
+  )
 }
 
 /** What assigning an intent writes. */
 const signed = (row: Row<"intents">, nonce: number, most: bigint) => async (ctx: PayoutRig["service"]["ctx"]) => {
   const wallet = rig.signer.address
-  await sql`update intents set state = 'assigned', wallet = ${wallet}, nonce = ${nonce} where id = ${row.id}`.execute(ctx.db)
+  await sql`update intents set state = 'assigned', wallet = ${wallet}, nonce = ${nonce} where id = ${row.id}`.execute(
+    ctx.db,
+  )
   await sql`insert into attempts (intent_id, chain_id, wallet, nonce, n, raw, hash, gas, max_fee, tip)
     values (${row.id}, ${row.chain_id}, ${wallet}, ${nonce}, 0, '0x', ${`0x${nonce.toString().padStart(64, "0")}`}, 1, ${most}, 0)`.execute(
     ctx.db,
