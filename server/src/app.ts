@@ -11,6 +11,7 @@ import { authRoutes } from "./identity/auth-routes.ts"
 import { identityRoutes } from "./identity/routes.ts"
 import type { TokenIssuer } from "./identity/tokens.ts"
 import { transactionRoutes } from "./payments/routes.ts"
+import { alarmsInWords } from "./payouts/alarms.ts"
 import { payoutRoutes } from "./payouts/routes.ts"
 import { accessRoutes } from "./paywalls/access-routes.ts"
 import { paywallConsoleRoutes } from "./paywalls/console-routes.ts"
@@ -27,7 +28,7 @@ export function openApp(ctx: Context, tokens: TokenIssuer, sender: Sender = open
   documentApi(app, ctx.settings, webhookDocument)
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
-    healthRoutes(routes, ctx)
+    healthRoutes(routes, ctx, () => alarmsInWords(ctx))
     authRoutes(routes, ctx)
     identityRoutes(routes, ctx)
     apiKeyRoutes(routes, ctx)

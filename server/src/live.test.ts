@@ -157,6 +157,15 @@ describe("live mode", () => {
     expect(faultsOf({ CONFIRMATIONS: "3" })).toEqual([])
   })
 
+  it("refuses a gas budget that not even one payout fits", () => {
+    const least = /^GAS_BUDGET must be 0 or at least 0.005, what one payout may cost at PAYOUT_MAX_FEE/
+    for (const GAS_BUDGET of ["0.0049", "0.000000000000000001"]) expectFault({ GAS_BUDGET }, least)
+    expectFault({ PAYOUT_MAX_FEE: "100" }, /^GAS_BUDGET must be 0 or at least 0.025/)
+    for (const GAS_BUDGET of ["0", "0.0", "0.005", "3"]) expect(faultsOf({ GAS_BUDGET })).toEqual([])
+    for (const GAS_BUDGET of ["-1", "1e18", "0.0000000000000000001", "x"])
+      expect(faultsOf({ GAS_BUDGET })).toEqual([expect.stringMatching(/^GAS_BUDGET (must be|has more)/)])
+  })
+
   it("refuses a short METRICS_TOKEN", () => {
     expectFault({ METRICS_TOKEN: "x".repeat(15) }, /^METRICS_TOKEN must have at least 16 characters/)
     expect(faultsOf({ METRICS_TOKEN: "x".repeat(16) })).toEqual([])

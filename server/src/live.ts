@@ -6,6 +6,8 @@ import { isIP } from "node:net"
 import { type Hex, toHex } from "viem"
 import { mnemonicToAccount, privateKeyToAddress } from "viem/accounts"
 import { isPublicAddress } from "./http/public-address.ts"
+import { formatAmount } from "./money/amount.ts"
+import { RELEASE_GAS } from "./payouts/release.ts"
 import type { Settings } from "./settings.ts"
 
 const LEAST_CONFIRMATIONS = 3
@@ -15,8 +17,11 @@ const LEAST_DIFFERENT_STEPS = 16
 
 const testNetworks: readonly string[] = ["base-sepolia"]
 
-/** Why these settings can't be used in live mode, all at once; empty when they can. */
-export function liveFaults(settings: Settings): string[] {
+/**
+ * Why these settings can't be used in live mode, all at once; empty when they can. `keySettings` names the settings by which
+ * the wallets' keys came.
+ */
+export function liveFaults(settings: Settings, keySettings: { payout: string; relay: string }): string[] {
   const { secretKey, payoutWallet, relayWallet, networks, metricsToken } = settings
   const faults: string[] = []
   const refuse = (wrong: boolean, fault: string) => {
@@ -41,10 +46,11 @@ export function liveFaults(settings: Settings): string[] {
     )
   }
   for (const [name, wallet, task] of [
-    ["PAYOUT_PRIVATE_KEY", payoutWallet, "moves money out of deposits"],
-    ["RELAY_PRIVATE_KEY", relayWallet, "relays buyers' authorizations"],
+    [keySettings.payout, payoutWallet, "moves money out of deposits"],
+    [keySettings.relay, relayWallet, "relays buyers' authorizations"],
   ] as const) {
-    refuse(wallet === undefined, `${name} must be set: this wallet ${task}`)
+    const either = `${name} must be set, or ${name.replace("PRIVATE_KEY", "KEYSTORE")}`
+    refuse(wallet === undefined, `${either}: this wallet ${task}`)
     refuse(
       wallet !== undefined && developmentWallets().has(wallet),
       `${name} is a well-known development key: anyone can take what the wallet holds`,
@@ -52,7 +58,12 @@ export function liveFaults(settings: Settings): string[] {
   }
   refuse(
     payoutWallet !== undefined && payoutWallet === relayWallet,
-    "RELAY_PRIVATE_KEY must be another key than PAYOUT_PRIVATE_KEY: two senders of one wallet take each other's nonces",
+    `${keySettings.relay} must be another key than ${keySettings.payout}: two senders of one wallet take each other's nonces`,
+  )
+  const least = RELEASE_GAS * settings.payoutMaxFee
+  refuse(
+    settings.gasBudget > 0n && settings.gasBudget < least,
+    `GAS_BUDGET must be 0 or at least ${formatAmount(least, 18)}, what one payout may cost at PAYOUT_MAX_FEE`,
   )
 
   faults.push(...addressFaults("BASE_URL", settings.baseUrl, "buyers and merchants come from outside"))

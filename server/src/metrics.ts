@@ -72,6 +72,20 @@ export const payoutEnds = new Counter({
   registers: [registry],
 })
 
+export const heldIntents = new Gauge({
+  name: "sluice_payouts_held",
+  help: "Payouts that are held, by reason.",
+  labelNames: ["network", "wallet", "reason"],
+  registers: [registry],
+})
+
+export const oldestQueued = new Gauge({
+  name: "sluice_payouts_oldest_queued_seconds",
+  help: "How long the payout has waited that has been queued the longest; 0 when none is.",
+  labelNames: ["network", "wallet"],
+  registers: [registry],
+})
+
 export const walletHalted = new Gauge({
   name: "sluice_payout_wallet_halted",
   help: "1 while the wallet (payout or relay) is halted: nothing moves until a person has looked.",
@@ -86,9 +100,35 @@ export const walletGas = new Gauge({
   registers: [registry],
 })
 
+export const walletPayouts = new Gauge({
+  name: "sluice_payout_wallet_payouts",
+  help: "How many usual payouts the wallet's gas is enough for at the present price.",
+  labelNames: ["network", "wallet"],
+  registers: [registry],
+})
+
+/** Why a person must look; `docs/alarms.md` says what each means and what to do. */
+export const payoutAlarmReasons = [
+  "low_gas",
+  "gas_soon",
+  "fee_cap",
+  "untold",
+  "send",
+  "transfer",
+  "foreign_nonce",
+  "books",
+] as const
+
+export const standingAlarms = new Gauge({
+  name: "sluice_payout_alarm",
+  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_soon, fee_cap or untold.",
+  labelNames: ["network", "wallet", "reason"],
+  registers: [registry],
+})
+
 export const payoutAlarms = new Counter({
   name: "sluice_payout_alarms_total",
-  help: "What a person must look at: fee_cap, untold, send, foreign_nonce, books, transfer.",
+  help: `What a person must look at: ${payoutAlarmReasons.join(", ")}.`,
   labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })

@@ -109,9 +109,14 @@ export function bytes32(value: string): Uint8Array {
 }
 
 /** Gwei, as wei. */
-export function gwei(value: string): bigint {
+export const gwei = (value: string): bigint => wei(value, 9)
+
+/** Ether, as wei; 0 too. */
+export const ether = (value: string): bigint => (/^0(\.0+)?$/.test(value) ? 0n : wei(value, 18))
+
+function wei(value: string, decimals: number): bigint {
   try {
-    return parseAmount(value, 9)
+    return parseAmount(value, decimals)
   } catch (error) {
     if (error instanceof AmountError) throw new Error(error.message)
     throw error

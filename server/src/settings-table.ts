@@ -9,6 +9,7 @@ import {
   decimal,
   duration,
   durationWithin,
+  ether,
   flag,
   gwei,
   httpUrl,
@@ -125,13 +126,33 @@ export const settingsTable = {
   SANCTIONS_FILE: { meaning: "a list of sanctioned addresses (OFAC SDN format or one a line)", parse: text },
   PAYOUT_PRIVATE_KEY: {
     meaning: "the key of the wallet that moves money out of deposits",
-    live: "must be set; no well-known key",
+    live: "this or PAYOUT_KEYSTORE must be set; no well-known key",
     parse: privateKey,
+  },
+  PAYOUT_KEYSTORE: {
+    meaning: "a file with that key, encrypted (Web3 Secret Storage v3, as geth and foundry write it); in its place",
+    live: "no well-known key",
+    parse: text,
+  },
+  PAYOUT_KEYSTORE_PASSWORD_FILE: {
+    meaning: "a file with the password of that",
+    live: "only its owner can read it",
+    parse: text,
   },
   RELAY_PRIVATE_KEY: {
     meaning: "the key of the wallet that relays buyers' authorizations",
-    live: "must be set; no well-known key, not the payout wallet's",
+    live: "this or RELAY_KEYSTORE must be set; no well-known key, not the payout wallet's",
     parse: privateKey,
+  },
+  RELAY_KEYSTORE: {
+    meaning: "a file with that key, encrypted, in its place",
+    live: "no well-known key, not the payout wallet's",
+    parse: text,
+  },
+  RELAY_KEYSTORE_PASSWORD_FILE: {
+    meaning: "a file with the password of that",
+    live: "only its owner can read it",
+    parse: text,
   },
   MIN_AMOUNT: { meaning: "the least price, in whole tokens", fallback: "0.01", parse: decimal },
   QUORUM_ABOVE: {
@@ -181,6 +202,13 @@ export const settingsTable = {
       "the most a payout pays for a unit of gas, tip included, in gwei; while the network asks more, payouts wait",
     fallback: "20",
     parse: gwei,
+  },
+  GAS_BUDGET: {
+    meaning:
+      "ether that the payouts of one merchant may cost in 24 hours, over all networks; more are held until then; 0: no bound",
+    otherwise: "0.02, in the sandbox 0",
+    live: "0, or what one payout may cost at PAYOUT_MAX_FEE",
+    parse: ether,
   },
   LIMIT_AUTH: perMinute("POST /api/auth/*, by IP", "5"),
   LIMIT_CHECKOUT: perMinute("POST /api/checkouts, by API key", "10"),

@@ -115,6 +115,13 @@ describe("readSettings", () => {
       expect(faultsOf({ REDIS_URL: url })).toEqual(["REDIS_URL must be a redis:// or rediss:// address"])
   })
 
+  it("bounds what a merchant may cost outside the sandbox, unless told otherwise", () => {
+    expect(readSettings({}).gasBudget).toBe(0n)
+    expect(readSettings(liveEnv).gasBudget).toBe(20_000_000_000_000_000n)
+    expect(readSettings({ ...liveEnv, GAS_BUDGET: "0" }).gasBudget).toBe(0n)
+    expect(readSettings({ GAS_BUDGET: "0.5" }).gasBudget).toBe(500_000_000_000_000_000n)
+  })
+
   it("never repeats a key in its faults", () => {
     const key = `0x${"5".repeat(63)}`
     expect(faultsOf({ PAYOUT_PRIVATE_KEY: key }).join()).not.toContain("555")

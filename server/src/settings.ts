@@ -5,6 +5,7 @@ import type { Signer } from "./chain/signer.ts"
 import { liveFaults } from "./live.ts"
 import { address, httpUrl, listOf } from "./setting-values.ts"
 import { type Meaning, networkSettingsTable, type Setting, settingsTable } from "./settings-table.ts"
+import { walletSigner } from "./wallet-keys.ts"
 
 export type Mode = "sandbox" | "test" | "live"
 
@@ -66,6 +67,8 @@ export interface Settings {
   sweepAbove: string
   /** The most a payout pays for a unit of gas, in wei. */
   payoutMaxFee: bigint
+  /** The most that a merchant's payouts may cost in 24 hours, in wei; 0: no bound. */
+  gasBudget: bigint
   /** Signs for the payout wallet; undefined: no money moves out of deposits. */
   payoutSigner: Signer | undefined
   payoutWallet: Address | undefined
@@ -115,6 +118,12 @@ type ValueOf<N extends Name> = Table[N] extends { fallback: string; parse: (text
   : Table[N] extends { parse: (text: string) => infer T }
     ? T | undefined
     : never
+
+/**
+ * In wei. On Base, where gas costs a hundredth of a gwei or two, it is five to ten thousand payouts a day, more than an
+ * honest merchant has; and the most that somebody who pays himself round and round can cost us.
+ */
+const DEFAULT_GAS_BUDGET = 20_000_000_000_000_000n
 
 const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
 
@@ -175,9 +184,25 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     }
   }
 
-  const payoutSigner = read("PAYOUT_PRIVATE_KEY")
+  /** By which setting each wallet's key came, or should have come. */
+  const keySettings = { payout: keySetting("PAYOUT"), relay: keySetting("RELAY") }
+  function keySetting(wallet: "PAYOUT" | "RELAY"): string {
+    return env[`${wallet}_KEYSTORE`] ? `${wallet}_KEYSTORE` : `${wallet}_PRIVATE_KEY`
+  }
+  const payoutSigner = signerOf("PAYOUT")
+  const relaySigner = signerOf("RELAY")
+  function signerOf(wallet: "PAYOUT" | "RELAY"): Signer | undefined {
+    const { signer, faults: found } = walletSigner({
+      wallet,
+      key: read(`${wallet}_PRIVATE_KEY`),
+      keystore: read(`${wallet}_KEYSTORE`),
+      passwordFile: read(`${wallet}_KEYSTORE_PASSWORD_FILE`),
+      live: mode === "live",
+    })
+    faults.push(...found)
+    return signer
+  }
   const payoutWallet = payoutSigner?.address
-  const relaySigner = read("RELAY_PRIVATE_KEY")
   const relayWallet = relaySigner?.address
   const settings: Settings = {
     mode,
@@ -202,6 +227,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     quorumAbove: read("QUORUM_ABOVE"),
     sweepAbove: read("SWEEP_ABOVE"),
     payoutMaxFee: read("PAYOUT_MAX_FEE"),
+    gasBudget: read("GAS_BUDGET") ?? (sandbox ? 0n : DEFAULT_GAS_BUDGET),
     payoutSigner,
     payoutWallet,
     relaySigner,
@@ -238,7 +264,9 @@ export function readSettings(env: Record<string, string | undefined> = process.e
   if (mode === "live") {
     // What can't be read has been told; what stands in for it is not worth another fault.
     const told = new Set(faults.map(nameIn))
-    faults.push(...liveFaults(settings).filter(fault => !told.has(nameIn(fault))))
+    if (told.has("PAYOUT_KEYSTORE_PASSWORD_FILE")) told.add(keySettings.payout)
+    if (told.has("RELAY_KEYSTORE_PASSWORD_FILE")) told.add(keySettings.relay)
+    faults.push(...liveFaults(settings, keySettings).filter(fault => !told.has(nameIn(fault))))
   }
   if (faults.length > 0) throw new SettingsError(faults)
   return settings

@@ -50,8 +50,9 @@ function loopsOf(ctx: Context): Loop[] {
       },
     }),
   )
-  if (!payoutSigner) ctx.log.warn("PAYOUT_PRIVATE_KEY is not set: no money moves out of deposits")
-  if (!relaySigner) ctx.log.warn("RELAY_PRIVATE_KEY is not set: no authorizations are relayed")
+  if (!payoutSigner)
+    ctx.log.warn("neither PAYOUT_PRIVATE_KEY nor PAYOUT_KEYSTORE is set: no money moves out of deposits")
+  if (!relaySigner) ctx.log.warn("neither RELAY_PRIVATE_KEY nor RELAY_KEYSTORE is set: no authorizations are relayed")
   const payouts = laneSigners(ctx.settings).flatMap(by =>
     ctx.chain.networks.map(
       (network): Loop => ({

@@ -31,8 +31,8 @@ export interface PayoutRig {
   signer: Signer
   /** Signs for the relay wallet. */
   relayer: Signer
-  /** A paywall, divided among the first recipients by these percentages where there are any. */
-  sell(percents?: number[]): Promise<Shop & { splitId: string | undefined }>
+  /** A paywall, divided among the first recipients by these percentages where there are any; the shop's, or another's. */
+  sell(percents?: number[], as?: string): Promise<Shop & { splitId: string | undefined }>
   /** Mints to the shop's deposit, as a payment that is confirmed and granted; answers its id. */
   paid(shop: Shop, amount: bigint): Promise<string>
   /** One round of the engine. */
@@ -87,14 +87,11 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
     token,
     signer,
     relayer,
-    sell: async percents => {
+    sell: async (percents, as = "shop") => {
       const recipients = percents?.map((percent, i) => ({ address: recipient(i), percent }))
-      const split = recipients && (await call(service, "/api/console/splits", { name: "s", recipients })).id
-      const { id } = await call(service, "/api/console/paywalls", {
-        name: "a",
-        price: "0.50",
-        ...(split ? { splitId: split } : {}),
-      })
+      const split = recipients && (await call(service, "/api/console/splits", { name: "s", recipients }, as)).id
+      const paywall = { name: "a", price: "0.50", ...(split ? { splitId: split } : {}) }
+      const { id } = await call(service, "/api/console/paywalls", paywall, as)
       const deposit = await ctx.db
         .selectFrom("deposits")
         .selectAll()
@@ -132,8 +129,8 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
   }
 }
 
-async function call(service: TestService, url: string, body: object) {
-  const answer = await service.call("POST", url, body, { as: "shop" })
+async function call(service: TestService, url: string, body: object, as: string) {
+  const answer = await service.call("POST", url, body, { as })
   if (answer.status !== 201) throw new Error(JSON.stringify(answer.body))
   return answer.body
 }

@@ -162,8 +162,8 @@ export async function checkNetwork(
   // Deposits of another's factory are as good as lost: only its operator can release them within the year.
   if (payoutWallet && !isAddressEqual(itsOperator, payoutWallet))
     throw mismatch(
-      `the deposit factory ${settings.depositFactory} obeys ${itsOperator}, and PAYOUT_PRIVATE_KEY is the key of ` +
-        `${checksummed(payoutWallet)}`,
+      `the deposit factory ${settings.depositFactory} obeys ${itsOperator}, and the payout wallet is ` +
+        `${checksummed(payoutWallet)}; see PAYOUT_PRIVATE_KEY and PAYOUT_KEYSTORE`,
     )
   if (settings.sanctionsOracle && value<Hex>(oracle, "isSanctioned()") === "0x")
     throw mismatch(`no sanctions oracle stands at ${settings.sanctionsOracle}; see SANCTIONS_ORACLE_*`)

@@ -9,6 +9,9 @@ const TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a
 /** Addresses in one `eth_getLogs`; more are refused by some nodes. */
 const ADDRESSES_A_CALL = 1_000
 
+/** In wei; a node that tells more than there is tells nothing. */
+const BEYOND_ALL_ETHER = 1n << 100n
+
 export interface Transfer {
   txHash: Hash
   token: Address
@@ -37,6 +40,8 @@ export interface Receipt {
   blockNumber: bigint
   blockHash: Hash
   transfers: Transfer[]
+  /** What the transaction cost, in wei, the fee for the data on L1 included; undefined from nodes that don't tell. */
+  cost: bigint | undefined
 }
 
 /** The calls that find all transfers of `token` to `addresses` in a range of blocks, both ends included. */
@@ -81,7 +86,7 @@ export function readBlock(value: unknown): Block | undefined {
 /** A receipt as a node tells it, undefined for null; an {@link RpcError} when it is neither. */
 export function readReceipt(value: unknown): Receipt | undefined {
   if (value === null) return undefined
-  const { status, transactionHash, blockNumber, blockHash, logs, logsBloom } = object(value)
+  const { status, transactionHash, blockNumber, blockHash, logs, logsBloom, ...rest } = object(value)
   // A bloom with bits and no logs: they were lost on the way, and an empty answer is no evidence.
   if (Array.isArray(logs) && logs.length === 0 && /^0x0*[1-9a-f]/i.test(String(logsBloom)))
     throw new RpcError("a receipt lacks its logs")
@@ -91,7 +96,16 @@ export function readReceipt(value: unknown): Receipt | undefined {
     blockNumber: quantity(blockNumber),
     blockHash: hashOf(blockHash),
     transfers: readTransfers(logs),
+    cost: costOf(rest),
   }
+}
+
+/** What was paid for a transaction: a receipt that lacks it is as good a receipt of what was moved. */
+function costOf({ gasUsed, effectiveGasPrice, l1Fee }: Json): bigint | undefined {
+  if (!isQuantity(gasUsed) || !isQuantity(effectiveGasPrice)) return undefined
+  // Rollups of the OP stack take the data's part beside the gas.
+  const cost = BigInt(gasUsed) * BigInt(effectiveGasPrice) + (isQuantity(l1Fee) ? BigInt(l1Fee) : 0n)
+  return cost < BEYOND_ALL_ETHER ? cost : undefined
 }
 
 /**
@@ -143,8 +157,10 @@ function object(value: unknown): Json {
   return value as Json
 }
 
+const isQuantity = (value: unknown): value is Hex => typeof value === "string" && /^0x[0-9a-f]{1,64}$/i.test(value)
+
 function quantity(value: unknown): bigint {
-  if (typeof value !== "string" || !/^0x[0-9a-f]{1,64}$/i.test(value)) throw new RpcError("an answer lacks a number")
+  if (!isQuantity(value)) throw new RpcError("an answer lacks a number")
   return BigInt(value)
 }
 

@@ -1,6 +1,6 @@
 /** `/api/console/products` and `/api/console/payment-links`. */
 import { networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { idempotently } from "../http/idempotency.ts"
@@ -94,8 +94,11 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       },
       config: { errors: ["FORBIDDEN"] },
     },
-    async request =>
-      productOf(await changeProduct(ctx, await callingMerchant(ctx, request), request.params.id, request.body)),
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { params, body } = request
+      return productOf(await inTransaction(ctx, ctx => changeProduct(ctx, merchantId, params.id, body)))
+    },
   )
   app.delete(
     `${products}/:id`,
@@ -110,7 +113,8 @@ export function catalogRoutes(app: Server, ctx: Context): void {
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
-      const { id } = await changeProduct(ctx, merchantId, request.params.id, { active: false })
+      const { id: productId } = request.params
+      const { id } = await inTransaction(ctx, ctx => changeProduct(ctx, merchantId, productId, { active: false }))
       return { deleted: true as const, id }
     },
   )
@@ -190,8 +194,11 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       },
       config: { errors: ["FORBIDDEN"] },
     },
-    async request =>
-      linkOf(await changeLink(ctx, await callingMerchant(ctx, request), request.params.id, request.body)),
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { params, body } = request
+      return linkOf(await inTransaction(ctx, ctx => changeLink(ctx, merchantId, params.id, body)))
+    },
   )
   app.delete(
     `${links}/:id`,
@@ -206,7 +213,8 @@ export function catalogRoutes(app: Server, ctx: Context): void {
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
-      const { id } = await changeLink(ctx, merchantId, request.params.id, { active: false })
+      const { id: linkId } = request.params
+      const { id } = await inTransaction(ctx, ctx => changeLink(ctx, merchantId, linkId, { active: false }))
       return { deleted: true as const, id }
     },
   )

@@ -8,7 +8,7 @@ import { timeAt } from "../http/time.ts"
 import { payoutAddressOn } from "../identity/settings.ts"
 import { newId } from "../ids.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
-import { recipientSetOf } from "../splits/splits.ts"
+import { partsFaults, recipientSetOf } from "../splits/splits.ts"
 import type { LinkChange, LinkCreate, ProductChange, ProductCreate } from "./schema.ts"
 
 const UNIQUE_VIOLATION = "23505"
@@ -40,7 +40,7 @@ export async function createProduct(ctx: Context, merchantId: string, body: Prod
     .executeTakeFirstOrThrow()
 }
 
-/** Changes what is given; sessions that were made keep their price. `NOT_FOUND` for anyone else's. */
+/** Changes what is given; sessions that were made keep their price. `NOT_FOUND` for anyone else's. Call it inside a transaction. */
 export async function changeProduct(
   ctx: Context,
   merchantId: string,
@@ -100,6 +100,8 @@ export async function createLink(ctx: Context, merchantId: string, body: LinkCre
       ? null
       : readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount, split?.size))
   if (amount !== null && typeof amount !== "bigint") faults.push(amount)
+  // The product's price was checked with the product's split; the link may have another.
+  else faults.push(...partsFaults(ctx, network, amount, split))
   if (body.redirectUrl && !URL.canParse(body.redirectUrl))
     faults.push({ path: "redirectUrl", message: "must be a valid http(s) address" })
   if ((amount !== null && typeof amount !== "bigint") || faults.length > 0)
@@ -135,7 +137,7 @@ export async function createLink(ctx: Context, merchantId: string, body: LinkCre
     })
 }
 
-/** Changes what is given; `NOT_FOUND` for anyone else's. */
+/** Changes what is given; `NOT_FOUND` for anyone else's. Call it inside a transaction. */
 export async function changeLink(
   ctx: Context,
   merchantId: string,
@@ -144,7 +146,9 @@ export async function changeLink(
 ): Promise<Row<"payment_links">> {
   if (body.redirectUrl && !URL.canParse(body.redirectUrl))
     throw new ApiError("VALIDATION_ERROR", [{ path: "redirectUrl", message: "must be a valid http(s) address" }])
-  await recipientSetOf(ctx, merchantId, body.splitId)
+  const split = await recipientSetOf(ctx, merchantId, body.splitId)
+  const faults = split ? await linkPartsFaults(ctx, merchantId, id, split) : []
+  if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   const changed = await ctx.db
     .updateTable("payment_links")
     .set({
@@ -176,6 +180,17 @@ export async function changeLink(
   throw new ApiError("VALIDATION_ERROR", [
     { path: "maxUses", message: `must be at least ${link.uses}: so often it was used` },
   ])
+}
+
+async function linkPartsFaults(ctx: Context, merchantId: string, id: string, split: { size: number }) {
+  const link = await ctx.db
+    .selectFrom("payment_links")
+    .select(["amount", "chain_id"])
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    .executeTakeFirst()
+  if (!link) throw new ApiError("NOT_FOUND")
+  return partsFaults(ctx, networkOf(ctx.chain, link.chain_id), link.amount, split)
 }
 
 /** The merchant's link with this slug, or undefined. */

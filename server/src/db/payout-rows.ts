@@ -43,10 +43,19 @@ export interface Wallets {
   run_at: Date
   claim_id: Optional<string>
   lease_until: Optional<Date>
+  alarms: ColumnType<StandingAlarm[], StandingAlarm[] | undefined, StandingAlarm[]>
 }
 
+/** Of a merchant: the row is a lock, and says nothing. */
+export interface GasBudgets {
+  merchant_id: string
+}
+
+/** Alarms of a wallet that last until their reason is gone. */
+export type StandingAlarm = "low_gas" | "gas_soon" | "fee_cap" | "untold"
+
 export type IntentState = "queued" | "held" | "assigned" | "mined" | "final" | "reverted" | "cancelled"
-export type HeldReason = "short" | "sanctions" | "simulation" | "low_gas" | "reverted"
+export type HeldReason = "short" | "sanctions" | "simulation" | "low_gas" | "reverted" | "gas_budget"
 /** What a node's answer to a broadcast means; `payouts/answers.ts` says which is which. */
 export type SendResult = "sent" | "look" | "wait" | "bump" | "alarm" | "unknown"
 
@@ -87,6 +96,9 @@ export interface Intents {
   block_number: Optional<bigint>
   block_hash: Optional<Hash>
   succeeded: Optional<boolean>
+  /** Wei, by the receipt. */
+  gas_cost: Optional<bigint>
+  gas_cost_at: Optional<Date>
   created_at: Date
   updated_at: Date
 }

@@ -4,6 +4,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type {
   Attempts,
   DepositBooks,
+  GasBudgets,
   Intents,
   RecipientSets,
   Recipients,
@@ -369,6 +370,7 @@ export interface Database {
   recipients: Recipients
   splits: Splits
   wallets: Wallets
+  gas_budgets: GasBudgets
   intents: Intents
   attempts: Attempts
   sweep_parts: SweepParts

@@ -11,8 +11,9 @@ const MISSED_ROUNDS = 5
 /** How long an answer of the database serves all who ask. */
 const SHARED_MS = 1_000
 
-export function healthRoutes(app: Server, ctx: Context): void {
-  const troubles = troubleshooter(ctx)
+/** `alarmsInWords` asks what is wrong with payouts alone. */
+export function healthRoutes(app: Server, ctx: Context, alarmsInWords: () => Promise<string[]>): void {
+  const troubles = troubleshooter(ctx, alarmsInWords)
   app.get(
     "/healthz",
     {
@@ -35,14 +36,24 @@ export function healthRoutes(app: Server, ctx: Context): void {
         operationId: "readiness",
         summary: "Whether the database and the networks are in reach",
         tags: ["operation"],
-        response: { 200: Type.Object({ status: Type.String() }) },
+        description:
+          "Trouble with payouts alone is no reason to send nobody here, as money still arrives: it is told in `alarms`.",
+        response: {
+          200: Type.Object({
+            status: Type.String(),
+            alarms: Type.Array(Type.String(), { description: "What a person should look at, in words" }),
+          }),
+        },
       },
       config: { errors: ["NOT_READY"] },
     },
     async () => {
-      const faults = await troubles().catch(() => ["the database can't be reached"])
+      const { faults, alarms } = await troubles().catch(() => ({
+        faults: ["the database can't be reached"],
+        alarms: [],
+      }))
       if (faults.length > 0) throw new ApiError("NOT_READY", undefined, `Not ready: ${faults.join("; ")}.`)
-      return { status: "ready" }
+      return { status: "ready", alarms }
     },
   )
 
@@ -67,23 +78,30 @@ export function healthRoutes(app: Server, ctx: Context): void {
     )
 }
 
-/** What keeps the service from its work. As anyone may ask, without a limit, the database is asked once a second at most. */
-function troubleshooter(ctx: Context): () => Promise<string[]> {
-  let asked: { at: number; cursors: Promise<{ chain_id: number; looked_at: Date | null }[]> } | undefined
+interface Troubles {
+  /** What keeps the service from its work. */
+  faults: string[]
+  /** What keeps only payouts from going on. */
+  alarms: string[]
+}
+
+/** How things are. As anyone may ask, without a limit, the database is asked once a second at most. */
+function troubleshooter(ctx: Context, alarmsInWords: () => Promise<string[]>): () => Promise<Troubles> {
+  const ask = () =>
+    Promise.all([ctx.db.selectFrom("cursors").select(["chain_id", "looked_at"]).execute(), alarmsInWords()])
+  let asked: { at: number; answers: ReturnType<typeof ask> } | undefined
   return async () => {
-    if (ctx.signal.aborted) return ["it is stopping"]
+    if (ctx.signal.aborted) return { faults: ["it is stopping"], alarms: [] }
     const now = ctx.now().getTime()
     // Also anew when the clock was set back.
-    if (!asked || Math.abs(now - asked.at) >= SHARED_MS)
-      asked = { at: now, cursors: ctx.db.selectFrom("cursors").select(["chain_id", "looked_at"]).execute() }
-    const cursors = await asked.cursors
+    if (!asked || Math.abs(now - asked.at) >= SHARED_MS) asked = { at: now, answers: ask() }
+    const [cursors, alarms] = await asked.answers
     const lateMs = MISSED_ROUNDS * Math.max(ctx.settings.verifyIntervalMs, 5_000)
-    return ctx.chain.networks
-      .filter(network => {
-        const lookedAt = cursors.find(cursor => cursor.chain_id === network.chainId)?.looked_at
-        return !lookedAt || now - lookedAt.getTime() > lateMs
-      })
-      .map(network => `${network.name} has not been looked at lately`)
+    const late = ctx.chain.networks.filter(network => {
+      const lookedAt = cursors.find(cursor => cursor.chain_id === network.chainId)?.looked_at
+      return !lookedAt || now - lookedAt.getTime() > lateMs
+    })
+    return { faults: late.map(network => `${network.name} has not been looked at lately`), alarms }
   }
 }
 

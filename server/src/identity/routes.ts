@@ -5,6 +5,7 @@ import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { AddressText, Described, Matching, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
+import { gasBudgetOf } from "../payouts/gas-budget.ts"
 import { masked, secretsOf } from "../webhooks/secrets.ts"
 import { changeSettings, payoutAddresses } from "./settings.ts"
 
@@ -15,6 +16,19 @@ const Settings = Type.Object({
   payoutAddress: Nullable(AddressText),
   payoutAddresses: Type.Record(Type.String(), AddressText),
   pendingPayoutAddresses: Type.Record(Type.String(), Type.Object({ address: AddressText, effectiveAt: Timestamp })),
+  gasBudget: Nullable(
+    Type.Object(
+      {
+        limit: Type.String({ examples: ["0.02"] }),
+        spent: Type.String({
+          description: "By payouts of the last 24 hours; those not mined yet by the most they may cost",
+        }),
+        heldPayouts: Type.Integer({ description: "Payouts that wait for the budget" }),
+        freesAt: Described(Nullable(Timestamp), "When the first of them is looked at again"),
+      },
+      { description: "What payouts may cost in 24 hours, in ether; null where nothing bounds it" },
+    ),
+  ),
   webhookSecret: Described(Nullable(Type.String()), "What signs callbacks, masked; null before the first was made"),
 })
 
@@ -103,6 +117,7 @@ async function settingsOf(ctx: Context, merchantId: string) {
     payoutAddress: addresses[ctx.chain.networks[0]?.name ?? ""] ?? null,
     payoutAddresses: addresses,
     pendingPayoutAddresses: Object.fromEntries(pending),
+    gasBudget: await gasBudgetOf(ctx, merchantId),
     webhookSecret: secret === undefined ? null : masked(secret),
   }
 }

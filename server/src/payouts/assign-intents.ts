@@ -13,11 +13,12 @@ import type { Signer, UnsignedTransaction } from "../chain/signer.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Database, Row } from "../db/schema.ts"
-import { payoutAlarms } from "../metrics.ts"
 import type { WalletSight } from "./evidence.ts"
 import { type Fees, firstFees } from "./fees.ts"
+import { lockBudgets, withinBudgets } from "./gas-budget.ts"
 import { recheckMs } from "./plan.ts"
 import { cancelRelay, failedTrial, outpaid, whyRefused } from "./relays.ts"
+import { RELEASE_GAS } from "./release.ts"
 
 /** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
 const IN_FLIGHT = 16
@@ -26,12 +27,6 @@ const WAIT_MS = 30_000
 /** Where a node neither ran it nor said that it fails. */
 const UNTOLD_MS = 5_000
 const DETAIL_LENGTH = 200
-
-/**
- * Of any release: the first one of a deposit takes 118,000, later ones 63,000, and tokens behind a proxy some more. A limit
- * that is not used costs nothing, and one trial run is a tenth of the work of an estimate.
- */
-const RELEASE_GAS = 250_000n
 
 /** The gas limit of an intent's attempts. */
 const gasOf = (row: Row<"intents">): bigint => row.gas ?? RELEASE_GAS
@@ -45,54 +40,62 @@ export async function assignIntents(
   sight: WalletSight,
 ): Promise<{ assigned: number; putOff: number }> {
   const nothing = { assigned: 0, putOff: 0 }
-  const { market, latest, balance } = sight
+  const { market, latest, balance, dataFee } = sight
   const room = IN_FLIGHT - (await inFlight(ctx, wallet)).n
   if (room <= 0) return nothing
   const due = await dueIntents(ctx, wallet, room)
   if (due.length === 0) return nothing
-  if (latest === undefined || market === undefined || balance === undefined) {
-    ctx.log.error(
-      { network: network.name, latest, market, balance },
-      "no node tells count, fees and gas: nothing is signed",
-    )
-    payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "untold" })
-    return nothing
-  }
+  // Why nothing is paid then is told by the alarms.
+  if (latest === undefined || market === undefined || balance === undefined) return nothing
   const fees = firstFees(market, ctx.settings.payoutMaxFee)
-  if (!fees) {
-    ctx.log.error({ network: network.name, ...market }, "the network asks more than PAYOUT_MAX_FEE: payouts wait")
-    payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "fee_cap" })
-    return nothing
-  }
-  const vetted = await vet(ctx, network, wallet, due)
-  const putOff = due.length - vetted.length
+  if (!fees) return nothing
+  const most = RELEASE_GAS * fees.maxFee + dataFee
+  const payable = await withinBudgets(ctx, wallet, due, most, except => dueIntents(ctx, wallet, room, except))
+  const vetted = await vet(ctx, network, wallet, payable.due)
+  const putOff = payable.held + payable.due.length - vetted.length
   if (vetted.length === 0) return { ...nothing, putOff }
-  const assigned = await inTransaction(ctx, ctx => assign(ctx, wallet, signer, vetted, fees, { latest, balance }))
+  const assigned = await inTransaction(ctx, ctx =>
+    assign(ctx, wallet, signer, vetted, fees, { latest, balance, dataFee }),
+  )
   return { assigned, putOff }
 }
 
 /** What may be signed: what its deposit's book has room for, or a relay whose time is not over. */
 const isSignable = (ctx: Context) => sql<boolean>`(reserved or relay_by > ${ctx.now()})`
 
-const dueIntents = (ctx: Context, wallet: Row<"wallets">, limit: number): Promise<Row<"intents">[]> =>
-  ctx.db
-    .selectFrom("intents")
-    .selectAll()
-    .where("chain_id", "=", wallet.chain_id)
-    .where("lane", "=", wallet.lane)
-    .where("state", "in", ["queued", "held"])
-    .where(isSignable(ctx))
-    .where("run_at", "<=", ctx.now())
-    // What failed before comes after what is new: it may be somebody's many.
-    .orderBy(eb => eb("checks", ">", 0))
-    .orderBy("run_at")
-    .orderBy("created_at")
-    .orderBy("id")
-    .limit(limit)
-    .execute()
+/** The intents that are due, but for those of some merchants; what failed before comes last: it may be somebody's many. */
+async function dueIntents(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  limit: number,
+  except: readonly string[] = [],
+): Promise<Row<"intents">[]> {
+  const due: Row<"intents">[] = []
+  // Each part is a piece of one index in its order, so that the number of those that wait costs nothing.
+  for (const failed of [0, 1])
+    if (due.length < limit)
+      due.push(
+        ...(await ctx.db
+          .selectFrom("intents")
+          .selectAll()
+          .where("chain_id", "=", wallet.chain_id)
+          .where("lane", "=", wallet.lane)
+          .where("state", "in", ["queued", "held"])
+          .where(sql<boolean>`least(checks, 1) = ${failed}`)
+          .where(isSignable(ctx))
+          .where("run_at", "<=", ctx.now())
+          .$if(except.length > 0, query => query.where("merchant_id", "not in", [...except]))
+          .orderBy("run_at")
+          .orderBy("created_at")
+          .orderBy("id")
+          .limit(limit - due.length)
+          .execute()),
+      )
+  return due
+}
 
-/** What a wallet has signed and not seen mined: how many, and the wei that all of it may cost. */
-async function inFlight(ctx: Context, wallet: Row<"wallets">): Promise<{ n: number; wei: bigint }> {
+/** What a wallet has signed and not seen mined: how many, and the wei that the gas of all of it may cost. */
+export async function inFlight(ctx: Context, wallet: Row<"wallets">): Promise<{ n: number; wei: bigint }> {
   const { rows } = await sql<{ n: number; wei: bigint }>`
     select count(distinct i.id)::int as n, coalesce(sum(a.gas * a.max_fee), 0) as wei
     from intents i join attempts a on a.intent_id = i.id
@@ -108,6 +111,7 @@ async function vet(
   { address: wallet, lane }: Row<"wallets">,
   due: Row<"intents">[],
 ): Promise<string[]> {
+  if (due.length === 0) return []
   // A relay's recipient is a deposit of ours.
   const partyOf = (row: Row<"intents">) => row.payer ?? row.recipient
   const screened = await screen(ctx, [...new Set(due.map(partyOf))], lane)
@@ -159,8 +163,8 @@ async function hold(
       state: "held",
       held_reason: reason,
       held_detail: detail,
-      // A wallet without gas says nothing of the intent.
-      checks: reason === "low_gas" ? checks : checks + 1,
+      // A wallet without gas, or a budget that is spent, says nothing of the intent.
+      checks: reason === "low_gas" || reason === "gas_budget" ? checks : checks + 1,
       run_at: new Date(now.getTime() + waitMs),
       updated_at: now,
     })
@@ -185,7 +189,7 @@ async function assign(
   signer: Signer,
   vetted: readonly string[],
   fees: Fees,
-  { latest, balance }: { latest: bigint; balance: bigint },
+  { latest, balance, dataFee }: { latest: bigint; balance: bigint; dataFee: bigint },
 ): Promise<number> {
   const wallet = await lockWallet(ctx, walletId)
   if (wallet.status !== "active") return 0
@@ -207,16 +211,28 @@ async function assign(
     .forUpdate()
     .skipLocked()
     .execute()
+  const budgets = await lockBudgets(
+    ctx,
+    rows.map(row => row.merchant_id),
+    dataFee,
+  )
   let { next_nonce: nonce } = wallet
-  let wei = balance - flying.wei
+  let wei = balance - flying.wei - BigInt(flying.n) * dataFee
   const attempts: Insertable<Database["attempts"]>[] = []
   for (const row of rows) {
     const gas = gasOf(row)
-    wei -= gas * fees.maxFee
-    if (wei < 0n) {
+    const most = gas * fees.maxFee + dataFee
+    if (wei < most) {
       await hold(ctx, row, "low_gas", `the ${wallet.lane} wallet has too little for gas`, WAIT_MS)
       continue
     }
+    if (!budgets.take(row.merchant_id, most)) {
+      // Nobody can be made to wait for a day at a checkout.
+      if (row.payer) await cancelRelay(ctx, row, "Nothing more is relayed for this merchant today.")
+      else await hold(ctx, row, "gas_budget", "the merchant's gas budget of a day is spent", WAIT_MS)
+      continue
+    }
+    wei -= most
     attempts.push(await signAttempt(signer, { ...row, wallet: wallet.address, nonce }, { n: 0, gas, ...fees }))
     nonce++
   }

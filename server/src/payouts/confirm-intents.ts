@@ -146,12 +146,14 @@ async function write(ctx: Context, network: Network, settled: readonly Settled[]
   if (settled.length === 0) return 0
   const rows = settled.map(
     ({ row, receipt, state }) =>
-      sql`(${row.id}::uuid, ${state}, ${receipt.txHash}, ${receipt.blockNumber}::bigint, ${receipt.blockHash}, ${receipt.succeeded}::boolean)`,
+      sql`(${row.id}::uuid, ${state}, ${receipt.txHash}, ${receipt.blockNumber}::bigint, ${receipt.blockHash}, ${receipt.succeeded}::boolean, ${receipt.cost ?? null}::numeric)`,
   )
   const written = await sql<{ state: string; lane: Lane }>`
     update intents i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
-      succeeded = s.succeeded, updated_at = ${ctx.now()}
-    from (values ${sql.join(rows)}) as s (id, state, tx_hash, block_number, block_hash, succeeded)
+      succeeded = s.succeeded, gas_cost = coalesce(s.cost, i.gas_cost),
+      gas_cost_at = coalesce(i.gas_cost_at, case when s.cost is not null then ${ctx.now()}::timestamptz end),
+      updated_at = ${ctx.now()}
+    from (values ${sql.join(rows)}) as s (id, state, tx_hash, block_number, block_hash, succeeded, cost)
     where i.id = s.id and i.state in ('assigned', 'mined') returning i.state, i.lane`.execute(ctx.db)
   for (const { state, lane } of written.rows)
     if (state !== "mined") payoutEnds.inc({ network: network.name, wallet: lane, end: state })
@@ -196,6 +198,8 @@ async function takeBack(ctx: Context, row: OpenIntent, panel: Panel): Promise<nu
         block_number: null,
         block_hash: null,
         succeeded: null,
+        gas_cost: null,
+        gas_cost_at: null,
         updated_at: ctx.now(),
       })
       .where("id", "=", row.id)

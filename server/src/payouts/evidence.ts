@@ -18,6 +18,23 @@ export interface WalletSight {
   /** In wei. */
   balance: bigint | undefined
   market: Market | undefined
+  /**
+   * What a transaction's data may cost beside its gas, in wei, ample: rollups of the OP stack take it from the sender when it
+   * is mined, and no limit of ours bounds it. Zero where there is no such fee, or nobody tells.
+   */
+  dataFee: bigint
+}
+
+/** Of the OP stack, on every network that we serve. */
+const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000f"
+/** Bytes of the largest transaction that we sign, its signature left out. */
+const TRANSACTION_BYTES = 600n
+/** The fee may double until a transaction is mined; then it is the reserve of the others that pays. */
+const MARGIN = 2n
+/** getL1FeeUpperBound(uint256) */
+const dataFeeCall = {
+  method: "eth_call",
+  params: [{ to: GAS_PRICE_ORACLE, data: `0xf1c7a58b${TRANSACTION_BYTES.toString(16).padStart(64, "0")}` }, "latest"],
 }
 
 /** How many endpoints must say what money is paid anew for, or a wallet halted: as many as there are, or two. */
@@ -31,6 +48,7 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
     { method: "eth_getBalance", params: [wallet, "latest"] },
     { method: "eth_getBlockByNumber", params: ["latest", false] },
     { method: "eth_maxPriorityFeePerGas", params: [] },
+    dataFeeCall,
   ]
   const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, calls, signal)))
   const told = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
@@ -43,6 +61,7 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
     agreedFinalized: agreed(told(1)),
     balance: descending(told(2)).at(-1),
     market: baseFee === undefined || tip === undefined ? undefined : { baseFee, tip },
+    dataFee: MARGIN * (descending(answers.map(answer => word(answer?.[5])))[0] ?? 0n),
   }
 }
 
@@ -52,6 +71,10 @@ function quantity(result: RpcResult | undefined): bigint | undefined {
   const value = result?.ok ? result.value : undefined
   return typeof value === "string" && /^0x[0-9a-f]{1,64}$/i.test(value) ? BigInt(value) : undefined
 }
+
+/** A number that a contract answers; zero for anything else, as from an address without code. */
+const word = (result: RpcResult | undefined): bigint =>
+  result?.ok && typeof result.value === "string" && result.value.length === 66 ? (quantity(result) ?? 0n) : 0n
 
 function baseFeeOf(result: RpcResult | undefined): bigint | undefined {
   if (!result?.ok || typeof result.value !== "object" || result.value === null) return undefined

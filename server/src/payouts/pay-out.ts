@@ -3,16 +3,15 @@
  * the others need not ask the same; what is right does not rest on it, but on the wallet's row being locked. Each lane has a
  * wallet, and so rounds of its own: relays, for which buyers and agents wait, never queue behind payouts.
  */
-import { sql } from "kysely"
 import type { Network } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import type { Context } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { claimDue } from "../jobs/claim.ts"
-import { openIntents, walletGas, walletHalted } from "../metrics.ts"
 import { openPanel } from "../payments/look.ts"
 import { lookSoon } from "../payments/queries.ts"
+import { noteAlarms, showQueue, showWallet, waitingIntents } from "./alarms.ts"
 import { assignIntents } from "./assign-intents.ts"
 import { checkBooks } from "./check-books.ts"
 import { confirmIntents, haltWallet } from "./confirm-intents.ts"
@@ -30,7 +29,6 @@ const BUSY_MS = 2_000
 const FINALIZING_MS = 15_000
 const STALLED_MS = 10_000
 const IDLE_MS = 60_000
-const GWEI = 1_000_000_000n
 
 /** A lane's wallet: who signs for it. */
 export interface LaneSigner {
@@ -55,6 +53,7 @@ export async function payoutRound(
   if (lane === "relay") await tendRelays(ctx, network)
   const known = await ensureWallet(ctx, network, { lane, signer })
   if (!known) return BUSY_MS
+  showWallet(network, known)
   if (lane === "payout") await reserveShort(ctx, network.chainId)
   const open = await openStates(ctx, network, lane)
   if (!open.due && open.assigned + open.mined === 0 && !checkIsDue(ctx, known)) return open.nextMs
@@ -99,17 +98,12 @@ async function turn(
     lookAtWallet(network, signer.address, ctx.signal),
     openPanel(network, cursor?.block_number ?? 0n, ctx.signal),
   ])
-  if (sight.balance !== undefined)
-    walletGas.set(
-      { network: network.name, wallet: claimed.lane },
-      Number.parseInt((sight.balance / GWEI).toString(), 10),
-    )
   // A count that is not final yet only keeps us from signing: one node's slip must not halt a wallet that works.
   await haltAhead(ctx, network, claimed, sight.agreedFinalized)
   const confirmed = await confirmIntents(ctx, network, await walletRow(ctx, claimed), panel, sight)
   if (confirmed > 0) await ctx.wakes.wake("payments")
   const wallet = await walletRow(ctx, claimed)
-  walletHalted.set({ network: network.name, wallet: wallet.lane }, wallet.status === "halted" ? 1 : 0)
+  await noteAlarms(ctx, network, wallet, sight)
   // A halted wallet is looked at, and nothing is sent for it.
   if (wallet.status === "halted") return false
   const { assigned, putOff } = await assignIntents(ctx, network, wallet, signer, sight)
@@ -216,14 +210,11 @@ interface OpenStates {
 }
 
 async function openStates(ctx: Context, network: Network, lane: Lane): Promise<OpenStates> {
-  const { rows } = await sql<{ state: string; n: number; next: Date }>`
-    select state, count(*)::int as n, min(run_at) as next from intents
-    where chain_id = ${network.chainId} and lane = ${lane} and state in ('queued', 'held', 'assigned', 'mined')
-    group by state`.execute(ctx.db)
-  const of = (state: string) => rows.find(row => row.state === state)
-  for (const state of ["queued", "held", "assigned", "mined"])
-    openIntents.set({ network: network.name, wallet: lane, state }, of(state)?.n ?? 0)
-  const nexts = [of("queued"), of("held")].flatMap(row => (row ? [row.next.getTime() - ctx.now().getTime()] : []))
+  const rows = await waitingIntents(ctx, network, lane)
+  showQueue(ctx, network, lane, rows)
+  const of = (state: string) => rows.filter(row => row.state === state)
+  const count = (state: string) => of(state).reduce((sum, { n }) => sum + n, 0)
+  const nexts = [...of("queued"), ...of("held")].map(row => row.next.getTime() - ctx.now().getTime())
   const nextMs = Math.max(0, Math.min(IDLE_MS, ...nexts))
-  return { due: nextMs === 0, assigned: of("assigned")?.n ?? 0, mined: of("mined")?.n ?? 0, nextMs }
+  return { due: nextMs === 0, assigned: count("assigned"), mined: count("mined"), nextMs }
 }

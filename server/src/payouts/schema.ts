@@ -18,7 +18,9 @@ export const ShareList = Type.Object({
         description: "queued, held and assigned wait; mined and final are paid; reverted failed on chain",
       }),
       heldReason: Nullable(
-        Type.String({ description: "short, sanctions, simulation (it would fail), low_gas or reverted (it failed)" }),
+        Type.String({
+          description: "short, sanctions, simulation (it would fail), low_gas, gas_budget or reverted (it failed)",
+        }),
       ),
       updatedAt: Timestamp,
     }),

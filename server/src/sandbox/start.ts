@@ -124,9 +124,9 @@ export async function startSandbox(
     oidcIssuer: issuer,
     secretKey: given.secretKey ?? Buffer.from(keys.secretKey, "hex"),
     payoutSigner: localSigner(keys.payout),
-    payoutWallet: payout.address.toLowerCase() as Address,
     relaySigner: localSigner(keys.relay),
     relayWallet: relay.address.toLowerCase() as Address,
+    payoutWallet: payout.address.toLowerCase() as Address,
     serviceWallets: [payout, relay].map(account => account.address.toLowerCase() as Address),
     networks: [
       {

@@ -3,11 +3,11 @@
  * new version of every paywall that the split is attached to, so that a payment keeps the set that it was made under.
  */
 import type { Address } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { type Network, networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { ApiError, invalid } from "../errors.ts"
+import { ApiError, type ErrorDetail, invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { refusalsOf } from "../identity/settings.ts"
 import { newId } from "../ids.ts"
@@ -175,18 +175,44 @@ async function newSet(ctx: Context, recipients: readonly Recipient[]): Promise<b
 }
 
 /** Each part is a transfer that we pay for: the least price of what a split is attached to grows with its recipients. */
+const isTooLow = (ctx: Context, network: Network, amount: bigint, recipients: number): boolean =>
+  amount < parseAmount(ctx.settings.minAmount, network.token.decimals) * BigInt(recipients)
+
+/** What is wrong with dividing an amount by a split; nothing with one that is open, or not divided. */
+export const partsFaults = (
+  ctx: Context,
+  network: Network,
+  amount: bigint | null,
+  split: { size: number } | undefined,
+): ErrorDetail[] =>
+  split && amount !== null && isTooLow(ctx, network, amount, split.size)
+    ? [
+        {
+          path: "splitId",
+          message: `has too many recipients for this amount: at least ${ctx.settings.minAmount} is for each`,
+        },
+      ]
+    : []
+
+/** Refuses so many recipients where something that the split is attached to costs too little for them: `INVALID_SPLIT`. */
 async function assertDivisible(ctx: Context, splitId: string, recipients: number): Promise<void> {
-  const rows = await ctx.db
+  const paywalls = await ctx.db
     .selectFrom("paywalls")
     .select(["id", "chain_id", "price"])
     .where("split_id", "=", splitId)
     .orderBy("id")
     .forUpdate()
     .execute()
-  const low = rows.find(({ chain_id, price }) => {
-    const { decimals } = networkOf(ctx.chain, chain_id).token
-    return price < parseAmount(ctx.settings.minAmount, decimals) * BigInt(recipients)
-  })
+  // Not held: who changes their price or split holds the split, as this does.
+  const products = ctx.db.selectFrom("products").select(["id", "chain_id", "price"]).where("split_id", "=", splitId)
+  const links = ctx.db
+    .selectFrom("payment_links")
+    .select(["id", "chain_id", "amount as price"])
+    .where("split_id", "=", splitId)
+  const priced = [...paywalls, ...(await products.orderBy("id").execute()), ...(await links.orderBy("id").execute())]
+  const low = priced.find(
+    ({ chain_id, price }) => price !== null && isTooLow(ctx, networkOf(ctx.chain, chain_id), price, recipients),
+  )
   if (low)
     throw new ApiError("INVALID_SPLIT", [
       {

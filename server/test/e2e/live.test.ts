@@ -1,7 +1,10 @@
 // Live mode as an operator meets it: what it refuses, and that it starts where nothing is to be refused.
-import { existsSync } from "node:fs"
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest"
 import { type Anvil, deployDepositFactory, deployTestUsdc, startAnvil } from "../anvil.ts"
+import { keystoreOf } from "../keystore.ts"
 import { liveEnv, livePayoutWallet } from "../live.ts"
 import { newSandbox, type Sandbox, until } from "./program.ts"
 
@@ -66,11 +69,45 @@ describe("MODE=live", () => {
     expect(await start.kill("SIGTERM")).toEqual({ code: 0, signal: null })
   })
 
+  it("starts with keystores in the place of keys, and with no password that others can read", async () => {
+    const dir = mkdtempSync(join(tmpdir(), "sluice-keys-"))
+    const file = (name: string, text: string, mode = 0o600): string => {
+      const path = join(dir, name)
+      writeFileSync(path, text, { mode })
+      return path
+    }
+    const password = "correct horse"
+    const keys = {
+      PAYOUT_PRIVATE_KEY: "",
+      PAYOUT_KEYSTORE: file("payout.json", keystoreOf(liveEnv.PAYOUT_PRIVATE_KEY, password)),
+      PAYOUT_KEYSTORE_PASSWORD_FILE: file("payout", `${password}\n`),
+      RELAY_PRIVATE_KEY: "",
+      RELAY_KEYSTORE: file("relay.json", keystoreOf(liveEnv.RELAY_PRIVATE_KEY, password)),
+      RELAY_KEYSTORE_PASSWORD_FILE: file("relay", `${password}\n`),
+    }
+    try {
+      const place = await newPlace({ ...live(), ...keys })
+      const start = place.spawn()
+      await until("it has started or ended", () => /"started"|can't run/.test(start.output()))
+      // The factory obeys the payout wallet, or it would not have started.
+      expect((await place.call("/healthz")).status).toBe(200)
+      for (const secret of [password, liveEnv.PAYOUT_PRIVATE_KEY.slice(2), liveEnv.RELAY_PRIVATE_KEY.slice(2)])
+        expect(start.output()).not.toContain(secret)
+      await start.kill("SIGTERM")
+      chmodSync(keys.RELAY_KEYSTORE_PASSWORD_FILE, 0o644)
+      const again = place.spawn()
+      expect(await again.ended).toEqual({ code: 1, signal: null })
+      expect(again.output()).toContain("RELAY_KEYSTORE_PASSWORD_FILE can be read by others")
+    } finally {
+      rmSync(dir, { recursive: true })
+    }
+  })
+
   it("refuses a deposit factory that obeys another wallet", async () => {
     const DEPOSIT_FACTORY_WORLDCHAIN = await deployDepositFactory(anvil.client, anvil.accounts[1].address)
     const start = (await newPlace({ ...live(), DEPOSIT_FACTORY_WORLDCHAIN })).spawn()
     expect(await start.ended).toEqual({ code: 1, signal: null })
-    expect(start.output()).toContain(`obeys ${anvil.accounts[1].address}, and PAYOUT_PRIVATE_KEY is the key of`)
+    expect(start.output()).toContain(`obeys ${anvil.accounts[1].address}, and the payout wallet is`)
     expect(start.output()).not.toMatch(/^\s+at /m)
   })
 

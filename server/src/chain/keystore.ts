@@ -1,0 +1,61 @@
+/** Keys at rest: Web3 Secret Storage, version 3, as geth and foundry write it. */
+import { decrypt, type Keystore, toKey } from "ox/Keystore"
+import type { Hex } from "viem"
+import { privateKeyToAddress } from "viem/accounts"
+import { parseAddress } from "./hex.ts"
+
+const KEY_BYTES = 32
+/** Four times geth's own; a file that asks for more memory than a server has must not be tried. */
+const MOST_SCRYPT_BYTES = 1 << 30
+
+/**
+ * The private key in a keystore's JSON; an Error whose message completes "PAYOUT_KEYSTORE …" and holds nothing of the file.
+ * Takes a second, and waits: a key is opened once, at the start.
+ */
+export function openKeystore(json: string, password: string): Hex {
+  const file = parsed(json)
+  if (!isKeystore(file)) throw new Error("is not a keystore: Web3 Secret Storage, version 3, with scrypt or PBKDF2")
+  let key: Hex
+  try {
+    key = decrypt(file, toKey(file, { password }))
+  } catch {
+    throw new Error("does not open with the password in its password file, or is damaged")
+  }
+  const told = parseAddress(plainAddress(file))
+  if (told && told !== parseAddress(privateKeyToAddress(key).toLowerCase()))
+    throw new Error("holds the key of another address than it tells")
+  return key
+}
+
+type Json = Record<string, unknown>
+
+function parsed(json: string): unknown {
+  try {
+    return JSON.parse(json)
+  } catch {
+    return undefined
+  }
+}
+
+const isObject = (value: unknown): value is Json => typeof value === "object" && value !== null
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0
+const isHex = (value: unknown, bytes?: number): boolean =>
+  typeof value === "string" && /^([0-9a-f]{2})+$/i.test(value) && (bytes === undefined || value.length === 2 * bytes)
+
+/** Whether it has all that is used of it, in the form that the standard demands. */
+function isKeystore(file: unknown): file is Keystore {
+  if (!isObject(file) || file.version !== 3 || !isObject(file.crypto)) return false
+  const { cipher, ciphertext, cipherparams, kdf, kdfparams, mac } = file.crypto
+  if (cipher !== "aes-128-ctr" || !isHex(ciphertext, KEY_BYTES) || !isHex(mac, KEY_BYTES)) return false
+  if (!isObject(cipherparams) || !isHex(cipherparams.iv, 16)) return false
+  if (!isObject(kdfparams) || kdfparams.dklen !== 32 || !isHex(kdfparams.salt)) return false
+  const { c, prf, n, r, p } = kdfparams
+  if (kdf === "pbkdf2") return isCount(c) && prf === "hmac-sha256"
+  return kdf === "scrypt" && isCount(n) && isCount(r) && isCount(p) && 128 * n * r <= MOST_SCRYPT_BYTES
+}
+
+/** The address that a file may tell: foundry leaves it out, others write it without 0x. */
+function plainAddress(file: object): string | undefined {
+  const { address } = file as Json
+  return typeof address === "string" ? `0x${address.replace(/^0x/, "").toLowerCase()}` : undefined
+}

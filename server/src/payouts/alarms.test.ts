@@ -1,0 +1,210 @@
+// What a person is told: once when it begins, once when it ends, by metrics, log and /readyz; and that payouts go on by
+// themselves when the reason is gone.
+import { readdirSync, readFileSync } from "node:fs"
+import { sql } from "kysely"
+import { type Hex, keccak256 } from "viem"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { openLog } from "../log.ts"
+import { payoutAlarmReasons, registry } from "../metrics.ts"
+import { inFlight } from "./assign-intents.ts"
+
+const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
+const ETHER = 10n ** 18n
+const RICH = 100n * ETHER
+let rig: PayoutRig
+let lines: { level: number; msg: string; reason?: string }[]
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  const { ctx } = rig.service
+  ctx.settings.payoutWallet = rig.signer.address
+  ctx.log = openLog("info", { write: line => void lines.push(JSON.parse(line)) })
+})
+afterAll(() => rig.stop())
+beforeEach(async () => {
+  const { client } = rig.anvil
+  rig.proxy.spoil = (_method, _params, result) => result
+  await client.setBalance({ address: rig.signer.address, value: RICH })
+  await client.setCode({ address: GAS_PRICE_ORACLE, bytecode: "0x" })
+  await client.mine({ blocks: 3 })
+  await rig.empty()
+  rig.service.ctx.settings.payoutMaxFee = 20_000_000_000n
+  registry.resetMetrics()
+  lines = []
+  const { db, now } = rig.service.ctx
+  // As if verification had just looked: what is tested is what payouts add.
+  await db
+    .insertInto("cursors")
+    .values({
+      chain_id: 84532,
+      block_number: 1n,
+      block_hash: keccak256("0x") as never,
+      finalized_number: 0n,
+      looked_at: new Date(now().getTime() + 86_400_000),
+      run_at: now(),
+    })
+    .execute()
+})
+
+const setBalance = (value: bigint) => rig.anvil.client.setBalance({ address: rig.signer.address, value })
+const alarms = async () =>
+  (await rig.service.ctx.db.selectFrom("wallets").select("alarms").executeTakeFirstOrThrow()).alarms
+const gain = async (work: () => Promise<unknown>): Promise<bigint> => {
+  const before = await rig.balanceOf(recipient(0))
+  await work()
+  return (await rig.balanceOf(recipient(0))) - before
+}
+async function metric(name: string, labels: Record<string, string> = {}): Promise<number | undefined> {
+  const { values } = (await registry.getSingleMetric(name)?.get()) ?? { values: [] }
+  return values.find(({ labels: has }) => Object.entries(labels).every(([key, value]) => (has as never)[key] === value))
+    ?.value
+}
+const total = (reason: string) => metric("sluice_payout_alarms_total", { reason })
+const standing = (reason: string) => metric("sluice_payout_alarm", { wallet: "payout", reason })
+async function ready(): Promise<{ status: number; alarms: string[]; text: string }> {
+  rig.service.advance(1_000)
+  const { status, body } = await rig.service.call("GET", "/readyz")
+  return { status, alarms: body.alarms, text: JSON.stringify(body) }
+}
+const told = (reason: string) => lines.filter(line => line.reason === reason && line.msg.includes("wallet"))
+const usualPrice = async (): Promise<bigint> => {
+  const { baseFeePerGas } = await rig.anvil.client.getBlock()
+  return 118_000n * ((baseFeePerGas ?? 0n) + (await rig.anvil.client.estimateMaxPriorityFeePerGas()))
+}
+
+describe("a wallet without gas", () => {
+  it("is an alarm, once; and when it is topped up, its payouts go on and the alarm ends", async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await setBalance(1n)
+    for (let i = 0; i < 3; i++) {
+      expect(await gain(() => rig.round())).toBe(0n)
+      rig.service.advance(31_000)
+    }
+    expect((await rig.intents()).map(row => row.held_reason)).toEqual(["low_gas", "low_gas"])
+    expect(await alarms()).toEqual(["low_gas"])
+    expect(told("low_gas").map(line => line.level)).toEqual([50])
+    expect([await total("low_gas"), await standing("low_gas")]).toEqual([1, 1])
+    expect(await metric("sluice_payouts_held", { reason: "low_gas" })).toBe(2)
+    const words = [
+      "base-sepolia: the payout wallet has too little for gas, and payouts wait",
+      "base-sepolia: payouts held: 2 (2 low_gas)",
+    ]
+    expect(await ready()).toMatchObject({ status: 200, alarms: words })
+
+    await setBalance(RICH)
+    rig.service.advance(31_000)
+    expect(await gain(() => rig.round())).toBe(500_000n)
+    await rig.round()
+    expect(await alarms()).toEqual([])
+    expect(told("low_gas").map(line => line.level)).toEqual([50, 30])
+    expect([await total("low_gas"), await standing("low_gas")]).toEqual([1, 0])
+    expect(await metric("sluice_payouts_held", { reason: "low_gas" })).toBe(0)
+    expect(await ready()).toMatchObject({ status: 200, alarms: [] })
+  })
+
+  it("is told of before it is too late", async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await setBalance((await usualPrice()) * 60n)
+    expect(await gain(() => rig.round())).toBe(500_000n)
+    expect(await alarms()).toEqual(["gas_soon"])
+    expect(await metric("sluice_payout_wallet_payouts", { wallet: "payout" })).toBeGreaterThan(50)
+    expect(await metric("sluice_payout_wallet_payouts", { wallet: "payout" })).toBeLessThan(100)
+    expect((await ready()).alarms).toEqual(["base-sepolia: the payout wallet has gas for fewer than 100 payouts"])
+    await setBalance((await usualPrice()) * 300n)
+    await rig.anvil.client.mine({ blocks: 3 })
+    await rig.round()
+    expect(await alarms()).toEqual([])
+  })
+
+  it("has none left either for what a rollup takes for the data", async () => {
+    const fee = ETHER.toString(16).padStart(64, "0")
+    const answers: Hex = `0x7f${fee}60005260206000f3`
+    await rig.anvil.client.setCode({ address: GAS_PRICE_ORACLE, bytecode: answers })
+    await setBalance(3n * ETHER)
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    // Twice the fee for each of them: enough for one.
+    expect(await gain(() => rig.round())).toBe(500_000n)
+    expect((await rig.intents()).map(row => row.held_reason)).toEqual([null, "low_gas"])
+    expect(await metric("sluice_payout_wallet_payouts", { wallet: "payout" })).toBe(1)
+  })
+})
+
+describe("other alarms", () => {
+  it("fees above the cap are one, once, while they last", async () => {
+    const { settings } = rig.service.ctx
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    settings.payoutMaxFee = 1n
+    for (let i = 0; i < 3; i++) await rig.round()
+    expect([await total("fee_cap"), await standing("fee_cap"), told("fee_cap").length]).toEqual([1, 1, 1])
+    expect(await metric("sluice_payouts_open", { state: "queued" })).toBe(2)
+    rig.service.advance(90_000)
+    await rig.round()
+    expect(await metric("sluice_payouts_oldest_queued_seconds")).toBeGreaterThanOrEqual(90)
+    expect((await ready()).alarms).toEqual([
+      expect.stringMatching(/^base-sepolia: the payout wallet pays no more than/),
+    ])
+    settings.payoutMaxFee = 20_000_000_000n
+    expect(await gain(() => rig.round())).toBe(500_000n)
+    expect([await standing("fee_cap"), (await ready()).alarms]).toEqual([0, []])
+    expect(await metric("sluice_payouts_oldest_queued_seconds")).toBe(0)
+  })
+
+  it("a node that does not tell what a wallet has is one, and what was known of its gas stays", async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await setBalance(1n)
+    await rig.round()
+    rig.proxy.spoil = (method, _params, result) => (method === "eth_getBalance" ? null : result)
+    rig.service.advance(31_000)
+    await rig.round()
+    await rig.round()
+    expect(await alarms()).toEqual(["low_gas", "untold"])
+    expect([await total("untold"), await total("low_gas")]).toEqual([1, 1])
+  })
+
+  it("a halted wallet is told of in words that name no address and no reason", async () => {
+    const reason = `the transfer ${keccak256("0x")} left a deposit`
+    await rig.service.ctx.db.updateTable("wallets").set({ status: "halted", halted_reason: reason }).execute()
+    await rig.round()
+    expect(await metric("sluice_payout_wallet_halted", { wallet: "payout" })).toBe(1)
+    const { status, alarms, text } = await ready()
+    expect([status, alarms]).toEqual([200, ["base-sepolia: the payout wallet is halted, and payouts wait"]])
+    expect(text).not.toContain("0x")
+  })
+
+  it("begin and end once, though several processes see them", async () => {
+    const { ctx } = rig.service
+    const [wallet] = await ctx.db.selectFrom("wallets").selectAll().execute()
+    if (!wallet) throw new Error("no wallet")
+    expect(await inFlight(ctx, wallet)).toEqual({ n: 0, wei: 0n })
+    await setBalance(1n)
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await Promise.all([rig.round(), rig.round(), rig.round()])
+    expect([await total("low_gas"), told("low_gas").length]).toEqual([1, 1])
+  })
+
+  it("are asked for once a second at most", async () => {
+    await ready()
+    const { db } = rig.service.ctx
+    await sql`update wallets set alarms = '{fee_cap}'`.execute(db)
+    expect((await rig.service.call("GET", "/readyz")).body.alarms).toEqual([])
+    expect((await ready()).alarms.length).toBe(1)
+  })
+})
+
+describe("docs/alarms.md", () => {
+  const table = readFileSync(new URL("../../../docs/alarms.md", import.meta.url), "utf8")
+  const documented = [...table.matchAll(/^\| `(?!sluice_)(\w+)` \|/gm)].map(match => match[1] ?? "")
+
+  it("has a row for each reason that the metrics know, and no other", () => {
+    expect([...documented].sort()).toEqual([...payoutAlarmReasons].sort())
+  })
+
+  it("knows every reason that is counted anywhere", () => {
+    const source = new URL("../", import.meta.url)
+    const files = readdirSync(source, { recursive: true, encoding: "utf8" }).filter(path => path.endsWith(".ts"))
+    const text = files.map(path => readFileSync(new URL(path, source), "utf8")).join("\n")
+    const counted = [...text.matchAll(/payoutAlarms\.inc\(\{[^}]*reason: "(\w+)"/g)].map(match => match[1])
+    expect(counted.length).toBeGreaterThan(2)
+    expect(counted.filter(reason => !documented.includes(reason ?? ""))).toEqual([])
+  })
+})

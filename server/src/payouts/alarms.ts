@@ -1,0 +1,162 @@
+/**
+ * What a person should look at, as it stands: kept with the wallet, so that it is told once when it begins and once when it
+ * ends, whichever process is at work, and so that every process can say how things are. `docs/alarms.md` says what to do.
+ */
+import { sql } from "kysely"
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { HeldReason, Lane, StandingAlarm } from "../db/payout-rows.ts"
+import type { Row } from "../db/schema.ts"
+import {
+  heldIntents,
+  oldestQueued,
+  openIntents,
+  payoutAlarms,
+  standingAlarms,
+  walletGas,
+  walletHalted,
+  walletPayouts,
+} from "../metrics.ts"
+import { inFlight } from "./assign-intents.ts"
+import type { WalletSight } from "./evidence.ts"
+import { firstFees } from "./fees.ts"
+import { RELEASE_GAS } from "./release.ts"
+
+/** Gas of a usual payout: the first release of a deposit takes the most. */
+const USUAL_GAS = 118_000n
+/** With gas for fewer usual payouts a person is told, while there is time. */
+const ENOUGH_PAYOUTS = 100n
+const GWEI = 1_000_000_000n
+
+const words: Record<StandingAlarm, string> = {
+  low_gas: "has too little for gas, and payouts wait",
+  gas_soon: `has gas for fewer than ${ENOUGH_PAYOUTS} payouts`,
+  fee_cap: "pays no more than PAYOUT_MAX_FEE, the network asks for more, and payouts wait",
+  untold: "can't be seen: no endpoint tells its count, its gas and the fees, and payouts wait",
+}
+const standing = Object.keys(words) as StandingAlarm[]
+const heldReasons: HeldReason[] = ["short", "sanctions", "simulation", "low_gas", "reverted", "gas_budget"]
+
+/** Looks whether the wallet can go on paying, and tells of what has changed since the last look. */
+export async function noteAlarms(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  sight: WalletSight,
+): Promise<void> {
+  const alarms = alarmsOf(sight, await inFlight(ctx, wallet), ctx.settings.payoutMaxFee, wallet.alarms)
+  const { market, balance, dataFee } = sight
+  const facts = { network: network.name, wallet: wallet.lane, balance, ...market }
+  if (balance !== undefined) walletGas.set(labels(network, wallet), integer(balance / GWEI))
+  if (market && balance !== undefined)
+    walletPayouts.set(labels(network, wallet), integer(balance / usualCost(market, dataFee)))
+  showWallet(network, { ...wallet, alarms })
+  if (alarms.join() === wallet.alarms.join()) return
+  // Whoever changes the row tells: the lease may have been lost meanwhile.
+  const now = sql`${`{${alarms.join(",")}}`}::text[]`
+  const { rows } = await sql<{ alarms: StandingAlarm[] }>`
+    with before as (select id, alarms from wallets where id = ${wallet.id} for update)
+    update wallets w set alarms = ${now} from before
+    where w.id = before.id and before.alarms is distinct from ${now} returning before.alarms`.execute(ctx.db)
+  const [before] = rows
+  if (!before) return
+  for (const reason of alarms.filter(each => !before.alarms.includes(each))) {
+    payoutAlarms.inc({ ...labels(network, wallet), reason })
+    ctx.log.error({ ...facts, reason }, `the ${facts.wallet} wallet ${words[reason]}`)
+  }
+  for (const reason of before.alarms.filter(each => !alarms.includes(each)))
+    ctx.log.info({ ...facts, reason }, `no longer so: the ${facts.wallet} wallet ${words[reason]}`)
+}
+
+/** What is wrong by what endpoints say; what they don't say stays as it was. */
+function alarmsOf(
+  { latest, market, balance, dataFee }: WalletSight,
+  flying: { n: number; wei: bigint },
+  cap: bigint,
+  before: StandingAlarm[],
+): StandingAlarm[] {
+  if (latest === undefined || market === undefined || balance === undefined)
+    return standing.filter(each => each === "untold" || before.includes(each))
+  const fees = firstFees(market, cap)
+  const most = RELEASE_GAS * (fees?.maxFee ?? cap) + dataFee
+  const lowGas = balance - flying.wei - BigInt(flying.n) * dataFee < most
+  const gasSoon = !lowGas && balance < ENOUGH_PAYOUTS * usualCost(market, dataFee)
+  return standing.filter(each => ({ low_gas: lowGas, gas_soon: gasSoon, fee_cap: !fees, untold: false })[each])
+}
+
+const usualCost = ({ baseFee, tip }: { baseFee: bigint; tip: bigint }, dataFee: bigint): bigint =>
+  // A chain without fees asks for a wei, so that there is something to divide by.
+  USUAL_GAS * (baseFee + tip) + dataFee + 1n
+
+/** Shows how a wallet is, as its row has it: in every process, as another one may have looked. */
+export function showWallet(network: Network, wallet: Row<"wallets">): void {
+  walletHalted.set(labels(network, wallet), wallet.status === "halted" ? 1 : 0)
+  for (const reason of standing)
+    standingAlarms.set({ ...labels(network, wallet), reason }, wallet.alarms.includes(reason) ? 1 : 0)
+}
+
+const labels = (network: Network, { lane }: Row<"wallets">) => ({ network: network.name, wallet: lane })
+
+const integer = (n: bigint): number => Number.parseInt(n.toString(), 10)
+
+interface Waiting {
+  state: string
+  held_reason: HeldReason | null
+  n: number
+  /** When the first is looked at. */
+  next: Date
+  /** When the oldest was made. */
+  oldest: Date
+}
+
+/** How many intents of a network and lane have not ended, by state and reason. */
+export async function waitingIntents(ctx: Context, network: Network, lane: Lane): Promise<Waiting[]> {
+  const { rows } = await sql<Waiting>`
+    select state, held_reason, count(*)::int as n, min(run_at) as next, min(created_at) as oldest from intents
+    where chain_id = ${network.chainId} and lane = ${lane} and state in ('queued', 'held', 'assigned', 'mined')
+    group by state, held_reason`.execute(ctx.db)
+  return rows
+}
+
+/** Shows what waits. */
+export function showQueue(ctx: Context, network: Network, wallet: Lane, rows: readonly Waiting[]): void {
+  const count = (which: (row: Waiting) => boolean) => rows.filter(which).reduce((sum, { n }) => sum + n, 0)
+  for (const state of ["queued", "held", "assigned", "mined"])
+    openIntents.set(
+      { network: network.name, wallet, state },
+      count(row => row.state === state),
+    )
+  for (const reason of heldReasons)
+    heldIntents.set(
+      { network: network.name, wallet, reason },
+      count(row => row.held_reason === reason),
+    )
+  const queued = rows.find(row => row.state === "queued")
+  const ageMs = queued ? ctx.now().getTime() - queued.oldest.getTime() : 0
+  oldestQueued.set({ network: network.name, wallet }, Math.max(0, ageMs / 1_000))
+}
+
+/** All that a person should look at, in words for everyone: no address, no amount, nobody's name. */
+export async function alarmsInWords(ctx: Context): Promise<string[]> {
+  const { networks } = ctx.chain
+  const ours = ctx.settings.serviceWallets
+  const wallets = await ctx.db.selectFrom("wallets").selectAll().orderBy("id").execute()
+  const held = await sql<{ chain_id: number; held_reason: HeldReason; n: number }>`
+    select chain_id, held_reason, count(*)::int as n from intents where state = 'held'
+    group by 1, 2 order by 1, 2`.execute(ctx.db)
+  return networks.flatMap(({ name, chainId }) => {
+    const reasons = held.rows.filter(row => row.chain_id === chainId)
+    const total = reasons.reduce((sum, { n }) => sum + n, 0)
+    const list = reasons.map(({ held_reason, n }) => `${n} ${held_reason}`).join(", ")
+    return [
+      // The row of a wallet that is no longer used stays.
+      ...wallets
+        .filter(wallet => wallet.chain_id === chainId && (ours.length === 0 || ours.includes(wallet.address)))
+        .flatMap(wallet => [
+          ...(wallet.status === "halted" ? [`${name}: the ${wallet.lane} wallet is halted, and payouts wait`] : []),
+          ...wallet.alarms.map(each => `${name}: the ${wallet.lane} wallet ${words[each]}`),
+        ]),
+      ...(total === 0 ? [] : [`${name}: payouts held: ${total} (${list})`]),
+    ]
+  })
+}

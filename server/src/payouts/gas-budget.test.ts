@@ -1,0 +1,253 @@
+// What payouts cost, and what a merchant's may: on a real chain, and many at once.
+import { sql } from "kysely"
+import type { Hex } from "viem"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { testUsdcAbi } from "../chain/abi.ts"
+import { inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { formatAmount } from "../money/amount.ts"
+import { lockBudgets } from "./gas-budget.ts"
+
+const DAY_MS = 86_400_000
+const NO_BOUND = 10n ** 18n
+/** A hundredth of an ether. */
+const LIMIT = 10n ** 16n
+let rig: PayoutRig
+beforeAll(async () => {
+  rig = await startPayoutRig()
+})
+afterAll(() => rig.stop())
+beforeEach(async () => {
+  rig.proxy.spoil = (_method, _params, result) => result
+  await rig.anvil.client.setAutomine(true)
+  await rig.anvil.client.mine({ blocks: 3 })
+  await rig.empty()
+  await rig.service.merchant("rival")
+  rig.service.ctx.settings.gasBudget = NO_BOUND
+})
+
+const mine = (blocks = 3) => rig.anvil.client.mine({ blocks })
+const costs = async () => (await rig.intents()).map(row => row.gas_cost)
+const receiptOf = (hash: Hex) => rig.anvil.client.getTransactionReceipt({ hash })
+const costOf = async (row: Row<"intents">): Promise<bigint> => {
+  const { gasUsed, effectiveGasPrice } = await receiptOf(row.tx_hash as Hex)
+  return gasUsed * effectiveGasPrice
+}
+const settingsOf = async (as: string) =>
+  (await rig.service.call("GET", "/api/console/settings", undefined, { as })).body.gasBudget
+/** Why it is held, else whether it is paid, of each. */
+const endings = async () => (await rig.intents()).map(row => row.held_reason ?? (row.succeeded ? "paid" : row.state))
+const heldReasons = async () => (await rig.intents()).map(row => row.held_reason ?? row.state)
+
+describe("what a payout cost", () => {
+  it("is kept by its receipt when it is mined, and stays", async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await rig.round()
+    const mined = await rig.intents()
+    for (const row of mined) expect(row).toMatchObject({ state: "mined", gas_cost: await costOf(row) })
+    await mine()
+    rig.service.advance(60_000)
+    await rig.round()
+    const final = await rig.intents()
+    expect(final.map(row => [row.state, row.gas_cost, row.gas_cost_at])).toEqual(
+      mined.map(row => ["final", row.gas_cost, row.gas_cost_at]),
+    )
+  })
+
+  it("has the fee for the data in it, where a receipt tells one", async () => {
+    rig.proxy.spoil = (method, _params, result) =>
+      method === "eth_getTransactionReceipt" && result ? { ...(result as object), l1Fee: "0x3039" } : result
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await rig.round()
+    for (const row of await rig.intents()) expect(row.gas_cost).toBe((await costOf(row)) + 12_345n)
+  })
+
+  it("is left open by a node that does not tell, or tells more than there is", async () => {
+    for (const lie of [undefined, null, "0x", 5, `0x${"f".repeat(64)}`]) {
+      rig.proxy.spoil = (method, _params, result) =>
+        method === "eth_getTransactionReceipt" && result ? { ...(result as object), gasUsed: lie } : result
+      await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+      await rig.round()
+    }
+    for (const row of await rig.intents()) expect(row.succeeded).toBe(true)
+    expect(new Set(await costs())).toEqual(new Set([null]))
+  })
+
+  it("is that of a failed one too", async () => {
+    const { client } = rig.anvil
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await client.setAutomine(false)
+    await rig.round()
+    const args = [recipient(0)] as const
+    const blacklist = { address: rig.token, abi: testUsdcAbi, functionName: "blacklist", args } as const
+    await client.writeContract({ ...blacklist, maxPriorityFeePerGas: 9_000_000_000n, maxFeePerGas: 20_000_000_000n })
+    await client.mine({ blocks: 1 })
+    await client.setAutomine(true)
+    await mine()
+    await rig.round()
+    const failed = (await rig.intents()).find(row => row.state === "reverted")
+    expect(failed?.gas_cost).toBe(await costOf(failed as Row<"intents">))
+    await client.writeContractSync({ ...blacklist, functionName: "unBlacklist" })
+  })
+
+  it("is taken back with its block, and known again when it is mined again", async () => {
+    const { client } = rig.anvil
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await mine(1)
+    await rig.round()
+    expect(await costs()).not.toContain(null)
+    await client.setAutomine(false)
+    await client.request({ method: "anvil_reorg", params: [2, []] } as never)
+    await client.request({ method: "anvil_dropAllTransactions" } as never)
+    await rig.round()
+    expect(await rig.states()).toEqual(["assigned", "assigned"])
+    expect(await costs()).toEqual([null, null])
+    await client.setAutomine(true)
+    await sql`update attempts set sent_at = null`.execute(rig.service.ctx.db)
+    await rig.round()
+    await rig.round()
+    for (const row of await rig.intents()) expect(row.gas_cost).toBe(await costOf(row))
+  })
+})
+
+describe("a merchant's gas budget", () => {
+  it("once spent holds its payouts until its day is over, and nobody else's; the console tells", async () => {
+    const [shop, other] = [await rig.sell([50, 50]), await rig.sell([50, 50], "rival")]
+    await rig.paid(shop, 1_000_000n)
+    await rig.round()
+    await spend(LIMIT / 2n)
+    rig.service.advance(3_600_000)
+    await rig.paid(shop, 1_000_000n)
+    await rig.paid(other, 1_000_000n)
+    await rig.round()
+    const paid = ["paid", "paid"]
+    const held = ["gas_budget", "gas_budget"]
+    expect(await endings()).toEqual([...paid, ...held, ...paid])
+    const { freesAt, ...rest } = await settingsOf("shop")
+    expect(rest).toEqual({ limit: "0.01", spent: "0.01", heldPayouts: 2 })
+    const [first] = await rig.intents()
+    expect(Date.parse(freesAt)).toBe((first?.gas_cost_at?.getTime() ?? 0) + DAY_MS)
+    expect(await settingsOf("rival")).toMatchObject({ heldPayouts: 0, freesAt: null })
+    // Not a failure of theirs: they come back as if they were new.
+    expect((await rig.intents()).map(row => row.checks)).toEqual([0, 0, 0, 0, 0, 0])
+    rig.service.advance(DAY_MS - 3_700_000)
+    await rig.round()
+    expect(await endings()).toEqual([...paid, ...held, ...paid])
+    rig.service.advance(200_000)
+    await rig.round()
+    expect(await endings()).toEqual([...paid, ...paid, ...paid])
+    expect(await settingsOf("shop")).toMatchObject({ heldPayouts: 0, freesAt: null })
+  })
+
+  it("counts what is in flight by the most it may cost, and decides in the transaction that signs", async () => {
+    const { settings } = rig.service.ctx
+    const shop = await rig.sell([25, 25, 25, 25])
+    await rig.paid(shop, 1_000_000n)
+    await rig.anvil.client.setAutomine(false)
+    const { baseFeePerGas } = await rig.anvil.client.getBlock()
+    const tip = await rig.anvil.client.estimateMaxPriorityFeePerGas()
+    const most = 250_000n * (2n * (baseFeePerGas ?? 0n) + tip)
+    settings.gasBudget = 2n * most + most / 2n
+    await rig.round()
+    const count = (state: string) => async () => (await heldReasons()).filter(each => each === state).length
+    expect(await count("assigned")()).toBe(2)
+    expect((await settingsOf("shop")).spent).toBe(formatAmount(2n * most, 18))
+    rig.service.advance(31_000)
+    await rig.round()
+    expect(await count("assigned")()).toBe(2)
+    // They cost less than they might have: that makes room at once.
+    await rig.anvil.client.mine({ blocks: 1 })
+    await rig.anvil.client.setAutomine(true)
+    rig.service.advance(61_000)
+    await rig.round()
+    expect(await count("mined")()).toBeGreaterThan(2)
+  })
+
+  it("is none in the sandbox, and the console says so", async () => {
+    rig.service.ctx.settings.gasBudget = 0n
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await rig.round()
+    expect(await rig.states()).toEqual(["mined", "mined"])
+    expect(await settingsOf("shop")).toBe(null)
+  })
+
+  it("of one with thousands of due payouts keeps nobody waiting", async () => {
+    const { ctx } = rig.service
+    const [shop, other] = [await rig.sell([50, 50]), await rig.sell([50, 50], "rival")]
+    await rig.paid(shop, 1_000_000n)
+    await rig.round()
+    await spend(LIMIT / 2n)
+    await manyMore(shop.deposit.id, 2_500)
+    const before = await rig.balanceOf(recipient(0))
+    await rig.paid(other, 1_000_000n)
+    await rig.round()
+    expect((await rig.balanceOf(recipient(0))) - before).toBe(500_000n)
+    const { rows } = await sql<{ n: number; times: number; asked: number }>`
+      select count(*)::int as n, count(distinct run_at)::int as times, coalesce(sum(checks), 0)::int as asked
+      from intents where held_reason = 'gas_budget'`.execute(ctx.db)
+    // Not all at one time again.
+    expect(rows[0]).toMatchObject({ n: 2_500, asked: 0 })
+    expect(rows[0]?.times).toBeGreaterThan(1)
+    expect((await rig.intents()).filter(row => row.state === "queued")).toEqual([])
+  })
+
+  it("lets no two at once take the same room", async () => {
+    const { ctx } = rig.service
+    const shop = await rig.sell([50, 50])
+    await rig.paid(shop, 1_000_000n)
+    await rig.round()
+    await manyMore(shop.deposit.id, 12)
+    const queued = (await rig.intents()).filter(row => row.state === "queued")
+    const spent = (await costs()).reduce<bigint>((sum, cost) => sum + (cost ?? 0n), 0n)
+    const most = 1_000_000n
+    ctx.settings.gasBudget = spent + 3n * most
+    // As two wallets would that sign at once.
+    const taken = await Promise.all(
+      queued.map((row, i) =>
+        inTransaction(ctx, async ctx => {
+          const budgets = await lockBudgets(ctx, [row.merchant_id], 0n)
+          if (!budgets.take(row.merchant_id, most)) return false
+          await signed(row, 1_000 + i, most)(ctx)
+          return true
+        }),
+      ),
+    )
+    expect(taken.filter(Boolean).length).toBe(3)
+  })
+})
+
+/** Has each payout so far cost so much, out of a budget of {@link LIMIT}. */
+async function spend(each: bigint): Promise<void> {
+  const { ctx } = rig.service
+  // What is final is not looked at again.
+  await mine()
+  await rig.round()
+  await sql`update intents set gas_cost = ${each} where state = 'final'`.execute(ctx.db)
+  ctx.settings.gasBudget = LIMIT
+}
+
+/** Payouts as of a deposit that was paid very often, due since yesterday. */
+async function manyMore(depositId: bigint, n: number): Promise<void> {
+  const { db } = rig.service.ctx
+  await sql`update deposit_books set inflow = inflow + ${n} where deposit_id = ${depositId}`.execute(db)
+  await sql`insert into intents (id, chain_id, kind, source_key, deposit_id, merchant_id, token, recipient, amount, to_address,
+      data, reserved, state, run_at, created_at, updated_at)
+    select gen_random_uuid(), chain_id, 'sweep', 'many:' || g, deposit_id, merchant_id, token, recipient, 1, to_address, data, true,
+      'queued', run_at - interval '1 day', created_at, created_at
+    from (select * from intents where deposit_id = ${depositId} limit 1) as one, generate_series(1, ${n}) as g`.execute(
+    db,
+  )
+}
+
+/** What assigning an intent writes. */
+const signed = (row: Row<"intents">, nonce: number, most: bigint) => async (ctx: PayoutRig["service"]["ctx"]) => {
+  const wallet = rig.signer.address
+  await sql`update intents set state = 'assigned', wallet = ${wallet}, nonce = ${nonce} where id = ${row.id}`.execute(
+    ctx.db,
+  )
+  await sql`insert into attempts (intent_id, chain_id, wallet, nonce, n, raw, hash, gas, max_fee, tip)
+    values (${row.id}, ${row.chain_id}, ${wallet}, ${nonce}, 0, '0x', ${`0x${nonce.toString().padStart(64, "0")}`}, 1, ${most}, 0)`.execute(
+    ctx.db,
+  )
+}

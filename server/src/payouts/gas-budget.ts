@@ -1,0 +1,172 @@
+/**
+ * What the payouts of one merchant may cost us in a day. Gas is ours and what is paid out is the recipients', so without a
+ * bound anyone could have us pay for moving the same few cents round and round. Over it a merchant's payouts are held until
+ * enough of the last 24 hours is past; those of the others go on.
+ */
+import { sql } from "kysely"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { formatAmount } from "../money/amount.ts"
+
+const WINDOW_MS = 24 * 3_600_000
+const MINUTE_MS = 60_000
+/** Held by one statement: the others' payouts wait for it. */
+const HELD_AT_ONCE = 1_000
+/** Of a merchant's held payouts so many are looked at again in a minute, so that the many don't come back together. */
+const RECHECKS_A_MINUTE = 500n
+/** Merchants over their budgets that are found in one turn; the next one finds the others. */
+const MERCHANTS_A_TURN = 64
+const ETHER_DECIMALS = 18
+
+/** Wei that a merchant's payouts cost in the last 24 hours, and that those in flight may cost. */
+interface Spent {
+  past: bigint
+  inFlight: bigint
+}
+
+/**
+ * What these merchants spent; those not mined yet by the highest fee that is signed for them, and `dataFee` wei each. Without
+ * a lock: what is in flight may change at this moment.
+ */
+async function spentBy(ctx: Context, merchantIds: readonly string[], dataFee: bigint): Promise<Map<string, Spent>> {
+  const { rows } = await sql<{ id: string; past: bigint; in_flight: bigint }>`
+    select m.id,
+      (select coalesce(sum(gas_cost), 0)::numeric(78,0) from intents i where i.merchant_id = m.id and i.gas_cost is not null
+        and i.gas_cost_at > ${windowStart(ctx)}) as past,
+      (select coalesce(sum(a.gas * a.max_fee + ${dataFee}::numeric), 0)::numeric(78,0) from intents i join attempts a on a.intent_id = i.id
+        where i.merchant_id = m.id and i.state in ('assigned', 'mined') and i.gas_cost is null
+          and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)) as in_flight
+    from merchants m where m.id in (${sql.join([...merchantIds])})`.execute(ctx.db)
+  return new Map(rows.map(row => [row.id, { past: row.past, inFlight: row.in_flight }]))
+}
+
+const windowStart = (ctx: Context): Date => new Date(ctx.now().getTime() - WINDOW_MS)
+
+/**
+ * Of due intents those whose merchants can pay `most` wei for one more; for the others the next ones, by `dueExcept` (the
+ * due intents of all but some merchants). Payouts of whoever is over are held on the way; answers how many. A first sieve,
+ * so that no merchant's many are screened and tried in vain; {@link lockBudgets} decides.
+ */
+export async function withinBudgets(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  due: Row<"intents">[],
+  most: bigint,
+  dueExcept: (merchantIds: string[]) => Promise<Row<"intents">[]>,
+): Promise<{ due: Row<"intents">[]; held: number }> {
+  // Relays are few, and not held: who waits for one is told at once.
+  if (ctx.settings.gasBudget === 0n || wallet.lane === "relay") return { due, held: 0 }
+  const over = new Set<string>()
+  let payable = due
+  let held = 0
+  while (payable.length > 0) {
+    const spent = await spentBy(ctx, [...new Set(payable.map(row => row.merchant_id))], 0n)
+    const found = [...spent].filter(([, { past, inFlight }]) => past + inFlight + most > ctx.settings.gasBudget)
+    if (found.length === 0) break
+    for (const [merchantId, before] of found) {
+      over.add(merchantId)
+      held += await holdDue(ctx, wallet, merchantId, before, most)
+    }
+    payable = over.size < MERCHANTS_A_TURN ? await dueExcept([...over]) : []
+  }
+  return { due: payable, held }
+}
+
+/** Holds a merchant's due intents, as many as one statement should, until its window has room for another. */
+async function holdDue(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  merchantId: string,
+  { past, inFlight }: Spent,
+  most: bigint,
+): Promise<number> {
+  const now = ctx.now()
+  const excess = past + inFlight + most - ctx.settings.gasBudget
+  const free = await sql<{ at: Date }>`
+    select gas_cost_at as at from (
+      select gas_cost_at, sum(gas_cost) over (order by gas_cost_at, id) as gone from intents
+      where merchant_id = ${merchantId} and gas_cost is not null and gas_cost_at > ${windowStart(ctx)}) as costs
+    where gone >= ${excess} order by gas_cost_at limit 1`.execute(ctx.db)
+  // None: it is what is in flight, which soon costs less than it might.
+  const freesAt = (free.rows[0]?.at.getTime() ?? 0) + WINDOW_MS
+  const n = await inTransaction(ctx, async ctx => {
+    const { ahead } = await heldOf(ctx, merchantId)
+    const wait = Math.max(freesAt, now.getTime() + MINUTE_MS) + minutes(ahead / RECHECKS_A_MINUTE)
+    const held = await sql`
+      update intents set state = 'held', held_reason = 'gas_budget', run_at = ${new Date(wait)}, updated_at = ${now},
+        held_detail = 'the merchant''s gas budget of a day is spent'
+      where id in (select id from intents where merchant_id = ${merchantId} and chain_id = ${wallet.chain_id}
+        and lane = ${wallet.lane} and state in ('queued', 'held') and reserved and run_at <= ${now}
+        order by run_at limit ${HELD_AT_ONCE} for update skip locked)
+      returning id`.execute(ctx.db)
+    return held.rows.length
+  })
+  const spent = formatAmount(past + inFlight, ETHER_DECIMALS)
+  ctx.log.warn({ merchantId, chainId: wallet.chain_id, payouts: n, spent }, "payouts are held: GAS_BUDGET is spent")
+  return n
+}
+
+const minutes = (n: bigint): number => Number.parseInt(`${n}`, 10) * MINUTE_MS
+
+/** A merchant's payouts that wait for its budget: how many, and when the first is looked at again. */
+async function heldOf(ctx: Context, merchantId: string): Promise<{ ahead: bigint; at: Date | null }> {
+  return await ctx.db
+    .selectFrom("intents")
+    .select([sql<bigint>`count(*)`.as("ahead"), sql<Date | null>`min(run_at)`.as("at")])
+    .where("merchant_id", "=", merchantId)
+    .where("state", "=", "held")
+    .where("held_reason", "=", "gas_budget")
+    .executeTakeFirstOrThrow()
+}
+
+/** What is left of some merchants' budgets, held until the transaction ends. */
+export interface Budgets {
+  /** Takes this many wei of a merchant's; false, and nothing taken, when that is more than is left. */
+  take(merchantId: string, wei: bigint): boolean
+}
+
+/**
+ * Locks the budgets of merchants; call it inside the transaction that signs, which holds a wallet: those of other wallets
+ * decide on the same budgets, one after the other.
+ */
+export async function lockBudgets(ctx: Context, merchantIds: readonly string[], dataFee: bigint): Promise<Budgets> {
+  const limit = ctx.settings.gasBudget
+  if (limit === 0n || merchantIds.length === 0) return { take: () => true }
+  // In order, so that two that lock the same never wait for each other in turn.
+  const ids = [...new Set(merchantIds)].sort()
+  await ctx.db
+    .insertInto("gas_budgets")
+    .values(ids.map(merchant_id => ({ merchant_id })))
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+  await ctx.db
+    .selectFrom("gas_budgets")
+    .selectAll()
+    .where("merchant_id", "in", ids)
+    .orderBy("merchant_id")
+    .forUpdate()
+    .execute()
+  const spent = new Map([...(await spentBy(ctx, ids, dataFee))].map(([id, each]) => [id, each.past + each.inFlight]))
+  return {
+    take: (merchantId, wei) => {
+      const after = (spent.get(merchantId) ?? 0n) + wei
+      if (after > limit) return false
+      spent.set(merchantId, after)
+      return true
+    },
+  }
+}
+
+/** How a merchant's budget stands, in ether; null where there is none. */
+export async function gasBudgetOf(ctx: Context, merchantId: string) {
+  const limit = ctx.settings.gasBudget
+  if (limit === 0n) return null
+  const [spent, held] = [await spentBy(ctx, [merchantId], 0n), await heldOf(ctx, merchantId)]
+  const { past, inFlight } = spent.get(merchantId) ?? { past: 0n, inFlight: 0n }
+  return {
+    limit: formatAmount(limit, ETHER_DECIMALS),
+    spent: formatAmount(past + inFlight, ETHER_DECIMALS),
+    heldPayouts: Number.parseInt(`${held.ahead}`, 10),
+    freesAt: held.at?.toISOString() ?? null,
+  }
+}
