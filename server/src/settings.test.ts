@@ -122,6 +122,15 @@ describe("readSettings", () => {
     expect(readSettings({ GAS_BUDGET: "0.5" }).gasBudget).toBe(500_000_000_000_000_000n)
   })
 
+  it("refuses one key for both wallets", () => {
+    const key = `0x${"5".repeat(64)}`
+    expect(faultsOf({ PAYOUT_PRIVATE_KEY: key, RELAY_PRIVATE_KEY: key })).toEqual([
+      expect.stringMatching(/^RELAY_PRIVATE_KEY must be another key/),
+    ])
+    const { relaySigner, relayWallet } = readSettings({ RELAY_PRIVATE_KEY: key })
+    expect(relaySigner?.address).toBe(relayWallet)
+  })
+
   it("never repeats a key in its faults", () => {
     const key = `0x${"5".repeat(63)}`
     expect(faultsOf({ PAYOUT_PRIVATE_KEY: key }).join()).not.toContain("555")

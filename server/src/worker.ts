@@ -10,6 +10,7 @@ import { tellDuePayments } from "./payments/tell-paid.ts"
 import { ensureCursor, msUntilDue, verifyRound } from "./payments/verify-payments.ts"
 import { sweepDue } from "./payouts/make-payouts.ts"
 import { laneSigners, payoutRound } from "./payouts/pay-out.ts"
+import { tendRelays } from "./payouts/relays.ts"
 import { renewDeposits } from "./paywalls/versions.ts"
 import { forgetOldEvents, runDeliveries } from "./webhooks/deliver-events.ts"
 import { forgetExpiredSecrets } from "./webhooks/secrets.ts"
@@ -71,6 +72,8 @@ function loopsOf(ctx: Context): Loop[] {
       await inTransaction(ctx, applyPendingPayoutAddresses)
       await renewDeposits(ctx)
       for (const network of ctx.chain.networks) await sweepDue(ctx, network)
+      // What was promised while there was a relay wallet ends in its time without one.
+      if (!relaySigner) for (const network of ctx.chain.networks) await tendRelays(ctx, network)
       await forgetExpiredKeys(ctx)
       await forgetExpiredNonces(ctx)
       await forgetRetiredKeys(ctx)

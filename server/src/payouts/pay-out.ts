@@ -102,6 +102,10 @@ async function turn(
   await haltAhead(ctx, network, claimed, sight.agreedFinalized)
   const confirmed = await confirmIntents(ctx, network, await walletRow(ctx, claimed), panel, sight)
   if (confirmed > 0) await ctx.wakes.wake("payments")
+  // A relay that is mined is a transfer to be found, one that has ended a session that waits no longer.
+  const lookAfter = (changed: number) =>
+    claimed.lane === "relay" && changed > 0 ? lookSoon(ctx, network.chainId) : undefined
+  await lookAfter(confirmed)
   const wallet = await walletRow(ctx, claimed)
   await noteAlarms(ctx, network, wallet, sight)
   // A halted wallet is looked at, and nothing is sent for it.
@@ -110,8 +114,7 @@ async function turn(
   // While nonces are given there is room, and what is stuck soon takes it up.
   if (assigned === 0) await replaceStuck(ctx, network, wallet, signer, sight, pace)
   await sendAttempts(ctx, network, wallet, pace)
-  // A relay that is mined is a transfer to be found, one that has ended a session that waits no longer.
-  if (wallet.lane === "relay" && confirmed + putOff > 0) await lookSoon(ctx, network.chainId)
+  await lookAfter(putOff)
   // Last: whatever is wrong with the comparison, payouts go on until it proves that they must not.
   if (wallet.lane === "payout") await checkBooks(ctx, network, await walletRow(ctx, claimed), panel)
   return confirmed + assigned + putOff > 0
@@ -137,6 +140,10 @@ async function ensureWallet(
       .where("address", "=", signer.address)
       .executeTakeFirst()
   const known = await row()
+  if (known && known.lane !== lane)
+    throw new Error(
+      `${network.name}: ${signer.address} is the ${known.lane} wallet, and can't be the ${lane} wallet too`,
+    )
   if (known) return known
   const { latest, agreedLatest } = await lookAtWallet(network, signer.address, ctx.signal)
   const { finalized } = await openPanel(network, 0n, ctx.signal)

@@ -84,6 +84,12 @@ describe("a relay", () => {
     expect(await rig.anvil.client.getBalance({ address: buyer.address })).toBe(0n)
   })
 
+  it("has a wallet that is not the payouts', even when it is told so", async () => {
+    const { ctx } = rig.service
+    const wrong = payoutRound(ctx, rig.network, { lane: "payout", signer: rig.relayer })
+    await expect(wrong).rejects.toThrow("is the relay wallet, and can't be the payout wallet too")
+  })
+
   it("never waits behind payouts, however many are queued on its network", async () => {
     const shop = await rig.sell(Array.from({ length: 50 }, () => 2))
     for (let i = 0; i < 10; i++) await rig.paid(shop, 50_000_000n)

@@ -11,6 +11,7 @@ import { checkNetwork } from "../../src/chain/networks.ts"
 import { localSigner, type Signer } from "../../src/chain/signer.ts"
 import type { Context } from "../../src/context.ts"
 import { openPostgres } from "../../src/db/open.ts"
+import type { Lane } from "../../src/db/payout-rows.ts"
 import { openWakes } from "../../src/jobs/wake.ts"
 import { processLimits } from "../../src/limits/open.ts"
 import { openLog } from "../../src/log.ts"
@@ -25,6 +26,8 @@ export interface WorkerOptions {
   databaseUrl: string
   network: NetworkSettings
   key: Hex
+  /** Which lane's wallet that is; the payouts' without it. */
+  lane?: Lane | undefined
   /** Ends itself at this moment, when it comes for the `nth` time. */
   killAt?: { point: KillPoint; nth: number } | undefined
   mutant?: Mutant | undefined
@@ -99,7 +102,7 @@ async function main(options: WorkerOptions): Promise<void> {
   left = options.killAt?.nth ?? left
   process.stdout.write("up\n")
   while (!stop.signal.aborted) {
-    await payoutRound(ctx, network, { lane: "payout", signer }, PACE).catch(() => {})
+    await payoutRound(ctx, network, { lane: options.lane ?? "payout", signer }, PACE).catch(() => {})
     if (options.mutant) await mutate(ctx, options).catch(() => {})
     await sleep(REST_MS)
   }
