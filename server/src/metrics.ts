@@ -88,14 +88,14 @@ export const oldestQueued = new Gauge({
 
 export const walletHalted = new Gauge({
   name: "sluice_payout_wallet_halted",
-  help: "1 while the wallet is halted: nothing moves until a person has looked.",
+  help: "1 while the wallet (payout or relay) is halted: nothing moves until a person has looked.",
   labelNames: ["network", "wallet"],
   registers: [registry],
 })
 
 export const walletGas = new Gauge({
   name: "sluice_payout_wallet_gwei",
-  help: "What the wallet has for gas, in gwei.",
+  help: "What the wallet (payout or relay) has for gas, in gwei.",
   labelNames: ["network", "wallet"],
   registers: [registry],
 })
@@ -129,6 +129,6 @@ export const standingAlarms = new Gauge({
 export const payoutAlarms = new Counter({
   name: "sluice_payout_alarms_total",
   help: `What a person must look at: ${payoutAlarmReasons.join(", ")}.`,
-  labelNames: ["network", "reason"],
+  labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })

@@ -61,7 +61,7 @@ export async function noteAlarms(
   const [before] = rows
   if (!before) return
   for (const reason of alarms.filter(each => !before.alarms.includes(each))) {
-    payoutAlarms.inc({ network: network.name, reason })
+    payoutAlarms.inc({ ...labels(ctx, network, wallet), reason })
     ctx.log.error({ ...facts, reason }, `the ${facts.wallet} wallet ${words[reason]}`)
   }
   for (const reason of before.alarms.filter(each => !alarms.includes(each)))
