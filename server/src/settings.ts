@@ -260,7 +260,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
   }
   // Live mode says it for itself, with all else that is wrong there.
   if (mode !== "live" && payoutWallet !== undefined && payoutWallet === relayWallet)
-    faults.push("RELAY_PRIVATE_KEY must be another key than PAYOUT_PRIVATE_KEY: each wallet has nonces of its own")
+    faults.push(`${keySettings.relay} must be another key than ${keySettings.payout}: each wallet has nonces of its own`)
   if (mode === "live") {
     // What can't be read has been told; what stands in for it is not worth another fault.
     const told = new Set(faults.map(nameIn))

@@ -83,6 +83,7 @@ describe("a wallet without gas", () => {
     expect((await rig.intents()).map(row => row.held_reason)).toEqual(["low_gas", "low_gas"])
     expect(await alarms()).toEqual(["low_gas"])
     expect(told("low_gas").map(line => line.level)).toEqual([50])
+    expect(lines.filter(line => line.msg === "a payout is held").length).toBe(2)
     expect([await total("low_gas"), await standing("low_gas")]).toEqual([1, 1])
     expect(await metric("sluice_payouts_held", { reason: "low_gas" })).toBe(2)
     const words = [

@@ -150,13 +150,14 @@ async function vet(
 
 async function hold(
   ctx: Context,
-  { id, checks, payment_id: paymentId }: Row<"intents">,
+  { id, checks, payment_id: paymentId, held_reason: before }: Row<"intents">,
   reason: HeldReason,
   detail: string,
   waitMs = recheckMs(checks),
 ): Promise<void> {
   const now = ctx.now()
-  ctx.log.warn({ intentId: id, paymentId, reason, detail }, "a payout is held")
+  // Looked at again and held for the same is nothing new.
+  if (reason !== before) ctx.log.warn({ intentId: id, paymentId, reason, detail }, "a payout is held")
   await ctx.db
     .updateTable("intents")
     .set({

@@ -89,6 +89,7 @@ async function holdDue(
     where gone >= ${excess} order by gas_cost_at limit 1`.execute(ctx.db)
   // None: it is what is in flight, which soon costs less than it might.
   const freesAt = (free.rows[0]?.at.getTime() ?? 0) + WINDOW_MS
+  // What is short waits for its book, not for this.
   const n = await inTransaction(ctx, async ctx => {
     const { ahead } = await heldOf(ctx, merchantId)
     const wait = Math.max(freesAt, now.getTime() + MINUTE_MS) + minutes(ahead / RECHECKS_A_MINUTE)
@@ -96,7 +97,8 @@ async function holdDue(
       update intents set state = 'held', held_reason = 'gas_budget', run_at = ${new Date(wait)}, updated_at = ${now},
         held_detail = 'the merchant''s gas budget of a day is spent'
       where id in (select id from intents where merchant_id = ${merchantId} and chain_id = ${wallet.chain_id}
-        and lane = ${wallet.lane} and state in ('queued', 'held') and reserved and run_at <= ${now}
+        and lane = ${wallet.lane} and state in ('queued', 'held')
+        and (reserved or held_reason is distinct from 'short') and run_at <= ${now}
         order by run_at limit ${HELD_AT_ONCE} for update skip locked)
       returning id`.execute(ctx.db)
     return held.rows.length
