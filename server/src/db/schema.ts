@@ -4,7 +4,9 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type {
   Attempts,
   DepositBooks,
+  ForeignNonces,
   Intents,
+  OperatorActions,
   RecipientSets,
   Recipients,
   Splits,
@@ -373,6 +375,8 @@ export interface Database {
   attempts: Attempts
   sweep_parts: SweepParts
   deposit_books: DepositBooks
+  foreign_nonces: ForeignNonces
+  operator_actions: OperatorActions
 }
 
 export type Row<T extends keyof Database> = Selectable<Database[T]>

@@ -117,7 +117,7 @@ async function ensureWallet(ctx: Context, network: Network, signer: Signer): Pro
       .executeTakeFirst()
   const known = await row()
   if (known) return known
-  const { latest, agreedLatest } = await lookAtWallet(network, signer.address, ctx.signal)
+  const { highest: latest, agreedLatest } = await lookAtWallet(network, signer.address, ctx.signal)
   const { finalized } = await openPanel(network, 0n, ctx.signal)
   // Too high a start is a gap for ever, so the highest count must not be one endpoint's alone.
   if (latest === undefined || latest !== agreedLatest) {
