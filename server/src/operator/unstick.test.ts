@@ -118,12 +118,24 @@ describe("a stuck nonce", () => {
       const { status, body } = await unstick(first.nonce, { maxFeeGwei: "900" })
       expect([status, body.said]).toEqual([200, expect.stringContaining("made anew")])
       const empty = (await operator.attempts()).at(-1)
-      expect(empty).toMatchObject({ intent_id: first.intent_id, nonce: first.nonce, n: 1, empty: true, hash: body.hash })
+      expect(empty).toMatchObject({
+        intent_id: first.intent_id,
+        nonce: first.nonce,
+        n: 1,
+        empty: true,
+        hash: body.hash,
+      })
       expect(empty?.max_fee).toBeGreaterThanOrEqual((first.max_fee * 9n + 7n) / 8n)
       const { to, value, data, gas } = parseTransaction(empty?.raw ?? "0x")
       expect([to, value ?? 0n, data ?? "0x", gas]).toEqual([rig.signer.address, 0n, "0x", 21_000n])
       expect(await operator.actions()).toMatchObject([
-        { action: "unstick", by_user: "ops", reason: "it can't be mined", before: { n: 0 }, after: { n: 1, empty: true } },
+        {
+          action: "unstick",
+          by_user: "ops",
+          reason: "it can't be mined",
+          before: { n: 0 },
+          after: { n: 1, empty: true },
+        },
       ])
       // The engine sends it, and nothing else for this nonce.
       await rig.round()
@@ -257,9 +269,11 @@ describe("an empty transfer", () => {
         const first = await stuck()
         const { hash } = (await unstick(first.nonce, { maxFeeGwei: "900" })).body
         const final = await client.getBlock({ blockTag: "finalized" })
-        liar.spoil = (method, params, result) =>
-          method === "eth_getTransactionReceipt" && params[0] === hash
-            ? {
+        liar.spoil = (method, params, result) => {
+          if (method !== "eth_getTransactionReceipt") return result
+          return params[0] !== hash
+            ? null
+            : {
                 status: "0x1",
                 transactionHash: hash,
                 blockNumber: `0x${final.number.toString(16)}`,
@@ -267,9 +281,14 @@ describe("an empty transfer", () => {
                 logs: [],
                 logsBloom: "0x0",
               }
-            : result
+        }
         // The payout itself is mined, and the empty transfer was never sent.
         await mineOriginals()
+        // While the others have not got the receipts yet, the liar is the only one that says anything.
+        rig.proxy.spoil = (method, _params, result) => (method === "eth_getTransactionReceipt" ? null : result)
+        for (let i = 0; i < 3; i++) await round()
+        expect((await rig.intents()).find(row => row.id === first.intent_id)?.state).toBe("assigned")
+        rig.proxy.spoil = (_method, _params, result) => result
         for (let i = 0; i < 3; i++) await round()
         expect(await rig.states()).toEqual(["mined", "mined"])
         expect((await rig.intents()).every(row => row.succeeded)).toBe(true)
@@ -284,5 +303,11 @@ describe("an empty transfer", () => {
 })
 
 it("tells fees in gwei", () => {
-  expect([1n, 1_000_000n, GWEI, 1_500_000_000n, 12_345_678_901n].map(gwei)).toEqual(["0", "0.001", "1", "1.5", "12.345"])
+  expect([1n, 1_000_000n, GWEI, 1_500_000_000n, 12_345_678_901n].map(gwei)).toEqual([
+    "0",
+    "0.001",
+    "1",
+    "1.5",
+    "12.345",
+  ])
 })
