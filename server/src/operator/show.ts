@@ -5,9 +5,7 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { laneOf, networkNamed } from "./find.ts"
 import { type Look, lookAt, unexplained } from "./unexplained.ts"
-import { gwei } from "./unstick.ts"
-
-const WEI_DIGITS = 18
+import { ether, gwei } from "./unstick.ts"
 
 /** All wallets, or those of a network. What the chain tells is null where it can't be asked. */
 export async function showWallets(ctx: Context, network: string | undefined) {
@@ -107,10 +105,3 @@ async function counts(ctx: Context, wallet: Row<"wallets">): Promise<Record<stri
 }
 
 const textOf = (n: bigint | null | undefined): string | null => (n === null || n === undefined ? null : `${n}`)
-
-/** Wei as ether, exactly. */
-const ether = (wei: bigint): string => {
-  const text = `${wei}`.padStart(WEI_DIGITS + 1, "0")
-  const rest = text.slice(-WEI_DIGITS).replace(/0+$/, "")
-  return `${text.slice(0, -WEI_DIGITS)}${rest && "."}${rest}`
-}

@@ -303,11 +303,6 @@ describe("an empty transfer", () => {
 })
 
 it("tells fees in gwei", () => {
-  expect([1n, 1_000_000n, GWEI, 1_500_000_000n, 12_345_678_901n].map(gwei)).toEqual([
-    "0",
-    "0.001",
-    "1",
-    "1.5",
-    "12.345",
-  ])
+  const told = [0n, 1n, GWEI, 1_500_000_000n, 12_345_678_901n].map(gwei)
+  expect(told).toEqual(["0", "0.000000001", "1", "1.5", "12.345678901"])
 })

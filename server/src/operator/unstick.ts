@@ -13,8 +13,6 @@ import { signAgain } from "../payouts/send-attempts.ts"
 import { type Asked, byHand } from "./actions.ts"
 import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./find.ts"
 
-const GWEI = 1_000_000_000n
-
 /** Signs the empty replacement of the lowest unmined nonce; the engine sends it. `maxFee` in wei goes beyond `PAYOUT_MAX_FEE`. */
 export async function unstick(
   ctx: Context,
@@ -80,9 +78,14 @@ async function lowestUnmined(ctx: Context, wallet: Row<"wallets">): Promise<Row<
   return rows[0]
 }
 
-/** Wei as gwei, to three decimals, rounded down. */
-export const gwei = (wei: bigint): string => {
-  const thousandths = (wei * 1_000n) / GWEI
-  const [whole, rest] = [thousandths / 1_000n, thousandths % 1_000n]
-  return rest === 0n ? `${whole}` : `${whole}.${`${rest}`.padStart(3, "0").replace(/0+$/, "")}`
+/** Wei as gwei, exactly. */
+export const gwei = (wei: bigint): string => decimal(wei, 9)
+
+/** Wei as ether, exactly. */
+export const ether = (wei: bigint): string => decimal(wei, 18)
+
+function decimal(wei: bigint, digits: number): string {
+  const text = `${wei}`.padStart(digits + 1, "0")
+  const rest = text.slice(-digits).replace(/0+$/, "")
+  return `${text.slice(0, -digits)}${rest && "."}${rest}`
 }

@@ -116,6 +116,7 @@ describe("script/wallet", () => {
     expect(done).toMatchObject({ code: 0, out: expect.stringContaining("replaced by an empty transfer") })
     await run.kill("SIGKILL")
     run = await sandbox.start()
+    await chain().setBlockGasLimit({ gasLimit: 30_000_000n })
     await until("all that has a nonce is final", async () => {
       await chain().mine({ blocks: 70 })
       return (await flying()).length === 0
