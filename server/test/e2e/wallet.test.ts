@@ -1,23 +1,32 @@
 // script/wallet as an operator runs it, against a running sandbox: what it says, how it ends, and that no port answers it.
 import { spawn } from "node:child_process"
 import { once } from "node:events"
-import { existsSync, mkdtempSync, rmSync, statSync } from "node:fs"
+import { cpSync, existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { tmpdir, userInfo } from "node:os"
 import { join } from "node:path"
-import { createPublicClient, createTestClient, erc20Abi, type Hex, http } from "viem"
+import { createPublicClient, createTestClient, erc20Abi, type Hex, http, parseAbiItem } from "viem"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { newSandbox, type Run, root, type Sandbox, until } from "./program.ts"
 
 const A = `0x${"a1".repeat(20)}` as Hex
 const B = `0x${"b2".repeat(20)}` as Hex
 
+/** A list that names nobody here, or the recipients. */
+const lists = mkdtempSync(join(tmpdir(), "sluice-lists-"))
+const SANCTIONS_FILE = join(lists, "sdn.txt")
+const list = (...addresses: string[]) => writeFileSync(SANCTIONS_FILE, [`0x${"5".repeat(40)}`, ...addresses].join("\n"))
+
 let sandbox: Sandbox
 let run: Run
 beforeAll(async () => {
-  sandbox = await newSandbox({ LIMIT_CONSOLE: "0", LIMIT_PUBLIC: "0" })
+  list()
+  sandbox = await newSandbox({ LIMIT_CONSOLE: "0", LIMIT_PUBLIC: "0", SANCTIONS_FILE })
   run = await sandbox.start()
 }, 120_000)
-afterAll(() => sandbox?.remove())
+afterAll(async () => {
+  await sandbox?.remove()
+  rmSync(lists, { recursive: true, force: true })
+})
 
 /** Runs `script/wallet` as somebody who knows the data folder and nothing else. */
 async function wallet(args: string[], dir = sandbox.dir): Promise<{ code: number; out: string; err: string }> {
@@ -49,14 +58,15 @@ async function post(path: string, body: object) {
   return answer.body
 }
 
-/** Sells something that is divided among A and B, and pays for it. */
-async function sellOne(): Promise<void> {
+/** Sells something that is divided among A and B, and pays for it, whatever `before` does in between. */
+async function sellOne(before = () => {}): Promise<void> {
   const recipients = [
     { address: A, percent: 50 },
     { address: B, percent: 50 },
   ]
   const { id: splitId } = await post("/api/console/splits", { name: "Two", recipients })
   const { id } = await post("/api/console/paywalls", { name: "Divided", price: "1", splitId })
+  before()
   const { payTo } = (await sandbox.call(`/api/paywalls/${id}`)).body
   const { txHash } = await post("/sandbox/pay", { to: payTo, amount: "1" })
   await post(`/api/paywalls/${id}/pay`, { txHash, address: sandbox.file().buyers[0].address })
@@ -132,6 +142,51 @@ describe("script/wallet", () => {
     expect(await gained()).toEqual([500_000n, 500_000n])
     expect((await wallet(["log"])).out).toContain(`  unstick  by ${userInfo().username}`)
   }, 180_000)
+
+  it("mends the wallet after an old copy of the data folder was put back, and nobody is paid twice", async () => {
+    const before = [await balance(A), await balance(B)]
+    const since = await reader().getBlockNumber()
+    await sellOne(() => list(A, B))
+    const held = async () => JSON.parse((await wallet(["held", "--json"])).out).data
+    await until("both are held", async () => (await held()).length === 2)
+    expect((await wallet(["held"])).out).toMatch(
+      / {2}sanctions {2}share of 0\.50 to 0x[\s\S]*\n {2}listed by file at 20/,
+    )
+    await run.kill("SIGTERM")
+    cpSync(join(sandbox.dir, "db"), join(lists, "backup"), { recursive: true })
+
+    run = await sandbox.start()
+    list()
+    for (const { id } of await held()) expect((await wallet(["release", id, "--reason", "not listed"])).code).toBe(0)
+    const gained = async () => [(await balance(A)) - (before[0] ?? 0n), (await balance(B)) - (before[1] ?? 0n)]
+    await until("both are paid", async () => (await gained()).every(amount => amount > 0n))
+    await chain().mine({ blocks: 70 })
+    await run.kill("SIGTERM")
+    rmSync(join(sandbox.dir, "db"), { recursive: true })
+    cpSync(join(lists, "backup"), join(sandbox.dir, "db"), { recursive: true })
+
+    run = await sandbox.start()
+    expect(await shown()).toMatchObject({ status: "halted", waiting: { "held: sanctions": 2 } })
+    expect((await wallet(["show"])).out).toMatch(
+      /halted: the chain has \d+ transactions .* old backup[\s\S]*unexplained: /,
+    )
+    const refused = await wallet(["resume", "payout", "--reason", "a backup"])
+    expect([refused.code, refused.err]).toEqual([1, expect.stringContaining("script/wallet adopt HASH")])
+    const event = parseAbiItem("event Transfer(address indexed from, address indexed to, uint256 value)")
+    const logs = await reader().getLogs({ event, args: { to: [A, B] }, fromBlock: since + 1n, toBlock: "latest" })
+    expect(logs.length).toBe(2)
+    for (const { transactionHash } of logs)
+      expect(await wallet(["adopt", transactionHash])).toMatchObject({
+        code: 0,
+        out: expect.stringContaining("pays the payout"),
+      })
+    expect(await wallet(["resume", "payout", "--reason", "a backup was put back"])).toMatchObject({ code: 0, err: "" })
+    await until("all is final", async () => (await shown()).inFlight.length === 0)
+    expect([await held(), await gained()]).toEqual([[], [500_000n, 500_000n]])
+    // And it goes on paying.
+    await sellOne()
+    await until("the next are paid", async () => (await gained()).every(amount => amount === 1_000_000n))
+  }, 240_000)
 
   it("is a socket for its owner, and nothing on the port", async () => {
     const path = join(sandbox.dir, "admin.sock")
