@@ -20,6 +20,8 @@ import { openLimits, processLimits } from "./limits/open.ts"
 import { liveWarnings } from "./live.ts"
 import { openLog } from "./log.ts"
 import { registry } from "./metrics.ts"
+import { openAdmin } from "./operator/admin.ts"
+import { serveOnSocket } from "./operator/socket.ts"
 import { ensureCursor } from "./payments/verify-payments.ts"
 import { checkWallet, laneSigners } from "./payouts/pay-out.ts"
 import { describeSettings, readSettings, type Settings } from "./settings.ts"
@@ -131,6 +133,7 @@ async function run(
     await app.listen({ host: settings.host, port: settings.port })
     cleanups.push(() => app.close())
   }
+  if (flags.role !== "api") cleanups.push(await serveOnSocket(openAdmin(ctx), settings.dataDir, log))
   if (settings.metricsPort !== undefined) cleanups.push(await serveMetrics(settings.metricsPort))
   const running = loops.map(loop => loop())
   cleanups.push(() => Promise.all(running))

@@ -260,7 +260,9 @@ export function readSettings(env: Record<string, string | undefined> = process.e
   }
   // Live mode says it for itself, with all else that is wrong there.
   if (mode !== "live" && payoutWallet !== undefined && payoutWallet === relayWallet)
-    faults.push(`${keySettings.relay} must be another key than ${keySettings.payout}: each wallet has nonces of its own`)
+    faults.push(
+      `${keySettings.relay} must be another key than ${keySettings.payout}: each wallet has nonces of its own`,
+    )
   if (mode === "live") {
     // What can't be read has been told; what stands in for it is not worth another fault.
     const told = new Set(faults.map(nameIn))
@@ -271,6 +273,10 @@ export function readSettings(env: Record<string, string | undefined> = process.e
   if (faults.length > 0) throw new SettingsError(faults)
   return settings
 }
+
+/** `DATA_DIR` alone, for a program beside the service that needs none of its secrets. */
+export const readDataDir = (env: Record<string, string | undefined> = process.env): string =>
+  env.DATA_DIR || settingsTable.DATA_DIR.fallback
 
 /** All settings in order, each with its default in words; those of a network have `_<NETWORK>` in their names. */
 export function listSettings(): { name: string; meaning: string; standsIn: string; live: string }[] {

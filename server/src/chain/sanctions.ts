@@ -74,6 +74,19 @@ export async function screen(
   return new Map(addresses.map(address => [address, worst(address)]))
 }
 
+/** Which source listed an address last: `file` or `oracle <network> <address>`; the time is in `screenings`. */
+export async function listedBy(ctx: Context, address: Address): Promise<string> {
+  const last = await ctx.db
+    .selectFrom("screenings")
+    .select("source")
+    .where("address", "=", address)
+    .where("listed", "=", true)
+    .orderBy("id", "desc")
+    .limit(1)
+    .executeTakeFirst()
+  return last?.source ?? "unknown"
+}
+
 async function askOracle(
   ctx: Context,
   name: string,

@@ -1,5 +1,5 @@
 /** The rows of splits and payouts; a part of `schema.ts`. */
-import type { ColumnType, Generated } from "kysely"
+import type { ColumnType, Generated, JSONColumnType } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Optional } from "./schema.ts"
 
@@ -85,6 +85,8 @@ export interface Intents {
   auth_digest: Optional<Hash>
   relay_by: Optional<Date>
   reserved: boolean
+  /** Cancelled by hand: it is not made again. */
+  stopped: Generated<boolean>
   state: IntentState
   held_reason: Optional<HeldReason>
   held_detail: Optional<string>
@@ -119,6 +121,32 @@ export interface Attempts {
   sent_at: Optional<Date>
   sends: Generated<number>
   last_result: Optional<SendResult>
+  /** Pays nothing of its intent, and only uses its nonce up. */
+  empty: Generated<boolean>
+}
+
+export interface ForeignNonces {
+  chain_id: number
+  wallet: Address
+  nonce: bigint
+  tx_hash: Hash
+  block_number: bigint
+  created_at: Date
+}
+
+export type OperatorAction = "halt" | "resume" | "adopt" | "adopt foreign" | "unstick" | "release" | "cancel"
+
+export interface OperatorActions {
+  id: Generated<bigint>
+  at: Date
+  action: OperatorAction
+  by_user: string
+  reason: Optional<string>
+  chain_id: number
+  wallet: Optional<Address>
+  intent_id: Optional<string>
+  before: JSONColumnType<Record<string, unknown>>
+  after: JSONColumnType<Record<string, unknown>>
 }
 
 export interface SweepParts {

@@ -4,8 +4,10 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type {
   Attempts,
   DepositBooks,
+  ForeignNonces,
   GasBudgets,
   Intents,
+  OperatorActions,
   RecipientSets,
   Recipients,
   Splits,
@@ -375,6 +377,8 @@ export interface Database {
   attempts: Attempts
   sweep_parts: SweepParts
   deposit_books: DepositBooks
+  foreign_nonces: ForeignNonces
+  operator_actions: OperatorActions
 }
 
 export type Row<T extends keyof Database> = Selectable<Database[T]>

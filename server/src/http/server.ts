@@ -166,7 +166,8 @@ function toApiError(error: Error & { code?: string; statusCode?: number; validat
   return undefined
 }
 
-function sendError(ctx: Context, request: FastifyRequest, reply: FastifyReply, error: Error): void {
+/** Answers with an error of the table, and tells the log of those that are ours. */
+export function sendError(ctx: Context, request: FastifyRequest, reply: FastifyReply, error: Error): void {
   const known = toApiError(error)
   if (!known || errorTable[known.code].status >= 500)
     ctx.log.error(

@@ -8,7 +8,7 @@ import { askAny } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { hexNumber } from "../chain/rpc.ts"
-import { screen } from "../chain/sanctions.ts"
+import { listedBy, screen } from "../chain/sanctions.ts"
 import type { Signer, UnsignedTransaction } from "../chain/signer.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
@@ -123,7 +123,8 @@ async function vet(
     else if (screening === "clear") cleared.push(row)
     else if (screening !== "listed") await putOff(ctx, row, WAIT_MS)
     else if (lane === "relay") await cancelRelay(ctx, row, "The wallet is on a sanctions list.")
-    else await hold(ctx, row, "sanctions", "the recipient is on a sanctions list")
+    else
+      await hold(ctx, row, "sanctions", `the recipient is on a sanctions list: ${await listedBy(ctx, row.recipient)}`)
   }
   if (cleared.length === 0) return []
   const calls = cleared.map(row => ({
@@ -290,7 +291,11 @@ async function assertSigned(raw: Hex, wallet: Address, asked: UnsignedTransactio
   const said = parseTransaction(serializedTransaction) as Partial<UnsignedTransaction>
   // Zeros are left out of a transaction's bytes.
   const differs = (Object.keys(asked) as (keyof UnsignedTransaction)[]).find(
-    name => BigInt(said[name] ?? 0) !== BigInt(asked[name]),
+    name => quantity(said[name]) !== quantity(asked[name]),
   )
   if (differs) throw new Error(`the signer signed another ${differs} than it was asked for`)
 }
+
+/** Any field of a transaction as a number; what is empty is 0. */
+const quantity = (field: Hex | number | bigint | undefined): bigint =>
+  field === undefined || field === "0x" ? 0n : BigInt(field)

@@ -22,7 +22,8 @@ const INTENTS_A_ROUND = 200
 const MAX_GENERATIONS = 5
 const HOUR_MS = 3_600_000
 
-type OpenIntent = Row<"intents"> & { nonce: bigint; hashes: Hash[] }
+/** `hashes`: of all that can have used its nonce; of these, `empty` pay nothing of it. */
+type OpenIntent = Row<"intents"> & { nonce: bigint; hashes: Hash[]; empty: Hash[] }
 
 /** Brings intents with a nonce to where the chain has them; answers how many changed. */
 export async function confirmIntents(
@@ -52,7 +53,7 @@ export async function confirmIntents(
   const settledNow: Settled[] = []
   for (const row of looked) {
     const answers = row.hashes.map(hash => panel.receiptOf(hash))
-    const receipt = answers.find(answer => answer !== null && answer !== undefined)
+    const receipt = mostTold(answers, panel)
     if (receipt) settledNow.push(...judge(ctx, network, row, receipt, panel))
     else if (row.state === "mined") changed += await takeBack(ctx, row, panel)
     else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n)) foreign = true
@@ -77,6 +78,15 @@ export async function confirmIntents(
   return changed
 }
 
+/**
+ * The receipt that most voters tell of the transactions of one nonce, of which one at most is mined; the first of several
+ * with as many votes, so that what pays comes before what does not.
+ */
+const mostTold = (answers: readonly (Receipt | null | undefined)[], panel: Panel): Receipt | undefined =>
+  answers
+    .filter(answer => answer !== null && answer !== undefined)
+    .sort((a, b) => panel.endVotes(b) - panel.endVotes(a))[0]
+
 async function openIntents(
   ctx: Context,
   wallet: Row<"wallets">,
@@ -84,11 +94,17 @@ async function openIntents(
   which: ReturnType<typeof sql>,
 ): Promise<OpenIntent[]> {
   const { rows } = await sql<OpenIntent>`
-    select i.*, (select array_agg(a.hash::text order by a.n desc) from attempts a where a.intent_id = i.id) as hashes
+    select i.*, (select array_agg(a.hash::text order by a.empty, a.n desc) from attempts a where a.intent_id = i.id)
+        || ${foreign} as hashes,
+      array(select a.hash::text from attempts a where a.intent_id = i.id and a.empty) || ${foreign} as empty
     from intents i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = ${state}
       and ${which} order by i.block_number desc nulls last, i.nonce limit ${INTENTS_A_ROUND}`.execute(ctx.db)
   return rows
 }
+
+/** What a person found at the nonce of intent `i`, and said that it pays nothing of it. */
+const foreign = sql`array(select f.tx_hash::text from foreign_nonces f
+  where f.chain_id = i.chain_id and f.wallet = i.wallet and f.nonce = i.nonce)`
 
 /**
  * Mined intents whose block is no longer canonical. Blocks are chained, so while the highest one stands, all do: a quiet
@@ -124,21 +140,23 @@ interface Settled {
 
 /** What a receipt changes; nothing where it is known already. */
 function judge(ctx: Context, network: Network, row: OpenIntent, receipt: Receipt, panel: Panel): Settled[] {
-  const { txHash, blockNumber, blockHash, succeeded } = receipt
-  if (succeeded && !movedIt(receipt, row)) {
+  const { txHash, blockNumber, blockHash } = receipt
+  const empty = row.empty.includes(txHash)
+  const paid = receipt.succeeded && !empty
+  if (paid && !movedIt(receipt, row)) {
     // The token took the call and moved something else: no engine can know what to do.
     ctx.log.error({ intentId: row.id, txHash }, "a payout was mined without its transfer")
     payoutAlarms.inc({ network: network.name, wallet: row.lane, reason: "transfer" })
     return []
   }
   // A failure is paid anew, so one endpoint's word is not enough where there are others to ask.
-  if (!succeeded && panel.endVotes(receipt) < quorumOf(network)) {
-    ctx.log.warn({ intentId: row.id, txHash }, "one endpoint alone says that a payout failed")
+  if (!paid && panel.endVotes(receipt) < quorumOf(network)) {
+    ctx.log.warn({ intentId: row.id, txHash }, "one endpoint alone says that a payout failed or was replaced")
     return []
   }
-  const state = blockNumber > panel.finalized ? "mined" : succeeded ? "final" : "reverted"
+  const state = blockNumber > panel.finalized ? "mined" : paid ? "final" : "reverted"
   if (state === row.state && blockHash === row.block_hash && txHash === row.tx_hash) return []
-  return [{ row, receipt, state }]
+  return [{ row, receipt: { ...receipt, succeeded: paid }, state }]
 }
 
 /** Writes what receipts say; answers how many intents that changed. */
@@ -172,7 +190,10 @@ export const movedIt = (
 
 /** What failed for good is a new, linked intent, held until it would succeed; not where the chain took the payment back. */
 async function makeAnew(ctx: Context, row: OpenIntent): Promise<void> {
-  ctx.log.error({ intentId: row.id, paymentId: row.payment_id, hash: row.hashes[0] }, "a payout reverted on chain")
+  ctx.log.error(
+    { intentId: row.id, paymentId: row.payment_id, hash: row.hashes[0] },
+    "a payout reverted on chain, or its nonce was used up",
+  )
   if (row.kind === "sweep") return await sweepAgain(ctx, row.id, new Date(ctx.now().getTime() + HOUR_MS))
   if (row.payment_id === null) return
   const { n } = await ctx.db

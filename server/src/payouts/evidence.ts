@@ -1,6 +1,7 @@
 /**
- * What all endpoints say of a wallet: its nonces, its gas, and what a place in a block costs. Reads only. The largest
- * nonce that anyone tells decides whether it is safe to sign, as a node that lags would have us use one again.
+ * What all endpoints say of a wallet: its nonces, its gas, and what a place in a block costs. Reads only. Of two endpoints
+ * the more careful word counts: the larger nonce, as a node that lags would have us use one again, the higher fee, the lower
+ * balance. Where three or more answer, one that lies alone decides nothing.
  */
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
@@ -9,7 +10,9 @@ import type { RpcResult } from "../chain/rpc.ts"
 import type { Market } from "./fees.ts"
 
 export interface WalletSight {
-  /** The transactions of the wallet in mined blocks, by the endpoint that knows the most; undefined: nobody told. */
+  /** The most transactions of the wallet in mined blocks that any endpoint tells; undefined: nobody told. */
+  highest: bigint | undefined
+  /** The same that signing goes by: of three or more endpoints' words the second largest. */
   latest: bigint | undefined
   /** As many endpoints as a network has, or two, tell of at least so many. */
   agreedLatest: bigint | undefined
@@ -54,16 +57,25 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
   const told = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
   const agreed = (values: bigint[]) => descending(values)[quorumOf(network) - 1]
   const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)
-  const [baseFee, tip] = [descending(baseFees)[0], descending(told(4))[0]]
+  const [baseFee, tip] = [cautious(descending(baseFees)), cautious(descending(told(4)))]
+  const counts = descending(told(0))
   return {
-    latest: descending(told(0))[0],
-    agreedLatest: agreed(told(0)),
+    highest: counts[0],
+    latest: counts[counts.length >= TELLING ? 1 : 0],
+    agreedLatest: agreed(counts),
     agreedFinalized: agreed(told(1)),
-    balance: descending(told(2)).at(-1),
+    balance: cautious(descending(told(2)).reverse()),
     market: baseFee === undefined || tip === undefined ? undefined : { baseFee, tip },
     dataFee: MARGIN * (descending(answers.map(answer => word(answer?.[5])))[0] ?? 0n),
   }
 }
+
+/** With so many answers one of them can be passed over. */
+const TELLING = 3
+
+/** The first of two values, and of three or more the one in the middle. */
+const cautious = (values: bigint[]): bigint | undefined =>
+  values[values.length >= TELLING ? Math.floor((values.length - 1) / 2) : 0]
 
 const descending = (values: bigint[]): bigint[] => values.sort((a, b) => (a < b ? 1 : a > b ? -1 : 0))
 

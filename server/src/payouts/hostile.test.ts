@@ -4,6 +4,7 @@ import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts
 import { type RpcProxy, startProxy } from "../../test/proxy.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
+import { lookAtWallet } from "./evidence.ts"
 import { payoutRound } from "./pay-out.ts"
 
 let rig: PayoutRig
@@ -115,4 +116,31 @@ it("pays others though a merchant's many payouts can't be paid", async () => {
       .length
   expect(await gain(2, () => rig.round())).toBe(600_000n)
   expect(await held()).toBeLessThanOrEqual(2)
+})
+
+it("pays as ever though one endpoint of three tells absurd fees, counts and balances", async () => {
+  const { ctx } = rig.service
+  const lies: Record<string, unknown>[] = [
+    { eth_getTransactionCount: "0xffff", eth_maxPriorityFeePerGas: "0xffffffffffff", eth_getBalance: "0x0" },
+    { eth_getTransactionCount: "0x0", eth_maxPriorityFeePerGas: "0x0", eth_getBalance: "0xffffffffffffffffffff" },
+  ]
+  const endpoints = [liar.url, rig.proxy.url, rig.proxy.url].map(url => newEndpoint(rig.network.name, url))
+  const network = { ...rig.network, endpoints }
+  const honest = await lookAtWallet({ ...rig.network, endpoints: endpoints.slice(1) }, rig.signer.address, ctx.signal)
+  for (const lie of lies) {
+    liar.spoil = (method, params, result) =>
+      method === "eth_getBlockByNumber" && params[0] === "latest" && "eth_getBalance" in lie
+        ? { ...(result as object), baseFeePerGas: lie.eth_maxPriorityFeePerGas }
+        : (lie[method] ?? result)
+    const told = await lookAtWallet(network, rig.signer.address, ctx.signal)
+    for (const each of ["latest", "agreedLatest", "agreedFinalized", "balance", "market"] as const)
+      expect([each, told[each]]).toEqual([each, honest[each]])
+  }
+  liar.spoil = (method, _params, result) => lies[0]?.[method] ?? result
+  const shop = await rig.sell([10, 10, 10, 10, 10, 50])
+  const got = await gain(5, async () => {
+    await rig.paid(shop, 1_000_000n)
+    await payoutRound(ctx, network, { lane: "payout", signer: rig.signer })
+  })
+  expect(got).toBe(500_000n)
 })

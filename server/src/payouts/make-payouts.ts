@@ -21,7 +21,7 @@ const TRANSFERS_A_SWEEP = 5_000
 
 /** Of a transfer `t`: what no sweep takes out. Intents that ended without moving money leave it free again. */
 const unswept = sql<bigint>`t.value - coalesce((select sum(s.amount) from sweep_parts s join intents i on i.id = s.intent_id
-  where s.transfer_id = t.id and i.state not in ('cancelled', 'reverted')), 0)`
+  where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
 /** Takes payments off the list of what is to be swept that have nothing left. */
 const allSwept = (token: Address) => sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
@@ -56,7 +56,8 @@ async function makeShares(
     recipients.map(each => each.percentE4),
   )
   const before = await ctx.db.selectFrom("intents").selectAll().where("payment_id", "=", payment.id).execute()
-  const live = before.filter(({ state }) => state !== "cancelled" && state !== "reverted")
+  // What a person cancelled is not drawn again, and its money stays where it is.
+  const live = before.filter(({ state, stopped }) => stopped || (state !== "cancelled" && state !== "reverted"))
   const sumOf = (rows: Row<"intents">[]) => rows.reduce((sum, row) => sum + row.amount, 0n)
   const needed = whole.map((part, share) => part - sumOf(live.filter(row => row.share === share)))
   const { token } = networkOf(ctx.chain, payment.chain_id)

@@ -145,7 +145,7 @@ async function ensureWallet(
       `${network.name}: ${signer.address} is the ${known.lane} wallet, and can't be the ${lane} wallet too`,
     )
   if (known) return known
-  const { latest, agreedLatest } = await lookAtWallet(network, signer.address, ctx.signal)
+  const { highest: latest, agreedLatest } = await lookAtWallet(network, signer.address, ctx.signal)
   const { finalized } = await openPanel(network, 0n, ctx.signal)
   // Too high a start is a gap for ever, so the highest count must not be one endpoint's alone.
   if (latest === undefined || latest !== agreedLatest) {

@@ -29,8 +29,8 @@ interface ShareRow {
 }
 
 /**
- * The disbursements of a payment in the order of its recipients; empty without a split. What was cancelled, or failed and
- * has a successor, is left out.
+ * The disbursements of a payment in the order of its recipients; empty without a split. What was cancelled with its
+ * payment, or failed and has a successor, is left out.
  */
 export async function sharesOf(ctx: Context, paymentId: string): Promise<Share[]> {
   return (await shareRows(ctx, paymentId)).map(row => shareOf(ctx, row))
@@ -55,7 +55,7 @@ export const sharesSettled = async (ctx: Context, paymentId: string): Promise<bo
 
 async function shareRows(ctx: Context, paymentId: string): Promise<ShareRow[]> {
   const { rows } = await sql<ShareRow>`
-    select * from intents i where payment_id = ${paymentId} and kind = 'share' and state <> 'cancelled'
+    select * from intents i where payment_id = ${paymentId} and kind = 'share' and (state <> 'cancelled' or stopped)
       and not exists (select from intents later where later.replaces = i.id and later.state <> 'cancelled')
     order by share, created_at, deposit_id`.execute(ctx.db)
   return rows

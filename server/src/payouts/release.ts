@@ -36,3 +36,7 @@ export function intentIdIn(data: Hex): string {
   const hex = data.slice(-2 * ID_BYTES)
   return [8, 12, 16, 20, 32].map((end, i, ends) => hex.slice(i === 0 ? 0 : ends[i - 1], end)).join("-")
 }
+
+/** The calldata without the id that ends it: what it does. `0x` for what is too short. */
+export const withoutId = (data: Hex): Hex =>
+  data.length > 2 + 2 * ID_BYTES ? (data.slice(0, -2 * ID_BYTES) as Hex) : "0x"

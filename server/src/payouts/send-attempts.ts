@@ -2,18 +2,18 @@
  * Broadcasts: signed bytes read back from the database, lowest nonce first, to every endpoint. What stays unmined too long
  * is signed again for more, with the same nonce and the same payment: of all attempts of a nonce one can be mined.
  */
-import { sql } from "kysely"
+import { type Insertable, sql } from "kysely"
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import { type Context, inTransaction } from "../context.ts"
-import type { Row } from "../db/schema.ts"
+import type { Database, Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { classifyAnswer, summaryOf } from "./answers.ts"
 import { lockWallet, signAttempt } from "./assign-intents.ts"
 import type { WalletSight } from "./evidence.ts"
-import { raisedFees } from "./fees.ts"
+import { type Fees, raisedFees } from "./fees.ts"
 
 /** How long sent bytes are left alone, and how long they may stay unmined. */
 export interface Pace {
@@ -79,14 +79,34 @@ export async function replaceStuck(
       payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "fee_cap" })
       return
     }
-    const intent = await ctx.db
-      .selectFrom("intents")
-      .selectAll()
-      .where("id", "=", last.intent_id)
-      .executeTakeFirstOrThrow()
-    const { nonce, gas, n } = last
-    const again = await signAttempt(signer, { ...intent, wallet: wallet.address, nonce }, { n: n + 1, gas, ...fees })
-    await ctx.db.insertInto("attempts").values(again).execute()
-    ctx.log.warn({ ...facts, attempt: n + 1 }, "a stuck payout was signed again for more")
+    await signAgain(ctx, wallet, signer, last, { ...fees, empty: last.empty })
+    ctx.log.warn({ ...facts, attempt: last.n + 1 }, "a stuck payout was signed again for more")
   })
+}
+
+/** What a transfer of nothing to oneself takes. */
+const EMPTY_GAS = 21_000n
+
+/**
+ * Writes one more attempt of a nonce under the wallet's lock: the same payment, or with `empty` a transfer of nothing from
+ * the wallet to itself. Call it inside the transaction that holds the wallet.
+ */
+export async function signAgain(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  signer: Signer,
+  last: Row<"attempts">,
+  { empty, ...fees }: Fees & { empty: boolean },
+): Promise<Insertable<Database["attempts"]>> {
+  const intent = await ctx.db
+    .selectFrom("intents")
+    .selectAll()
+    .where("id", "=", last.intent_id)
+    .executeTakeFirstOrThrow()
+  const call = empty ? { ...intent, to_address: wallet.address, data: "0x" as const, value: 0n } : intent
+  const terms = { n: last.n + 1, gas: empty ? EMPTY_GAS : last.gas, ...fees }
+  const signed = await signAttempt(signer, { ...call, wallet: wallet.address, nonce: last.nonce }, terms)
+  const again = { ...signed, empty }
+  await ctx.db.insertInto("attempts").values(again).execute()
+  return again
 }

@@ -1,0 +1,74 @@
+/** The record of what was done by hand: written in the transaction that does it, so that there is never one without the other. */
+import { type Context, inTransaction } from "../context.ts"
+import type { OperatorAction } from "../db/payout-rows.ts"
+import type { Row } from "../db/schema.ts"
+import { networkNamed } from "./find.ts"
+
+/** Who asks for something and why, as the command gave it. */
+export interface Asked {
+  /** The Unix user's name. */
+  by: string
+  reason?: string | undefined
+}
+
+type Facts = Record<string, unknown>
+
+/** What an action did: what it touched, as it was and as it is. Amounts and nonces are kept as text. */
+export interface Done {
+  action: OperatorAction
+  chainId: number
+  wallet?: Row<"wallets">["address"] | null
+  intentId?: string
+  before: Facts
+  after: Facts
+}
+
+/** Does something by hand in one transaction, and writes it down there; what `work` throws leaves no trace. */
+export async function byHand<T extends Done>(
+  ctx: Context,
+  asked: Asked,
+  work: (ctx: Context) => Promise<T>,
+): Promise<T> {
+  const done = await inTransaction(ctx, async ctx => {
+    const done = await work(ctx)
+    await ctx.db
+      .insertInto("operator_actions")
+      .values({
+        at: ctx.now(),
+        action: done.action,
+        by_user: asked.by,
+        reason: asked.reason ?? null,
+        chain_id: done.chainId,
+        wallet: done.wallet ?? null,
+        intent_id: done.intentId ?? null,
+        before: asJson(done.before),
+        after: asJson(done.after),
+      })
+      .execute()
+    return done
+  })
+  const { action, wallet, intentId } = done
+  ctx.log.warn({ action, by: asked.by, reason: asked.reason, wallet, intentId }, "done by hand")
+  await ctx.wakes.wake("payouts")
+  return done
+}
+
+/** JSON has no bigint. */
+const asJson = (facts: Facts): string =>
+  JSON.stringify(facts, (_key, value) => (typeof value === "bigint" ? value.toString() : value))
+
+/** The last actions, newest first. */
+export async function actionLog(ctx: Context, limit: number) {
+  const rows = await ctx.db.selectFrom("operator_actions").selectAll().orderBy("id", "desc").limit(limit).execute()
+  return rows.map(row => ({
+    at: row.at.toISOString(),
+    action: row.action,
+    by: row.by_user,
+    reason: row.reason,
+    network: networkNamed(ctx, row.chain_id),
+    wallet: row.wallet,
+    intent: row.intent_id,
+    before: row.before,
+    after: row.after,
+  }))
+}

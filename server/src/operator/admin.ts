@@ -1,0 +1,116 @@
+/**
+ * What an operator may ask of a running service: HTTP over a Unix socket (`socket.ts`), never on a port. Whoever can open
+ * the socket is the operator; there are no tokens and no limits here.
+ */
+import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox"
+import Fastify, { type FastifyError, type FastifyHttpOptions, type RawServerDefault } from "fastify"
+import { Type } from "typebox"
+import type { Hash } from "../chain/hex.ts"
+import { networkNames } from "../chain/networks.ts"
+import { RpcError } from "../chain/rpc.ts"
+import type { Context } from "../context.ts"
+import { ApiError } from "../errors.ts"
+import { validatorFactory } from "../http/faults.ts"
+import { parseJson } from "../http/json.ts"
+import { Matching, Strict } from "../http/schemas.ts"
+import { type Server, sendError } from "../http/server.ts"
+import { actionLog } from "./actions.ts"
+import { adopt } from "./adopt.ts"
+import { halt, resume } from "./halt.ts"
+import { cancel, heldIntents, release } from "./intents.ts"
+import { showWallets } from "./show.ts"
+import { unstick } from "./unstick.ts"
+
+const GWEI = 1_000_000_000n
+
+const By = Type.String({ minLength: 1, maxLength: 100 })
+const Reason = Type.String({ minLength: 1, maxLength: 500 })
+const Intent = Matching(
+  "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+  "The id of a payout, as `script/wallet held` shows it",
+)
+const TxHash = Matching("^0x[0-9a-f]{64}$", "A transaction hash: 0x and 64 hexadecimal digits, lower case")
+const Nonce = Matching("^(0|[1-9][0-9]{0,15})$", "A nonce, a whole number")
+const Gwei = Matching("^[1-9][0-9]{0,5}$", "A whole number of gwei from 1 to 999999")
+const NetworkName = Type.Unsafe<string>({ type: "string", enum: networkNames })
+const Named = { wallet: Type.String({ minLength: 1, maxLength: 42 }), network: Type.Optional(NetworkName), by: By }
+const Flag = Type.Optional(Type.Boolean())
+const Count = Type.Object({ limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100 }) })
+
+/** The server, without an address. */
+export function openAdmin(ctx: Context): Server {
+  const options = {
+    logger: false,
+    schemaController: { compilersFactory: { buildValidator: () => validatorFactory } },
+    forceCloseConnections: true,
+  } as unknown as FastifyHttpOptions<RawServerDefault>
+  const app = Fastify(options).withTypeProvider<TypeBoxTypeProvider>()
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser("application/json", { parseAs: "string" }, async (_request: unknown, text: string) =>
+    parseJson(text),
+  )
+  app.setErrorHandler((error: FastifyError, request, reply) => sendError(ctx, request, reply, unasked(error)))
+  app.setNotFoundHandler((request, reply) => sendError(ctx, request, reply, new ApiError("NOT_FOUND")))
+
+  app.get("/wallets", { schema: { querystring: Type.Object({ network: Type.Optional(NetworkName) }) } }, request =>
+    showWallets(ctx, request.query.network).then(data => ({ data })),
+  )
+  app.get("/held", { schema: { querystring: Count } }, request =>
+    heldIntents(ctx, request.query.limit).then(data => ({ data })),
+  )
+  app.get("/log", { schema: { querystring: Count } }, request =>
+    actionLog(ctx, request.query.limit).then(data => ({ data })),
+  )
+  app.post("/halt", { schema: { body: Strict({ ...Named, reason: Reason }) } }, request => halt(ctx, request.body))
+  app.post(
+    "/resume",
+    { schema: { body: Strict({ ...Named, reason: Reason, booksCompared: Flag, nothingPaid: Flag }) } },
+    request => resume(ctx, request.body),
+  )
+  app.post(
+    "/unstick",
+    { schema: { body: Strict({ ...Named, nonce: Nonce, maxFeeGwei: Type.Optional(Gwei), reason: Reason }) } },
+    ({ body: { nonce, maxFeeGwei, ...body } }) =>
+      unstick(ctx, {
+        ...body,
+        nonce: BigInt(nonce),
+        maxFee: maxFeeGwei === undefined ? undefined : BigInt(maxFeeGwei) * GWEI,
+      }),
+  )
+  app.post(
+    "/adopt",
+    {
+      schema: {
+        body: Strict({
+          hash: TxHash,
+          intent: Type.Optional(Intent),
+          foreign: Flag,
+          reason: Type.Optional(Reason),
+          by: By,
+        }),
+      },
+    },
+    ({ body }) => {
+      if (body.foreign && body.reason === undefined)
+        throw new ApiError("VALIDATION_ERROR", [{ path: "reason", message: "is required with foreign" }])
+      if (body.foreign && body.intent !== undefined)
+        throw new ApiError("VALIDATION_ERROR", [{ path: "intent", message: "what is foreign pays no intent" }])
+      return adopt(ctx, { ...body, hash: body.hash as Hash })
+    },
+  )
+  app.post(
+    "/release",
+    { schema: { body: Strict({ intent: Intent, reason: Type.Optional(Reason), by: By }) } },
+    request => release(ctx, request.body),
+  )
+  app.post("/cancel", { schema: { body: Strict({ intent: Intent, reason: Reason, by: By }) } }, request =>
+    cancel(ctx, request.body),
+  )
+  return app
+}
+
+/** That no endpoint may be believed is the network's fault, not ours. */
+const unasked = (error: Error): Error =>
+  error instanceof RpcError
+    ? new ApiError("CHAIN_UNAVAILABLE", undefined, `${error.message}. Nothing was changed: try again.`, error)
+    : error

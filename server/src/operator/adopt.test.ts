@@ -1,0 +1,358 @@
+// A database that knows less than the chain: an old backup, a lost attempt, a key that another used. The wallet is halted,
+// what happened is taken in by hand, and nobody is paid twice.
+import { sql } from "kysely"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { backUp } from "../../test/database.ts"
+import { type Operator, openOperator } from "../../test/operator.ts"
+import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { startProxy } from "../../test/proxy.ts"
+import { newEndpoint } from "../chain/endpoints.ts"
+import type { Hash } from "../chain/hex.ts"
+import { makePayouts } from "../payouts/make-payouts.ts"
+import { checkWallet } from "../payouts/pay-out.ts"
+
+const DAY_MS = 86_400_000
+let rig: PayoutRig
+let operator: Operator
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  operator = openOperator(rig)
+})
+afterAll(async () => {
+  await operator.stop()
+  await rig.stop()
+})
+beforeEach(async () => {
+  const { client } = rig.anvil
+  rig.proxy.spoil = (_method, _params, result) => result
+  await client.request({ method: "anvil_dropAllTransactions" } as never)
+  await client.setAutomine(true)
+  await client.mine({ blocks: 3 })
+  await rig.empty()
+})
+
+const mine = (blocks = 3) => rig.anvil.client.mine({ blocks })
+const gains = async (work: () => Promise<unknown>): Promise<bigint[]> => {
+  const all = () => Promise.all([0, 1].map(n => rig.balanceOf(recipient(n))))
+  const before = await all()
+  await work()
+  return (await all()).map((after, i) => after - (before[i] ?? 0n))
+}
+const adopt = (hash: string | undefined, more: object = {}) => operator.ask("/adopt", { hash, ...more })
+const resume = (more: object = {}) => operator.ask("/resume", { wallet: "payout", reason: "mended", ...more })
+const expectRefused = async (asked: Promise<{ status: number; body: { message: string } }>, words: RegExp) => {
+  const before = await operator.actions()
+  const { status, body } = await asked
+  expect([status, body.message]).toEqual([409, expect.stringMatching(words)])
+  expect(await operator.actions()).toEqual(before)
+}
+const count = async () => BigInt(await rig.anvil.client.getTransactionCount({ address: rig.signer.address }))
+
+/** What an explorer shows of the wallet from a nonce on, in order. */
+async function inExplorer(from: bigint): Promise<Hash[]> {
+  const { client } = rig.anvil
+  const found: { nonce: number; hash: Hash }[] = []
+  const head = await client.getBlockNumber()
+  for (let number = head; number > 0n && number > head - 50n; number--) {
+    const { transactions } = await client.getBlock({ blockNumber: number, includeTransactions: true })
+    for (const { from: sender, nonce, hash } of transactions)
+      if (sender === rig.signer.address && BigInt(nonce) >= from) found.push({ nonce, hash: hash as Hash })
+  }
+  return found.sort((a, b) => a.nonce - b.nonce).map(({ hash }) => hash)
+}
+
+/** Pays everything that is due, and lets it become final. */
+async function payAll(): Promise<void> {
+  for (let i = 0; i < 3; i++) {
+    rig.service.advance(DAY_MS)
+    // What the pool lost is sent again at once.
+    await rig.round(rig.signer, { resendMs: 0, replaceMs: 60_000 })
+    await mine()
+    await rig.round()
+  }
+}
+
+describe("an old backup", () => {
+  it("halts at the start; after each transaction is adopted it goes on, and nobody is paid twice", async () => {
+    const { ctx } = rig.service
+    const shop = await rig.sell([50, 50])
+    const first = (await operator.wallet()).next_nonce
+    const got = await gains(async () => {
+      await rig.paid(shop, 1_000_000n)
+      await rig.paid(shop, 600_000n)
+      const restore = await backUp(ctx)
+      await rig.round()
+      await mine()
+      await rig.round()
+      expect(new Set(await rig.states())).toEqual(new Set(["final"]))
+      const hashes = await inExplorer(first)
+      await restore()
+      // The service starts on it.
+      await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+      expect(await operator.wallet()).toMatchObject({ status: "halted", next_nonce: first })
+      await rig.round()
+      expect(new Set(await rig.states())).toEqual(new Set(["queued"]))
+      await expectRefused(resume(), new RegExp(`adopt HASH.* nonce ${first}, ${first + 1n}, `))
+      // In any order.
+      for (const hash of hashes.toReversed()) {
+        await expectRefused(resume(), /adopt HASH/)
+        const { status, body } = await adopt(hash)
+        expect([status, body.said]).toEqual([200, expect.stringContaining("pays the payout")])
+      }
+      expect((await operator.wallet()).next_nonce).toBe(first + 4n)
+      expect((await operator.actions()).map(row => row.action)).toEqual(["adopt", "adopt", "adopt", "adopt"])
+      await expectRefused(adopt(hashes[0]), /is known/)
+      // A restored database also has merchants that go on selling.
+      await rig.paid(shop, 1_000_000n)
+      expect((await resume()).status).toBe(200)
+      await expectRefused(resume(), /is not halted/)
+      await payAll()
+    })
+    expect(got).toEqual([1_300_000n, 1_300_000n])
+    expect(new Set(await rig.states())).toEqual(new Set(["final"]))
+    expect(await operator.wallet()).toMatchObject({ status: "active", next_nonce: await count() })
+    expect(await rig.balanceOf(shop.deposit.address)).toBe(0n)
+  })
+
+  it("from before the payouts were planned: they are found by what they pay, and named where several pay the same", async () => {
+    const { ctx } = rig.service
+    const shop = await rig.sell([50, 50])
+    const first = (await operator.wallet()).next_nonce
+    const got = await gains(async () => {
+      const payments = [await rig.paid(shop, 1_000_000n), await rig.paid(shop, 1_000_000n)]
+      const restore = await backUp(ctx)
+      await rig.round()
+      await mine()
+      await rig.round()
+      const hashes = await inExplorer(first)
+      await restore()
+      // The plan is made once more, with other ids.
+      await ctx.db.deleteFrom("intents").execute()
+      await sql`update deposit_books set committed = 0`.execute(ctx.db)
+      for (const id of payments) await makePayouts(ctx, id)
+      await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+      await expectRefused(adopt(hashes[0]), /fits several payouts .*--intent/)
+      await expectRefused(adopt(hashes[0], { foreign: true, reason: "unknown" }), /not foreign: .* paid twice/)
+      // The recipients are paid in this order.
+      for (const [i, hash] of hashes.entries()) {
+        const waiting = (await rig.intents()).filter(row => row.state === "queued")
+        const wrong = waiting.find(row => row.recipient !== recipient(i % 2))
+        if (wrong) await expectRefused(adopt(hash, { intent: wrong.id }), /does not pay what the payout/)
+        const right = waiting.find(row => row.recipient === recipient(i % 2))
+        expect((await adopt(hash, { intent: right?.id })).status).toBe(200)
+      }
+      expect((await resume()).status).toBe(200)
+      await payAll()
+    })
+    expect(got).toEqual([1_000_000n, 1_000_000n])
+    expect(new Set(await rig.states())).toEqual(new Set(["final"]))
+  })
+
+  it("from before the wallet's first payout: it goes on only when somebody answers for it, or after the adoption", async () => {
+    const { ctx } = rig.service
+    const shop = await rig.sell([50, 50])
+    const first = (await operator.wallet()).next_nonce
+    const got = await gains(async () => {
+      await rig.paid(shop, 1_000_000n)
+      const restore = await backUp(ctx)
+      await rig.round()
+      await mine()
+      const hashes = await inExplorer(first)
+      await restore()
+      await ctx.db.deleteFrom("wallets").execute()
+      await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+      expect((await operator.wallet()).halted_reason).toContain("backup")
+      await expectRefused(resume(), /before this database knew it.*--nothing-paid/)
+      for (const hash of hashes) expect((await adopt(hash)).status).toBe(200)
+      expect((await resume()).status).toBe(200)
+      await payAll()
+    })
+    expect(got).toEqual([500_000n, 500_000n])
+    expect((await operator.wallet()).next_nonce).toBe(await count())
+  })
+
+  it("that lacks the attempt which was mined: it is adopted as one more of the same nonce", async () => {
+    const { ctx } = rig.service
+    const { client } = rig.anvil
+    const shop = await rig.sell([50, 50])
+    const first = (await operator.wallet()).next_nonce
+    const got = await gains(async () => {
+      await rig.paid(shop, 1_000_000n)
+      await client.setAutomine(false)
+      await rig.round()
+      const restore = await backUp(ctx)
+      await rig.round(rig.signer, { resendMs: 0, replaceMs: 0 })
+      expect((await operator.attempts()).map(each => each.n)).toEqual([0, 0, 1])
+      await client.mine({ blocks: 1 })
+      await client.setAutomine(true)
+      await mine()
+      const [hash] = await inExplorer(first)
+      await restore()
+      await rig.round()
+      rig.service.advance(31_000)
+      await rig.round()
+      expect((await operator.wallet()).status).toBe("halted")
+      await expectRefused(
+        resume(),
+        /The nonce \d+ of the payout .* was used by a transaction that this database does not/,
+      )
+      await expectRefused(adopt(hash, { foreign: true, reason: "unknown" }), /not foreign/)
+      expect((await adopt(hash)).status).toBe(200)
+      expect((await operator.attempts()).map(each => [each.n, each.empty])).toContainEqual([1, false])
+      expect((await resume()).status).toBe(200)
+      await payAll()
+    })
+    expect(got).toEqual([500_000n, 500_000n])
+    expect(await rig.states()).toEqual(["final", "final"])
+  })
+})
+
+describe("a foreign transaction", () => {
+  it("at a payout's nonce is put down as such; the payout is made again, and paid once", async () => {
+    const { client } = rig.anvil
+    const shop = await rig.sell([50, 50])
+    const first = (await operator.wallet()).next_nonce
+    const got = await gains(async () => {
+      await rig.paid(shop, 1_000_000n)
+      rig.proxy.spoil = (method, _params, result) => (method === "eth_sendRawTransaction" ? null : result)
+      await client.setAutomine(false)
+      await rig.round()
+      await client.request({ method: "anvil_dropAllTransactions" } as never)
+      await client.setAutomine(true)
+      rig.proxy.spoil = (_method, _params, result) => result
+      const hash = await operator.sendElsewhere(first)
+      await expectRefused(adopt(hash), /which is not final/)
+      await mine()
+      await expectRefused(adopt(hash), /while its wallet is halted/)
+      await rig.round()
+      rig.service.advance(31_000)
+      await rig.round()
+      expect((await operator.wallet()).status).toBe("halted")
+      await expectRefused(resume(), /was used by a transaction that this database does not know/)
+      await expectRefused(adopt(hash), /pays no payout that waits here/)
+      const { body } = await adopt(hash, { foreign: true })
+      expect(body).toMatchObject({ error: "VALIDATION_ERROR", details: [{ path: "reason" }] })
+      expect((await adopt(hash, { foreign: true, reason: "tried the key by hand" })).status).toBe(200)
+      await expectRefused(adopt(hash, { foreign: true, reason: "again" }), /explained .* already/)
+      expect((await resume()).status).toBe(200)
+      await payAll()
+      const reverted = (await rig.intents()).filter(row => row.state === "reverted")
+      expect(reverted).toMatchObject([{ nonce: first, tx_hash: hash, succeeded: false }])
+    })
+    expect(got).toEqual([500_000n, 500_000n])
+    expect((await rig.states()).sort()).toEqual(["final", "final", "reverted"])
+    expect(await operator.wallet()).toMatchObject({ status: "active", next_nonce: await count() })
+  })
+
+  it("above all that was signed is passed over, and leaves no gap", async () => {
+    const shop = await rig.sell([50, 50])
+    const first = (await operator.wallet()).next_nonce
+    const hash = await operator.sendElsewhere(first)
+    await mine()
+    await checkWallet(rig.service.ctx, rig.network, { lane: "payout", signer: rig.signer })
+    expect((await adopt(hash, { foreign: true, reason: "gas sent back" })).body.said).toContain(`${first + 1n}`)
+    expect((await resume()).status).toBe(200)
+    expect(
+      await gains(async () => {
+        await rig.paid(shop, 1_000_000n)
+        await payAll()
+      }),
+    ).toEqual([500_000n, 500_000n])
+    expect(await operator.actions()).toMatchObject([{ action: "adopt foreign", reason: "gas sent back" }, {}])
+  })
+
+  it("that pays what waits, at another payout's nonce, is refused until the one that is paid is cancelled", async () => {
+    const { ctx } = rig.service
+    const { client } = rig.anvil
+    const shop = await rig.sell([50, 50])
+    const first = (await operator.wallet()).next_nonce
+    const got = await gains(async () => {
+      // Two services on copies of one database: the other one paid, with the nonce that this one gave to something else.
+      await rig.paid(shop, 1_000_000n)
+      rig.proxy.spoil = (method, _params, result) => (method === "eth_sendRawTransaction" ? null : result)
+      await client.setAutomine(false)
+      await rig.round()
+      await client.request({ method: "anvil_dropAllTransactions" } as never)
+      await client.setAutomine(true)
+      rig.proxy.spoil = (_method, _params, result) => result
+      await rig.paid(shop, 600_000n)
+      const paidElsewhere = (await rig.intents()).find(row => row.state === "queued" && row.recipient === recipient(0))
+      const call = { to: paidElsewhere?.to_address ?? "0x", data: paidElsewhere?.data ?? "0x" } as const
+      const hash = await operator.sendElsewhere(first, call)
+      await mine()
+      await operator.ask("/halt", { wallet: "payout", reason: "two services" })
+      await expectRefused(adopt(hash), /The nonce \d+ is the payout .*cancel/)
+      await expectRefused(adopt(hash, { foreign: true, reason: "two services" }), /paid twice.*cancel/)
+      await operator.ask("/cancel", { intent: paidElsewhere?.id, reason: "paid by the other service" })
+      expect((await adopt(hash, { foreign: true, reason: "two services" })).status).toBe(200)
+      expect((await resume({ booksCompared: true })).status).toBe(200)
+      await payAll()
+    })
+    expect(got).toEqual([800_000n, 800_000n])
+    expect((await operator.wallet()).checked_number).not.toBeNull()
+    expect((await rig.states()).sort()).toEqual(["cancelled", "final", "final", "final", "reverted"])
+    expect(ctx.settings.payoutWallet).toBe(rig.signer.address)
+  })
+})
+
+describe("what is adopted", () => {
+  it("must be signed by a wallet of ours, and be on the chain by two endpoints' word", async () => {
+    const first = (await operator.wallet()).next_nonce
+    await operator.ask("/halt", { wallet: rig.signer.address, reason: "a look" })
+    const { transactions } = await rig.anvil.client.getBlock({ blockNumber: 1n })
+    await expectRefused(
+      adopt(transactions[0], { foreign: true, reason: "x" }),
+      /signed by .* no wallet of this service/,
+    )
+    await expectRefused(adopt(`0x${"5".repeat(64)}`), /No endpoint knows/)
+    const hash = await operator.sendElsewhere(first)
+    await mine()
+    // The answer is another's transaction, or changed on the way.
+    for (const lie of [(told: object) => ({ ...told, nonce: "0x1" }), () => null, () => "0x"]) {
+      rig.proxy.spoil = (method, _params, result) =>
+        method === "eth_getTransactionByHash" ? lie(result as object) : result
+      await expectRefused(adopt(hash, { foreign: true, reason: "x" }), /No endpoint knows/)
+    }
+    rig.proxy.spoil = (_method, _params, result) => result
+    const lagging = await startProxy(rig.anvil.rpcUrl)
+    lagging.spoil = (method, _params, result) => (method === "eth_getTransactionReceipt" ? null : result)
+    const { endpoints } = rig.network
+    Object.assign(rig.network, { endpoints: [...endpoints, newEndpoint(rig.network.name, lagging.url)] })
+    try {
+      await expectRefused(adopt(hash, { foreign: true, reason: "x" }), /Only one endpoint/)
+    } finally {
+      Object.assign(rig.network, { endpoints })
+      await lagging.stop()
+    }
+    expect((await adopt(hash, { foreign: true, reason: "x" })).status).toBe(200)
+  })
+})
+
+describe("a halt by the books", () => {
+  it("comes again after a resume, unless somebody has compared them", async () => {
+    const { client } = rig.anvil
+    const shop = await rig.sell([50, 50])
+    await rig.paid(shop, 1_000_000n)
+    await payAll()
+    // The deposit's money is taken past the factory: for a wallet it is what nobody meant.
+    const first = (await operator.wallet()).next_nonce
+    await rig.paid(shop, 1_000_000n)
+    const [stolen] = (await rig.intents()).filter(row => row.state === "queued")
+    await operator.ask("/halt", { wallet: "payout", reason: "the key is used elsewhere" })
+    const hash = await operator.sendElsewhere(first, { to: stolen?.to_address ?? "0x", data: stolen?.data ?? "0x" })
+    await client.mine({ blocks: 3 })
+    await operator.ask("/cancel", { intent: stolen?.id, reason: "paid by hand" })
+    await adopt(hash, { foreign: true, reason: "paid by hand" })
+    expect((await resume()).body.said).toContain("halt it again where they still don't fit")
+    await rig.round()
+    expect(await operator.wallet()).toMatchObject({
+      status: "halted",
+      halted_reason: expect.stringContaining("no payout"),
+    })
+    expect((await resume({ booksCompared: true })).body.said).toMatch(/compared from block \d+ on/)
+    await payAll()
+    expect((await operator.wallet()).status).toBe("active")
+    const [row] = (await operator.actions()).slice(-1)
+    expect(row).toMatchObject({ action: "resume", before: { status: "halted" }, after: { status: "active" } })
+  })
+})

@@ -1,0 +1,327 @@
+/**
+ * Takes in a transaction of a wallet that is on the chain and that the database does not know, as after an old backup was
+ * restored. It becomes an attempt of the intent that it pays, and the engine goes on from there; or it is put down as
+ * foreign, so that its nonce is explained. Only what is final, and only while the wallet is halted.
+ */
+import { sql } from "kysely"
+import type { Hex } from "viem"
+import { ask, awake } from "../chain/endpoints.ts"
+import type { Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { openPanel } from "../payments/look.ts"
+import { lockWallet } from "../payouts/assign-intents.ts"
+import { quorumOf } from "../payouts/evidence.ts"
+import { intentIdIn, withoutId } from "../payouts/release.ts"
+import { type Asked, byHand, type Done } from "./actions.ts"
+import { findIntent, networkNamed, refused } from "./find.ts"
+import { readTransaction, type SignedTransaction } from "./read-transaction.ts"
+import { isKnown } from "./unexplained.ts"
+
+type Wanted = Asked & {
+  hash: Hash
+  /** Which of several intents that it fits. */
+  intent?: string | undefined
+  /** It pays nothing of ours; `reason` says what it is. */
+  foreign?: boolean | undefined
+}
+
+/** A transaction of a wallet of ours in a final block. */
+interface Found {
+  transaction: SignedTransaction
+  wallet: Row<"wallets">
+  blockNumber: bigint
+}
+
+/** Adopts a transaction; refused, with what to do, where it is not what it must be. */
+export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: string }> {
+  const known = await ctx.db
+    .selectFrom("attempts")
+    .select("intent_id")
+    .where("hash", "=", wanted.hash)
+    .executeTakeFirst()
+  if (known) throw refused(`The transaction is known: it is an attempt of the payout ${known.intent_id}.`)
+  const found = await findOnChain(ctx, wanted.hash)
+  const done = await byHand(ctx, wanted, async ctx => {
+    const wallet = await lockWallet(ctx, found.wallet.id)
+    if (wallet.status !== "halted")
+      throw refused("A transaction is adopted while its wallet is halted. Run `script/wallet halt` first.")
+    return wanted.foreign
+      ? await adoptForeign(ctx, wallet, found)
+      : await adoptPayout(ctx, wallet, found, wanted.intent)
+  })
+  return { said: done.said }
+}
+
+/** Finds the transaction on the networks; refused unless it is a wallet's of ours, and enough endpoints say it is final. */
+async function findOnChain(ctx: Context, hash: Hash): Promise<Found> {
+  for (const network of ctx.chain.networks) {
+    const transaction = await fetchTransaction(ctx, network, hash)
+    if (!transaction) continue
+    const wallet = await ctx.db
+      .selectFrom("wallets")
+      .selectAll()
+      .where("chain_id", "=", network.chainId)
+      .where("address", "=", transaction.from)
+      .executeTakeFirst()
+    if (!wallet || (transaction.chainId !== 0 && transaction.chainId !== network.chainId))
+      throw refused(`The transaction was signed by ${transaction.from}, which is no wallet of this service.`)
+    return { transaction, wallet, blockNumber: await finalBlockOf(ctx, network, hash) }
+  }
+  const names = ctx.chain.networks.map(each => each.name).join(", ")
+  throw refused(`No endpoint knows a transaction with this hash whose signature can be checked, on: ${names}.`)
+}
+
+async function fetchTransaction(ctx: Context, network: Network, hash: Hash): Promise<SignedTransaction | undefined> {
+  const call = { method: "eth_getTransactionByHash", params: [hash] }
+  const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, [call], ctx.signal)))
+  for (const answer of answers) {
+    const told = answer?.[0]
+    const transaction = told?.ok ? await readTransaction(told.value, hash) : undefined
+    if (transaction) return transaction
+  }
+  return undefined
+}
+
+/** The height of the final block that has the transaction, by as many endpoints as money is paid anew for. */
+async function finalBlockOf(ctx: Context, network: Network, hash: Hash): Promise<bigint> {
+  const panel = await openPanel(network, 0n, ctx.signal)
+  await panel.learn([], [hash])
+  const told = panel.anyReceipt(hash)
+  if (told) await panel.learn([told.blockNumber], [])
+  const receipt = panel.receiptOf(hash)
+  if (!receipt) throw refused("The transaction is in no block that the endpoints agree on. Try again when it is mined.")
+  if (panel.endVotes(receipt) < quorumOf(network))
+    throw refused("Only one endpoint has the transaction in a block, and two must. Try again.")
+  if (receipt.blockNumber > panel.finalized)
+    throw refused(
+      `The transaction is in block ${receipt.blockNumber}, which is not final: final is ${panel.finalized}. Try again ` +
+        "when it is.",
+    )
+  return receipt.blockNumber
+}
+
+/** It pays an intent: it becomes an attempt of it. */
+async function adoptPayout(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  { transaction }: Found,
+  named: string | undefined,
+): Promise<Done & { said: string }> {
+  const { nonce, hash, raw, gas, maxFee, tip } = transaction
+  const sitting = await sittingAt(ctx, wallet, nonce)
+  const empty = isEmpty(transaction, wallet)
+  const intent = sitting && empty ? sitting : await intentOf(ctx, wallet, transaction, named)
+  if (sitting && sitting.id !== intent.id)
+    throw refused(
+      `The nonce ${nonce} is the payout ${sitting.id}'s, and the transaction pays what the payout ${intent.id} waits to ` +
+        `pay. Run \`script/wallet cancel ${intent.id}\`, as it is paid, and then adopt the transaction with --foreign.`,
+    )
+  const [row] = await ctx.db
+    .selectFrom("intents")
+    .selectAll()
+    .where("id", "=", intent.id)
+    .where("state", "in", sitting ? ["assigned"] : ["queued", "held"])
+    .forUpdate()
+    .execute()
+  if (!row)
+    throw refused(
+      `The payout ${intent.id} is ${intent.state}${intent.nonce === null ? "" : ` at nonce ${intent.nonce}`}.`,
+    )
+  if (!sitting) await giveNonce(ctx, wallet, row, nonce)
+  const { n } = await ctx.db
+    .selectFrom("attempts")
+    .select(sql<number>`(coalesce(max(n), -1) + 1)::int`.as("n"))
+    .where("intent_id", "=", row.id)
+    .executeTakeFirstOrThrow()
+  await ctx.db
+    .insertInto("attempts")
+    .values({
+      intent_id: row.id,
+      chain_id: wallet.chain_id,
+      wallet: wallet.address,
+      nonce,
+      n,
+      raw,
+      hash,
+      gas,
+      max_fee: maxFee,
+      tip,
+      empty,
+      // It is on the chain, and need not be sent.
+      sent_at: sql<Date>`clock_timestamp()`,
+    })
+    .execute()
+  const next = await advance(ctx, wallet)
+  const what = empty ? "empties the nonce of" : "pays"
+  return {
+    action: "adopt",
+    chainId: wallet.chain_id,
+    wallet: wallet.address,
+    intentId: row.id,
+    before: { state: row.state, nonce: row.nonce, next_nonce: wallet.next_nonce },
+    after: { state: "assigned", nonce, n, hash, empty, next_nonce: next },
+    said: `The transaction has the nonce ${nonce} and ${what} the payout ${row.id}. The wallet's next nonce is ${next}.`,
+  }
+}
+
+/** The nonce of an intent that was paid by a transaction which this database did not know. */
+async function giveNonce(ctx: Context, wallet: Row<"wallets">, row: Row<"intents">, nonce: bigint): Promise<void> {
+  if (!row.reserved)
+    // The money has left all the same: what the deposit's book has no room for is its shortfall.
+    await sql`update deposit_books set shortfall = greatest(shortfall, committed + ${row.amount} - inflow)
+      where deposit_id = ${row.deposit_id} and token = ${row.token}`.execute(ctx.db)
+  await ctx.db
+    .updateTable("intents")
+    .set({
+      state: "assigned",
+      reserved: true,
+      held_reason: null,
+      held_detail: null,
+      wallet: wallet.address,
+      nonce,
+      updated_at: ctx.now(),
+    })
+    .where("id", "=", row.id)
+    .execute()
+}
+
+/** It pays nothing of ours: its nonce is explained, and an intent that sat there is reverted by it and made anew. */
+async function adoptForeign(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  { transaction, blockNumber }: Found,
+): Promise<Done & { said: string }> {
+  const { nonce, hash } = transaction
+  const sitting = await sittingAt(ctx, wallet, nonce)
+  const paid = sitting && paysTheSame(transaction, sitting) ? [sitting] : await candidates(ctx, wallet, transaction)
+  const [first] = paid
+  if (first)
+    throw refused(
+      `The transaction is not foreign: it pays the payout ${first.id}, which would be paid twice. Adopt it without ` +
+        `--foreign${sitting && sitting.id !== first.id ? `, or cancel ${first.id} first` : ""}.`,
+    )
+  if (sitting && sitting.state !== "assigned")
+    throw refused(`The payout ${sitting.id} with its nonce is ${sitting.state}.`)
+  const added = await ctx.db
+    .insertInto("foreign_nonces")
+    .values({
+      chain_id: wallet.chain_id,
+      wallet: wallet.address,
+      nonce,
+      tx_hash: hash,
+      block_number: blockNumber,
+      created_at: ctx.now(),
+    })
+    .onConflict(conflict => conflict.doNothing())
+    .executeTakeFirst()
+  if (added.numInsertedOrUpdatedRows === 0n)
+    throw refused(`The nonce ${nonce} is explained by a foreign transaction already.`)
+  const next = await advance(ctx, wallet)
+  const anew = sitting ? ` The payout ${sitting.id} was not paid by this nonce, and is made anew.` : ""
+  return {
+    action: "adopt foreign",
+    chainId: wallet.chain_id,
+    wallet: wallet.address,
+    ...(sitting ? { intentId: sitting.id } : {}),
+    before: { nonce, next_nonce: wallet.next_nonce },
+    after: { nonce, hash, block_number: blockNumber, next_nonce: next },
+    said: `The nonce ${nonce} is explained by a foreign transaction.${anew} The wallet's next nonce is ${next}.`,
+  }
+}
+
+const sittingAt = (ctx: Context, wallet: Row<"wallets">, nonce: bigint): Promise<Row<"intents"> | undefined> =>
+  ctx.db
+    .selectFrom("intents")
+    .selectAll()
+    .where("chain_id", "=", wallet.chain_id)
+    .where("wallet", "=", wallet.address)
+    .where("nonce", "=", nonce)
+    .executeTakeFirst()
+
+/** What `unstick` makes. */
+const isEmpty = ({ to, data, value }: SignedTransaction, wallet: Row<"wallets">): boolean =>
+  to === wallet.address && data === "0x" && value === 0n
+
+/** The intent that a transaction pays: by the id in its calldata, else the only one with the same release, or the named one. */
+async function intentOf(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  transaction: SignedTransaction,
+  named: string | undefined,
+): Promise<Row<"intents">> {
+  const id = idIn(transaction.data)
+  const itself =
+    id === undefined
+      ? undefined
+      : await ctx.db.selectFrom("intents").selectAll().where("id", "=", id).executeTakeFirst()
+  if (itself) {
+    if (named !== undefined && named !== id) throw refused(`The transaction is the payout ${id}'s, by its calldata.`)
+    if (!paysTheSame(transaction, itself))
+      throw refused(`The transaction names the payout ${id} and pays something else.`)
+    return itself
+  }
+  const sitting = await sittingAt(ctx, wallet, transaction.nonce)
+  const fitting = [
+    ...(sitting && paysTheSame(transaction, sitting) ? [sitting] : []),
+    ...(await candidates(ctx, wallet, transaction)),
+  ]
+  if (named !== undefined) {
+    const intent = await findIntent(ctx, named)
+    if (!fitting.some(row => row.id === intent.id))
+      throw refused(`The transaction does not pay what the payout ${named} (${intent.state}) is for.`)
+    return intent
+  }
+  const [only, second] = fitting
+  if (!only)
+    throw refused(
+      "The transaction pays no payout that waits here. Where it pays nothing of ours, adopt it with --foreign --reason.",
+    )
+  if (second)
+    throw refused(
+      `The transaction fits several payouts that pay the same; name one with --intent: ${fitting.map(row => row.id).join(", ")}.`,
+    )
+  return only
+}
+
+/** Intents without a nonce that a transaction would pay, but for the id in its calldata; the oldest first. */
+async function candidates(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  { to, data }: SignedTransaction,
+): Promise<Row<"intents">[]> {
+  const call = withoutId(data)
+  if (to === null || call === "0x") return []
+  return await ctx.db
+    .selectFrom("intents")
+    .selectAll()
+    .where("chain_id", "=", wallet.chain_id)
+    .where("state", "in", ["queued", "held"])
+    .where("to_address", "=", to)
+    .where(sql<boolean>`left(data, ${call.length}) = ${call}`)
+    .where(sql<boolean>`length(data) = ${data.length}`)
+    .orderBy("created_at")
+    .orderBy("id")
+    .execute()
+}
+
+const paysTheSame = ({ to, data, value }: SignedTransaction, row: Row<"intents">): boolean =>
+  to === row.to_address && value === row.value && withoutId(data) === withoutId(row.data)
+
+/** The id that ends a release's calldata; undefined for what is too short to be one. */
+const idIn = (data: Hex): string | undefined => (withoutId(data) === "0x" ? undefined : intentIdIn(data))
+
+/** Moves the next nonce past all that are explained; answers it. */
+async function advance(ctx: Context, wallet: Row<"wallets">): Promise<bigint> {
+  let { next_nonce: next } = wallet
+  const known = async (nonce: bigint) =>
+    (await sql<{ known: boolean }>`select ${isKnown(wallet, sql`${nonce}`)} as known`.execute(ctx.db)).rows[0]?.known
+  while (await known(next)) next++
+  await ctx.db.updateTable("wallets").set({ next_nonce: next }).where("id", "=", wallet.id).execute()
+  ctx.log.info(
+    { wallet: wallet.address, network: networkNamed(ctx, wallet.chain_id), next: `${next}` },
+    "the next nonce",
+  )
+  return next
+}

@@ -1,0 +1,66 @@
+/** What an operator names, found: networks, wallets with their signers, intents; and the words for what is not there. */
+import type { Network } from "../chain/networks.ts"
+import type { Signer } from "../chain/signer.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError, invalid } from "../errors.ts"
+
+/** A wallet as an operator names it: its address or its lane, and the network where there are several of them. */
+export interface WalletNamed {
+  wallet: string
+  network?: string | undefined
+}
+
+export type Lane = "payout" | "relay"
+
+/** What can't be done as things stand; the message says what to do instead. */
+export const refused = (words: string): ApiError => new ApiError("INVALID_OPERATION", undefined, words)
+
+const notFound = (words: string): ApiError => new ApiError("NOT_FOUND", undefined, words)
+
+/** A chain's name; `chain <id>` where the settings no longer have it. */
+export const networkNamed = (ctx: Context, chainId: number): string =>
+  ctx.chain.networks.find(each => each.chainId === chainId)?.name ?? `chain ${chainId}`
+
+/** The network of a wallet or an intent; refused where the settings no longer have it. */
+export function servedNetwork(ctx: Context, chainId: number): Network {
+  const network = ctx.chain.networks.find(each => each.chainId === chainId)
+  if (!network) throw refused(`NETWORKS does not name the network of chain ${chainId}, so that it can't be asked.`)
+  return network
+}
+
+/** What a wallet signs for, by the settings; null where they don't know it. */
+export function laneOf({ settings }: Context, { address }: Pick<Row<"wallets">, "address">): Lane | null {
+  if (address === settings.payoutWallet || address === settings.payoutSigner?.address) return "payout"
+  return address === settings.relayWallet ? "relay" : null
+}
+
+/** Who signs for a wallet; refused where this process has no key of it. */
+export function signerOf({ settings }: Context, { address }: Row<"wallets">): Signer {
+  const signer = [settings.payoutSigner].find(each => each?.address === address)
+  if (!signer) throw refused(`The service has no key of the wallet ${address}.`)
+  return signer
+}
+
+/** The one wallet that is meant; a 404 says which there are. */
+export async function findWallet(ctx: Context, named: WalletNamed): Promise<Row<"wallets">> {
+  const rows = await ctx.db.selectFrom("wallets").selectAll().orderBy("id").execute()
+  const text = named.wallet.toLowerCase()
+  const meant = rows.filter(
+    row =>
+      (row.address === text || laneOf(ctx, row) === text) &&
+      (named.network === undefined || networkNamed(ctx, row.chain_id) === named.network),
+  )
+  const [first, second] = meant
+  if (first && !second) return first
+  const list = (first ? meant : rows).map(row => `${row.address} on ${networkNamed(ctx, row.chain_id)}`).join(", ")
+  if (second) throw invalid("network", `several wallets are meant; name the network: ${list}`)
+  throw notFound(list ? `No such wallet. There are: ${list}.` : "No wallet has been used yet.")
+}
+
+/** An intent by its id; a 404 when there is none. */
+export async function findIntent(ctx: Context, id: string): Promise<Row<"intents">> {
+  const row = await ctx.db.selectFrom("intents").selectAll().where("id", "=", id).executeTakeFirst()
+  if (!row) throw notFound(`No intent has the id ${id}.`)
+  return row
+}

@@ -1,0 +1,93 @@
+/** Stops a wallet by hand, and lets it go on when it is safe. */
+import { sql } from "kysely"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { lockWallet } from "../payouts/assign-intents.ts"
+import { type Asked, byHand } from "./actions.ts"
+import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } from "./find.ts"
+import { lookAt, unexplained } from "./unexplained.ts"
+
+/** Stops signing and sending for a wallet at once; what is on its way may still be mined, and is followed. */
+export async function halt(ctx: Context, asked: WalletNamed & Asked & { reason: string }): Promise<{ said: string }> {
+  const { id } = await findWallet(ctx, asked)
+  const { wallet } = await byHand(ctx, asked, async ctx => {
+    const wallet = await lockWallet(ctx, id)
+    if (wallet.status === "halted") throw refused(`The wallet is halted already: ${wallet.halted_reason}`)
+    const after = { status: "halted", halted_reason: `by ${asked.by}: ${asked.reason}` } as const
+    await ctx.db.updateTable("wallets").set(after).where("id", "=", id).execute()
+    return {
+      action: "halt" as const,
+      chainId: wallet.chain_id,
+      wallet: wallet.address,
+      before: { status: wallet.status },
+      after,
+    }
+  })
+  return { said: `The wallet ${wallet} is halted. Nothing is signed or sent for it until \`script/wallet resume\`.` }
+}
+
+/** What an operator states, and answers for, when a wallet is resumed. */
+interface Statements {
+  /** What left the deposits so far was compared by hand: the comparison goes on from the present finalized block. */
+  booksCompared?: boolean | undefined
+  /** None of the transactions that the wallet made before this database knew it paid anything that waits here. */
+  nothingPaid?: boolean | undefined
+}
+
+/** Lets a halted wallet sign and send again; refused, with what to do, while the chain has something unexplained. */
+export async function resume(
+  ctx: Context,
+  asked: WalletNamed & Asked & Statements & { reason: string },
+): Promise<{ said: string }> {
+  const seen = await findWallet(ctx, asked)
+  const network = servedNetwork(ctx, seen.chain_id)
+  if (seen.status === "active") throw refused("The wallet is not halted: there is nothing to resume.")
+  const look = await lookAt(ctx, network, seen)
+  const faults = await unexplained(ctx, seen, look)
+  if (faults.length > 0) throw refused(`The wallet stays halted. ${faults.join(" ")}`)
+  if (!asked.nothingPaid && (await isUnknown(ctx, seen)))
+    throw refused(
+      `The wallet stays halted. It made ${seen.next_nonce} transactions before this database knew it, and payouts wait: ` +
+        "where a backup was restored, run `script/wallet adopt HASH` for each that paid out. Where none of them paid what " +
+        "waits here, resume with --nothing-paid.",
+    )
+  const { wallet } = await byHand(ctx, asked, async ctx => {
+    const wallet = await lockWallet(ctx, seen.id)
+    if (
+      wallet.status === "active" ||
+      wallet.next_nonce !== seen.next_nonce ||
+      wallet.halted_reason !== seen.halted_reason
+    )
+      throw refused("The wallet has changed at this moment. Look at it again with `script/wallet show`.")
+    const checked_number = asked.booksCompared ? look.panel.finalized : wallet.checked_number
+    const after = { status: "active", halted_reason: null, suspect_at: null, check_at: null, checked_number } as const
+    await ctx.db
+      .updateTable("wallets")
+      .set({ ...after, run_at: ctx.now() })
+      .where("id", "=", wallet.id)
+      .execute()
+    const { status, halted_reason, suspect_at, check_at, checked_number: compared } = wallet
+    return {
+      action: "resume" as const,
+      chainId: wallet.chain_id,
+      wallet: wallet.address,
+      before: { status, halted_reason, suspect_at, check_at, checked_number: compared },
+      after: { ...after, nothing_paid: asked.nothingPaid ?? false },
+    }
+  })
+  const books = asked.booksCompared
+    ? `The books are compared from block ${look.panel.finalized + 1n} on.`
+    : "The books are compared again from where that stopped, and halt it again where they still don't fit."
+  return { said: `The wallet ${wallet} on ${networkNamed(ctx, seen.chain_id)} goes on. ${books}` }
+}
+
+/** Whether payouts wait for a wallet that was used before, of whose transactions this database knows none: an old backup. */
+async function isUnknown(ctx: Context, wallet: Row<"wallets">): Promise<boolean> {
+  const { rows } = await sql<{ unknown: boolean }>`
+    select ${wallet.next_nonce} > 0
+      and exists (select from intents where chain_id = ${wallet.chain_id} and state in ('queued', 'held'))
+      and not exists (select from intents where chain_id = ${wallet.chain_id} and wallet = ${wallet.address})
+      and not exists (select from foreign_nonces where chain_id = ${wallet.chain_id} and wallet = ${wallet.address})
+      as unknown`.execute(ctx.db)
+  return rows[0]?.unknown ?? true
+}

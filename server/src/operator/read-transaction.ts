@@ -1,0 +1,84 @@
+/** A transaction as a node tells it, put back into its signed bytes, so that its hash and its signature can be checked. */
+import { type Hex, keccak256, parseTransaction, recoverTransactionAddress, serializeTransaction } from "viem"
+import type { Address, Hash } from "../chain/hex.ts"
+
+export interface SignedTransaction {
+  hash: Hash
+  raw: Hex
+  /** Recovered from the signature, not as the node says. */
+  from: Address
+  chainId: number
+  nonce: bigint
+  /** Null: it made a contract. */
+  to: Address | null
+  data: Hex
+  value: bigint
+  gas: bigint
+  /** In wei for a unit of gas. */
+  maxFee: bigint
+  tip: bigint
+}
+
+/**
+ * The transaction of this hash, from what `eth_getTransactionByHash` answered; undefined where the answer is no transaction,
+ * or not the one of this hash. What comes back needs no trust in the node. Of type 0, 1 or 2: a wallet of ours makes no other.
+ */
+export async function readTransaction(answer: unknown, hash: Hash): Promise<SignedTransaction | undefined> {
+  if (typeof answer !== "object" || answer === null) return undefined
+  try {
+    const raw = serialized(answer as Record<string, string>)
+    if (keccak256(raw) !== hash) return undefined
+    // Read from the bytes, whose hash is right, and not from the answer.
+    const { chainId, nonce, to, data, value, gas, ...fees } = parseTransaction(raw)
+    const maxFee = fees.maxFeePerGas ?? fees.gasPrice ?? 0n
+    return {
+      hash,
+      raw,
+      from: (
+        await recoverTransactionAddress({ serializedTransaction: raw as `0x02${string}` })
+      ).toLowerCase() as Address,
+      chainId: chainId ?? 0,
+      nonce: BigInt(nonce ?? 0),
+      to: (to?.toLowerCase() ?? null) as Address | null,
+      data: data ?? "0x",
+      value: value ?? 0n,
+      gas: gas ?? 0n,
+      maxFee,
+      tip: fees.maxPriorityFeePerGas ?? maxFee,
+    }
+  } catch {
+    // A field that is missing or no number: the node told something else.
+    return undefined
+  }
+}
+
+const types = { "0x0": "legacy", "0x1": "eip2930", "0x2": "eip1559" } as const
+
+function serialized(told: Record<string, string>): Hex {
+  const type = types[(told.type ?? "0x0") as keyof typeof types]
+  const number = (name: string) => BigInt(told[name] ?? "none")
+  const [r, s] = ["r", "s"].map(name => `0x${number(name).toString(16).padStart(64, "0")}` as Hex)
+  if (type === undefined || r === undefined || s === undefined)
+    throw new Error("not a transaction that a wallet of ours makes")
+  const common = {
+    nonce: Number.parseInt(number("nonce").toString(), 10),
+    to: told.to as Hex | null,
+    data: told.input as Hex,
+    value: number("value"),
+    gas: number("gas"),
+  }
+  const chainId = told.chainId === undefined ? undefined : Number.parseInt(number("chainId").toString(), 10)
+  const v = number("v")
+  if (type === "legacy") {
+    // Before EIP-155 a signature named no chain.
+    const named = v >= 35n && chainId !== undefined ? { chainId } : {}
+    return serializeTransaction({ type, ...common, ...named, gasPrice: number("gasPrice") } as never, { r, s, v })
+  }
+  const listed = { ...common, chainId, accessList: told.accessList as never }
+  const yParity = v === 0n || v === 27n ? 0 : 1
+  const fees =
+    type === "eip2930"
+      ? { gasPrice: number("gasPrice") }
+      : { maxFeePerGas: number("maxFeePerGas"), maxPriorityFeePerGas: number("maxPriorityFeePerGas") }
+  return serializeTransaction({ type, ...listed, ...fees } as never, { r, s, yParity })
+}

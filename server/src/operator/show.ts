@@ -1,0 +1,107 @@
+/** How each wallet stands: by the database, and by its chain. Reads only. */
+import { sql } from "kysely"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { laneOf, networkNamed } from "./find.ts"
+import { type Look, lookAt, unexplained } from "./unexplained.ts"
+import { ether, gwei } from "./unstick.ts"
+
+/** All wallets, or those of a network. What the chain tells is null where it can't be asked. */
+export async function showWallets(ctx: Context, network: string | undefined) {
+  const rows = await ctx.db.selectFrom("wallets").selectAll().orderBy("chain_id").orderBy("id").execute()
+  const asked = rows.filter(row => network === undefined || networkNamed(ctx, row.chain_id) === network)
+  return await Promise.all(asked.map(row => showWallet(ctx, row)))
+}
+
+async function showWallet(ctx: Context, wallet: Row<"wallets">) {
+  const [look, flying, waiting] = [
+    await lookOrNone(ctx, wallet),
+    await inFlight(ctx, wallet),
+    await counts(ctx, wallet),
+  ]
+  return {
+    network: networkNamed(ctx, wallet.chain_id),
+    lane: laneOf(ctx, wallet),
+    address: wallet.address,
+    status: wallet.status,
+    haltedReason: wallet.halted_reason,
+    nextNonce: `${wallet.next_nonce}`,
+    booksComparedTo: textOf(wallet.checked_number),
+    chain: look
+      ? {
+          latest: textOf(look.sight.latest),
+          finalized: textOf(look.sight.agreedFinalized),
+          finalizedBlock: `${look.panel.finalized}`,
+          gas: look.sight.balance === undefined ? null : ether(look.sight.balance),
+          baseFeeGwei: look.sight.market ? gwei(look.sight.market.baseFee) : null,
+        }
+      : null,
+    /** What must be explained before the wallet may sign. */
+    unexplained: look ? await unexplained(ctx, wallet, look) : [],
+    inFlight: flying,
+    /** Intents of the network without a nonce. */
+    waiting,
+  }
+}
+
+/** A look at the chain, where it can be asked; else an operator must still be told what the database has. */
+async function lookOrNone(ctx: Context, wallet: Row<"wallets">): Promise<Look | undefined> {
+  const network = ctx.chain.networks.find(each => each.chainId === wallet.chain_id)
+  if (!network) return undefined
+  return await lookAt(ctx, network, wallet).catch(error => {
+    ctx.log.warn({ err: error, network: network.name }, "a wallet could not be looked at")
+    return undefined
+  })
+}
+
+interface Flying {
+  id: string
+  kind: string
+  state: string
+  nonce: bigint
+  recipient: Address
+  n: number
+  hash: Hash
+  max_fee: bigint
+  tip: bigint
+  empty: boolean
+  age_s: number
+  sends: number
+  last_result: string | null
+}
+
+/** What has a nonce and is not final, an entry for each attempt; the lowest nonce first. */
+async function inFlight(ctx: Context, wallet: Row<"wallets">) {
+  const { rows } = await sql<Flying>`
+    select i.id, i.kind, i.state, i.nonce, i.recipient, a.n, a.hash, a.max_fee, a.tip, a.empty, a.sends, a.last_result,
+      extract(epoch from clock_timestamp() - a.created_at)::int as age_s
+    from intents i join attempts a on a.intent_id = i.id
+    where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state in ('assigned', 'mined')
+    order by i.nonce, a.n`.execute(ctx.db)
+  return rows.map(row => ({
+    nonce: `${row.nonce}`,
+    intent: row.id,
+    kind: row.kind,
+    state: row.state,
+    attempt: row.n,
+    hash: row.hash,
+    empty: row.empty,
+    maxFeeGwei: gwei(row.max_fee),
+    tipGwei: gwei(row.tip),
+    ageSeconds: row.age_s,
+    sends: row.sends,
+    lastResult: row.last_result,
+  }))
+}
+
+async function counts(ctx: Context, wallet: Row<"wallets">): Promise<Record<string, number>> {
+  const { rows } = await sql<{ name: string; n: number }>`
+    select case when state = 'held' then 'held: ' || held_reason else state end as name, count(*)::int as n
+    from intents where chain_id = ${wallet.chain_id} and state in ('queued', 'held') group by 1 order by 1`.execute(
+    ctx.db,
+  )
+  return Object.fromEntries(rows.map(row => [row.name, row.n]))
+}
+
+const textOf = (n: bigint | null | undefined): string | null => (n === null || n === undefined ? null : `${n}`)

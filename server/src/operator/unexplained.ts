@@ -1,0 +1,74 @@
+/** What the chain has of a wallet and the database can't explain. While there is any, nothing may be signed for it. */
+import { sql } from "kysely"
+import type { Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { openPanel, type Panel } from "../payments/look.ts"
+import { lookAtWallet, type WalletSight } from "../payouts/evidence.ts"
+
+/** A look at a wallet through all endpoints of its network. */
+export interface Look {
+  sight: WalletSight
+  panel: Panel
+}
+
+/** Looks at a wallet now; an RpcError where no endpoint may be believed. */
+export async function lookAt(ctx: Context, network: Network, wallet: Row<"wallets">): Promise<Look> {
+  const [sight, panel] = await Promise.all([
+    lookAtWallet(network, wallet.address, ctx.signal),
+    openPanel(network, 0n, ctx.signal),
+  ])
+  return { sight, panel }
+}
+
+/**
+ * What is not explained, a sentence each with what to do about it; empty when all is. A nonce is explained by an attempt, or
+ * a foreign transaction, that stands in a canonical block.
+ */
+export async function unexplained(ctx: Context, wallet: Row<"wallets">, { sight, panel }: Look): Promise<string[]> {
+  const { agreedLatest: count } = sight
+  if (count === undefined) return ["Too few endpoints tell how many transactions of the wallet there are: try again."]
+  const words: string[] = []
+  if (count > wallet.next_nonce) {
+    const missing = await unknownNonces(ctx, wallet, wallet.next_nonce, count)
+    words.push(
+      `The chain has ${count} transactions of the wallet, and this database knows ${wallet.next_nonce}. Look the wallet ` +
+        `up in an explorer and run \`script/wallet adopt HASH\` for each transaction with the nonce ${missing.join(", ")}.`,
+    )
+  }
+  const sent = await sql<{ id: string; nonce: bigint; hashes: Hash[] }>`
+    select i.id, i.nonce, array(select a.hash::text from attempts a where a.intent_id = i.id)
+      || array(select f.tx_hash::text from foreign_nonces f
+        where f.chain_id = i.chain_id and f.wallet = i.wallet and f.nonce = i.nonce) as hashes
+    from intents i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
+      and i.nonce < ${count} order by i.nonce`.execute(ctx.db)
+  const hashes = sent.rows.flatMap(row => row.hashes)
+  await panel.learn([], hashes)
+  await panel.learn(
+    hashes.flatMap(hash => panel.anyReceipt(hash)?.blockNumber ?? []),
+    [],
+  )
+  for (const { id, nonce, hashes } of sent.rows)
+    if (!hashes.some(hash => panel.receiptOf(hash)))
+      words.push(
+        `The nonce ${nonce} of the payout ${id} was used by a transaction that this database does not know. Look it up in ` +
+          "an explorer and run `script/wallet adopt HASH` (with `--foreign --reason` where it pays nothing of ours).",
+      )
+  return words
+}
+
+/** The nonces in a range that nothing explains, at most ten of them. */
+async function unknownNonces(ctx: Context, wallet: Row<"wallets">, from: bigint, to: bigint): Promise<bigint[]> {
+  const { rows } = await sql<{ nonce: bigint }>`
+    select n as nonce from generate_series(${from}::bigint, ${to - 1n}::bigint) n where not ${isKnown(wallet, sql`n`)}
+    order by n limit 10`.execute(ctx.db)
+  return rows.map(row => row.nonce)
+}
+
+/** Whether an intent has this nonce of a wallet, or a foreign transaction. */
+export const isKnown = (wallet: Row<"wallets">, nonce: ReturnType<typeof sql>) => sql<boolean>`(
+  exists (select from intents i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
+    and i.nonce = ${nonce})
+  or exists (select from foreign_nonces f where f.chain_id = ${wallet.chain_id} and f.wallet = ${wallet.address}
+    and f.nonce = ${nonce}))`

@@ -1,0 +1,91 @@
+/**
+ * Uses up a nonce that can't be mined: a transfer of nothing from the wallet to itself, as one more attempt of the nonce. Of
+ * all attempts one is mined; where that is the payment, all is well, and where it is the empty one, the intent is made anew
+ * once its block is final.
+ */
+import { sql } from "kysely"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { lockWallet } from "../payouts/assign-intents.ts"
+import { lookAtWallet } from "../payouts/evidence.ts"
+import { raisedFees } from "../payouts/fees.ts"
+import { signAgain } from "../payouts/send-attempts.ts"
+import { type Asked, byHand } from "./actions.ts"
+import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./find.ts"
+
+/** Signs the empty replacement of the lowest unmined nonce; the engine sends it. `maxFee` in wei goes beyond `PAYOUT_MAX_FEE`. */
+export async function unstick(
+  ctx: Context,
+  asked: WalletNamed & Asked & { nonce: bigint; maxFee?: bigint | undefined; reason: string },
+): Promise<{ said: string; hash: string }> {
+  const named = await findWallet(ctx, asked)
+  const network = servedNetwork(ctx, named.chain_id)
+  const signer = signerOf(ctx, named)
+  const { latest, market } = await lookAtWallet(network, named.address, ctx.signal)
+  if (latest === undefined || market === undefined)
+    throw refused("No endpoint tells the wallet's nonce and the network's fees. Try again.")
+  const { hash, terms } = await byHand(ctx, asked, async ctx => {
+    const wallet = await lockWallet(ctx, named.id)
+    if (wallet.status !== "active")
+      throw refused("The wallet is halted, so that nothing would be sent. Resume it first: `script/wallet resume`.")
+    const last = await lowestUnmined(ctx, wallet)
+    if (!last) throw refused("The wallet has nothing on its way: no nonce is stuck.")
+    if (last.nonce !== asked.nonce)
+      throw refused(`Only the lowest nonce that is not mined can be replaced, which is ${last.nonce}.`)
+    if (latest > last.nonce)
+      throw refused(`The nonce ${last.nonce} is used on the chain by now. It is confirmed in a moment: look again.`)
+    const cap = asked.maxFee ?? ctx.settings.payoutMaxFee
+    const fees = raisedFees({ maxFee: last.max_fee, tip: last.tip }, market, cap)
+    if (!fees)
+      throw refused(
+        `A replacement must pay an eighth more than ${gwei(last.max_fee)} gwei for a unit of gas, and the most is ` +
+          `${gwei(cap)}. Give more with --max-fee GWEI.`,
+      )
+    const again = await signAgain(ctx, wallet, signer, last, { ...fees, empty: true })
+    const fees_text = { max_fee: fees.maxFee, tip: fees.tip }
+    return {
+      action: "unstick" as const,
+      chainId: wallet.chain_id,
+      wallet: wallet.address,
+      intentId: last.intent_id,
+      before: {
+        nonce: last.nonce,
+        n: last.n,
+        hash: last.hash,
+        max_fee: last.max_fee,
+        tip: last.tip,
+        empty: last.empty,
+      },
+      after: { nonce: last.nonce, n: again.n, hash: again.hash, ...fees_text, empty: true },
+      hash: again.hash,
+      terms: `${gwei(fees.maxFee)} gwei`,
+    }
+  })
+  return {
+    said:
+      `The nonce ${asked.nonce} is replaced by an empty transfer, ${hash}, for at most ${terms} a unit of gas. When it is ` +
+      "final, its payout is made anew; where the payout itself is mined after all, it is paid, and nothing is made anew.",
+    hash,
+  }
+}
+
+/** The newest attempt of the lowest nonce that no block is known to have. */
+async function lowestUnmined(ctx: Context, wallet: Row<"wallets">): Promise<Row<"attempts"> | undefined> {
+  const { rows } = await sql<Row<"attempts">>`
+    select a.* from intents i join attempts a on a.intent_id = i.id
+    where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
+    order by a.nonce, a.n desc limit 1`.execute(ctx.db)
+  return rows[0]
+}
+
+/** Wei as gwei, exactly. */
+export const gwei = (wei: bigint): string => decimal(wei, 9)
+
+/** Wei as ether, exactly. */
+export const ether = (wei: bigint): string => decimal(wei, 18)
+
+function decimal(wei: bigint, digits: number): string {
+  const text = `${wei}`.padStart(digits + 1, "0")
+  const rest = text.slice(-digits).replace(/0+$/, "")
+  return `${text.slice(0, -digits)}${rest && "."}${rest}`
+}

@@ -1,0 +1,235 @@
+// script/wallet as an operator runs it, against a running sandbox: what it says, how it ends, and that no port answers it.
+import { spawn } from "node:child_process"
+import { once } from "node:events"
+import { cpSync, existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { tmpdir, userInfo } from "node:os"
+import { join } from "node:path"
+import { createPublicClient, createTestClient, erc20Abi, type Hex, http, parseAbiItem } from "viem"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { newSandbox, type Run, root, type Sandbox, until } from "./program.ts"
+
+const A = `0x${"a1".repeat(20)}` as Hex
+const B = `0x${"b2".repeat(20)}` as Hex
+
+/** A list that names nobody here, or the recipients. */
+const lists = mkdtempSync(join(tmpdir(), "sluice-lists-"))
+const SANCTIONS_FILE = join(lists, "sdn.txt")
+const list = (...addresses: string[]) => writeFileSync(SANCTIONS_FILE, [`0x${"5".repeat(40)}`, ...addresses].join("\n"))
+
+let sandbox: Sandbox
+let run: Run
+beforeAll(async () => {
+  list()
+  sandbox = await newSandbox({ LIMIT_CONSOLE: "0", LIMIT_PUBLIC: "0", SANCTIONS_FILE })
+  run = await sandbox.start()
+}, 120_000)
+afterAll(async () => {
+  await sandbox?.remove()
+  rmSync(lists, { recursive: true, force: true })
+})
+
+/** Runs `script/wallet` as somebody who knows the data folder and nothing else. */
+async function wallet(args: string[], dir = sandbox.dir): Promise<{ code: number; out: string; err: string }> {
+  const { PATH, HOME } = process.env
+  const child = spawn(join(root, "script/wallet"), args, {
+    env: { PATH, HOME, DATA_DIR: dir },
+    stdio: ["ignore", "pipe", "pipe"],
+  })
+  let [out, err] = ["", ""]
+  child.stdout.on("data", chunk => (out += chunk))
+  child.stderr.on("data", chunk => (err += chunk))
+  const [code] = await once(child, "close")
+  return { code, out, err }
+}
+const shown = async () => JSON.parse((await wallet(["show", "--json"])).out).data[0]
+const chain = () => createTestClient({ mode: "anvil", transport: http(sandbox.file().rpcUrl) })
+const reader = () => createPublicClient({ transport: http(sandbox.file().rpcUrl) })
+const balance = (address: Hex) =>
+  reader().readContract({
+    address: sandbox.file().token.address,
+    abi: erc20Abi,
+    functionName: "balanceOf",
+    args: [address],
+  })
+async function post(path: string, body: object) {
+  const headers = { authorization: `Bearer ${sandbox.file().merchants[0].accessToken}` }
+  const answer = await sandbox.call(path, body, headers)
+  expect(answer.status, JSON.stringify(answer.body)).toBeLessThan(300)
+  return answer.body
+}
+
+/** Sells something that is divided among A and B, and pays for it, whatever `before` does in between. */
+async function sellOne(before = () => {}): Promise<void> {
+  const recipients = [
+    { address: A, percent: 50 },
+    { address: B, percent: 50 },
+  ]
+  const { id: splitId } = await post("/api/console/splits", { name: "Two", recipients })
+  const { id } = await post("/api/console/paywalls", { name: "Divided", price: "1", splitId })
+  before()
+  const { payTo } = (await sandbox.call(`/api/paywalls/${id}`)).body
+  const { txHash } = await post("/sandbox/pay", { to: payTo, amount: "1" })
+  await post(`/api/paywalls/${id}/pay`, { txHash, address: sandbox.file().buyers[0].address })
+}
+
+describe("script/wallet", () => {
+  it("shows, halts and resumes the wallet, and says what was done by whom", async () => {
+    await until("the wallet is known", async () => (await shown()) !== undefined)
+    const first = await wallet(["show"])
+    expect(first).toMatchObject({ code: 0, err: "" })
+    expect(first.out).toMatch(
+      /^payout wallet 0x[0-9a-f]{40} on base-sepolia: active\n {2}next nonce \d+; the chain has/,
+    )
+
+    const halted = await wallet(["halt", "payout", "--reason", "a look"])
+    expect(halted).toMatchObject({ code: 0, out: expect.stringContaining("is halted. Nothing is signed or sent") })
+    expect(await wallet(["halt", "payout", "--reason", "again"])).toMatchObject({
+      code: 1,
+      out: "",
+      err: `The wallet is halted already: by ${userInfo().username}: a look\n`,
+    })
+    await sellOne()
+    await until("the shares wait", async () => (await shown()).waiting.queued === 2)
+    const { out } = await wallet(["show"])
+    expect(out).toContain(`halted: by ${userInfo().username}: a look`)
+    expect(out).toContain("waiting on this network: queued 2")
+
+    const intents = async () => (await shown()).inFlight.length
+    expect(await intents()).toBe(0)
+    expect(await wallet(["resume", "payout", "--reason", "looked"])).toMatchObject({ code: 0, err: "" })
+    await until("the shares are paid", async () => (await balance(A)) === 500_000n && (await balance(B)) === 500_000n)
+    expect(await wallet(["resume", "payout", "--reason", "again"])).toMatchObject({ code: 1 })
+    const log = (await wallet(["log"])).out
+    expect(log).toMatch(/ {2}resume {2}by .*\n {2}reason: looked\n.*\n\n.* {2}halt {2}by /)
+    expect((await wallet(["held"])).out).toBe("Nothing is held.\n")
+  }, 60_000)
+
+  it("empties a nonce that can't be mined, through a kill of the service, and everyone is paid once", async () => {
+    const before = [await balance(A), await balance(B)]
+    await wallet(["halt", "payout", "--reason", "the blocks get smaller"])
+    await sellOne()
+    await until("the shares wait", async () => (await shown()).waiting.queued === 2)
+    // No block takes a payout any more; it takes an empty transfer.
+    await chain().setBlockGasLimit({ gasLimit: 30_000n })
+    await wallet(["resume", "payout", "--reason", "let's see"])
+    const flying = async () => (await shown()).inFlight
+    await until("both can't be mined", async () => {
+      const rows: { lastResult: string }[] = await flying()
+      return rows.length === 2 && rows.every(row => row.lastResult === "alarm")
+    })
+    const [{ nonce, intent }] = await flying()
+    expect(await wallet(["unstick", "payout", `${Number(nonce) + 1}`, "--reason", "x"])).toMatchObject({
+      code: 1,
+      err: `Only the lowest nonce that is not mined can be replaced, which is ${nonce}.\n`,
+    })
+    const done = await wallet(["unstick", "payout", nonce, "--reason", "too large for a block", "--max-fee", "900"])
+    expect(done).toMatchObject({ code: 0, out: expect.stringContaining("replaced by an empty transfer") })
+    await run.kill("SIGKILL")
+    run = await sandbox.start()
+    await chain().setBlockGasLimit({ gasLimit: 30_000_000n })
+    await until("all that has a nonce is final", async () => {
+      await chain().mine({ blocks: 70 })
+      return (await flying()).length === 0
+    })
+    const held = JSON.parse((await wallet(["held", "--json"])).out).data
+    expect(held).toMatchObject([{ reason: "reverted", amount: "0.50" }])
+    expect(held[0].id).not.toBe(intent)
+    expect(await wallet(["release", held[0].id])).toMatchObject({ code: 0, err: "" })
+    const gained = async () => [(await balance(A)) - (before[0] ?? 0n), (await balance(B)) - (before[1] ?? 0n)]
+    await until("both are paid", async () => (await gained()).every(amount => amount > 0n))
+    await chain().mine({ blocks: 70 })
+    await until("nothing is on its way", async () => (await flying()).length === 0)
+    expect(await gained()).toEqual([500_000n, 500_000n])
+    expect((await wallet(["log"])).out).toContain(`  unstick  by ${userInfo().username}`)
+  }, 180_000)
+
+  it("mends the wallet after an old copy of the data folder was put back, and nobody is paid twice", async () => {
+    const before = [await balance(A), await balance(B)]
+    const since = await reader().getBlockNumber()
+    await sellOne(() => list(A, B))
+    const held = async () => JSON.parse((await wallet(["held", "--json"])).out).data
+    await until("both are held", async () => (await held()).length === 2)
+    expect((await wallet(["held"])).out).toMatch(
+      / {2}sanctions {2}share of 0\.50 to 0x[\s\S]*\n {2}listed by file at 20/,
+    )
+    await run.kill("SIGTERM")
+    cpSync(join(sandbox.dir, "db"), join(lists, "backup"), { recursive: true })
+
+    run = await sandbox.start()
+    list()
+    for (const { id } of await held()) expect((await wallet(["release", id, "--reason", "not listed"])).code).toBe(0)
+    const gained = async () => [(await balance(A)) - (before[0] ?? 0n), (await balance(B)) - (before[1] ?? 0n)]
+    await until("both are paid", async () => (await gained()).every(amount => amount > 0n))
+    await chain().mine({ blocks: 70 })
+    await run.kill("SIGTERM")
+    rmSync(join(sandbox.dir, "db"), { recursive: true })
+    cpSync(join(lists, "backup"), join(sandbox.dir, "db"), { recursive: true })
+
+    run = await sandbox.start()
+    expect(await shown()).toMatchObject({ status: "halted", waiting: { "held: sanctions": 2 } })
+    expect((await wallet(["show"])).out).toMatch(
+      /halted: the chain has \d+ transactions .* old backup[\s\S]*unexplained: /,
+    )
+    const refused = await wallet(["resume", "payout", "--reason", "a backup"])
+    expect([refused.code, refused.err]).toEqual([1, expect.stringContaining("script/wallet adopt HASH")])
+    const event = parseAbiItem("event Transfer(address indexed from, address indexed to, uint256 value)")
+    const logs = await reader().getLogs({ event, args: { to: [A, B] }, fromBlock: since + 1n, toBlock: "latest" })
+    expect(logs.length).toBe(2)
+    for (const { transactionHash } of logs)
+      expect(await wallet(["adopt", transactionHash])).toMatchObject({
+        code: 0,
+        out: expect.stringContaining("pays the payout"),
+      })
+    expect(await wallet(["resume", "payout", "--reason", "a backup was put back"])).toMatchObject({ code: 0, err: "" })
+    await until("all is final", async () => (await shown()).inFlight.length === 0)
+    expect([await held(), await gained()]).toEqual([[], [500_000n, 500_000n]])
+    // And it goes on paying.
+    await sellOne()
+    await until("the next are paid", async () => (await gained()).every(amount => amount === 1_000_000n))
+  }, 240_000)
+
+  it("is a socket for its owner, and nothing on the port", async () => {
+    const path = join(sandbox.dir, "admin.sock")
+    expect(statSync(path).mode & 0o777).toBe(0o600)
+    for (const at of ["/wallets", "/held", "/log", "/halt", "/admin/wallets"]) {
+      expect((await sandbox.call(at)).status).toBe(404)
+      expect((await sandbox.call(at, { wallet: "payout", reason: "x", by: "x" })).status).toBe(404)
+    }
+    expect((await shown()).status).toBe("active")
+  })
+
+  it("tells how it is used, and what was written wrongly", async () => {
+    expect(await wallet(["--help"])).toMatchObject({
+      code: 0,
+      out: expect.stringContaining("script/wallet unstick WALLET"),
+    })
+    for (const [args, words] of [
+      [[], /Name a command/],
+      [["shew"], /no command shew/],
+      [["halt"], /halt takes WALLET/],
+      [["halt", "a", "b"], /halt takes WALLET/],
+      [["show", "--reason", "x"], /show has no --reason/],
+      [["show", "--verbose"], /Unknown option/],
+    ] as [string[], RegExp][]) {
+      const { code, err } = await wallet(args)
+      expect([code, err]).toEqual([2, expect.stringMatching(words)])
+      expect(err).toContain("--help")
+    }
+    const { code, err } = await wallet(["halt", "payout"])
+    expect([code, err]).toEqual([1, expect.stringContaining("reason: is required")])
+    const unknown = await wallet(["adopt", `0x${"5".repeat(64)}`])
+    expect([unknown.code, unknown.err]).toEqual([1, expect.stringContaining("No endpoint knows")])
+    const nobody = mkdtempSync(join(tmpdir(), "sluice-none-"))
+    try {
+      expect(await wallet(["show"], nobody)).toMatchObject({ code: 3, err: expect.stringContaining("Is it running") })
+    } finally {
+      rmSync(nobody, { recursive: true })
+    }
+  }, 60_000)
+
+  it("goes away with the service", async () => {
+    await run.kill("SIGTERM")
+    expect(existsSync(join(sandbox.dir, "admin.sock"))).toBe(false)
+    expect((await wallet(["show"])).code).toBe(3)
+  }, 60_000)
+})
