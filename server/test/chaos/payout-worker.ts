@@ -129,7 +129,9 @@ async function mutate(ctx: Context, { mutant, network, key }: WorkerOptions): Pr
   for (const { id, hash } of used.rows)
     if ((await ask("eth_getTransactionReceipt", [hash])) === null)
       await sql`update intents set state = 'queued', nonce = null, wallet = null, tx_hash = null, block_number = null,
-        block_hash = null, succeeded = null, gas_cost = null, gas_cost_at = null where id = ${id} and state in ('assigned', 'mined')`.execute(ctx.db)
+        block_hash = null, succeeded = null, gas_cost = null, gas_cost_at = null where id = ${id} and state in ('assigned', 'mined')`.execute(
+        ctx.db,
+      )
 }
 
 async function retried<T>(work: () => Promise<T>): Promise<T> {
