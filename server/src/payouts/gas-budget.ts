@@ -10,6 +10,8 @@ import { formatAmount } from "../money/amount.ts"
 
 const WINDOW_MS = 24 * 3_600_000
 const MINUTE_MS = 60_000
+/** However long the window is full: fees fall, and an operator may raise the budget. */
+const MOST_WAIT_MS = 60 * MINUTE_MS
 /** Held by one statement: the others' payouts wait for it. */
 const HELD_AT_ONCE = 1_000
 /** Of a merchant's held payouts so many are looked at again in a minute, so that the many don't come back together. */
@@ -72,7 +74,7 @@ export async function withinBudgets(
   return { due: payable, held }
 }
 
-/** Holds a merchant's due intents, as many as one statement should, until its window has room for another. */
+/** Holds a merchant's due intents, as many as one statement should, until its window has room for another, an hour at most. */
 async function holdDue(
   ctx: Context,
   wallet: Row<"wallets">,
@@ -88,13 +90,14 @@ async function holdDue(
       where merchant_id = ${merchantId} and gas_cost is not null and gas_cost_at > ${windowStart(ctx)}) as costs
     where gone >= ${excess} order by gas_cost_at limit 1`.execute(ctx.db)
   // None: it is what is in flight, which soon costs less than it might.
-  const freesAt = (free.rows[0]?.at.getTime() ?? 0) + WINDOW_MS
+  const waitMs = (free.rows[0]?.at.getTime() ?? 0) + WINDOW_MS - now.getTime()
+  const soonest = now.getTime() + Math.min(MOST_WAIT_MS, Math.max(MINUTE_MS, waitMs))
   // What is short waits for its book, not for this.
   const n = await inTransaction(ctx, async ctx => {
     const { ahead } = await heldOf(ctx, merchantId)
-    const wait = Math.max(freesAt, now.getTime() + MINUTE_MS) + minutes(ahead / RECHECKS_A_MINUTE)
+    const runAt = new Date(soonest + minutes(ahead / RECHECKS_A_MINUTE))
     const held = await sql`
-      update intents set state = 'held', held_reason = 'gas_budget', run_at = ${new Date(wait)}, updated_at = ${now},
+      update intents set state = 'held', held_reason = 'gas_budget', run_at = ${runAt}, updated_at = ${now},
         held_detail = 'the merchant''s gas budget of a day is spent'
       where id in (select id from intents where merchant_id = ${merchantId} and chain_id = ${wallet.chain_id}
         and lane = ${wallet.lane} and state in ('queued', 'held')
