@@ -37,7 +37,7 @@ export function laneOf({ settings }: Context, { address }: Pick<Row<"wallets">, 
 
 /** Who signs for a wallet; refused where this process has no key of it. */
 export function signerOf({ settings }: Context, { address }: Row<"wallets">): Signer {
-  const signer = [settings.payoutSigner].find(each => each?.address === address)
+  const signer = [settings.payoutSigner, settings.relaySigner].find(each => each?.address === address)
   if (!signer) throw refused(`The service has no key of the wallet ${address}.`)
   return signer
 }
