@@ -28,6 +28,9 @@ const STALLED_MS = 10_000
 const IDLE_MS = 60_000
 const GWEI = 1_000_000_000n
 
+/** Why a wallet is halted from the first: none of its nonces is known here. */
+export const USED_BEFORE = "payouts wait, and the wallet was used before this database knew it: it may be an old backup"
+
 /** One round for one network; answers how many milliseconds the next may wait. */
 export async function payoutRound(
   ctx: Context,
@@ -126,9 +129,8 @@ async function ensureWallet(ctx: Context, network: Network, signer: Signer): Pro
   }
   const waiting = ctx.db.selectFrom("intents").select("id").where("chain_id", "=", network.chainId).limit(1)
   const doubtful = latest > 0n && (await waiting.executeTakeFirst()) !== undefined
-  const words = "payouts wait, and the wallet was used before this database knew it: it may be an old backup"
   if (doubtful)
-    ctx.log.fatal({ network: network.name, wallet: signer.address, reason: words }, "the payout wallet is halted")
+    ctx.log.fatal({ network: network.name, wallet: signer.address, reason: USED_BEFORE }, "the payout wallet is halted")
   await ctx.db
     .insertInto("wallets")
     .values({
@@ -136,7 +138,7 @@ async function ensureWallet(ctx: Context, network: Network, signer: Signer): Pro
       address: signer.address,
       next_nonce: latest,
       status: doubtful ? "halted" : "active",
-      halted_reason: doubtful ? words : null,
+      halted_reason: doubtful ? USED_BEFORE : null,
       checked_number: finalized,
       run_at: ctx.now(),
     })
