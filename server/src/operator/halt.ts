@@ -1,11 +1,10 @@
 /** Stops a wallet by hand, and lets it go on when it is safe. */
-import { sql } from "kysely"
 import type { Context } from "../context.ts"
-import type { Row } from "../db/schema.ts"
 import { lockWallet } from "../payouts/assign-intents.ts"
+import { USED_BEFORE } from "../payouts/pay-out.ts"
 import { type Asked, byHand } from "./actions.ts"
 import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } from "./find.ts"
-import { lookAt, unexplained } from "./unexplained.ts"
+import { listed, lookAt, unexplained, unknownNonces } from "./unexplained.ts"
 
 /** Stops signing and sending for a wallet at once; what is on its way may still be mined, and is followed. */
 export async function halt(ctx: Context, asked: WalletNamed & Asked & { reason: string }): Promise<{ said: string }> {
@@ -30,7 +29,7 @@ export async function halt(ctx: Context, asked: WalletNamed & Asked & { reason: 
 interface Statements {
   /** What left the deposits so far was compared by hand: the comparison goes on from the present finalized block. */
   booksCompared?: boolean | undefined
-  /** None of the transactions that the wallet made before this database knew it paid anything that waits here. */
+  /** What the wallet sent before this database knew it, but for what was adopted, paid nothing that waits here. */
   nothingPaid?: boolean | undefined
 }
 
@@ -45,11 +44,12 @@ export async function resume(
   const look = await lookAt(ctx, network, seen)
   const faults = await unexplained(ctx, seen, look)
   if (faults.length > 0) throw refused(`The wallet stays halted. ${faults.join(" ")}`)
-  if (!asked.nothingPaid && (await isUnknown(ctx, seen)))
+  const before = seen.halted_reason === USED_BEFORE ? await unknownNonces(ctx, seen, 0n, seen.next_nonce) : []
+  if (before.length > 0 && !asked.nothingPaid)
     throw refused(
-      `The wallet stays halted. It made ${seen.next_nonce} transactions before this database knew it, and payouts wait: ` +
-        "where a backup was restored, run `script/wallet adopt HASH` for each that paid out. Where none of them paid what " +
-        "waits here, resume with --nothing-paid.",
+      "The wallet stays halted. It made transactions before this database knew it, and payouts wait: where a backup was " +
+        `restored, run \`script/wallet adopt HASH\` for each that paid out (the nonces ${listed(before)} are not known). ` +
+        "Where none of the others paid what waits here, resume with --nothing-paid.",
     )
   const { wallet } = await byHand(ctx, asked, async ctx => {
     const wallet = await lockWallet(ctx, seen.id)
@@ -79,15 +79,4 @@ export async function resume(
     ? `The books are compared from block ${look.panel.finalized + 1n} on.`
     : "The books are compared again from where that stopped, and halt it again where they still don't fit."
   return { said: `The wallet ${wallet} on ${networkNamed(ctx, seen.chain_id)} goes on. ${books}` }
-}
-
-/** Whether payouts wait for a wallet that was used before, of whose transactions this database knows none: an old backup. */
-async function isUnknown(ctx: Context, wallet: Row<"wallets">): Promise<boolean> {
-  const { rows } = await sql<{ unknown: boolean }>`
-    select ${wallet.next_nonce} > 0
-      and exists (select from intents where chain_id = ${wallet.chain_id} and state in ('queued', 'held'))
-      and not exists (select from intents where chain_id = ${wallet.chain_id} and wallet = ${wallet.address})
-      and not exists (select from foreign_nonces where chain_id = ${wallet.chain_id} and wallet = ${wallet.address})
-      as unknown`.execute(ctx.db)
-  return rows[0]?.unknown ?? true
 }

@@ -34,7 +34,7 @@ export async function unexplained(ctx: Context, wallet: Row<"wallets">, { sight,
     const missing = await unknownNonces(ctx, wallet, wallet.next_nonce, count)
     words.push(
       `The chain has ${count} transactions of the wallet, and this database knows ${wallet.next_nonce}. Look the wallet ` +
-        `up in an explorer and run \`script/wallet adopt HASH\` for each transaction with the nonce ${missing.join(", ")}.`,
+        `up in an explorer and run \`script/wallet adopt HASH\` for each transaction with the nonce ${listed(missing)}.`,
     )
   }
   const sent = await sql<{ id: string; nonce: bigint; hashes: Hash[] }>`
@@ -58,11 +58,17 @@ export async function unexplained(ctx: Context, wallet: Row<"wallets">, { sight,
   return words
 }
 
-/** The nonces in a range that nothing explains, at most ten of them. */
-async function unknownNonces(ctx: Context, wallet: Row<"wallets">, from: bigint, to: bigint): Promise<bigint[]> {
+const MOST_LISTED = 10
+
+/** Nonces in a sentence; "…" where there may be more of them. */
+export const listed = (nonces: readonly bigint[]): string =>
+  nonces.join(", ") + (nonces.length === MOST_LISTED ? " …" : "")
+
+/** The nonces in a range that nothing explains, the end not included; at most ten of them. */
+export async function unknownNonces(ctx: Context, wallet: Row<"wallets">, from: bigint, to: bigint): Promise<bigint[]> {
   const { rows } = await sql<{ nonce: bigint }>`
     select n as nonce from generate_series(${from}::bigint, ${to - 1n}::bigint) n where not ${isKnown(wallet, sql`n`)}
-    order by n limit 10`.execute(ctx.db)
+    order by n limit ${MOST_LISTED}`.execute(ctx.db)
   return rows.map(row => row.nonce)
 }
 

@@ -25,7 +25,7 @@ const usage = `Shows, stops and mends the wallets that the running service pays 
 
   WALLET             payout, relay, or an address; with --network N where there are several
   --books-compared   you have compared what left the deposits so far with what was to leave them
-  --nothing-paid     you have made sure that no earlier transaction of the wallet paid what waits here
+  --nothing-paid     you have made sure that no other earlier transaction of the wallet paid what waits here
   --json             the service's answer as it came
   --help             this text
 

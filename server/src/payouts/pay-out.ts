@@ -42,6 +42,10 @@ export const laneSigners = ({ payoutSigner, relaySigner }: Context["settings"]):
   ...(relaySigner ? [{ lane: "relay" as const, signer: relaySigner }] : []),
 ]
 
+/** Why a wallet is halted from the first: none of its nonces is known here. */
+export const USED_BEFORE =
+  "what it signs for waits, and the wallet was used before this database knew it: it may be an old backup"
+
 /** One round of a lane's wallet on one network; answers how many milliseconds the next may wait. */
 export async function payoutRound(
   ctx: Context,
@@ -159,9 +163,11 @@ async function ensureWallet(
     .where("lane", "=", lane)
     .limit(1)
   const doubtful = latest > 0n && (await waiting.executeTakeFirst()) !== undefined
-  const words = `${lane}s wait, and the wallet was used before this database knew it: it may be an old backup`
   if (doubtful)
-    ctx.log.fatal({ network: network.name, wallet: signer.address, reason: words }, `the ${lane} wallet is halted`)
+    ctx.log.fatal(
+      { network: network.name, wallet: signer.address, reason: USED_BEFORE },
+      `the ${lane} wallet is halted`,
+    )
   await ctx.db
     .insertInto("wallets")
     .values({
@@ -170,7 +176,7 @@ async function ensureWallet(
       address: signer.address,
       next_nonce: latest,
       status: doubtful ? "halted" : "active",
-      halted_reason: doubtful ? words : null,
+      halted_reason: doubtful ? USED_BEFORE : null,
       checked_number: finalized,
       run_at: ctx.now(),
     })
