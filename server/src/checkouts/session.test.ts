@@ -13,6 +13,8 @@ const facts: Facts = {
   refused: false,
   wrongAsset: false,
   lookedPastExpiry: true,
+  accepted: null,
+  beside: 0n,
 }
 const token = { symbol: "USDC", decimals: 2 } as Token
 const arrival = (id: number, value: number, minute = 1, confirmed = true): Arrival => ({

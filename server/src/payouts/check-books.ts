@@ -123,6 +123,8 @@ async function faultIn(
     .selectFrom("intents")
     .select(["id", "tx_hash", "token", "recipient", "amount"])
     .where("chain_id", "=", network.chainId)
+    // Only the settlement token is believed: any other could halt the wallet by logs that it makes up or leaves out.
+    .where("token", "=", network.token.address)
     .where("state", "=", "final")
     .where("block_number", ">=", from)
     .where("block_number", "<=", to)

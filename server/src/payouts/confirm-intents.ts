@@ -12,6 +12,7 @@ import { payoutAlarms, payoutEnds } from "../metrics.ts"
 import type { Panel } from "../payments/look.ts"
 import { quorumOf, type WalletSight } from "./evidence.ts"
 import { makePayouts, sweepAgain } from "./make-payouts.ts"
+import { returnAgain } from "./make-returns.ts"
 
 /** A nonce that seems to be used by another must seem so twice, so far apart. */
 const SUSPICION_MS = 30_000
@@ -120,7 +121,8 @@ interface Settled {
 /** What a receipt changes; nothing where it is known already. */
 function judge(ctx: Context, network: Network, row: OpenIntent, receipt: Receipt, panel: Panel): Settled[] {
   const { txHash, blockNumber, blockHash, succeeded } = receipt
-  if (succeeded && !movedIt(receipt, row)) {
+  // Of any other token its own word is all there is: one that tells nothing must not hold a place in flight for ever.
+  if (succeeded && row.token === network.token.address && !movedIt(receipt, row)) {
     // The token took the call and moved something else: no engine can know what to do.
     ctx.log.error({ intentId: row.id, txHash }, "a payout was mined without its transfer")
     payoutAlarms.inc({ network: network.name, reason: "transfer" })
@@ -161,6 +163,7 @@ async function makeAnew(ctx: Context, row: OpenIntent): Promise<void> {
   ctx.log.error({ intentId: row.id, paymentId: row.payment_id, hash: row.hashes[0] }, "a payout reverted on chain")
   if (row.kind === "sweep") return await sweepAgain(ctx, row.id, new Date(ctx.now().getTime() + HOUR_MS))
   if (row.payment_id === null) return
+  if (row.kind === "return") return await returnAgain(ctx, row, MAX_GENERATIONS)
   const { n } = await ctx.db
     .selectFrom("intents")
     .select(sql<number>`count(*)::int`.as("n"))

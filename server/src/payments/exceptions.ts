@@ -1,0 +1,39 @@
+/** Payments that are not as they should be, as the merchant is told of them. */
+import { checksummed } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { namedAddress } from "./return-address.ts"
+import { transactionsOf } from "./transactions.ts"
+
+/** These rows of the list, each with what was decided and where its payer wants it back. */
+export async function exceptionsOf(ctx: Context, rows: readonly Row<"transactions">[]) {
+  if (rows.length === 0) return []
+  const ids = rows.map(row => row.id)
+  const payments = await ctx.db.selectFrom("payments").selectAll().where("id", "in", ids).execute()
+  const returns = await ctx.db
+    .selectFrom("intents")
+    .select(["payment_id", "state", "tx_hash"])
+    .where("payment_id", "in", ids)
+    .where("kind", "=", "return")
+    .where("state", "<>", "cancelled")
+    .orderBy("created_at", "desc")
+    .orderBy("checks", "desc")
+    .execute()
+  const told = await transactionsOf(ctx, rows)
+  return await Promise.all(
+    told.map(async each => {
+      const payment = payments.find(row => row.id === each.id)
+      const sent = returns.find(row => row.payment_id === each.id)
+      const named = payment && (await namedAddress(ctx, payment))
+      const to = payment?.returned_to
+      return {
+        ...each,
+        type: "payment" as const,
+        status: payment?.status ?? ("reversed" as const),
+        acceptedAt: payment?.accepted_at?.toISOString() ?? null,
+        returnAddress: named ? checksummed(named.address) : null,
+        return: to ? { address: checksummed(to), state: sent?.state ?? "queued", txHash: sent?.tx_hash ?? null } : null,
+      }
+    }),
+  )
+}
