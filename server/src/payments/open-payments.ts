@@ -43,17 +43,19 @@ export async function writeOpen(
   waiting: readonly Waiting[],
   recipientSetOf: (transfer: ClaimedTransfer) => bigint | null,
 ): Promise<void> {
-  const present = await openOf(ctx, owner, payer)
   const groups = waiting.filter(({ transfers }) => transfers.length > 0).flatMap(apart)
+  const present = [...(await openOf(ctx, owner, payer)), ...(await reversedOf(ctx, owner, groups))]
   if (present.length === 0 && groups.length === 0) return
   const left = new Set(present)
-  const idOf = (exact: boolean, { exception, transfers: [first] }: Waiting) => {
+  const idOf = (exact: boolean, { exception, transfers }: Waiting) => {
+    const [first] = transfers
     const known = [...left].find(
       row =>
         row.payer === first?.from_address &&
         row.token === first.token &&
-        row.deposit_id === first.deposit_id &&
-        (!exact || row.exception === exception),
+        (row.status === "reversed"
+          ? exact && transfers.some(each => each.payment_id === row.id)
+          : row.deposit_id === first.deposit_id && (!exact || row.exception === exception)),
     )
     if (known) left.delete(known)
     return known
@@ -86,6 +88,25 @@ const openOf = (ctx: Context, { paywall_id, session_id }: Owner, payer: Address 
     .forUpdate()
     .execute()
 
+/**
+ * Payments of a paywall that were reversed and have something left, which waits under their ids: what was already promised of
+ * them counts when they are paid again.
+ */
+async function reversedOf(ctx: Context, { paywall_id }: Owner, groups: readonly Waiting[]): Promise<Row<"payments">[]> {
+  const ids = groups.flatMap(({ transfers }) =>
+    transfers.flatMap(row => (row.payment_status === "reversed" && row.payment_id !== null ? [row.payment_id] : [])),
+  )
+  if (paywall_id === null || ids.length === 0) return []
+  return await ctx.db
+    .selectFrom("payments")
+    .selectAll()
+    .where("id", "in", [...new Set(ids)])
+    .where("status", "=", "reversed")
+    .orderBy("id")
+    .forUpdate()
+    .execute()
+}
+
 async function unclaim(ctx: Context, transfers: readonly ClaimedTransfer[]): Promise<void> {
   if (transfers.length === 0) return
   const ids = sql.val(`{${transfers.map(row => row.id).join(",")}}`)
@@ -116,8 +137,12 @@ async function writeOne(
       .insertInto("payments")
       .values({ id, ...owner, ...whose, ...facts, status: "open", created_at: ctx.now() })
       .execute()
-  else if (known.exception !== exception || known.tx_hash !== last.tx_hash)
-    await ctx.db.updateTable("payments").set(facts).where("id", "=", id).execute()
+  else if (known.status !== "open" || known.exception !== exception || known.tx_hash !== last.tx_hash)
+    await ctx.db
+      .updateTable("payments")
+      .set({ ...facts, status: "open", deposit_id: last.deposit_id, accepted_at: null })
+      .where("id", "=", id)
+      .execute()
   await claim(
     ctx,
     id,
