@@ -449,6 +449,26 @@ describe("at a paywall", () => {
     }
   })
 
+  it("from a sender on a sanctions list it is in sight; once he is cleared it counts, under the same id", async () => {
+    const shop = await paywall()
+    await rig.sanction(rig.buyer(4).address, true)
+    const txHash = await rig.pay(shop.payTo, "5", 4)
+    expect(await submit(shop.id, txHash, 4)).toMatchObject({ status: 403 })
+    await rig.rounds(2)
+    const { id } = await one()
+    expect(await one()).toMatchObject({ exception: "sanctioned", status: "open", amount: "5.00" })
+    expect(await paymentState(shop.id, txHash, 4)).toMatchObject({ status: "failed", reason: "sanctioned" })
+    for (const answer of [await accept(id), await giveBack(id, { address: fresh() })])
+      expect(answer).toMatchObject({ status: 403 })
+    await rig.sanction(rig.buyer(4).address, false)
+    await submit(shop.id, txHash, 4)
+    await rig.rounds(2)
+    expect(await hasAccess(shop.id, 4)).toBe(true)
+    expect(await db().selectFrom("payments").select(["id", "status", "exception"]).execute()).toEqual([
+      { id, status: "granted", exception: null },
+    ])
+  })
+
   it("another merchant's payment is not found, and nothing comes of bad addresses", async () => {
     const shop = await paywall()
     await submit(shop.id, await rig.pay(shop.payTo, "1"))

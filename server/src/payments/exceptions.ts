@@ -1,8 +1,8 @@
 /** Payments that are not as they should be, as the merchant is told of them. */
+import { sql } from "kysely"
 import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { namedAddress } from "./return-address.ts"
 import { transactionsOf } from "./transactions.ts"
 
 /** These rows of the list, each with what was decided and where its payer wants it back. */
@@ -19,21 +19,25 @@ export async function exceptionsOf(ctx: Context, rows: readonly Row<"transaction
     .orderBy("created_at", "desc")
     .orderBy("checks", "desc")
     .execute()
-  const told = await transactionsOf(ctx, rows)
-  return await Promise.all(
-    told.map(async each => {
-      const payment = payments.find(row => row.id === each.id)
-      const sent = returns.find(row => row.payment_id === each.id)
-      const named = payment && (await namedAddress(ctx, payment))
-      const to = payment?.returned_to
-      return {
-        ...each,
-        type: "payment" as const,
-        status: payment?.status ?? ("reversed" as const),
-        acceptedAt: payment?.accepted_at?.toISOString() ?? null,
-        returnAddress: named ? checksummed(named.address) : null,
-        return: to ? { address: checksummed(to), state: sent?.state ?? "queued", txHash: sent?.tx_hash ?? null } : null,
-      }
-    }),
-  )
+  const resources = payments.map(row => row.paywall_id ?? row.session_id ?? "")
+  const named = await sql<Row<"return_addresses">>`
+    select distinct on (resource_id, payer) * from return_addresses
+    where resource_id in (${sql.join(resources)}) and payer in (${sql.join(payments.map(row => row.payer))})
+    order by resource_id, payer, id desc`.execute(ctx.db)
+  return (await transactionsOf(ctx, rows)).map(each => {
+    const payment = payments.find(row => row.id === each.id)
+    const sent = returns.find(row => row.payment_id === each.id)
+    const wanted = named.rows.find(
+      row => row.payer === payment?.payer && row.resource_id === (payment.paywall_id ?? payment.session_id),
+    )
+    const to = payment?.returned_to
+    return {
+      ...each,
+      type: "payment" as const,
+      status: payment?.status ?? ("reversed" as const),
+      acceptedAt: payment?.accepted_at?.toISOString() ?? null,
+      returnAddress: wanted ? checksummed(wanted.address) : null,
+      return: to ? { address: checksummed(to), state: sent?.state ?? "queued", txHash: sent?.tx_hash ?? null } : null,
+    }
+  })
 }
