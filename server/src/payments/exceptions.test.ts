@@ -213,6 +213,25 @@ describe("at a checkout", () => {
     await booksHold()
   })
 
+  it("a duplicate is found by its balance though the first was swept long ago", async () => {
+    const session = await checkout()
+    await rig.pay(session.payTo, "5")
+    await rig.rounds(2)
+    await rig.pass(25 * HOUR)
+    const { sweepDue } = await import("../payouts/make-payouts.ts")
+    await sweepDue(rig.service.ctx, rig.network)
+    await rig.payOut()
+    const { checkColdDeposits, coolDeposits } = await import("./check-cold-deposits.ts")
+    await coolDeposits(rig.service.ctx, rig.network)
+    await rig.pay(session.payTo, "5")
+    await rig.pass(25 * HOUR)
+    await rig.rounds(1)
+    expect(await waiting()).toEqual([])
+    await checkColdDeposits(rig.service.ctx, rig.network)
+    await rig.rounds(3)
+    expect(await one()).toMatchObject({ status: "open", exception: "duplicate", amount: "5.00" })
+  })
+
   it("several senders' money waits apart: a return reaches one of them; what is left over goes back too", async () => {
     const session = await checkout()
     await rig.pay(session.payTo, "1", 0)
