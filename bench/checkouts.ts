@@ -65,9 +65,9 @@ async function fill(prefix: string, count: number, status: "pending" | "confirme
       block_hash, log_index, block_time, state, created_at)
     select 84532, ${hex(64)}, ${token}, d.address, 0, d.id, ${address}, 5000000, i, ${hex(64)}, 0, ${at}, 'final', ${at}
     from ${numbers} join deposits d on d.session_id = ${session}`.execute(db)
-  await sql`insert into payments (id, merchant_id, session_id, chain_id, payer, amount, tx_hash, status, exception,
+  await sql`insert into payments (id, merchant_id, session_id, chain_id, payer, amount, token, tx_hash, status, exception,
       created_at, updated_at)
-    select ${payment}, ${owner}, ${session}, 84532, ${address}, 5000000, ${hex(64)}, 'granted',
+    select ${payment}, ${owner}, ${session}, 84532, ${address}, 5000000, ${token}, ${hex(64)}, 'granted',
       case when i % 50 = 0 then 'overpaid' end, ${at}, ${at} from ${numbers}`.execute(db)
   await sql`insert into claims (transfer_id, payment_id)
     select t.id, ${payment} from ${numbers} join deposits d on d.session_id = ${session}

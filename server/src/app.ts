@@ -10,6 +10,8 @@ import { apiKeyRoutes } from "./identity/api-key-routes.ts"
 import { authRoutes } from "./identity/auth-routes.ts"
 import { identityRoutes } from "./identity/routes.ts"
 import type { TokenIssuer } from "./identity/tokens.ts"
+import { exceptionRoutes } from "./payments/exception-routes.ts"
+import { returnAddressRoutes } from "./payments/return-address-routes.ts"
 import { transactionRoutes } from "./payments/routes.ts"
 import { alarmsInWords } from "./payouts/alarms.ts"
 import { payoutRoutes } from "./payouts/routes.ts"
@@ -38,6 +40,8 @@ export function openApp(ctx: Context, tokens: TokenIssuer, sender: Sender = open
     payRoutes(routes, ctx)
     catalogRoutes(routes, ctx)
     transactionRoutes(routes, ctx)
+    exceptionRoutes(routes, ctx)
+    returnAddressRoutes(routes, ctx)
     accessRoutes(routes, ctx)
     webhookRoutes(routes, ctx, sender)
     deliveryRoutes(routes, ctx)

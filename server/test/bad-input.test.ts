@@ -190,11 +190,13 @@ async function grant(paywall: string): Promise<void> {
   const paid = { paywall_id: paywall, tx_hash: TX_HASH as never }
   const address = BUYER.toLowerCase() as never
   const times = { created_at: now, updated_at: now }
-  const payment = { id: `pay_${"a".repeat(24)}`, payer: address, amount: 5_000_000n, status: "granted" } as const
+  const payment = { id: `pay_${"b".repeat(24)}`, payer: address, amount: 5_000_000n, status: "granted" } as const
+  const token = `0x${"70".repeat(20)}` as never
   await db
     .insertInto("payments")
-    .values({ ...paid, ...payment, ...times, merchant_id: await service.merchant("shop"), chain_id: 84532 })
+    .values({ ...paid, ...payment, ...times, token, merchant_id: await service.merchant("shop"), chain_id: 84532 })
     .execute()
+  await waiting(token)
   await db
     .insertInto("grants")
     .values({ ...paid, id: ids.grantId ?? "", payment_id: payment.id, address, granted_at: now })
@@ -221,6 +223,53 @@ async function grant(paywall: string): Promise<void> {
     .insertInto("cursors")
     .values({ chain_id: 84532, ...block, looked_at: now, run_at: now })
     .execute()
+}
+
+/** Money of the wallet at the session that was too little, and waits for the merchant. */
+async function waiting(token: never): Promise<void> {
+  const { db } = service.ctx
+  const now = new Date()
+  const deposit = await db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("session_id", "=", EXAMPLE_SESSION)
+    .executeTakeFirstOrThrow()
+  const payer = wallet.address.toLowerCase() as never
+  const common = { chain_id: 84532, token, deposit_id: deposit.id, tx_hash: TX_HASH as never, created_at: now }
+  const { id } = await db
+    .insertInto("transfers")
+    .values({
+      ...common,
+      to_address: deposit.address,
+      k: 0,
+      from_address: payer,
+      value: 3_000_000n,
+      block_number: 9n,
+      block_hash: TX_HASH as never,
+      log_index: 0,
+      block_time: now,
+      state: "confirmed",
+    })
+    .returning("id")
+    .executeTakeFirstOrThrow()
+  const open = {
+    id: `pay_${"a".repeat(24)}`,
+    session_id: EXAMPLE_SESSION,
+    status: "open",
+    exception: "underpaid",
+  } as const
+  await db
+    .insertInto("payments")
+    .values({
+      ...common,
+      ...open,
+      payer,
+      amount: 3_000_000n,
+      merchant_id: await service.merchant("shop"),
+      updated_at: now,
+    })
+    .execute()
+  await db.insertInto("claims").values({ transfer_id: id, payment_id: open.id }).execute()
 }
 
 /** The contents of each table, but for the record of who was screened. */
@@ -251,6 +300,12 @@ const signed: Record<string, () => Promise<object>> = {
   "POST /api/auth/verify": async () => {
     const { body } = await service.call("POST", "/api/auth/nonce")
     return await signMessage(wallet, body.nonce, signInFields)
+  },
+  "POST /api/pay/return-address": async () => {
+    const asked = { id: EXAMPLE_SESSION, address: BUYER }
+    const { body } = await service.call("POST", "/api/pay/return-address/nonce", asked)
+    const uri = "http://127.0.0.1:4000/api/pay/return-address"
+    return { ...asked, ...(await signMessage(wallet, body.nonce, { uri, resources: [body.resource] })) }
   },
   "POST /api/paywalls/{id}/access": async () => {
     const { body } = await service.call("POST", `/api/paywalls/${ids.paywalls}/access/nonce`)

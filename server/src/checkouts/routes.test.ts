@@ -285,6 +285,11 @@ describe("/api/console/transactions", () => {
     for (let n = 1; n <= days; n++) {
       const session = (await create({ amount: 5 }, withKey(keyOfWho))).body
       const exceptional = n % 3 === 0
+      const deposit = await service.ctx.db
+        .selectFrom("deposits")
+        .select("id")
+        .where("session_id", "=", session.id)
+        .executeTakeFirstOrThrow()
       await service.ctx.db
         .insertInto("payments")
         .values({
@@ -295,6 +300,8 @@ describe("/api/console/transactions", () => {
           payer: payerOf(n),
           amount: BigInt(n) * 1_000_000n,
           tx_hash: hashOf(n),
+          token: paperNetwork.token.address,
+          deposit_id: deposit.id,
           status: exceptional ? "open" : "granted",
           exception: exceptional ? "late" : null,
           created_at: at(n),
@@ -355,7 +362,7 @@ describe("/api/console/transactions", () => {
     expect(csv.headers["content-type"]).toBe("text/csv; charset=utf-8")
     const lines = (csv.body as string).split("\r\n")
     expect(lines[0]).toBe(
-      "id,type,status,exception,amount,currency,chain,txHash,payer,recipient,paywallId,sessionId,paymentId,createdAt",
+      "id,type,status,exception,amount,currency,chain,txHash,payer,recipient,paywallId,sessionId,paymentId,createdAt,token,decimals",
     )
     const ids = lines.slice(1, -1).map(line => line.split(",")[0])
     expect(ids.length).toBe(2_503)

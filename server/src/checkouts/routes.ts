@@ -91,7 +91,9 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
           .selectFrom("payments")
           .select("id")
           .where("session_id", "=", row.id)
-          .where("status", "<>", "open")
+          .where("status", "in", ["granted", "reversed"])
+          .where("beside", "=", false)
+          .orderBy("status")
           .executeTakeFirst()
         return { ...whole, splits: payment ? await sharesOf(ctx, payment.id) : [] }
       },

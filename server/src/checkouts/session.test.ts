@@ -13,6 +13,8 @@ const facts: Facts = {
   refused: false,
   wrongAsset: false,
   lookedPastExpiry: true,
+  accepted: null,
+  beside: 0n,
 }
 const token = { symbol: "USDC", decimals: 2 } as Token
 const arrival = (id: number, value: number, minute = 1, confirmed = true): Arrival => ({
@@ -21,6 +23,8 @@ const arrival = (id: number, value: number, minute = 1, confirmed = true): Arriv
   minedAt: at(minute),
   confirmed,
 })
+/** Part of what the merchant has accepted. */
+const own = (id: number, value: number, minute = 1): Arrival => ({ ...arrival(id, value, minute), accepted: true })
 const fold = (arrivals: Arrival[], change: Partial<Facts> = {}, minute = 2) =>
   foldSession({ ...facts, ...change }, arrivals, at(minute))
 const ids = (arrivals: readonly Arrival[] = []) => arrivals.map(each => Number(each.id))
@@ -49,6 +53,25 @@ describe("a session", () => {
     ["another token", [], { wrongAsset: true }, 2, "failed", "wrong_asset"],
     ["another token, then the right one", [arrival(1, 500)], { wrongAsset: true }, 2, "confirmed", null],
     ["paid when the link was used up", [arrival(1, 500)], { usedUp: true }, 2, "failed", "duplicate"],
+    ["too little, and accepted", [own(1, 300)], { accepted: { exception: "underpaid" } }, 2, "confirmed", "underpaid"],
+    ["late, and accepted", [own(1, 500, 61)], { accepted: { exception: "late" } }, 62, "confirmed", "late"],
+    ["another token, and accepted", [], { accepted: { exception: "wrong_asset" } }, 62, "confirmed", "wrong_asset"],
+    [
+      "accepted, then paid in full",
+      [own(1, 300), arrival(2, 500)],
+      { accepted: { exception: "underpaid" } },
+      2,
+      "confirmed",
+      "duplicate",
+    ],
+    [
+      "accepted, then a little more",
+      [own(1, 300), arrival(2, 2)],
+      { accepted: { exception: null } },
+      2,
+      "confirmed",
+      "overpaid",
+    ],
   ] as const)("%s", (_what, arrivals, change, minute, status, exception) => {
     expect(fold([...arrivals], change, minute)).toMatchObject({ status, exception })
   })
@@ -93,7 +116,10 @@ describe("a session", () => {
     const step = fc.record({
       value: fc.integer({ min: 0, max: 700 }),
       minutes: fc.integer({ min: 0, max: 40 }),
-      kind: fc.constantFrom("arrive", "deepen", "gone", "submit", "refuse", "use up", "free", "other token"),
+      kind: fc.constantFrom(
+        ...(["arrive", "deepen", "gone", "submit", "refuse", "use up", "free", "other token", "accept"] as const),
+        ...(["return", "take back"] as const),
+      ),
     })
     fc.assert(
       fc.property(fc.array(step, { maxLength: 20 }), steps => {
@@ -110,6 +136,17 @@ describe("a session", () => {
           if (kind === "refuse") change = { ...change, submitted: false, refused: change.submitted === true }
           if (kind === "use up" || kind === "free") change = { ...change, usedUp: kind === "use up" }
           if (kind === "other token") change = { ...change, wrongAsset: true }
+          const now = fold(all, change, minute)
+          if (kind === "accept" && now.rest && now.status !== "confirmed") {
+            const accepted = new Set(now.rest.arrivals)
+            all = all.map(each => ({ ...each, accepted: accepted.has(each) }))
+            change = { ...change, accepted: { exception: now.rest.exception } }
+          }
+          if (kind === "return") all = all.filter(each => !now.rest?.arrivals.includes(each))
+          if (kind === "take back" && change.accepted) {
+            all = all.filter(each => !each.accepted)
+            change = { ...change, accepted: null }
+          }
           const next = fold(all, change, minute).status
           if (next !== status) expect(transitions[status]).toContain(next)
           status = next

@@ -26,6 +26,8 @@ export interface Arrival {
   minedAt: Date
   /** Deep enough to count. */
   confirmed: boolean
+  /** Part of what the merchant let count as the session's payment. */
+  accepted?: boolean
 }
 
 export interface Facts {
@@ -41,6 +43,10 @@ export interface Facts {
   wrongAsset: boolean
   /** Whether everything mined before the expiry has surely been looked at. */
   lookedPastExpiry: boolean
+  /** What the payment lacked that the merchant let count all the same; null where there is no such payment. */
+  accepted: { exception: PaymentException | null } | null
+  /** What was accepted beside the session's payment, in base units: received, and no longer in the way. */
+  beside: bigint
 }
 
 export interface Folded {
@@ -56,28 +62,36 @@ export interface Folded {
 
 /**
  * How a session stands. Transfers mined by its expiry add up; those that reach the amount pay it, with all that the last of
- * them brought. What comes after is `duplicate` where it would pay once more, else `overpaid`; after the expiry `late`.
+ * them brought. What comes after is `duplicate` where it would pay once more, else `overpaid`; after the expiry `late`. What
+ * the merchant has accepted pays the session, whatever it lacks.
  */
 export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Date): Folded {
   const confirmed = arrivals.filter(arrival => arrival.confirmed)
-  const received = sum(confirmed)
+  const received = sum(confirmed) + facts.beside
   const inTime = confirmed.filter(arrival => arrival.minedAt <= facts.expiresAt)
   const reached = inTime.findIndex((_, i) => sum(inTime.slice(0, i + 1)) >= facts.amount)
   const inFlight = facts.submitted || arrivals.some(arrival => !arrival.confirmed)
   const rest = (arrivals: Arrival[], exception: PaymentException) =>
     arrivals.length > 0 ? { arrivals, exception } : undefined
 
-  if (reached >= 0 && !facts.usedUp) {
-    const paid = inTime.slice(0, reached + 1)
+  if (facts.accepted !== null || (reached >= 0 && !facts.usedUp)) {
+    const paid = facts.accepted === null ? inTime.slice(0, reached + 1) : confirmed.filter(each => each.accepted)
     const more = confirmed.filter(arrival => !paid.includes(arrival))
     const over = sum(more) >= facts.amount ? "duplicate" : "overpaid"
-    const exception = more.length > 0 ? over : sum(paid) > facts.amount ? "overpaid" : null
+    const exception =
+      more.length > 0 ? over : facts.accepted ? facts.accepted.exception : sum(paid) > facts.amount ? "overpaid" : null
     return { status: "confirmed", exception, received, paid, rest: rest(more, over) }
   }
   const isOver = now > facts.expiresAt && facts.lookedPastExpiry && !inFlight
   const wrong = facts.wrongAsset ? "wrong_asset" : null
   const exception: PaymentException | null =
-    received === 0n ? wrong : reached >= 0 ? "duplicate" : received > sum(inTime) ? "late" : "underpaid"
+    confirmed.length === 0
+      ? wrong
+      : reached >= 0
+        ? "duplicate"
+        : confirmed.length > inTime.length
+          ? "late"
+          : "underpaid"
   const status = statusOf()
   return { status, exception, received, paid: [], rest: exception ? rest(confirmed, exception) : undefined }
 
@@ -85,18 +99,22 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
     // The link was paid by others: this money is over, and more of it would be too.
     if (reached >= 0) return "failed"
     if (isOver) return "expired"
-    if (inFlight || received > 0n) return "verifying"
+    if (inFlight || confirmed.length > 0) return "verifying"
     return facts.refused || facts.wrongAsset ? "failed" : "pending"
   }
 }
 
 const sum = (arrivals: readonly Arrival[]): bigint => arrivals.reduce((total, arrival) => total + arrival.value, 0n)
 
-/** How a session stands, in words that tell the payer what to do; `reason` is why a submitted hash was no payment. */
+/**
+ * How a session stands, in words that tell the payer what to do; `reason` is why a submitted hash was no payment, `returned`
+ * whether the merchant has sent money of it back.
+ */
 export function messageOf(
   session: { status: SessionStatus; exception: PaymentException | null; received: bigint; amount: bigint },
   token: Token,
   reason?: string | null,
+  returned = false,
 ): string {
   const text = (amount: bigint) => `${formatAmount(amount, token.decimals)}`
   const { status, exception, received, amount } = session
@@ -113,12 +131,16 @@ export function messageOf(
     if (exception === "late") return `The payment came after the time was over: ${ask}`
     if (exception === "underpaid")
       return `${text(received)} of ${text(amount)} ${token.symbol} arrived before the time was over: ${ask}`
+    if (exception === "wrong_asset") return `Another token arrived instead of ${token.symbol}: ${ask}`
+    if (returned) return "The time to pay is over, and the merchant has sent back what arrived."
     return "The time to pay is over. Start a new checkout."
   }
   if (exception === "late") return `Part of the payment came after the time was over: ${ask}`
   if (exception === "underpaid")
     return `${text(received)} of ${text(amount)} ${token.symbol} arrived; send ${text(amount - received)} more.`
   if (reason) return reason
+  if (returned && exception === null && status !== "verifying")
+    return `The merchant has sent back what arrived. To pay, send ${text(amount)} ${token.symbol}.`
   if (exception === "wrong_asset") return `Another token arrived instead of ${token.symbol}: ${ask}`
   if (status === "verifying") return "The payment is being verified. It is confirmed once it is deep enough on chain."
   return `Send ${text(amount)} ${token.symbol}.`

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs"
+import { readdirSync, readFileSync } from "node:fs"
 import { PGlite } from "@electric-sql/pglite"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
@@ -91,6 +91,55 @@ describe("migrations", () => {
     expect(access.rows).toEqual([{ calls_left: null }, { calls_left: 1 }])
     const tooMany = pglite.exec("update grants set calls_used = 2 where calls = 1")
     await expect(tooMany).rejects.toThrow(/check/)
+    await pglite.close()
+  })
+
+  it("0009 finds the token of each payment, and has looked at again what waited before", async () => {
+    const pglite = await PGlite.create()
+    const dir = new URL("./migrations/", import.meta.url)
+    const apply = async (names: string[]) => {
+      for (const name of names) await pglite.exec(readFileSync(new URL(name, dir), "utf8"))
+    }
+    const all = readdirSync(dir).sort()
+    await apply(all.filter(name => name < "0009"))
+    const text = (character: string, length: number) => `'0x${character.repeat(length)}'`
+    const [usdc, other, payer] = [text("a", 40), text("b", 40), text("c", 40)]
+    await pglite.exec(`
+      insert into merchants values ('mer', 'i', 's', '', null, now());
+      insert into paywalls (id, merchant_id, chain_id, name, price, currency, content_type, pricing_model, active,
+        created_at, updated_at) values ('pw', 'mer', 1, 'a', 5, 'USDC', 'api', 'one_time', true, now(), now());
+      insert into checkout_sessions (id, merchant_id, chain_id, amount, currency, status, expires_at, created_at, updated_at)
+        values ('cs', 'mer', 1, 5, 'USDC', 'expired', now(), now(), now());
+      insert into deposits (chain_id, address, factory, salt, owner, open_after_s, paywall_id, session_id, created_at, hot_until)
+        values (1, ${text("1", 40)}, ${payer}, ${text("1", 64)}, ${payer}, 1, 'pw', null, now(), now()),
+          (1, ${text("2", 40)}, ${payer}, ${text("2", 64)}, ${payer}, 1, null, 'cs', now(), now());
+      insert into transfers (chain_id, tx_hash, token, to_address, k, deposit_id, from_address, value, block_number, block_hash,
+          log_index, block_time, state, created_at)
+        select 1, hash, token, d.address, k, d.id, ${payer}, 5, 1, ${text("9", 64)}, k, now(), 'final', now()
+        from (values ('pw', ${text("1", 64)}, ${other}, 0), ('pw', ${text("1", 64)}, ${usdc}, 1),
+            ('pw', ${text("2", 64)}, ${usdc}, 0), ('cs', ${text("3", 64)}, ${usdc}, 0)) as v (whose, hash, token, k)
+          join deposits d on coalesce(d.paywall_id, d.session_id) = v.whose;
+      insert into payments (id, merchant_id, paywall_id, session_id, chain_id, payer, amount, tx_hash, status, exception,
+          created_at, updated_at)
+        values ('pay1', 'mer', 'pw', null, 1, ${payer}, 5, ${text("1", 64)}, 'granted', null, now(), now()),
+          ('pay2', 'mer', null, 'cs', 1, ${payer}, 5, ${text("3", 64)}, 'open', 'late', now(), now());
+      insert into claims select t.id, case when session_id is null then 'pay1' else 'pay2' end from transfers t
+        join deposits d on d.id = t.deposit_id where t.token = ${usdc} and t.tx_hash <> ${text("2", 64)}`)
+    await apply(all.filter(name => name.startsWith("0009")))
+    const payments = await pglite.query("select id, token, deposit_id, accepted_at, beside from payments order by id")
+    const token = `0x${"a".repeat(40)}`
+    expect(payments.rows).toEqual([
+      { id: "pay1", token, deposit_id: null, accepted_at: null, beside: false },
+      { id: "pay2", token, deposit_id: 2, accepted_at: null, beside: false },
+    ])
+    const due = await pglite.query("select tx_hash, token from transfers where run_at is not null order by tx_hash")
+    expect(due.rows).toEqual([
+      { tx_hash: `0x${"1".repeat(64)}`, token: `0x${"b".repeat(40)}` },
+      { tx_hash: `0x${"2".repeat(64)}`, token },
+    ])
+    expect((await pglite.query("select id from checkout_sessions where run_at is not null")).rows).toEqual([
+      { id: "cs" },
+    ])
     await pglite.close()
   })
 

@@ -150,6 +150,8 @@ interface Submissions {
 }
 
 export type PaymentException = "underpaid" | "overpaid" | "late" | "duplicate" | "wrong_asset"
+/** Why a payment is not as it should be; a checkout's sender on a sanctions list is no exception of the checkout. */
+export type WaitingFor = PaymentException | "sanctioned"
 
 interface Payments {
   id: string
@@ -160,13 +162,39 @@ interface Payments {
   payer: Address
   amount: bigint
   tx_hash: Hash
-  status: "granted" | "reversed" | "open"
-  exception: Optional<PaymentException>
+  status: "granted" | "reversed" | "open" | "returned"
+  exception: Optional<WaitingFor>
   created_at: Date
   updated_at: Date
   recipient_set_id: Optional<bigint>
   sweep_at: Optional<Date>
   tell_by: Optional<Date>
+  token: Address
+  /** Where the money of one that waits, or waited, for the merchant lies. */
+  deposit_id: Optional<bigint>
+  accepted_at: Optional<Date>
+  /** Accepted when the session was paid already. */
+  beside: Generated<boolean>
+  returned_at: Optional<Date>
+  returned_to: Optional<Address>
+}
+
+interface ReturnAddresses {
+  id: Generated<bigint>
+  resource_id: string
+  payer: Address
+  address: Address
+  message: string
+  signature: string
+  named_at: Date
+}
+
+interface Tokens {
+  chain_id: number
+  address: Address
+  symbol: string | null
+  decimals: number | null
+  asked_at: Date
 }
 
 interface Claims {
@@ -327,8 +355,9 @@ interface Transactions {
   merchant_id: string
   type: "payment" | Row<"intents">["kind"]
   status: Row<"payments">["status"] | Row<"intents">["state"]
-  exception: PaymentException | null
+  exception: WaitingFor | null
   chain_id: number
+  token: Address
   amount: bigint
   tx_hash: Hash | null
   payer: Address | null
@@ -351,6 +380,8 @@ export interface Database {
   submissions: Submissions
   payments: Payments
   claims: Claims
+  return_addresses: ReturnAddresses
+  tokens: Tokens
   grants: Grants
   access: Access
   cursors: Cursors

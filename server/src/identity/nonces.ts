@@ -2,10 +2,10 @@
 import type { Context } from "../context.ts"
 import { randomText } from "../ids.ts"
 
-/** What a wallet can sign for: to be a merchant, or to open a paywall that it paid. */
-type Purpose = "sign-in" | "paywall"
+/** What a wallet can sign for: to be a merchant, to open a paywall that it paid, or to say where its money goes back to. */
+type Purpose = "sign-in" | "paywall" | "return"
 
-/** What a nonce is for; `resource` is the paywall's id, or empty. */
+/** What a nonce is for; `resource` is the paywall's id, what was paid and the address that it goes back to, or empty. */
 export interface NonceUse {
   purpose: Purpose
   resource: string

@@ -1,6 +1,6 @@
 /**
  * Receiving addresses where nothing is for sale any more leave the scan of the logs, and are asked for their balance
- * instead: hourly for a day, then daily, 500 in a call. One that has more than we know of is scanned again.
+ * instead: hourly for a day, then daily, 500 in a call. One that has more than we know of, what was paid out taken off, is scanned again.
  */
 import { sql } from "kysely"
 import { decodeFunctionResult, encodeFunctionData, erc20Abi } from "viem"
@@ -38,7 +38,9 @@ export async function checkColdDeposits(ctx: Context, network: Network): Promise
   const now = ctx.now()
   const due = await sql<{ id: bigint; address: Address; known: bigint }>`
     select d.id, d.address, coalesce((select sum(t.value) from transfers t
-      where t.deposit_id = d.id and t.token = ${network.token.address} and t.state <> 'gone'), 0) as known
+        where t.deposit_id = d.id and t.token = ${network.token.address} and t.state <> 'gone'), 0)
+      - coalesce((select sum(i.amount) from intents i where i.deposit_id = d.id and i.token = ${network.token.address}
+        and i.state in ('mined', 'final') and i.succeeded), 0) as known
     from deposits d where d.chain_id = ${network.chainId} and not d.hot and d.check_at <= ${now}
     order by d.check_at limit ${ADDRESSES_A_ROUND}`.execute(ctx.db)
   for (let start = 0; start < due.rows.length; start += ADDRESSES_A_CALL) {

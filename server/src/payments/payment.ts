@@ -115,8 +115,11 @@ export function foldTransfers(open: readonly OpenTransfer[]): Folded {
 
 const sum = (parts: readonly { value: bigint }[]): bigint => parts.reduce((total, part) => total + part.value, 0n)
 
-const leastPrice = (parts: readonly { price: bigint }[]): bigint =>
-  parts.reduce((least, part) => (part.price < least ? part.price : least), parts[0]?.price ?? 0n)
+/** The least that any of the transfers had to reach; those without a price count for nothing. */
+export const leastPrice = (parts: readonly Pick<OpenTransfer, "price">[]): bigint =>
+  parts
+    .map(part => part.price ?? 0n)
+    .reduce((least, price) => (least === 0n || (price > 0n && price < least) ? price : least), 0n)
 
 /** The most that a receipt is waited for without a trace, from the submission on. */
 export const NO_TRACE_MS = DAY_MS

@@ -78,16 +78,24 @@ export const notFound = (network: string): Failure => ({
   message: `No transaction with this hash was seen on ${network} within 24 hours. If it is mined later, it still counts.`,
 })
 
+/** What is told of money that waits for the merchant, where nobody has submitted it. */
+export const waitsForMerchant: Record<"underpaid" | "late" | "wrong_asset" | "sanctioned", string> = {
+  underpaid:
+    "Less than the price arrived. Send the rest within seven days, or ask the merchant, who can accept or return what came.",
+  late: "The payment came after the paywall was switched off or its address replaced. The merchant can accept or return it.",
+  wrong_asset: "Another token arrived than the one that is asked for. The merchant can accept or return it.",
+  sanctioned: "The sender is on a sanctions list, so no access can be granted.",
+}
+
 /** It came when nothing was for sale at its address. */
 export const late: Failure = {
   reason: "late",
-  message:
-    "The payment came after the paywall was switched off or its address replaced. The merchant can accept or return it.",
+  message: waitsForMerchant.late,
 }
 
 export const sanctioned: Failure = {
   reason: "sanctioned",
-  message: "The sender is on a sanctions list, so no access can be granted.",
+  message: waitsForMerchant.sanctioned,
 }
 
 /** It was paid and granted, and the merchant took the access away. */
@@ -100,5 +108,7 @@ export const alreadyUsed: Failure = {
 export const statusMessage = {
   verifying: "The payment is being verified. Access is granted once it is confirmed on chain.",
   granted: "The payment is confirmed and access is granted.",
+  unsubmitted: "The payment was seen. Submit its hash to have it verified now; else it is settled after ten minutes.",
+  returned: "The payment was not enough, late or of another token, and the merchant has sent it back.",
   reversed: "The network took the payment's block back, so access was withdrawn. If it is mined again, access returns.",
 }

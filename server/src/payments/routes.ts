@@ -1,46 +1,31 @@
-/** `/api/console/transactions` and `/api/console/payments`: what a merchant was paid, and what waits for it. */
+/** `/api/console/transactions`: what a merchant was paid, and what went out. */
 import { Readable } from "node:stream"
 import { type Static, Type } from "typebox"
 import type { Context } from "../context.ts"
-import type { PaymentException, Row } from "../db/schema.ts"
+import type { Row } from "../db/schema.ts"
 import { pageOf } from "../http/lists.ts"
-import { AddressText, Described, HashText, Matching, Money, Nullable, Page, Timestamp } from "../http/schemas.ts"
+import { Described, Matching, Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { TimeInput, timeAt } from "../http/time.ts"
-import { type Filter, transactionOf, transactions, transactionsCsv } from "./transactions.ts"
+import { transaction } from "./schema.ts"
+import { type Filter, transactions, transactionsCsv, transactionsOf } from "./transactions.ts"
 
 const tags = ["transactions"]
-const exceptions: PaymentException[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset"]
 const Status = Type.Enum(
-  ["granted", "reversed", "open", "queued", "held", "assigned", "mined", "final", "reverted", "cancelled"],
+  ["granted", "reversed", "open", "returned", "queued", "held", "assigned", "mined", "final", "reverted", "cancelled"],
   {
     type: "string",
     description:
-      "Of payments granted, reversed, or open (it waits for the merchant, `exception` says why); of what goes out queued, held, assigned, mined, final, reverted or cancelled",
+      "Of payments granted, reversed, open (it waits for the merchant, `exception` says why) or returned; of what goes out queued, held, assigned, mined, final, reverted or cancelled",
   },
 )
 const TransactionType = Type.Unsafe<Row<"transactions">["type"]>({
   type: "string",
-  enum: ["payment", "share", "sweep"],
-  description: "payment came in; share (of a split) and sweep (to the merchant) went out",
+  enum: ["payment", "share", "sweep", "return"],
+  description: "payment came in; share (of a split), sweep (to the merchant) and return (to a payer) went out",
 })
 
-const Transaction = Type.Object({
-  id: Type.String(),
-  type: TransactionType,
-  status: Status,
-  exception: Type.Unsafe<PaymentException | null>({ type: ["string", "null"], enum: [...exceptions, null] }),
-  amount: Money,
-  currency: Type.String(),
-  chain: Type.String(),
-  txHash: Nullable(HashText),
-  payer: Nullable(AddressText),
-  recipient: Nullable(AddressText),
-  paywallId: Nullable(Type.String()),
-  sessionId: Nullable(Type.String()),
-  paymentId: Nullable(Type.String()),
-  createdAt: Timestamp,
-})
+const Transaction = Type.Object({ ...transaction, type: TransactionType, status: Status })
 const TransactionList = Type.Object({ data: Type.Array(Transaction), total: Type.Integer() })
 
 const filters = {
@@ -57,13 +42,6 @@ const filters = {
 }
 const Filters = Type.Object(filters)
 const Query = Type.Object({ ...Page.properties, ...filters })
-const PaymentQuery = Type.Object({
-  ...Page.properties,
-  exception: Type.Optional(
-    Type.Unsafe<PaymentException>({ type: "string", enum: exceptions, description: "Only those with this exception" }),
-  ),
-})
-
 export function transactionRoutes(app: Server, ctx: Context): void {
   app.get(
     "/api/console/transactions",
@@ -103,27 +81,10 @@ export function transactionRoutes(app: Server, ctx: Context): void {
     },
   )
 
-  app.get(
-    "/api/console/payments",
-    {
-      schema: {
-        operationId: "listExceptionalPayments",
-        summary: "Payments that are not as they should be, newest first",
-        tags,
-        querystring: PaymentQuery,
-        response: { 200: TransactionList },
-      },
-    },
-    async request => {
-      const { exception, ...page } = request.query
-      return await list(await callingMerchant(ctx, request), { exception, exceptional: true }, page)
-    },
-  )
-
   async function list(merchantId: string, filter: Filter, page: Page) {
     const query = transactions(ctx, merchantId, filterOf(filter))
     const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), page)
-    return { data: rows.map(row => transactionOf(ctx, row)), total }
+    return { data: await transactionsOf(ctx, rows), total }
   }
 }
 

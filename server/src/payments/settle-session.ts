@@ -8,11 +8,13 @@ import { type Network, networkOf } from "../chain/networks.ts"
 import { type Screening, screen } from "../chain/sanctions.ts"
 import { type Arrival, type Facts, type Folded, foldSession, messageOf } from "../checkouts/session.ts"
 import { type Context, inTransaction } from "../context.ts"
-import type { PaymentException, Row } from "../db/schema.ts"
+import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import { paymentChanges } from "../metrics.ts"
 import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
+import { stopReturns } from "../payouts/make-returns.ts"
 import { relayStanding } from "../payouts/relays.ts"
+import { type ClaimedTransfer, claim, writeOpen } from "./open-payments.ts"
 import { sanctioned } from "./reasons.ts"
 import { tellCheckout } from "./tell-checkout.ts"
 import { tellPaid } from "./tell-paid.ts"
@@ -61,33 +63,44 @@ async function dueSessions(ctx: Context, network: Network): Promise<{ id: string
     select due.id, array(select distinct t.from_address::text from transfers t join deposits d on d.id = t.deposit_id
         where d.session_id = due.id and t.state <> 'gone'
           and not exists (select from claims c join payments p on p.id = c.payment_id
-            where c.transfer_id = t.id and p.status = 'granted')) as senders
+            where c.transfer_id = t.id and p.status in ('granted', 'returned'))) as senders
     from due order by due.id`.execute(ctx.db)
   return rows.rows
 }
 
-type SessionTransfer = Row<"transfers"> & { payment_id: string | null; payment_status: string | null }
+type SessionTransfer = ClaimedTransfer & { beside: boolean | null }
 
-/** Settles one session; call it inside a transaction. */
-async function settleSession(ctx: Context, id: string, screened: Map<Address, Screening>): Promise<void> {
-  const session = await ctx.db
-    .selectFrom("checkout_sessions")
-    .selectAll()
-    .where("id", "=", id)
-    .forUpdate()
-    .executeTakeFirstOrThrow()
+/** Settles one session; call it inside a transaction. Senders that are not among `screened` can't be counted yet. */
+export async function settleSession(ctx: Context, id: string, screened: Map<Address, Screening>): Promise<void> {
+  const session = await lockSession(ctx, id)
   const deposit = await ctx.db.selectFrom("deposits").selectAll().where("session_id", "=", id).executeTakeFirstOrThrow()
   const network = networkOf(ctx.chain, session.chain_id)
-  const transfers = await lockTransfers(ctx, deposit.id)
-  const payments = await ctx.db.selectFrom("payments").selectAll().where("session_id", "=", id).execute()
-  const main = payments.find(payment => payment.status !== "open")
-  const open = payments.find(payment => payment.status === "open")
-
-  const standing = transfers.filter(row => row.state !== "gone" && row.token === network.token.address)
+  await sql`select id from transfers where deposit_id = ${deposit.id} order by id for update`.execute(ctx.db)
+  await followDecisions(ctx, session)
+  const transfers = await transfersOf(ctx, deposit.id)
+  const payments = await ctx.db
+    .selectFrom("payments")
+    .selectAll()
+    .where("session_id", "=", id)
+    .orderBy("created_at")
+    .orderBy("id")
+    .execute()
+  const main = payments.find(payment => payment.status === "granted" && !payment.beside)
+  const accepted = main?.accepted_at ? main : undefined
+  // What the merchant has decided about is counted no more, but for the session's own payment.
+  const undecided = transfers.filter(
+    row =>
+      row.state !== "gone" &&
+      row.payment_status !== "returned" &&
+      !(row.payment_status === "granted" && (row.beside || row.token !== network.token.address)),
+  )
+  const standing = undecided.filter(row => row.token === network.token.address)
+  const others = undecided.filter(row => row.token !== network.token.address)
   const counted = (row: SessionTransfer) => row.payment_status === "granted"
   const screeningOf = (row: SessionTransfer) => (counted(row) ? "clear" : (screened.get(row.from_address) ?? "unknown"))
+  const sure = (row: SessionTransfer) => row.state !== "seen" && row.suspect_at === null
   const clean = standing.filter(row => screeningOf(row) !== "listed")
-  const unscreened = clean.some(row => screeningOf(row) === "unknown" && row.state !== "seen")
+  const unscreened = [...clean, ...others].some(row => screeningOf(row) === "unknown" && row.state !== "seen")
   // What pays already comes first and was in time, wherever in the chain it moves: a payment keeps its transfers.
   const inOrder = [...clean.filter(counted), ...clean.filter(row => !counted(row))]
   const arrivals = inOrder.map(
@@ -96,7 +109,8 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
       value: row.value,
       minedAt: counted(row) && row.block_time > session.expires_at ? session.expires_at : row.block_time,
       // What counts already goes on doing so while it moves to another block, or is only suspected to be gone.
-      confirmed: counted(row) || (row.state !== "seen" && row.suspect_at === null && screeningOf(row) !== "unknown"),
+      confirmed: counted(row) || (sure(row) && screeningOf(row) !== "unknown"),
+      accepted: accepted !== undefined && counted(row),
     }),
   )
   const said = await submissionsOf(ctx, id, new Set(clean.map(row => row.tx_hash)))
@@ -107,19 +121,38 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
     usedUp: false,
     submitted: said.open || relay.open,
     refused: said.refusal !== null,
-    wrongAsset: transfers.some(row => row.state !== "gone" && row.token !== network.token.address),
+    wrongAsset: others.length > 0,
     // What has expired was looked at to its end; that its address has left the scan since changes nothing.
     lookedPastExpiry: session.status === "expired" || (await lookedPast(ctx, session, deposit)),
+    accepted: accepted
+      ? { exception: accepted.exception === "sanctioned" ? null : (accepted.exception ?? null) }
+      : null,
+    beside: sumOf(transfers.filter(row => row.beside && row.state !== "gone" && row.token === network.token.address)),
   }
   let folded = foldSession(facts, arrivals, ctx.now())
-  if (folded.status === "confirmed" && !main && !(await takeUse(ctx, session.link_id)))
+  if (folded.status === "confirmed" && !payments.some(everPaid) && !(await takeUse(ctx, session.link_id)))
     folded = foldSession({ ...facts, usedUp: true }, arrivals, ctx.now())
 
-  const paidId = await writePayments(ctx, session, folded, clean, main, open)
+  const paidId = accepted?.id ?? (await writePaid(ctx, session, folded, clean, payments))
+  const rest = new Set(folded.rest?.arrivals.map(arrival => arrival.id))
+  const listed = undecided.filter(row => sure(row) && screeningOf(row) === "listed")
+  const wrong = others.filter(row => sure(row) && screeningOf(row) === "clear")
+  await writeOpen(
+    ctx,
+    { merchant_id: session.merchant_id, chain_id: session.chain_id, paywall_id: null, session_id: id },
+    undefined,
+    undecided.filter(row => screeningOf(row) !== "unknown"),
+    [
+      { exception: folded.rest?.exception ?? "overpaid", transfers: clean.filter(row => rest.has(row.id)) },
+      { exception: "wrong_asset", transfers: wrong },
+      { exception: "sanctioned", transfers: listed },
+    ],
+    () => session.recipient_set_id,
+  )
   await acceptSubmissions(ctx, id, folded, clean)
   const last = folded.paid.at(-1)
-  const lastRow = clean.find(row => row.id === last?.id)
-  const listed = standing.length > clean.length && folded.received === 0n
+  const lastRow = accepted ? { ...accepted, from_address: accepted.payer } : clean.find(row => row.id === last?.id)
+  const barred = listed.length > 0 && folded.received === 0n
   // A link used up by others stays so past the expiry: looked at for ever, such sessions would keep the others waiting.
   const isOver = folded.status === "failed" && facts.lookedPastExpiry
   const ended = folded.status === "confirmed" || folded.status === "expired" || isOver
@@ -134,7 +167,8 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
       message: messageOf(
         { ...folded, amount: session.amount },
         network.token,
-        listed ? sanctioned.message : ((folded.status === "verifying" ? null : relay.failure) ?? said.refusal),
+        barred ? sanctioned.message : ((folded.status === "verifying" ? null : relay.failure) ?? said.refusal),
+        payments.some(payment => payment.status === "returned"),
       ),
       payer: lastRow?.from_address ?? session.payer,
       tx_hash: lastRow?.tx_hash ?? null,
@@ -175,14 +209,54 @@ async function settleSession(ctx: Context, id: string, screened: Map<Address, Sc
   }
 }
 
-/** All that was ever seen to arrive at the address, in chain order, held until the transaction ends. */
-async function lockTransfers(ctx: Context, depositId: bigint): Promise<SessionTransfer[]> {
-  await sql`select id from transfers where deposit_id = ${depositId} order by id for update`.execute(ctx.db)
+/** The session's row, held until the transaction ends: whoever changes its payments holds it. */
+export const lockSession = (ctx: Context, id: string): Promise<Row<"checkout_sessions">> =>
+  ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", id).forUpdate().executeTakeFirstOrThrow()
+
+/** Whether it pays the session, or did until the chain took it back. One that only waited is not meant. */
+const everPaid = ({ status, beside, accepted_at, exception }: Row<"payments">): boolean =>
+  !beside && (status === "granted" || (status === "reversed" && (accepted_at !== null || exception === null)))
+
+/** All that was ever seen to arrive at the address, in chain order. */
+async function transfersOf(ctx: Context, depositId: bigint): Promise<SessionTransfer[]> {
   const rows = await sql<SessionTransfer>`
-    select t.*, p.id as payment_id, p.status as payment_status from transfers t
+    select t.*, p.id as payment_id, p.status as payment_status, p.status = 'granted' and p.beside as beside from transfers t
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
     where t.deposit_id = ${depositId} order by t.block_number, t.log_index`.execute(ctx.db)
   return rows.rows
+}
+
+/**
+ * What the merchant has decided stands, as long as the chain leaves the money there: what it accepted is reversed while some
+ * is gone and paid again when all is back; a return that is not signed yet is stopped.
+ */
+async function followDecisions(ctx: Context, session: Row<"checkout_sessions">): Promise<void> {
+  const { rows } = await sql<{ id: string; status: string; amount: bigint; there: bigint; sure: bigint }>`
+    select p.id, p.status, p.amount, coalesce(sum(t.value) filter (where t.state <> 'gone'), 0) as there,
+      coalesce(sum(t.value) filter (where t.state in ('confirmed', 'final') and t.suspect_at is null), 0) as sure
+    from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
+    where p.session_id = ${session.id} and (p.accepted_at is not null or p.status = 'returned') group by p.id`.execute(
+    ctx.db,
+  )
+  for (const { id, status, amount, there, sure } of rows) {
+    if (status === "granted" && there < amount) await reverse(ctx, session.id, id)
+    if (status === "returned" && there < amount) await stopReturns(ctx, [id])
+    if (status !== "reversed" || sure < amount) continue
+    await sql`update payments p set status = 'granted', updated_at = ${ctx.now()}, beside = exists (select from payments m
+        where m.session_id = p.session_id and m.status = 'granted' and not m.beside)
+      where p.id = ${id}`.execute(ctx.db)
+    await makePayouts(ctx, id)
+  }
+}
+
+async function reverse(ctx: Context, sessionId: string, paymentId: string): Promise<void> {
+  await ctx.db
+    .updateTable("payments")
+    .set({ status: "reversed", updated_at: ctx.now() })
+    .where("id", "=", paymentId)
+    .execute()
+  await cancelPayouts(ctx, paymentId)
+  ctx.log.warn({ paymentId, sessionId }, "payment reversed: the chain took it back")
 }
 
 /** Whether a submitted hash, other than those that are in sight, is still looked at; and why the newest was refused. */
@@ -223,7 +297,7 @@ async function lookedPast(ctx: Context, session: Row<"checkout_sessions">, depos
 }
 
 /** Takes one of the link's uses; false when all are taken. */
-async function takeUse(ctx: Context, linkId: string | null): Promise<boolean> {
+export async function takeUse(ctx: Context, linkId: string | null): Promise<boolean> {
   if (linkId === null) return true
   const taken = await ctx.db
     .updateTable("payment_links")
@@ -235,103 +309,75 @@ async function takeUse(ctx: Context, linkId: string | null): Promise<boolean> {
 }
 
 /**
- * Writes the payment of the session and the one that waits for the merchant, and which transfers are whose. A payment that
- * waited and became enough is the session's payment from then on, under the same id. Answers that payment where there is one,
- * its payouts made.
+ * Writes the session's payment and which transfers are its own. One that waited, or was reversed, and became enough is the
+ * session's payment from then on, under the same id. Answers that payment where there is one, its payouts made.
  */
-async function writePayments(
+async function writePaid(
   ctx: Context,
   session: Row<"checkout_sessions">,
   folded: Folded,
   transfers: readonly SessionTransfer[],
-  main: Row<"payments"> | undefined,
-  open: Row<"payments"> | undefined,
+  payments: readonly Row<"payments">[],
 ): Promise<string | undefined> {
-  const rowsOf = (arrivals: readonly Arrival[]) =>
-    arrivals.map(({ id }) => transfers.find(row => row.id === id)).filter(row => row !== undefined)
-  const paid = rowsOf(folded.paid)
-  const rest = rowsOf(folded.rest?.arrivals ?? [])
-  const paidSum = sumOf(paid)
-  // Freed first: the session has one payment of each kind, and a transfer one claim.
-  let mainId = main?.id
-  let openId = open?.id
-  if (paid.length > 0 && !mainId && openId) {
-    mainId = openId
-    openId = undefined
+  const main = payments.find(payment => payment.status === "granted" && !payment.beside)
+  const paid = folded.paid.map(({ id }) => transfers.find(row => row.id === id)).filter(row => row !== undefined)
+  const last = paid.at(-1)
+  if (!last) {
+    if (!main) return undefined
+    await ctx.db.updateTable("payments").set({ exception: null }).where("id", "=", main.id).execute()
+    await reverse(ctx, session.id, main.id)
+    return undefined
   }
-  if (main?.status === "granted" && paid.length === 0) {
-    await ctx.db
-      .updateTable("payments")
-      .set({ status: "reversed", exception: null, updated_at: ctx.now() })
-      .where("id", "=", main.id)
-      .execute()
-    await cancelPayouts(ctx, main.id)
-    ctx.log.warn({ paymentId: main.id, sessionId: session.id }, "payment reversed: the chain took it back")
-  }
-  if (paid.length > 0)
-    mainId = await writePayment(ctx, session, mainId, paid, "granted", paidSum > session.amount ? "overpaid" : null)
-  if (rest.length > 0) openId = await writePayment(ctx, session, openId, rest, "open", folded.rest?.exception ?? null)
-  const claims = [
-    ...paid.map(row => ({ transfer_id: row.id, payment_id: mainId ?? "" })),
-    ...rest.map(row => ({ transfer_id: row.id, payment_id: openId ?? "" })),
-  ]
-  if (claims.length > 0)
-    await ctx.db
-      .insertInto("claims")
-      .values(claims)
-      .onConflict(conflict =>
-        conflict.column("transfer_id").doUpdateSet(eb => ({ payment_id: eb.ref("excluded.payment_id") })),
-      )
-      .execute()
-  if (openId && rest.length === 0) {
-    // What waited is gone from the chain, or pays the session now.
-    await ctx.db.deleteFrom("claims").where("payment_id", "=", openId).execute()
-    await ctx.db.deleteFrom("payments").where("id", "=", openId).execute()
-  }
-  if (paid.length === 0 || mainId === undefined) return undefined
-  await makePayouts(ctx, mainId)
-  return mainId
-}
-
-const sumOf = (rows: readonly { value: bigint }[]): bigint => rows.reduce((total, row) => total + row.value, 0n)
-
-async function writePayment(
-  ctx: Context,
-  session: Row<"checkout_sessions">,
-  known: string | undefined,
-  rows: readonly SessionTransfer[],
-  status: "granted" | "open",
-  exception: PaymentException | null,
-): Promise<string> {
-  const last = rows.at(-1)
-  if (!last) throw new Error("a payment has no transfer")
+  const waited = payments.find(row => row.status === "open" && paid.some(({ payment_id }) => payment_id === row.id))
+  const known = main ?? payments.find(row => everPaid(row) && row.accepted_at === null) ?? waited
+  const amount = sumOf(paid)
   const facts = {
     payer: last.from_address,
-    amount: sumOf(rows),
+    token: last.token,
+    amount,
     tx_hash: last.tx_hash,
-    status,
-    exception,
+    status: "granted" as const,
+    exception: amount > session.amount ? ("overpaid" as const) : null,
+    deposit_id: null,
     recipient_set_id: session.recipient_set_id,
     updated_at: ctx.now(),
   }
+  const id = known?.id ?? newId("pay")
+  if (!known)
+    await ctx.db
+      .insertInto("payments")
+      .values({
+        id,
+        merchant_id: session.merchant_id,
+        session_id: session.id,
+        chain_id: session.chain_id,
+        created_at: ctx.now(),
+        ...facts,
+      })
+      .execute()
+  await claim(
+    ctx,
+    id,
+    paid.filter(row => row.payment_id !== id),
+  )
   if (known) {
-    await ctx.db.updateTable("payments").set(facts).where("id", "=", known).execute()
-    return known
+    await ctx.db.updateTable("payments").set(facts).where("id", "=", id).execute()
+    // What was its own and is gone, or only waited with it, is free to count for itself.
+    await ctx.db
+      .deleteFrom("claims")
+      .where("payment_id", "=", id)
+      .where(
+        "transfer_id",
+        "not in",
+        paid.map(row => row.id),
+      )
+      .execute()
   }
-  const id = newId("pay")
-  await ctx.db
-    .insertInto("payments")
-    .values({
-      id,
-      merchant_id: session.merchant_id,
-      session_id: session.id,
-      chain_id: session.chain_id,
-      created_at: ctx.now(),
-      ...facts,
-    })
-    .execute()
+  await makePayouts(ctx, id)
   return id
 }
+
+const sumOf = (rows: readonly { value: bigint }[]): bigint => rows.reduce((total, row) => total + row.value, 0n)
 
 /** Submitted hashes whose money has arrived have done their work. */
 async function acceptSubmissions(

@@ -11,10 +11,20 @@ import type { FailureReason, Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import { paymentChanges } from "../metrics.ts"
 import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
+import { stopReturns } from "../payouts/make-returns.ts"
 import { foldAccess, lockAccess } from "../paywalls/access.ts"
 import { tellPayment } from "../paywalls/events.ts"
-import { callsOf } from "../paywalls/paywall.ts"
-import { foldTransfers, type OpenTransfer, priceAt, recipientSetAt, UNSUBMITTED_MS, type Version } from "./payment.ts"
+import { giveAccess } from "./give-access.ts"
+import { type ClaimedTransfer, claim, hashesClaimed, type Waiting, writeOpen } from "./open-payments.ts"
+import {
+  foldTransfers,
+  leastPrice,
+  type OpenTransfer,
+  priceAt,
+  recipientSetAt,
+  UNSUBMITTED_MS,
+  type Version,
+} from "./payment.ts"
 import { alreadyUsed, type Failure, late, sanctioned, statusMessage, underpaid } from "./reasons.ts"
 
 /** Settling stops after so long and goes on in the next round, so that the round's lease is never outlived. */
@@ -72,7 +82,7 @@ async function dueGroups(ctx: Context, network: Network): Promise<Group[]> {
   return [...groups.values()]
 }
 
-type GroupTransfer = Row<"transfers"> & { payment_id: string | null; payment_payer: Address | null }
+type GroupTransfer = ClaimedTransfer & { payment_payer: Address | null }
 
 /** Settles a group's transfers; call it inside a transaction. All are reversed before any is granted. */
 async function settle(ctx: Context, { paywallId, payers }: Group, screened: Map<Address, Screening>): Promise<void> {
@@ -80,7 +90,7 @@ async function settle(ctx: Context, { paywallId, payers }: Group, screened: Map<
   const paywall = await ctx.db.selectFrom("paywalls").selectAll().where("id", "=", paywallId).executeTakeFirstOrThrow()
   const network = networkOf(ctx.chain, paywall.chain_id)
   const looked = await lockDueTransfers(ctx, paywallId, payers)
-  for (const payer of payers) await reversePayments(ctx, network, paywallId, payer, looked)
+  for (const payer of payers) await reversePayments(ctx, network, paywall, payer, looked)
   const wait = new Map<bigint, Date>()
   for (const payer of payers) {
     for (const [id, at] of await settlePayer(ctx, paywall, network, payer, screened.get(payer))) wait.set(id, at)
@@ -100,7 +110,10 @@ async function settle(ctx: Context, { paywallId, payers }: Group, screened: Map<
     )
 }
 
-/** Grants one sender what its open transfers reach; answers when those that have to wait are due again. */
+/**
+ * Grants one sender what its open transfers reach, and lists what they don't for the merchant; answers when those that have
+ * to wait are due again.
+ */
 async function settlePayer(
   ctx: Context,
   paywall: Row<"paywalls">,
@@ -109,15 +122,22 @@ async function settlePayer(
   screening: Screening | undefined,
 ): Promise<Map<bigint, Date>> {
   const now = ctx.now().getTime()
-  const transfers = await openTransfers(ctx, paywall.id, payer, network)
-  if (transfers.length === 0) return new Map()
+  const soon = new Date(now + UNSCREENED_MS)
+  const transfers = await openTransfers(ctx, paywall.id, payer, network, "=")
+  const others = await openTransfers(ctx, paywall.id, payer, network, "<>")
   const submitted = await submittedHashes(ctx, paywall.id, payer)
   const versions = await versionsOf(ctx, paywall.id)
   const byId = new Map(transfers.map(transfer => [transfer.id, transfer]))
   const rowsOf = (parts: readonly OpenTransfer[]) =>
     parts.map(part => byId.get(part.id)).filter(row => row !== undefined)
+  const list = async (looked: readonly GroupTransfer[], waiting: readonly Waiting[]) => {
+    const { id: paywall_id, merchant_id, chain_id } = paywall
+    const owner = { merchant_id, chain_id, paywall_id, session_id: null }
+    await writeOpen(ctx, owner, payer, looked, waiting, row => recipientSetAt(versions, row.block_time))
+  }
   // What is suspected of having been displaced is neither counted nor forgotten.
   const sure = transfers.filter(transfer => transfer.suspect_at === null)
+  const wrong = others.filter(transfer => transfer.suspect_at === null)
   const open: OpenTransfer[] = sure.map(transfer => ({
     id: transfer.id,
     value: transfer.value,
@@ -125,32 +145,41 @@ async function settlePayer(
     price: priceAt(versions, transfer.deposit_id, transfer.block_time),
     ready: submitted.has(transfer.tx_hash) || transfer.block_time.getTime() + UNSUBMITTED_MS <= now,
   }))
-  const wait = new Map(
-    transfers.filter(each => each.suspect_at !== null).map(each => [each.id, new Date(now + UNSCREENED_MS)]),
-  )
+  const suspected = [...transfers, ...others].filter(each => each.suspect_at !== null)
+  const wait = new Map(suspected.map(each => [each.id, soon]))
   for (const { id, ready, minedAt } of open) if (!ready) wait.set(id, new Date(minedAt.getTime() + UNSUBMITTED_MS))
 
   if (screening === undefined || screening === "unknown") {
-    for (const { id, ready } of open) if (ready) wait.set(id, new Date(now + UNSCREENED_MS))
+    for (const { id } of [...open.filter(each => each.ready), ...wrong]) wait.set(id, soon)
+    await list([], [])
     return wait
   }
   if (screening === "listed") {
-    await failSubmissions(ctx, paywall.id, payer, rowsOf(open), sanctioned)
+    await failSubmissions(ctx, paywall.id, payer, sure, sanctioned)
+    await list([...sure, ...wrong], [{ exception: "sanctioned", transfers: [...sure, ...wrong] }])
     return wait
   }
   const { paid, short, late: tooLate } = foldTransfers(open)
-  // Each reversed payment of this sender can come back once.
-  const revivable = new Set(transfers.filter(each => each.payment_payer === payer).map(each => each.payment_id))
+  // Each payment of this sender that was reversed, or waits, can be granted once.
+  const known = new Set(transfers.filter(each => each.payment_payer === payer).map(each => each.payment_id))
   for (const parts of paid) {
     const rows = rowsOf(parts)
-    const revived = rows.find(row => revivable.delete(row.payment_id))?.payment_id ?? undefined
-    await grantPayment(ctx, paywall, versions, payer, rows, revived)
+    const id = rows.find(row => known.delete(row.payment_id))?.payment_id ?? undefined
+    await grantPayment(ctx, paywall, versions, payer, rows, leastPrice(parts), id)
   }
   await failSubmissions(ctx, paywall.id, payer, rowsOf(tooLate), late)
   // While more is on its way, it is too early to call what came too little.
   if (short.length > 0 && !(await moreIsComing(ctx, paywall.id, payer)))
     for (const { transfers: parts, received, price } of short)
       await failSubmissions(ctx, paywall.id, payer, rowsOf(parts), underpaid(received, price, network.token))
+  await list(
+    [...sure, ...wrong],
+    [
+      { exception: "underpaid", transfers: short.flatMap(each => rowsOf(each.transfers)) },
+      { exception: "late", transfers: rowsOf(tooLate) },
+      { exception: "wrong_asset", transfers: wrong },
+    ],
+  )
   return wait
 }
 
@@ -196,11 +225,12 @@ async function lockDueTransfers(ctx: Context, paywallId: string, payers: readonl
 async function reversePayments(
   ctx: Context,
   network: Network,
-  paywallId: string,
+  paywall: Row<"paywalls">,
   payer: Address,
   looked: readonly bigint[],
 ): Promise<void> {
   if (looked.length === 0) return
+  const paywallId = paywall.id
   const has = sql`(select coalesce(sum(t.value), 0) from claims c join transfers t on t.id = c.transfer_id
     where c.payment_id = p.id and t.state <> 'gone' and t.from_address = p.payer)`
   const touched = sql`p.paywall_id = ${paywallId} and p.payer = ${payer}
@@ -231,26 +261,40 @@ async function reversePayments(
     ctx.db,
   )
   for (const { id } of back.rows) await makePayouts(ctx, id)
+  // What the merchant let count is paid again when all of it is back.
+  const accepted = await sql<Row<"payments">>`update payments p set status = 'granted', updated_at = ${ctx.now()}
+    where ${touched} and p.status = 'reversed' and p.accepted_at is not null and p.amount <= ${has} returning *`.execute(
+    ctx.db,
+  )
+  for (const payment of accepted.rows) await giveAccess(ctx, paywall, payment, await hashesClaimed(ctx, payment.id))
+  const returned = await sql<{
+    id: string
+  }>`select id from payments p where ${touched} and p.status = 'returned'`.execute(ctx.db)
+  await stopReturns(
+    ctx,
+    returned.rows.map(row => row.id),
+  )
 }
 
 /**
- * Confirmed transfers in the settlement token that count for no payment, or for one that was reversed, in chain order. What
- * a merchant had revoked the access of stays used.
+ * Confirmed transfers in the settlement token (`=`) or any other (`<>`) that count for no payment, or for one that waits or
+ * was reversed, in chain order. What a merchant had revoked the access of stays used.
  */
 async function openTransfers(
   ctx: Context,
   paywallId: string,
   payer: Address,
   network: Network,
+  which: "=" | "<>",
 ): Promise<GroupTransfer[]> {
   const rows = await sql<GroupTransfer>`
     select * from (
-      select t.*, p.id as payment_id, p.payer as payment_payer from transfers t
+      select t.*, p.id as payment_id, p.status as payment_status, p.payer as payment_payer from transfers t
         join deposits d on d.id = t.deposit_id
         left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
         left join grants g on g.payment_id = p.id
-      where d.paywall_id = ${paywallId} and t.from_address = ${payer} and t.token = ${network.token.address}
-        and t.state in ('confirmed', 'final') and (p.id is null or p.status = 'reversed')
+      where d.paywall_id = ${paywallId} and t.from_address = ${payer} and t.token ${sql.raw(which)} ${network.token.address}
+        and t.state in ('confirmed', 'final') and (p.id is null or p.status in ('reversed', 'open'))
         and g.revoked_by is distinct from 'merchant'
       order by t.block_number desc, t.log_index desc limit ${OPEN_TRANSFERS}) as newest
     order by block_number, log_index`.execute(ctx.db)
@@ -268,82 +312,57 @@ const versionsOf = async (ctx: Context, paywallId: string): Promise<Version[]> =
     untilAt: row.until_at,
   }))
 
-/** Claims the transfers and grants: as a new payment, or as the reversed one that they belonged to. */
+/** Claims the transfers and grants: as a new payment, or as the one (`known`) that waited with them or was reversed. */
 async function grantPayment(
   ctx: Context,
   paywall: Row<"paywalls">,
   versions: readonly Version[],
   payer: Address,
   transfers: readonly GroupTransfer[],
-  revived: string | undefined,
+  price: bigint,
+  known: string | undefined,
 ): Promise<void> {
-  const now = ctx.now()
   const last = transfers.at(-1)
   if (!last) throw new Error("a payment has no transfer")
   const amount = transfers.reduce((total, transfer) => total + transfer.value, 0n)
-  const paymentId = revived ?? newId("pay")
-  const facts = { amount, tx_hash: last.tx_hash, status: "granted" as const, updated_at: now }
-  const owner = { merchant_id: paywall.merchant_id, paywall_id: paywall.id }
-  const first = { id: paymentId, ...owner, chain_id: paywall.chain_id, payer, created_at: now }
-  // Kept when the payment comes back: who is paid was decided when it was made.
+  const id = known ?? newId("pay")
+  const facts = {
+    amount,
+    tx_hash: last.tx_hash,
+    status: "granted" as const,
+    exception: amount > price ? ("overpaid" as const) : null,
+    deposit_id: null,
+    accepted_at: null,
+    updated_at: ctx.now(),
+  }
+  // Kept when a reversed payment comes back: who is paid was decided when it was granted first.
   const route = { recipient_set_id: recipientSetAt(versions, last.block_time) }
-  if (!revived)
+  const first = { merchant_id: paywall.merchant_id, paywall_id: paywall.id, chain_id: paywall.chain_id, payer }
+  if (!known)
     await ctx.db
       .insertInto("payments")
-      .values({ ...first, ...facts, ...route })
+      .values({ id, ...first, ...facts, ...route, token: last.token, created_at: ctx.now() })
       .execute()
-  // A claim moves only away from a reversed payment. Whatever else stands there already is a transfer counted twice.
-  const claimed = await sql`
-    insert into claims (transfer_id, payment_id) values ${sql.join(transfers.map(each => sql`(${each.id}::bigint, ${paymentId})`))}
-    on conflict (transfer_id) do update set payment_id = excluded.payment_id
-      where exists (select from payments p where p.id = claims.payment_id and p.status = 'reversed')`.execute(ctx.db)
-  if (claimed.numAffectedRows !== BigInt(transfers.length))
-    throw new Error("a transfer is already claimed by another payment")
-  if (revived) {
-    await ctx.db.updateTable("payments").set(facts).where("id", "=", paymentId).execute()
-    // A transfer that is still gone must be free to count anew if it returns: others have paid in its place.
+  await claim(ctx, id, transfers)
+  if (known) {
+    const waited = transfers.some(row => row.payment_id === known && row.payment_status === "open")
+    await ctx.db
+      .updateTable("payments")
+      .set({ ...facts, ...(waited ? route : {}) })
+      .where("id", "=", id)
+      .execute()
+    // The others must be free to count anew: a transfer that is gone may return when others have paid in its place.
     await ctx.db
       .deleteFrom("claims")
-      .where("payment_id", "=", paymentId)
+      .where("payment_id", "=", id)
       .where(
         "transfer_id",
         "not in",
         transfers.map(each => each.id),
       )
       .execute()
-    await ctx.db
-      .updateTable("grants")
-      .set({ revoked_at: null, revoked_by: null, revoke_reason: null, granted_at: now, tx_hash: last.tx_hash })
-      .where("payment_id", "=", paymentId)
-      .where("revoked_by", "=", "reorg")
-      .execute()
-  } else {
-    await ctx.db
-      .insertInto("grants")
-      .values({
-        id: newId("grant"),
-        payment_id: paymentId,
-        paywall_id: paywall.id,
-        address: payer,
-        tx_hash: last.tx_hash,
-        duration_s: paywall.access_duration_s,
-        calls: callsOf(paywall.pricing_model),
-        granted_at: now,
-      })
-      .execute()
   }
-  await ctx.db
-    .updateTable("submissions")
-    .set({ status: "granted", reason: null, message: statusMessage.granted, run_at: null, updated_at: now })
-    .where("paywall_id", "=", paywall.id)
-    .where("address", "=", payer)
-    .where("tx_hash", "in", hashesOf(transfers))
-    .execute()
-  await makePayouts(ctx, paymentId)
-  const network = networkOf(ctx.chain, paywall.chain_id)
-  await tellPayment(ctx, network, paymentId, "granted")
-  ctx.log.info({ paymentId, paywallId: paywall.id, payer, txHash: last.tx_hash }, "payment granted")
-  paymentChanges.inc({ network: network.name, change: "granted" })
+  await giveAccess(ctx, paywall, { id, payer, tx_hash: last.tx_hash }, hashesOf(transfers))
 }
 
 /** Ends the submissions of these transfers that are still looked at, with a reason. */
@@ -384,14 +403,17 @@ async function moreIsComing(ctx: Context, paywallId: string, payer: Address): Pr
 
 /** A submission that came when its transfer was already claimed ends as that payment did. */
 async function endClaimedSubmissions(ctx: Context, paywallId: string, payer: Address): Promise<void> {
-  await sql`update submissions s set run_at = null, updated_at = ${ctx.now()},
-      status = case when g.revoked_by = 'merchant' then 'failed' else 'granted' end,
-      reason = case when g.revoked_by = 'merchant' then ${alreadyUsed.reason} end,
-      message = case when g.revoked_by = 'merchant' then ${alreadyUsed.message} else ${statusMessage.granted} end
-    from transfers t join claims c on c.transfer_id = t.id join payments p on p.id = c.payment_id
-      join grants g on g.payment_id = p.id
-    where s.paywall_id = ${paywallId} and s.address = ${payer} and s.status = 'verifying' and p.paywall_id = ${paywallId}
-      and p.payer = ${payer} and p.status = 'granted' and t.tx_hash = s.tx_hash and t.chain_id = s.chain_id`.execute(
-    ctx.db,
-  )
+  await sql`update submissions s set run_at = null, updated_at = ${ctx.now()}, status = ended.status,
+      reason = ended.reason, message = ended.message
+    from (select t.tx_hash, t.chain_id,
+        case when p.status = 'returned' or g.revoked_by = 'merchant' then 'failed' else 'granted' end as status,
+        case when p.status = 'returned' then p.exception when g.revoked_by = 'merchant' then ${alreadyUsed.reason} end as reason,
+        case when p.status = 'returned' then ${statusMessage.returned}
+          when g.revoked_by = 'merchant' then ${alreadyUsed.message} else ${statusMessage.granted} end as message
+      from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
+        left join grants g on g.payment_id = p.id
+      where p.paywall_id = ${paywallId} and p.payer = ${payer}
+        and (p.status = 'returned' or (p.status = 'granted' and g.id is not null))) as ended
+    where s.paywall_id = ${paywallId} and s.address = ${payer} and s.status = 'verifying' and ended.tx_hash = s.tx_hash
+      and ended.chain_id = s.chain_id`.execute(ctx.db)
 }

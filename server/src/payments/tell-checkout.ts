@@ -3,9 +3,9 @@ import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import { explorerUrl, type Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { PaymentException, SessionStatus } from "../db/schema.ts"
-import { formatAmount } from "../money/amount.ts"
 import type { Share } from "../payouts/queries.ts"
 import { emit } from "../webhooks/emit.ts"
+import { amountTeller } from "./tokens.ts"
 
 /** A session, or a paywall's payment, which is told as a session of its own. */
 export interface Told {
@@ -26,6 +26,8 @@ export interface Told {
   /** One for each disbursement; null without a split. */
   splits: Share[] | null
   callbackUrl: string | null
+  /** What the amounts are in, where that is another than the settlement token. */
+  token?: Address
 }
 
 /**
@@ -33,14 +35,16 @@ export interface Told {
  * session's own callback gets what is paid and nothing else, in place of all endpoints.
  */
 export async function tellCheckout(ctx: Context, network: Network, told: Told): Promise<void> {
-  const { token } = network
+  const money = { chain_id: network.chainId, token: told.token ?? network.token.address }
+  const tell = await amountTeller(ctx, [money])
+  const { amount, currency } = tell({ ...money, amount: told.amount })
   const data = {
     id: told.id,
     sessionId: told.id,
     merchantId: told.merchantId,
-    amount: formatAmount(told.amount, token.decimals),
-    amountReceived: formatAmount(told.amountReceived, token.decimals),
-    currency: token.symbol,
+    amount,
+    amountReceived: tell({ ...money, amount: told.amountReceived }).amount,
+    currency,
     status: told.status,
     exception: told.exception,
     txHash: told.txHash,

@@ -3,15 +3,15 @@
 import { checksummed, parseAddress, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
-import type { PaymentException, Row } from "../db/schema.ts"
+import type { Row, WaitingFor } from "../db/schema.ts"
 import { timeAt } from "../http/time.ts"
-import { formatAmount } from "../money/amount.ts"
+import { amountTeller } from "./tokens.ts"
 
 /** What narrows the list; text as it came. */
 export interface Filter {
   type?: Row<"transactions">["type"] | undefined
   status?: Row<"transactions">["status"] | undefined
-  exception?: PaymentException | undefined
+  exception?: WaitingFor | undefined
   /** Only what waits, or once waited, for the merchant. */
   exceptional?: boolean
   from?: string | undefined
@@ -37,6 +37,8 @@ const columns = [
   "sessionId",
   "paymentId",
   "createdAt",
+  "token",
+  "decimals",
 ] as const
 
 /** The merchant's transactions that pass the filter, in no order yet. `from` and `to` are instants: from ≤ created < to. */
@@ -58,17 +60,17 @@ export function transactions(ctx: Context, merchantId: string, filter: Filter) {
   return query.where("payment_id", "=", filter.q)
 }
 
-/** A transaction as it is told. */
-export function transactionOf(ctx: Context, row: Row<"transactions">) {
-  const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
-  return {
+/** Transactions as they are told. */
+export async function transactionsOf(ctx: Context, rows: readonly Row<"transactions">[]) {
+  const tell = await amountTeller(ctx, rows)
+  return rows.map(row => ({
     id: row.id,
     type: row.type,
     status: row.status,
     exception: row.exception,
-    amount: formatAmount(row.amount, token.decimals),
-    currency: token.symbol,
-    chain,
+    ...tell(row),
+    token: checksummed(row.token),
+    chain: networkOf(ctx.chain, row.chain_id).name,
     txHash: row.tx_hash,
     payer: row.payer && checksummed(row.payer),
     recipient: row.recipient && checksummed(row.recipient),
@@ -76,12 +78,12 @@ export function transactionOf(ctx: Context, row: Row<"transactions">) {
     sessionId: row.session_id,
     paymentId: row.payment_id,
     createdAt: row.created_at.toISOString(),
-  }
+  }))
 }
 
 /**
  * All that passes the filter as CSV (RFC 4180), newest first, read in parts so that a million rows never lie in memory. No
- * column holds text of others' making, so none can be a formula.
+ * column holds text of others' making, so none can be a formula; a token's symbol is letters and digits.
  */
 export async function* transactionsCsv(ctx: Context, merchantId: string, filter: Filter): AsyncGenerator<string> {
   yield `${columns.join(",")}\r\n`
@@ -96,13 +98,10 @@ export async function* transactionsCsv(ctx: Context, merchantId: string, filter:
       .orderBy("id", "desc")
       .limit(ROWS_A_READ)
       .execute()
-    if (rows.length > 0)
-      yield rows
-        .map(row => {
-          const told = transactionOf(ctx, row)
-          return `${columns.map(column => told[column] ?? "").join(",")}\r\n`
-        })
-        .join("")
+    if (rows.length > 0) {
+      const told = await transactionsOf(ctx, rows)
+      yield told.map(each => `${columns.map(column => each[column] ?? "").join(",")}\r\n`).join("")
+    }
     last = rows.at(-1)
     if (rows.length < ROWS_A_READ) return
   }

@@ -34,6 +34,7 @@ import {
 import { type Failure, faultOf, notFound, statusMessage } from "./reasons.ts"
 import { settleDue } from "./settle.ts"
 import { settleSessions } from "./settle-session.ts"
+import { learnTokens, withoutFlood } from "./tokens.ts"
 
 /** Blocks scanned again each round: nodes put logs into their index late, and shallow reorgs move them. */
 const RESCAN_BLOCKS = 20n
@@ -66,6 +67,7 @@ export async function verifyRound(ctx: Context, network: Network): Promise<void>
     const sight = await look(ctx, network, cursor)
     const ended = await inTransaction(ctx, ctx => record(ctx, network, sight))
     if (ended) await ctx.wakes.wake("payments")
+    await learnTokens(ctx, network)
     await settleDue(ctx, network)
     await settleSessions(ctx, network)
   } finally {
@@ -288,7 +290,7 @@ async function record(ctx: Context, network: Network, sight: Sight): Promise<boo
     if (!deposit || !blockTime || (canonical && canonical.hash !== transfer.blockHash)) return []
     return [{ ...transfer, depositId: deposit.id, blockTime }]
   })
-  const changed = await storeTransfers(ctx, network, ours)
+  const changed = await storeTransfers(ctx, network, withoutFlood(network, ours))
   await doubt(ctx, sight)
   await confirm(ctx, network, sight)
   const ended = await judgeSubmissions(ctx, network, sight)

@@ -124,6 +124,8 @@ async function faultIn(
     .select(["id", "tx_hash", "token", "recipient", "amount"])
     .where("chain_id", "=", network.chainId)
     .where("kind", "in", ["share", "sweep", "return"])
+    // Only the settlement token is believed: any other could halt the wallet by logs that it makes up or leaves out.
+    .where("token", "=", network.token.address)
     .where("state", "=", "final")
     .where("block_number", ">=", from)
     .where("block_number", "<=", to)

@@ -13,6 +13,7 @@ import { payoutAlarms, payoutEnds } from "../metrics.ts"
 import type { Panel } from "../payments/look.ts"
 import { quorumOf, type WalletSight } from "./evidence.ts"
 import { makePayouts, sweepAgain } from "./make-payouts.ts"
+import { returnAgain } from "./make-returns.ts"
 
 /** A nonce that seems to be used by another must seem so twice, so far apart. */
 const SUSPICION_MS = 30_000
@@ -143,7 +144,8 @@ function judge(ctx: Context, network: Network, row: OpenIntent, receipt: Receipt
   const { txHash, blockNumber, blockHash } = receipt
   const empty = row.empty.includes(txHash)
   const paid = receipt.succeeded && !empty
-  if (paid && !movedIt(receipt, row)) {
+  // Of any other token its own word is all there is: one that tells nothing must not hold a place in flight for ever.
+  if (paid && row.token === network.token.address && !movedIt(receipt, row)) {
     // The token took the call and moved something else: no engine can know what to do.
     ctx.log.error({ intentId: row.id, txHash }, "a payout was mined without its transfer")
     payoutAlarms.inc({ network: network.name, wallet: row.lane, reason: "transfer" })
@@ -196,6 +198,7 @@ async function makeAnew(ctx: Context, row: OpenIntent): Promise<void> {
   )
   if (row.kind === "sweep") return await sweepAgain(ctx, row.id, new Date(ctx.now().getTime() + HOUR_MS))
   if (row.payment_id === null) return
+  if (row.kind === "return") return await returnAgain(ctx, row, MAX_GENERATIONS)
   const { n } = await ctx.db
     .selectFrom("intents")
     .select(sql<number>`count(*)::int`.as("n"))

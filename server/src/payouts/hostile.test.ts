@@ -1,9 +1,13 @@
 // What outsiders and faulty endpoints try: to have a share paid twice, and to stop the engine.
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
+import { deploy } from "../../test/anvil.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { type RpcProxy, startProxy } from "../../test/proxy.ts"
-import { testUsdcAbi } from "../chain/abi.ts"
+import { oddTokenAbi, oddTokenBytecode, testUsdcAbi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
+import { checksummed, type Hash } from "../chain/hex.ts"
+import { settleDue } from "../payments/settle.ts"
+import { learnTokens } from "../payments/tokens.ts"
 import { lookAtWallet } from "./evidence.ts"
 import { payoutRound } from "./pay-out.ts"
 
@@ -143,4 +147,57 @@ it("pays as ever though one endpoint of three tells absurd fees, counts and bala
     await payoutRound(ctx, network, { lane: "payout", signer: rig.signer })
   })
   expect(got).toBe(500_000n)
+})
+
+it("pays back a token that tells nothing of it, and neither waits for its word nor halts for the lack of it", async () => {
+  const { ctx } = rig.service
+  const token = await deploy(rig.anvil.client, oddTokenAbi, oddTokenBytecode, [0])
+  const shop = await rig.sell()
+  const args = [shop.deposit.address, 9n] as const
+  const receipt = await rig.anvil.client.writeContractSync({
+    address: token,
+    abi: oddTokenAbi,
+    functionName: "mint",
+    args,
+  })
+  const hash = receipt.transactionHash as Hash
+  // Its only log would be one that it made up: as the scan would have stored it.
+  await ctx.db
+    .insertInto("transfers")
+    .values({
+      chain_id: rig.network.chainId,
+      tx_hash: hash,
+      token,
+      to_address: shop.deposit.address,
+      k: 0,
+      deposit_id: shop.deposit.id,
+      from_address: recipient(9),
+      value: 9n,
+      block_number: receipt.blockNumber,
+      block_hash: receipt.blockHash as Hash,
+      log_index: 0,
+      block_time: ctx.now(),
+      state: "confirmed",
+      run_at: ctx.now(),
+      created_at: ctx.now(),
+    })
+    .execute()
+  await learnTokens(ctx, rig.network)
+  await settleDue(ctx, rig.network)
+  const { data } = (await rig.service.call("GET", "/api/console/payments", undefined, { as: "shop" })).body
+  // No decimals, no symbol: base units, and the address.
+  expect(data).toMatchObject([{ exception: "wrong_asset", amount: "9", currency: checksummed(token), decimals: null }])
+  const path = `/api/console/payments/${data[0].id}/return`
+  expect((await rig.service.call("POST", path, { address: recipient(8) }, { as: "shop" })).status).toBe(200)
+  for (let i = 0; i < 3; i++) {
+    await rig.round()
+    await rig.anvil.client.mine({ blocks: 70 })
+    rig.service.advance(3_700_000)
+  }
+  expect(await rig.states()).toEqual(["final"])
+  const balance = { address: token, abi: oddTokenAbi, functionName: "balanceOf", args: [recipient(8)] } as const
+  expect(await rig.anvil.client.readContract(balance)).toBe(9n)
+  expect(await ctx.db.selectFrom("wallets").select(["status", "halted_reason"]).execute()).toEqual([
+    { status: "active", halted_reason: null },
+  ])
 })

@@ -24,8 +24,8 @@ const unswept = sql<bigint>`t.value - coalesce((select sum(s.amount) from sweep_
   where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
 /** Takes payments off the list of what is to be swept that have nothing left. */
-const allSwept = (token: Address) => sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
-  where c.payment_id = p.id and t.token = ${token} and t.state in ('confirmed', 'final') and ${unswept} > 0)`
+const allSwept = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
+  where c.payment_id = p.id and t.token = p.token and t.state in ('confirmed', 'final') and ${unswept} > 0)`
 
 /**
  * Makes the payouts of a granted payment: a share for each recipient of its set, or else what the merchant is owed, at once
@@ -60,8 +60,7 @@ async function makeShares(
   const live = before.filter(({ state, stopped }) => stopped || (state !== "cancelled" && state !== "reverted"))
   const sumOf = (rows: Row<"intents">[]) => rows.reduce((sum, row) => sum + row.amount, 0n)
   const needed = whole.map((part, share) => part - sumOf(live.filter(row => row.share === share)))
-  const { token } = networkOf(ctx.chain, payment.chain_id)
-  const deposits = await depositsOf(ctx, payment.id, token.address)
+  const deposits = await depositsOf(ctx, payment)
   const sources = deposits.map(deposit => ({
     depositId: deposit.id,
     available: deposit.received - sumOf(live.filter(row => row.deposit_id === deposit.id)),
@@ -81,7 +80,7 @@ async function makeShares(
       percent_e4: recipient.percentE4,
       replaces:
         earlier.find(row => row.state === "reverted" && !before.some(each => each.replaces === row.id))?.id ?? null,
-      token: token.address,
+      token: payment.token,
       recipient: recipient.address,
       amount,
       hold: hold?.reason,
@@ -95,7 +94,7 @@ async function makeShares(
  * The deposits that hold a payment's transfers, and how much of it each. Those on their way back after a reorg count: the
  * payment stands, and the book says when there is room.
  */
-async function depositsOf(ctx: Context, paymentId: string, token: Address) {
+async function depositsOf(ctx: Context, { id: paymentId, token }: Row<"payments">) {
   const rows = await sql<Row<"deposits"> & { received: bigint }>`
     select d.*, paid.received from deposits d join (
       select t.deposit_id, sum(t.value) as received from claims c join transfers t on t.id = c.transfer_id
@@ -105,7 +104,7 @@ async function depositsOf(ctx: Context, paymentId: string, token: Address) {
 }
 
 interface NewIntent {
-  kind: "share" | "sweep"
+  kind: "share" | "sweep" | "return"
   source_key: string
   payment_id: string | null
   share: number | null
@@ -119,7 +118,7 @@ interface NewIntent {
 }
 
 /** Writes an intent; one that the deposit's book has no room for is held until it has. */
-async function insertIntent(ctx: Context, deposit: Row<"deposits">, intent: NewIntent): Promise<string> {
+export async function insertIntent(ctx: Context, deposit: Row<"deposits">, intent: NewIntent): Promise<string> {
   const { hold, ...fields } = intent
   const reserved = (await roomIn(ctx, deposit.id, intent.token)) >= intent.amount
   const reason = hold ?? (reserved ? undefined : "short")
@@ -223,7 +222,10 @@ export async function sweepAgain(ctx: Context, intentId: string, at: Date): Prom
     where s.intent_id = ${intentId})`.execute(ctx.db)
 }
 
-/** Puts a payment down for the daily sweep, or sweeps at once when its deposits hold more than `SWEEP_ABOVE`. */
+/**
+ * Puts a payment down for the daily sweep, or sweeps at once when its deposits hold more than `SWEEP_ABOVE`. What was
+ * accepted in another token is swept at once: nobody knows what it is worth.
+ */
 async function planSweep(ctx: Context, payment: Row<"payments">): Promise<void> {
   const network = networkOf(ctx.chain, payment.chain_id)
   await ctx.db
@@ -231,32 +233,31 @@ async function planSweep(ctx: Context, payment: Row<"payments">): Promise<void> 
     .set({ sweep_at: new Date(ctx.now().getTime() + DAY_MS) })
     .where("id", "=", payment.id)
     .execute()
-  const above = parseAmount(ctx.settings.sweepAbove, network.token.decimals)
-  for (const deposit of await depositsOf(ctx, payment.id, network.token.address))
-    await sweepDeposit(ctx, network, deposit, above)
+  const settled = payment.token === network.token.address
+  const above = settled ? parseAmount(ctx.settings.sweepAbove, network.token.decimals) : 0n
+  for (const deposit of await depositsOf(ctx, payment)) await sweepDeposit(ctx, payment.token, deposit, above)
 }
 
 /** Sweeps the deposits whose day is over; answers how many were looked at. */
 export async function sweepDue(ctx: Context, network: Network): Promise<number> {
-  const due = await sql<{ id: bigint }>`
-    select distinct t.deposit_id as id from payments p join claims c on c.payment_id = p.id
+  const due = await sql<{ id: bigint; token: Address }>`
+    select distinct t.deposit_id as id, t.token from payments p join claims c on c.payment_id = p.id
       join transfers t on t.id = c.transfer_id
     where p.chain_id = ${network.chainId} and p.sweep_at <= ${ctx.now()} limit ${DEPOSITS_A_ROUND}`.execute(ctx.db)
-  for (const { id } of due.rows)
+  for (const { id, token } of due.rows)
     await inTransaction(ctx, async ctx => {
       const deposit = await ctx.db.selectFrom("deposits").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
-      await sweepDeposit(ctx, network, deposit, -1n)
+      await sweepDeposit(ctx, token, deposit, -1n)
       await sql`update payments p set sweep_at = null where p.sweep_at <= ${ctx.now()} and exists (
         select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id and t.deposit_id = ${id})
-        and ${allSwept(network.token.address)}`.execute(ctx.db)
+        and ${allSwept}`.execute(ctx.db)
     })
   if (due.rows.length > 0) await ctx.wakes.wake("payouts")
   return due.rows.length
 }
 
-/** One intent for all that a deposit owes its owner, when that is more than `above`. */
-async function sweepDeposit(ctx: Context, network: Network, deposit: Row<"deposits">, above: bigint): Promise<void> {
-  const token = network.token.address
+/** One intent for all that a deposit owes its owner in a token, when that is more than `above`. */
+async function sweepDeposit(ctx: Context, token: Address, deposit: Row<"deposits">, above: bigint): Promise<void> {
   // The book is the lock: two payments that are granted at once must not both take the same money along. And it is quick
   // to say that there is not enough.
   const room = await roomIn(ctx, deposit.id, token)
@@ -295,5 +296,5 @@ async function sweepDeposit(ctx: Context, network: Network, deposit: Row<"deposi
     .execute()
   // Payments with money in other deposits stay down until that is swept as well.
   await sql`update payments p set sweep_at = null where p.id in (${sql.join([...new Set(parts.map(row => row.payment_id))])})
-    and ${allSwept(token)}`.execute(ctx.db)
+    and ${allSwept}`.execute(ctx.db)
 }

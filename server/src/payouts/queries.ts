@@ -1,10 +1,9 @@
 /** What became of a payment's shares: for the console, and for whoever tells the merchant. */
 import { sql } from "kysely"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { HeldReason, IntentState } from "../db/payout-rows.ts"
-import { formatAmount } from "../money/amount.ts"
+import { amountTeller, type ToldAmount } from "../payments/tokens.ts"
 import { percentOf } from "../splits/split.ts"
 
 /** A disbursement as `checkout.session.completed` lists it. */
@@ -18,6 +17,7 @@ export interface Share {
 
 interface ShareRow {
   chain_id: number
+  token: Address
   recipient: Address
   amount: bigint
   percent_e4: number
@@ -33,13 +33,17 @@ interface ShareRow {
  * payment, or failed and has a successor, is left out.
  */
 export async function sharesOf(ctx: Context, paymentId: string): Promise<Share[]> {
-  return (await shareRows(ctx, paymentId)).map(row => shareOf(ctx, row))
+  const rows = await shareRows(ctx, paymentId)
+  const tell = await amountTeller(ctx, rows)
+  return rows.map(row => shareOf(row, tell(row)))
 }
 
 /** The same with how each stands, for the console. */
 export async function sharesWithStates(ctx: Context, paymentId: string) {
-  return (await shareRows(ctx, paymentId)).map(row => ({
-    ...shareOf(ctx, row),
+  const rows = await shareRows(ctx, paymentId)
+  const tell = await amountTeller(ctx, rows)
+  return rows.map(row => ({
+    ...shareOf(row, tell(row)),
     state: row.state,
     heldReason: row.held_reason,
     updatedAt: row.updated_at.toISOString(),
@@ -61,9 +65,9 @@ async function shareRows(ctx: Context, paymentId: string): Promise<ShareRow[]> {
   return rows
 }
 
-const shareOf = (ctx: Context, row: ShareRow): Share => ({
+const shareOf = (row: ShareRow, { amount }: ToldAmount): Share => ({
   address: checksummed(row.recipient),
-  amount: formatAmount(row.amount, networkOf(ctx.chain, row.chain_id).token.decimals),
+  amount,
   percent: percentOf(row.percent_e4),
   txHash: row.succeeded ? row.tx_hash : null,
 })

@@ -62,7 +62,15 @@ async function grant(id: string, fields: { address?: string; durationS?: bigint 
     const payer = address.toLowerCase() as never
     const now = ctx.now()
     const paid = { paywall_id: id, tx_hash: `0x${"5f".repeat(32)}` as never }
-    const payment = { ...paid, id: newId("pay"), chain_id: 84532, payer, amount: 5n, status: "granted" as const }
+    const payment = {
+      ...paid,
+      id: newId("pay"),
+      chain_id: 84532,
+      payer,
+      amount: 5n,
+      status: "granted" as const,
+      token: payer,
+    }
     await lockAccess(ctx, id, payer)
     await ctx.db
       .insertInto("payments")

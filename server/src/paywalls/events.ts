@@ -3,8 +3,8 @@ import { checksummed } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { formatAmount } from "../money/amount.ts"
 import { tellPaid } from "../payments/tell-paid.ts"
+import { amountTeller } from "../payments/tokens.ts"
 import { emit } from "../webhooks/emit.ts"
 
 /**
@@ -17,18 +17,18 @@ export async function tellPayment(
   paymentId: string,
   change: "granted" | "reversed",
 ): Promise<void> {
-  const { token } = network
   const payment = await ctx.db
     .selectFrom("payments")
     .innerJoin("paywalls", "paywalls.id", "payments.paywall_id")
     .innerJoin("grants", "grants.payment_id", "payments.id")
     .selectAll("payments")
-    .select(["paywalls.id as paywallId", "paywalls.currency", "grants.granted_at"])
+    .select(["paywalls.id as paywallId", "grants.granted_at"])
     .where("payments.id", "=", paymentId)
     .executeTakeFirstOrThrow()
   const grantedAt = payment.granted_at.toISOString()
   const common = { merchantId: payment.merchant_id, orderKey: paymentId }
-  const data = { ...dataOf(payment, network), amount: formatAmount(payment.amount, token.decimals) }
+  const { amount, currency } = (await amountTeller(ctx, [payment]))(payment)
+  const data = { ...dataOf(payment, network), amount, currency }
   // The time of the grant tells it from the one after a reversal.
   const dedupeKey = `paywall.${change}:${paymentId}:${grantedAt}`
   if (change === "granted") {
@@ -40,11 +40,10 @@ export async function tellPayment(
   }
 }
 
-const dataOf = (payment: Row<"payments"> & { paywallId: string; currency: string }, network: Network) => ({
+const dataOf = (payment: Row<"payments"> & { paywallId: string }, network: Network) => ({
   paymentId: payment.id,
   paywallId: payment.paywallId,
   payer: checksummed(payment.payer),
-  currency: payment.currency,
   chain: network.name,
   chainId: network.chainId,
   txHash: payment.tx_hash,

@@ -7,7 +7,7 @@ import type { Row, SubmissionStatus } from "../db/schema.ts"
 import { warm } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { freshSubmission, lookSoon } from "../payments/queries.ts"
-import { statusMessage } from "../payments/reasons.ts"
+import { statusMessage, waitsForMerchant } from "../payments/reasons.ts"
 
 export async function publicPaywall(ctx: Context, id: string): Promise<Row<"paywalls">> {
   const row = await ctx.db.selectFrom("paywalls").selectAll().where("id", "=", id).executeTakeFirst()
@@ -64,7 +64,7 @@ export async function paymentState(
   address: Address,
 ): Promise<PaymentState> {
   const { chain_id } = await publicPaywall(ctx, paywallId)
-  const { confirmations: required, token } = networkOf(ctx.chain, chain_id)
+  const { confirmations: required } = networkOf(ctx.chain, chain_id)
   const submitted = await ctx.db
     .selectFrom("submissions")
     .select(["status", "reason", "message", "block_number"])
@@ -77,16 +77,14 @@ export async function paymentState(
     .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
     .leftJoin("claims", "claims.transfer_id", "transfers.id")
     .leftJoin("payments", "payments.id", "claims.payment_id")
-    .select(["transfers.block_number", "payments.status"])
+    .select(["transfers.block_number", "payments.status", "payments.exception"])
     .where("deposits.paywall_id", "=", paywallId)
     .where("transfers.tx_hash", "=", txHash)
     .where("transfers.from_address", "=", address)
-    .where("transfers.token", "=", token.address)
     .orderBy(sql`payments.status = 'granted'`, order => order.desc().nullsLast())
     .executeTakeFirst()
-  const settled = seen?.status === "open" ? undefined : seen?.status
-  const status = submitted?.status ?? settled ?? (seen ? "verifying" : undefined)
-  if (!status) throw new ApiError("PAYMENT_NOT_FOUND")
+  const found = submitted ?? (seen && foundState(seen.status, seen.exception))
+  if (!found) throw new ApiError("PAYMENT_NOT_FOUND")
   const cursor = await ctx.db
     .selectFrom("cursors")
     .select("block_number")
@@ -94,14 +92,27 @@ export async function paymentState(
     .executeTakeFirst()
   const blockNumber = seen?.block_number ?? submitted?.block_number
   const depth = blockNumber && cursor ? cursor.block_number - blockNumber + 1n : 0n
-  const unsubmitted =
-    "The payment was seen. Submit its hash to have it verified now; else it is settled after ten minutes."
   return {
-    status,
-    reason: submitted?.reason ?? null,
-    message:
-      submitted?.message ?? (status === "granted" || status === "reversed" ? statusMessage[status] : unsubmitted),
+    status: found.status,
+    reason: found.reason,
+    message: found.message,
     confirmations: Number(depth < 0n ? 0n : depth),
     requiredConfirmations: Number(required),
   }
+}
+
+/** What became of money that nobody submitted, by the payment that claims it. */
+function foundState(
+  status: Row<"payments">["status"] | null,
+  exception: Row<"payments">["exception"] | null,
+): Pick<PaymentState, "status" | "reason" | "message"> {
+  if (status === "granted" || status === "reversed") return { status, reason: null, message: statusMessage[status] }
+  if (status === "returned") return { status: "failed", reason: exception ?? null, message: statusMessage.returned }
+  if (status === "open" && exception && exception in waitsForMerchant)
+    return {
+      status: "failed",
+      reason: exception,
+      message: waitsForMerchant[exception as keyof typeof waitsForMerchant],
+    }
+  return { status: "verifying", reason: null, message: statusMessage.unsubmitted }
 }

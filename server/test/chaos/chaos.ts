@@ -17,6 +17,7 @@ import { type OpenDatabase, openPostgres } from "../../src/db/open.ts"
 import { openWakes } from "../../src/jobs/wake.ts"
 import { processLimits } from "../../src/limits/open.ts"
 import { openLog } from "../../src/log.ts"
+import { returnPayment } from "../../src/payments/decide.ts"
 import { settleDue } from "../../src/payments/settle.ts"
 import { createPaywall } from "../../src/paywalls/console.ts"
 import { type NetworkSettings, readSettings } from "../../src/settings.ts"
@@ -31,6 +32,8 @@ import { type Expected, violations } from "./verify.ts"
 const SHARES = 3
 const BLOCK_MS = 150
 const PAYMENT = 5_000_000n
+/** Every so manieth payment is too little, and goes back to its payer whole. */
+const RETURN_EVERY = 5
 /** Payouts that become due at once while the rest waits for more workers to be ended. */
 const HELPING = 12
 
@@ -207,7 +210,10 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
   return stage
 }
 
-/** Payments of 5 USDC, each divided among recipients that nobody else has, confirmed and granted. */
+/**
+ * Payments of 5 USDC, each divided among recipients that nobody else has, confirmed and granted; some are too little for what
+ * is sold, and are returned.
+ */
 async function sellAndPay(ctx: Context, stage: Stage, payments: number): Promise<void> {
   const network = ctx.chain.networks[0] as Network
   const { db } = ctx
@@ -226,13 +232,14 @@ async function sellAndPay(ctx: Context, stage: Stage, payments: number): Promise
   const amounts = [1_666_665n, 1_666_665n, 1_666_670n]
   for (let i = 0; i < payments; i++)
     await inTransaction(ctx, async ctx => {
+      if (i % RETURN_EVERY === 0) return await createPaywall(ctx, merchant, { name: "p", price: "10" })
       const recipients = percents.map((percentE4, share) => {
         const address = `0xaa${(i * SHARES + share).toString(16).padStart(38, "0")}` as Address
         stage.owed.set(address, amounts[share] ?? 0n)
         return { address, percentE4, label: null }
       })
       const split = await createSplit(ctx, merchant, { name: "s", recipients: [] }, recipients)
-      await createPaywall(ctx, merchant, { name: "p", price: "5", splitId: split.id })
+      return await createPaywall(ctx, merchant, { name: "p", price: "5", splitId: split.id })
     })
   const deposits = await db.selectFrom("deposits").selectAll().orderBy("id").execute()
   stage.deposits.push(...deposits.map(deposit => deposit.address))
@@ -275,6 +282,13 @@ async function sellAndPay(ctx: Context, stage: Stage, payments: number): Promise
     await db.insertInto("submissions").values(submissions).execute()
   }
   while ((await settleDue(ctx, network)) > 0);
+  const waiting = await db.selectFrom("payments").selectAll().where("status", "=", "open").orderBy("id").execute()
+  for (const [i, { id, payer, amount }] of waiting.entries()) {
+    const address = `0xbb${i.toString(16).padStart(38, "0")}` as Address
+    const clear = new Map([payer, address].map(each => [each, "clear"] as const))
+    await inTransaction(ctx, ctx => returnPayment(ctx, merchant, id, { address, confirm: false }, clear))
+    stage.owed.set(address, amount)
+  }
 }
 
 /** Repeats something until it is over; a failure is part of the play. */

@@ -1,0 +1,273 @@
+// Decisions about money that waits: one of two wins, settling undoes none, and whatever happens nothing is paid twice.
+import fc from "fast-check"
+import { sql } from "kysely"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { onPostgres } from "../../test/database.ts"
+import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Row } from "../db/schema.ts"
+import { settleDue } from "./settle.ts"
+import { settleSessions } from "./settle-session.ts"
+
+let service: TestService
+let shop: { id: string; deposit: Row<"deposits"> }
+let session: { id: string; deposit: Row<"deposits"> }
+let key: string
+
+/** What went wrong in a round, and is tried again for ever. */
+const failures: unknown[] = []
+
+beforeAll(async () => {
+  service = await startService()
+  service.ctx.log.error = (...said: unknown[]) => void failures.push(said)
+})
+afterAll(() => service.stop())
+beforeEach(() => open())
+
+const as = { as: "shop" }
+const db = () => service.ctx.db
+const other = `0x${"0d".repeat(20)}` as Address
+const payerOf = (n: number) => `0x${(n + 1).toString(16).padStart(40, "b")}` as Address
+const backTo = `0x${"99".repeat(20)}`
+let hashes = 0
+const nextHash = () => `0x${(++hashes).toString(16).padStart(64, "0")}` as Hash
+
+/** An empty service with a paywall and a checkout of 5 USDC. */
+async function open(split = false): Promise<void> {
+  await service.empty()
+  await service.merchant("shop")
+  const recipients = [0, 1].map(n => ({ address: payerOf(70 + n), percent: 50 }))
+  const made = split ? await service.call("POST", "/api/console/splits", { name: "s", recipients }, as) : undefined
+  const more = made ? { splitId: made.body.id } : {}
+  key = (await service.call("POST", "/api/console/api-keys", { name: "Server" }, as)).body.key
+  shop = await shopOf(
+    (await service.call("POST", "/api/console/paywalls", { name: "a", price: 5, ...more }, as)).body.id,
+  )
+  session = await newSession(more)
+}
+
+async function shopOf(id: string) {
+  const deposit = await db().selectFrom("deposits").selectAll().where("paywall_id", "=", id).executeTakeFirstOrThrow()
+  return { id, deposit }
+}
+
+async function newSession(more: object = {}) {
+  const options = { headers: { "x-api-key": key } }
+  const { id } = (await service.call("POST", "/api/checkouts", { amount: 5, ...more }, options)).body
+  const deposit = await db().selectFrom("deposits").selectAll().where("session_id", "=", id).executeTakeFirstOrThrow()
+  return { id: id as string, deposit }
+}
+
+/** A confirmed transfer as the scan would have stored it, due now, and submitted where it is a paywall's. */
+async function arrive(deposit: Row<"deposits">, usd: number, from = 0, token = paperNetwork.token.address) {
+  const now = service.ctx.now()
+  const tx_hash = nextHash()
+  await db()
+    .insertInto("transfers")
+    .values({
+      chain_id: paperNetwork.chainId,
+      tx_hash,
+      token,
+      to_address: deposit.address,
+      k: 0,
+      deposit_id: deposit.id,
+      from_address: payerOf(from),
+      value: BigInt(usd) * 1_000_000n,
+      block_number: BigInt(hashes),
+      block_hash: tx_hash,
+      log_index: 0,
+      block_time: now,
+      state: "confirmed",
+      run_at: now,
+      created_at: now,
+    })
+    .execute()
+  if (deposit.paywall_id !== null)
+    await service.call("POST", `/api/paywalls/${deposit.paywall_id}/pay`, { txHash: tx_hash, address: payerOf(from) })
+}
+
+async function settle(): Promise<void> {
+  await settleDue(service.ctx, paperNetwork)
+  await settleSessions(service.ctx, paperNetwork)
+  expect(failures).toEqual([])
+}
+
+const accept = (id: string) => service.call("POST", `/api/console/payments/${id}/accept`, {}, as)
+const giveBack = (id: string, address = backTo) =>
+  service.call("POST", `/api/console/payments/${id}/return`, { address }, as)
+const payments = (status?: Row<"payments">["status"]): Promise<Row<"payments">[]> =>
+  db()
+    .selectFrom("payments")
+    .selectAll()
+    .$if(status !== undefined, query => query.where("status", "=", status ?? "open"))
+    .orderBy("created_at")
+    .orderBy("id")
+    .execute()
+const intents = () => db().selectFrom("intents").selectAll().orderBy("created_at").orderBy("id").execute()
+
+describe(`a return and an accept at once (${onPostgres ? "several connections" : "one connection"})`, () => {
+  it.each(["paywall", "checkout"])("at a %s: one wins, the other is told, and one thing happens", async what => {
+    await open(true)
+    const won = { granted: 0, returned: 0 }
+    for (let i = 0; i < 12; i++) {
+      const { deposit } = what === "paywall" ? shop : await newSession()
+      await arrive(deposit, 2, i)
+      await settle()
+      const [payment] = await payments("open")
+      if (!payment) throw new Error("nothing waits")
+      const before = (await intents()).length
+      const decisions = [() => accept(payment.id), () => giveBack(payment.id), () => giveBack(payment.id), settle]
+      const turned = i % 2 === 0 ? decisions : decisions.toReversed()
+      const answers = await Promise.all(turned.map(decide => decide()))
+      const statuses = answers.flatMap(answer => (answer ? [answer.status] : [])).sort()
+      expect(statuses).toEqual([200, 409, 409])
+      const { status } = await db()
+        .selectFrom("payments")
+        .select("status")
+        .where("id", "=", payment.id)
+        .executeTakeFirstOrThrow()
+      won[status as keyof typeof won]++
+      const made = (await intents()).slice(before).filter(row => row.payment_id === payment.id)
+      const grants = await db().selectFrom("grants").selectAll().where("payment_id", "=", payment.id).execute()
+      if (status === "returned") {
+        expect(made).toMatchObject([{ kind: "return", amount: 2_000_000n, recipient: backTo }])
+        expect(grants).toEqual([])
+      } else {
+        expect(status).toBe("granted")
+        expect(made.filter(row => row.kind === "return")).toEqual([])
+        expect(grants.length).toBe(what === "paywall" ? 1 : 0)
+      }
+    }
+    expect(won.granted + won.returned).toBe(12)
+  })
+
+  it("accepted many times at once it grants once", async () => {
+    await arrive(shop.deposit, 2)
+    await settle()
+    const [payment] = await payments("open")
+    const answers = await Promise.all(Array.from({ length: 8 }, () => accept(payment?.id ?? "")))
+    expect(answers.map(answer => answer.status).sort()).toEqual([200, ...Array(7).fill(409)])
+    expect((await db().selectFrom("grants").selectAll().execute()).length).toBe(1)
+  })
+})
+
+describe("what is decided", () => {
+  it("is not undone by a decision about a payment whose money is moving", async () => {
+    await arrive(shop.deposit, 2)
+    await settle()
+    const [payment] = await payments("open")
+    await db().updateTable("transfers").set({ state: "seen" }).execute()
+    for (const answer of [await accept(payment?.id ?? ""), await giveBack(payment?.id ?? "")])
+      expect(answer).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
+    expect(await intents()).toEqual([])
+  })
+
+  it("stands whatever comes, in any order; nothing is stranded, counted twice or promised twice", async () => {
+    const kinds = ["arrive", "other token", "accept", "return", "settle", "sign", "cancel", "gone", "back"] as const
+    const step = fc.record({
+      kind: fc.constantFrom(...kinds),
+      usd: fc.integer({ min: 1, max: 7 }),
+      who: fc.integer({ min: 0, max: 1 }),
+      at: fc.boolean(),
+      pick: fc.nat(),
+    })
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 25 }), fc.boolean(), async (steps, split) => {
+        await open(split)
+        const decided = new Map<string, string>()
+        let reorgs = 0
+        for (const { kind, usd, who, at, pick } of steps) {
+          const of = <T>(rows: readonly T[]): T | undefined => rows[pick % Math.max(1, rows.length)]
+          if (kind === "arrive") await arrive((at ? shop : session).deposit, usd, who)
+          if (kind === "other token") await arrive((at ? shop : session).deposit, usd, who, other)
+          if (kind === "settle") await settle()
+          if (kind === "sign") await sign(of(await due())?.id)
+          if (kind === "cancel") {
+            const row = of((await due()).filter(each => each.kind === "return"))
+            if (row) await db().updateTable("intents").set({ state: "cancelled" }).where("id", "=", row.id).execute()
+            if (row?.payment_id) decided.delete(row.payment_id)
+          }
+          if (kind === "gone" || kind === "back") {
+            reorgs++
+            await move(of(await transfersIn(kind === "gone" ? "confirmed" : "gone"))?.id, kind)
+            await settle()
+            decided.clear()
+          }
+          const waits = of(await payments("open"))
+          if (waits && (kind === "accept" || kind === "return")) {
+            const answer = await (kind === "accept" ? accept(waits.id) : giveBack(waits.id))
+            expect(answer.status, JSON.stringify(answer.body)).toBe(200)
+            decided.set(waits.id, answer.body.status)
+          }
+          for (const row of await payments())
+            if (decided.has(row.id)) expect([row.id, row.status]).toEqual([row.id, decided.get(row.id)])
+          await holds(reorgs === 0)
+        }
+        for (const { id } of await transfersIn("gone")) await move(id, "back")
+        for (let i = 0; i < 2; i++) await settle()
+        await holds(reorgs === 0)
+        const stranded = await sql<{ n: number }>`select count(*)::int as n from transfers t
+          where not exists (select from claims c where c.transfer_id = t.id)`.execute(db())
+        expect(stranded.rows[0]?.n).toBe(0)
+      }),
+      { numRuns: onPostgres ? 15 : 40 },
+    )
+  })
+
+  const due = async () => (await intents()).filter(row => row.state === "queued")
+  const transfersIn = (state: "confirmed" | "gone") =>
+    db().selectFrom("transfers").selectAll().where("state", "=", state).orderBy("id").execute()
+
+  async function move(id: bigint | undefined, where: "gone" | "back"): Promise<void> {
+    if (id === undefined) return
+    await db()
+      .updateTable("transfers")
+      .set({ state: where === "gone" ? "gone" : "confirmed", run_at: service.ctx.now() })
+      .where("id", "=", id)
+      .execute()
+  }
+
+  let nonce = 0n
+  /** As the engine would: a nonce, and mined for good. */
+  async function sign(id: string | undefined): Promise<void> {
+    if (!id) return
+    const wallet = `0x${"ee".repeat(20)}` as Address
+    await db().updateTable("intents").set({ state: "assigned", wallet, nonce: nonce++ }).where("id", "=", id).execute()
+    const mined = { tx_hash: nextHash(), block_number: 1n, block_hash: nextHash(), succeeded: true }
+    await db()
+      .updateTable("intents")
+      .set({ state: "final", ...mined })
+      .where("id", "=", id)
+      .execute()
+  }
+
+  /** What must hold at any time; without reorgs nothing ever left that was not there. */
+  async function holds(quiet: boolean): Promise<void> {
+    const books = await db().selectFrom("deposit_books").selectAll().execute()
+    for (const { inflow, committed, shortfall } of books) {
+      expect(committed <= inflow + shortfall).toBe(true)
+      if (quiet) expect(shortfall).toBe(0n)
+    }
+    const rows = await sql<Row<"payments"> & { held: bigint; kinds: number; live: bigint; returns: number }>`
+      select p.*, coalesce(c.held, 0) as held, coalesce(c.kinds, 0) as kinds, coalesce(i.live, 0) as live,
+        coalesce(i.returns, 0) as returns
+      from payments p
+        left join (select c.payment_id, sum(t.value) as held,
+            count(distinct (t.from_address, t.token, t.deposit_id))::int as kinds
+          from claims c join transfers t on t.id = c.transfer_id group by 1) as c on c.payment_id = p.id
+        left join (select payment_id, sum(amount) as live, (count(*) filter (where kind = 'return'))::int as returns
+          from intents where state not in ('cancelled', 'reverted') group by 1) as i on i.payment_id = p.id`.execute(
+      db(),
+    )
+    for (const { status, amount, held, kinds, live, returns, beside, session_id } of rows.rows) {
+      if (status === "open") expect([held, kinds]).toEqual([amount, 1])
+      if (status === "open" || status === "returned") expect(returns).toBe(status === "returned" ? 1 : 0)
+      if (status === "returned") expect(kinds).toBe(1)
+      if (quiet) expect(live <= amount).toBe(true)
+      if (beside) expect(session_id).not.toBeNull()
+    }
+    const { status } = await db().selectFrom("checkout_sessions").selectAll().executeTakeFirstOrThrow()
+    const main = rows.rows.some(row => row.session_id !== null && row.status === "granted" && !row.beside)
+    expect(main).toBe(status === "confirmed")
+  }
+})

@@ -1,0 +1,123 @@
+/** `/api/console/payments`: money that waits for the merchant, and its two ways out. */
+import { parseAddress } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import { invalid } from "../errors.ts"
+import { idempotently } from "../http/idempotency.ts"
+import { pageOf } from "../http/lists.ts"
+import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
+import { NoBody } from "../identity/schema.ts"
+import { acceptPayment, paymentOf, returnPayment, screenDecision } from "./decide.ts"
+import { exceptionsOf } from "./exceptions.ts"
+import { namedAddress } from "./return-address.ts"
+import { ExceptionalPayment, ExceptionalPaymentList, PaymentId, PaymentQuery, ReturnOrder } from "./schema.ts"
+import { transactions } from "./transactions.ts"
+
+const tags = ["transactions"]
+
+export function exceptionRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/payments",
+    {
+      schema: {
+        operationId: "listExceptionalPayments",
+        summary: "Payments that are not as they should be, newest first",
+        description:
+          "Money that was too little, too much, late, paid twice, of another token or from a sender on a sanctions list. What is `open` waits for you: accept it, or return it.",
+        tags,
+        querystring: PaymentQuery,
+        response: { 200: ExceptionalPaymentList },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { exception, status, ...page } = request.query
+      const query = transactions(ctx, merchantId, { exception, status, exceptional: true })
+      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), page)
+      return { data: await exceptionsOf(ctx, rows), total }
+    },
+  )
+
+  app.post(
+    "/api/console/payments/:id/accept",
+    {
+      schema: {
+        operationId: "acceptPayment",
+        summary: "Lets an open payment count as paid",
+        description:
+          "It grants access, or confirms its checkout, which is told as usual; where the checkout is confirmed already, the money is yours beside that, and nothing is told twice. It is divided or swept like any other, in its own token.",
+        tags,
+        params: PaymentId,
+        body: NoBody,
+        response: { 200: ExceptionalPayment },
+      },
+      config: {
+        errors: ["SANCTIONS_MATCH", "NOT_FOUND", "INVALID_OPERATION", "CHAIN_UNAVAILABLE"],
+        idempotencyKey: true,
+      },
+      preValidation: orEmptyBody,
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { id } = request.params
+      const screened = await screenDecision(ctx, await paymentOf(ctx, merchantId, id), undefined)
+      const told = await idempotently(ctx, request, reply, merchantId, async ctx => {
+        await acceptPayment(ctx, merchantId, id, screened)
+        return await read(ctx, merchantId, id)
+      })
+      await wake()
+      return told
+    },
+  )
+
+  app.post(
+    "/api/console/payments/:id/return",
+    {
+      schema: {
+        operationId: "returnPayment",
+        summary: "Sends an open payment back, once",
+        description:
+          "All of it, in its own token, to `address`: what you give is what you confirm. Without one it goes to the address that the payer named by signature (`returnAddress`); never by itself to where it came from, which may be an exchange. Where the payer named another address than you give, say `confirm: true`.",
+        tags,
+        params: PaymentId,
+        body: ReturnOrder,
+        response: { 200: ExceptionalPayment },
+      },
+      config: {
+        errors: ["SANCTIONS_MATCH", "NOT_FOUND", "INVALID_OPERATION", "CHAIN_UNAVAILABLE"],
+        idempotencyKey: true,
+      },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { id } = request.params
+      const { address: text, confirm = false } = request.body
+      const address = text === undefined ? undefined : parseAddress(text)
+      if (text !== undefined && !address)
+        throw invalid(
+          "address",
+          "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
+        )
+      const payment = await paymentOf(ctx, merchantId, id)
+      const screened = await screenDecision(ctx, payment, address ?? (await namedAddress(ctx, payment))?.address)
+      const told = await idempotently(ctx, request, reply, merchantId, async ctx => {
+        await returnPayment(ctx, merchantId, id, { address, confirm }, screened)
+        return await read(ctx, merchantId, id)
+      })
+      await wake()
+      return told
+    },
+  )
+
+  async function read(ctx: Context, merchantId: string, id: string) {
+    const rows = await transactions(ctx, merchantId, { exceptional: true }).where("id", "=", id).execute()
+    const [told] = await exceptionsOf(ctx, rows)
+    if (!told) throw new Error(`${id} is decided and is not there`)
+    return told
+  }
+
+  async function wake(): Promise<void> {
+    await ctx.wakes.wake("payouts")
+    await ctx.wakes.wake("payments")
+    ctx.wakes.wakeSoon("deliveries")
+  }
+}

@@ -1,0 +1,43 @@
+/** Payments that are not as they should be, as the merchant is told of them. */
+import { sql } from "kysely"
+import { checksummed } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { transactionsOf } from "./transactions.ts"
+
+/** These rows of the list, each with what was decided and where its payer wants it back. */
+export async function exceptionsOf(ctx: Context, rows: readonly Row<"transactions">[]) {
+  if (rows.length === 0) return []
+  const ids = rows.map(row => row.id)
+  const payments = await ctx.db.selectFrom("payments").selectAll().where("id", "in", ids).execute()
+  const returns = await ctx.db
+    .selectFrom("intents")
+    .select(["payment_id", "state", "tx_hash"])
+    .where("payment_id", "in", ids)
+    .where("kind", "=", "return")
+    .where("state", "<>", "cancelled")
+    .orderBy("created_at", "desc")
+    .orderBy("checks", "desc")
+    .execute()
+  const resources = payments.map(row => row.paywall_id ?? row.session_id ?? "")
+  const named = await sql<Row<"return_addresses">>`
+    select distinct on (resource_id, payer) * from return_addresses
+    where resource_id in (${sql.join(resources)}) and payer in (${sql.join(payments.map(row => row.payer))})
+    order by resource_id, payer, id desc`.execute(ctx.db)
+  return (await transactionsOf(ctx, rows)).map(each => {
+    const payment = payments.find(row => row.id === each.id)
+    const sent = returns.find(row => row.payment_id === each.id)
+    const wanted = named.rows.find(
+      row => row.payer === payment?.payer && row.resource_id === (payment.paywall_id ?? payment.session_id),
+    )
+    const to = payment?.returned_to
+    return {
+      ...each,
+      type: "payment" as const,
+      status: payment?.status ?? ("reversed" as const),
+      acceptedAt: payment?.accepted_at?.toISOString() ?? null,
+      returnAddress: wanted ? checksummed(wanted.address) : null,
+      return: to ? { address: checksummed(to), state: sent?.state ?? "queued", txHash: sent?.tx_hash ?? null } : null,
+    }
+  })
+}

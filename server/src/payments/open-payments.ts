@@ -1,0 +1,203 @@
+/**
+ * Payments that wait for the merchant: money that fits nothing, by sender, token and receiving address, so that a return
+ * can reach nobody but its payer. They follow what the chain brings until the merchant decides.
+ */
+import { sql } from "kysely"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import type { Row, WaitingFor } from "../db/schema.ts"
+import { newId } from "../ids.ts"
+
+/** A transfer with the payment that claims it, where one does. */
+export type ClaimedTransfer = Row<"transfers"> & { payment_id: string | null; payment_status: string | null }
+
+/** Transfers that wait, and why; in the order of the chain. */
+export interface Waiting {
+  exception: WaitingFor
+  transfers: readonly ClaimedTransfer[]
+}
+
+interface Owner {
+  merchant_id: string
+  chain_id: number
+  paywall_id: string | null
+  session_id: string | null
+}
+
+/** Transfers apart by sender, token and receiving address. */
+function apart({ exception, transfers }: Waiting): Waiting[] {
+  const parts = Map.groupBy(transfers, row => `${row.from_address} ${row.token} ${row.deposit_id}`)
+  return [...parts.values()].map(transfers => ({ exception, transfers }))
+}
+
+/**
+ * Writes the payments that wait at a paywall (of one payer) or a session: one for each of `waiting`, under the id that it had
+ * before where there is one. Of `looked` whatever waits no more is let go; transfers that were not looked at stay where they
+ * are. Call it under the lock of the payer's access, or of the session.
+ */
+export async function writeOpen(
+  ctx: Context,
+  owner: Owner,
+  payer: Address | undefined,
+  looked: readonly ClaimedTransfer[],
+  waiting: readonly Waiting[],
+  recipientSetOf: (transfer: ClaimedTransfer) => bigint | null,
+): Promise<void> {
+  const groups = waiting.filter(({ transfers }) => transfers.length > 0).flatMap(apart)
+  const present = [...(await openOf(ctx, owner, payer)), ...(await reversedOf(ctx, owner, groups))]
+  if (present.length === 0 && groups.length === 0) return
+  const left = new Set(present)
+  const idOf = (exact: boolean, { exception, transfers }: Waiting) => {
+    const [first] = transfers
+    const known = [...left].find(
+      row =>
+        row.payer === first?.from_address &&
+        row.token === first.token &&
+        (row.status === "reversed"
+          ? exact && transfers.some(each => each.payment_id === row.id)
+          : row.deposit_id === first.deposit_id && (!exact || row.exception === exception)),
+    )
+    if (known) left.delete(known)
+    return known
+  }
+  const exact = groups.map(group => ({ group, known: idOf(true, group) }))
+  const matched = exact.map(({ group, known }) => ({ group, known: known ?? idOf(false, group) }))
+  const waits = new Set(groups.flatMap(({ transfers }) => transfers.map(row => row.id)))
+  const isOpen = new Set(present.map(row => row.id))
+  await unclaim(
+    ctx,
+    looked.filter(row => row.payment_id !== null && isOpen.has(row.payment_id) && !waits.has(row.id)),
+  )
+  for (const { group, known } of matched) await writeOne(ctx, owner, group, known, recipientSetOf)
+  await refresh(
+    ctx,
+    present.map(row => row.id),
+  )
+}
+
+const openOf = (ctx: Context, { paywall_id, session_id }: Owner, payer: Address | undefined) =>
+  ctx.db
+    .selectFrom("payments")
+    .selectAll()
+    .where("status", "=", "open")
+    .$if(paywall_id !== null, query => query.where("paywall_id", "=", paywall_id))
+    .$if(session_id !== null, query => query.where("session_id", "=", session_id))
+    .$if(payer !== undefined, query => query.where("payer", "=", payer as Address))
+    .orderBy("created_at")
+    .orderBy("id")
+    .forUpdate()
+    .execute()
+
+/**
+ * Payments of a paywall that were reversed and have something left, which waits under their ids: what was already promised of
+ * them counts when they are paid again.
+ */
+async function reversedOf(ctx: Context, { paywall_id }: Owner, groups: readonly Waiting[]): Promise<Row<"payments">[]> {
+  const ids = groups.flatMap(({ transfers }) =>
+    transfers.flatMap(row => (row.payment_status === "reversed" && row.payment_id !== null ? [row.payment_id] : [])),
+  )
+  if (paywall_id === null || ids.length === 0) return []
+  return await ctx.db
+    .selectFrom("payments")
+    .selectAll()
+    .where("id", "in", [...new Set(ids)])
+    .where("status", "=", "reversed")
+    .orderBy("id")
+    .forUpdate()
+    .execute()
+}
+
+async function unclaim(ctx: Context, transfers: readonly ClaimedTransfer[]): Promise<void> {
+  if (transfers.length === 0) return
+  const ids = sql.val(`{${transfers.map(row => row.id).join(",")}}`)
+  await sql`delete from claims c using payments p where c.transfer_id = any(${ids}::bigint[])
+    and p.id = c.payment_id and p.status = 'open'`.execute(ctx.db)
+}
+
+async function writeOne(
+  ctx: Context,
+  owner: Owner,
+  { exception, transfers }: Waiting,
+  known: Row<"payments"> | undefined,
+  recipientSetOf: (transfer: ClaimedTransfer) => bigint | null,
+): Promise<void> {
+  const last = transfers.at(-1)
+  if (!last) throw new Error("a payment has no transfer")
+  const id = known?.id ?? newId("pay")
+  const facts = {
+    amount: transfers.reduce((sum, row) => sum + row.value, 0n),
+    tx_hash: last.tx_hash,
+    exception,
+    recipient_set_id: recipientSetOf(last),
+    updated_at: ctx.now(),
+  }
+  const whose = { payer: last.from_address, token: last.token, deposit_id: last.deposit_id }
+  if (!known)
+    await ctx.db
+      .insertInto("payments")
+      .values({ id, ...owner, ...whose, ...facts, status: "open", created_at: ctx.now() })
+      .execute()
+  else if (known.status !== "open" || known.exception !== exception || known.tx_hash !== last.tx_hash)
+    await ctx.db
+      .updateTable("payments")
+      .set({ ...facts, status: "open", deposit_id: last.deposit_id, accepted_at: null })
+      .where("id", "=", id)
+      .execute()
+  await claim(
+    ctx,
+    id,
+    transfers.filter(row => row.payment_id !== id),
+  )
+}
+
+/**
+ * Claims transfers for a payment. A claim moves only away from a payment that waits or was reversed: whatever else stands
+ * there already would be a transfer counted twice, and throws.
+ */
+export async function claim(
+  ctx: Context,
+  paymentId: string,
+  transfers: readonly Pick<Row<"transfers">, "id">[],
+): Promise<void> {
+  if (transfers.length === 0) return
+  const rows = sql.join(transfers.map(each => sql`(${each.id}::bigint, ${paymentId})`))
+  const claimed = await sql`
+    insert into claims (transfer_id, payment_id) values ${rows}
+    on conflict (transfer_id) do update set payment_id = excluded.payment_id
+      where claims.payment_id = excluded.payment_id
+        or exists (select from payments p where p.id = claims.payment_id and p.status in ('open', 'reversed'))`.execute(
+    ctx.db,
+  )
+  if (claimed.numAffectedRows !== BigInt(transfers.length))
+    throw new Error("a transfer is already claimed by another payment")
+}
+
+/** Lets go of what is no longer sure, counts what is left, and ends the payments that have nothing any more. */
+async function refresh(ctx: Context, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return
+  const these = sql.join(ids)
+  await sql`delete from claims c using transfers t, payments p where t.id = c.transfer_id and p.id = c.payment_id
+    and c.payment_id in (${these}) and p.status = 'open'
+    and (t.state not in ('confirmed', 'final') or t.suspect_at is not null)`.execute(ctx.db)
+  await sql`update payments p set amount = held.amount, updated_at = ${ctx.now()} from (
+      select c.payment_id as id, sum(t.value) as amount from claims c join transfers t on t.id = c.transfer_id
+      where c.payment_id in (${these}) group by 1) as held
+    where held.id = p.id and p.status = 'open' and p.amount <> held.amount`.execute(ctx.db)
+  const empty = sql`p.id in (${these}) and p.status = 'open' and not exists (select from claims c where c.payment_id = p.id)`
+  // One that a return was once made for is remembered with it.
+  await sql`update payments p set status = 'reversed', updated_at = ${ctx.now()}
+    where ${empty} and exists (select from intents i where i.payment_id = p.id)`.execute(ctx.db)
+  await sql`delete from payments p where ${empty}`.execute(ctx.db)
+}
+
+/** The transactions whose transfers a payment claims. */
+export const hashesClaimed = async (ctx: Context, paymentId: string): Promise<Hash[]> =>
+  (
+    await ctx.db
+      .selectFrom("claims")
+      .innerJoin("transfers", "transfers.id", "claims.transfer_id")
+      .select("tx_hash")
+      .distinct()
+      .where("payment_id", "=", paymentId)
+      .execute()
+  ).map(row => row.tx_hash)

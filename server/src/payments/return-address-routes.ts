@@ -1,0 +1,75 @@
+/** `/api/pay/return-address`: a payer whose money waits says, by signature, where it wants it back. */
+import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import { invalid } from "../errors.ts"
+import type { Server } from "../http/server.ts"
+import { makeNonce } from "../identity/nonces.ts"
+import { chainOf, nameReturnAddress, RETURN_ADDRESS_PATH, returnUse } from "./return-address.ts"
+import { ReturnAddress, ReturnAddressNamed, ReturnNonce, ReturnNonceAnswer } from "./schema.ts"
+
+const tags = ["payers"]
+
+export function returnAddressRoutes(app: Server, ctx: Context): void {
+  app.post(
+    `${RETURN_ADDRESS_PATH}/nonce`,
+    {
+      schema: {
+        operationId: "createReturnNonce",
+        summary: "Gives the nonce of one signature, good for ten minutes",
+        tags,
+        body: ReturnNonce,
+        response: { 200: ReturnNonceAnswer },
+      },
+      config: { errors: ["PAYWALL_NOT_FOUND", "SESSION_NOT_FOUND"] },
+    },
+    async (request, reply) => {
+      const { id } = request.body
+      const use = returnUse(id, addressOf(request.body.address))
+      await chainOf(ctx, id)
+      const { nonce, expiresAt } = await makeNonce(ctx, use)
+      reply.header("cache-control", "no-store")
+      return { nonce, expiresAt: expiresAt.toISOString(), resource: `urn:sluice:${use.purpose}:${use.resource}` }
+    },
+  )
+
+  app.post(
+    RETURN_ADDRESS_PATH,
+    {
+      schema: {
+        operationId: "nameReturnAddress",
+        summary: "Says where money that waits is to go back to",
+        description:
+          "The wallet that sent the money signs a message (EIP-4361; contract wallets by ERC-1271) that names the domain of `BASE_URL`, the URI `<BASE_URL>/api/pay/return-address`, the network, the nonce, and the one resource `urn:sluice:return:<id>:<address in lower case>`. The merchant decides whether it is returned. The newest signature counts. Who paid from an exchange can't sign for it, and asks the merchant.",
+        tags,
+        body: ReturnAddress,
+        response: { 200: ReturnAddressNamed },
+      },
+      config: {
+        errors: [
+          "SIGNATURE_REFUSED",
+          "SANCTIONS_MATCH",
+          "PAYWALL_NOT_FOUND",
+          "SESSION_NOT_FOUND",
+          "PAYMENT_NOT_FOUND",
+          "CHAIN_UNAVAILABLE",
+        ],
+      },
+    },
+    async request => {
+      const { id, message, signature } = request.body
+      const address = addressOf(request.body.address)
+      const payer = await nameReturnAddress(ctx, id, address, { message, signature })
+      return { id, payer: checksummed(payer), address: checksummed(address) }
+    },
+  )
+}
+
+function addressOf(text: string): Address {
+  const address = parseAddress(text)
+  if (!address)
+    throw invalid(
+      "address",
+      "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
+    )
+  return address
+}

@@ -1,0 +1,116 @@
+/**
+ * What other tokens than the settlement token say of themselves, so that amounts in them can be told. Nothing here is
+ * believed: anyone can make a token of any name, so its address always stands beside it.
+ */
+import { sql } from "kysely"
+import { decodeAbiParameters, encodeFunctionData, erc20Abi, type Hex } from "viem"
+import { askAny } from "../chain/endpoints.ts"
+import { type Address, checksummed } from "../chain/hex.ts"
+import { type Network, networkOf } from "../chain/networks.ts"
+import { hexNumber, RpcError, type RpcResult } from "../chain/rpc.ts"
+import type { Context } from "../context.ts"
+import { formatAmount } from "../money/amount.ts"
+
+/** Tokens asked in one round; the rest is told in base units until the next. */
+const TOKENS_A_ROUND = 20
+/** Ample for a look at two constants, whatever a token does with it. */
+const GAS = 200_000
+/** More can't be told apart from an attempt to hide an amount. */
+const MOST_DECIMALS = 36
+const SYMBOL = /^[A-Za-z][A-Za-z0-9.]{0,11}$/
+/** Transfers of other tokens that are kept of one transaction: a token can tell of any number, from anyone. */
+const OTHERS_A_TRANSACTION = 20
+
+/** The transfers without those that only fill tables: of other tokens than the settlement token a few of each transaction. */
+export function withoutFlood<T extends { txHash: string; token: Address }>(network: Network, transfers: T[]): T[] {
+  const kept = new Map<string, number>()
+  return transfers.filter(({ txHash, token }) => {
+    if (token === network.token.address) return true
+    kept.set(txHash, (kept.get(txHash) ?? 0) + 1)
+    return (kept.get(txHash) ?? 0) <= OTHERS_A_TRANSACTION
+  })
+}
+
+/** Asks tokens that have just arrived for symbol and decimals, each once; call it outside a transaction. */
+export async function learnTokens(ctx: Context, network: Network): Promise<void> {
+  const { rows } = await sql<{ token: Address }>`
+    select distinct t.token from transfers t where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()}
+      and t.token <> ${network.token.address}
+      and not exists (select from tokens k where k.chain_id = t.chain_id and k.address = t.token)
+    limit ${TOKENS_A_ROUND}`.execute(ctx.db)
+  if (rows.length === 0) return
+  const calls = rows.flatMap(({ token }) =>
+    (["symbol", "decimals"] as const).map(functionName => ({
+      method: "eth_call",
+      params: [{ to: token, data: encodeFunctionData({ abi: erc20Abi, functionName }), gas: hexNumber(GAS) }, "latest"],
+    })),
+  )
+  const answers = await askAny(network.endpoints, calls, ctx.signal).catch((error): RpcResult[] => {
+    if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
+    return []
+  })
+  // Until it is known, amounts are told in base units; settling waits for nobody.
+  if (answers.length === 0) return
+  const told = rows.map(({ token: address }, i) => {
+    const decimals = decimalsOf(answers[2 * i + 1])
+    const symbol = decimals === null ? null : symbolOf(ctx, answers[2 * i])
+    return { chain_id: network.chainId, address, symbol, decimals, asked_at: ctx.now() }
+  })
+  await ctx.db
+    .insertInto("tokens")
+    .values(told)
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+}
+
+function decimalsOf(answer: RpcResult | undefined): number | null {
+  if (!answer?.ok || typeof answer.value !== "string" || !/^0x[0-9a-f]{64}$/i.test(answer.value)) return null
+  const decimals = BigInt(answer.value)
+  return decimals <= BigInt(MOST_DECIMALS) ? Number.parseInt(decimals.toString(), 10) : null
+}
+
+/** A symbol that is short and plain, and not one that money is asked for in. */
+function symbolOf(ctx: Context, answer: RpcResult | undefined): string | null {
+  if (!answer?.ok) return null
+  try {
+    const [symbol] = decodeAbiParameters([{ type: "string" }], answer.value as Hex)
+    const ours = ctx.chain.networks.some(({ token }) => token.symbol.toLowerCase() === symbol.toLowerCase())
+    return SYMBOL.test(symbol) && !ours ? symbol : null
+  } catch {
+    return null
+  }
+}
+
+/** An amount as it is told. */
+export interface ToldAmount {
+  amount: string
+  /** The token's symbol; its address where it has none that can be told. */
+  currency: string
+  /** Null: `amount` is in base units. */
+  decimals: number | null
+}
+
+/** Tells amounts in the tokens of these rows. */
+export async function amountTeller(
+  ctx: Context,
+  rows: readonly { chain_id: number; token: Address }[],
+): Promise<(row: { chain_id: number; token: Address; amount: bigint }) => ToldAmount> {
+  const others = rows.filter(row => row.token !== networkOf(ctx.chain, row.chain_id).token.address)
+  const addresses = [...new Set(others.map(row => row.token))]
+  const known =
+    addresses.length === 0
+      ? []
+      : await ctx.db.selectFrom("tokens").selectAll().where("address", "in", addresses).execute()
+  return ({ chain_id, token: address, amount }) => {
+    const { token } = networkOf(ctx.chain, chain_id)
+    const { symbol, decimals } =
+      address === token.address
+        ? token
+        : (known.find(row => row.chain_id === chain_id && row.address === address) ?? { symbol: null, decimals: null })
+    return {
+      amount: decimals === null ? `${amount}` : formatAmount(amount, decimals),
+      currency: symbol ?? checksummed(address),
+      decimals,
+    }
+  }
+}

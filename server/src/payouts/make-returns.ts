@@ -1,0 +1,88 @@
+/**
+ * Returns: money that waited for the merchant goes back to its payer, by one intent of the ordinary kind. A payment that is
+ * returned has one intent that lives, or has lived to its end; without one it is open again.
+ */
+import { sql } from "kysely"
+import type { Context } from "../context.ts"
+import type { HeldReason } from "../db/payout-rows.ts"
+import type { Row } from "../db/schema.ts"
+import { insertIntent } from "./make-payouts.ts"
+
+/** Writes the intent of a payment that has just become `returned`; call it in that transaction, under the payment's lock. */
+export async function makeReturn(
+  ctx: Context,
+  payment: Row<"payments">,
+  again?: { reason: HeldReason; replaces: string },
+): Promise<void> {
+  if (payment.status !== "returned" || payment.deposit_id === null || payment.returned_to === null)
+    throw new Error(`${payment.id} is not returned`)
+  const deposit = await ctx.db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("id", "=", payment.deposit_id)
+    .executeTakeFirstOrThrow()
+  const n = await returnsOf(ctx, payment.id)
+  await insertIntent(ctx, deposit, {
+    kind: "return",
+    source_key: `payment:${payment.id}:return:${n}`,
+    payment_id: payment.id,
+    share: null,
+    percent_e4: null,
+    replaces: again?.replaces ?? null,
+    token: payment.token,
+    recipient: payment.returned_to,
+    amount: payment.amount,
+    hold: again?.reason,
+    checks: again ? n : 0,
+  })
+}
+
+async function returnsOf(ctx: Context, paymentId: string, from = new Date(0)): Promise<number> {
+  const { n } = await ctx.db
+    .selectFrom("intents")
+    .select(sql<number>`count(*)::int`.as("n"))
+    .where("payment_id", "=", paymentId)
+    .where("kind", "=", "return")
+    .where("created_at", ">=", from)
+    .executeTakeFirstOrThrow()
+  return n
+}
+
+/**
+ * A return that failed for good is made anew, held until it would succeed; the last of `most`, or one whose money the chain
+ * took, leaves the payment open. Call it inside a transaction that holds the payment.
+ */
+export async function returnAgain(ctx: Context, failed: Row<"intents">, most: number): Promise<void> {
+  const payment = await ctx.db
+    .selectFrom("payments")
+    .selectAll()
+    .where("id", "=", failed.payment_id)
+    .executeTakeFirstOrThrow()
+  if (payment.status !== "returned" || payment.returned_at === null) return
+  const stands =
+    await sql`select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = ${payment.id}
+    and t.state in ('confirmed', 'final') having sum(t.value) = ${payment.amount}`.execute(ctx.db)
+  if (stands.rows.length > 0 && (await returnsOf(ctx, payment.id, payment.returned_at)) < most)
+    return await makeReturn(ctx, payment, { reason: "reverted", replaces: failed.id })
+  ctx.log.error({ paymentId: payment.id }, "a return failed for good: the payment is open again")
+  await ctx.db
+    .updateTable("payments")
+    .set({ status: "open", returned_at: null, returned_to: null, updated_at: ctx.now() })
+    .where("id", "=", payment.id)
+    .execute()
+  // Settled again: what of its money is gone is not the payment's any more.
+  await sql`update transfers t set run_at = ${ctx.now()} from claims c
+    where c.transfer_id = t.id and c.payment_id = ${payment.id}`.execute(ctx.db)
+}
+
+/**
+ * Stops what can still be stopped of returns whose money the chain took back: intents without a nonce, whose payments are
+ * open again by that. Call it inside a transaction, under the lock of the paywall's payer or the session.
+ */
+export async function stopReturns(ctx: Context, paymentIds: readonly string[]): Promise<void> {
+  if (paymentIds.length === 0) return
+  await sql`update intents set state = 'cancelled', held_reason = null, updated_at = ${ctx.now()}
+    where kind = 'return' and state in ('queued', 'held') and payment_id in (${sql.join(paymentIds)})
+      and exists (select from claims c join transfers t on t.id = c.transfer_id
+        where c.payment_id = intents.payment_id and t.state = 'gone')`.execute(ctx.db)
+}
