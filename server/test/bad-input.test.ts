@@ -129,7 +129,6 @@ async function checkouts(): Promise<Record<string, string>> {
     .set({ session_id: EXAMPLE_SESSION })
     .where("session_id", "=", session.id)
     .execute()
-  await relay()
   return {
     checkouts: EXAMPLE_SESSION,
     pay: EXAMPLE_SESSION,
@@ -138,11 +137,11 @@ async function checkouts(): Promise<Record<string, string>> {
   }
 }
 
-/** The example's authorization as it was taken before: no node is asked again. */
-async function relay(): Promise<void> {
+/** The example's authorization, and that it was taken before: no node is asked again. */
+async function takenAuthorization(): Promise<object> {
   const { db } = service.ctx
-  const example = routes.find(({ name }) => name === "POST /api/pay/authorize")?.body?.example
-  const { authorization } = example as PayAuthorize
+  const example = routes.find(({ name }) => name === "POST /api/pay/authorize")?.body?.example as PayAuthorize
+  const { authorization } = example
   const message = {
     from: authorization.from.toLowerCase() as Address,
     to: authorization.to.toLowerCase() as Address,
@@ -181,6 +180,7 @@ async function relay(): Promise<void> {
       updated_at: now,
     })
     .execute()
+  return example
 }
 
 /** A payment that was submitted and granted, as the verification leaves it. */
@@ -295,8 +295,9 @@ interface Sent {
   as?: string
 }
 
-/** Bodies that can't be written down beforehand: signed ones. */
+/** Bodies that can't be written down beforehand: signed ones, and one that must be known. */
 const signed: Record<string, () => Promise<object>> = {
+  "POST /api/pay/authorize": takenAuthorization,
   "POST /api/auth/verify": async () => {
     const { body } = await service.call("POST", "/api/auth/nonce")
     return await signMessage(wallet, body.nonce, signInFields)

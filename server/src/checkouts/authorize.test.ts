@@ -85,11 +85,13 @@ describe("an authorization", () => {
     expect((await on.relays()).length).toBe(1)
   })
 
-  it("with the nonce of another, for the same session, is refused", async () => {
+  it("with the nonce of another, or for another session, is refused", async () => {
     const session = await on.start()
     const buyer = await on.buyer()
     const first = await on.sign(buyer, session)
     await on.submit(session, first)
+    // Named with a session that it does not pay, it tells nothing of the one that it pays.
+    await expectRefused(await on.start(), first, 409, "AUTHORIZATION_ALREADY_USED")
     const other = await on.sign(buyer, session, { nonce: first.authorization.nonce, validAfter: 1n })
     await expectRefused(session, other, 409, "AUTHORIZATION_ALREADY_USED")
   })

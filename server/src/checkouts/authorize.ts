@@ -144,7 +144,7 @@ const relaysOfNonce = (ctx: Context, { network, authorization }: Asked): Promise
 
 /**
  * What was answered before to this authorization, as it stands now; undefined where it is new, or ended without being
- * signed. `AUTHORIZATION_ALREADY_USED` where its nonce is another authorization's.
+ * signed. `AUTHORIZATION_ALREADY_USED` where its nonce is another authorization's, or it pays another session.
  */
 async function knownAnswer(
   ctx: Context,
@@ -153,7 +153,8 @@ async function knownAnswer(
 ): Promise<Authorized | undefined> {
   const known = (await relaysOfNonce(ctx, asked)).find(({ state }) => state !== "cancelled")
   if (!known) return undefined
-  if (known.auth_digest !== asked.digest) throw new ApiError("AUTHORIZATION_ALREADY_USED")
+  if (known.auth_digest !== asked.digest || known.deposit_id !== asked.deposit.id)
+    throw new ApiError("AUTHORIZATION_ALREADY_USED")
   return { status: session.status, txHash: known.succeeded ? known.tx_hash : null }
 }
 

@@ -119,7 +119,7 @@ async function vet(
   const cleared: Row<"intents">[] = []
   for (const row of due) {
     const screening = screened.get(partyOf(row))
-    if (needless?.has(row.id)) await cancelRelay(ctx, row, "The checkout was paid in another way meanwhile.")
+    if (needless?.has(row.id)) await cancelRelay(ctx, row, "It was paid in another way meanwhile.")
     else if (screening === "clear") cleared.push(row)
     else if (screening !== "listed") await putOff(ctx, row, WAIT_MS)
     else if (lane === "relay") await cancelRelay(ctx, row, "The wallet is on a sanctions list.")
