@@ -81,6 +81,30 @@ describe("a payout that is held for sanctions", () => {
   })
 })
 
+describe("a share that reverted, and was not made again", () => {
+  it("is made again by a release, once, and paid once", async () => {
+    const { ctx } = rig.service
+    const before = await rig.balanceOf(recipient(0))
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    const share = await intentTo(0)
+    const id = share?.id ?? ""
+    const set = (fields: object) => ctx.db.updateTable("intents").set(fields).where("id", "=", id).execute()
+    // As after five failures on chain.
+    await set({ state: "assigned", wallet: recipient(9), nonce: 5n })
+    const at = { tx_hash: `0x${"5".repeat(64)}`, block_hash: `0x${"5".repeat(64)}`, block_number: 1n }
+    await set({ state: "reverted", succeeded: false, ...at })
+    await rig.round()
+    expect((await rig.states()).sort()).toEqual(["mined", "reverted"])
+    const answer = await operator.ask("/release", { intent: id, reason: "its token is well again" })
+    expect([answer.status, answer.body.said]).toEqual([200, expect.stringContaining("made again as")])
+    expect(await refusal(operator.ask("/release", { intent: id }))).toContain("nothing is left")
+    await rig.round()
+    expect((await rig.balanceOf(recipient(0))) - before).toBe(500_000n)
+    expect((await rig.intents()).filter(row => row.replaces === id).length).toBe(1)
+    expect((await operator.actions()).map(row => row.intent_id)).toEqual([id])
+  })
+})
+
 describe("a cancelled payout", () => {
   it("is never made again, not by another share's failure and not by a new grant; its money stays", async () => {
     const { ctx } = rig.service

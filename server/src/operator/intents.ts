@@ -4,6 +4,7 @@ import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
+import { makePayouts } from "../payouts/make-payouts.ts"
 import { type Asked, byHand } from "./actions.ts"
 import { findIntent, networkNamed, refused } from "./find.ts"
 
@@ -42,10 +43,11 @@ function amountOf(ctx: Context, { chain_id: chainId, amount }: Row<"intents">): 
 
 /**
  * Has an intent without a nonce looked at now, from the first wait on. It passes every check as ever: who is on a sanctions
- * list stays held.
+ * list stays held. A share that reverted so often that the engine gave up is made once more.
  */
 export async function release(ctx: Context, asked: Asked & { intent: string }): Promise<{ said: string }> {
-  await findIntent(ctx, asked.intent)
+  const seen = await findIntent(ctx, asked.intent)
+  if (seen.state === "reverted" && seen.payment_id !== null) return await makeAgain(ctx, asked, seen.payment_id)
   const { reason } = await byHand(ctx, asked, async ctx => {
     const row = await lockWaiting(ctx, asked.intent)
     const after = { checks: 0, run_at: ctx.now() }
@@ -64,6 +66,34 @@ export async function release(ctx: Context, asked: Asked & { intent: string }): 
       ? "Its recipient is screened again; while it is listed, it stays held."
       : "It is paid where its checks succeed, and stays held where they don't."
   return { said: `The payout ${asked.intent} is looked at now. ${how}` }
+}
+
+/** Makes a reverted share anew, as the engine does; refused where it was made anew already, or nothing is owed any more. */
+async function makeAgain(
+  ctx: Context,
+  asked: Asked & { intent: string },
+  paymentId: string,
+): Promise<{ said: string }> {
+  const { id } = await byHand(ctx, asked, async ctx => {
+    const successors = () =>
+      ctx.db.selectFrom("intents").select(["id", "chain_id"]).where("replaces", "=", asked.intent).execute()
+    // The payment before its intents, as settling takes them.
+    await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forUpdate().execute()
+    const before = await successors()
+    await makePayouts(ctx, paymentId, { reason: "reverted" })
+    const made = (await successors()).find(row => !before.some(({ id }) => id === row.id))
+    if (!made) throw refused(`The payout ${asked.intent} reverted, and nothing is left to be made of it again.`)
+    await ctx.db.updateTable("intents").set({ run_at: ctx.now() }).where("id", "=", made.id).execute()
+    return {
+      action: "release" as const,
+      chainId: made.chain_id,
+      intentId: asked.intent,
+      before: { state: "reverted" },
+      after: { state: "reverted", made_again_as: made.id },
+      id: made.id,
+    }
+  })
+  return { said: `The payout ${asked.intent} reverted. It is made again as ${id}, and paid where its checks succeed.` }
 }
 
 /** Cancels an intent without a nonce for good; its money stays in its deposit. */
