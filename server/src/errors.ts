@@ -69,7 +69,7 @@ export const errorTable = {
   PAYMENT_NOT_FOUND: {
     status: 404,
     message: "No payment with this hash and address was submitted to this paywall. Submit it first.",
-    help: "Submit it with `POST /api/paywalls/:id/pay`, or check that the address is the one that paid.",
+    help: "Submit it with `POST /api/paywalls/:id/pay`, or check that the address is the one that paid. For a return address: only money that waits has one.",
   },
   SESSION_NOT_FOUND: {
     status: 404,
@@ -177,7 +177,7 @@ export const errorTable = {
     status: 503,
     message:
       "The network can't be reached, so the signature can't be checked. Try again in a moment, with the same signature.",
-    help: "The signature may be good, and its nonce is not used up. The operator checks `RPC_<NETWORK>`.",
+    help: "The signature may be good, and its nonce is not used up; where the message speaks of a sanctions list, nothing was decided. The operator checks `RPC_<NETWORK>`.",
   },
   RELAY_UNAVAILABLE: {
     status: 503,

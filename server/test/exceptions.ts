@@ -115,7 +115,7 @@ export async function startExceptionsRig(): Promise<ExceptionsRig> {
         await verifyRound(ctx, network)
       }
     },
-    payout: async () => void (await payoutRound(ctx, network, signer)),
+    payout: async () => void (await payoutRound(ctx, network, { lane: "payout", signer })),
     payOut: async () => {
       for (let i = 0; i < 3; i++) {
         await rig.payout()
@@ -144,7 +144,7 @@ export async function startExceptionsRig(): Promise<ExceptionsRig> {
       await service.merchant("shop")
       await ensureCursor(ctx, network)
       await catchUp()
-      await checkWallet(ctx, network, signer)
+      await checkWallet(ctx, network, { lane: "payout", signer })
     },
     stop: async () => {
       await service.stop()

@@ -93,8 +93,9 @@ export async function whyRefused(
     : `${symbol} refuses the transfer: ${reason.replace(/\.$/, "")}.`
 }
 
-/** Of transfers `t` with claims `c`: what counts, or will when it is deep enough or settled; not what was left out for good. */
-const isArriving = sql`t.state <> 'gone' and (c.transfer_id is not null or t.state = 'seen' or t.run_at is not null)`
+/** Of transfers `t` with claims `c`: what counts, or will when it is deep enough or settled; not what was left out for good, or sent back. */
+const isArriving = sql`t.state <> 'gone' and (c.transfer_id is not null or t.state = 'seen' or t.run_at is not null)
+  and not exists (select from payments p where p.id = c.payment_id and (p.status = 'returned' or p.exception = 'sanctioned'))`
 
 /** What counts at a deposit, or will, in base units of the token. */
 export async function arrivingAt(ctx: Context, depositId: bigint, token: Address): Promise<bigint> {
