@@ -136,6 +136,7 @@ describe("/api/console/settings", () => {
       payoutAddress: null,
       payoutAddresses: {},
       pendingPayoutAddresses: {},
+      gasBudget: null,
       webhookSecret: null,
     })
     const said = { name: "Shop", email: "a@b.example", payoutAddress: PAYOUT_ADDRESS.toLowerCase() }
