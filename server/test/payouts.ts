@@ -31,7 +31,7 @@ export interface PayoutRig {
   signer: Signer
   /** A paywall, divided among the first recipients by these percentages where there are any. */
   sell(percents?: number[]): Promise<Shop & { splitId: string | undefined }>
-  /** Mints to the shop's deposit, as a payment that is confirmed and granted; answers its id. */
+  /** Pays to the shop's deposit, as a payment that is confirmed and granted; answers its id. */
   paid(shop: Shop, amount: bigint): Promise<string>
   /** One round of the engine. */
   round(signer?: Signer, pace?: Pace): Promise<number>
@@ -50,6 +50,9 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
   await placeMulticall3(client)
   const token = await deployTestUsdc(client)
   const wallet = accounts[1]
+  const payer = accounts[3].address.toLowerCase() as Address
+  const purse = { address: token, abi: testUsdcAbi, functionName: "mint", args: [payer, 10n ** 18n] } as const
+  await client.writeContractSync(purse)
   const factory = await deployDepositFactory(client, wallet.address)
   const proxy = await startProxy(anvil.rpcUrl)
   const service = await startService({
@@ -97,9 +100,9 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
     },
     paid: async (shop, amount) => {
       const args = [shop.deposit.address, amount] as const
-      const mint = { address: token, abi: testUsdcAbi, functionName: "mint", args } as const
-      const receipt = await client.writeContractSync(mint)
-      await storePayment(service, network, shop, amount, receipt)
+      const transfer = { address: token, abi: testUsdcAbi, functionName: "transfer", args } as const
+      const receipt = await client.writeContractSync({ ...transfer, account: accounts[3] })
+      await storePayment(service, network, shop, payer, amount, receipt)
       await settleDue(ctx, network)
       const { id } = await ctx.db
         .selectFrom("payments")
@@ -137,11 +140,11 @@ async function storePayment(
   service: TestService,
   network: Network,
   shop: Shop,
+  payer: Address,
   value: bigint,
   receipt: { transactionHash: Hex; blockNumber: bigint; blockHash: Hex },
 ): Promise<void> {
   const { ctx } = service
-  const payer = `0x${"b".repeat(40)}` as Address
   const hash = receipt.transactionHash as Hash
   await ctx.db
     .insertInto("transfers")

@@ -3,10 +3,13 @@ import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type {
   Attempts,
+  Books,
   DepositBooks,
   Intents,
+  Outflows,
   RecipientSets,
   Recipients,
+  Reconciliations,
   Splits,
   SweepParts,
   Wallets,
@@ -80,6 +83,9 @@ interface Deposits {
   watched_number: Optional<bigint>
   cooled_at: Optional<Date>
   check_at: Optional<Date>
+  /** Both set by the database when it is made. */
+  merchant_id: Generated<string>
+  balanced_number: Generated<bigint | null>
 }
 
 interface PaywallVersions {
@@ -113,6 +119,9 @@ interface Transfers {
   suspect_at: Optional<Date>
   run_at: Optional<Date>
   created_at: Date
+  /** Both set by the database. */
+  merchant_id: Generated<string>
+  reorged_at: Generated<Date | null>
 }
 
 export type SubmissionStatus = "verifying" | "granted" | "failed" | "reversed"
@@ -373,6 +382,9 @@ export interface Database {
   attempts: Attempts
   sweep_parts: SweepParts
   deposit_books: DepositBooks
+  outflows: Outflows
+  reconciliations: Reconciliations
+  books: Books
 }
 
 export type Row<T extends keyof Database> = Selectable<Database[T]>

@@ -1,0 +1,219 @@
+/**
+ * The reconciliation of one network. Every hour: the database with itself, what is about to be signed, and the balances of
+ * deposits where something moved. In a pass that begins every day: each deposit's terms and balance, each final transfer and
+ * ended payout by its receipt, a part in each round. What is wrong halts the payout wallet, and says which row.
+ */
+import { sql } from "kysely"
+import type { Address } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { RpcError } from "../chain/rpc.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { claimDue } from "../jobs/claim.ts"
+import { payoutAlarms } from "../metrics.ts"
+import { openPanel, type Panel } from "../payments/look.ts"
+import { haltWallet } from "../payouts/confirm-intents.ts"
+import { checkBalances } from "./check-balances.ts"
+import { checkIntent, checkTerms, signedIntents } from "./check-bytes.ts"
+import { checkRows } from "./check-rows.ts"
+import { checkClaims, type Finding, intentClaim, transferClaim } from "./claims.ts"
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+const LEASE_MS = 120_000
+/** Between the rounds of a pass: 500 receipts of each kind a minute are 720,000 rows of each a day. */
+const ROUND_MS = 60_000
+const RECEIPTS_A_ROUND = 500
+const DEPOSITS_A_ROUND = 10_000
+/** Intents that are not ended and looked at hourly; more of them than this never wait in practice. */
+const OPEN_INTENTS = 20_000
+const ZERO_ID = "00000000-0000-0000-0000-000000000000"
+
+/** One round; answers how many milliseconds the next may wait. Without a `wallet` it alarms, and halts nothing. */
+export async function reconcileRound(ctx: Context, network: Network, wallet: Address | undefined): Promise<number> {
+  const now = ctx.now()
+  await ctx.db
+    .insertInto("reconciliations")
+    .values({ chain_id: network.chainId, hour_at: now, pass_at: now, run_at: now })
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+  const job = { table: "reconciliations", key: "chain_id", only: network.chainId, limit: 1, leaseMs: LEASE_MS } as const
+  const nextRunAt = new Date(now.getTime() + ROUND_MS)
+  const [claimed] = await claimDue(ctx.db, { ...job, now, nextRunAt })
+  if (!claimed) return ROUND_MS
+  try {
+    const round = { ctx, network, wallet }
+    // Without a node the database can still be compared with itself.
+    const panel = await openPanelOrNone(ctx, network)
+    if (claimed.hour_at <= now) await lookHourly(round, claimed, panel)
+    if (panel) await passOn(round, claimed, panel)
+  } finally {
+    await ctx.db
+      .updateTable("reconciliations")
+      .set({ claim_id: null, lease_until: null })
+      .where("chain_id", "=", network.chainId)
+      .where("claim_id", "=", claimed.claim_id)
+      .execute()
+  }
+  return ROUND_MS
+}
+
+interface Round {
+  ctx: Context
+  network: Network
+  wallet: Address | undefined
+}
+
+type Job = Row<"reconciliations">
+
+async function update({ ctx, network }: Round, claimed: Job, change: Partial<Job>): Promise<void> {
+  await ctx.db
+    .updateTable("reconciliations")
+    .set(change)
+    .where("chain_id", "=", network.chainId)
+    .where("claim_id", "=", claimed.claim_id)
+    .execute()
+}
+
+async function openPanelOrNone(ctx: Context, network: Network): Promise<Panel | undefined> {
+  const cursor = await ctx.db
+    .selectFrom("cursors")
+    .select("block_number")
+    .where("chain_id", "=", network.chainId)
+    .executeTakeFirst()
+  try {
+    return await openPanel(network, cursor?.block_number ?? 0n, ctx.signal)
+  } catch (error) {
+    if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
+    tell({ ctx, network }, `the chain can't be asked: ${error.message}`)
+    return undefined
+  }
+}
+
+/** What is no proof, or could not be asked: a person should know, and nothing stops. */
+function tell({ ctx, network }: Pick<Round, "ctx" | "network">, words: string): void {
+  ctx.log.error({ network: network.name }, `${words} (not proven; looked at again)`)
+  payoutAlarms.inc({ network: network.name, reason: "books" })
+}
+
+/** Halts the wallet for what is wrong. */
+async function halt({ ctx, network, wallet }: Round, findings: readonly (Finding | undefined)[]): Promise<void> {
+  const found = findings.filter(finding => finding !== undefined)
+  if (found.length === 0) return
+  for (const { words } of found) ctx.log.fatal({ network: network.name, reason: words }, "the books do not agree")
+  const words = found.map(finding => finding.words).join("; ")
+  const row =
+    wallet &&
+    (await ctx.db
+      .selectFrom("wallets")
+      .selectAll()
+      .where("chain_id", "=", network.chainId)
+      .where("address", "=", wallet)
+      .executeTakeFirst())
+  if (row) await haltWallet(ctx, network, row, "books", words)
+  else payoutAlarms.inc({ network: network.name, reason: "books" })
+}
+
+async function lookHourly(round: Round, claimed: Job, panel: Panel | undefined): Promise<void> {
+  const { ctx, network } = round
+  await halt(round, await checkRows(ctx, network.chainId))
+  const open = await signedIntents(
+    ctx,
+    network.chainId,
+    sql`i.state in ('queued', 'held', 'assigned', 'mined')`,
+    OPEN_INTENTS,
+  )
+  await halt(round, [firstOf(open, checkIntent)])
+  const hour = { hour_at: new Date(ctx.now().getTime() + HOUR_MS) }
+  if (!panel) return await update(round, claimed, hour)
+  const moved = await movedDeposits(ctx, network, claimed.moved_number ?? panel.finalized, panel.finalized)
+  const { finding, untold } = await checkBalances(ctx, network, panel, moved)
+  await halt(round, [finding])
+  if (untold) tell(round, untold)
+  await update(round, claimed, { ...hour, moved_number: panel.finalized })
+}
+
+function firstOf<T>(rows: readonly T[], check: (row: T) => Finding | undefined): Finding | undefined {
+  for (const row of rows) {
+    const finding = check(row)
+    if (finding) return finding
+  }
+  return undefined
+}
+
+/** Deposits with a transfer or payout that is final since a block. */
+async function movedDeposits(ctx: Context, network: Network, since: bigint, to: bigint): Promise<Row<"deposits">[]> {
+  const { rows } = await sql<Row<"deposits">>`
+    select * from deposits where id in (
+      select deposit_id from transfers where chain_id = ${network.chainId} and state = 'final'
+        and block_number > ${since} and block_number <= ${to}
+      union select deposit_id from intents where chain_id = ${network.chainId} and state = 'final'
+        and block_number > ${since} and block_number <= ${to}) order by id limit ${DEPOSITS_A_ROUND}`.execute(ctx.db)
+  return rows
+}
+
+/** The next part of the daily pass. */
+async function passOn(round: Round, claimed: Job, panel: Panel): Promise<void> {
+  const { ctx, network } = round
+  const isOver =
+    claimed.deposit_position === null && claimed.transfer_position === null && claimed.intent_position === null
+  if (isOver && claimed.pass_at > ctx.now()) return
+  const begin = { deposit_position: 0n, transfer_position: 0n, intent_position: ZERO_ID }
+  const at = isOver ? begin : claimed
+  const next = {
+    deposit_position: at.deposit_position === null ? null : await passDeposits(round, panel, at.deposit_position),
+    transfer_position: at.transfer_position === null ? null : await passTransfers(round, panel, at.transfer_position),
+    intent_position: at.intent_position === null ? null : await passIntents(round, panel, at.intent_position),
+  }
+  await update(round, claimed, {
+    ...next,
+    ...(isOver ? { pass_at: new Date(ctx.now().getTime() + DAY_MS) } : {}),
+  })
+  if (Object.values(next).every(position => position === null))
+    ctx.log.info({ network: network.name }, "all books were compared with the chain")
+}
+
+async function passDeposits(round: Round, panel: Panel, after: bigint): Promise<bigint | null> {
+  const { ctx, network } = round
+  const rows = await ctx.db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("chain_id", "=", network.chainId)
+    .where("id", ">", after)
+    .orderBy("id")
+    .limit(DEPOSITS_A_ROUND)
+    .execute()
+  await halt(round, [firstOf(rows, checkTerms)])
+  const { finding, untold } = await checkBalances(ctx, network, panel, rows)
+  await halt(round, [finding])
+  if (untold) tell(round, untold)
+  return rows.length < DEPOSITS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
+}
+
+async function passTransfers(round: Round, panel: Panel, after: bigint): Promise<bigint | null> {
+  const { ctx, network } = round
+  const rows = await ctx.db
+    .selectFrom("transfers")
+    .selectAll()
+    .where("chain_id", "=", network.chainId)
+    .where("state", "=", "final")
+    .where("id", ">", after)
+    .orderBy("id")
+    .limit(RECEIPTS_A_ROUND)
+    .execute()
+  const { finding, unproven } = await checkClaims(ctx, network, panel, rows.map(transferClaim))
+  await halt(round, [finding])
+  if (unproven) tell(round, unproven)
+  return rows.length < RECEIPTS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
+}
+
+async function passIntents(round: Round, panel: Panel, after: string): Promise<string | null> {
+  const { ctx, network } = round
+  const ended = sql`i.id > ${after}::uuid and i.state in ('final', 'reverted')`
+  const rows = await signedIntents(ctx, network.chainId, ended, RECEIPTS_A_ROUND)
+  await halt(round, [firstOf(rows, checkIntent)])
+  const { finding, unproven } = await checkClaims(ctx, network, panel, rows.map(intentClaim))
+  await halt(round, [finding])
+  if (unproven) tell(round, unproven)
+  return rows.length < RECEIPTS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
+}
