@@ -13,6 +13,7 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import type { Panel } from "../payments/look.ts"
 import { quorumOf } from "../payouts/evidence.ts"
+import { checkIntent, signedIntents } from "./check-bytes.ts"
 import { outgoingKinds } from "./check-rows.ts"
 import { checkClaims, type Finding, intentClaim, outflowClaim, transferClaim } from "./claims.ts"
 import { type Compared, compareLogs } from "./compare-logs.ts"
@@ -33,7 +34,7 @@ interface Sums {
 }
 
 /** Since when deposits lack money that nothing explains, by id. In memory: a restart only looks twice again. */
-const unexplained = new Map<string, number>()
+export const unexplained = new Map<string, number>()
 
 /** Compares these deposits at the panel's finalized block. */
 export async function checkBalances(
@@ -177,22 +178,26 @@ async function explain(
   return { finding: { table: "deposits", id, words } }
 }
 
-async function checkRowsOf(
+/** The first of a deposit's newest rows that its receipt contradicts, or that says another thing than what was signed. */
+export async function checkRowsOf(
   ctx: Context,
   network: Network,
   panel: Panel,
   deposit: Deposit,
 ): Promise<{ finding?: Finding }> {
-  const newest = <T extends "transfers" | "intents">(table: T) =>
-    sql<Row<T>>`select * from ${sql.table(table)} where deposit_id = ${deposit.id} and state = 'final'
-      and token = ${network.token.address} order by block_number desc limit ${ROWS_OF_A_DEPOSIT}`.execute(ctx.db)
+  const { rows: transfers } = await sql<Row<"transfers">>`select * from transfers where deposit_id = ${deposit.id}
+    and state = 'final' order by block_number desc limit ${ROWS_OF_A_DEPOSIT}`.execute(ctx.db)
+  const of = sql`i.deposit_id = ${deposit.id} and i.state in ('assigned', 'mined', 'final', 'reverted')`
+  const intents = await signedIntents(ctx, network.chainId, of, ROWS_OF_A_DEPOSIT)
+  for (const intent of intents) {
+    const finding = checkIntent(intent)
+    if (finding) return { finding }
+  }
   const outflows = await ctx.db.selectFrom("outflows").selectAll().where("deposit_id", "=", deposit.id).execute()
-  const withDeposit = <T>(row: T) => ({ ...row, deposit: deposit.address })
-  const intents = (await newest("intents")).rows.filter(row => ["share", "sweep", "return"].includes(row.kind))
   return await checkClaims(ctx, network, panel, [
-    ...(await newest("transfers")).rows.map(transferClaim),
-    ...intents.map(row => intentClaim(withDeposit(row))),
-    ...outflows.map(row => outflowClaim(withDeposit(row))),
+    ...transfers.map(transferClaim),
+    ...intents.filter(({ state }) => state === "final" || state === "reverted").map(intentClaim),
+    ...outflows.map(row => outflowClaim({ ...row, deposit: deposit.address })),
   ])
 }
 

@@ -5,6 +5,7 @@
  */
 import { type RawBuilder, sql } from "kysely"
 import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
 import type { Finding } from "./claims.ts"
 
 /** Kinds whose money leaves a deposit. */
@@ -38,7 +39,7 @@ const questions: { table: string; of: (chainId: number) => RawBuilder<{ id: stri
   {
     table: "payments",
     of: chainId => sql`
-      select p.id, format('says %s; the transfers it claims are %s', p.amount, coalesce(claimed.sum, 0)) as words
+      select p.id, format('says %s; by the rows of claims its transfers are %s', p.amount, coalesce(claimed.sum, 0)) as words
       from payments p left join lateral (
         select sum(t.value) filter (where t.state in ('confirmed', 'final')) as sum,
           bool_or(t.reorged_at is not null
@@ -51,6 +52,19 @@ const questions: { table: string; of: (chainId: number) => RawBuilder<{ id: stri
   {
     table: "payments",
     of: chainId => sql`
+      select p.id, format('is called %s, by %s of %s', p.status, p.tx_hash, p.payer) as words from payments p
+      where p.chain_id = ${chainId} and p.status in ('granted', 'open', 'reversed')
+        and not exists (select from claims c join transfers t on t.id = c.transfer_id left join screenings g
+          on g.address = t.from_address and g.listed
+          where c.payment_id = p.id and (t.reorged_at is not null or g.id is not null))
+        and (not exists (select from claims c join transfers t on t.id = c.transfer_id
+            where c.payment_id = p.id and t.tx_hash = p.tx_hash and t.from_address = p.payer)
+          or p.status = 'reversed') and ${isQuiet}
+        and (p.status <> 'reversed' or exists (select from claims c where c.payment_id = p.id))`,
+  },
+  {
+    table: "payments",
+    of: chainId => sql`
       select p.id, format('is called the merchant %s''s', p.merchant_id) as words from payments p
       where p.chain_id = ${chainId} and p.merchant_id is distinct from coalesce(
         (select merchant_id from paywalls where id = p.paywall_id),
@@ -59,7 +73,8 @@ const questions: { table: string; of: (chainId: number) => RawBuilder<{ id: stri
   {
     table: "transfers",
     of: chainId => sql`
-      select t.id::text, format('is to %s and called the deposit %s of %s', t.to_address, t.deposit_id, t.merchant_id) as words
+      select t.id::text, format('is to %s, %s''s; the row %s of deposits is %s, %s''s', t.to_address, t.merchant_id,
+        t.deposit_id, coalesce(d.address, 'not there'), d.merchant_id) as words
       from transfers t left join deposits d on d.id = t.deposit_id
       where t.chain_id = ${chainId} and (t.to_address, t.chain_id, t.merchant_id)
         is distinct from (d.address, d.chain_id, d.merchant_id)`,
@@ -67,7 +82,7 @@ const questions: { table: string; of: (chainId: number) => RawBuilder<{ id: stri
   {
     table: "claims",
     of: chainId => sql`
-      select c.transfer_id::text as id, format('counts a transfer to another thing for the payment %s', c.payment_id) as words
+      select c.transfer_id::text as id, format('counts a row of transfers for the row %s of payments, which is of another thing', c.payment_id) as words
       from claims c left join payments p on p.id = c.payment_id left join transfers t on t.id = c.transfer_id
         left join deposits d on d.id = t.deposit_id
       where coalesce(p.chain_id, t.chain_id, ${chainId}) = ${chainId}
@@ -84,8 +99,8 @@ const questions: { table: string; of: (chainId: number) => RawBuilder<{ id: stri
   {
     table: "intents",
     of: chainId => sql`
-      select i.id::text, format('is a share of %s%% for %s; the split of its payment says %s%% for %s', i.percent_e4 / 10000.0,
-        i.recipient, r.percent_e4 / 10000.0, r.address) as words
+      select i.id::text, format('is a share of %s/10000 %% for %s; by the row %s of payments it is %s/10000 %% for %s', i.percent_e4,
+        i.recipient, p.id, coalesce(r.percent_e4::text, 'none'), coalesce(r.address, 'nobody')) as words
       from intents i join payments p on p.id = i.payment_id
         left join recipients r on r.set_id = p.recipient_set_id and r.position = i.share
       where i.chain_id = ${chainId} and i.kind = 'share'
@@ -112,14 +127,25 @@ const questions: { table: string; of: (chainId: number) => RawBuilder<{ id: stri
     table: "sweep_parts",
     of: chainId => sql`
       select s.intent_id || '/' || s.transfer_id as id, 'is of another deposit than its sweep, or more than its transfer' as words
+      from sweep_parts s left join intents i on i.id = s.intent_id left join transfers t on t.id = s.transfer_id
+      where coalesce(i.chain_id, t.chain_id, ${chainId}) = ${chainId}
+        and ((t.deposit_id, t.token) is distinct from (i.deposit_id, i.token)
+          or (s.amount > t.value and t.reorged_at is null))`,
+  },
+  {
+    table: "sweep_parts",
+    of: chainId => sql`
+      select i.id || '/' || t.id as id, format('takes more of the transfer than it is: %s', t.value) as words
       from sweep_parts s join intents i on i.id = s.intent_id join transfers t on t.id = s.transfer_id
-      where i.chain_id = ${chainId} and (t.deposit_id <> i.deposit_id or t.token <> i.token
-        or (s.amount > t.value and t.reorged_at is null))`,
+      where i.chain_id = ${chainId} and i.state not in ('cancelled', 'reverted') and t.reorged_at is null
+      group by t.id, i.id having (select sum(o.amount) from sweep_parts o join intents l on l.id = o.intent_id
+        where o.transfer_id = t.id and l.state not in ('cancelled', 'reverted')) > t.value`,
   },
   {
     table: "intents",
     of: chainId => sql`
-      select i.id::text, format('is %s by %s, which is none of its attempts', i.state, i.tx_hash) as words
+      select i.id::text, format('is %s by %s; signed for it is %s', i.state, i.tx_hash,
+        (select coalesce(string_agg(format('the row %s of attempts, %s', a.id, a.hash), '; '), 'nothing') from attempts a where a.intent_id = i.id)) as words
       from intents i where i.chain_id = ${chainId} and i.state in ('mined', 'final')
         and not exists (select from attempts a where a.intent_id = i.id and a.hash = i.tx_hash)`,
   },
@@ -133,8 +159,8 @@ const questions: { table: string; of: (chainId: number) => RawBuilder<{ id: stri
   {
     table: "attempts",
     of: chainId => sql`
-      select a.id::text, format('is signed with the nonce %s of %s; its intent has %s of %s', a.nonce, a.wallet,
-        coalesce(i.nonce::text, 'none'), coalesce(i.wallet, 'none')) as words
+      select a.id::text, format('is signed with the nonce %s of %s; the row %s of intents has %s of %s', a.nonce, a.wallet,
+        a.intent_id, coalesce(i.nonce::text, 'none'), coalesce(i.wallet, 'nobody')) as words
       from attempts a left join intents i on i.id = a.intent_id
       where a.chain_id = ${chainId} and (a.chain_id, a.wallet, a.nonce) is distinct from (i.chain_id, i.wallet, i.nonce)`,
   },
@@ -155,4 +181,15 @@ export async function checkRows(ctx: Context, chainId: number): Promise<Finding[
     for (const { id, words } of rows) found.push({ table, id, words: `the row ${id} of ${table} ${words}` })
   }
   return found
+}
+
+/** The deposits whose rows may be behind findings about sums. */
+export async function depositsBehind(ctx: Context, findings: readonly Finding[]): Promise<Row<"deposits">[]> {
+  const idsOf = (name: string) => findings.filter(({ table }) => table === name).map(({ id }) => id)
+  const books = idsOf("deposit_books").map(id => id.split("/")[0])
+  const { rows } = await sql<Row<"deposits">>`
+    select * from deposits where id = any(${sql.val(`{${books.join(",")}}`)}::bigint[]) or id in (
+      select d.id from payments p join deposits d on d.paywall_id = p.paywall_id or d.session_id = p.session_id
+      where p.id = any(${sql.val(idsOf("payments"))}::text[])) order by id limit 20`.execute(ctx.db)
+  return rows
 }

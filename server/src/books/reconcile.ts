@@ -13,10 +13,11 @@ import { claimDue } from "../jobs/claim.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { openPanel, type Panel } from "../payments/look.ts"
 import { haltWallet } from "../payouts/confirm-intents.ts"
-import { checkBalances } from "./check-balances.ts"
+import { lookAtWallet } from "../payouts/evidence.ts"
+import { checkBalances, checkRowsOf, unexplained } from "./check-balances.ts"
 import { checkIntent, checkTerms, signedIntents } from "./check-bytes.ts"
-import { checkRows } from "./check-rows.ts"
-import { checkClaims, type Finding, intentClaim, transferClaim } from "./claims.ts"
+import { checkRows, depositsBehind } from "./check-rows.ts"
+import { checkClaims, type Finding, intentClaim, outflowClaim, transferClaim } from "./claims.ts"
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -116,21 +117,61 @@ async function halt({ ctx, network, wallet }: Round, findings: readonly (Finding
 
 async function lookHourly(round: Round, claimed: Job, panel: Panel | undefined): Promise<void> {
   const { ctx, network } = round
-  await halt(round, await checkRows(ctx, network.chainId))
+  const found: (Finding | undefined)[] = await checkRows(ctx, network.chainId)
   const open = await signedIntents(
     ctx,
     network.chainId,
     sql`i.state in ('queued', 'held', 'assigned', 'mined')`,
     OPEN_INTENTS,
   )
-  await halt(round, [firstOf(open, checkIntent)])
+  found.push(firstOf(open, checkIntent))
+  if (panel)
+    found.push(
+      ...(await narrow(
+        round,
+        panel,
+        found.filter(finding => finding !== undefined),
+      )),
+    )
+  // What the database says by itself needs no node.
+  await halt(round, found)
   const hour = { hour_at: new Date(ctx.now().getTime() + HOUR_MS) }
   if (!panel) return await update(round, claimed, hour)
   const moved = await movedDeposits(ctx, network, claimed.moved_number ?? panel.finalized, panel.finalized)
   const { finding, untold } = await checkBalances(ctx, network, panel, moved)
-  await halt(round, [finding])
+  await halt(round, [finding, await nonceGap(round)])
   if (untold) tell(round, untold)
   await update(round, claimed, { ...hour, moved_number: panel.finalized })
+}
+
+/** Sums that are wrong do not say which of their rows is; the chain may. */
+async function narrow({ ctx, network }: Round, panel: Panel, found: readonly Finding[]): Promise<Finding[]> {
+  const rows: Finding[] = []
+  for (const deposit of await depositsBehind(ctx, found)) {
+    const { finding } = await checkRowsOf(ctx, network, panel, deposit).catch(none)
+    if (finding) rows.push(finding)
+  }
+  return rows
+
+  function none(error: unknown): { finding?: Finding } {
+    if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
+    return {}
+  }
+}
+
+/** Nonces that were passed over: nothing after them can be mined. Those that another used are no gap, as the chain has them. */
+async function nonceGap({ ctx, network, wallet }: Round): Promise<Finding | undefined> {
+  if (!wallet) return undefined
+  const { rows } = await sql<{ id: number; next: bigint; signed: bigint | null }>`
+    select w.id, w.next_nonce as next, max(a.nonce) + 1 as signed from wallets w
+      left join attempts a on a.chain_id = w.chain_id and a.wallet = w.address
+    where w.chain_id = ${network.chainId} and w.address = ${wallet} group by w.id`.execute(ctx.db)
+  const [row] = rows
+  if (!row || row.next === row.signed) return undefined
+  const { latest, agreedLatest } = await lookAtWallet(network, wallet, ctx.signal)
+  if (latest === undefined || agreedLatest === undefined || latest >= row.next) return undefined
+  const words = `the row ${row.id} of wallets signs next with the nonce ${row.next}; the chain is at ${latest}, and nothing signed is between`
+  return { table: "wallets", id: `${row.id}`, words }
 }
 
 function firstOf<T>(rows: readonly T[], check: (row: T) => Finding | undefined): Finding | undefined {
@@ -141,14 +182,17 @@ function firstOf<T>(rows: readonly T[], check: (row: T) => Finding | undefined):
   return undefined
 }
 
-/** Deposits with a transfer or payout that is final since a block. */
+/** Deposits with a transfer or payout that is final since a block, and those that lack money. */
 async function movedDeposits(ctx: Context, network: Network, since: bigint, to: bigint): Promise<Row<"deposits">[]> {
   const { rows } = await sql<Row<"deposits">>`
     select * from deposits where id in (
       select deposit_id from transfers where chain_id = ${network.chainId} and state = 'final'
         and block_number > ${since} and block_number <= ${to}
       union select deposit_id from intents where chain_id = ${network.chainId} and state = 'final'
-        and block_number > ${since} and block_number <= ${to}) order by id limit ${DEPOSITS_A_ROUND}`.execute(ctx.db)
+        and block_number > ${since} and block_number <= ${to})
+      or id = any(${sql.val(`{${[...unexplained.keys()].join(",")}}`)}::bigint[]) order by id limit ${DEPOSITS_A_ROUND}`.execute(
+    ctx.db,
+  )
   return rows
 }
 
@@ -185,9 +229,17 @@ async function passDeposits(round: Round, panel: Panel, after: bigint): Promise<
     .execute()
   await halt(round, [firstOf(rows, checkTerms)])
   const { finding, untold } = await checkBalances(ctx, network, panel, rows)
-  await halt(round, [finding])
-  if (untold) tell(round, untold)
+  const outflows = await checkClaims(ctx, network, panel, (await outflowsOf(ctx, rows)).map(outflowClaim))
+  await halt(round, [finding, outflows.finding])
+  for (const words of [untold, outflows.unproven]) if (words) tell(round, words)
   return rows.length < DEPOSITS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
+}
+
+async function outflowsOf(ctx: Context, deposits: readonly Row<"deposits">[]) {
+  const { rows } = await sql<Row<"outflows"> & { deposit: Address }>`
+    select o.*, d.address as deposit from outflows o join deposits d on d.id = o.deposit_id
+    where d.id = any(${sql.val(`{${deposits.map(({ id }) => id).join(",")}}`)}::bigint[])`.execute(ctx.db)
+  return rows
 }
 
 async function passTransfers(round: Round, panel: Panel, after: bigint): Promise<bigint | null> {

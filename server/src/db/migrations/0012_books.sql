@@ -24,6 +24,8 @@ update transfers t set merchant_id = d.merchant_id from deposits d where d.id = 
 alter table transfers alter column merchant_id set not null;
 -- When a reorg took it away, or mined it again with another value or sender: what was counted by it may differ since.
 alter table transfers add column reorged_at timestamptz;
+-- Nobody wrote down which of those of before it was.
+update transfers set reorged_at = created_at;
 
 create function set_transfer_facts() returns trigger language plpgsql as $$
 begin
