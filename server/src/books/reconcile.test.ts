@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { deployOtherToken } from "../../test/anvil.ts"
 import { alterations, byHand } from "../../test/books.ts"
+import { DAY_MS, type Life, lifeOf } from "../../test/life.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { type RpcProxy, startProxy } from "../../test/proxy.ts"
 import { depositFactoryAbi, otherTokenAbi, testUsdcAbi } from "../chain/abi.ts"
@@ -9,17 +10,16 @@ import { newEndpoint } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
 import { depositAddress, depositImplementation } from "../deposits/address.ts"
-import { ensureCursor, verifyRound } from "../payments/verify-payments.ts"
-import { sweepDue } from "../payouts/make-payouts.ts"
+import { ensureCursor } from "../payments/verify-payments.ts"
 import { payoutRound } from "../payouts/pay-out.ts"
 import { reconcileRound } from "./reconcile.ts"
 
-const DAY_MS = 86_400_000
-
 let rig: PayoutRig
+let life: Life
 let liar: RpcProxy
 beforeAll(async () => {
   rig = await startPayoutRig()
+  life = lifeOf(rig)
   liar = await startProxy(rig.anvil.rpcUrl)
 })
 afterAll(async () => {
@@ -28,91 +28,13 @@ afterAll(async () => {
 })
 
 const ctx = () => rig.service.ctx
-const mine = (blocks = 3) => rig.anvil.client.mine({ blocks })
-
-/** An empty database whose scan has begun. */
-async function begin(): Promise<void> {
-  rig.proxy.spoil = (_method, _params, result) => result
-  rig.proxy.broken = rig.proxy.brokenFor = undefined
-  for (const endpoint of rig.network.endpoints) endpoint.silentUntil = 0
-  await mine()
-  await rig.empty()
-  await ensureCursor(ctx(), rig.network)
-}
-
-/** The chain's clock goes with the service's. */
-async function advance(ms: number): Promise<void> {
-  rig.service.advance(ms)
-  await rig.anvil.client.setNextBlockTimestamp({ timestamp: BigInt(Math.floor(ctx().now().getTime() / 1_000)) })
-  await mine()
-}
-
-async function verify(): Promise<void> {
-  await ctx().db.updateTable("cursors").set({ run_at: ctx().now() }).execute()
-  await verifyRound(ctx(), rig.network)
-}
-
-/** Lets everything that was begun become final. */
-async function settle(): Promise<void> {
-  for (let i = 0; i < 3; i++) {
-    await rig.round()
-    await mine()
-    await verify()
-  }
-  await rig.round()
-}
-
-type Shop = Awaited<ReturnType<PayoutRig["sell"]>>
-
-const recover = ({ deposit }: Shop) =>
-  rig.anvil.client.writeContractSync({
-    address: deposit.factory,
-    abi: depositFactoryAbi,
-    functionName: "recover",
-    args: [deposit.salt, deposit.owner, deposit.open_after_s, rig.token],
-  })
-
-const send = (to: `0x${string}`, value: bigint) =>
-  rig.anvil.client.writeContractSync({
-    address: rig.token,
-    abi: testUsdcAbi,
-    functionName: "transfer",
-    args: [to, value],
-    account: rig.anvil.accounts[3],
-  })
+const begin = () => life.begin()
 
 /** The hour and the whole pass, as if both had just come. */
 async function reconcile(on = ctx()): Promise<string | null> {
   await on.db.deleteFrom("reconciliations").execute()
   await reconcileRound(on, rig.network, rig.signer.address)
   return (await on.db.selectFrom("wallets").select("halted_reason").executeTakeFirstOrThrow()).halted_reason
-}
-
-const compareLogs = async (): Promise<string | null> => {
-  await ctx().db.updateTable("wallets").set({ check_at: null }).execute()
-  await rig.round()
-  return (await ctx().db.selectFrom("wallets").select("halted_reason").executeTakeFirstOrThrow()).halted_reason
-}
-
-/** Shares, a sweep, money that nobody asked for, and a recovery; all of it final. */
-async function live(): Promise<{ split: Shop; swept: Shop; old: Shop }> {
-  const old = await rig.sell()
-  await send(old.deposit.address, 70_000n)
-  await verify()
-  await advance(366 * DAY_MS)
-  await recover(old)
-  const [split, swept] = [await rig.sell([50, 50]), await rig.sell()]
-  await rig.paid(split, 1_000_001n)
-  await rig.paid(swept, 600_000n)
-  await rig.paid(swept, 700_000n)
-  await send(swept.deposit.address, 10n)
-  await verify()
-  await advance(2 * DAY_MS)
-  await sweepDue(ctx(), rig.network)
-  await settle()
-  // The comparison of logs notes the recovery.
-  expect(await compareLogs()).toBeNull()
-  return { split, swept, old }
 }
 
 const states = async () => [
@@ -125,7 +47,7 @@ class Back extends Error {}
 describe("one row altered by hand", () => {
   beforeAll(async () => {
     await begin()
-    await live()
+    await life.live()
     expect(await states()).toEqual(["final", "final"])
     expect(await ctx().db.selectFrom("outflows").select(["reason", "amount"]).execute()).toEqual([
       { reason: "recovery", amount: 70_000n },
@@ -176,9 +98,9 @@ describe("halts nothing:", () => {
     await rig.round()
     expect(await reconcile()).toBeNull()
     await client.setAutomine(true)
-    await mine()
+    await life.mine()
     expect(await reconcile()).toBeNull()
-    await settle()
+    await life.settle()
     expect(await reconcile()).toBeNull()
     expect(await states()).toEqual(["final", "final"])
   })
@@ -190,16 +112,16 @@ describe("halts nothing:", () => {
     for (const change of [{ state: "gone" }, { state: "seen", value: 700_000n }, { state: "confirmed" }]) {
       await set({ ...change, run_at: ctx().now() })
       expect(await reconcile()).toBeNull()
-      await verify()
+      await life.verify()
     }
   })
 
   it("a transfer that the scan missed: it is stored, and pays", async () => {
     const shop = await rig.sell()
     rig.proxy.spoil = (method, _params, result) => (method === "eth_getLogs" ? [] : result)
-    await send(shop.deposit.address, 600_000n)
-    await mine(4)
-    await verify()
+    await life.send(shop.deposit.address, 600_000n)
+    await life.mine(4)
+    await life.verify()
     await ctx().db.updateTable("cursors").set({ block_number: 1_000_000n }).execute()
     expect(await ctx().db.selectFrom("transfers").select("id").execute()).toEqual([])
     // A node without the log is no proof of anything.
@@ -211,26 +133,26 @@ describe("halts nothing:", () => {
     expect(await ctx().db.selectFrom("transfers").select(["state", "value"]).execute()).toEqual([
       { state: "seen", value: 600_000n },
     ])
-    await verify()
-    await verify()
+    await life.verify()
+    await life.verify()
     expect(await states()).toEqual(["final"])
     expect(await reconcile()).toBeNull()
   })
 
   it("the same by the hourly look at logs", async () => {
     const shop = await rig.sell()
-    await send(shop.deposit.address, 600_000n)
-    await mine(4)
-    expect(await compareLogs()).toBeNull()
+    await life.send(shop.deposit.address, 600_000n)
+    await life.mine(4)
+    expect(await life.compareLogs()).toBeNull()
     expect((await ctx().db.selectFrom("transfers").select("value").execute()).length).toBe(1)
   })
 
   it("nodes that refuse state, logs or receipts, or have forgotten them", async () => {
-    await live()
+    await life.live()
     for (const method of ["eth_call", "eth_getLogs", "eth_getTransactionReceipt"]) {
       rig.proxy.spoil = (called, _params, result) => (called === method ? null : result)
       expect(await reconcile()).toBeNull()
-      expect(await compareLogs()).toBeNull()
+      expect(await life.compareLogs()).toBeNull()
     }
     rig.proxy.spoil = (_method, _params, result) => result
     rig.proxy.broken = 503
@@ -238,7 +160,7 @@ describe("halts nothing:", () => {
   })
 
   it("one endpoint of two that tells other receipts, logs and balances", async () => {
-    await live()
+    await life.live()
     const network = {
       ...rig.network,
       endpoints: [liar.url, rig.proxy.url].map(url => newEndpoint("base-sepolia", url)),
@@ -268,7 +190,7 @@ describe("halts nothing:", () => {
 
   it("what strangers send: ether, zeros, other tokens, recoveries, and money in the transaction of a recovery", async () => {
     const { client } = rig.anvil
-    const { split, swept, old } = await live()
+    const { split, swept, old } = await life.live()
     const other = await deployOtherToken(client)
     for (const { deposit } of [split, swept, old]) {
       await client.setBalance({ address: deposit.address, value: 10n ** 18n })
@@ -282,8 +204,8 @@ describe("halts nothing:", () => {
       await client.writeContractSync({ address: rig.token, abi: testUsdcAbi, functionName: "transferFrom", args: zero })
     }
     await rig.paid(swept, 600_000n)
-    await send(split.deposit.address, 5n)
-    await advance(366 * DAY_MS)
+    await life.send(split.deposit.address, 5n)
+    await life.advance(366 * DAY_MS)
     for (const token of [other, rig.token])
       for (const { deposit } of [split, swept, old]) {
         const args = [deposit.salt, deposit.owner, deposit.open_after_s, token] as const
@@ -294,12 +216,12 @@ describe("halts nothing:", () => {
           args,
         })
       }
-    await mine()
-    await verify()
+    await life.mine()
+    await life.verify()
     // By the balances first, and by the logs.
     expect(await reconcile()).toBeNull()
-    expect(await compareLogs()).toBeNull()
-    await settle()
+    expect(await life.compareLogs()).toBeNull()
+    await life.settle()
     expect(await reconcile()).toBeNull()
     const reasons = await ctx().db.selectFrom("outflows").select("reason").execute()
     expect(reasons.map(({ reason }) => reason)).toEqual(["recovery", "recovery", "recovery"])
@@ -313,7 +235,7 @@ describe("money that nobody meant to leave", () => {
     const { client } = rig.anvil
     const shop = await rig.sell()
     await rig.paid(shop, 600_000n)
-    await settle()
+    await life.settle()
     await client.impersonateAccount({ address: shop.deposit.address })
     await client.setBalance({ address: shop.deposit.address, value: 10n ** 18n })
     await client.writeContractSync({
@@ -323,11 +245,11 @@ describe("money that nobody meant to leave", () => {
       args: [shop.deposit.owner, 1n],
       account: shop.deposit.address,
     })
-    await mine()
+    await life.mine()
     expect(await reconcile()).toContain("no payout meant it")
     await ctx().db.updateTable("wallets").set({ status: "active", halted_reason: null }).execute()
     expect(await reconcile()).toBeNull()
-    expect(await compareLogs()).toBeNull()
+    expect(await life.compareLogs()).toBeNull()
     expect(await ctx().db.selectFrom("outflows").select(["reason", "amount"]).execute()).toEqual([
       { reason: "unknown", amount: 1n },
     ])
