@@ -8,7 +8,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositAddress, depositImplementation } from "../deposits/address.ts"
-import { releaseData } from "../payouts/release.ts"
+import { ID_BYTES, releaseData } from "../payouts/release.ts"
 import { outgoingKinds } from "./check-rows.ts"
 import type { Finding } from "./claims.ts"
 
@@ -75,10 +75,17 @@ function wrongIn(intent: SignedIntent, raw: Hex, hash: Hash, nonce: bigint | nul
   const to = said.to?.toLowerCase()
   // An empty transfer of the wallet to itself, by which a person frees a nonce, moves nothing of anyone's.
   if (to === intent.wallet && (said.value ?? 0n) === 0n && (said.data ?? "0x") === "0x") return undefined
-  if (to !== intent.to_address || said.data !== intent.data || (said.value ?? 0n) !== intent.value)
+  // One that was taken in from the chain may end with the id of an intent that an old backup does not know.
+  if (
+    to !== intent.to_address ||
+    withoutId(said.data) !== withoutId(intent.data) ||
+    (said.value ?? 0n) !== intent.value
+  )
     return "its bytes say another thing"
   return undefined
 }
+
+const withoutId = (data: Hex | undefined): string | undefined => data?.slice(0, -2 * ID_BYTES)
 
 /** What is wrong with a deposit's terms; undefined when its address follows from them. */
 export function checkTerms(deposit: Terms & { id: bigint; address: Address }): Finding | undefined {

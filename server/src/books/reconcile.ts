@@ -16,7 +16,7 @@ import { haltWallet } from "../payouts/confirm-intents.ts"
 import { lookAtWallet } from "../payouts/evidence.ts"
 import { checkBalances, checkRowsOf, unexplained } from "./check-balances.ts"
 import { checkIntent, checkTerms, signedIntents } from "./check-bytes.ts"
-import { checkRows, depositsBehind } from "./check-rows.ts"
+import { checkRows, depositsBehind, outgoingKinds } from "./check-rows.ts"
 import { checkClaims, type Finding, intentClaim, outflowClaim, transferClaim } from "./claims.ts"
 
 const HOUR_MS = 3_600_000
@@ -97,22 +97,26 @@ function tell({ ctx, network }: Pick<Round, "ctx" | "network">, words: string): 
   payoutAlarms.inc({ network: network.name, reason: "books" })
 }
 
-/** Halts the wallet for what is wrong. */
-async function halt({ ctx, network, wallet }: Round, findings: readonly (Finding | undefined)[]): Promise<void> {
+/** Halts the payout wallets for what is wrong. */
+async function halt(round: Round, findings: readonly (Finding | undefined)[]): Promise<void> {
+  const { ctx, network } = round
   const found = findings.filter(finding => finding !== undefined)
   if (found.length === 0) return
   for (const { words } of found) ctx.log.fatal({ network: network.name, reason: words }, "the books do not agree")
   const words = found.map(finding => finding.words).join("; ")
-  const row =
-    wallet &&
-    (await ctx.db
-      .selectFrom("wallets")
-      .selectAll()
-      .where("chain_id", "=", network.chainId)
-      .where("address", "=", wallet)
-      .executeTakeFirst())
-  if (row) await haltWallet(ctx, network, row, "books", words)
-  else payoutAlarms.inc({ network: network.name, reason: "books" })
+  const wallets = await payoutWallets(round)
+  for (const row of wallets) await haltWallet(ctx, network, row, "books", words)
+  if (wallets.length === 0) payoutAlarms.inc({ network: network.name, reason: "books" })
+}
+
+/** The wallets that move money out of deposits: ours, and that of a factory of before. */
+async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wallets">[]> {
+  const { rows } = await sql<Row<"wallets">>`
+    select w.* from wallets w where w.chain_id = ${network.chainId} and (w.address = ${wallet ?? ""}
+      or exists (select from intents i where i.chain_id = w.chain_id and i.wallet = w.address and i.kind in ${outgoingKinds}))`.execute(
+    ctx.db,
+  )
+  return rows
 }
 
 async function lookHourly(round: Round, claimed: Job, panel: Panel | undefined): Promise<void> {

@@ -44,11 +44,7 @@ const Entry = Type.Object({
 const filters = {
   from: Type.Optional(TimeInput),
   to: Type.Optional(Described(TimeInput, "As `from`; what is of this time is not included")),
-  deposit: Type.Optional(
-    Matching("^0x[0-9a-fA-F]{40}$", "The address of one deposit, whose balance is then told too", {
-      examples: ["0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"],
-    }),
-  ),
+  deposit: Type.Optional(Matching("^0x[0-9a-fA-F]{40}$", "The address of one deposit, whose balance is then told too")),
   paywallId: Type.Optional(Matching("^pw_[a-z0-9]{24}$", "A paywall's id")),
   sessionId: Type.Optional(Matching("^cs_[a-z0-9]{24}$", "A checkout session's id")),
 }

@@ -46,7 +46,7 @@ export async function assignIntents(
   const { market, latest, balance } = sight
   const room = IN_FLIGHT - (await inFlight(ctx, wallet)).n
   if (room <= 0) return nothing
-  const due = await dueIntents(ctx, network.chainId, room)
+  const due = await dueIntents(ctx, network, room)
   if (due.length === 0) return nothing
   if (latest === undefined || market === undefined || balance === undefined) {
     ctx.log.error({ network: network.name, latest, market, balance }, "no node tells count, fees and gas: payouts wait")
@@ -66,11 +66,13 @@ export async function assignIntents(
   return { assigned, putOff }
 }
 
-const dueIntents = (ctx: Context, chainId: number, limit: number): Promise<Row<"intents">[]> =>
+const dueIntents = (ctx: Context, { chainId, depositFactory }: Network, limit: number): Promise<Row<"intents">[]> =>
   ctx.db
     .selectFrom("intents")
     .selectAll()
     .where("chain_id", "=", chainId)
+    // A factory obeys one wallet: what lies in deposits of another is for the process that has its key.
+    .where("to_address", "=", depositFactory)
     .where("state", "in", ["queued", "held"])
     .where("reserved", "=", true)
     .where("run_at", "<=", ctx.now())

@@ -3,7 +3,8 @@ import { concat, encodeFunctionData, type Hex } from "viem"
 import { depositFactoryAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
 
-const ID_BYTES = 16
+/** Of the intent's id at the end of the calldata. */
+export const ID_BYTES = 16
 
 /**
  * The calldata of a release out of a deposit, ended by the intent's id (a UUID): the contract passes over it, and whoever
