@@ -26,6 +26,7 @@ import { root, until } from "../e2e/program.ts"
 import { fundPayers, payAll } from "../payers.ts"
 import { type FaultyProxy, type Rates, startFaultyProxy } from "./faulty-proxy.ts"
 import type { KillPoint, Mutant, WorkerOptions } from "./payout-worker.ts"
+import { unreconciled } from "./reconcile.ts"
 import { type Expected, violations } from "./verify.ts"
 
 const SHARES = 3
@@ -54,6 +55,8 @@ export interface ChaosOptions {
   rates: Rates
   reorgs: boolean
   mutant?: Mutant
+  /** Afterwards, which rows are altered by hand, each to be found. */
+  alter?: "one" | "all"
   seed: number
   /** After so long it is judged as it stands. */
   limitMs: number
@@ -66,6 +69,8 @@ interface Report {
   reorgs: number
   dropped: number
   replacements: number
+  /** Rows that were altered by hand afterwards. */
+  altered: number
   ms: number
 }
 
@@ -80,6 +85,7 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
     reorgs: 0,
     dropped: 0,
     replacements: 0,
+    altered: 0,
     ms: 0,
   }
   const over = new AbortController()
@@ -97,6 +103,11 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
     over.abort()
     await Promise.all(playing)
     report.violations.push(...(await violations(stage.database.db, stage.anvil, expectedOf(stage))))
+    if (options.alter) {
+      const { found, altered } = await unreconciled(stage.ctx, stage.anvil, stage.wallet, options.alter)
+      report.violations.push(...found)
+      report.altered = altered
+    }
     const attempts = await stage.database.db.selectFrom("attempts").select("n").execute()
     report.replacements = attempts.filter(({ n }) => n > 0).length
     report.ms = Math.round(performance.now() - startedAt)
@@ -108,6 +119,7 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
 }
 
 interface Stage {
+  ctx: Context
   anvil: Anvil
   database: OpenDatabase
   databaseUrl: string
@@ -171,6 +183,7 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
     signal: new AbortController().signal,
   }
   const stage: Stage = {
+    ctx,
     anvil,
     database,
     databaseUrl: url.href,
