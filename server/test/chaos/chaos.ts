@@ -10,6 +10,8 @@ import { sql } from "kysely"
 import pg from "pg"
 import { type Hex, toHex } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
+import { reconcileRound } from "../../src/books/reconcile.ts"
+import { newEndpoint } from "../../src/chain/endpoints.ts"
 import type { Address, Hash } from "../../src/chain/hex.ts"
 import { checkNetwork, type Network } from "../../src/chain/networks.ts"
 import { type Context, inTransaction } from "../../src/context.ts"
@@ -69,6 +71,8 @@ interface Report {
   reorgs: number
   dropped: number
   replacements: number
+  /** Rounds of the reconciliation that went through meanwhile. */
+  reconciliations: number
   /** Rows that were altered by hand afterwards. */
   altered: number
   ms: number
@@ -85,6 +89,7 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
     reorgs: 0,
     dropped: 0,
     replacements: 0,
+    reconciliations: 0,
     altered: 0,
     ms: 0,
   }
@@ -93,6 +98,8 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
     const playing = [
       play(over.signal, () => mineAndReorg(stage, options, random, report)),
       play(over.signal, () => takeLeases(stage)),
+      // A mutant must be caught by what it did, and not be halted before.
+      ...(options.mutant ? [] : [play(over.signal, () => keepReconciling(stage, report))]),
       ...Array.from({ length: options.workers }, (_, i) =>
         keepWorking(stage, options, random, report, i + 1, over.signal),
       ),
@@ -318,6 +325,17 @@ async function takeLeases({ database }: Stage): Promise<void> {
   await sql`update wallets set lease_until = clock_timestamp() - interval '1 second', check_at = null`.execute(
     database.db,
   )
+}
+
+/** The reconciliation, again and again, through the same endpoints: nothing of all this may halt a wallet. */
+async function keepReconciling(stage: Stage, report: Report): Promise<void> {
+  const [honest] = stage.ctx.chain.networks
+  if (!honest) throw new Error("no network")
+  const endpoints = stage.proxies.map(proxy => newEndpoint(honest.name, proxy.url(0)))
+  await sleep(300)
+  await stage.ctx.db.deleteFrom("reconciliations").execute()
+  await reconcileRound(stage.ctx, { ...honest, endpoints }, stage.wallet)
+  report.reconciliations++
 }
 
 /** One worker after another in the same place, each with its own end, until all ends have been met. */
