@@ -1,6 +1,6 @@
 /** The merchant's books: every log into and out of its deposits with its reason, in pages and as CSV. */
 import { type RawBuilder, sql } from "kysely"
-import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
+import { type Address, checksummed, parseAddress, ZERO_ADDRESS } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -54,22 +54,36 @@ type Entry = Row<"books"> & {
   exception: Row<"payments">["exception"]
 }
 
-/** The merchant's rows of the books that pass the filter. `from` and `to` are instants: from ≤ at < to. */
-function passing(merchantId: string, filter: BookFilter): RawBuilder<unknown> {
+/** A filter whose deposits are found, so that one index answers; null: those of all. */
+interface Found extends Pick<BookFilter, "from" | "to"> {
+  merchantId: string
+  deposits: bigint[] | null
+  /** Whether it is one deposit's list. The balance is told there alone: a sum over all of a merchant's is read each time. */
+  withBalance: boolean
+}
+
+async function find(ctx: Context, merchantId: string, filter: BookFilter): Promise<Found> {
   const { deposit, paywallId, sessionId, from, to } = filter
-  const address = deposit === undefined ? undefined : parseAddress(deposit)
-  const of = (condition: RawBuilder<unknown>) =>
-    sql`deposit_id in (select id from deposits where merchant_id = ${merchantId} and ${condition})`
-  const where = [
-    sql`merchant_id = ${merchantId}`,
-    ...(address ? [of(sql`address = ${address}`)] : []),
-    ...(paywallId !== undefined ? [of(sql`paywall_id = ${paywallId}`)] : []),
-    ...(sessionId !== undefined ? [of(sql`session_id = ${sessionId}`)] : []),
-  ]
-  // The balance is of one deposit, so it is told where the list is: a sum over all of a merchant's would be read each time.
-  const balance = address
+  const times = { from, to, merchantId }
+  if (deposit === undefined && paywallId === undefined && sessionId === undefined)
+    return { ...times, deposits: null, withBalance: false }
+  let query = ctx.db.selectFrom("deposits").select("id").where("merchant_id", "=", merchantId)
+  if (deposit !== undefined) query = query.where("address", "=", parseAddress(deposit) ?? ZERO_ADDRESS)
+  if (paywallId !== undefined) query = query.where("paywall_id", "=", paywallId)
+  if (sessionId !== undefined) query = query.where("session_id", "=", sessionId)
+  const rows = await query.execute()
+  return { ...times, deposits: rows.map(({ id }) => id), withBalance: deposit !== undefined }
+}
+
+/** The rows of the books that pass. `from` and `to` are instants: from ≤ at < to. */
+function passing({ merchantId, deposits, withBalance, from, to }: Found): RawBuilder<unknown> {
+  const balance = withBalance
     ? sql`sum(case direction when 'in' then amount else -amount end) over (partition by deposit_id, token order by at, id)`
     : sql`null::numeric`
+  const where = [
+    sql`merchant_id = ${merchantId}`,
+    ...(deposits ? [sql`deposit_id = any(${sql.val(`{${deposits.join(",")}}`)}::bigint[])`] : []),
+  ]
   const times = [
     ...(from !== undefined ? [sql`at >= ${timeAt("from", from)}`] : []),
     ...(to !== undefined ? [sql`at < ${timeAt("to", to)}`] : []),
@@ -85,7 +99,7 @@ export async function bookPage(
   filter: BookFilter,
   { limit, offset }: { limit: number; offset: number },
 ) {
-  const rows = passing(merchantId, filter)
+  const rows = passing(await find(ctx, merchantId, filter))
   const counted = await sql<{ total: number }>`select count(*)::int as total from ${rows} b`.execute(ctx.db)
   const page = await read(ctx, sql`${rows}`, sql`limit ${limit} offset ${offset}`)
   return { data: page.map(row => entryOf(ctx, row)), total: counted.rows[0]?.total ?? 0 }
@@ -145,7 +159,7 @@ function entryOf(ctx: Context, row: Entry) {
  */
 export async function* booksCsv(ctx: Context, merchantId: string, filter: BookFilter): AsyncGenerator<string> {
   yield `${columns.join(",")}\r\n`
-  const rows = passing(merchantId, filter)
+  const rows = passing(await find(ctx, merchantId, filter))
   let last: Entry | undefined
   for (;;) {
     const after = last ? sql`(select * from ${rows} f where (at, id) < (${last.at}, ${last.id}))` : rows

@@ -39,7 +39,7 @@ begin
 end $$;
 create trigger transfers_set_facts before insert or update on transfers for each row execute function set_transfer_facts();
 create index transfers_of_merchant on transfers (merchant_id, block_time desc, (id::text) desc)
-  where state in ('confirmed', 'final');
+  where state in ('confirmed', 'mined', 'final');
 create index transfers_final on transfers (chain_id, block_number) where state = 'final';
 
 -- When it was seen in a block.
@@ -95,18 +95,24 @@ create table reconciliations (
   lease_until timestamptz
 );
 
--- Every log into and out of a merchant's deposits.
-create view books as
+-- What moved or may have. Its parts have no conditions of their own, so that a page of the books is read from an index of
+-- each, in order; with conditions Postgres reads and sorts them all.
+create view movements as
   select id::text as id, merchant_id, 'in'::text as direction, null::text as reason, state, chain_id, deposit_id,
     token::text as token, value::numeric(78,0) as amount, from_address::text as sender, to_address::text as recipient,
     tx_hash::text as tx_hash, block_number, block_time as at, id as transfer_id, null::uuid as intent_id,
     null::text as payment_id
-  from transfers where state in ('confirmed', 'final')
+  from transfers
   union all
   select id::text, merchant_id, 'out', kind, state, chain_id, deposit_id, token::text, amount::numeric(78,0), null,
     recipient::text, tx_hash::text, block_number, mined_at, null, id, payment_id
-  from intents where mined_at is not null and kind in ('share', 'sweep', 'return')
+  from intents
   union all
   select id::text, merchant_id, 'out', reason, 'final', chain_id, deposit_id, token::text, amount::numeric(78,0), null,
     recipient::text, tx_hash::text, block_number, block_time, null, null, null
   from outflows;
+
+-- Every log into and out of a merchant's deposits.
+create view books as select * from movements
+  where state in ('confirmed', 'mined', 'final') and at is not null
+    and (reason is null or reason in ('share', 'sweep', 'return', 'recovery', 'unknown'));
