@@ -1,8 +1,10 @@
 /** The HTTP API: the server and the list of everything it serves. */
+import { bookRoutes } from "./books/routes.ts"
 import { catalogRoutes } from "./checkouts/catalog-routes.ts"
 import { payRoutes } from "./checkouts/pay-routes.ts"
 import { checkoutRoutes } from "./checkouts/routes.ts"
 import type { Context } from "./context.ts"
+import { depositRoutes } from "./deposits/routes.ts"
 import { documentApi } from "./http/document.ts"
 import { healthRoutes } from "./http/health.ts"
 import { openServer, type Server } from "./http/server.ts"
@@ -47,6 +49,8 @@ export function openApp(ctx: Context, tokens: TokenIssuer, sender: Sender = open
     deliveryRoutes(routes, ctx)
     splitRoutes(routes, ctx)
     payoutRoutes(routes, ctx)
+    bookRoutes(routes, ctx)
+    depositRoutes(routes, ctx)
   })
   app.addHook("onClose", () => sender.close())
   return app

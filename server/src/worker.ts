@@ -1,4 +1,5 @@
 /** The worker: the list of everything that goes on in the background. */
+import { reconcileRound } from "./books/reconcile.ts"
 import { type Context, inTransaction } from "./context.ts"
 import { forgetExpiredKeys } from "./http/idempotency.ts"
 import { forgetExpiredNonces } from "./identity/nonces.ts"
@@ -64,6 +65,14 @@ function loopsOf(ctx: Context): Loop[] {
       }),
     ),
   )
+  const books = ctx.chain.networks.map(
+    (network): Loop => ({
+      name: `books ${network.name}`,
+      wokenBy: "housekeeping",
+      gapMs: 0,
+      round: ctx => reconcileRound(ctx, network, payoutSigner?.address),
+    }),
+  )
   const housekeeping: Loop = {
     name: "housekeeping",
     wokenBy: "housekeeping",
@@ -91,7 +100,7 @@ function loopsOf(ctx: Context): Loop[] {
       return MAX_SLEEP_MS
     },
   }
-  return [...verify, ...cold, tell, ...payouts, housekeeping]
+  return [...verify, ...cold, tell, ...payouts, ...books, housekeeping]
 }
 
 /** Runs all loops until `ctx.signal`; resolves when the last round is over. */

@@ -33,7 +33,7 @@ export interface PayoutRig {
   relayer: Signer
   /** A paywall, divided among the first recipients by these percentages where there are any; the shop's, or another's. */
   sell(percents?: number[], as?: string): Promise<Shop & { splitId: string | undefined }>
-  /** Mints to the shop's deposit, as a payment that is confirmed and granted; answers its id. */
+  /** Pays to the shop's deposit, as a payment that is confirmed and granted; answers its id. */
   paid(shop: Shop, amount: bigint): Promise<string>
   /** One round of the engine. */
   round(signer?: Signer, pace?: Pace): Promise<number>
@@ -52,7 +52,10 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
   const { client, accounts } = anvil
   await placeMulticall3(client)
   const token = await deployTestUsdc(client)
-  const [, wallet, relay] = accounts
+  const [, wallet, relay, payerAccount] = accounts
+  const payer = payerAccount.address.toLowerCase() as Address
+  const purse = { address: token, abi: testUsdcAbi, functionName: "mint", args: [payer, 10n ** 18n] } as const
+  await client.writeContractSync(purse)
   const factory = await deployDepositFactory(client, wallet.address)
   const proxy = await startProxy(anvil.rpcUrl)
   const signerOf = (account: typeof wallet): Signer => ({
@@ -100,8 +103,10 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
       return { id, deposit, splitId: split }
     },
     paid: async (shop, amount) => {
-      const receipt = await mint(shop.deposit.address, amount)
-      await storePayment(service, network, shop, amount, receipt)
+      const args = [shop.deposit.address, amount] as const
+      const transfer = { address: token, abi: testUsdcAbi, functionName: "transfer", args } as const
+      const receipt = await client.writeContractSync({ ...transfer, account: payerAccount })
+      await storePayment(service, network, shop, payer, amount, receipt)
       await settleDue(ctx, network)
       const { id } = await ctx.db
         .selectFrom("payments")
@@ -140,11 +145,11 @@ async function storePayment(
   service: TestService,
   network: Network,
   shop: Shop,
+  payer: Address,
   value: bigint,
   receipt: { transactionHash: Hex; blockNumber: bigint; blockHash: Hex },
 ): Promise<void> {
   const { ctx } = service
-  const payer = `0x${"b".repeat(40)}` as Address
   const hash = receipt.transactionHash as Hash
   await ctx.db
     .insertInto("transfers")

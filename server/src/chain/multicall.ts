@@ -1,7 +1,7 @@
 /** Many reads in one call, through Multicall3, which stands at the same address on every network served. */
 import { decodeFunctionResult, encodeFunctionData, type Hex, multicall3Abi } from "viem"
 import type { Address } from "./hex.ts"
-import type { RpcCall } from "./rpc.ts"
+import { hexNumber, type RpcCall } from "./rpc.ts"
 
 export const MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11" as Address
 
@@ -10,8 +10,8 @@ export interface Read {
   data: Hex
 }
 
-/** One `eth_call` for many reads. */
-export const multicall = (reads: readonly Read[]): RpcCall => ({
+/** One `eth_call` for many reads, at a block or at the head. */
+export const multicall = (reads: readonly Read[], at?: bigint): RpcCall => ({
   method: "eth_call",
   params: [
     {
@@ -22,7 +22,7 @@ export const multicall = (reads: readonly Read[]): RpcCall => ({
         args: [reads.map(({ to, data }) => ({ target: to, allowFailure: true, callData: data }))],
       }),
     },
-    "latest",
+    at === undefined ? "latest" : hexNumber(at),
   ],
 })
 

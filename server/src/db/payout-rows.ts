@@ -103,6 +103,8 @@ export interface Intents {
   gas_cost_at: Optional<Date>
   created_at: Date
   updated_at: Date
+  /** Set by the database. */
+  mined_at: Generated<Date | null>
 }
 
 export interface Attempts {
@@ -161,4 +163,57 @@ export interface DepositBooks {
   inflow: Generated<bigint>
   committed: Generated<bigint>
   shortfall: Generated<bigint>
+}
+
+/** What left a deposit and no intent meant. */
+export interface Outflows {
+  id: Generated<string>
+  chain_id: number
+  deposit_id: bigint
+  merchant_id: string
+  reason: "recovery" | "unknown"
+  tx_hash: Hash
+  token: Address
+  recipient: Address
+  amount: bigint
+  block_number: bigint
+  block_hash: Hash
+  log_index: number
+  block_time: Date
+  created_at: Date
+}
+
+export interface Reconciliations {
+  chain_id: number
+  hour_at: Date
+  moved_number: Optional<bigint>
+  pass_at: Date
+  deposit_position: Optional<bigint>
+  transfer_position: Optional<bigint>
+  intent_position: Optional<string>
+  run_at: Date
+  claim_id: Optional<string>
+  lease_until: Optional<Date>
+}
+
+/** A view of every log into and out of deposits. */
+export interface Books {
+  id: string
+  merchant_id: string
+  direction: "in" | "out"
+  /** Of what went out. */
+  reason: Intents["kind"] | Outflows["reason"] | null
+  state: "confirmed" | "mined" | "final"
+  chain_id: number
+  deposit_id: bigint
+  token: Address
+  amount: bigint
+  sender: Address | null
+  recipient: Address
+  tx_hash: Hash
+  block_number: bigint
+  at: Date
+  transfer_id: bigint | null
+  intent_id: string | null
+  payment_id: string | null
 }

@@ -3,13 +3,16 @@ import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type {
   Attempts,
+  Books,
   DepositBooks,
   ForeignNonces,
   GasBudgets,
   Intents,
   OperatorActions,
+  Outflows,
   RecipientSets,
   Recipients,
+  Reconciliations,
   Splits,
   SweepParts,
   Wallets,
@@ -83,6 +86,9 @@ interface Deposits {
   watched_number: Optional<bigint>
   cooled_at: Optional<Date>
   check_at: Optional<Date>
+  /** Both set by the database when it is made. */
+  merchant_id: Generated<string>
+  balanced_number: Generated<bigint | null>
 }
 
 interface PaywallVersions {
@@ -116,6 +122,9 @@ interface Transfers {
   suspect_at: Optional<Date>
   run_at: Optional<Date>
   created_at: Date
+  /** Both set by the database. */
+  merchant_id: Generated<string>
+  reorged_at: Generated<Date | null>
 }
 
 export type SubmissionStatus = "verifying" | "granted" | "failed" | "reversed"
@@ -410,6 +419,9 @@ export interface Database {
   deposit_books: DepositBooks
   foreign_nonces: ForeignNonces
   operator_actions: OperatorActions
+  outflows: Outflows
+  reconciliations: Reconciliations
+  books: Books
 }
 
 export type Row<T extends keyof Database> = Selectable<Database[T]>

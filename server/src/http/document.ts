@@ -29,6 +29,7 @@ const tags = [
   { name: "products", description: "What is sold at checkouts, with a price" },
   { name: "payment links", description: "Addresses that start a checkout for whoever opens them" },
   { name: "transactions", description: "What a merchant was paid, and what waits for its decision" },
+  { name: "books", description: "Every transfer into and out of a merchant's receiving addresses, and their terms" },
   { name: "sign-in", description: "Wallets as identities, and the keys of the tokens that the service signs" },
   { name: "webhooks", description: "Where events are sent, and what came of it" },
   { name: "settings", description: "Who the merchant is, and where its money goes" },

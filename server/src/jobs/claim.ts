@@ -12,6 +12,7 @@ import type { Database, Row } from "../db/schema.ts"
 interface JobTables {
   cursors: "chain_id"
   wallets: "id"
+  reconciliations: "chain_id"
 }
 
 /** As much of a delivery as its worker needs; a date costs more to parse than all of these. */
@@ -39,6 +40,7 @@ export async function freeLeases(db: Db): Promise<void> {
   await db.updateTable("cursors").set(none).execute()
   await db.updateTable("deliveries").set(none).where("claim_id", "is not", null).execute()
   await db.updateTable("wallets").set(none).execute()
+  await db.updateTable("reconciliations").set(none).execute()
   await db.deleteFrom("idempotency_keys").where("claim_id", "is not", null).execute()
 }
 

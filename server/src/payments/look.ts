@@ -51,6 +51,8 @@ export interface Panel {
    * The receipt most voters told, from a block that is agreed on; null when every voter knows none; undefined: not known.
    */
   receiptOf(hash: Hash): Receipt | null | undefined
+  /** What each voter tells of a transaction: null where it knows none, nothing of who did not answer or has another block. */
+  receiptsOf(hash: Hash): (Receipt | null)[]
   /** How many voters tell that the transaction ended like this. */
   endVotes(receipt: Receipt): number
   /** Any receipt that a voter told, whether its block is canonical or not yet known to be. */
@@ -110,6 +112,11 @@ export async function openPanel(network: Network, checkpoint: bigint, signal: Ab
       if (standing) return standing
       return answers.length > 0 && answers.every(receipt => receipt === null) ? null : undefined
     },
+    receiptsOf: hash =>
+      voters
+        .map(voter => voter.receipts.get(hash))
+        .filter(receipt => receipt !== undefined)
+        .filter(told => told === null || agreement(voters, told.blockNumber)?.block.hash === told.blockHash),
     anyReceipt: hash =>
       voters.map(voter => voter.receipts.get(hash)).find(receipt => receipt !== null && receipt !== undefined) ??
       undefined,

@@ -43,14 +43,14 @@ export async function assignIntents(
   const { market, latest, balance, dataFee } = sight
   const room = IN_FLIGHT - (await inFlight(ctx, wallet)).n
   if (room <= 0) return nothing
-  const due = await dueIntents(ctx, wallet, room)
+  const due = await dueIntents(ctx, network, wallet, room)
   if (due.length === 0) return nothing
   // Why nothing is paid then is told by the alarms.
   if (latest === undefined || market === undefined || balance === undefined) return nothing
   const fees = firstFees(market, ctx.settings.payoutMaxFee)
   if (!fees) return nothing
   const most = RELEASE_GAS * fees.maxFee + dataFee
-  const payable = await withinBudgets(ctx, wallet, due, most, except => dueIntents(ctx, wallet, room, except))
+  const payable = await withinBudgets(ctx, wallet, due, most, except => dueIntents(ctx, network, wallet, room, except))
   const vetted = await vet(ctx, network, wallet, payable.due)
   const putOff = payable.held + payable.due.length - vetted.length
   if (vetted.length === 0) return { ...nothing, putOff }
@@ -66,6 +66,7 @@ const isSignable = (ctx: Context) => sql<boolean>`(reserved or relay_by > ${ctx.
 /** The intents that are due, but for those of some merchants; what failed before comes last: it may be somebody's many. */
 async function dueIntents(
   ctx: Context,
+  { depositFactory }: Network,
   wallet: Row<"wallets">,
   limit: number,
   except: readonly string[] = [],
@@ -80,6 +81,8 @@ async function dueIntents(
           .selectAll()
           .where("chain_id", "=", wallet.chain_id)
           .where("lane", "=", wallet.lane)
+          // A factory obeys one wallet: what lies in deposits of another is for the process that has its key.
+          .$if(wallet.lane === "payout", query => query.where("to_address", "=", depositFactory))
           .where("state", "in", ["queued", "held"])
           .where(sql<boolean>`least(checks, 1) = ${failed}`)
           .where(isSignable(ctx))

@@ -3,6 +3,7 @@ import { concat, encodeFunctionData, type Hex } from "viem"
 import { depositFactoryAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
 
+/** Of the intent's id at the end of the calldata. */
 const ID_BYTES = 16
 
 /**

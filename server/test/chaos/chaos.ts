@@ -10,6 +10,8 @@ import { sql } from "kysely"
 import pg from "pg"
 import { type Hex, toHex } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
+import { reconcileRound } from "../../src/books/reconcile.ts"
+import { newEndpoint } from "../../src/chain/endpoints.ts"
 import type { Address, Hash } from "../../src/chain/hex.ts"
 import { checkNetwork, type Network } from "../../src/chain/networks.ts"
 import { type Context, inTransaction } from "../../src/context.ts"
@@ -27,6 +29,7 @@ import { root, until } from "../e2e/program.ts"
 import { fundPayers, payAll } from "../payers.ts"
 import { type FaultyProxy, type Rates, startFaultyProxy } from "./faulty-proxy.ts"
 import type { KillPoint, Mutant, WorkerOptions } from "./payout-worker.ts"
+import { unreconciled } from "./reconcile.ts"
 import { type Expected, violations } from "./verify.ts"
 
 const SHARES = 3
@@ -57,6 +60,8 @@ export interface ChaosOptions {
   rates: Rates
   reorgs: boolean
   mutant?: Mutant
+  /** Afterwards, which rows are altered by hand, each to be found. */
+  alter?: "one" | "all"
   seed: number
   /** After so long it is judged as it stands. */
   limitMs: number
@@ -69,6 +74,10 @@ interface Report {
   reorgs: number
   dropped: number
   replacements: number
+  /** Rounds of the reconciliation that went through meanwhile. */
+  reconciliations: number
+  /** Rows that were altered by hand afterwards. */
+  altered: number
   ms: number
 }
 
@@ -83,6 +92,8 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
     reorgs: 0,
     dropped: 0,
     replacements: 0,
+    reconciliations: 0,
+    altered: 0,
     ms: 0,
   }
   const over = new AbortController()
@@ -90,6 +101,8 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
     const playing = [
       play(over.signal, () => mineAndReorg(stage, options, random, report)),
       play(over.signal, () => takeLeases(stage)),
+      // A mutant must be caught by what it did, and not be halted before.
+      ...(options.mutant ? [] : [play(over.signal, () => keepReconciling(stage, report))]),
       ...Array.from({ length: options.workers }, (_, i) =>
         keepWorking(stage, options, random, report, i + 1, over.signal),
       ),
@@ -100,6 +113,11 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
     over.abort()
     await Promise.all(playing)
     report.violations.push(...(await violations(stage.database.db, stage.anvil, expectedOf(stage))))
+    if (options.alter) {
+      const { found, altered } = await unreconciled(stage.ctx, stage.anvil, stage.wallet, options.alter)
+      report.violations.push(...found)
+      report.altered = altered
+    }
     const attempts = await stage.database.db.selectFrom("attempts").select("n").execute()
     report.replacements = attempts.filter(({ n }) => n > 0).length
     report.ms = Math.round(performance.now() - startedAt)
@@ -111,6 +129,7 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
 }
 
 interface Stage {
+  ctx: Context
   anvil: Anvil
   database: OpenDatabase
   databaseUrl: string
@@ -174,6 +193,7 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
     signal: new AbortController().signal,
   }
   const stage: Stage = {
+    ctx,
     anvil,
     database,
     databaseUrl: url.href,
@@ -319,6 +339,17 @@ async function takeLeases({ database }: Stage): Promise<void> {
   await sql`update wallets set lease_until = clock_timestamp() - interval '1 second', check_at = null`.execute(
     database.db,
   )
+}
+
+/** The reconciliation, again and again, through the same endpoints: nothing of all this may halt a wallet. */
+async function keepReconciling(stage: Stage, report: Report): Promise<void> {
+  const [honest] = stage.ctx.chain.networks
+  if (!honest) throw new Error("no network")
+  const endpoints = stage.proxies.map(proxy => newEndpoint(honest.name, proxy.url(0)))
+  await sleep(300)
+  await stage.ctx.db.deleteFrom("reconciliations").execute()
+  await reconcileRound(stage.ctx, { ...honest, endpoints }, stage.wallet)
+  report.reconciliations++
 }
 
 /** One worker after another in the same place, each with its own end, until all ends have been met. */

@@ -22,6 +22,7 @@ const report = await runChaos({
   killsOfEach: whole(values.kills),
   rates: { refuse: 0.05, breakOff: 0.05, takeAndBreak: 0.2, swallow: 0.05, forget: 0.1 },
   reorgs: true,
+  alter: "all",
   seed: whole(values.seed),
   limitMs: 1_800_000,
   ...(values.verbose ? { say: print } : {}),

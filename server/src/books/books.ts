@@ -1,0 +1,177 @@
+/** The merchant's books: every log into and out of its deposits with its reason, in pages and as CSV. */
+import { type RawBuilder, sql } from "kysely"
+import { type Address, checksummed, parseAddress, ZERO_ADDRESS } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { timeAt } from "../http/time.ts"
+import { formatAmount } from "../money/amount.ts"
+
+/** What narrows the list; text as it came. */
+export interface BookFilter {
+  from?: string | undefined
+  to?: string | undefined
+  deposit?: string | undefined
+  paywallId?: string | undefined
+  sessionId?: string | undefined
+}
+
+/** Rows that are read at once for a CSV. */
+const ROWS_A_READ = 1_000
+
+const columns = [
+  "at",
+  "direction",
+  "reason",
+  "paymentStatus",
+  "exception",
+  "amountIn",
+  "amountOut",
+  "balance",
+  "currency",
+  "token",
+  "chain",
+  "deposit",
+  "from",
+  "to",
+  "txHash",
+  "blockNumber",
+  "status",
+  "paymentId",
+  "intentId",
+  "paywallId",
+  "sessionId",
+  "id",
+] as const
+
+type Entry = Row<"books"> & {
+  balance: bigint | null
+  deposit: Address
+  paywall_id: string | null
+  session_id: string | null
+  claimed_by: string | null
+  payment_status: Row<"payments">["status"] | null
+  exception: Row<"payments">["exception"]
+}
+
+/** A filter whose deposits are found, so that one index answers; null: those of all. */
+interface Found extends Pick<BookFilter, "from" | "to"> {
+  merchantId: string
+  deposits: bigint[] | null
+  /** Whether it is one deposit's list. The balance is told there alone: a sum over all of a merchant's is read each time. */
+  withBalance: boolean
+}
+
+async function find(ctx: Context, merchantId: string, filter: BookFilter): Promise<Found> {
+  const { deposit, paywallId, sessionId, from, to } = filter
+  const times = { from, to, merchantId }
+  if (deposit === undefined && paywallId === undefined && sessionId === undefined)
+    return { ...times, deposits: null, withBalance: false }
+  let query = ctx.db.selectFrom("deposits").select("id").where("merchant_id", "=", merchantId)
+  if (deposit !== undefined) query = query.where("address", "=", parseAddress(deposit) ?? ZERO_ADDRESS)
+  if (paywallId !== undefined) query = query.where("paywall_id", "=", paywallId)
+  if (sessionId !== undefined) query = query.where("session_id", "=", sessionId)
+  const rows = await query.execute()
+  return { ...times, deposits: rows.map(({ id }) => id), withBalance: deposit !== undefined }
+}
+
+/** The rows of the books that pass. `from` and `to` are instants: from ≤ at < to. */
+function passing({ merchantId, deposits, withBalance, from, to }: Found): RawBuilder<unknown> {
+  const balance = withBalance
+    ? sql`sum(case direction when 'in' then amount else -amount end) over (partition by deposit_id, token order by at, id)`
+    : sql`null::numeric`
+  const where = [
+    sql`merchant_id = ${merchantId}`,
+    ...(deposits ? [sql`deposit_id = any(${sql.val(`{${deposits.join(",")}}`)}::bigint[])`] : []),
+  ]
+  const times = [
+    ...(from !== undefined ? [sql`at >= ${timeAt("from", from)}`] : []),
+    ...(to !== undefined ? [sql`at < ${timeAt("to", to)}`] : []),
+  ]
+  return sql`(select * from (select books.*, ${balance} as balance from books where ${sql.join(where, sql` and `)}) told
+    where ${sql.join([sql`true`, ...times], sql` and `)})`
+}
+
+/** One page, newest first, and how many there are in all. */
+export async function bookPage(
+  ctx: Context,
+  merchantId: string,
+  filter: BookFilter,
+  { limit, offset }: { limit: number; offset: number },
+) {
+  const rows = passing(await find(ctx, merchantId, filter))
+  const counted = await sql<{ total: number }>`select count(*)::int as total from ${rows} b`.execute(ctx.db)
+  const page = await read(ctx, sql`${rows}`, sql`limit ${limit} offset ${offset}`)
+  return { data: page.map(row => entryOf(ctx, row)), total: counted.rows[0]?.total ?? 0 }
+}
+
+async function read(ctx: Context, rows: RawBuilder<unknown>, part: RawBuilder<unknown>): Promise<Entry[]> {
+  const found = await sql<Entry>`
+    select b.*, d.address as deposit, d.paywall_id, d.session_id, c.payment_id as claimed_by, p.status as payment_status,
+      p.exception
+    from (select * from ${rows} r order by at desc, id desc ${part}) b
+      join deposits d on d.id = b.deposit_id
+      left join claims c on c.transfer_id = b.transfer_id
+      left join payments p on p.id = coalesce(b.payment_id, c.payment_id)
+    order by b.at desc, b.id desc`.execute(ctx.db)
+  return found.rows
+}
+
+/** A row of the books as it is told. */
+function entryOf(ctx: Context, row: Entry) {
+  const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
+  const isSettlement = row.token === token.address
+  const text = (amount: bigint) =>
+    isSettlement
+      ? `${amount < 0n ? "-" : ""}${formatAmount(amount < 0n ? -amount : amount, token.decimals)}`
+      : `${amount}`
+  const isIn = row.direction === "in"
+  const paymentId = row.payment_id ?? row.claimed_by
+  return {
+    at: row.at.toISOString(),
+    direction: row.direction,
+    reason: row.reason ?? (paymentId === null ? ("unclaimed" as const) : ("payment" as const)),
+    paymentStatus: row.payment_status,
+    exception: row.exception,
+    amountIn: isIn ? text(row.amount) : null,
+    amountOut: isIn ? null : text(row.amount),
+    balance: row.balance === null ? null : text(row.balance),
+    currency: isSettlement ? token.symbol : null,
+    token: checksummed(row.token),
+    chain,
+    deposit: checksummed(row.deposit),
+    from: checksummed(row.sender ?? row.deposit),
+    to: checksummed(row.recipient),
+    txHash: row.tx_hash,
+    blockNumber: row.block_number.toString(),
+    status: row.state,
+    paymentId,
+    intentId: row.intent_id,
+    paywallId: row.paywall_id,
+    sessionId: row.session_id,
+    id: row.id,
+  }
+}
+
+/**
+ * All that passes the filter as CSV (RFC 4180), newest first, read in parts so that a million rows never lie in memory. No
+ * column holds text of others' making, so none can be a formula.
+ */
+export async function* booksCsv(ctx: Context, merchantId: string, filter: BookFilter): AsyncGenerator<string> {
+  yield `${columns.join(",")}\r\n`
+  const rows = passing(await find(ctx, merchantId, filter))
+  let last: Entry | undefined
+  for (;;) {
+    const after = last ? sql`(select * from ${rows} f where (at, id) < (${last.at}, ${last.id}))` : rows
+    const entries = await read(ctx, after, sql`limit ${ROWS_A_READ}`)
+    if (entries.length > 0)
+      yield entries
+        .map(row => {
+          const told = entryOf(ctx, row)
+          return `${columns.map(column => told[column] ?? "").join(",")}\r\n`
+        })
+        .join("")
+    last = entries.at(-1)
+    if (entries.length < ROWS_A_READ) return
+  }
+}

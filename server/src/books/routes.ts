@@ -1,0 +1,98 @@
+/** `/api/console/books`: every log into and out of the merchant's deposits. */
+import { Readable } from "node:stream"
+import { Type } from "typebox"
+import { parseAddress } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import { invalid } from "../errors.ts"
+import { AddressText, Described, HashText, Matching, Money, Nullable, Page, Timestamp } from "../http/schemas.ts"
+import { callingMerchant, type Server } from "../http/server.ts"
+import { TimeInput, timeAt } from "../http/time.ts"
+import { type BookFilter, bookPage, booksCsv } from "./books.ts"
+
+const tags = ["books"]
+const text = (description: string) => ({ type: "string", description })
+
+const Entry = Type.Object({
+  at: Described(Timestamp, "Of what came in the time of its block; of a payout when it was seen in one"),
+  direction: Type.Unsafe<"in" | "out">({ type: "string", enum: ["in", "out"] }),
+  reason: Type.String(
+    text(
+      "In: payment, or unclaimed where it is part of none. Out: share, sweep, return, recovery (anyone sent it to the owner after its time) or unknown (it halted payouts)",
+    ),
+  ),
+  paymentStatus: Nullable(Type.String(text("As in the transactions; null without a payment"))),
+  exception: Nullable(Type.String()),
+  amountIn: Nullable(Described(Money, "In base units where it is another token than the network's")),
+  amountOut: Nullable(Money),
+  balance: Nullable(Described(Money, "Of the deposit after this; only in a list of one deposit")),
+  currency: Nullable(Type.String(text("null where it is another token than the network's"))),
+  token: AddressText,
+  chain: Type.String(),
+  deposit: AddressText,
+  from: AddressText,
+  to: AddressText,
+  txHash: HashText,
+  blockNumber: Type.String(),
+  status: Type.String(text("confirmed or mined; final once its block is finalized")),
+  paymentId: Nullable(Type.String()),
+  intentId: Nullable(Type.String()),
+  paywallId: Nullable(Type.String()),
+  sessionId: Nullable(Type.String()),
+  id: Type.String(),
+})
+
+const filters = {
+  from: Type.Optional(TimeInput),
+  to: Type.Optional(Described(TimeInput, "As `from`; what is of this time is not included")),
+  deposit: Type.Optional(Matching("^0x[0-9a-fA-F]{40}$", "The address of one deposit, whose balance is then told too")),
+  paywallId: Type.Optional(Matching("^pw_[a-z0-9]{24}$", "A paywall's id")),
+  sessionId: Type.Optional(Matching("^cs_[a-z0-9]{24}$", "A checkout session's id")),
+}
+
+export function bookRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/books",
+    {
+      schema: {
+        operationId: "listBooks",
+        summary: "Every transfer into and out of the receiving addresses, with its reason, newest first",
+        tags,
+        querystring: Type.Object({ ...Page.properties, ...filters }),
+        response: { 200: Type.Object({ data: Type.Array(Entry), total: Type.Integer() }) },
+      },
+    },
+    async request => {
+      const { limit, offset, ...filter } = request.query
+      return await bookPage(ctx, await callingMerchant(ctx, request), checked(filter), { limit, offset })
+    },
+  )
+
+  app.get(
+    "/api/console/books.csv",
+    {
+      schema: {
+        operationId: "exportBooks",
+        summary: "All of the books that passes the filter, as CSV",
+        tags,
+        querystring: Type.Object(filters),
+        response: { 200: { content: { "text/csv": { schema: Type.String() } } } },
+      },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      const filter = checked(request.query)
+      reply.header("content-disposition", 'attachment; filename="books.csv"')
+      reply.type("text/csv; charset=utf-8")
+      // The document says text; it is sent as a stream of it.
+      return Readable.from(booksCsv(ctx, merchantId, filter)) as unknown as string
+    },
+  )
+}
+
+/** The same filter, its times and its address checked before anything is sent. */
+function checked<T extends BookFilter>(filter: T): T {
+  for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
+  if (filter.deposit !== undefined && !parseAddress(filter.deposit))
+    throw invalid("deposit", "must be an address; its mixed-case checksum is wrong")
+  return filter
+}

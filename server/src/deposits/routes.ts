@@ -1,0 +1,129 @@
+/**
+ * `/api/console/deposits`: the merchant's receiving addresses with their terms. Whoever has these can have the money sent to
+ * its owner after its time, without the service: `script/recover` reads the CSV.
+ */
+import { Readable } from "node:stream"
+import { Type } from "typebox"
+import { checksummed } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { pageOf } from "../http/lists.ts"
+import { AddressText, HashText, Nullable, Page, Timestamp } from "../http/schemas.ts"
+import { callingMerchant, type Server } from "../http/server.ts"
+
+const tags = ["books"]
+/** Rows that are read at once for a CSV. */
+const ROWS_A_READ = 1_000
+
+const Deposit = Type.Object({
+  address: AddressText,
+  chain: Type.String(),
+  chainId: Type.Integer(),
+  token: AddressText,
+  factory: AddressText,
+  salt: HashText,
+  owner: AddressText,
+  openAfter: Type.Integer({ description: "In unix seconds: after this anyone may send what it holds to its owner" }),
+  opensAt: Timestamp,
+  paywallId: Nullable(Type.String()),
+  sessionId: Nullable(Type.String()),
+  createdAt: Timestamp,
+})
+
+const columns = [
+  "address",
+  "chain",
+  "chainId",
+  "token",
+  "factory",
+  "salt",
+  "owner",
+  "openAfter",
+  "opensAt",
+  "paywallId",
+  "sessionId",
+  "createdAt",
+] as const
+
+export function depositRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/deposits",
+    {
+      schema: {
+        operationId: "listDeposits",
+        summary: "The receiving addresses and their terms, newest first",
+        tags,
+        querystring: Page,
+        response: { 200: Type.Object({ data: Type.Array(Deposit), total: Type.Integer() }) },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { rows, total } = await pageOf(depositsOf(ctx, merchantId), request.query)
+      return { data: rows.map(row => told(ctx, row)), total }
+    },
+  )
+
+  app.get(
+    "/api/console/deposits.csv",
+    {
+      schema: {
+        operationId: "exportDeposits",
+        summary: "All receiving addresses and their terms, as CSV: what it takes to recover them without the service",
+        tags,
+        response: { 200: { content: { "text/csv": { schema: Type.String() } } } },
+      },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      reply.header("content-disposition", 'attachment; filename="deposits.csv"')
+      reply.type("text/csv; charset=utf-8")
+      // The document says text; it is sent as a stream of it.
+      return Readable.from(depositsCsv(ctx, merchantId)) as unknown as string
+    },
+  )
+}
+
+const depositsOf = (ctx: Context, merchantId: string) =>
+  ctx.db.selectFrom("deposits").selectAll().where("merchant_id", "=", merchantId).orderBy("id", "desc")
+
+function told(ctx: Context, row: Row<"deposits">) {
+  const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
+  // A year far off is still a safe integer: it is a time, and the contract's own type has 64 bits.
+  const openAfter = Number.parseInt(row.open_after_s.toString(), 10)
+  return {
+    address: checksummed(row.address),
+    chain,
+    chainId: row.chain_id,
+    token: checksummed(token.address),
+    factory: checksummed(row.factory),
+    salt: row.salt,
+    owner: checksummed(row.owner),
+    openAfter,
+    opensAt: new Date(openAfter * 1_000).toISOString(),
+    paywallId: row.paywall_id,
+    sessionId: row.session_id,
+    createdAt: row.created_at.toISOString(),
+  }
+}
+
+async function* depositsCsv(ctx: Context, merchantId: string): AsyncGenerator<string> {
+  yield `${columns.join(",")}\r\n`
+  let last: bigint | undefined
+  for (;;) {
+    const rows = await depositsOf(ctx, merchantId)
+      .$if(last !== undefined, query => query.where("id", "<", last ?? 0n))
+      .limit(ROWS_A_READ)
+      .execute()
+    if (rows.length > 0)
+      yield rows
+        .map(row => {
+          const each = told(ctx, row)
+          return `${columns.map(column => each[column] ?? "").join(",")}\r\n`
+        })
+        .join("")
+    last = rows.at(-1)?.id
+    if (rows.length < ROWS_A_READ) return
+  }
+}

@@ -1,0 +1,47 @@
+// When the payout wallet is changed, deposits of the old factory are released by the old wallet, beside the new one.
+import { afterAll, beforeAll, expect, it } from "vitest"
+import { deployDepositFactory } from "../../test/anvil.ts"
+import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import type { Address } from "../chain/hex.ts"
+import type { Signer } from "../chain/signer.ts"
+import { checkWallet, payoutRound } from "./pay-out.ts"
+
+let rig: PayoutRig
+beforeAll(async () => {
+  rig = await startPayoutRig()
+})
+afterAll(() => rig.stop())
+
+it("signs for its own factory's deposits alone, and leaves the others to the process that has their key", async () => {
+  const { ctx } = rig.service
+  const { client, accounts } = rig.anvil
+  const [, , , , account] = accounts
+  const fresh: Signer = {
+    address: account.address.toLowerCase() as Address,
+    sign: transaction => account.signTransaction({ type: "eip1559", ...transaction }),
+  }
+  await client.mine({ blocks: 3 })
+  await rig.empty()
+  const network = { ...rig.network, depositFactory: await deployDepositFactory(client, fresh.address) }
+  await checkWallet(ctx, network, { lane: "payout", signer: fresh })
+  const before = await rig.sell([50, 50])
+  ctx.chain.networks[0] = network
+  const after = await rig.sell([20, 80])
+  ctx.chain.networks[0] = rig.network
+  expect([before.deposit.factory, after.deposit.factory]).toEqual([rig.network.depositFactory, network.depositFactory])
+  await rig.paid(before, 1_000_000n)
+  await rig.paid(after, 1_000_000n)
+  const states = async () => (await rig.states()).sort()
+  await payoutRound(ctx, network, { lane: "payout", signer: fresh })
+  expect(await states()).toEqual(["mined", "mined", "queued", "queued"])
+  expect(await rig.balanceOf(recipient(0))).toBe(200_000n)
+  await rig.round()
+  expect(await rig.balanceOf(recipient(0))).toBe(700_000n)
+  await client.mine({ blocks: 3 })
+  await payoutRound(ctx, network, { lane: "payout", signer: fresh })
+  await rig.round()
+  expect(await states()).toEqual(["final", "final", "final", "final"])
+  expect((await rig.intents()).map(row => row.wallet).sort()).toEqual(
+    [fresh.address, fresh.address, rig.signer.address, rig.signer.address].sort(),
+  )
+})

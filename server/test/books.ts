@@ -1,0 +1,102 @@
+/** What a hand at the database could do to one row, each to be found by the reconciliation. */
+import { sql } from "kysely"
+import type { Db } from "../src/db/open.ts"
+
+/** By the table whose row is altered: what is done, and a name where one word of it would not do. */
+export const alterations: { table: string; what: string; statement: string }[] = [
+  ...each("transfers", {
+    "a value": "value = value + 1",
+    "a sender": "from_address = '0x000000000000000000000000000000000000dead'",
+    "a hash": "tx_hash = overlay(tx_hash placing '00000000' from 3)",
+    "a block's number": "block_number = block_number - 1",
+    "a block's hash": "block_hash = overlay(block_hash placing '00000000' from 3)",
+    "a token": "token = '0x000000000000000000000000000000000000dead'",
+    "an address": "to_address = '0x000000000000000000000000000000000000dead'",
+    "a place": "k = k + 1",
+    "an end": "state = 'gone'",
+    "a merchant": "merchant_id = 'mer_nobody'",
+    "a deposit": "deposit_id = 4711",
+  }),
+  ...each("intents", {
+    "an amount": "amount = amount + 1",
+    "a recipient": "recipient = '0x000000000000000000000000000000000000dead'",
+    "a token": "token = '0x000000000000000000000000000000000000dead'",
+    "its calldata": "data = overlay(data placing '00000000' from 3)",
+    "where it is sent": "to_address = '0x000000000000000000000000000000000000dead'",
+    "a hash": "tx_hash = overlay(tx_hash placing '00000000' from 3)",
+    "a block's number": "block_number = block_number - 1",
+    "a block's hash": "block_hash = overlay(block_hash placing '00000000' from 3)",
+    "a nonce": "nonce = nonce + 1000",
+    "an end": "state = 'reverted', succeeded = false",
+    "a merchant": "merchant_id = 'mer_nobody'",
+    "a deposit": "deposit_id = 4711",
+  }),
+  { table: "intents", what: "a percentage", statement: share("percent_e4 = percent_e4 + 1") },
+  { table: "intents", what: "which share", statement: share("share = share + 1") },
+  ...each("attempts", {
+    "its bytes": "raw = overlay(raw placing '00000000' from 20)",
+    "a hash": "hash = overlay(hash placing '00000000' from 3)",
+    "a nonce": "nonce = nonce + 1000",
+    "an intent": "intent_id = gen_random_uuid()",
+  }),
+  ...each("deposit_books", {
+    "what came in": "inflow = inflow + 1",
+    "what is promised": "committed = committed + 1",
+    "a shortfall": "shortfall = shortfall + 1",
+  }),
+  ...each("payments", {
+    "an amount": "amount = amount + 1",
+    "a smaller amount": "amount = amount - 1",
+    "a payer": "payer = '0x000000000000000000000000000000000000dead'",
+    "a hash": "tx_hash = overlay(tx_hash placing '00000000' from 3)",
+    "a merchant": "merchant_id = 'mer_nobody'",
+    "an end": "status = 'reversed'",
+  }),
+  {
+    table: "payments",
+    what: "who divides it",
+    statement:
+      "update payments set recipient_set_id = null where id = (select payment_id from intents where share = 0 limit 1)",
+  },
+  ...each("claims", { "a payment": "payment_id = 'pay_nobody'" }),
+  ...each("sweep_parts", { "an amount": "amount = amount + 1", "a transfer": "transfer_id = 4711" }),
+  ...each("wallets", { "a nonce": "next_nonce = next_nonce + 1", "a nonce of before": "next_nonce = next_nonce - 1" }),
+  ...each("deposits", {
+    "an owner": "owner = '0x000000000000000000000000000000000000dead'",
+    "a salt": "salt = overlay(salt placing '00000000' from 3)",
+    "its opening": "open_after_s = open_after_s + 1",
+    "a factory": "factory = '0x000000000000000000000000000000000000dead'",
+    "an address": "address = '0x000000000000000000000000000000000000dead'",
+  }),
+  ...each("outflows", {
+    "an amount": "amount = amount + 1",
+    "a recipient": "recipient = '0x000000000000000000000000000000000000dead'",
+    "a hash": "tx_hash = overlay(tx_hash placing '00000000' from 3)",
+    "a block's number": "block_number = block_number - 1",
+  }),
+  ...["transfers", "intents", "attempts", "deposit_books", "claims", "sweep_parts", "outflows"].map(table => ({
+    table,
+    what: "the row, away",
+    statement: `delete from ${table} where ctid = (select min(ctid) from ${table})`,
+  })),
+]
+
+function each(table: string, changes: Record<string, string>) {
+  return Object.entries(changes).map(([what, change]) => ({
+    table,
+    what,
+    statement: `update ${table} set ${change} where ctid = (select min(ctid) from ${table})`,
+  }))
+}
+
+function share(change: string): string {
+  return `update intents set ${change} where id = (select id from intents where kind = 'share' and share = 0 limit 1)`
+}
+
+/** Runs a statement past every trigger and foreign key; call it inside a transaction. Answers how many rows it changed. */
+export async function byHand(db: Db, statement: string): Promise<number> {
+  await sql`set local session_replication_role = replica`.execute(db)
+  const { numAffectedRows } = await sql.raw(statement).execute(db)
+  await sql`set local session_replication_role = origin`.execute(db)
+  return Number.parseInt(`${numAffectedRows}`, 10)
+}
