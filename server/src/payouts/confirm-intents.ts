@@ -153,7 +153,7 @@ async function write(ctx: Context, network: Network, settled: readonly Settled[]
 }
 
 /** Whether a receipt holds the transfer that an intent is for. */
-export const movedIt = (receipt: Receipt, row: Pick<Row<"intents">, "token" | "recipient" | "amount">): boolean =>
+const movedIt = (receipt: Receipt, row: Pick<Row<"intents">, "token" | "recipient" | "amount">): boolean =>
   receipt.transfers.some(({ token, to, value }) => token === row.token && to === row.recipient && value === row.amount)
 
 /** What failed for good is a new, linked intent, held until it would succeed; not where the chain took the payment back. */
