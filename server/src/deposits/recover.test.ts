@@ -40,11 +40,11 @@ beforeEach(async () => {
 })
 
 /** Runs lines of the document in a shell, in a folder that holds what they name, with this chain as the node. */
-async function shell(text: string, env: Record<string, string> = {}) {
+async function shell(text: string) {
   const here = text.replaceAll("https://rpc.example", rig.anvil.rpcUrl).replaceAll("script/", `${root}script/`)
   const run = promisify(execFile)("bash", ["-euo", "pipefail", "-c", here], {
     cwd: dir,
-    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
+    env: { PATH: process.env.PATH, HOME: process.env.HOME },
   })
   return await run.then(
     ({ stdout }) => ({ code: 0, said: stdout }),
@@ -95,8 +95,7 @@ describe("script/recover", () => {
     const one = `script/recover --rpc https://rpc.example --terms deposits.csv --address ${deposit(0).address} --key-file -`
     expect((await shell(`${one} < key`)).said).toContain("Sent 0.000001 USDC")
     const terms = `--factory ${factory} --salt ${salt} --owner ${owner} --open-after ${openAfter} --token ${rig.token}`
-    const key = readFileSync(join(dir, "key"), "utf8").trim()
-    const single = await shell(`script/recover --rpc https://rpc.example ${terms}`, { RECOVER_KEY: key })
+    const single = await shell(`script/recover --rpc https://rpc.example ${terms} --key-file key`)
     expect(single.said).toContain("Sent 0.000002 USDC")
     expect(await rig.balanceOf(owner)).toBe(before + 3n)
   })
@@ -147,11 +146,11 @@ describe("script/recover", () => {
     await life.advance(366 * DAY_MS)
     const run = "script/recover --rpc https://rpc.example --terms deposits.csv"
     expect(await shell(run)).toMatchObject({ code: 1, said: expect.stringContaining("A key is needed") })
-    expect(await shell(run, { RECOVER_KEY: "secret" })).toMatchObject({
+    expect(await shell(`echo secret | ${run} --key-file -`)).toMatchObject({
       code: 1,
       said: expect.stringContaining("The key is not"),
     })
-    const poor = await shell(run, { RECOVER_KEY: toHex(1n, { size: 32 }) })
+    const poor = await shell(`echo ${toHex(1n, { size: 32 })} | ${run} --key-file -`)
     expect(poor.code).toBe(1)
     expect(poor.said).toContain("1 of 1 could not be recovered")
   })

@@ -28,8 +28,8 @@ const usage = `Sends what lies at receiving addresses to their owners, after the
   --rpc URL         a node of the network.
   --terms FILE      deposits.csv, as the console exports it: /api/console/deposits.csv.
   --address ADDRESS only this one; again for more. Without it: all in the file that hold money and are open.
-  --key-file FILE   the private key of any account with a little gas, - for the standard input; or RECOVER_KEY in the
-                    environment. Never as an argument: others on the machine can read those.
+  --key-file FILE   the private key of any account with a little gas; - for the standard input. Never as an argument: others
+                    on the machine can read those.
   --token A         another token than the one in the file.
   --dry-run         says what would be sent, needs no key, and sends nothing.
 
@@ -162,9 +162,8 @@ function termsIn(file: string, token: string | undefined): Terms[] {
 }
 
 function keyFrom(file: string | undefined): Hex {
-  const text = file === undefined ? process.env.RECOVER_KEY : readFileSync(file === "-" ? 0 : file, "utf8")
-  if (text === undefined)
-    throw new Error("A key is needed to send: --key-file, or RECOVER_KEY. With --dry-run nothing is sent.")
+  if (file === undefined) throw new Error("A key is needed to send: --key-file. With --dry-run nothing is sent.")
+  const text = readFileSync(file === "-" ? 0 : file, "utf8")
   const key = text.trim()
   if (!/^0x[0-9a-fA-F]{64}$/.test(key)) throw new Error("The key is not 0x and 64 hexadecimal digits.")
   return key as Hex

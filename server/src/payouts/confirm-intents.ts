@@ -181,7 +181,7 @@ async function write(ctx: Context, network: Network, settled: readonly Settled[]
 }
 
 /** Whether a receipt holds the transfer that an intent is for; that of a relay comes from its payer. */
-export const movedIt = (
+const movedIt = (
   receipt: Receipt,
   row: Pick<Row<"intents">, "token" | "recipient" | "amount"> & { payer?: Address | null },
 ): boolean =>
