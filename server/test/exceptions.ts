@@ -1,6 +1,7 @@
 /** Money that fits nothing, in a test: a service over a real chain, buyers, another token, a sanctions list, payouts. */
 import { encodeFunctionData, erc20Abi, type Hex, parseUnits } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
+import { checkRows } from "../src/books/check-rows.ts"
 import { otherTokenAbi, sanctionsListAbi, testUsdcAbi } from "../src/chain/abi.ts"
 import type { Address } from "../src/chain/hex.ts"
 import type { Network } from "../src/chain/networks.ts"
@@ -83,6 +84,11 @@ export async function startExceptionsRig(): Promise<ExceptionsRig> {
     if (ahead > 0) service.advance(ahead)
     else await client.setNextBlockTimestamp({ timestamp: BigInt(Math.floor(ctx.now().getTime() / 1_000)) + 1n })
   }
+  /** Whatever was decided, the rows must add up. */
+  const assertBooks = async () => {
+    const [fault] = await checkRows(ctx, network.chainId)
+    if (fault) throw new Error(fault.words)
+  }
   const rig: ExceptionsRig = {
     service,
     anvil,
@@ -113,6 +119,7 @@ export async function startExceptionsRig(): Promise<ExceptionsRig> {
           .set({ run_at: new Date(0) })
           .execute()
         await verifyRound(ctx, network)
+        await assertBooks()
       }
     },
     payout: async () => void (await payoutRound(ctx, network, { lane: "payout", signer })),
@@ -121,6 +128,7 @@ export async function startExceptionsRig(): Promise<ExceptionsRig> {
         await rig.payout()
         await client.mine({ blocks: FINAL_BLOCKS })
         await catchUp()
+        await assertBooks()
       }
     },
     balanceOf: (address, token = usdc) =>
