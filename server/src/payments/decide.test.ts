@@ -5,7 +5,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { onPostgres } from "../../test/database.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
+import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { returnAgain } from "../payouts/make-returns.ts"
 import { settleDue } from "./settle.ts"
 import { settleSessions } from "./settle-session.ts"
 
@@ -214,6 +216,32 @@ describe("what is decided", () => {
     )
   })
 
+  it("is made anew while a return reverts, so often and no more; then the payment waits again", async () => {
+    await arrive(shop.deposit, 2)
+    await settle()
+    const [payment] = await payments("open")
+    const id = payment?.id ?? ""
+    expect((await giveBack(id)).status).toBe(200)
+    for (const last of [false, false, true]) {
+      const live = (await intents()).find(row => row.state === "queued" || row.state === "held")
+      await db()
+        .updateTable("intents")
+        .set({ state: "queued", held_reason: null })
+        .where("id", "=", live?.id ?? "")
+        .execute()
+      await sign(live?.id, false)
+      await inTransaction(service.ctx, ctx => returnAgain(ctx, live as Row<"intents">, 3))
+      expect((await payments())[0]).toMatchObject({ id, status: last ? "open" : "returned" })
+      const anew = (await intents()).find(row => row.replaces === live?.id)
+      expect(anew?.state).toBe(last ? undefined : "held")
+    }
+    failures.length = 0
+    await settle()
+    expect((await payments())[0]).toMatchObject({ id, status: "open", returned_to: null })
+    expect((await giveBack(id, payerOf(5))).status).toBe(200)
+    await holds(true)
+  })
+
   const due = async () => (await intents()).filter(row => row.state === "queued")
   const transfersIn = (state: "confirmed" | "gone") =>
     db().selectFrom("transfers").selectAll().where("state", "=", state).orderBy("id").execute()
@@ -228,15 +256,15 @@ describe("what is decided", () => {
   }
 
   let nonce = 0n
-  /** As the engine would: a nonce, and mined for good. */
-  async function sign(id: string | undefined): Promise<void> {
+  /** As the engine would: a nonce, and mined for good, with success or without. */
+  async function sign(id: string | undefined, succeeded = true): Promise<void> {
     if (!id) return
     const wallet = `0x${"ee".repeat(20)}` as Address
     await db().updateTable("intents").set({ state: "assigned", wallet, nonce: nonce++ }).where("id", "=", id).execute()
-    const mined = { tx_hash: nextHash(), block_number: 1n, block_hash: nextHash(), succeeded: true }
+    const mined = { tx_hash: nextHash(), block_number: 1n, block_hash: nextHash(), succeeded }
     await db()
       .updateTable("intents")
-      .set({ state: "final", ...mined })
+      .set({ state: succeeded ? "final" : "reverted", ...mined })
       .where("id", "=", id)
       .execute()
   }

@@ -68,7 +68,7 @@ export function underpaid(received: bigint, price: bigint, token: Token): Failur
   const text = (amount: bigint) => formatAmount(amount, token.decimals)
   return {
     reason: "underpaid",
-    message: `${text(received)} of ${text(price)} ${token.symbol} arrived; send ${text(price - received)} more.`,
+    message: `${text(received)} of ${text(price)} ${token.symbol} arrived; send ${text(price - received)} more. Or ask the merchant, who can accept or return what came.`,
   }
 }
 
