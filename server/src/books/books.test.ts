@@ -45,9 +45,8 @@ describe("the books of a merchant", () => {
     expect(total).toBe(data.length)
     const reasons = data.map(row => row.reason)
     const count = (reason: string) => reasons.filter(each => each === reason).length
-    expect([count("payment"), count("unclaimed"), count("share"), count("sweep"), count("recovery")]).toEqual([
-      3, 2, 2, 1, 1,
-    ])
+    expect([count("payment"), count("share"), count("sweep"), count("recovery")]).toEqual([5, 2, 1, 1])
+    expect(data.filter(row => row.paymentStatus === "open").map(row => row.exception)).toHaveLength(2)
     expect(data.map(row => row.at)).toEqual(
       data
         .map(row => row.at)

@@ -113,7 +113,6 @@ export async function cancel(
       .set({ ...after, updated_at: ctx.now() })
       .where("id", "=", row.id)
       .execute()
-    await afterCancel(ctx, row)
     return {
       action: "cancel" as const,
       chainId: row.chain_id,
@@ -136,9 +135,6 @@ const moneyWords: Partial<Record<Row<"intents">["kind"], string>> = {
     "Its money stays in its deposit, and is not swept again by itself; the merchant's transactions show it as cancelled.",
   return: "Its money stays in its deposit; the payment is open again, and waits for the merchant.",
 }
-
-/** Where a kind of intent leaves something to do when it is cancelled by hand, in the same transaction: none so far. */
-async function afterCancel(_ctx: Context, _row: Row<"intents">): Promise<void> {}
 
 /** The intent's row, held as the assignment of nonces holds it: of the two that want it, one gets it. */
 async function lockWaiting(ctx: Context, id: string): Promise<Row<"intents">> {

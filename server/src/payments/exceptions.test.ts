@@ -8,6 +8,7 @@ import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { BASE_URL, signMessage } from "../../test/wallet.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import type { Row } from "../db/schema.ts"
+import { cancel } from "../operator/intents.ts"
 
 const HOUR = 3_600_000
 let rig: ExceptionsRig
@@ -686,7 +687,8 @@ describe("a return that can't be paid", () => {
     await giveBack(id, { address: to })
     await rig.payout()
     expect((await one()).return).toEqual({ address: to, state: "held", txHash: null })
-    await db().updateTable("intents").set({ state: "cancelled", held_reason: null }).execute()
+    const [waits] = await intents()
+    await cancel(rig.service.ctx, { intent: waits?.id ?? "", reason: "blocked by the issuer", by: "operator" })
     expect(await one()).toMatchObject({ status: "open", return: null })
     const other = fresh()
     expect((await giveBack(id, { address: other })).status).toBe(200)
@@ -696,6 +698,21 @@ describe("a return that can't be paid", () => {
       ["return:1", "final"],
     ])
     expect(await rig.balanceOf(other)).toBe(1_000_000n)
+    await booksHold()
+  })
+
+  it("is cancelled by a person, and what it was for is accepted: all shares are paid", async () => {
+    const { splitId, first, second } = await split()
+    const shop = await paywall({ splitId })
+    await submit(shop.id, await rig.pay(shop.payTo, "1"))
+    await rig.rounds(2)
+    const { id } = await one()
+    await giveBack(id, { address: fresh() })
+    const [waits] = await intents()
+    await cancel(rig.service.ctx, { intent: waits?.id ?? "", reason: "the merchant asked", by: "operator" })
+    expect((await accept(id)).status).toBe(200)
+    await rig.payOut()
+    expect([await rig.balanceOf(first), await rig.balanceOf(second)]).toEqual([700_000n, 300_000n])
     await booksHold()
   })
 

@@ -56,8 +56,10 @@ async function makeShares(
     recipients.map(each => each.percentE4),
   )
   const before = await ctx.db.selectFrom("intents").selectAll().where("payment_id", "=", payment.id).execute()
-  // What a person cancelled is not drawn again, and its money stays where it is.
-  const live = before.filter(({ state, stopped }) => stopped || (state !== "cancelled" && state !== "reverted"))
+  // A share that a person cancelled is not drawn again, and its money stays where it is; a return leaves it to the merchant.
+  const live = before.filter(
+    ({ kind, state, stopped }) => (stopped && kind === "share") || (state !== "cancelled" && state !== "reverted"),
+  )
   const sumOf = (rows: Row<"intents">[]) => rows.reduce((sum, row) => sum + row.amount, 0n)
   const needed = whole.map((part, share) => part - sumOf(live.filter(row => row.share === share)))
   const deposits = await depositsOf(ctx, payment)
