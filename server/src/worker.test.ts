@@ -10,21 +10,28 @@ beforeAll(async () => {
 })
 afterAll(() => service.stop())
 
+type Keys = Pick<TestService["ctx"]["settings"], "payoutSigner" | "relaySigner">
+
 /** What a worker warns of at its start; it is stopped at once. */
-async function warningsOf(payoutSigner: ReturnType<typeof localSigner> | undefined): Promise<string[]> {
+async function warningsOf(keys: Keys): Promise<string[]> {
   const lines: { level: number; msg: string }[] = []
   const log = openLog("info", { write: line => void lines.push(JSON.parse(line)) })
   const { ctx } = service
   const stop = new AbortController()
-  const running = runWorker({ ...ctx, log, settings: { ...ctx.settings, payoutSigner }, signal: stop.signal })
+  const running = runWorker({ ...ctx, log, settings: { ...ctx.settings, ...keys }, signal: stop.signal })
   stop.abort()
   await running
   return lines.filter(({ level }) => level === 40).map(({ msg }) => msg)
 }
 
-it("says that payouts don't run without a key, and nothing of it with one", async () => {
-  expect(await warningsOf(undefined)).toEqual([
+it("says what doesn't run without a key, and nothing of it with one", async () => {
+  const keys = {
+    payoutSigner: localSigner(`0x${"7f3a".repeat(16)}`),
+    relaySigner: localSigner(`0x${"5b2c".repeat(16)}`),
+  }
+  expect(await warningsOf({ payoutSigner: undefined, relaySigner: undefined })).toEqual([
     "neither PAYOUT_PRIVATE_KEY nor PAYOUT_KEYSTORE is set: no money moves out of deposits",
+    "neither RELAY_PRIVATE_KEY nor RELAY_KEYSTORE is set: no authorizations are relayed",
   ])
-  expect(await warningsOf(localSigner(`0x${"7f3a".repeat(16)}`))).toEqual([])
+  expect(await warningsOf(keys)).toEqual([])
 })

@@ -586,7 +586,10 @@ describe("what the chain takes back", () => {
   }
   const payments = (): Promise<Row<"payments">[]> =>
     db().selectFrom("payments").selectAll().orderBy("created_at").orderBy("id").execute()
-  const resend = (raw: `0x${string}`) => rig.anvil.client.sendRawTransaction({ serializedTransaction: raw })
+  const resend = async (raw: `0x${string}`) => {
+    const hash = await rig.anvil.client.sendRawTransaction({ serializedTransaction: raw })
+    await rig.anvil.client.waitForTransactionReceipt({ hash })
+  }
   /** A transfer whose bytes can be sent again. */
   async function paySigned(to: string, value: bigint, from = 3): Promise<`0x${string}`> {
     const { client } = rig.anvil
@@ -595,7 +598,9 @@ describe("what the chain takes back", () => {
     const data = encodeFunctionData({ abi: erc20Abi, functionName: "transfer", args: [to as Address, value] })
     const request = await client.prepareTransactionRequest({ account, to: rig.usdc, data } as never)
     const raw = (await account.signTransaction(request as never)) as `0x${string}`
-    await client.sendRawTransaction({ serializedTransaction: raw })
+    const hash = await client.sendRawTransaction({ serializedTransaction: raw })
+    // The node answers before it has mined, and a later block would have another time.
+    await client.waitForTransactionReceipt({ hash })
     return raw
   }
 
