@@ -114,7 +114,9 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
     }),
   )
   const said = await submissionsOf(ctx, id, new Set(clean.map(row => row.tx_hash)))
-  const relay = await relayStanding(ctx, deposit.id, new Set(standing.map(row => row.tx_hash)))
+  // Whatever became of its money: a relay that brought it is over.
+  const arrived = transfers.filter(row => row.state !== "gone").map(row => row.tx_hash)
+  const relay = await relayStanding(ctx, deposit.id, new Set(arrived))
   const facts: Facts = {
     amount: session.amount,
     expiresAt: session.expires_at,

@@ -24,6 +24,11 @@ import { lookSoon } from "../payments/queries.ts"
 export const RELAY_GAS = { key: 200_000n, contract: 700_000n }
 
 const REASON_LENGTH = 120
+const DAY_MS = 86_400_000
+/** Relays of one session, and of one payer in a day, that failed on chain: each cost gas, and after them he pays his own. */
+export const MAX_REVERTED = 3
+/** Why nothing is relayed where the merchant's gas budget has no room. */
+export const NO_BUDGET = "Nothing more is relayed for this merchant today."
 
 /** The words of nodes for a call that fails by itself. */
 export const failedTrial = /revert|vm (execution|exception)|evm error|out ?of ?gas|gas required|invalid opcode/i
@@ -93,9 +98,12 @@ export async function whyRefused(
     : `${symbol} refuses the transfer: ${reason.replace(/\.$/, "")}.`
 }
 
-/** Of transfers `t` with claims `c`: what counts, or will when it is deep enough or settled; not what was left out for good, or sent back. */
-const isArriving = sql`t.state <> 'gone' and (c.transfer_id is not null or t.state = 'seen' or t.run_at is not null)
-  and not exists (select from payments p where p.id = c.payment_id and (p.status = 'returned' or p.exception = 'sanctioned'))`
+/**
+ * Of transfers `t` with claims `c`: what counts, or will when it is deep enough, screened or settled; not what was left out
+ * for good, sent back, or accepted beside what paid.
+ */
+const isArriving = sql`t.state <> 'gone' and not exists (select from payments p where p.id = c.payment_id
+  and (p.status = 'returned' or p.exception = 'sanctioned' or (p.status = 'granted' and p.beside)))`
 
 /** What counts at a deposit, or will, in base units of the token. */
 export async function arrivingAt(ctx: Context, depositId: bigint, token: Address): Promise<bigint> {
@@ -106,18 +114,35 @@ export async function arrivingAt(ctx: Context, depositId: bigint, token: Address
 }
 
 /**
- * Of these relays those that pay no longer just what their session lacks, as it was paid in another way meanwhile or its link
- * is used up: carried out, they would take money that nobody asked for.
+ * Of these relays those that pay no longer just what their session lacks, as it was paid in another way meanwhile, was accepted
+ * as it is, or its link is used up: carried out, they would take money that nobody asked for.
  */
 export async function outpaid(ctx: Context, relays: readonly Row<"intents">[]): Promise<Set<string>> {
   if (relays.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`
     select i.id from intents i join deposits d on d.id = i.deposit_id join checkout_sessions s on s.id = d.session_id
       left join payment_links l on l.id = s.link_id
-    where i.id in (${sql.join(relays.map(row => sql`${row.id}::uuid`))}) and (l.uses >= l.max_uses or s.amount - i.amount <> (
+    where i.id in (${sql.join(relays.map(row => sql`${row.id}::uuid`))}) and (s.status = 'confirmed' or l.uses >= l.max_uses or s.amount - i.amount <> (
       select coalesce(sum(t.value), 0) from transfers t left join claims c on c.transfer_id = t.id
       where t.deposit_id = i.deposit_id and t.token = i.token and ${isArriving}))`.execute(ctx.db)
   return new Set(rows.map(row => row.id))
+}
+
+/**
+ * Of these payers those whose relays failed on chain too often in a day: a contract wallet can have all of its fail, at our
+ * cost alone, in as many sessions as it likes.
+ */
+export async function failingPayers(ctx: Context, payers: readonly Address[]): Promise<Set<Address>> {
+  const rows = await ctx.db
+    .selectFrom("intents")
+    .select("payer")
+    .where("payer", "in", [...payers])
+    .where("succeeded", "=", false)
+    .where("updated_at", ">", new Date(ctx.now().getTime() - DAY_MS))
+    .groupBy("payer")
+    .having(eb => eb(eb.fn.countAll(), ">=", MAX_REVERTED))
+    .execute()
+  return new Set(rows.flatMap(row => row.payer ?? []))
 }
 
 /** Ends a relay that has no nonce, with the reason in a sentence. Its authorization may be submitted again. */
