@@ -15,6 +15,7 @@ import { warm } from "../deposits/deposits.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
+import { lookSoon } from "../payments/queries.ts"
 import { relaysSpent } from "../payouts/gas-budget.ts"
 import { arrivingAt, failingPayers, MAX_REVERTED, NO_BUDGET, RELAY_GAS, relayFault } from "../payouts/relays.ts"
 import { marked } from "../payouts/release.ts"
@@ -65,8 +66,16 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
   const id = randomUUID()
   const call = { data: marked(relayCall(authorization, signature, by), id), gas: RELAY_GAS[by] }
   const { nonce, value: amount } = authorization
-  const fault = await relayFault(ctx, network, { wallet, payer: from, nonce, amount, ...call })
+  const fault = await relayFault(ctx, network, { wallet, deposit, payer: from, nonce, amount, ...call })
   if (fault === "used") throw new ApiError("AUTHORIZATION_ALREADY_USED")
+  if (fault === "unseen") {
+    await lookSoon(ctx, network.chainId)
+    throw new ApiError(
+      "INVALID_OPERATION",
+      undefined,
+      "Money has just arrived for this checkout, and is being looked at. Ask how it stands in a moment.",
+    )
+  }
   if (fault) throw new ApiError("AUTHORIZATION_REFUSED", undefined, fault.words)
 
   const answer = await inTransaction(ctx, async ctx => {

@@ -17,7 +17,16 @@ import { dataParts, dataPartsOf, type WalletSight } from "./evidence.ts"
 import { type Fees, firstFees } from "./fees.ts"
 import { lockBudgets, withinBudgets } from "./gas-budget.ts"
 import { recheckMs } from "./plan.ts"
-import { cancelRelay, failedTrial, failingPayers, NO_BUDGET, outpaid, whyRefused } from "./relays.ts"
+import {
+  balanceCall,
+  cancelRelay,
+  failedTrial,
+  failingPayers,
+  NO_BUDGET,
+  outpaid,
+  unseenAt,
+  whyRefused,
+} from "./relays.ts"
 import { RELEASE_GAS } from "./release.ts"
 
 /** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
@@ -55,6 +64,8 @@ export async function assignIntents(
   const putOff = payable.held + payable.due.length - vetted.length
   if (vetted.length === 0) return { ...nothing, putOff }
   const done = await inTransaction(ctx, ctx => assign(ctx, wallet, signer, vetted, fees, { latest, balance, dataFee }))
+  // Outside of it, as each end of a relay locks its session: nobody waits for one while a wallet is held.
+  for (const row of done.refused) await cancelRelay(ctx, row, NO_BUDGET)
   return { assigned: done.assigned, putOff: putOff + done.putOff }
 }
 
@@ -143,11 +154,17 @@ async function vet(
     method: "eth_call",
     params: [{ from: wallet, to: row.to_address, data: row.data, gas: hexNumber(gasOf(row)) }, "latest"],
   }))
-  const trials = await askAny(network.endpoints, calls, ctx.signal)
+  const relayed = cleared.filter(({ kind }) => kind === "authorize")
+  const balances = relayed.map(row => balanceCall(network, row.recipient))
+  const trials = await askAny(network.endpoints, [...calls, ...balances], ctx.signal)
+  const held = new Map(relayed.map((row, i) => [row.deposit_id, trials[calls.length + i]]))
+  const unseen = held.size > 0 ? await unseenAt(ctx, network, held) : held
   const vetted: string[] = []
   for (const [i, row] of cleared.entries()) {
     const trial = trials[i]
-    if (trial?.ok) vetted.push(row.id)
+    // The look that finds it comes at once, as this counts as put off.
+    if (unseen.has(row.deposit_id)) await putOff(ctx, row, UNTOLD_MS)
+    else if (trial?.ok) vetted.push(row.id)
     else if (trial && failedTrial.test(trial.error) && row.payer)
       await cancelRelay(ctx, row, await whyRefused(ctx, network, row.payer, row.amount, trial.error))
     else if (trial && failedTrial.test(trial.error))
@@ -204,9 +221,9 @@ async function assign(
   vetted: readonly string[],
   fees: Fees,
   { latest, balance, dataFee }: { latest: bigint; balance: bigint; dataFee: bigint },
-): Promise<{ assigned: number; putOff: number }> {
+): Promise<{ assigned: number; putOff: number; refused: Row<"intents">[] }> {
   const wallet = await lockWallet(ctx, walletId)
-  const nothing = { assigned: 0, putOff: 0 }
+  const nothing = { assigned: 0, putOff: 0, refused: [] }
   if (wallet.status !== "active") return nothing
   // The count was asked before this lock, and next_nonce only grows: more mined than signed was not signed by us.
   if (latest > wallet.next_nonce) {
@@ -235,6 +252,7 @@ async function assign(
   let { next_nonce: nonce } = wallet
   let wei = balance - flying.wei - flying.parts * dataFee
   const attempts: Insertable<Database["attempts"]>[] = []
+  const refused: Row<"intents">[] = []
   for (const row of rows) {
     const gas = gasOf(row)
     const most = gas * fees.maxFee + dataParts(row.data) * dataFee
@@ -244,7 +262,7 @@ async function assign(
     }
     if (!budgets.take(row.merchant_id, most)) {
       // Nobody can be made to wait for a day at a checkout.
-      if (row.payer) await cancelRelay(ctx, row, NO_BUDGET)
+      if (row.payer) refused.push(row)
       else await hold(ctx, row, "gas_budget", "the merchant's gas budget of a day is spent", WAIT_MS)
       continue
     }
@@ -253,14 +271,14 @@ async function assign(
     nonce++
   }
   const putOff = rows.length - attempts.length
-  if (attempts.length === 0) return { assigned: 0, putOff }
+  if (attempts.length === 0) return { assigned: 0, putOff, refused }
   const given = attempts.map(each => sql`(${each.intent_id}::uuid, ${each.nonce}::bigint)`)
   await sql`update intents i set state = 'assigned', held_reason = null, held_detail = null, wallet = ${wallet.address},
       nonce = given.nonce, updated_at = ${ctx.now()}
     from (values ${sql.join(given)}) as given (id, nonce) where i.id = given.id`.execute(ctx.db)
   await ctx.db.insertInto("attempts").values(attempts).execute()
   await ctx.db.updateTable("wallets").set({ next_nonce: nonce }).where("id", "=", wallet.id).execute()
-  return { assigned: attempts.length, putOff }
+  return { assigned: attempts.length, putOff, refused }
 }
 
 /** The wallet's row, held until the transaction ends: whoever signs for it holds it. */

@@ -6,6 +6,7 @@ import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts
 import { relaysOn } from "../../test/relays.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
+import { cancel } from "../operator/intents.ts"
 import { checkColdDeposits } from "../payments/check-cold-deposits.ts"
 import { assignIntents, inFlight } from "./assign-intents.ts"
 import { lookAtWallet } from "./evidence.ts"
@@ -272,6 +273,26 @@ describe("a relay beside money that the merchant decides about", () => {
     expect(await rig.balanceOf(buyer.address.toLowerCase() as Address)).toBe(5_000_000n)
   })
 
+  it("waits for what has just arrived and was not looked at yet, and is refused until it was", async () => {
+    const { session, buyer } = await submitted()
+    await rig.mint(session.payTo, 5_000_000n)
+    await on.round()
+    expect(await states()).toEqual(["queued"])
+    const { run_at } = await rig.service.ctx.db.selectFrom("cursors").select("run_at").executeTakeFirstOrThrow()
+    expect(run_at.getTime()).toBeLessThanOrEqual(rig.service.ctx.now().getTime())
+    await on.look()
+    rig.service.advance(6_000)
+    await on.round()
+    expect(await states()).toEqual(["cancelled"])
+    const other = await on.start()
+    await rig.mint(other.payTo, 2_000_000n)
+    const early = await on.submit(other, await on.sign(buyer, other))
+    expect([early.status, early.body.error]).toEqual([409, "INVALID_OPERATION"])
+    await on.look()
+    const rest = await on.submit(other, await on.sign(buyer, other, { value: 3_000_000n }))
+    expect(rest.body.status).toBe("verifying")
+  })
+
   it("is not asked for while money that can't be screened waits", async () => {
     const session = await on.start()
     const buyer = await on.buyer()
@@ -429,6 +450,23 @@ describe("a relay that can't be carried out", () => {
     await mine()
     await on.look()
     expect((await on.status(session.id)).status).toBe("confirmed")
+  })
+
+  it("as a person cancelled it ends; its payer is not told of the wallet's gas", async () => {
+    const { client } = rig.anvil
+    const { ctx } = rig.service
+    const balance = await client.getBalance({ address: rig.relayer.address })
+    const { session } = await submitted()
+    await client.setBalance({ address: rig.relayer.address, value: 1n })
+    await on.round()
+    await client.setBalance({ address: rig.relayer.address, value: balance })
+    const [row] = await on.relays()
+    await cancel(ctx, { intent: row?.id ?? "", by: "ops", reason: "a test" })
+    await on.look()
+    expect(await on.status(session.id)).toMatchObject({
+      status: "pending",
+      message: `It was not carried out. ${advice}`,
+    })
   })
 
   it("before its time is over ends then, though no node answers and the wallet is halted", async () => {

@@ -43,26 +43,41 @@ const read = (network: Network, data: Hex): RpcCall => ({
   params: [{ to: network.token.address, data }, "latest"],
 })
 
+/** How much of the token an address holds. */
+export const balanceCall = (network: Network, address: Address): RpcCall =>
+  read(network, encodeFunctionData({ abi: tokenAbi, functionName: "balanceOf", args: [address] }))
+
 /**
- * Why the chain would not carry an authorization out, in a sentence; `used` when its nonce is spent. Undefined when it
- * would, at this moment. A `CHAIN_UNAVAILABLE` when no node tells.
+ * Why the chain would not carry an authorization out, in a sentence; `used` when its nonce is spent, `unseen` when money
+ * lies at the receiving address that the scan has not found yet. Undefined when it would, at this moment. A
+ * `CHAIN_UNAVAILABLE` when no node tells.
  */
 export async function relayFault(
   ctx: Context,
   network: Network,
-  relay: { wallet: Address; payer: Address; nonce: Hash; amount: bigint; data: Hex; gas: bigint },
-): Promise<"used" | { words: string } | undefined> {
-  const { wallet: from, payer, nonce, amount, data, gas } = relay
+  relay: {
+    wallet: Address
+    deposit: Pick<Row<"deposits">, "id" | "address">
+    payer: Address
+    nonce: Hash
+    amount: bigint
+    data: Hex
+    gas: bigint
+  },
+): Promise<"used" | "unseen" | { words: string } | undefined> {
+  const { wallet: from, deposit, payer, nonce, amount, data, gas } = relay
   const state = encodeFunctionData({ abi: tokenAbi, functionName: "authorizationState", args: [payer, nonce] })
   const calls = [
     read(network, state),
     { method: "eth_call", params: [{ from, to: network.token.address, data, gas: hexNumber(gas) }, "latest"] },
+    balanceCall(network, deposit.address),
   ]
   for (const endpoint of awake(network.endpoints)) {
-    const [used, trial] = (await ask(endpoint, calls, ctx.signal)) ?? []
+    const [used, trial, held] = (await ask(endpoint, calls, ctx.signal)) ?? []
     // Anything else is the endpoint's bad moment.
     if (!used?.ok || !trial || (!trial.ok && !failedTrial.test(trial.error))) continue
     if (wordOf(used) === 1n) return "used"
+    if ((await unseenAt(ctx, network, new Map([[deposit.id, held]]))).size > 0) return "unseen"
     return trial.ok ? undefined : { words: await whyRefused(ctx, network, payer, amount, trial.error) }
   }
   throw new ApiError("CHAIN_UNAVAILABLE")
@@ -71,6 +86,24 @@ export async function relayFault(
 /** The number that a call returned; undefined when it returned none. */
 const wordOf = (told: RpcResult | undefined): bigint | undefined =>
   told?.ok && typeof told.value === "string" && /^0x[0-9a-f]{64}$/i.test(told.value) ? BigInt(told.value) : undefined
+
+/**
+ * Of deposits, with the answers to {@link balanceCall}, those that hold more than the rows explain: the buyer has paid by
+ * hand a moment ago, and would pay twice. A node that lags, or tells nothing, shows none.
+ */
+export async function unseenAt(
+  ctx: Context,
+  network: Network,
+  held: ReadonlyMap<bigint, RpcResult | undefined>,
+): Promise<Set<bigint>> {
+  const { rows } = await sql<{ id: bigint; known: bigint }>`
+    select d.id, coalesce((select sum(t.value) from transfers t where t.deposit_id = d.id and t.token = ${network.token.address}
+        and t.state <> 'gone'), 0)
+      - coalesce((select sum(i.amount) from intents i where i.deposit_id = d.id and i.token = ${network.token.address}
+        and i.lane = 'payout' and i.state in ('mined', 'final') and i.succeeded), 0) as known
+    from deposits d where d.id in (${sql.join([...held.keys()])})`.execute(ctx.db)
+  return new Set(rows.filter(({ id, known }) => (wordOf(held.get(id)) ?? known) > known).map(({ id }) => id))
+}
 
 /** In a sentence that a payer understands, why a token did not move `amount` for the payer; `error` is the node's word. */
 export async function whyRefused(
@@ -81,8 +114,7 @@ export async function whyRefused(
   error: string,
 ): Promise<string> {
   const { symbol, decimals } = network.token
-  const data = encodeFunctionData({ abi: tokenAbi, functionName: "balanceOf", args: [payer] })
-  const [told] = await askAny(network.endpoints, [read(network, data)], ctx.signal).catch((): RpcResult[] => [])
+  const [told] = await askAny(network.endpoints, [balanceCall(network, payer)], ctx.signal).catch((): RpcResult[] => [])
   const balance = wordOf(told)
   const text = (value: bigint) => formatAmount(value, decimals)
   if (balance !== undefined && balance < amount)
