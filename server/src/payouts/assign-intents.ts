@@ -249,11 +249,14 @@ async function assign(
     rows.map(row => row.merchant_id),
     dataFee,
   )
+  // What came between the trial run and this lock; the next turn cancels it.
+  const needless = wallet.lane === "relay" ? await outpaid(ctx, rows) : undefined
   let { next_nonce: nonce } = wallet
   let wei = balance - flying.wei - flying.parts * dataFee
   const attempts: Insertable<Database["attempts"]>[] = []
   const refused: Row<"intents">[] = []
   for (const row of rows) {
+    if (needless?.has(row.id)) continue
     const gas = gasOf(row)
     const most = gas * fees.maxFee + dataParts(row.data) * dataFee
     if (wei < most) {

@@ -293,6 +293,23 @@ describe("a relay beside money that the merchant decides about", () => {
     expect(rest.body.status).toBe("verifying")
   })
 
+  it("is not signed where what is missing changed between its trial run and its signature", async () => {
+    await submitted()
+    const { ctx } = rig.service
+    const sight = await lookAtWallet(rig.network, rig.relayer.address, ctx.signal)
+    let paid: Promise<unknown> | undefined
+    rig.proxy.spoil = (method, params, result) => {
+      const [call] = params as [{ from?: string }?]
+      if (method === "eth_call" && call?.from === rig.relayer.address)
+        paid ??= ctx.db.updateTable("checkout_sessions").set({ amount: 6_000_000n }).execute()
+      return result
+    }
+    const done = await assignIntents(ctx, rig.network, await relayWallet(), rig.relayer, sight)
+    await paid
+    expect(done).toEqual({ assigned: 0, putOff: 1 })
+    expect(await states()).toEqual(["queued"])
+  })
+
   it("is not asked for while money that can't be screened waits", async () => {
     const session = await on.start()
     const buyer = await on.buyer()
@@ -546,10 +563,8 @@ describe("what relays may cost", () => {
       expect(await refusal(await on.start(), await on.buyer())).toEqual([503, "RELAY_UNAVAILABLE", words])
       await rig.paid(await rig.sell([50, 50]), 1_000_000n)
       await rig.round()
-      expect((await rig.intents()).filter(row => row.lane === "payout").map(row => row.state)).toEqual([
-        "mined",
-        "mined",
-      ])
+      const payouts = (await rig.intents()).filter(row => row.lane === "payout")
+      expect(payouts.map(row => row.nonce !== null)).toEqual([true, true])
       expect((await on.status(session.id)).status).toBe("verifying")
     } finally {
       settings.gasBudget = 0n
