@@ -182,7 +182,7 @@ export const errorTable = {
   RELAY_UNAVAILABLE: {
     status: 503,
     message: "Authorizations can't be carried out here at the moment. Pay with a transfer of your own.",
-    help: "The service has no relay wallet on this network, or it is halted. The operator sets `RELAY_PRIVATE_KEY`, and looks at the wallet.",
+    help: "The service has no relay wallet on this network, or it is halted: the operator sets `RELAY_PRIVATE_KEY`, and looks at the wallet. Or relays took their half of the merchant's `GAS_BUDGET` of the day.",
   },
   NOT_READY: {
     status: 503,

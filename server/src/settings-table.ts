@@ -205,7 +205,7 @@ export const settingsTable = {
   },
   GAS_BUDGET: {
     meaning:
-      "ether that the payouts of one merchant may cost in 24 hours, over all networks; more are held until then; 0: no bound",
+      "ether that the payouts of one merchant may cost in 24 hours, over all networks; more are held until then; relays get half of it; 0: no bound",
     otherwise: "0.02, in the sandbox 0",
     live: "0, or what one payout may cost at PAYOUT_MAX_FEE",
     parse: ether,

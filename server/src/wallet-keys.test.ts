@@ -120,6 +120,8 @@ describe("openKeystore", () => {
         ["no iv", { cipherparams: {} }],
         ["scrypt without its numbers", { kdfparams: { dklen: 32, salt: "ab" } }],
         ["scrypt of a terabyte", { kdfparams: { ...standard.scrypt.crypto.kdfparams, n: 2 ** 40 } }],
+        ["scrypt for days", { kdfparams: { ...standard.scrypt.crypto.kdfparams, n: 2, p: 2 ** 40 } }],
+        ["PBKDF2 for days", { kdf: "pbkdf2", kdfparams: { c: 2 ** 40, prf: "hmac-sha256", dklen: 32, salt: "ab" } }],
         ["scrypt for no power of two", { kdfparams: { ...standard.scrypt.crypto.kdfparams, n: 1000 } }],
         ["a short derived key", { kdfparams: { ...standard.scrypt.crypto.kdfparams, dklen: 16 } }],
       ] as const

@@ -7,6 +7,9 @@ import { parseAddress } from "./hex.ts"
 const KEY_BYTES = 32
 /** Four times geth's own; a file that asks for more memory than a server has must not be tried. */
 const MOST_SCRYPT_BYTES = 1 << 30
+/** Nor one that asks for more than a minute of work: what starts never would look like what hangs. */
+const MOST_SCRYPT_WORK = 16 * MOST_SCRYPT_BYTES
+const MOST_PBKDF2_ROUNDS = 50_000_000
 
 /**
  * The private key in a keystore's JSON; an Error whose message completes "PAYOUT_KEYSTORE …" and holds nothing of the file.
@@ -50,8 +53,9 @@ function isKeystore(file: unknown): file is Keystore {
   if (!isObject(cipherparams) || !isHex(cipherparams.iv, 16)) return false
   if (!isObject(kdfparams) || kdfparams.dklen !== 32 || !isHex(kdfparams.salt)) return false
   const { c, prf, n, r, p } = kdfparams
-  if (kdf === "pbkdf2") return isCount(c) && prf === "hmac-sha256"
-  return kdf === "scrypt" && isCount(n) && isCount(r) && isCount(p) && 128 * n * r <= MOST_SCRYPT_BYTES
+  if (kdf === "pbkdf2") return isCount(c) && c <= MOST_PBKDF2_ROUNDS && prf === "hmac-sha256"
+  if (kdf !== "scrypt" || !isCount(n) || !isCount(r) || !isCount(p)) return false
+  return 128 * n * r <= MOST_SCRYPT_BYTES && 128 * n * r * p <= MOST_SCRYPT_WORK
 }
 
 /** The address that a file may tell: foundry leaves it out, others write it without 0x. */

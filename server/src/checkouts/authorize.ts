@@ -15,15 +15,15 @@ import { warm } from "../deposits/deposits.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
-import { arrivingAt, RELAY_GAS, relayFault } from "../payouts/relays.ts"
+import { lookSoon } from "../payments/queries.ts"
+import { relaysSpent } from "../payouts/gas-budget.ts"
+import { arrivingAt, failingPayers, MAX_REVERTED, NO_BUDGET, RELAY_GAS, relayFault } from "../payouts/relays.ts"
 import { marked } from "../payouts/release.ts"
 import type { PayAuthorize } from "./schema.ts"
 import { sessionOf } from "./sessions.ts"
 
 /** What a relay needs from its submission to its block, on a network that is busy. */
 const LEAST_TIME_MS = 60_000
-/** Relays of one session that failed on chain: each cost gas, and after them the payer pays his own. */
-const MAX_REVERTED = 3
 /** Relays of one session in all, so that nobody fills the database with those that end before they are signed. */
 const MAX_RELAYS = 20
 const MAX_UINT256 = 2n ** 256n - 1n
@@ -55,6 +55,8 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
   await assertPayable(ctx, session, asked)
 
   const wallet = await relayWallet(ctx, network)
+  if (await relaysSpent(ctx, session.merchant_id, { chain_id: network.chainId, address: wallet }, RELAY_GAS.key))
+    throw new ApiError("RELAY_UNAVAILABLE", undefined, `${NO_BUDGET} Pay with a transfer of your own.`)
   const { from } = authorization
   const screening = (await screen(ctx, [from], `authorize:${session.id}`)).get(from)
   if (screening === "listed") throw new ApiError("SANCTIONS_MATCH")
@@ -64,8 +66,16 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
   const id = randomUUID()
   const call = { data: marked(relayCall(authorization, signature, by), id), gas: RELAY_GAS[by] }
   const { nonce, value: amount } = authorization
-  const fault = await relayFault(ctx, network, { wallet, payer: from, nonce, amount, ...call })
+  const fault = await relayFault(ctx, network, { wallet, deposit, payer: from, nonce, amount, ...call })
   if (fault === "used") throw new ApiError("AUTHORIZATION_ALREADY_USED")
+  if (fault === "unseen") {
+    await lookSoon(ctx, network.chainId)
+    throw new ApiError(
+      "INVALID_OPERATION",
+      undefined,
+      "Money has just arrived for this checkout, and is being looked at. Ask how it stands in a moment.",
+    )
+  }
   if (fault) throw new ApiError("AUTHORIZATION_REFUSED", undefined, fault.words)
 
   const answer = await inTransaction(ctx, async ctx => {
@@ -187,6 +197,8 @@ async function assertPayable(ctx: Context, session: Row<"checkout_sessions">, as
     throw stop("Another authorization of this checkout is on its way; wait until it is paid.")
   if (relays.filter(({ state }) => state === "reverted").length >= MAX_REVERTED || relays.length >= MAX_RELAYS)
     throw stop("Too many authorizations of this checkout failed. Pay with a transfer of your own.")
+  if ((await failingPayers(ctx, [authorization.from])).size > 0)
+    throw stop("Too many authorizations of this wallet failed today. Pay with a transfer of your own.")
 
   const faults: ErrorDetail[] = []
   const fault = (name: string, message: string) => void faults.push({ path: `authorization.${name}`, message })

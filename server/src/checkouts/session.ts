@@ -54,6 +54,8 @@ export interface Folded {
   exception: PaymentException | null
   /** Confirmed, in base units. */
   received: bigint
+  /** Whether more may come by itself: what was seen, submitted or authorized. */
+  inFlight: boolean
   /** What pays the session: the transfers up to the one that reached the amount; empty while it is not reached. */
   paid: Arrival[]
   /** Confirmed transfers that pay nothing, and why: they wait for the merchant. */
@@ -80,7 +82,7 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
     const over = sum(more) >= facts.amount ? "duplicate" : "overpaid"
     const exception =
       more.length > 0 ? over : facts.accepted ? facts.accepted.exception : sum(paid) > facts.amount ? "overpaid" : null
-    return { status: "confirmed", exception, received, paid, rest: rest(more, over) }
+    return { status: "confirmed", exception, received, inFlight, paid, rest: rest(more, over) }
   }
   const isOver = now > facts.expiresAt && facts.lookedPastExpiry && !inFlight
   const wrong = facts.wrongAsset ? "wrong_asset" : null
@@ -93,7 +95,7 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
           ? "late"
           : "underpaid"
   const status = statusOf()
-  return { status, exception, received, paid: [], rest: exception ? rest(confirmed, exception) : undefined }
+  return { status, exception, received, inFlight, paid: [], rest: exception ? rest(confirmed, exception) : undefined }
 
   function statusOf(): SessionStatus {
     // The link was paid by others: this money is over, and more of it would be too.
@@ -111,13 +113,13 @@ const sum = (arrivals: readonly Arrival[]): bigint => arrivals.reduce((total, ar
  * whether the merchant has sent money of it back.
  */
 export function messageOf(
-  session: { status: SessionStatus; exception: PaymentException | null; received: bigint; amount: bigint },
+  session: Pick<Folded, "status" | "exception" | "received" | "inFlight"> & { amount: bigint },
   token: Token,
   reason?: string | null,
   returned = false,
 ): string {
   const text = (amount: bigint) => `${formatAmount(amount, token.decimals)}`
-  const { status, exception, received, amount } = session
+  const { status, exception, received, inFlight, amount } = session
   const ask = "the merchant can accept or return it."
   if (status === "confirmed") {
     if (exception === "duplicate") return `The payment is confirmed. It was paid more than once: ${ask}`
@@ -136,6 +138,9 @@ export function messageOf(
     return "The time to pay is over. Start a new checkout."
   }
   if (exception === "late") return `Part of the payment came after the time was over: ${ask}`
+  // Whoever is asked for money that is on its way pays it twice.
+  if (exception === "underpaid" && inFlight)
+    return `${text(received)} of ${text(amount)} ${token.symbol} arrived, and more is being verified. Wait before you send the rest.`
   if (exception === "underpaid")
     return `${text(received)} of ${text(amount)} ${token.symbol} arrived; send ${text(amount - received)} more.`
   if (reason) return reason

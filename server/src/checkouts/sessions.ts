@@ -291,7 +291,8 @@ export function shownOf(ctx: Context, session: Row<"checkout_sessions">, payTo: 
   return {
     status: session.status,
     exception: session.exception,
-    message: session.message ?? messageOf(session, token),
+    // It has none from the moment on that something is said to be on its way, until it is settled.
+    message: session.message ?? messageOf({ ...session, inFlight: session.status === "verifying" }, token),
     amount: formatAmount(session.amount, token.decimals),
     amountReceived: formatAmount(session.received, token.decimals),
     currency: session.currency,

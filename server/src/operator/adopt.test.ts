@@ -6,6 +6,7 @@ import { backUp } from "../../test/database.ts"
 import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { startProxy } from "../../test/proxy.ts"
+import { relaysOn } from "../../test/relays.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import { makePayouts } from "../payouts/make-payouts.ts"
@@ -112,6 +113,36 @@ describe("an old backup", () => {
     expect(new Set(await rig.states())).toEqual(new Set(["final"]))
     expect(await operator.wallet()).toMatchObject({ status: "active", next_nonce: await count() })
     expect(await rig.balanceOf(shop.deposit.address)).toBe(0n)
+  })
+
+  it("halts the relay wallet too; a relay is adopted as it was, and no book counts it", async () => {
+    const { ctx } = rig.service
+    const on = relaysOn(rig)
+    await on.begin()
+    const session = await on.start()
+    expect((await on.submit(session, await on.sign(await on.buyer(), session))).status).toBe(200)
+    const restore = await backUp(ctx)
+    await on.round()
+    await mine()
+    await on.round()
+    const [{ tx_hash: hash = null } = {}] = await on.relays()
+    await restore()
+    const by = { lane: "relay", signer: rig.relayer } as const
+    await checkWallet(ctx, rig.network, by)
+    const refused = await on.submit(session, await on.sign(await on.buyer(), session))
+    expect(refused.status).toBe(409)
+    const { status, body } = await adopt(hash ?? "")
+    expect([status, body.said]).toEqual([200, expect.stringContaining("pays the payout")])
+    expect(await on.relays()).toMatchObject([{ state: "assigned", reserved: false }])
+    const resumed = await operator.ask("/resume", { wallet: "relay", reason: "mended" })
+    expect([resumed.status, JSON.stringify(resumed.body)]).toEqual([200, expect.anything()])
+    await on.round()
+    await on.look()
+    expect((await on.relays()).map(row => row.state)).toEqual(["final"])
+    expect((await on.status(session.id)).status).toBe("confirmed")
+    expect(await on.received(session.payTo)).toEqual([5_000_000n])
+    const books = await ctx.db.selectFrom("deposit_books").select("shortfall").execute()
+    expect(books.map(book => book.shortfall)).toEqual([0n])
   })
 
   it("from before the payouts were planned: they are found by what they pay, and named where several pay the same", async () => {

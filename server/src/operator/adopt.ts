@@ -168,7 +168,9 @@ async function adoptPayout(
 
 /** The nonce of an intent that was paid by a transaction which this database did not know. */
 async function giveNonce(ctx: Context, wallet: Row<"wallets">, row: Row<"intents">, nonce: bigint): Promise<void> {
-  if (!row.reserved)
+  // A relay brings money in: no book counts it.
+  const reserved = row.lane !== "relay"
+  if (reserved && !row.reserved)
     // The money has left all the same: what the deposit's book has no room for is its shortfall.
     await sql`update deposit_books set shortfall = greatest(shortfall, committed + ${row.amount} - inflow)
       where deposit_id = ${row.deposit_id} and token = ${row.token}`.execute(ctx.db)
@@ -176,7 +178,7 @@ async function giveNonce(ctx: Context, wallet: Row<"wallets">, row: Row<"intents
     .updateTable("intents")
     .set({
       state: "assigned",
-      reserved: true,
+      reserved,
       held_reason: null,
       held_detail: null,
       wallet: wallet.address,

@@ -107,7 +107,13 @@ export async function cancel(
     if (paymentId !== null)
       await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forUpdate().execute()
     const row = await lockWaiting(ctx, asked.intent)
-    const after = { state: "cancelled", stopped: true, held_reason: null } as const
+    // Why a relay waited is no word for its payer, who is told why it ended.
+    const after = {
+      state: "cancelled",
+      stopped: true,
+      held_reason: null,
+      ...(row.payer && { held_detail: null }),
+    } as const
     await ctx.db
       .updateTable("intents")
       .set({ ...after, updated_at: ctx.now() })
@@ -133,6 +139,7 @@ const moneyWords: Partial<Record<Row<"intents">["kind"], string>> = {
     "Its money stays in its deposit, and is not paid to anyone by itself; the merchant's console shows the share as cancelled.",
   sweep:
     "Its money stays in its deposit, and is not swept again by itself; the merchant's transactions show it as cancelled.",
+  authorize: "Its payer is told that it was not carried out, and may sign again or pay by himself.",
   return: "Its money stays in its deposit; the payment is open again, and waits for the merchant.",
 }
 

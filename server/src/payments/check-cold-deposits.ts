@@ -40,7 +40,7 @@ export async function checkColdDeposits(ctx: Context, network: Network): Promise
     select d.id, d.address, coalesce((select sum(t.value) from transfers t
         where t.deposit_id = d.id and t.token = ${network.token.address} and t.state <> 'gone'), 0)
       - coalesce((select sum(i.amount) from intents i where i.deposit_id = d.id and i.token = ${network.token.address}
-        and i.state in ('mined', 'final') and i.succeeded), 0) as known
+        and i.lane = 'payout' and i.state in ('mined', 'final') and i.succeeded), 0) as known
     from deposits d where d.chain_id = ${network.chainId} and not d.hot and d.check_at <= ${now}
     order by d.check_at limit ${ADDRESSES_A_ROUND}`.execute(ctx.db)
   for (let start = 0; start < due.rows.length; start += ADDRESSES_A_CALL) {

@@ -113,8 +113,11 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
       accepted: accepted !== undefined && counted(row),
     }),
   )
-  const said = await submissionsOf(ctx, id, new Set(clean.map(row => row.tx_hash)))
-  const relay = await relayStanding(ctx, deposit.id, new Set(standing.map(row => row.tx_hash)))
+  // Whatever becomes of money that is here, what brought it is over: a hash, a relay.
+  const here = transfers.filter(row => row.state !== "gone" && row.token === network.token.address)
+  const arrived = new Set(here.map(row => row.tx_hash))
+  const said = await submissionsOf(ctx, id, arrived)
+  const relay = await relayStanding(ctx, deposit.id, arrived)
   const facts: Facts = {
     amount: session.amount,
     expiresAt: session.expires_at,

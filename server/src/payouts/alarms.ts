@@ -17,7 +17,7 @@ import {
   walletHalted,
   walletPayouts,
 } from "../metrics.ts"
-import { inFlight } from "./assign-intents.ts"
+import { type InFlight, inFlight } from "./assign-intents.ts"
 import type { WalletSight } from "./evidence.ts"
 import { firstFees } from "./fees.ts"
 import { RELEASE_GAS } from "./release.ts"
@@ -71,7 +71,7 @@ export async function noteAlarms(
 /** What is wrong by what endpoints say; what they don't say stays as it was. */
 function alarmsOf(
   { latest, market, balance, dataFee }: WalletSight,
-  flying: { n: number; wei: bigint },
+  flying: InFlight,
   cap: bigint,
   before: StandingAlarm[],
 ): StandingAlarm[] {
@@ -79,7 +79,7 @@ function alarmsOf(
     return standing.filter(each => each === "untold" || before.includes(each))
   const fees = firstFees(market, cap)
   const most = RELEASE_GAS * (fees?.maxFee ?? cap) + dataFee
-  const lowGas = balance - flying.wei - BigInt(flying.n) * dataFee < most
+  const lowGas = balance - flying.wei - flying.parts * dataFee < most
   const gasSoon = !lowGas && balance < ENOUGH_PAYOUTS * usualCost(market, dataFee)
   return standing.filter(each => ({ low_gas: lowGas, gas_soon: gasSoon, fee_cap: !fees, untold: false })[each])
 }

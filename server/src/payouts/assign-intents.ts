@@ -13,11 +13,20 @@ import type { Signer, UnsignedTransaction } from "../chain/signer.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Database, Row } from "../db/schema.ts"
-import type { WalletSight } from "./evidence.ts"
+import { dataParts, dataPartsOf, type WalletSight } from "./evidence.ts"
 import { type Fees, firstFees } from "./fees.ts"
 import { lockBudgets, withinBudgets } from "./gas-budget.ts"
 import { recheckMs } from "./plan.ts"
-import { cancelRelay, failedTrial, outpaid, whyRefused } from "./relays.ts"
+import {
+  balanceCall,
+  cancelRelay,
+  failedTrial,
+  failingPayers,
+  NO_BUDGET,
+  outpaid,
+  unseenAt,
+  whyRefused,
+} from "./relays.ts"
 import { RELEASE_GAS } from "./release.ts"
 
 /** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
@@ -54,10 +63,10 @@ export async function assignIntents(
   const vetted = await vet(ctx, network, wallet, payable.due)
   const putOff = payable.held + payable.due.length - vetted.length
   if (vetted.length === 0) return { ...nothing, putOff }
-  const assigned = await inTransaction(ctx, ctx =>
-    assign(ctx, wallet, signer, vetted, fees, { latest, balance, dataFee }),
-  )
-  return { assigned, putOff }
+  const done = await inTransaction(ctx, ctx => assign(ctx, wallet, signer, vetted, fees, { latest, balance, dataFee }))
+  // Outside of it, as each end of a relay locks its session: nobody waits for one while a wallet is held.
+  for (const row of done.refused) await cancelRelay(ctx, row, NO_BUDGET)
+  return { assigned: done.assigned, putOff: putOff + done.putOff }
 }
 
 /** What may be signed: what its deposit's book has room for, or a relay whose time is not over. */
@@ -97,14 +106,22 @@ async function dueIntents(
   return due
 }
 
-/** What a wallet has signed and not seen mined: how many, and the wei that the gas of all of it may cost. */
-export async function inFlight(ctx: Context, wallet: Row<"wallets">): Promise<{ n: number; wei: bigint }> {
-  const { rows } = await sql<{ n: number; wei: bigint }>`
-    select count(distinct i.id)::int as n, coalesce(sum(a.gas * a.max_fee), 0) as wei
+/** What a wallet has signed and not seen mined: how many, the wei that the gas of all of it may cost, and its data's size. */
+export async function inFlight(ctx: Context, wallet: Row<"wallets">): Promise<InFlight> {
+  const { rows } = await sql<InFlight>`
+    select count(distinct i.id)::int as n, coalesce(sum(a.gas * a.max_fee), 0) as wei,
+      coalesce(sum(${dataPartsOf}), 0) as parts
     from intents i join attempts a on a.intent_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
       and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)`.execute(ctx.db)
-  return rows[0] ?? { n: 0, wei: 0n }
+  return rows[0] ?? { n: 0, wei: 0n, parts: 0n }
+}
+
+export interface InFlight {
+  n: number
+  wei: bigint
+  /** How often the fee for data has to be paid, by {@link dataParts}. */
+  parts: bigint
 }
 
 /** The ids of the intents that may be paid and would succeed. The others are held, or wait; relays are cancelled. */
@@ -118,11 +135,14 @@ async function vet(
   // A relay's recipient is a deposit of ours.
   const partyOf = (row: Row<"intents">) => row.payer ?? row.recipient
   const screened = await screen(ctx, [...new Set(due.map(partyOf))], lane)
-  const needless = lane === "relay" ? await outpaid(ctx, due) : undefined
+  const [needless, failing] =
+    lane === "relay" ? [await outpaid(ctx, due), await failingPayers(ctx, due.map(partyOf))] : []
   const cleared: Row<"intents">[] = []
   for (const row of due) {
     const screening = screened.get(partyOf(row))
     if (needless?.has(row.id)) await cancelRelay(ctx, row, "It was paid in another way meanwhile.")
+    else if (failing?.has(partyOf(row)))
+      await cancelRelay(ctx, row, "Too many authorizations of this wallet failed today.")
     else if (screening === "clear") cleared.push(row)
     else if (screening !== "listed") await putOff(ctx, row, WAIT_MS)
     else if (lane === "relay") await cancelRelay(ctx, row, "The wallet is on a sanctions list.")
@@ -134,11 +154,17 @@ async function vet(
     method: "eth_call",
     params: [{ from: wallet, to: row.to_address, data: row.data, gas: hexNumber(gasOf(row)) }, "latest"],
   }))
-  const trials = await askAny(network.endpoints, calls, ctx.signal)
+  const relayed = cleared.filter(({ kind }) => kind === "authorize")
+  const balances = relayed.map(row => balanceCall(network, row.recipient))
+  const trials = await askAny(network.endpoints, [...calls, ...balances], ctx.signal)
+  const held = new Map(relayed.map((row, i) => [row.deposit_id, trials[calls.length + i]]))
+  const unseen = held.size > 0 ? await unseenAt(ctx, network, held) : held
   const vetted: string[] = []
   for (const [i, row] of cleared.entries()) {
     const trial = trials[i]
-    if (trial?.ok) vetted.push(row.id)
+    // The look that finds it comes at once, as this counts as put off.
+    if (unseen.has(row.deposit_id)) await putOff(ctx, row, UNTOLD_MS)
+    else if (trial?.ok) vetted.push(row.id)
     else if (trial && failedTrial.test(trial.error) && row.payer)
       await cancelRelay(ctx, row, await whyRefused(ctx, network, row.payer, row.amount, trial.error))
     else if (trial && failedTrial.test(trial.error))
@@ -195,13 +221,14 @@ async function assign(
   vetted: readonly string[],
   fees: Fees,
   { latest, balance, dataFee }: { latest: bigint; balance: bigint; dataFee: bigint },
-): Promise<number> {
+): Promise<{ assigned: number; putOff: number; refused: Row<"intents">[] }> {
   const wallet = await lockWallet(ctx, walletId)
-  if (wallet.status !== "active") return 0
+  const nothing = { assigned: 0, putOff: 0, refused: [] }
+  if (wallet.status !== "active") return nothing
   // The count was asked before this lock, and next_nonce only grows: more mined than signed was not signed by us.
   if (latest > wallet.next_nonce) {
     ctx.log.error({ latest: `${latest}`, next: `${wallet.next_nonce}` }, "the chain tells more nonces than were signed")
-    return 0
+    return nothing
   }
   const flying = await inFlight(ctx, wallet)
   const rows = await ctx.db
@@ -218,22 +245,27 @@ async function assign(
     .execute()
   const budgets = await lockBudgets(
     ctx,
+    wallet.lane,
     rows.map(row => row.merchant_id),
     dataFee,
   )
+  // What came between the trial run and this lock; the next turn cancels it.
+  const needless = wallet.lane === "relay" ? await outpaid(ctx, rows) : undefined
   let { next_nonce: nonce } = wallet
-  let wei = balance - flying.wei - BigInt(flying.n) * dataFee
+  let wei = balance - flying.wei - flying.parts * dataFee
   const attempts: Insertable<Database["attempts"]>[] = []
+  const refused: Row<"intents">[] = []
   for (const row of rows) {
+    if (needless?.has(row.id)) continue
     const gas = gasOf(row)
-    const most = gas * fees.maxFee + dataFee
+    const most = gas * fees.maxFee + dataParts(row.data) * dataFee
     if (wei < most) {
       await hold(ctx, row, "low_gas", `the ${wallet.lane} wallet has too little for gas`, WAIT_MS)
       continue
     }
     if (!budgets.take(row.merchant_id, most)) {
       // Nobody can be made to wait for a day at a checkout.
-      if (row.payer) await cancelRelay(ctx, row, "Nothing more is relayed for this merchant today.")
+      if (row.payer) refused.push(row)
       else await hold(ctx, row, "gas_budget", "the merchant's gas budget of a day is spent", WAIT_MS)
       continue
     }
@@ -241,14 +273,15 @@ async function assign(
     attempts.push(await signAttempt(signer, { ...row, wallet: wallet.address, nonce }, { n: 0, gas, ...fees }))
     nonce++
   }
-  if (attempts.length === 0) return 0
+  const putOff = rows.length - attempts.length
+  if (attempts.length === 0) return { assigned: 0, putOff, refused }
   const given = attempts.map(each => sql`(${each.intent_id}::uuid, ${each.nonce}::bigint)`)
   await sql`update intents i set state = 'assigned', held_reason = null, held_detail = null, wallet = ${wallet.address},
       nonce = given.nonce, updated_at = ${ctx.now()}
     from (values ${sql.join(given)}) as given (id, nonce) where i.id = given.id`.execute(ctx.db)
   await ctx.db.insertInto("attempts").values(attempts).execute()
   await ctx.db.updateTable("wallets").set({ next_nonce: nonce }).where("id", "=", wallet.id).execute()
-  return attempts.length
+  return { assigned: attempts.length, putOff, refused }
 }
 
 /** The wallet's row, held until the transaction ends: whoever signs for it holds it. */

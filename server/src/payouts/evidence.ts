@@ -3,6 +3,8 @@
  * the more careful word counts: the larger nonce, as a node that lags would have us use one again, the higher fee, the lower
  * balance. Where three or more answer, one that lies alone decides nothing.
  */
+import { sql } from "kysely"
+import { type Hex, size } from "viem"
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
@@ -22,7 +24,7 @@ export interface WalletSight {
   balance: bigint | undefined
   market: Market | undefined
   /**
-   * What a transaction's data may cost beside its gas, in wei, ample: rollups of the OP stack take it from the sender when it
+   * What a usual transaction's data may cost beside its gas, in wei, ample; see {@link dataParts} for larger ones. Rollups of the OP stack take it from the sender when it
    * is mined, and no limit of ours bounds it. Zero where there is no such fee, or nobody tells.
    */
   dataFee: bigint
@@ -30,8 +32,9 @@ export interface WalletSight {
 
 /** Of the OP stack, on every network that we serve. */
 const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000f"
-/** Bytes of the largest transaction that we sign, its signature left out. */
-const TRANSACTION_BYTES = 600n
+/** Bytes of a usual transaction that we sign, its signature left out, and those of them that are no calldata. */
+const TRANSACTION_BYTES = 600
+const ENVELOPE_BYTES = 100
 /** The fee may double until a transaction is mined; then it is the reserve of the others that pays. */
 const MARGIN = 2n
 /** getL1FeeUpperBound(uint256) */
@@ -39,6 +42,12 @@ const dataFeeCall = {
   method: "eth_call",
   params: [{ to: GAS_PRICE_ORACLE, data: `0xf1c7a58b${TRANSACTION_BYTES.toString(16).padStart(64, "0")}` }, "latest"],
 }
+
+/** How many times the fee of a usual transaction's data a call may take: contract wallets sign as much as they like. */
+export const dataParts = (data: Hex): bigint => BigInt(Math.ceil((size(data) + ENVELOPE_BYTES) / TRANSACTION_BYTES))
+
+/** The same of an intent `i`. */
+export const dataPartsOf = sql`ceil((length(i.data) / 2 - 1 + ${ENVELOPE_BYTES}::int) / ${TRANSACTION_BYTES}::numeric)`
 
 /** How many endpoints must say what money is paid anew for, or a wallet halted: as many as there are, or two. */
 export const quorumOf = ({ endpoints }: Network): number => Math.min(endpoints.length, 2)

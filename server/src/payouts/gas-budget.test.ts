@@ -208,7 +208,7 @@ describe("a merchant's gas budget", () => {
     const taken = await Promise.all(
       queued.map((row, i) =>
         inTransaction(ctx, async ctx => {
-          const budgets = await lockBudgets(ctx, [row.merchant_id], 0n)
+          const budgets = await lockBudgets(ctx, "payout", [row.merchant_id], 0n)
           if (!budgets.take(row.merchant_id, most)) return false
           await signed(row, 1_000 + i, most)(ctx)
           return true

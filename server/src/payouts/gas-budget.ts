@@ -5,8 +5,10 @@
  */
 import { sql } from "kysely"
 import { type Context, inTransaction } from "../context.ts"
+import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
+import { dataPartsOf } from "./evidence.ts"
 
 const WINDOW_MS = 24 * 3_600_000
 const MINUTE_MS = 60_000
@@ -19,11 +21,21 @@ const RECHECKS_A_MINUTE = 500n
 /** Merchants over their budgets that are found in one turn; the next one finds the others. */
 const MERCHANTS_A_TURN = 64
 const ETHER_DECIMALS = 18
+/** Of a budget relays may take this part: strangers cause them, and must not keep the merchant's payouts from going on. */
+const RELAYS_PART = 2n
 
 /** Wei that a merchant's payouts cost in the last 24 hours, and that those in flight may cost. */
 interface Spent {
   past: bigint
   inFlight: bigint
+  /** Both, of relays alone. */
+  relays: bigint
+}
+
+/** Wei that are left of a budget for one lane. */
+function roomFor(lane: Lane, limit: bigint, { past, inFlight, relays }: Spent): bigint {
+  const [room, ofRelays] = [limit - past - inFlight, limit / RELAYS_PART - relays]
+  return lane === "relay" && ofRelays < room ? ofRelays : room
 }
 
 /**
@@ -31,15 +43,19 @@ interface Spent {
  * a lock: what is in flight may change at this moment.
  */
 async function spentBy(ctx: Context, merchantIds: readonly string[], dataFee: bigint): Promise<Map<string, Spent>> {
-  const { rows } = await sql<{ id: string; past: bigint; in_flight: bigint }>`
-    select m.id,
-      (select coalesce(sum(gas_cost), 0)::numeric(78,0) from intents i where i.merchant_id = m.id and i.gas_cost is not null
-        and i.gas_cost_at > ${windowStart(ctx)}) as past,
-      (select coalesce(sum(a.gas * a.max_fee + ${dataFee}::numeric), 0)::numeric(78,0) from intents i join attempts a on a.intent_id = i.id
-        where i.merchant_id = m.id and i.state in ('assigned', 'mined') and i.gas_cost is null
-          and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)) as in_flight
-    from merchants m where m.id in (${sql.join([...merchantIds])})`.execute(ctx.db)
-  return new Map(rows.map(row => [row.id, { past: row.past, inFlight: row.in_flight }]))
+  const { rows } = await sql<{ id: string } & Spent>`
+    select m.id, ended.wei as past, open.wei as "inFlight", ended.relays + open.relays as relays from merchants m
+    cross join lateral (select coalesce(sum(gas_cost), 0)::numeric(78,0) as wei,
+        coalesce(sum(gas_cost) filter (where lane = 'relay'), 0)::numeric(78,0) as relays from intents i
+      where i.merchant_id = m.id and i.gas_cost is not null and i.gas_cost_at > ${windowStart(ctx)}) ended
+    cross join lateral (select coalesce(sum(most), 0)::numeric(78,0) as wei,
+        coalesce(sum(most) filter (where lane = 'relay'), 0)::numeric(78,0) as relays from (
+          select i.lane, a.gas * a.max_fee + ${dataFee}::numeric * ${dataPartsOf} as most
+          from intents i join attempts a on a.intent_id = i.id
+          where i.merchant_id = m.id and i.state in ('assigned', 'mined') and i.gas_cost is null
+            and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)) each) open
+    where m.id in (${sql.join([...merchantIds])})`.execute(ctx.db)
+  return new Map(rows.map(({ id, ...spent }) => [id, spent]))
 }
 
 const windowStart = (ctx: Context): Date => new Date(ctx.now().getTime() - WINDOW_MS)
@@ -134,7 +150,12 @@ export interface Budgets {
  * Locks the budgets of merchants; call it inside the transaction that signs, which holds a wallet: those of other wallets
  * decide on the same budgets, one after the other.
  */
-export async function lockBudgets(ctx: Context, merchantIds: readonly string[], dataFee: bigint): Promise<Budgets> {
+export async function lockBudgets(
+  ctx: Context,
+  lane: Lane,
+  merchantIds: readonly string[],
+  dataFee: bigint,
+): Promise<Budgets> {
   const limit = ctx.settings.gasBudget
   if (limit === 0n || merchantIds.length === 0) return { take: () => true }
   // In order, so that two that lock the same never wait for each other in turn.
@@ -151,15 +172,40 @@ export async function lockBudgets(ctx: Context, merchantIds: readonly string[], 
     .orderBy("merchant_id")
     .forUpdate()
     .execute()
-  const spent = new Map([...(await spentBy(ctx, ids, dataFee))].map(([id, each]) => [id, each.past + each.inFlight]))
+  const rooms = new Map([...(await spentBy(ctx, ids, dataFee))].map(([id, spent]) => [id, roomFor(lane, limit, spent)]))
   return {
     take: (merchantId, wei) => {
-      const after = (spent.get(merchantId) ?? 0n) + wei
-      if (after > limit) return false
-      spent.set(merchantId, after)
+      const left = (rooms.get(merchantId) ?? 0n) - wei
+      if (left < 0n) return false
+      rooms.set(merchantId, left)
       return true
     },
   }
+}
+
+/**
+ * Whether a merchant's relays have no room for one more of so much gas, at the price of the wallet's last transaction. A
+ * first look, so that nobody is made to wait; {@link lockBudgets} decides.
+ */
+export async function relaysSpent(
+  ctx: Context,
+  merchantId: string,
+  wallet: Pick<Row<"wallets">, "chain_id" | "address">,
+  gas: bigint,
+): Promise<boolean> {
+  if (ctx.settings.gasBudget === 0n) return false
+  const spent = (await spentBy(ctx, [merchantId], 0n)).get(merchantId)
+  const last = await ctx.db
+    .selectFrom("attempts")
+    .select("max_fee")
+    .where("chain_id", "=", wallet.chain_id)
+    .where("wallet", "=", wallet.address)
+    .orderBy("nonce", "desc")
+    .orderBy("n", "desc")
+    .limit(1)
+    .executeTakeFirst()
+  const most = gas * (last?.max_fee ?? 1n)
+  return spent !== undefined && roomFor("relay", ctx.settings.gasBudget, spent) < most
 }
 
 /** How a merchant's budget stands, in ether; null where there is none. */
@@ -167,7 +213,7 @@ export async function gasBudgetOf(ctx: Context, merchantId: string) {
   const limit = ctx.settings.gasBudget
   if (limit === 0n) return null
   const [spent, held] = [await spentBy(ctx, [merchantId], 0n), await heldOf(ctx, merchantId)]
-  const { past, inFlight } = spent.get(merchantId) ?? { past: 0n, inFlight: 0n }
+  const { past, inFlight } = spent.get(merchantId) ?? { past: 0n, inFlight: 0n, relays: 0n }
   return {
     limit: formatAmount(limit, ETHER_DECIMALS),
     spent: formatAmount(past + inFlight, ETHER_DECIMALS),

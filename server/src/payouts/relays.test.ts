@@ -6,7 +6,9 @@ import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts
 import { relaysOn } from "../../test/relays.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
-import { assignIntents } from "./assign-intents.ts"
+import { cancel } from "../operator/intents.ts"
+import { checkColdDeposits } from "../payments/check-cold-deposits.ts"
+import { assignIntents, inFlight } from "./assign-intents.ts"
 import { lookAtWallet } from "./evidence.ts"
 import { payoutRound } from "./pay-out.ts"
 
@@ -208,6 +210,123 @@ describe("a relay", () => {
   })
 })
 
+describe("a relay beside money that the merchant decides about", () => {
+  const decide = async (id: string, how: "accept" | "return", body: object = {}) => {
+    const payment = await rig.service.ctx.db
+      .selectFrom("payments")
+      .select("id")
+      .where("session_id", "=", id)
+      .where("status", "=", "open")
+      .executeTakeFirstOrThrow()
+    const answer = await rig.service.call("POST", `/api/console/payments/${payment.id}/${how}`, body, { as: "shop" })
+    expect(answer.status, JSON.stringify(answer.body)).toBe(200)
+  }
+
+  it("that was mined too late and went back leaves the session to expire", async () => {
+    const { session } = await submitted()
+    const { client } = rig.anvil
+    const { timestamp } = await client.getBlock()
+    await on.round()
+    await rig.service.ctx.db
+      .updateTable("checkout_sessions")
+      .set({ expires_at: new Date(Number(timestamp) * 1_000 - 60_000), run_at: new Date(0) })
+      .execute()
+    await mine()
+    rig.service.advance(120_000)
+    await on.look()
+    await on.round()
+    await on.look()
+    expect(await states()).toEqual(["final"])
+    expect(await on.status(session.id)).toMatchObject({ status: "expired", exception: "late" })
+    await decide(session.id, "return", { address: recipient(7) })
+    await rig.service.ctx.db
+      .updateTable("checkout_sessions")
+      .set({ run_at: new Date(0) })
+      .execute()
+    await on.look()
+    expect(await on.status(session.id)).toMatchObject({ status: "expired", exception: null })
+    const { run_at } = await rig.service.ctx.db
+      .selectFrom("checkout_sessions")
+      .select("run_at")
+      .executeTakeFirstOrThrow()
+    expect(run_at).toBe(null)
+  })
+
+  it("takes nothing more where the merchant accepted what had arrived; until then nobody is asked for it twice", async () => {
+    const session = await on.start()
+    await rig.mint(session.payTo, 2_000_000n)
+    await on.look()
+    const buyer = await on.buyer()
+    expect((await on.submit(session, await on.sign(buyer, session, { value: 3_000_000n }))).status).toBe(200)
+    const words = "2.00 of 5.00 USDC arrived, and more is being verified. Wait before you send the rest."
+    expect(await on.status(session.id)).toMatchObject({ status: "verifying", message: words })
+    await rig.service.ctx.db
+      .updateTable("checkout_sessions")
+      .set({ run_at: new Date(0) })
+      .execute()
+    await on.look()
+    expect(await on.status(session.id)).toMatchObject({ status: "verifying", message: words })
+    await decide(session.id, "accept")
+    expect((await on.status(session.id)).status).toBe("confirmed")
+    await on.round()
+    expect(await states()).toEqual(["cancelled"])
+    expect(await rig.balanceOf(buyer.address.toLowerCase() as Address)).toBe(5_000_000n)
+  })
+
+  it("waits for what has just arrived and was not looked at yet, and is refused until it was", async () => {
+    const { session, buyer } = await submitted()
+    await rig.mint(session.payTo, 5_000_000n)
+    await on.round()
+    expect(await states()).toEqual(["queued"])
+    const { run_at } = await rig.service.ctx.db.selectFrom("cursors").select("run_at").executeTakeFirstOrThrow()
+    expect(run_at.getTime()).toBeLessThanOrEqual(rig.service.ctx.now().getTime())
+    await on.look()
+    rig.service.advance(6_000)
+    await on.round()
+    expect(await states()).toEqual(["cancelled"])
+    const other = await on.start()
+    await rig.mint(other.payTo, 2_000_000n)
+    const early = await on.submit(other, await on.sign(buyer, other))
+    expect([early.status, early.body.error]).toEqual([409, "INVALID_OPERATION"])
+    await on.look()
+    const rest = await on.submit(other, await on.sign(buyer, other, { value: 3_000_000n }))
+    expect(rest.body.status).toBe("verifying")
+  })
+
+  it("is not signed where what is missing changed between its trial run and its signature", async () => {
+    await submitted()
+    const { ctx } = rig.service
+    const sight = await lookAtWallet(rig.network, rig.relayer.address, ctx.signal)
+    let paid: Promise<unknown> | undefined
+    rig.proxy.spoil = (method, params, result) => {
+      const [call] = params as [{ from?: string }?]
+      if (method === "eth_call" && call?.from === rig.relayer.address)
+        paid ??= ctx.db.updateTable("checkout_sessions").set({ amount: 6_000_000n }).execute()
+      return result
+    }
+    const done = await assignIntents(ctx, rig.network, await relayWallet(), rig.relayer, sight)
+    await paid
+    expect(done).toEqual({ assigned: 0, putOff: 1 })
+    expect(await states()).toEqual(["queued"])
+  })
+
+  it("is not asked for while money that can't be screened waits", async () => {
+    const session = await on.start()
+    const buyer = await on.buyer()
+    const { settings } = rig.service.ctx
+    settings.sanctionsFile = "/nowhere"
+    try {
+      await rig.mint(session.payTo, 5_000_000n)
+      await on.look()
+    } finally {
+      settings.sanctionsFile = undefined
+    }
+    expect(await on.status(session.id)).toMatchObject({ status: "verifying", amountReceived: "0.00" })
+    const answer = await on.submit(session, await on.sign(buyer, session))
+    expect([answer.status, answer.body.error]).toEqual([422, "AUTHORIZATION_REFUSED"])
+  })
+})
+
 describe("a relay that can't be carried out", () => {
   const advice = "Nothing was paid by it: sign again, or send the payment yourself."
 
@@ -350,6 +469,23 @@ describe("a relay that can't be carried out", () => {
     expect((await on.status(session.id)).status).toBe("confirmed")
   })
 
+  it("as a person cancelled it ends; its payer is not told of the wallet's gas", async () => {
+    const { client } = rig.anvil
+    const { ctx } = rig.service
+    const balance = await client.getBalance({ address: rig.relayer.address })
+    const { session } = await submitted()
+    await client.setBalance({ address: rig.relayer.address, value: 1n })
+    await on.round()
+    await client.setBalance({ address: rig.relayer.address, value: balance })
+    const [row] = await on.relays()
+    await cancel(ctx, { intent: row?.id ?? "", by: "ops", reason: "a test" })
+    await on.look()
+    expect(await on.status(session.id)).toMatchObject({
+      status: "pending",
+      message: `It was not carried out. ${advice}`,
+    })
+  })
+
   it("before its time is over ends then, though no node answers and the wallet is halted", async () => {
     const { session } = await submitted()
     const { ctx } = rig.service
@@ -391,6 +527,150 @@ describe("a relay that can't be carried out", () => {
     // Compared to the end, with nothing found amiss.
     const { number } = await rig.anvil.client.getBlock({ blockTag: "finalized" })
     expect(wallets[0]?.checked_number).toBe(number)
+  })
+})
+
+describe("what relays may cost", () => {
+  const refusal = async (session: { id: string }, buyer: Awaited<ReturnType<typeof on.buyer>>) => {
+    const answer = await on.submit(session, await on.sign(buyer, session as Awaited<ReturnType<typeof on.start>>))
+    return [answer.status, answer.body.error, answer.body.message]
+  }
+
+  it("is half of a merchant's budget: then it is refused at once, and payouts go on", async () => {
+    const { settings } = rig.service.ctx
+    const { session } = await submitted()
+    await on.round()
+    const [{ gas_cost: cost = null } = {}] = await on.relays()
+    const limit = 4n * (cost ?? 0n)
+    try {
+      // A relay reserves several times what it costs in the end.
+      settings.gasBudget = limit
+      const other = await on.start()
+      const words = "Nothing more is relayed for this merchant today. Pay with a transfer of your own."
+      expect(await refusal(other, await on.buyer())).toEqual([503, "RELAY_UNAVAILABLE", words])
+      settings.gasBudget = 0n
+      expect((await on.submit(other, await on.sign(await on.buyer(), other))).status).toBe(200)
+      // One that was taken before ends as soon as it would be signed, and its session is looked at soon.
+      settings.gasBudget = limit
+      await on.round()
+      expect(await states()).toEqual(["final", "cancelled"])
+      await rig.service.ctx.db
+        .updateTable("intents")
+        .set({ gas_cost: 10n ** 16n })
+        .where("succeeded", "=", true)
+        .execute()
+      settings.gasBudget = 2n * 10n ** 16n
+      expect(await refusal(await on.start(), await on.buyer())).toEqual([503, "RELAY_UNAVAILABLE", words])
+      await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+      await rig.round()
+      const payouts = (await rig.intents()).filter(row => row.lane === "payout")
+      expect(payouts.map(row => row.nonce !== null)).toEqual([true, true])
+      expect((await on.status(session.id)).status).toBe("verifying")
+    } finally {
+      settings.gasBudget = 0n
+    }
+  })
+
+  it("ends for a wallet of which three failed, whichever sessions they were for", async () => {
+    const { client } = rig.anvil
+    const wallet = await on.buyer()
+    const address = wallet.address.toLowerCase() as Address
+    const early = [await on.start(), await on.start(), await on.start(), await on.start()]
+    for (const session of early) {
+      const answer = await on.submit(session, await on.sign(wallet, session))
+      expect([answer.status, JSON.stringify(answer.body)]).toEqual([200, expect.anything()])
+    }
+    const ids = (await on.relays()).map(row => row.id)
+    // The last waits, while the others fail.
+    await rig.service.ctx.db
+      .updateTable("intents")
+      .set({ run_at: new Date(4_000_000_000_000) })
+      .where("id", "=", ids[3] ?? "")
+      .execute()
+    await client.setAutomine(false)
+    await client.setBalance({ address: wallet.address, value: 10n ** 18n })
+    await on.round()
+    const args = [recipient(8), 5_000_000n] as const
+    const away = { address: rig.token, abi: erc20Abi, functionName: "transfer", args } as const
+    const fees = { maxPriorityFeePerGas: 9_000_000_000n, maxFeePerGas: 20_000_000_000n }
+    await client.writeContract({ ...away, account: wallet, gas: 100_000n, ...fees })
+    await client.mine({ blocks: 1 })
+    await client.setAutomine(true)
+    await on.round()
+    // Not for good yet.
+    expect((await on.relays()).map(row => row.succeeded)).toEqual([false, false, false, null])
+    await rig.mint(address, 5_000_000n)
+    const words = "Too many authorizations of this wallet failed today. Pay with a transfer of your own."
+    expect(await refusal(await on.start(), wallet)).toEqual([409, "INVALID_OPERATION", words])
+    await rig.service.ctx.db
+      .updateTable("intents")
+      .set({ run_at: new Date(0) })
+      .where("id", "=", ids[3] ?? "")
+      .execute()
+    await on.round()
+    expect((await states())[3]).toBe("cancelled")
+    await mine()
+    await on.round()
+    expect(await states()).toEqual(["reverted", "reverted", "reverted", "cancelled"])
+    expect(await refusal(await on.start(), wallet)).toEqual([409, "INVALID_OPERATION", words])
+    rig.service.advance(86_400_000)
+    const later = await on.start()
+    expect((await on.submit(later, await on.sign(wallet, later))).status).toBe(200)
+  })
+
+  it("is what its data costs too, by its size", async () => {
+    const oracle = "0x420000000000000000000000000000000000000f"
+    // Answers 10^15 wei to any call.
+    await rig.anvil.client.setCode({
+      address: oracle,
+      bytecode: `0x67${(10n ** 15n).toString(16).padStart(16, "0")}60005260206000f3`,
+    })
+    const balance = await rig.anvil.client.getBalance({ address: rig.relayer.address })
+    try {
+      const { session } = await submitted()
+      const [row] = await on.relays()
+      // As one of a contract wallet whose signature has three kilobytes.
+      const long = `${row?.data}${"00".repeat(3_000)}`
+      await rig.service.ctx.db.deleteFrom("intents").execute()
+      await rig.service.ctx.db
+        .insertInto("intents")
+        .values({ ...row, data: long } as never)
+        .execute()
+      await rig.anvil.client.setBalance({ address: rig.relayer.address, value: 9n * 10n ** 15n })
+      await on.round()
+      expect((await on.relays()).map(each => each.held_reason)).toEqual(["low_gas"])
+      await rig.anvil.client.setBalance({ address: rig.relayer.address, value: 10n ** 18n })
+      rig.service.advance(31_000)
+      await rig.anvil.client.setAutomine(false)
+      await on.round()
+      expect(await inFlight(rig.service.ctx, await relayWallet())).toMatchObject({ n: 1, parts: 6n })
+      await rig.anvil.client.setAutomine(true)
+      await mine()
+      expect(session.id).toBeTruthy()
+    } finally {
+      await rig.anvil.client.setCode({ address: oracle, bytecode: "0x" })
+      await rig.anvil.client.setBalance({ address: rig.relayer.address, value: balance })
+    }
+  })
+
+  it("does not have the addresses that it paid looked at for ever", async () => {
+    const { session } = await submitted()
+    await on.round()
+    await mine()
+    await on.round()
+    await on.look()
+    const { db } = rig.service.ctx
+    await db
+      .updateTable("deposits")
+      .set({ hot: false, watched_number: 0n, cooled_at: new Date(0), check_at: new Date(0) })
+      .execute()
+    await checkColdDeposits(rig.service.ctx, rig.network)
+    const { hot } = await db
+      .selectFrom("deposits")
+      .select("hot")
+      .where("session_id", "=", session.id)
+      .executeTakeFirstOrThrow()
+    expect(hot).toBe(false)
   })
 })
 

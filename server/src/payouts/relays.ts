@@ -24,6 +24,11 @@ import { lookSoon } from "../payments/queries.ts"
 export const RELAY_GAS = { key: 200_000n, contract: 700_000n }
 
 const REASON_LENGTH = 120
+const DAY_MS = 86_400_000
+/** Relays of one session, and of one payer in a day, that failed on chain: each cost gas, and after them he pays his own. */
+export const MAX_REVERTED = 3
+/** Why nothing is relayed where the merchant's gas budget has no room. */
+export const NO_BUDGET = "Nothing more is relayed for this merchant today."
 
 /** The words of nodes for a call that fails by itself. */
 export const failedTrial = /revert|vm (execution|exception)|evm error|out ?of ?gas|gas required|invalid opcode/i
@@ -38,26 +43,41 @@ const read = (network: Network, data: Hex): RpcCall => ({
   params: [{ to: network.token.address, data }, "latest"],
 })
 
+/** How much of the token an address holds. */
+export const balanceCall = (network: Network, address: Address): RpcCall =>
+  read(network, encodeFunctionData({ abi: tokenAbi, functionName: "balanceOf", args: [address] }))
+
 /**
- * Why the chain would not carry an authorization out, in a sentence; `used` when its nonce is spent. Undefined when it
- * would, at this moment. A `CHAIN_UNAVAILABLE` when no node tells.
+ * Why the chain would not carry an authorization out, in a sentence; `used` when its nonce is spent, `unseen` when money
+ * lies at the receiving address that the scan has not found yet. Undefined when it would, at this moment. A
+ * `CHAIN_UNAVAILABLE` when no node tells.
  */
 export async function relayFault(
   ctx: Context,
   network: Network,
-  relay: { wallet: Address; payer: Address; nonce: Hash; amount: bigint; data: Hex; gas: bigint },
-): Promise<"used" | { words: string } | undefined> {
-  const { wallet: from, payer, nonce, amount, data, gas } = relay
+  relay: {
+    wallet: Address
+    deposit: Pick<Row<"deposits">, "id" | "address">
+    payer: Address
+    nonce: Hash
+    amount: bigint
+    data: Hex
+    gas: bigint
+  },
+): Promise<"used" | "unseen" | { words: string } | undefined> {
+  const { wallet: from, deposit, payer, nonce, amount, data, gas } = relay
   const state = encodeFunctionData({ abi: tokenAbi, functionName: "authorizationState", args: [payer, nonce] })
   const calls = [
     read(network, state),
     { method: "eth_call", params: [{ from, to: network.token.address, data, gas: hexNumber(gas) }, "latest"] },
+    balanceCall(network, deposit.address),
   ]
   for (const endpoint of awake(network.endpoints)) {
-    const [used, trial] = (await ask(endpoint, calls, ctx.signal)) ?? []
+    const [used, trial, held] = (await ask(endpoint, calls, ctx.signal)) ?? []
     // Anything else is the endpoint's bad moment.
     if (!used?.ok || !trial || (!trial.ok && !failedTrial.test(trial.error))) continue
     if (wordOf(used) === 1n) return "used"
+    if ((await unseenAt(ctx, network, new Map([[deposit.id, held]]))).size > 0) return "unseen"
     return trial.ok ? undefined : { words: await whyRefused(ctx, network, payer, amount, trial.error) }
   }
   throw new ApiError("CHAIN_UNAVAILABLE")
@@ -66,6 +86,24 @@ export async function relayFault(
 /** The number that a call returned; undefined when it returned none. */
 const wordOf = (told: RpcResult | undefined): bigint | undefined =>
   told?.ok && typeof told.value === "string" && /^0x[0-9a-f]{64}$/i.test(told.value) ? BigInt(told.value) : undefined
+
+/**
+ * Of deposits, with the answers to {@link balanceCall}, those that hold more than the rows explain: the buyer has paid by
+ * hand a moment ago, and would pay twice. A node that lags, or tells nothing, shows none.
+ */
+export async function unseenAt(
+  ctx: Context,
+  network: Network,
+  held: ReadonlyMap<bigint, RpcResult | undefined>,
+): Promise<Set<bigint>> {
+  const { rows } = await sql<{ id: bigint; known: bigint }>`
+    select d.id, coalesce((select sum(t.value) from transfers t where t.deposit_id = d.id and t.token = ${network.token.address}
+        and t.state <> 'gone'), 0)
+      - coalesce((select sum(i.amount) from intents i where i.deposit_id = d.id and i.token = ${network.token.address}
+        and i.lane = 'payout' and i.state in ('mined', 'final') and i.succeeded), 0) as known
+    from deposits d where d.id in (${sql.join([...held.keys()])})`.execute(ctx.db)
+  return new Set(rows.filter(({ id, known }) => (wordOf(held.get(id)) ?? known) > known).map(({ id }) => id))
+}
 
 /** In a sentence that a payer understands, why a token did not move `amount` for the payer; `error` is the node's word. */
 export async function whyRefused(
@@ -76,8 +114,7 @@ export async function whyRefused(
   error: string,
 ): Promise<string> {
   const { symbol, decimals } = network.token
-  const data = encodeFunctionData({ abi: tokenAbi, functionName: "balanceOf", args: [payer] })
-  const [told] = await askAny(network.endpoints, [read(network, data)], ctx.signal).catch((): RpcResult[] => [])
+  const [told] = await askAny(network.endpoints, [balanceCall(network, payer)], ctx.signal).catch((): RpcResult[] => [])
   const balance = wordOf(told)
   const text = (value: bigint) => formatAmount(value, decimals)
   if (balance !== undefined && balance < amount)
@@ -93,9 +130,12 @@ export async function whyRefused(
     : `${symbol} refuses the transfer: ${reason.replace(/\.$/, "")}.`
 }
 
-/** Of transfers `t` with claims `c`: what counts, or will when it is deep enough or settled; not what was left out for good, or sent back. */
-const isArriving = sql`t.state <> 'gone' and (c.transfer_id is not null or t.state = 'seen' or t.run_at is not null)
-  and not exists (select from payments p where p.id = c.payment_id and (p.status = 'returned' or p.exception = 'sanctioned'))`
+/**
+ * Of transfers `t` with claims `c`: what counts, or will when it is deep enough, screened or settled; not what was left out
+ * for good, sent back, or accepted beside what paid.
+ */
+const isArriving = sql`t.state <> 'gone' and not exists (select from payments p where p.id = c.payment_id
+  and (p.status = 'returned' or p.exception = 'sanctioned' or (p.status = 'granted' and p.beside)))`
 
 /** What counts at a deposit, or will, in base units of the token. */
 export async function arrivingAt(ctx: Context, depositId: bigint, token: Address): Promise<bigint> {
@@ -106,18 +146,35 @@ export async function arrivingAt(ctx: Context, depositId: bigint, token: Address
 }
 
 /**
- * Of these relays those that pay no longer just what their session lacks, as it was paid in another way meanwhile or its link
- * is used up: carried out, they would take money that nobody asked for.
+ * Of these relays those that pay no longer just what their session lacks, as it was paid in another way meanwhile, was accepted
+ * as it is, or its link is used up: carried out, they would take money that nobody asked for.
  */
 export async function outpaid(ctx: Context, relays: readonly Row<"intents">[]): Promise<Set<string>> {
   if (relays.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`
     select i.id from intents i join deposits d on d.id = i.deposit_id join checkout_sessions s on s.id = d.session_id
       left join payment_links l on l.id = s.link_id
-    where i.id in (${sql.join(relays.map(row => sql`${row.id}::uuid`))}) and (l.uses >= l.max_uses or s.amount - i.amount <> (
+    where i.id in (${sql.join(relays.map(row => sql`${row.id}::uuid`))}) and (s.status = 'confirmed' or l.uses >= l.max_uses or s.amount - i.amount <> (
       select coalesce(sum(t.value), 0) from transfers t left join claims c on c.transfer_id = t.id
       where t.deposit_id = i.deposit_id and t.token = i.token and ${isArriving}))`.execute(ctx.db)
   return new Set(rows.map(row => row.id))
+}
+
+/**
+ * Of these payers those whose relays failed on chain too often in a day: a contract wallet can have all of its fail, at our
+ * cost alone, in as many sessions as it likes.
+ */
+export async function failingPayers(ctx: Context, payers: readonly Address[]): Promise<Set<Address>> {
+  const rows = await ctx.db
+    .selectFrom("intents")
+    .select("payer")
+    .where("payer", "in", [...payers])
+    .where("succeeded", "=", false)
+    .where("updated_at", ">", new Date(ctx.now().getTime() - DAY_MS))
+    .groupBy("payer")
+    .having(eb => eb(eb.fn.countAll(), ">=", MAX_REVERTED))
+    .execute()
+  return new Set(rows.flatMap(row => row.payer ?? []))
 }
 
 /** Ends a relay that has no nonce, with the reason in a sentence. Its authorization may be submitted again. */

@@ -31,6 +31,8 @@ alter table intents add constraint intents_reserved
   check (case when lane = 'relay' then not reserved else reserved or state in ('held', 'cancelled') end);
 
 create index intents_of_payer on intents (payer, auth_nonce) where payer is not null;
+-- Whose failed on chain, and when.
+create index intents_failed_of_payer on intents (payer, updated_at) where payer is not null and succeeded = false;
 -- An authorization is relayed once, unless the relay ended without being signed; a session has one relay at a time.
 create unique index intents_of_authorization on intents (chain_id, token, payer, auth_nonce)
   where payer is not null and state <> 'cancelled';

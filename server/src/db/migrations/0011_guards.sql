@@ -7,7 +7,7 @@ alter table intents add column gas_cost_at timestamptz;
 alter table intents add constraint intents_gas_cost_known
   check ((gas_cost is null) = (gas_cost_at is null) and (gas_cost is null or tx_hash is not null));
 -- What a merchant cost in a day, without a look at the rows themselves.
-create index intents_gas on intents (merchant_id, gas_cost_at) include (gas_cost) where gas_cost is not null;
+create index intents_gas on intents (merchant_id, gas_cost_at) include (gas_cost, lane) where gas_cost is not null;
 
 alter table intents drop constraint intents_held_reason_check;
 alter table intents add constraint intents_held_reason_check
