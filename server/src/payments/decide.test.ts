@@ -2,6 +2,7 @@
 import { mkdtempSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
 import fc from "fast-check"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
@@ -149,6 +150,30 @@ describe(`a return and an accept at once (${onPostgres ? "several connections" :
       }
     }
     expect(won.granted + won.returned).toBe(12)
+  })
+
+  it("waits for what the chain's rounds hold, and neither keeps the other for ever", async () => {
+    for (const decide of [accept, giveBack]) {
+      const { deposit } = await newSession()
+      await arrive(deposit, 2)
+      await settle()
+      const [payment] = await payments("open")
+      const own = (await db().selectFrom("transfers").selectAll().orderBy("id", "desc").limit(1).execute())[0]?.id ?? 0n
+      const answer = await db()
+        .transaction()
+        .execute(async tx => {
+          const transfer = tx.updateTable("transfers").where("id", "=", own)
+          await transfer.set({ suspect_at: service.ctx.now() }).execute()
+          const answer = decide(payment?.id ?? "")
+          await sleep(500)
+          // Its book is changed by this.
+          await transfer.set({ state: "gone", run_at: service.ctx.now() }).execute()
+          return { answer }
+        })
+      expect((await answer.answer).status).toBe(409)
+      await settle()
+      expect(await payments("open")).toEqual([])
+    }
   })
 
   it("accepted many times at once it grants once", async () => {
