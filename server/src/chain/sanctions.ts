@@ -16,6 +16,8 @@ export type Screening = "listed" | "clear" | "unknown"
 /** An oracle's "not listed" is good for so long. */
 const CLEAR_MS = 3_600_000
 const READS_A_CALL = 500
+/** A statement takes 65,535 values, and a flood has any number of senders. */
+const ADDRESSES_A_STATEMENT = 1_000
 
 const oracleAbi = parseAbi(["function isSanctioned(address) view returns (bool)"])
 
@@ -50,6 +52,22 @@ export function sanctionedAddresses(path: string): Set<string> | undefined {
  * it was decided for, such as `pay:pw_…`. Without a source everyone is clear.
  */
 export async function screen(
+  ctx: Context,
+  addresses: readonly Address[],
+  subject: string,
+): Promise<Map<Address, Screening>> {
+  const screened = new Map<Address, Screening>()
+  for (let start = 0; start < addresses.length; start += ADDRESSES_A_STATEMENT)
+    for (const [address, screening] of await screenSome(
+      ctx,
+      addresses.slice(start, start + ADDRESSES_A_STATEMENT),
+      subject,
+    ))
+      screened.set(address, screening)
+  return screened
+}
+
+async function screenSome(
   ctx: Context,
   addresses: readonly Address[],
   subject: string,

@@ -71,14 +71,20 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
   const confirmed = arrivals.filter(arrival => arrival.confirmed)
   const received = sum(confirmed) + facts.beside
   const inTime = confirmed.filter(arrival => arrival.minedAt <= facts.expiresAt)
-  const reached = inTime.findIndex((_, i) => sum(inTime.slice(0, i + 1)) >= facts.amount)
+  // One addition each: an address can be paid in a hundred thousand pieces.
+  let soFar = 0n
+  const reached = inTime.findIndex(({ value }) => {
+    soFar += value
+    return soFar >= facts.amount
+  })
   const inFlight = facts.submitted || arrivals.some(arrival => !arrival.confirmed)
   const rest = (arrivals: Arrival[], exception: PaymentException) =>
     arrivals.length > 0 ? { arrivals, exception } : undefined
 
   if (facts.accepted !== null || (reached >= 0 && !facts.usedUp)) {
     const paid = facts.accepted === null ? inTime.slice(0, reached + 1) : confirmed.filter(each => each.accepted)
-    const more = confirmed.filter(arrival => !paid.includes(arrival))
+    const counted = new Set(paid)
+    const more = confirmed.filter(arrival => !counted.has(arrival))
     const over = sum(more) >= facts.amount ? "duplicate" : "overpaid"
     const exception =
       more.length > 0 ? over : facts.accepted ? facts.accepted.exception : sum(paid) > facts.amount ? "overpaid" : null

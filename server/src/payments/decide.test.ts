@@ -1,12 +1,19 @@
 // Decisions about money that waits: one of two wins, settling undoes none, and whatever happens nothing is paid twice.
+import { mkdtempSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
 import fc from "fast-check"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { onPostgres } from "../../test/database.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { checkRows } from "../books/check-rows.ts"
 import type { Address, Hash } from "../chain/hex.ts"
+import { screen } from "../chain/sanctions.ts"
 import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sweepDue } from "../payouts/make-payouts.ts"
 import { returnAgain } from "../payouts/make-returns.ts"
 import { settleDue } from "./settle.ts"
 import { settleSessions } from "./settle-session.ts"
@@ -56,9 +63,11 @@ async function shopOf(id: string) {
 async function newSession(more: object = {}) {
   const options = { headers: { "x-api-key": key } }
   const { id } = (await service.call("POST", "/api/checkouts", { amount: 5, ...more }, options)).body
-  const deposit = await db().selectFrom("deposits").selectAll().where("session_id", "=", id).executeTakeFirstOrThrow()
-  return { id: id as string, deposit }
+  return { id: id as string, deposit: await depositOf(id) }
 }
+
+const depositOf = (sessionId: string) =>
+  db().selectFrom("deposits").selectAll().where("session_id", "=", sessionId).executeTakeFirstOrThrow()
 
 /** A confirmed transfer as the scan would have stored it, due now, and submitted where it is a paywall's. */
 async function arrive(deposit: Row<"deposits">, usd: number, from = 0, token = paperNetwork.token.address) {
@@ -143,6 +152,30 @@ describe(`a return and an accept at once (${onPostgres ? "several connections" :
     expect(won.granted + won.returned).toBe(12)
   })
 
+  it("waits for what the chain's rounds hold, and neither keeps the other for ever", async () => {
+    for (const decide of [accept, giveBack]) {
+      const { deposit } = await newSession()
+      await arrive(deposit, 2)
+      await settle()
+      const [payment] = await payments("open")
+      const own = (await db().selectFrom("transfers").selectAll().orderBy("id", "desc").limit(1).execute())[0]?.id ?? 0n
+      const answer = await db()
+        .transaction()
+        .execute(async tx => {
+          const transfer = tx.updateTable("transfers").where("id", "=", own)
+          await transfer.set({ suspect_at: service.ctx.now() }).execute()
+          const answer = decide(payment?.id ?? "")
+          await sleep(500)
+          // Its book is changed by this.
+          await transfer.set({ state: "gone", run_at: service.ctx.now() }).execute()
+          return { answer }
+        })
+      expect((await answer.answer).status).toBe(409)
+      await settle()
+      expect(await payments("open")).toEqual([])
+    }
+  })
+
   it("accepted many times at once it grants once", async () => {
     await arrive(shop.deposit, 2)
     await settle()
@@ -151,6 +184,54 @@ describe(`a return and an accept at once (${onPostgres ? "several connections" :
     expect(answers.map(answer => answer.status).sort()).toEqual([200, ...Array(7).fill(409)])
     expect((await db().selectFrom("grants").selectAll().execute()).length).toBe(1)
   })
+})
+
+describe("a flood", () => {
+  it("of more senders than a statement takes is screened", async () => {
+    const path = join(mkdtempSync(join(tmpdir(), "sluice-")), "list")
+    const many = Array.from({ length: 14_000 }, (_, n) => `0x${n.toString(16).padStart(40, "0")}` as Address)
+    writeFileSync(path, many[3] ?? "")
+    service.ctx.settings.sanctionsFile = path
+    const screened = await screen(service.ctx, many, "test").finally(() => {
+      service.ctx.settings.sanctionsFile = undefined
+    })
+    expect(screened.size).toBe(14_000)
+    expect(many.filter(address => screened.get(address) !== "clear")).toEqual([many[3]])
+  })
+
+  it("at one paywall does not keep the buyer of another waiting", async () => {
+    const other = await shopOf(
+      (await service.call("POST", "/api/console/paywalls", { name: "b", price: 5 }, as)).body.id,
+    )
+    const [first, last] = shop.id < other.id ? [shop, other] : [other, shop]
+    await dust(first.deposit, 510)
+    await arrive(last.deposit, 5)
+    await settle()
+    expect(await payments("granted")).toMatchObject([{ paywall_id: last.id }])
+  })
+
+  it("at one checkout: what is worth most waits for the merchant, and the rest as that is decided", async () => {
+    await dust(session.deposit, 520)
+    await arrive(session.deposit, 5, 1_000)
+    await arrive(session.deposit, 4, 1_001)
+    await settle()
+    expect((await payments("open")).length).toBe(500)
+    const [greatest] = (await payments("open")).sort((a, b) => (a.amount < b.amount ? 1 : -1))
+    expect(greatest).toMatchObject({ amount: 4_000_000n, payer: payerOf(1_001) })
+    expect((await giveBack(greatest?.id ?? "")).status).toBe(200)
+    expect((await payments("open")).length).toBe(500)
+    expect(await checkRows(service.ctx, paperNetwork.chainId)).toEqual([])
+  })
+
+  /** The least there is, from so many senders. */
+  const dust = (deposit: Row<"deposits">, senders: number) =>
+    sql`insert into transfers (chain_id, tx_hash, token, to_address, k, deposit_id, from_address, value, block_number,
+        block_hash, log_index, block_time, state, run_at, created_at)
+      select ${paperNetwork.chainId}, '0x' || lpad(to_hex(n + ${deposit.id}::int * 100000), 64, 'd'), ${paperNetwork.token.address},
+        ${deposit.address}, 0, ${deposit.id}, '0x' || lpad(to_hex(n), 40, 'e'), 1, 1000000000, '0x' || repeat('1', 64), n, at, 'confirmed', at, at
+      from generate_series(1, ${senders}::int) n, (values (${new Date(service.ctx.now().getTime() - 3_600_000)}::timestamptz)) as t (at)`.execute(
+      db(),
+    )
 })
 
 describe("what is decided", () => {
@@ -165,7 +246,20 @@ describe("what is decided", () => {
   })
 
   it("stands whatever comes, in any order; nothing is stranded, counted twice or promised twice", async () => {
-    const kinds = ["arrive", "other token", "accept", "return", "settle", "sign", "cancel", "gone", "back"] as const
+    const kinds = [
+      ...([
+        "arrive",
+        "other token",
+        "accept",
+        "return",
+        "settle",
+        "sign",
+        "cancel",
+        "gone",
+        "back",
+        "remined",
+      ] as const),
+    ]
     const step = fc.record({
       kind: fc.constantFrom(...kinds),
       usd: fc.integer({ min: 1, max: 7 }),
@@ -189,6 +283,12 @@ describe("what is decided", () => {
             if (row) await db().updateTable("intents").set({ state: "cancelled" }).where("id", "=", row.id).execute()
             if (row?.payment_id) decided.delete(row.payment_id)
           }
+          if (kind === "remined") {
+            reorgs++
+            await remine(of(await transfersIn("confirmed"))?.id, usd, at ? who : undefined)
+            await settle()
+            decided.clear()
+          }
           if (kind === "gone" || kind === "back") {
             reorgs++
             await move(of(await transfersIn(kind === "gone" ? "confirmed" : "gone"))?.id, kind)
@@ -198,8 +298,10 @@ describe("what is decided", () => {
           const waits = of(await payments("open"))
           if (waits && (kind === "accept" || kind === "return")) {
             const answer = await (kind === "accept" ? accept(waits.id) : giveBack(waits.id))
-            expect(answer.status, JSON.stringify(answer.body)).toBe(200)
-            decided.set(waits.id, answer.body.status)
+            // What was paid out before a reorg is not paid once more.
+            const refused = kind === "return" && reorgs > 0 && answer.status === 409
+            expect(answer.status, JSON.stringify(answer.body)).toBe(refused ? 409 : 200)
+            if (!refused) decided.set(waits.id, answer.body.status)
           }
           for (const row of await payments())
             if (decided.has(row.id)) expect([row.id, row.status]).toEqual([row.id, decided.get(row.id)])
@@ -214,6 +316,85 @@ describe("what is decided", () => {
       }),
       { numRuns: onPostgres ? 15 : 40 },
     )
+  })
+
+  it("stops a return that is not signed when its money, mined again, is less or another's", async () => {
+    for (const { deposit } of [shop, session])
+      for (const from of [undefined, 1]) {
+        await arrive(deposit, 3)
+        await settle()
+        const [payment] = await payments("open")
+        expect((await giveBack(payment?.id ?? "")).status).toBe(200)
+        const [transfer] = await db().selectFrom("transfers").selectAll().orderBy("id", "desc").limit(1).execute()
+        service.advance(11 * 60_000)
+        await remine(transfer?.id, 1, from)
+        await settle()
+        expect((await intents()).at(-1)?.state).toBe("cancelled")
+        // Its new sender is screened in the next round.
+        service.advance(31_000)
+        await settle()
+        const [waits] = await payments("open")
+        const whose = { payer: payerOf(from ?? 0), amount: from === undefined ? 1_000_000n : 3_000_000n }
+        expect(waits).toMatchObject(whose)
+        expect((await giveBack(waits?.id ?? "")).status).toBe(200)
+        await sign((await intents()).at(-1)?.id)
+        await holds(false)
+      }
+  })
+
+  it("does not return what was paid out before the chain took a part of it back", async () => {
+    for (const split of [true, false]) {
+      await open(split)
+      await arrive(shop.deposit, 20, 1)
+      await arrive(shop.deposit, 3)
+      await arrive(shop.deposit, 2)
+      await settle()
+      const lost = (await transfersIn("confirmed")).at(-1)
+      // As the day's sweep does, where nothing was divided.
+      service.advance(25 * 3_600_000)
+      await sweepDue(service.ctx, paperNetwork)
+      for (const { id } of await due()) await sign(id)
+      await move(lost?.id, "gone")
+      await settle()
+      const [waits] = await payments("open")
+      expect(waits?.amount).toBe(3_000_000n)
+      const before = (await intents()).length
+      expect(await giveBack(waits?.id ?? "")).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
+      expect((await intents()).length).toBe(before)
+    }
+  })
+
+  it("waits for who can't be screened, and for all of a payment that a reorg has reduced meanwhile", async () => {
+    for (const usd of [2, 1]) await arrive(shop.deposit, usd)
+    await settle()
+    const [{ id: first, tx_hash } = { id: 0n, tx_hash: "" }, second] = await transfersIn("confirmed")
+    expect(first).not.toBe(0n)
+    service.ctx.settings.sanctionsFile = "/nowhere"
+    await move(second?.id, "gone")
+    await settle()
+    service.ctx.settings.sanctionsFile = undefined
+    service.advance(31_000)
+    await settle()
+    expect(await payments()).toMatchObject([{ status: "open", amount: 2_000_000n, tx_hash }])
+    await holds(false)
+  })
+
+  it("takes one use of a link, however often its checkout is accepted", async () => {
+    await service.call("POST", "/api/console/payment-links", { title: "Sale", slug: "sale", amount: 5, maxUses: 5 }, as)
+    const { sessionId } = (await service.call("POST", "/api/pay/sessions", { slug: "sale" })).body
+    const deposit = await depositOf(sessionId)
+    for (const usd of [2, 1]) await arrive(deposit, usd)
+    await settle()
+    for (const gone of [true, false]) {
+      const [payment] = await payments("open")
+      expect((await accept(payment?.id ?? "")).status).toBe(200)
+      if (gone) await move((await transfersIn("confirmed")).at(-1)?.id, "gone")
+      await settle()
+      service.advance(31_000)
+      await settle()
+    }
+    const link = await db().selectFrom("payment_links").select("uses").executeTakeFirstOrThrow()
+    expect(Number(link.uses)).toBe(1)
   })
 
   it("is made anew while a return reverts, so often and no more; then the payment waits again", async () => {
@@ -251,6 +432,17 @@ describe("what is decided", () => {
     await db()
       .updateTable("transfers")
       .set({ state: where === "gone" ? "gone" : "confirmed", run_at: service.ctx.now() })
+      .where("id", "=", id)
+      .execute()
+  }
+
+  /** Mined again in another block, where it moved another amount, or from another sender. */
+  async function remine(id: bigint | undefined, usd: number, from: number | undefined): Promise<void> {
+    if (id === undefined) return
+    const moved = from === undefined ? { value: BigInt(usd) * 1_000_000n } : { from_address: payerOf(from) }
+    await db()
+      .updateTable("transfers")
+      .set({ ...moved, run_at: service.ctx.now() })
       .where("id", "=", id)
       .execute()
   }
@@ -294,6 +486,9 @@ describe("what is decided", () => {
       if (quiet) expect(live <= amount).toBe(true)
       if (beside) expect(session_id).not.toBeNull()
     }
+    // The signing here leaves no attempts; all else must add up, or the wallet would be halted.
+    const found = await checkRows(service.ctx, paperNetwork.chainId)
+    expect(found.filter(({ words }) => !words.includes("signed for it is nothing"))).toEqual([])
     const { status } = await db().selectFrom("checkout_sessions").selectAll().executeTakeFirstOrThrow()
     const main = rows.rows.some(row => row.session_id !== null && row.status === "granted" && !row.beside)
     expect(main).toBe(status === "confirmed")

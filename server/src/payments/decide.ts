@@ -18,7 +18,7 @@ import { giveAccess } from "./give-access.ts"
 import { hashesClaimed } from "./open-payments.ts"
 import { statusMessage } from "./reasons.ts"
 import { namedAddress } from "./return-address.ts"
-import { lockSession, settleSession, takeUse } from "./settle-session.ts"
+import { everPaid, lockSession, lockTransfers, settleSession, takeUse } from "./settle-session.ts"
 
 export type Screened = Map<Address, Screening>
 
@@ -75,7 +75,8 @@ async function sendersOf(ctx: Context, sessionId: string): Promise<Address[]> {
 export async function acceptPayment(ctx: Context, merchantId: string, id: string, screened: Screened): Promise<void> {
   const payment = await lockOpen(ctx, merchantId, id)
   const session = payment.session_id
-  const beside = session !== null && (await isPaid(ctx, session))
+  const before = session === null ? [] : await paymentsOf(ctx, session)
+  const beside = before.some(row => row.status === "granted" && !row.beside)
   await ctx.db
     .updateTable("payments")
     .set({ status: "granted", accepted_at: ctx.now(), beside, updated_at: ctx.now() })
@@ -92,12 +93,15 @@ export async function acceptPayment(ctx: Context, merchantId: string, id: string
   }
   if (session !== null) {
     await makePayouts(ctx, id)
-    // The merchant may go beyond the uses that it gave the link; they are counted as far as they go.
-    if (!beside) await takeUse(ctx, (await lockSession(ctx, session)).link_id)
+    // The merchant may go beyond the uses that it gave the link; they are counted as far as they go, a session's once.
+    if (!before.some(everPaid)) await takeUse(ctx, (await lockSession(ctx, session)).link_id)
     await settleSession(ctx, session, screened)
   }
   told(ctx, payment, "accepted")
 }
+
+const PAID_OUT =
+  "This payment was paid out before the chain took a part of it back, so it can't be returned from here. Accept it, or wait until its payouts have failed."
 
 /** Whom a payment goes back to, as the merchant says; nothing where the payer has named an address. */
 export interface ReturnTo {
@@ -119,6 +123,7 @@ export async function returnPayment(
   screened: Screened,
 ): Promise<void> {
   const payment = await lockOpen(ctx, merchantId, id)
+  if (await isPaidOut(ctx, id)) throw new ApiError("INVALID_OPERATION", undefined, PAID_OUT)
   const named = (await namedAddress(ctx, payment))?.address
   const address = to.address ?? named
   if (!address)
@@ -157,7 +162,10 @@ function told(ctx: Context, { id, chain_id, exception }: Row<"payments">, change
 /** The payment, held with all that settles it; `INVALID_OPERATION` unless it waits and all its money stands. */
 async function lockOpen(ctx: Context, merchantId: string, id: string): Promise<Row<"payments">> {
   const known = await paymentOf(ctx, merchantId, id)
-  if (known.session_id !== null) await lockSession(ctx, known.session_id)
+  if (known.session_id !== null) {
+    await lockSession(ctx, known.session_id)
+    await lockTransfers(ctx, known.session_id)
+  }
   if (known.paywall_id !== null) await lockAccess(ctx, known.paywall_id, known.payer)
   await ctx.db.selectFrom("payments").select("id").where("id", "=", id).forUpdate().execute()
   const payment = await paymentOf(ctx, merchantId, id)
@@ -183,14 +191,19 @@ function stateOf({ status, returned_to, accepted_at, exception }: Row<"payments"
   return "This payment is granted: nothing of it waits."
 }
 
-/** Whether the session has a payment of its own. */
-async function isPaid(ctx: Context, sessionId: string): Promise<boolean> {
-  const main = await ctx.db
-    .selectFrom("payments")
-    .select("id")
-    .where("session_id", "=", sessionId)
-    .where("status", "=", "granted")
-    .where("beside", "=", false)
-    .executeTakeFirst()
-  return main !== undefined
+const paymentsOf = (ctx: Context, sessionId: string): Promise<Row<"payments">[]> =>
+  ctx.db.selectFrom("payments").selectAll().where("session_id", "=", sessionId).execute()
+
+/**
+ * Whether what a payment brought was paid out to others, or is on its way to them: before the chain took some of it back. It
+ * would have to be returned out of other payers' money.
+ */
+async function isPaidOut(ctx: Context, id: string): Promise<boolean> {
+  const { rows } = await sql`
+    select from intents where payment_id = ${id} and kind = 'share' and state not in ('cancelled', 'reverted')
+    union all
+    select from claims c join sweep_parts s on s.transfer_id = c.transfer_id join intents i on i.id = s.intent_id
+      where c.payment_id = ${id} and i.state not in ('cancelled', 'reverted')
+    limit 1`.execute(ctx.db)
+  return rows.length > 0
 }

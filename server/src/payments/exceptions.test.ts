@@ -457,6 +457,22 @@ describe("at a paywall", () => {
     await booksHold()
   })
 
+  it("amounts that no token has, told by a contract, are passed over; what was paid beside them counts", async () => {
+    const shop = await paywall()
+    const word = (hex: string) => `7f${hex.replace("0x", "").padStart(64, "0")}`
+    const transferTopic = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+    // PUSH32 2^256-1 PUSH0 MSTORE, then twelve times LOG3(0, 32, topic, from, to).
+    const log = `${word(shop.payTo)}${word(rig.buyer(1).address)}${word(transferTopic)}60205fa3`
+    const data = `0x${word("f".repeat(64))}5f52${log.repeat(12)}00` as const
+    const hash = await rig.anvil.client.sendTransaction({ account: rig.buyer(1), data })
+    await rig.anvil.client.waitForTransactionReceipt({ hash })
+    await submit(shop.id, hash, 1)
+    await submit(shop.id, await rig.pay(shop.payTo, "5"))
+    await rig.rounds(3)
+    expect(await hasAccess(shop.id)).toBe(true)
+    expect(await waiting()).toEqual([])
+  })
+
   it("too much at once is counted in full: listed, and neither accepted nor returned", async () => {
     const shop = await paywall()
     await submit(shop.id, await rig.pay(shop.payTo, "6"))

@@ -4,6 +4,7 @@
  */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row, WaitingFor } from "../db/schema.ts"
 import { newId } from "../ids.ts"
@@ -17,6 +18,12 @@ export interface Waiting {
   transfers: readonly ClaimedTransfer[]
 }
 
+/**
+ * Payments that wait at one session, or of one payer at a paywall: those of most money, and the others as these are decided.
+ * A flood of dust from a thousand senders must not be a thousand rows to write, and to read.
+ */
+const MOST_OPEN = 500
+
 interface Owner {
   merchant_id: string
   chain_id: number
@@ -28,6 +35,19 @@ interface Owner {
 function apart({ exception, transfers }: Waiting): Waiting[] {
   const parts = Map.groupBy(transfers, row => `${row.from_address} ${row.token} ${row.deposit_id}`)
   return [...parts.values()].map(transfers => ({ exception, transfers }))
+}
+
+const amountOf = ({ transfers }: Waiting): bigint => transfers.reduce((sum, row) => sum + row.value, 0n)
+
+/** Those of most money, where there are too many; other tokens, whose amounts say nothing, after the settlement token. */
+function greatest(groups: Waiting[], token: Address): Waiting[] {
+  if (groups.length <= MOST_OPEN) return groups
+  const isOther = ({ transfers }: Waiting) => (transfers[0]?.token === token ? 0 : 1)
+  const sums = new Map(groups.map(group => [group, amountOf(group)]))
+  const sumOf = (group: Waiting) => sums.get(group) ?? 0n
+  return groups
+    .toSorted((a, b) => isOther(a) - isOther(b) || (sumOf(a) < sumOf(b) ? 1 : sumOf(a) > sumOf(b) ? -1 : 0))
+    .slice(0, MOST_OPEN)
 }
 
 /**
@@ -43,7 +63,8 @@ export async function writeOpen(
   waiting: readonly Waiting[],
   recipientSetOf: (transfer: ClaimedTransfer) => bigint | null,
 ): Promise<void> {
-  const groups = waiting.filter(({ transfers }) => transfers.length > 0).flatMap(apart)
+  const { token } = networkOf(ctx.chain, owner.chain_id)
+  const groups = greatest(waiting.filter(({ transfers }) => transfers.length > 0).flatMap(apart), token.address)
   const present = [...(await openOf(ctx, owner, payer)), ...(await reversedOf(ctx, owner, groups))]
   if (present.length === 0 && groups.length === 0) return
   const left = new Set(present)
@@ -125,7 +146,7 @@ async function writeOne(
   if (!last) throw new Error("a payment has no transfer")
   const id = known?.id ?? newId("pay")
   const facts = {
-    amount: transfers.reduce((sum, row) => sum + row.value, 0n),
+    amount: amountOf({ exception, transfers }),
     tx_hash: last.tx_hash,
     exception,
     recipient_set_id: recipientSetOf(last),
@@ -160,9 +181,10 @@ export async function claim(
   transfers: readonly Pick<Row<"transfers">, "id">[],
 ): Promise<void> {
   if (transfers.length === 0) return
-  const rows = sql.join(transfers.map(each => sql`(${each.id}::bigint, ${paymentId})`))
+  // As one value, as a statement takes 65,535.
+  const ids = sql.val(`{${transfers.map(each => each.id).join(",")}}`)
   const claimed = await sql`
-    insert into claims (transfer_id, payment_id) values ${rows}
+    insert into claims (transfer_id, payment_id) select id, ${paymentId} from unnest(${ids}::bigint[]) as id
     on conflict (transfer_id) do update set payment_id = excluded.payment_id
       where claims.payment_id = excluded.payment_id
         or exists (select from payments p where p.id = claims.payment_id and p.status in ('open', 'reversed'))`.execute(
@@ -178,7 +200,9 @@ async function refresh(ctx: Context, ids: readonly string[]): Promise<void> {
   const these = sql.join(ids)
   await sql`delete from claims c using transfers t, payments p where t.id = c.transfer_id and p.id = c.payment_id
     and c.payment_id in (${these}) and p.status = 'open'
-    and (t.state not in ('confirmed', 'final') or t.suspect_at is not null)`.execute(ctx.db)
+    and (t.state not in ('confirmed', 'final') or t.suspect_at is not null or t.from_address <> p.payer)`.execute(
+    ctx.db,
+  )
   await sql`update payments p set amount = held.amount, updated_at = ${ctx.now()} from (
       select c.payment_id as id, sum(t.value) as amount from claims c join transfers t on t.id = c.transfer_id
       where c.payment_id in (${these}) group by 1) as held

@@ -75,7 +75,7 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
   const session = await lockSession(ctx, id)
   const deposit = await ctx.db.selectFrom("deposits").selectAll().where("session_id", "=", id).executeTakeFirstOrThrow()
   const network = networkOf(ctx.chain, session.chain_id)
-  await sql`select id from transfers where deposit_id = ${deposit.id} order by id for update`.execute(ctx.db)
+  await lockTransfers(ctx, id)
   await followDecisions(ctx, session)
   const transfers = await transfersOf(ctx, deposit.id)
   const payments = await ctx.db
@@ -216,8 +216,13 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
 export const lockSession = (ctx: Context, id: string): Promise<Row<"checkout_sessions">> =>
   ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", id).forUpdate().executeTakeFirstOrThrow()
 
+/** All that arrived for a session, held until the transaction ends: before any book, as whoever stores what the chain says. */
+export const lockTransfers = (ctx: Context, id: string) =>
+  sql`select t.id from transfers t join deposits d on d.id = t.deposit_id where d.session_id = ${id} order by t.id
+    for update of t`.execute(ctx.db)
+
 /** Whether it pays the session, or did until the chain took it back. One that only waited is not meant. */
-const everPaid = ({ status, beside, accepted_at, exception }: Row<"payments">): boolean =>
+export const everPaid = ({ status, beside, accepted_at, exception }: Row<"payments">): boolean =>
   !beside && (status === "granted" || (status === "reversed" && (accepted_at !== null || exception === null)))
 
 /** All that was ever seen to arrive at the address, in chain order. */
@@ -243,7 +248,7 @@ async function followDecisions(ctx: Context, session: Row<"checkout_sessions">):
   )
   for (const { id, status, amount, there, sure } of rows) {
     if (status === "granted" && there < amount) await reverse(ctx, session.id, id)
-    if (status === "returned" && there < amount) await stopReturns(ctx, [id])
+    if (status === "returned") await stopReturns(ctx, [id])
     if (status !== "reversed" || sure < amount) continue
     await sql`update payments p set status = 'granted', updated_at = ${ctx.now()}, beside = exists (select from payments m
         where m.session_id = p.session_id and m.status = 'granted' and not m.beside)
@@ -323,7 +328,8 @@ async function writePaid(
   payments: readonly Row<"payments">[],
 ): Promise<string | undefined> {
   const main = payments.find(payment => payment.status === "granted" && !payment.beside)
-  const paid = folded.paid.map(({ id }) => transfers.find(row => row.id === id)).filter(row => row !== undefined)
+  const byId = new Map(transfers.map(row => [row.id, row]))
+  const paid = folded.paid.map(({ id }) => byId.get(id)).filter(row => row !== undefined)
   const last = paid.at(-1)
   if (!last) {
     if (!main) return undefined
@@ -369,16 +375,15 @@ async function writePaid(
     await ctx.db
       .deleteFrom("claims")
       .where("payment_id", "=", id)
-      .where(
-        "transfer_id",
-        "not in",
-        paid.map(row => row.id),
-      )
+      .where(sql<boolean>`transfer_id <> all(${arrayOf(paid.map(row => row.id))}::bigint[])`)
       .execute()
   }
   await makePayouts(ctx, id)
   return id
 }
+
+/** As one value, as a statement takes 65,535: an address can be paid in any number of pieces. */
+const arrayOf = (values: readonly unknown[]) => sql.val(`{${values.join(",")}}`)
 
 const sumOf = (rows: readonly { value: bigint }[]): bigint => rows.reduce((total, row) => total + row.value, 0n)
 
@@ -396,7 +401,7 @@ async function acceptSubmissions(
     .updateTable("submissions")
     .set({ status: "granted", reason: null, run_at: null, updated_at: ctx.now() })
     .where("session_id", "=", sessionId)
-    .where("tx_hash", "in", hashes)
+    .where(sql<boolean>`tx_hash = any(${arrayOf(hashes)}::text[])`)
     .where("status", "<>", "granted")
     .execute()
 }

@@ -34,6 +34,8 @@ const BUDGET_MS = 15_000
  * more than this each time.
  */
 const OPEN_TRANSFERS = 2_000
+/** Groups in one round, of each paywall in its turn: a flood of senders at one must not keep the buyers of others waiting. */
+const GROUPS_A_ROUND = 500
 /** While the screening can't be done, grants wait so long before they are tried again. */
 const UNSCREENED_MS = 30_000
 
@@ -66,11 +68,12 @@ export async function settleDue(ctx: Context, network: Network): Promise<number>
 
 async function dueGroups(ctx: Context, network: Network): Promise<Group[]> {
   const due = await sql<{ paywall_id: string; sender: Address; payer: Address | null }>`
-    select distinct d.paywall_id, t.from_address as sender, p.payer
+    select d.paywall_id, t.from_address as sender, p.payer
     from transfers t join deposits d on d.id = t.deposit_id
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
     where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and d.paywall_id is not null
-    order by 1, 2, 3`.execute(ctx.db)
+    group by 1, 2, 3 order by row_number() over (partition by d.paywall_id order by min(t.run_at), t.from_address, p.payer), 1
+    limit ${GROUPS_A_ROUND}`.execute(ctx.db)
   const groups = new Map<string, Group>()
   for (const { paywall_id, sender, payer } of due.rows) {
     const moved = payer !== null && payer !== sender
@@ -108,6 +111,17 @@ async function settle(ctx: Context, { paywallId, payers }: Group, screened: Map<
       looked.filter(id => wait.get(id)?.getTime() === at),
       new Date(at),
     )
+  await waitToo(ctx, looked, wait)
+}
+
+/** Those that have to wait and were not due: what another of their payment has lost, they are without as well. */
+async function waitToo(ctx: Context, looked: readonly bigint[], wait: ReadonlyMap<bigint, Date>): Promise<void> {
+  const due = new Set(looked)
+  const others = [...wait].filter(([id]) => !due.has(id))
+  const [ids, times] = [others.map(([id]) => id), others.map(([, at]) => at.toISOString())]
+  await sql`update transfers t set run_at = others.at
+    from unnest(${sql.val(`{${ids.join(",")}}`)}::bigint[], ${sql.val(`{${times.join(",")}}`)}::timestamptz[]) as others (id, at)
+    where t.id = others.id and t.run_at is null`.execute(ctx.db)
 }
 
 /**
@@ -208,11 +222,13 @@ async function setDue(ctx: Context, ids: readonly bigint[], runAt: Date | null):
  * that are only seen: their confirmation makes them due.
  */
 async function lockDueTransfers(ctx: Context, paywallId: string, payers: readonly Address[]): Promise<bigint[]> {
+  // Each part by its own index: with an "or" all that is due at the paywall would be read for each of a flood's senders.
   const rows = await sql<{ id: bigint }>`
-    select t.id from transfers t join deposits d on d.id = t.deposit_id
-    where d.paywall_id = ${paywallId} and t.run_at <= ${ctx.now()} and t.state <> 'seen'
-      and (t.from_address in (${sql.join(payers)}) or exists (select from claims c join payments p on p.id = c.payment_id
-        where c.transfer_id = t.id and p.payer in (${sql.join(payers)})))
+    select t.id from transfers t where t.run_at <= ${ctx.now()} and t.state <> 'seen' and t.id in (
+      select s.id from deposits d join transfers s on s.deposit_id = d.id
+        where d.paywall_id = ${paywallId} and s.from_address in (${sql.join(payers)})
+      union select c.transfer_id from payments p join claims c on c.payment_id = p.id
+        where p.paywall_id = ${paywallId} and p.payer in (${sql.join(payers)}))
     order by t.id for update of t`.execute(ctx.db)
   return rows.rows.map(row => row.id)
 }

@@ -20,12 +20,24 @@ const MOST_DECIMALS = 36
 const SYMBOL = /^[A-Za-z][A-Za-z0-9.]{0,11}$/
 /** Transfers of other tokens that are kept of one transaction: a token can tell of any number, from anyone. */
 const OTHERS_A_TRANSACTION = 20
+/**
+ * No token has so much: ten amounts of 2²⁵⁶ no longer fit into the database's numbers, and what can't be written would stop
+ * the verification of everything else.
+ */
+const MOST_OTHER = 10n ** 60n
 
-/** The transfers without those that only fill tables: of other tokens than the settlement token a few of each transaction. */
-export function withoutFlood<T extends { txHash: string; token: Address }>(network: Network, transfers: T[]): T[] {
+/**
+ * The transfers without those that only do harm: of other tokens than the settlement token a few of each transaction, in
+ * amounts that can be added up.
+ */
+export function withoutFlood<T extends { txHash: string; token: Address; value: bigint }>(
+  network: Network,
+  transfers: T[],
+): T[] {
   const kept = new Map<string, number>()
-  return transfers.filter(({ txHash, token }) => {
+  return transfers.filter(({ txHash, token, value }) => {
     if (token === network.token.address) return true
+    if (value > MOST_OTHER) return false
     kept.set(txHash, (kept.get(txHash) ?? 0) + 1)
     return (kept.get(txHash) ?? 0) <= OTHERS_A_TRANSACTION
   })

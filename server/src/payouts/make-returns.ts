@@ -76,13 +76,19 @@ export async function returnAgain(ctx: Context, failed: Row<"intents">, most: nu
 }
 
 /**
- * Stops what can still be stopped of returns whose money the chain took back: intents without a nonce, whose payments are
- * open again by that. Call it inside a transaction, under the lock of the paywall's payer or the session.
+ * Stops what can still be stopped of returns whose money, or some of it, the chain took back: intents without a nonce, whose
+ * payments are open again by that. Call it inside a transaction, under the lock of the paywall's payer or the session.
  */
 export async function stopReturns(ctx: Context, paymentIds: readonly string[]): Promise<void> {
   if (paymentIds.length === 0) return
+  const unsigned = sql`kind = 'return' and state in ('queued', 'held') and payment_id in (${sql.join(paymentIds)})`
+  // The payment before its intents, as whoever cancels one by hand takes them.
+  const { rows } = await sql<{ id: string }>`select id from payments p
+    where id in (select payment_id from intents where ${unsigned})
+      and amount > (select coalesce(sum(t.value), 0) from claims c join transfers t on t.id = c.transfer_id
+        where c.payment_id = p.id and t.state <> 'gone' and t.from_address = p.payer)
+    order by id for update`.execute(ctx.db)
+  if (rows.length === 0) return
   await sql`update intents set state = 'cancelled', held_reason = null, updated_at = ${ctx.now()}
-    where kind = 'return' and state in ('queued', 'held') and payment_id in (${sql.join(paymentIds)})
-      and exists (select from claims c join transfers t on t.id = c.transfer_id
-        where c.payment_id = intents.payment_id and t.state = 'gone')`.execute(ctx.db)
+    where ${unsigned} and payment_id in (${sql.join(rows.map(row => row.id))})`.execute(ctx.db)
 }
