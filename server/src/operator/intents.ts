@@ -133,6 +133,7 @@ const moneyWords: Partial<Record<Row<"intents">["kind"], string>> = {
     "Its money stays in its deposit, and is not paid to anyone by itself; the merchant's console shows the share as cancelled.",
   sweep:
     "Its money stays in its deposit, and is not swept again by itself; the merchant's transactions show it as cancelled.",
+  authorize: "Nothing was moved; the checkout tells its payer to sign again.",
   return: "Its money stays in its deposit; the payment is open again, and waits for the merchant.",
 }
 
