@@ -153,6 +153,38 @@ describe("an old backup", () => {
     expect(balanced_number).toBe(number)
   })
 
+  it("of some seconds ago: what was sent since waits in the pool, and nothing is signed in its place", async () => {
+    const { ctx } = rig.service
+    const shop = await rig.sell([50, 50])
+    const first = (await operator.wallet()).next_nonce
+    const got = await gains(async () => {
+      await rig.paid(shop, 1_000_000n)
+      await rig.anvil.client.setAutomine(false)
+      const restore = await backUp(ctx)
+      await rig.round()
+      expect(await rig.states()).toEqual(["assigned", "assigned"])
+      await restore()
+      // The first of them comes second now: at another's nonce it would be paid once more.
+      await ctx.db
+        .updateTable("intents")
+        .set({ run_at: new Date(ctx.now().getTime() + 5_000), created_at: new Date(ctx.now().getTime() + 5_000) })
+        .where("share", "=", 0)
+        .execute()
+      await rig.round()
+      expect(await rig.states()).toEqual(["queued", "queued"])
+      expect(await operator.attempts()).toEqual([])
+      expect((await operator.ask("/halt", { wallet: "payout", reason: "look" })).status).toBe(200)
+      await expectRefused(resume(), /With what waits to be mined the wallet has/)
+      await mine()
+      for (const hash of await inExplorer(first)) expect((await adopt(hash)).status).toBe(200)
+      expect((await resume()).status).toBe(200)
+      await rig.anvil.client.setAutomine(true)
+      await payAll()
+    })
+    expect(got).toEqual([500_000n, 500_000n])
+    expect(new Set(await rig.states())).toEqual(new Set(["final"]))
+  })
+
   it("from before the payouts were planned: they are found by what they pay, and named where several pay the same", async () => {
     const { ctx } = rig.service
     const shop = await rig.sell([50, 50])

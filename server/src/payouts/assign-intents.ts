@@ -40,7 +40,7 @@ export async function assignIntents(
   sight: WalletSight,
 ): Promise<{ assigned: number; putOff: number }> {
   const nothing = { assigned: 0, putOff: 0 }
-  const { market, latest, balance, dataFee } = sight
+  const { market, latest, pending = 0n, balance, dataFee } = sight
   const room = IN_FLIGHT - (await inFlight(ctx, wallet)).n
   if (room <= 0) return nothing
   const due = await dueIntents(ctx, network, wallet, room)
@@ -55,7 +55,7 @@ export async function assignIntents(
   const putOff = payable.held + payable.due.length - vetted.length
   if (vetted.length === 0) return { ...nothing, putOff }
   const assigned = await inTransaction(ctx, ctx =>
-    assign(ctx, wallet, signer, vetted, fees, { latest, balance, dataFee }),
+    assign(ctx, wallet, signer, vetted, fees, { count: pending > latest ? pending : latest, balance, dataFee }),
   )
   return { assigned, putOff }
 }
@@ -194,13 +194,14 @@ async function assign(
   signer: Signer,
   vetted: readonly string[],
   fees: Fees,
-  { latest, balance, dataFee }: { latest: bigint; balance: bigint; dataFee: bigint },
+  { count, balance, dataFee }: { count: bigint; balance: bigint; dataFee: bigint },
 ): Promise<number> {
   const wallet = await lockWallet(ctx, walletId)
   if (wallet.status !== "active") return 0
-  // The count was asked before this lock, and next_nonce only grows: more mined than signed was not signed by us.
-  if (latest > wallet.next_nonce) {
-    ctx.log.error({ latest: `${latest}`, next: `${wallet.next_nonce}` }, "the chain tells more nonces than were signed")
+  // The count was asked before this lock, and next_nonce only grows: more than signed was not signed by us. What waits to
+  // be mined counts: a database that lost its last seconds may have sent it, for what seems to be unpaid here.
+  if (count > wallet.next_nonce) {
+    ctx.log.error({ count: `${count}`, next: `${wallet.next_nonce}` }, "the chain tells more nonces than were signed")
     return 0
   }
   const flying = await inFlight(ctx, wallet)
