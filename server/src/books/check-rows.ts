@@ -11,14 +11,23 @@ import type { Finding } from "./claims.ts"
 /** Kinds whose money leaves a deposit. */
 export const outgoingKinds = sql`('share', 'sweep', 'return')`
 
+/** Clocks of processes, and of the database, may differ so much. */
+const SLACK_MS = 60_000
+
 /** Transfers of a payment that are settled and not about to be settled again. */
-const isQuiet = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
+const quietAt = (now: Date) => sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
     where c.payment_id = p.id and (t.state = 'seen' or t.suspect_at is not null or t.run_at is not null
       or (t.state = 'gone' and p.session_id is null)))
-  and not exists (select from checkout_sessions s where s.id = p.session_id and s.run_at <= now())`
+  and not exists (select from checkout_sessions s where s.id = p.session_id
+    and s.run_at <= ${new Date(now.getTime() + SLACK_MS)})`
+
+interface Question {
+  table: string
+  of: (chainId: number, isQuiet: RawBuilder<unknown>) => RawBuilder<{ id: string; words: string }>
+}
 
 /** Each answers rows that must not be there: their id and what is wrong with them. */
-const questions: { table: string; of: (chainId: number) => RawBuilder<{ id: string; words: string }> }[] = [
+const questions: Question[] = [
   {
     table: "deposit_books",
     of: chainId => sql`
@@ -38,7 +47,7 @@ const questions: { table: string; of: (chainId: number) => RawBuilder<{ id: stri
   },
   {
     table: "payments",
-    of: chainId => sql`
+    of: (chainId, isQuiet) => sql`
       select p.id, format('says %s; by the rows of claims its transfers are %s', p.amount, coalesce(claimed.sum, 0)) as words
       from payments p left join lateral (
         select sum(t.value) filter (where t.state in ('confirmed', 'final')) as sum,
@@ -51,7 +60,7 @@ const questions: { table: string; of: (chainId: number) => RawBuilder<{ id: stri
   },
   {
     table: "payments",
-    of: chainId => sql`
+    of: (chainId, isQuiet) => sql`
       select p.id, format('is called %s, by %s of %s', p.status, p.tx_hash, p.payer) as words from payments p
       where p.chain_id = ${chainId} and p.status in ('granted', 'open', 'reversed')
         and not exists (select from claims c join transfers t on t.id = c.transfer_id left join screenings g
@@ -108,7 +117,7 @@ const questions: { table: string; of: (chainId: number) => RawBuilder<{ id: stri
   },
   {
     table: "payments",
-    of: chainId => sql`
+    of: (chainId, isQuiet) => sql`
       select p.id, format('is %s; its shares are %s', p.amount, sum(i.amount)) as words
       from intents i join payments p on p.id = i.payment_id
       where i.chain_id = ${chainId} and i.kind = 'share' and i.state not in ('cancelled', 'reverted') and p.status = 'granted'
@@ -166,19 +175,21 @@ const questions: { table: string; of: (chainId: number) => RawBuilder<{ id: stri
       where a.chain_id = ${chainId} and (a.chain_id, a.wallet, a.nonce) is distinct from (i.chain_id, i.wallet, i.nonce)`,
   },
   {
+    // One that is halted signs nothing; what it sent is adopted in any order.
     table: "wallets",
     of: chainId => sql`
       select w.id::text, format('signs next with the nonce %s, and has signed with %s', w.next_nonce, max(a.nonce)) as words
       from wallets w join attempts a on a.chain_id = w.chain_id and a.wallet = w.address
-      where w.chain_id = ${chainId} group by w.id having max(a.nonce) >= w.next_nonce`,
+      where w.chain_id = ${chainId} and w.status = 'active' group by w.id having max(a.nonce) >= w.next_nonce`,
   },
 ]
 
 /** All that does not add up, the first of each question; empty when everything does. */
 export async function checkRows(ctx: Context, chainId: number): Promise<Finding[]> {
   const found: Finding[] = []
+  const isQuiet = quietAt(ctx.now())
   for (const { table, of } of questions) {
-    const { rows } = await sql<{ id: string; words: string }>`${of(chainId)} limit 1`.execute(ctx.db)
+    const { rows } = await sql<{ id: string; words: string }>`${of(chainId, isQuiet)} limit 1`.execute(ctx.db)
     for (const { id, words } of rows) found.push({ table, id, words: `the row ${id} of ${table} ${words}` })
   }
   return found

@@ -11,8 +11,10 @@ import type { Hash } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
 import { inTransaction } from "../context.ts"
 import { depositAddress, depositImplementation } from "../deposits/address.ts"
+import { settleDue } from "../payments/settle.ts"
 import { ensureCursor } from "../payments/verify-payments.ts"
 import { payoutRound } from "../payouts/pay-out.ts"
+import { checkRows } from "./check-rows.ts"
 import { reconcileRound } from "./reconcile.ts"
 
 let rig: PayoutRig
@@ -128,6 +130,56 @@ describe("halts nothing:", () => {
       await life.verify()
       expect(await reconcile()).toBeNull()
     }
+  })
+
+  it("what is left of a payment whose split was edited between its parts: its shares are whose they were", async () => {
+    const shop = await rig.sell([50, 50])
+    await rig.paid(shop, 300_000n)
+    rig.service.advance(60_000)
+    const recipients = ["c0", "c1"].map(byte => ({ address: `0x${byte.repeat(20)}`, percent: 50 }))
+    const edited = await rig.service.call("PUT", `/api/console/splits/${shop.splitId}`, { recipients }, { as: "shop" })
+    expect(edited.status).toBe(200)
+    rig.service.advance(60_000)
+    const id = await rig.paid(shop, 300_000n)
+    const payment = () => ctx().db.selectFrom("payments").selectAll().executeTakeFirstOrThrow()
+    const before = await payment()
+    expect(before).toMatchObject({ id, status: "granted" })
+    await ctx()
+      .db.updateTable("transfers")
+      .set({ state: "gone", run_at: ctx().now() })
+      .where("tx_hash", "=", before.tx_hash)
+      .execute()
+    await settleDue(ctx(), rig.network)
+    expect(await payment()).toMatchObject({ id, status: "open", amount: 300_000n })
+    expect(await checkRows(ctx(), rig.network.chainId)).toEqual([])
+    // Topped up it is paid to whom it was paid before.
+    await rig.paid(shop, 250_000n)
+    expect(await payment()).toMatchObject({ id, status: "granted", recipient_set_id: before.recipient_set_id })
+    expect(await checkRows(ctx(), rig.network.chainId)).toEqual([])
+  })
+
+  it("money too little whose last part is suspected to be gone while nobody can be screened", async () => {
+    const shop = await rig.sell()
+    await rig.paid(shop, 200_000n)
+    const id = await rig.paid(shop, 200_000n)
+    const { tx_hash } = await ctx().db.selectFrom("payments").selectAll().executeTakeFirstOrThrow()
+    const suspect = async (at: Date | null) => {
+      await ctx()
+        .db.updateTable("transfers")
+        .set({ suspect_at: at, run_at: ctx().now() })
+        .where("tx_hash", "=", tx_hash)
+        .execute()
+      await settleDue(ctx(), rig.network)
+      expect(await checkRows(ctx(), rig.network.chainId)).toEqual([])
+      return await ctx().db.selectFrom("payments").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
+    }
+    ctx().settings.sanctionsFile = "/nowhere"
+    try {
+      expect(await suspect(ctx().now())).toMatchObject({ status: "open", amount: 200_000n })
+    } finally {
+      ctx().settings.sanctionsFile = undefined
+    }
+    expect(await suspect(null)).toMatchObject({ status: "open", amount: 400_000n, tx_hash })
   })
 
   it("a transfer that the scan missed: it is stored, and pays", async () => {

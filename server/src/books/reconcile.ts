@@ -21,7 +21,8 @@ import { checkClaims, type Finding, intentClaim, outflowClaim, transferClaim } f
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-const LEASE_MS = 120_000
+/** Longer than a round may take: another that begins in it would have this one write nothing, and both begin again. */
+const LEASE_MS = 900_000
 /** Between the rounds of a pass: 500 receipts of each kind a minute are 720,000 rows of each a day. */
 const ROUND_MS = 60_000
 const RECEIPTS_A_ROUND = 500

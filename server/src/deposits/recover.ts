@@ -249,7 +249,8 @@ async function recover(node: Node, chainId: number, key: Hex, terms: Terms): Pro
 }
 
 if (import.meta.main)
-  main(line => process.stdout.write(`${line}\n`)).catch((error: Error) => {
+  // A token's symbol is anyone's text.
+  main(line => process.stdout.write(`${line.replace(/(?!\n)\p{C}/gu, "\ufffd")}\n`)).catch((error: Error) => {
     process.stderr.write(`\n${error.message}\n`)
     process.exitCode = 1
   })

@@ -7,6 +7,8 @@ import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { startProxy } from "../../test/proxy.ts"
 import { relaysOn } from "../../test/relays.ts"
+import { checkRows } from "../books/check-rows.ts"
+import { reconcileRound } from "../books/reconcile.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import { makePayouts } from "../payouts/make-payouts.ts"
@@ -143,6 +145,75 @@ describe("an old backup", () => {
     expect(await on.received(session.payTo)).toEqual([5_000_000n])
     const books = await ctx.db.selectFrom("deposit_books").select("shortfall").execute()
     expect(books.map(book => book.shortfall)).toEqual([0n])
+  })
+
+  it("that was compared with the chain at once: what is adopted after that, in any order, is in the books once", async () => {
+    const { ctx } = rig.service
+    const reconcile = async () => {
+      await ctx.db.deleteFrom("reconciliations").execute()
+      await reconcileRound(ctx, rig.network, rig.signer.address)
+    }
+    const shop = await rig.sell([50, 50])
+    const first = (await operator.wallet()).next_nonce
+    await rig.paid(shop, 1_000_000n)
+    const restore = await backUp(ctx)
+    await rig.round()
+    await mine()
+    await rig.round()
+    const hashes = await inExplorer(first)
+    expect(hashes.length).toBe(2)
+    await restore()
+    await ctx.db.updateTable("transfers").set({ state: "final" }).execute()
+    await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+    await reconcile()
+    const outflows = () => ctx.db.selectFrom("outflows").select(["reason", "amount"]).execute()
+    expect(await outflows()).toMatchObject([{ reason: "unknown" }])
+    await reconcile()
+    for (const hash of hashes.toReversed()) {
+      expect((await adopt(hash)).status).toBe(200)
+      expect(await checkRows(ctx, rig.network.chainId)).toEqual([])
+    }
+    expect(await outflows()).toEqual([])
+    expect((await resume()).status).toBe(200)
+    await rig.round()
+    await reconcile()
+    expect(new Set(await rig.states())).toEqual(new Set(["final"]))
+    expect(await operator.wallet()).toMatchObject({ status: "active" })
+    const { balanced_number } = await ctx.db.selectFrom("deposits").select("balanced_number").executeTakeFirstOrThrow()
+    const { number } = await rig.anvil.client.getBlock({ blockTag: "finalized" })
+    expect(balanced_number).toBe(number)
+  })
+
+  it("of some seconds ago: what was sent since waits in the pool, and nothing is signed in its place", async () => {
+    const { ctx } = rig.service
+    const shop = await rig.sell([50, 50])
+    const first = (await operator.wallet()).next_nonce
+    const got = await gains(async () => {
+      await rig.paid(shop, 1_000_000n)
+      await rig.anvil.client.setAutomine(false)
+      const restore = await backUp(ctx)
+      await rig.round()
+      expect(await rig.states()).toEqual(["assigned", "assigned"])
+      await restore()
+      // The first of them comes second now: at another's nonce it would be paid once more.
+      await ctx.db
+        .updateTable("intents")
+        .set({ run_at: new Date(ctx.now().getTime() + 5_000), created_at: new Date(ctx.now().getTime() + 5_000) })
+        .where("share", "=", 0)
+        .execute()
+      await rig.round()
+      expect(await rig.states()).toEqual(["queued", "queued"])
+      expect(await operator.attempts()).toEqual([])
+      expect((await operator.ask("/halt", { wallet: "payout", reason: "look" })).status).toBe(200)
+      await expectRefused(resume(), /With what waits to be mined the wallet has/)
+      await mine()
+      for (const hash of await inExplorer(first)) expect((await adopt(hash)).status).toBe(200)
+      expect((await resume()).status).toBe(200)
+      await rig.anvil.client.setAutomine(true)
+      await payAll()
+    })
+    expect(got).toEqual([500_000n, 500_000n])
+    expect(new Set(await rig.states())).toEqual(new Set(["final"]))
   })
 
   it("from before the payouts were planned: they are found by what they pay, and named where several pay the same", async () => {

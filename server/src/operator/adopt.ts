@@ -130,6 +130,7 @@ async function adoptPayout(
       `The payout ${intent.id} is ${intent.state}${intent.nonce === null ? "" : ` at nonce ${intent.nonce}`}.`,
     )
   if (!sitting) await giveNonce(ctx, wallet, row, nonce)
+  await forgetOutflow(ctx, row, hash)
   const { n } = await ctx.db
     .selectFrom("attempts")
     .select(sql<number>`(coalesce(max(n), -1) + 1)::int`.as("n"))
@@ -169,8 +170,8 @@ async function adoptPayout(
 /** The nonce of an intent that was paid by a transaction which this database did not know. */
 async function giveNonce(ctx: Context, wallet: Row<"wallets">, row: Row<"intents">, nonce: bigint): Promise<void> {
   // A relay brings money in: no book counts it.
-  const reserved = row.lane !== "relay"
-  if (reserved && !row.reserved)
+  const isInBook = row.lane === "payout"
+  if (isInBook && !row.reserved)
     // The money has left all the same: what the deposit's book has no room for is its shortfall.
     await sql`update deposit_books set shortfall = greatest(shortfall, committed + ${row.amount} - inflow)
       where deposit_id = ${row.deposit_id} and token = ${row.token}`.execute(ctx.db)
@@ -178,7 +179,7 @@ async function giveNonce(ctx: Context, wallet: Row<"wallets">, row: Row<"intents
     .updateTable("intents")
     .set({
       state: "assigned",
-      reserved,
+      reserved: isInBook,
       held_reason: null,
       held_detail: null,
       wallet: wallet.address,
@@ -186,6 +187,19 @@ async function giveNonce(ctx: Context, wallet: Row<"wallets">, row: Row<"intents
       updated_at: ctx.now(),
     })
     .where("id", "=", row.id)
+    .execute()
+}
+
+/** What it moved is in the books as this payout from here on; nobody knew that when the chain was compared with them. */
+async function forgetOutflow(ctx: Context, row: Row<"intents">, hash: Hash): Promise<void> {
+  await ctx.db
+    .deleteFrom("outflows")
+    .where("chain_id", "=", row.chain_id)
+    .where("tx_hash", "=", hash)
+    .where("deposit_id", "=", row.deposit_id)
+    .where("token", "=", row.token)
+    .where("recipient", "=", row.recipient)
+    .where("amount", "=", row.amount)
     .execute()
 }
 

@@ -35,10 +35,11 @@ export async function heldIntents(ctx: Context, limit: number) {
   }))
 }
 
-/** In whole tokens, or base units where the settings no longer have its network. */
-function amountOf(ctx: Context, { chain_id: chainId, amount }: Row<"intents">): string {
+/** In whole tokens, or base units of another token, or where the settings no longer have its network. */
+function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"intents">): string {
   const network = ctx.chain.networks.find(each => each.chainId === chainId)
-  return network ? formatAmount(amount, network.token.decimals) : `${amount}`
+  if (network?.token.address === token) return formatAmount(amount, network.token.decimals)
+  return `${amount} of ${checksummed(token)}`
 }
 
 /**

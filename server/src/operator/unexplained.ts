@@ -37,6 +37,11 @@ export async function unexplained(ctx: Context, wallet: Row<"wallets">, { sight,
         `up in an explorer and run \`script/wallet adopt HASH\` for each transaction with the nonce ${listed(missing)}.`,
     )
   }
+  if (count <= wallet.next_nonce && (sight.pending ?? 0n) > wallet.next_nonce)
+    words.push(
+      `With what waits to be mined the wallet has ${sight.pending} transactions, and this database knows ` +
+        `${wallet.next_nonce}. Wait until they are mined, and adopt them.`,
+    )
   const sent = await sql<{ id: string; nonce: bigint; hashes: Hash[] }>`
     select i.id, i.nonce, array(select a.hash::text from attempts a where a.intent_id = i.id)
       || array(select f.tx_hash::text from foreign_nonces f

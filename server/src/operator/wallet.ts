@@ -181,11 +181,14 @@ function exchange(socketPath: string, path: string, body?: string): Promise<{ st
   })
 }
 
+/** A contract's reason for a failure is anyone's text: it must not move the cursor, or colour what is true. */
+const plain = (text: string): string => text.replace(/(?!\n)\p{C}/gu, "\ufffd")
+
 main().then(
-  said => process.stdout.write(`${said}\n`),
+  said => process.stdout.write(`${plain(said)}\n`),
   (error: Error) => {
     const help = error instanceof UsageError ? "\n`script/wallet --help` tells how it is used." : ""
-    process.stderr.write(`${error.message}${help}\n`)
+    process.stderr.write(`${plain(error.message)}${help}\n`)
     process.exitCode = error instanceof UsageError ? 2 : error instanceof Unreachable ? 3 : 1
   },
 )

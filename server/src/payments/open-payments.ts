@@ -149,7 +149,7 @@ async function writeOne(
     amount: amountOf({ exception, transfers }),
     tx_hash: last.tx_hash,
     exception,
-    recipient_set_id: recipientSetOf(last),
+    recipient_set_id: known && (await wasGranted(ctx, id)) ? known.recipient_set_id : recipientSetOf(last),
     updated_at: ctx.now(),
   }
   const whose = { payer: last.from_address, token: last.token, deposit_id: last.deposit_id }
@@ -169,6 +169,12 @@ async function writeOne(
     id,
     transfers.filter(row => row.payment_id !== id),
   )
+}
+
+/** Whether a payment of a paywall was granted once: who is paid of it was decided then. */
+export async function wasGranted(ctx: Context, paymentId: string): Promise<boolean> {
+  const grants = ctx.db.selectFrom("grants").select("id").where("payment_id", "=", paymentId)
+  return (await grants.executeTakeFirst()) !== undefined
 }
 
 /**
@@ -203,10 +209,15 @@ async function refresh(ctx: Context, ids: readonly string[]): Promise<void> {
     and (t.state not in ('confirmed', 'final') or t.suspect_at is not null or t.from_address <> p.payer)`.execute(
     ctx.db,
   )
-  await sql`update payments p set amount = held.amount, updated_at = ${ctx.now()} from (
-      select c.payment_id as id, sum(t.value) as amount from claims c join transfers t on t.id = c.transfer_id
-      where c.payment_id in (${these}) group by 1) as held
-    where held.id = p.id and p.status = 'open' and p.amount <> held.amount`.execute(ctx.db)
+  // Named by a transaction of its own: the last one may be what was let go.
+  await sql`update payments p set amount = held.amount, updated_at = ${ctx.now()},
+      tx_hash = case when p.tx_hash = any(held.hashes) then p.tx_hash else held.hashes[1] end from (
+      select c.payment_id as id, sum(t.value) as amount,
+        array_agg(t.tx_hash::text order by t.block_number desc, t.log_index desc) as hashes
+      from claims c join transfers t on t.id = c.transfer_id where c.payment_id in (${these}) group by 1) as held
+    where held.id = p.id and p.status = 'open' and (p.amount <> held.amount or p.tx_hash <> all(held.hashes))`.execute(
+    ctx.db,
+  )
   const empty = sql`p.id in (${these}) and p.status = 'open' and not exists (select from claims c where c.payment_id = p.id)`
   // One that a return was once made for is remembered with it.
   await sql`update payments p set status = 'reversed', updated_at = ${ctx.now()}

@@ -15,7 +15,7 @@ import { stopReturns } from "../payouts/make-returns.ts"
 import { foldAccess, lockAccess } from "../paywalls/access.ts"
 import { tellPayment } from "../paywalls/events.ts"
 import { giveAccess } from "./give-access.ts"
-import { type ClaimedTransfer, claim, hashesClaimed, type Waiting, writeOpen } from "./open-payments.ts"
+import { type ClaimedTransfer, claim, hashesClaimed, type Waiting, wasGranted, writeOpen } from "./open-payments.ts"
 import {
   foldTransfers,
   leastPrice,
@@ -351,7 +351,7 @@ async function grantPayment(
     accepted_at: null,
     updated_at: ctx.now(),
   }
-  // Kept when a reversed payment comes back: who is paid was decided when it was granted first.
+  // Kept when a reversed payment comes back, or what was left of it: who is paid was decided when it was granted first.
   const route = { recipient_set_id: recipientSetAt(versions, last.block_time) }
   const first = { merchant_id: paywall.merchant_id, paywall_id: paywall.id, chain_id: paywall.chain_id, payer }
   if (!known)
@@ -361,7 +361,9 @@ async function grantPayment(
       .execute()
   await claim(ctx, id, transfers)
   if (known) {
-    const waited = transfers.some(row => row.payment_id === known && row.payment_status === "open")
+    const waited =
+      transfers.some(row => row.payment_id === known && row.payment_status === "open") &&
+      !(await wasGranted(ctx, known))
     await ctx.db
       .updateTable("payments")
       .set({ ...facts, ...(waited ? route : {}) })

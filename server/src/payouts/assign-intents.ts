@@ -49,7 +49,7 @@ export async function assignIntents(
   sight: WalletSight,
 ): Promise<{ assigned: number; putOff: number }> {
   const nothing = { assigned: 0, putOff: 0 }
-  const { market, latest, balance, dataFee } = sight
+  const { market, latest, pending = 0n, balance, dataFee } = sight
   const room = IN_FLIGHT - (await inFlight(ctx, wallet)).n
   if (room <= 0) return nothing
   const due = await dueIntents(ctx, network, wallet, room)
@@ -63,7 +63,8 @@ export async function assignIntents(
   const vetted = await vet(ctx, network, wallet, payable.due)
   const putOff = payable.held + payable.due.length - vetted.length
   if (vetted.length === 0) return { ...nothing, putOff }
-  const done = await inTransaction(ctx, ctx => assign(ctx, wallet, signer, vetted, fees, { latest, balance, dataFee }))
+  const count = pending > latest ? pending : latest
+  const done = await inTransaction(ctx, ctx => assign(ctx, wallet, signer, vetted, fees, { count, balance, dataFee }))
   // Outside of it, as each end of a relay locks its session: nobody waits for one while a wallet is held.
   for (const row of done.refused) await cancelRelay(ctx, row, NO_BUDGET)
   return { assigned: done.assigned, putOff: putOff + done.putOff }
@@ -220,14 +221,15 @@ async function assign(
   signer: Signer,
   vetted: readonly string[],
   fees: Fees,
-  { latest, balance, dataFee }: { latest: bigint; balance: bigint; dataFee: bigint },
+  { count, balance, dataFee }: { count: bigint; balance: bigint; dataFee: bigint },
 ): Promise<{ assigned: number; putOff: number; refused: Row<"intents">[] }> {
   const wallet = await lockWallet(ctx, walletId)
   const nothing = { assigned: 0, putOff: 0, refused: [] }
   if (wallet.status !== "active") return nothing
-  // The count was asked before this lock, and next_nonce only grows: more mined than signed was not signed by us.
-  if (latest > wallet.next_nonce) {
-    ctx.log.error({ latest: `${latest}`, next: `${wallet.next_nonce}` }, "the chain tells more nonces than were signed")
+  // The count was asked before this lock, and next_nonce only grows: more than signed was not signed by us. What waits to
+  // be mined counts: a database that lost its last seconds may have sent it, for what seems to be unpaid here.
+  if (count > wallet.next_nonce) {
+    ctx.log.error({ count: `${count}`, next: `${wallet.next_nonce}` }, "the chain tells more nonces than were signed")
     return nothing
   }
   const flying = await inFlight(ctx, wallet)

@@ -32,7 +32,7 @@ export async function checkBooks(ctx: Context, network: Network, wallet: Row<"wa
     const end = from + range - 1n
     const to = end < panel.finalized ? end : panel.finalized
     const { finding, untold } = await compareLogs(ctx, network, panel, deposits, { from, to })
-    if (finding) return await haltWallet(ctx, network, wallet, "books", finding.words)
+    if (finding) return await haltAll(ctx, network, finding.words)
     if (untold !== undefined) {
       ctx.log.error({ network: network.name, from: `${from}` }, `${untold} (not proven; looked at again)`)
       payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "books" })
@@ -48,4 +48,11 @@ export async function checkBooks(ctx: Context, network: Network, wallet: Row<"wa
     .set({ check_at: new Date(now.getTime() + nextMs) })
     .where("id", "=", wallet.id)
     .execute()
+}
+
+/** Halts each payout wallet of the network, that of a factory of before too: what left is noted now, and no other sees it anew. */
+async function haltAll(ctx: Context, network: Network, words: string): Promise<void> {
+  const wallets = ctx.db.selectFrom("wallets").selectAll().where("chain_id", "=", network.chainId)
+  for (const each of await wallets.where("lane", "=", "payout").execute())
+    await haltWallet(ctx, network, each, "books", words)
 }

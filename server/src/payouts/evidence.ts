@@ -16,6 +16,8 @@ export interface WalletSight {
   highest: bigint | undefined
   /** The same that signing goes by: of three or more endpoints' words the second largest. */
   latest: bigint | undefined
+  /** The same with those that wait to be mined; undefined where no endpoint tells of these. */
+  pending: bigint | undefined
   /** As many endpoints as a network has, or two, tell of at least so many. */
   agreedLatest: bigint | undefined
   /** The same of finalized blocks. */
@@ -61,6 +63,7 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
     { method: "eth_getBlockByNumber", params: ["latest", false] },
     { method: "eth_maxPriorityFeePerGas", params: [] },
     dataFeeCall,
+    { method: "eth_getTransactionCount", params: [wallet, "pending"] },
   ]
   const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, calls, signal)))
   const told = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
@@ -68,9 +71,11 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
   const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)
   const [baseFee, tip] = [cautious(descending(baseFees)), cautious(descending(told(4)))]
   const counts = descending(told(0))
+  const careful = (values: bigint[]) => values[values.length >= TELLING ? 1 : 0]
   return {
     highest: counts[0],
-    latest: counts[counts.length >= TELLING ? 1 : 0],
+    latest: careful(counts),
+    pending: careful(descending(told(6))),
     agreedLatest: agreed(counts),
     agreedFinalized: agreed(told(1)),
     balance: cautious(descending(told(2)).reverse()),

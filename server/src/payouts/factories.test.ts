@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { deployDepositFactory } from "../../test/anvil.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { testUsdcAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Signer } from "../chain/signer.ts"
 import { checkWallet, payoutRound } from "./pay-out.ts"
@@ -44,4 +45,26 @@ it("signs for its own factory's deposits alone, and leaves the others to the pro
   expect((await rig.intents()).map(row => row.wallet).sort()).toEqual(
     [fresh.address, fresh.address, rig.signer.address, rig.signer.address].sort(),
   )
+  // What left without a payout halts both, whichever process sees it first.
+  const { address } = before.deposit
+  await rig.mint(address, 1n)
+  await client.impersonateAccount({ address })
+  await client.setBalance({ address, value: 10n ** 18n })
+  const args = [recipient(9), 1n] as const
+  await client.writeContract({
+    address: rig.token,
+    abi: testUsdcAbi,
+    functionName: "transfer",
+    args,
+    account: address,
+  })
+  await client.mine({ blocks: 80 })
+  await ctx.db.updateTable("wallets").set({ check_at: null }).where("address", "=", fresh.address).execute()
+  await payoutRound(ctx, network, { lane: "payout", signer: fresh })
+  const halted = await ctx.db
+    .selectFrom("wallets")
+    .select("status")
+    .where("halted_reason", "like", "%meant it")
+    .execute()
+  expect(halted.length).toBe(2)
 })

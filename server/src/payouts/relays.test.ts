@@ -2,15 +2,18 @@
 // nobody waits for one that can't be carried out.
 import { erc20Abi } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { backUp } from "../../test/database.ts"
+import { openOperator } from "../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn } from "../../test/relays.ts"
+import { checkRows } from "../books/check-rows.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
 import { cancel } from "../operator/intents.ts"
 import { checkColdDeposits } from "../payments/check-cold-deposits.ts"
 import { assignIntents, inFlight } from "./assign-intents.ts"
 import { lookAtWallet } from "./evidence.ts"
-import { payoutRound } from "./pay-out.ts"
+import { checkWallet, payoutRound } from "./pay-out.ts"
 
 let rig: PayoutRig
 let on: ReturnType<typeof relaysOn>
@@ -708,5 +711,32 @@ describe("the database refuses", () => {
     await refused(insert(more({ payer: null })), "intents_relay_whole")
     await refused(insert(more({ relay_by: null })), "intents_relay_whole")
     await refused(insert(more({ kind: "return" })), "intents_relay_whole")
+  })
+})
+
+describe("a relay that an old backup does not know to be signed", () => {
+  it("is adopted, and in no book: its session is paid, once", async () => {
+    const { ctx } = rig.service
+    const operator = openOperator(rig)
+    ctx.settings.relaySigner = rig.relayer
+    const { session } = await submitted()
+    const restore = await backUp(ctx)
+    await on.round()
+    await mine()
+    const [relay] = await on.relays()
+    await restore()
+    expect(await states()).toEqual(["queued"])
+    await checkWallet(ctx, rig.network, { lane: "relay", signer: rig.relayer })
+    expect((await relayWallet()).status).toBe("halted")
+    const { status, body } = await operator.ask("/adopt", { hash: relay?.tx_hash })
+    expect([status, body.said]).toEqual([200, expect.stringContaining("pays the payout")])
+    expect((await operator.ask("/resume", { wallet: "relay", reason: "backup" })).status).toBe(200)
+    await on.round()
+    expect(await states()).toEqual(["final"])
+    await on.look()
+    expect((await on.status(session.id)).status).toBe("confirmed")
+    await expectMoved(session.payTo, 1)
+    expect(await checkRows(ctx, rig.network.chainId)).toEqual([])
+    await operator.stop()
   })
 })
