@@ -19,12 +19,13 @@ function walletText(wallet: Wallet): string {
     ? `the chain has ${count(chain.latest)}, final ${count(chain.finalized)}; gas ${count(chain.gas)} ETH; base fee ` +
       `${count(chain.baseFeeGwei)} gwei; final block ${chain.finalizedBlock}`
     : "the chain can't be asked"
+  const compared = wallet.booksComparedTo === null ? "" : `; books compared to block ${wallet.booksComparedTo}`
   return [
     `${wallet.lane ?? "former"} wallet ${wallet.address} on ${wallet.network}: ${wallet.status}`,
     ...(wallet.haltedReason === null ? [] : [`  halted: ${wallet.haltedReason}`]),
     ...wallet.unexplained.map(words => `  unexplained: ${words}`),
-    `  next nonce ${wallet.nextNonce}; ${told}; books compared to block ${count(wallet.booksComparedTo)}`,
-    `  waiting on this network: ${waiting.join(", ") || "nothing"}`,
+    `  next nonce ${wallet.nextNonce}; ${told}${compared}`,
+    `  waiting: ${waiting.join(", ") || "nothing"}`,
     ...(wallet.inFlight.length === 0 ? ["  nothing on its way"] : flying(wallet.inFlight).map(line => `  ${line}`)),
   ].join("\n")
 }

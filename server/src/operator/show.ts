@@ -27,7 +27,8 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
     status: wallet.status,
     haltedReason: wallet.halted_reason,
     nextNonce: `${wallet.next_nonce}`,
-    booksComparedTo: textOf(wallet.checked_number),
+    /** Null for a relay wallet: it moves nothing out of deposits. */
+    booksComparedTo: wallet.lane === "payout" ? textOf(wallet.checked_number) : null,
     chain: look
       ? {
           latest: textOf(look.sight.latest),
@@ -40,7 +41,7 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
     /** What must be explained before the wallet may sign. */
     unexplained: look ? await unexplained(ctx, wallet, look) : [],
     inFlight: flying,
-    /** Intents of the network without a nonce. */
+    /** Intents of its lane without a nonce. */
     waiting,
   }
 }
@@ -98,9 +99,8 @@ async function inFlight(ctx: Context, wallet: Row<"wallets">) {
 async function counts(ctx: Context, wallet: Row<"wallets">): Promise<Record<string, number>> {
   const { rows } = await sql<{ name: string; n: number }>`
     select case when state = 'held' then 'held: ' || held_reason else state end as name, count(*)::int as n
-    from intents where chain_id = ${wallet.chain_id} and state in ('queued', 'held') group by 1 order by 1`.execute(
-    ctx.db,
-  )
+    from intents where chain_id = ${wallet.chain_id} and lane = ${wallet.lane} and state in ('queued', 'held')
+    group by 1 order by 1`.execute(ctx.db)
   return Object.fromEntries(rows.map(row => [row.name, row.n]))
 }
 
