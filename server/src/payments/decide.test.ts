@@ -308,6 +308,8 @@ describe("what is decided", () => {
           await holds(reorgs === 0)
         }
         for (const { id } of await transfersIn("gone")) await move(id, "back")
+        // What nobody submitted, as it is another sender's since it was mined again, is looked at after ten minutes.
+        service.advance(11 * 60_000)
         for (let i = 0; i < 2; i++) await settle()
         await holds(reorgs === 0)
         const stranded = await sql<{ n: number }>`select count(*)::int as n from transfers t

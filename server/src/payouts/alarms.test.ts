@@ -176,7 +176,7 @@ describe("other alarms", () => {
     const { ctx } = rig.service
     const [wallet] = await ctx.db.selectFrom("wallets").selectAll().execute()
     if (!wallet) throw new Error("no wallet")
-    expect(await inFlight(ctx, wallet)).toEqual({ n: 0, wei: 0n })
+    expect(await inFlight(ctx, wallet)).toEqual({ n: 0, wei: 0n, parts: 0n })
     await setBalance(1n)
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await Promise.all([rig.round(), rig.round(), rig.round()])

@@ -92,7 +92,7 @@ describe("script/wallet", () => {
     await until("the shares wait", async () => (await shown()).waiting.queued === 2)
     const { out } = await wallet(["show"])
     expect(out).toContain(`halted: by ${userInfo().username}: a look`)
-    expect(out).toContain("waiting on this network: queued 2")
+    expect(out).toContain("waiting: queued 2")
 
     const intents = async () => (await shown()).inFlight.length
     expect(await intents()).toBe(0)
