@@ -21,10 +21,21 @@ export interface Context {
   signal: AbortSignal
 }
 
+/** Of two transactions that wait for each other Postgres undoes one (SQLSTATE deadlock_detected). */
+const DEADLOCK = "40P01"
+const TRIES = 3
+
 /**
  * Runs `work` in one database transaction; the context it gets has the transaction as its `db`, so that the outer one is
- * out of reach (on PGlite it would wait for itself).
+ * out of reach (on PGlite it would wait for itself). What a deadlock undid is done again, so `work` must leave nothing
+ * behind but rows.
  */
-export function inTransaction<T>(ctx: Context, work: (ctx: Context) => Promise<T>): Promise<T> {
-  return ctx.db.transaction().execute(db => work({ ...ctx, db }))
+export async function inTransaction<T>(ctx: Context, work: (ctx: Context) => Promise<T>): Promise<T> {
+  for (let tried = 1; ; tried++)
+    try {
+      return await ctx.db.transaction().execute(db => work({ ...ctx, db }))
+    } catch (error) {
+      if (tried === TRIES || (error as { code?: unknown }).code !== DEADLOCK) throw error
+      ctx.log.info({ tried }, "a transaction that waited for another in turn is done again")
+    }
 }
