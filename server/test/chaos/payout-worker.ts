@@ -1,7 +1,7 @@
 /**
  * A process that pays out and nothing else, and ends itself by SIGKILL at the moment it is told to. The product knows
  * nothing of it: the moments are in the signer and in the database driver that this program hands to the engine. A mutant
- * does, after each round, what a careless engine would do.
+ * does beside the rounds what a careless engine would do.
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
@@ -35,6 +35,7 @@ export interface WorkerOptions {
 
 const PACE = { resendMs: 400, replaceMs: 500 }
 const REST_MS = 50
+const MUTATION_MS = 20
 
 let left = Number.POSITIVE_INFINITY
 let point: KillPoint | undefined
@@ -101,12 +102,21 @@ async function main(options: WorkerOptions): Promise<void> {
   point = options.killAt?.point
   left = options.killAt?.nth ?? left
   process.stdout.write("up\n")
+  const careless = options.mutant ? keepMutating(ctx, options) : undefined
   while (!stop.signal.aborted) {
     await payoutRound(ctx, network, { lane: options.lane ?? "payout", signer }, PACE).catch(() => {})
-    if (options.mutant) await mutate(ctx, options).catch(() => {})
     await sleep(REST_MS)
   }
+  await careless
   process.exit(0)
+}
+
+/** Beside the rounds: one goes on as long as blocks come, and by its end what was sent may be mined and known. */
+async function keepMutating(ctx: Context, options: WorkerOptions): Promise<void> {
+  while (!ctx.signal.aborted) {
+    await mutate(ctx, options).catch(() => {})
+    await sleep(MUTATION_MS)
+  }
 }
 
 /** Two careless engines: each takes a bad answer for proof that nothing was paid. */
