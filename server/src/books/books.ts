@@ -4,6 +4,7 @@ import { type Address, checksummed, parseAddress, ZERO_ADDRESS } from "../chain/
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { csv } from "../http/csv.ts"
 import { timeAt } from "../http/time.ts"
 import { formatAmount } from "../money/amount.ts"
 
@@ -15,9 +16,6 @@ export interface BookFilter {
   paywallId?: string | undefined
   sessionId?: string | undefined
 }
-
-/** Rows that are read at once for a CSV. */
-const ROWS_A_READ = 1_000
 
 const columns = [
   "at",
@@ -153,25 +151,15 @@ function entryOf(ctx: Context, row: Entry) {
   }
 }
 
-/**
- * All that passes the filter as CSV (RFC 4180), newest first, read in parts so that a million rows never lie in memory. No
- * column holds text of others' making, so none can be a formula.
- */
+/** All that passes the filter as CSV, newest first. */
 export async function* booksCsv(ctx: Context, merchantId: string, filter: BookFilter): AsyncGenerator<string> {
-  yield `${columns.join(",")}\r\n`
   const rows = passing(await find(ctx, merchantId, filter))
-  let last: Entry | undefined
-  for (;;) {
-    const after = last ? sql`(select * from ${rows} f where (at, id) < (${last.at}, ${last.id}))` : rows
-    const entries = await read(ctx, after, sql`limit ${ROWS_A_READ}`)
-    if (entries.length > 0)
-      yield entries
-        .map(row => {
-          const told = entryOf(ctx, row)
-          return `${columns.map(column => told[column] ?? "").join(",")}\r\n`
-        })
-        .join("")
-    last = entries.at(-1)
-    if (entries.length < ROWS_A_READ) return
-  }
+  yield* csv<Entry, (typeof columns)[number]>(
+    columns,
+    rows => rows.map(row => entryOf(ctx, row)),
+    (last, limit) => {
+      const after = last ? sql`(select * from ${rows} f where (at, id) < (${last.at}, ${last.id}))` : rows
+      return read(ctx, after, sql`limit ${limit}`)
+    },
+  )
 }

@@ -1,9 +1,9 @@
 /** `/api/console/books`: every log into and out of the merchant's deposits. */
-import { Readable } from "node:stream"
 import { Type } from "typebox"
 import { parseAddress } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { invalid } from "../errors.ts"
+import { CsvAnswer, sendCsv } from "../http/csv.ts"
 import { AddressText, Described, HashText, Matching, Money, Nullable, Page, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { TimeInput, timeAt } from "../http/time.ts"
@@ -75,16 +75,13 @@ export function bookRoutes(app: Server, ctx: Context): void {
         summary: "All of the books that passes the filter, as CSV",
         tags,
         querystring: Type.Object(filters),
-        response: { 200: { content: { "text/csv": { schema: Type.String() } } } },
+        response: CsvAnswer,
       },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const filter = checked(request.query)
-      reply.header("content-disposition", 'attachment; filename="books.csv"')
-      reply.type("text/csv; charset=utf-8")
-      // The document says text; it is sent as a stream of it.
-      return Readable.from(booksCsv(ctx, merchantId, filter)) as unknown as string
+      return sendCsv(reply, "books.csv", booksCsv(ctx, merchantId, filter))
     },
   )
 }

@@ -2,19 +2,17 @@
  * `/api/console/deposits`: the merchant's receiving addresses with their terms. Whoever has these can have the money sent to
  * its owner after its time, without the service: `script/recover` reads the CSV.
  */
-import { Readable } from "node:stream"
 import { Type } from "typebox"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { CsvAnswer, csv, sendCsv } from "../http/csv.ts"
 import { pageOf } from "../http/lists.ts"
 import { AddressText, HashText, Nullable, Page, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 
 const tags = ["books"]
-/** Rows that are read at once for a CSV. */
-const ROWS_A_READ = 1_000
 
 const Deposit = Type.Object({
   address: AddressText,
@@ -72,15 +70,12 @@ export function depositRoutes(app: Server, ctx: Context): void {
         operationId: "exportDeposits",
         summary: "All receiving addresses and their terms, as CSV: what it takes to recover them without the service",
         tags,
-        response: { 200: { content: { "text/csv": { schema: Type.String() } } } },
+        response: CsvAnswer,
       },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
-      reply.header("content-disposition", 'attachment; filename="deposits.csv"')
-      reply.type("text/csv; charset=utf-8")
-      // The document says text; it is sent as a stream of it.
-      return Readable.from(depositsCsv(ctx, merchantId)) as unknown as string
+      return sendCsv(reply, "deposits.csv", depositsCsv(ctx, merchantId))
     },
   )
 }
@@ -108,22 +103,13 @@ function told(ctx: Context, row: Row<"deposits">) {
   }
 }
 
-async function* depositsCsv(ctx: Context, merchantId: string): AsyncGenerator<string> {
-  yield `${columns.join(",")}\r\n`
-  let last: bigint | undefined
-  for (;;) {
-    const rows = await depositsOf(ctx, merchantId)
-      .$if(last !== undefined, query => query.where("id", "<", last ?? 0n))
-      .limit(ROWS_A_READ)
-      .execute()
-    if (rows.length > 0)
-      yield rows
-        .map(row => {
-          const each = told(ctx, row)
-          return `${columns.map(column => each[column] ?? "").join(",")}\r\n`
-        })
-        .join("")
-    last = rows.at(-1)?.id
-    if (rows.length < ROWS_A_READ) return
-  }
-}
+const depositsCsv = (ctx: Context, merchantId: string): AsyncGenerator<string> =>
+  csv<Row<"deposits">, (typeof columns)[number]>(
+    columns,
+    rows => rows.map(row => told(ctx, row)),
+    (last, limit) =>
+      depositsOf(ctx, merchantId)
+        .$if(last !== undefined, query => query.where("id", "<", last?.id ?? 0n))
+        .limit(limit)
+        .execute(),
+  )

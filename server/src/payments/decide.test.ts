@@ -2,7 +2,6 @@
 import { mkdtempSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { setTimeout as sleep } from "node:timers/promises"
 import fc from "fast-check"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
@@ -103,6 +102,13 @@ async function settle(): Promise<void> {
   expect(failures).toEqual([])
 }
 
+/** Until another connection waits for what this one holds; on one connection it waits by itself. */
+async function waitsForLock(): Promise<void> {
+  const waiting = sql<{ n: number }>`select count(*)::int as n from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock'`
+  while (onPostgres && (await waiting.execute(db())).rows[0]?.n === 0);
+}
+
 const accept = (id: string) => service.call("POST", `/api/console/payments/${id}/accept`, {}, as)
 const giveBack = (id: string, address = backTo) =>
   service.call("POST", `/api/console/payments/${id}/return`, { address }, as)
@@ -165,7 +171,7 @@ describe(`a return and an accept at once (${onPostgres ? "several connections" :
           const transfer = tx.updateTable("transfers").where("id", "=", own)
           await transfer.set({ suspect_at: service.ctx.now() }).execute()
           const answer = decide(payment?.id ?? "")
-          await sleep(500)
+          await waitsForLock()
           // Its book is changed by this.
           await transfer.set({ state: "gone", run_at: service.ctx.now() }).execute()
           return { answer }

@@ -1,8 +1,8 @@
 /** `/api/console/transactions`: what a merchant was paid, and what went out. */
-import { Readable } from "node:stream"
 import { type Static, Type } from "typebox"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { CsvAnswer, sendCsv } from "../http/csv.ts"
 import { pageOf } from "../http/lists.ts"
 import { Described, Matching, Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
@@ -68,16 +68,13 @@ export function transactionRoutes(app: Server, ctx: Context): void {
         summary: "All that passes the filter, as CSV",
         tags,
         querystring: Filters,
-        response: { 200: { content: { "text/csv": { schema: Type.String() } } } },
+        response: CsvAnswer,
       },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const filter = filterOf(request.query)
-      reply.header("content-disposition", 'attachment; filename="transactions.csv"')
-      reply.type("text/csv; charset=utf-8")
-      // The document says text; it is sent as a stream of it.
-      return Readable.from(transactionsCsv(ctx, merchantId, filter)) as unknown as string
+      return sendCsv(reply, "transactions.csv", transactionsCsv(ctx, merchantId, filter))
     },
   )
 

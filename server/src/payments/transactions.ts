@@ -4,6 +4,7 @@ import { checksummed, parseAddress, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row, WaitingFor } from "../db/schema.ts"
+import { csv } from "../http/csv.ts"
 import { timeAt } from "../http/time.ts"
 import { amountTeller } from "./tokens.ts"
 
@@ -18,9 +19,6 @@ export interface Filter {
   to?: string | undefined
   q?: string | undefined
 }
-
-/** Rows that are read at once for a CSV. */
-const ROWS_A_READ = 1_000
 
 const columns = [
   "id",
@@ -81,28 +79,20 @@ export async function transactionsOf(ctx: Context, rows: readonly Row<"transacti
   }))
 }
 
-/**
- * All that passes the filter as CSV (RFC 4180), newest first, read in parts so that a million rows never lie in memory. No
- * column holds text of others' making, so none can be a formula; a token's symbol is letters and digits.
- */
-export async function* transactionsCsv(ctx: Context, merchantId: string, filter: Filter): AsyncGenerator<string> {
-  yield `${columns.join(",")}\r\n`
-  let last: Row<"transactions"> | undefined
-  for (;;) {
-    const { created_at, id } = last ?? {}
-    const rows = await transactions(ctx, merchantId, filter)
-      .$if(last !== undefined, query =>
-        query.where(eb => eb(eb.refTuple("created_at", "id"), "<", eb.tuple(created_at ?? new Date(0), id ?? ""))),
-      )
-      .orderBy("created_at", "desc")
-      .orderBy("id", "desc")
-      .limit(ROWS_A_READ)
-      .execute()
-    if (rows.length > 0) {
-      const told = await transactionsOf(ctx, rows)
-      yield told.map(each => `${columns.map(column => each[column] ?? "").join(",")}\r\n`).join("")
-    }
-    last = rows.at(-1)
-    if (rows.length < ROWS_A_READ) return
-  }
-}
+/** All that passes the filter as CSV, newest first; a token's symbol is letters and digits. */
+export const transactionsCsv = (ctx: Context, merchantId: string, filter: Filter): AsyncGenerator<string> =>
+  csv<Row<"transactions">, (typeof columns)[number]>(
+    columns,
+    rows => transactionsOf(ctx, rows),
+    (last, limit) =>
+      transactions(ctx, merchantId, filter)
+        .$if(last !== undefined, query =>
+          query.where(eb =>
+            eb(eb.refTuple("created_at", "id"), "<", eb.tuple(last?.created_at ?? new Date(0), last?.id ?? "")),
+          ),
+        )
+        .orderBy("created_at", "desc")
+        .orderBy("id", "desc")
+        .limit(limit)
+        .execute(),
+  )
