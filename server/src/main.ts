@@ -13,6 +13,7 @@ import type { Context } from "./context.ts"
 import { lockDataDir } from "./data-dir.ts"
 import { claimInstallation } from "./db/installation.ts"
 import { openDatabase } from "./db/open.ts"
+import { openStartupServer } from "./http/startup-server.ts"
 import { tokenIssuer } from "./identity/tokens.ts"
 import { freeLeases } from "./jobs/claim.ts"
 import { openWakes } from "./jobs/wake.ts"
@@ -48,6 +49,8 @@ const STOP_MS = 20_000
 type Cleanup = () => Promise<unknown> | unknown
 
 async function main(): Promise<void> {
+  // Whatever this process writes (keys, logs, its socket) is for its own user, also in a folder that was there before.
+  process.umask(0o077)
   const { values: flags } = parseArgs({
     options: { role: { type: "string", default: "all" }, reset: { type: "boolean" }, help: { type: "boolean" } },
   })
@@ -90,15 +93,19 @@ async function run(
   const { signal } = stop
   const embedded = given.databaseUrl === undefined
   if (embedded || given.mode === "sandbox") cleanups.push(lockDataDir(given.dataDir))
-  if (flags.role !== "worker") await assertPortFree(given)
+  const startup = flags.role === "worker" ? undefined : await openStartupServer(given)
+  if (startup) cleanups.push(() => startup.close())
   const { startSandbox } = given.mode === "sandbox" ? await import("./sandbox/start.ts") : { startSandbox: undefined }
   const sandbox = await startSandbox?.(given, log, { reset: flags.reset ?? false, cleanups, fail })
   const settings = sandbox?.settings ?? given
   if (settings.sanctionsFile !== undefined && !sanctionedAddresses(settings.sanctionsFile))
     throw new Error(`SANCTIONS_FILE ${settings.sanctionsFile} can't be read, or has no address in it.`)
 
-  const database = await openDatabase(settings, error => log.warn({ err: error }, "a database connection broke"))
+  startup?.setPhase("it is migrating the database")
+  const onError = (error: Error) => log.warn({ err: error }, "a database connection broke")
+  const database = await openDatabase(settings, onError, sentence => log.info(sentence))
   cleanups.push(() => database.close())
+  startup?.setPhase("it is connecting to its networks")
   const networks: Network[] = []
   for (const network of settings.networks)
     networks.push(
@@ -130,6 +137,7 @@ async function run(
   if (flags.role !== "worker") {
     const app = openApp(ctx, tokenIssuer(settings.oidcIssuer, settings.oidcAudience))
     await sandbox?.extend(app, ctx)
+    await startup?.close()
     await app.listen({ host: settings.host, port: settings.port })
     cleanups.push(() => app.close())
   }
@@ -158,17 +166,6 @@ async function patiently<T>(work: () => Promise<T>, log: Logger, signal: AbortSi
       await sleep(RPC_RETRY_MS, undefined, { signal })
     }
   }
-}
-
-/** Told before anything is started, and not by a stack trace after. */
-async function assertPortFree({ host, port }: Settings): Promise<void> {
-  const server = createServer()
-  await listen(server, host, port).catch(error => {
-    if (error.code === "EADDRINUSE")
-      throw new Error(`Port ${port} is in use. Stop what uses it, or choose another with PORT.`)
-    throw new Error(`Can't listen on ${host}:${port}: ${error.message}`)
-  })
-  await new Promise(resolve => server.close(resolve))
 }
 
 async function serveMetrics(port: number): Promise<Cleanup> {

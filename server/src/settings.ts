@@ -129,6 +129,25 @@ const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
 
 const suffix = (name: NetworkName): string => name.toUpperCase().replaceAll("-", "_")
 
+/** The settings of `script/migrate`: where the database is, and nothing that a migration has no use for. */
+export function readDatabaseSettings(
+  env: Record<string, string | undefined> = process.env,
+): Pick<Settings, "databaseUrl" | "dataDir"> {
+  const read = <T>(name: "DATABASE_URL" | "DATA_DIR", parse: (text: string) => T, fallback?: string): T | undefined => {
+    const value = env[name] || fallback
+    try {
+      return value === undefined ? undefined : parse(value)
+    } catch (error) {
+      throw new SettingsError([`${name} ${(error as Error).message}`])
+    }
+  }
+  const { DATABASE_URL, DATA_DIR } = settingsTable
+  return {
+    databaseUrl: read("DATABASE_URL", DATABASE_URL.parse),
+    dataDir: read("DATA_DIR", DATA_DIR.parse, DATA_DIR.fallback) ?? DATA_DIR.fallback,
+  }
+}
+
 /**
  * The settings from the environment, or a {@link SettingsError} that lists every fault. In the sandbox the networks' and
  * the issuer's values are placeholders: its chain and its identity provider are local, and known once they run.

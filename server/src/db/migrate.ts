@@ -5,13 +5,17 @@
 import { createHash } from "node:crypto"
 import { readdirSync, readFileSync } from "node:fs"
 
+/** Receives one sentence for each step: what is applied now, how long it took, that another process is at it. */
+export type MigrationReport = (sentence: string) => void
+
 /** What both engines can do inside a transaction; `exec` takes several statements. */
 interface Session {
   exec(text: string): Promise<void>
-  query(text: string, values?: unknown[]): Promise<Record<string, string>[]>
+  query(text: string, values?: unknown[]): Promise<Record<string, unknown>[]>
 }
 
-interface Engine {
+/** A database as the migrations need it. */
+export interface Engine {
   transaction<T>(run: (session: Session) => Promise<T>): Promise<T>
 }
 
@@ -28,33 +32,51 @@ const files = () =>
 
 /**
  * Brings the database up to this version's schema, or throws: when an applied file's text has changed, or when the
- * database is newer than this program.
+ * database is newer than this program. On a big database a file may take minutes, so each one is reported.
  */
-export async function migrate(engine: Engine): Promise<void> {
+export async function migrate(engine: Engine, report: MigrationReport = () => {}): Promise<void> {
   await engine.transaction(async session => {
-    // One of several processes that start together migrates; the others wait here and then find it done.
-    await session.exec("select pg_advisory_xact_lock(7582411)")
+    // What bounds a request's statements must not end a migration.
+    await session.exec("set local statement_timeout = 0; set local lock_timeout = 0")
+    await lockMigrations(session, report)
     await session.exec(
       "create table if not exists migrations (name text primary key, checksum text not null, applied_at timestamptz not null default now())",
     )
     const applied = new Map(
-      (await session.query("select name, checksum from migrations")).map(row => [row.name, row.checksum]),
+      (await session.query("select name, checksum from migrations")).map(row => [String(row.name), row.checksum]),
     )
-    const known = files()
-    for (const name of applied.keys())
-      if (!known.some(file => file.name === name))
-        throw new Error(
-          `The database has the migration ${name}, which this version doesn't know. Run the newer version.`,
-        )
-    for (const { name, text, checksum } of known) {
-      const before = applied.get(name)
-      if (before === checksum) continue
-      if (before !== undefined)
-        throw new Error(
-          `The migration ${name} was applied with another text. Restore the file; changes go into a new one.`,
-        )
+    const missing = missingFiles(applied)
+    // A new database has no rows, so no file takes long.
+    if (applied.size === 0) report(`Creating the tables of a new database (${missing.length} migrations).`)
+    for (const [i, { name, text, checksum }] of missing.entries()) {
+      if (applied.size > 0) report(`Applying the migration ${name} (${i + 1} of ${missing.length}).`)
+      const startedAt = performance.now()
       await session.exec(text)
       await session.query("insert into migrations (name, checksum) values ($1, $2)", [name, checksum])
+      if (applied.size > 0)
+        report(`Applied the migration ${name} in ${((performance.now() - startedAt) / 1_000).toFixed(1)} s.`)
     }
   })
+}
+
+/** One of several processes that start together migrates; the others wait here and then find it done. */
+async function lockMigrations(session: Session, report: MigrationReport): Promise<void> {
+  const [lock] = await session.query("select pg_try_advisory_xact_lock(7582411) as taken")
+  if (lock?.taken) return
+  report("Another process migrates this database. Waiting until it is done.")
+  await session.exec("select pg_advisory_xact_lock(7582411)")
+}
+
+/** The files that `applied`, checksums by name, lacks, in order; throws when it does not fit this program's files. */
+function missingFiles(applied: Map<string, unknown>) {
+  const known = files()
+  for (const name of applied.keys())
+    if (!known.some(file => file.name === name))
+      throw new Error(`The database has the migration ${name}, which this version doesn't know. Run the newer version.`)
+  for (const { name, checksum } of known)
+    if (applied.has(name) && applied.get(name) !== checksum)
+      throw new Error(
+        `The migration ${name} was applied with another text. Restore the file; changes go into a new one.`,
+      )
+  return known.filter(({ name }) => !applied.has(name))
 }

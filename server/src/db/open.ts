@@ -1,13 +1,13 @@
 /**
  * Opens the database: `DATABASE_URL` on Postgres, else PGlite in a folder. Both answer int8 and numeric as bigint.
  */
-import { existsSync, renameSync, rmSync } from "node:fs"
+import { chmodSync, existsSync, mkdirSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { PGlite } from "@electric-sql/pglite"
 import { Kysely, PGliteDialect, PostgresDialect, sql } from "kysely"
 import pg from "pg"
 import type { Settings } from "../settings.ts"
-import { migrate } from "./migrate.ts"
+import { type Engine, type MigrationReport, migrate } from "./migrate.ts"
 import type { Database } from "./schema.ts"
 
 /** A pool, or the one transaction that is open: whoever holds a `Db` can't reach past it. */
@@ -32,40 +32,46 @@ export async function notify(db: Db, payload: string): Promise<void> {
   await sql`select pg_notify(${CHANNEL}, ${payload})`.execute(db)
 }
 
-/** The database that the settings name, migrated; the embedded one only for who holds the lock of `dataDir`. */
+/**
+ * The database that the settings name, migrated; the embedded one only for who holds the lock of `dataDir`. `report`
+ * receives a sentence for each migration.
+ */
 export const openDatabase = (
   { databaseUrl, dataDir }: Pick<Settings, "databaseUrl" | "dataDir">,
   onError: (error: Error) => void,
+  report?: MigrationReport,
 ): Promise<OpenDatabase> =>
-  databaseUrl === undefined ? openEmbedded(join(dataDir, "db")) : openPostgres(databaseUrl, onError)
+  databaseUrl === undefined ? openEmbedded(join(dataDir, "db"), report) : openPostgres(databaseUrl, onError, report)
 
 /**
  * The embedded database in `dir`, migrated. The first start builds it beside and renames: a kill during initdb leaves a
  * folder that never opens again (measured), so an unfinished one must not bear the final name.
  */
-async function openEmbedded(dir: string): Promise<OpenDatabase> {
+async function openEmbedded(dir: string, report: MigrationReport | undefined): Promise<OpenDatabase> {
   if (!existsSync(dir)) {
     const unfinished = `${dir}.unfinished`
     rmSync(unfinished, { recursive: true, force: true })
+    mkdirSync(unfinished, { recursive: true, mode: 0o700 })
     const first = await PGlite.create(unfinished)
     await first.close()
     renameSync(unfinished, dir)
   }
-  return overPGlite(await PGlite.create(dir, { parsers: bigintParsers }))
+  // PGlite makes its files with 0666 whatever the umask is (measured), so the folder keeps others out.
+  chmodSync(dir, 0o700)
+  return overPGlite(await PGlite.create(dir, { parsers: bigintParsers }), report)
 }
 
 /** A database over a PGlite that is already there, migrated. */
-export async function overPGlite(pglite: PGlite): Promise<OpenDatabase> {
+export async function overPGlite(pglite: PGlite, report?: MigrationReport): Promise<OpenDatabase> {
   Object.assign(pglite.parsers, bigintParsers)
-  await migrate({
-    transaction: run =>
-      pglite.transaction(tx =>
-        run({
-          exec: async text => void (await tx.exec(text)),
-          query: async (text, values) => (await tx.query<never>(text, values)).rows,
-        }),
-      ),
-  })
+  const transaction: Engine["transaction"] = run =>
+    pglite.transaction(tx =>
+      run({
+        exec: async text => void (await tx.exec(text)),
+        query: async (text, values) => (await tx.query<never>(text, values)).rows,
+      }),
+    )
+  await migrate({ transaction }, report)
   const db: Db = new Kysely<Database>({ dialect: new PGliteDialect({ pglite }) })
   return {
     db,
@@ -75,7 +81,11 @@ export async function overPGlite(pglite: PGlite): Promise<OpenDatabase> {
 }
 
 /** The Postgres at `url`, migrated. */
-export async function openPostgres(url: string, onError: (error: Error) => void): Promise<OpenDatabase> {
+export async function openPostgres(
+  url: string,
+  onError: (error: Error) => void,
+  report?: MigrationReport,
+): Promise<OpenDatabase> {
   const types = {
     getTypeParser: (oid: number, format?: "text" | "binary") =>
       oid === INT8 || oid === NUMERIC ? BigInt : pg.types.getTypeParser(oid, format),
@@ -85,25 +95,24 @@ export async function openPostgres(url: string, onError: (error: Error) => void)
   pool.on("error", onError)
   // Every statement here is short. Estimates over a large table make Postgres compile some of them first: 20 ms, each time.
   pool.on("connect", client => void client.query("set jit = off").catch(onError))
-  await migrate({
-    transaction: async run => {
-      const client = await pool.connect()
-      try {
-        await client.query("begin")
-        const result = await run({
-          exec: async text => void (await client.query(text)),
-          query: async (text, values) => (await client.query(text, values)).rows,
-        })
-        await client.query("commit")
-        return result
-      } catch (error) {
-        await client.query("rollback")
-        throw error
-      } finally {
-        client.release()
-      }
-    },
-  })
+  const transaction: Engine["transaction"] = async run => {
+    const client = await pool.connect()
+    try {
+      await client.query("begin")
+      const result = await run({
+        exec: async text => void (await client.query(text)),
+        query: async (text, values) => (await client.query(text, values)).rows,
+      })
+      await client.query("commit")
+      return result
+    } catch (error) {
+      await client.query("rollback")
+      throw error
+    } finally {
+      client.release()
+    }
+  }
+  await migrate({ transaction }, report)
   const closing = new AbortController()
   return {
     db: new Kysely<Database>({ dialect: new PostgresDialect({ pool }) }),

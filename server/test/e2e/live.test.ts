@@ -1,5 +1,5 @@
 // Live mode as an operator meets it: what it refuses, and that it starts where nothing is to be refused.
-import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { chmodSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest"
@@ -30,6 +30,9 @@ async function newPlace(env: Record<string, string>): Promise<Sandbox> {
   places.push(place)
   return place
 }
+/** What stands in a folder with any permission for group or others. */
+const openToOthers = (dir: string): string[] =>
+  readdirSync(dir).filter(name => (lstatSync(join(dir, name)).mode & 0o077) !== 0)
 /** Live on the embedded database, with all that it needs. */
 const live = () => ({ ...liveEnv, ...chain, DATABASE_URL: "", ALLOW_EMBEDDED_DB: "1" })
 
@@ -59,8 +62,11 @@ describe("MODE=live", () => {
 
   it("starts when nothing is to be refused, and says what it does without", async () => {
     const place = await newPlace(live())
+    // A folder that was there before, as a mounted volume is, keeps its own mode.
+    mkdirSync(place.dir, { mode: 0o755 })
     const start = place.spawn()
     await until("it has started or ended", () => /"started"|can't run/.test(start.output()))
+    expect(openToOthers(place.dir)).toEqual([])
     expect(start.output()).toContain("No buyer is screened")
     expect((await place.call("/healthz")).status).toBe(200)
     expect((await place.call("/sandbox/inbox")).status).toBe(404)
@@ -111,13 +117,18 @@ describe("MODE=live", () => {
     expect(start.output()).not.toMatch(/^\s+at /m)
   })
 
-  it("refuses the database of a sandbox, and leaves it as it was", async () => {
+  it("refuses the database of a sandbox, leaves it as it was, and neither can be read by others", async () => {
     const sandbox = await newPlace({})
+    mkdirSync(sandbox.dir, { mode: 0o755 })
     await (await sandbox.start()).kill("SIGTERM")
+    expect(openToOthers(sandbox.dir)).toEqual([])
+    // As it was where an older version had made it.
+    chmodSync(join(sandbox.dir, "db"), 0o777)
     const start = (await newPlace({ ...live(), DATA_DIR: sandbox.dir })).spawn()
     expect(await start.ended).toEqual({ code: 1, signal: null })
     expect(start.output()).toContain("This database belongs to an installation with MODE=sandbox; MODE is live.")
     expect(start.output()).not.toMatch(/^\s+at /m)
     await (await sandbox.start()).kill("SIGTERM")
+    expect(openToOthers(sandbox.dir)).toEqual([])
   })
 })

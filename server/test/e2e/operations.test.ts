@@ -1,5 +1,5 @@
 // The commands of docs/operations.md that need a Postgres: what they make is whole.
-import { execFile } from "node:child_process"
+import { execFile, spawn } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -9,7 +9,7 @@ import pg from "pg"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { openPostgres } from "../../src/db/open.ts"
 import { postgresBinaries, startPostgres } from "../postgres.ts"
-import { root } from "./program.ts"
+import { freePort, root, until } from "./program.ts"
 
 const text = readFileSync(join(root, "docs/operations.md"), "utf8")
 const blocks = [...text.matchAll(/^ *```sh(.*)\n([\s\S]*?)^ *```$/gm)].map(match => ({
@@ -34,6 +34,7 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
       "postgres",
       "embedded",
       "postgres",
+      "migrate",
       "postgres",
       "recover",
       "recover",
@@ -71,5 +72,82 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
     const [head, line] = readFileSync(join(dir, "deposits.csv"), "utf8").trim().split("\n")
     expect(head).toBe("address,chainId,factory,salt,owner,openAfter")
     expect(line).toBe(`${address},84532,${address},${salt},${address},1893456000`)
+  })
+
+  it("a start that waits for a migration answers /healthz, and 503 to all else", async () => {
+    const database = new pg.Client({ connectionString: postgres.url })
+    await database.connect()
+    // Another process migrates.
+    await database.query("begin; select pg_advisory_xact_lock(7582411)")
+    const port = await freePort()
+    const child = spawn(process.execPath, ["server/src/main.ts", "--role", "api"], {
+      cwd: root,
+      env: {
+        PATH: process.env.PATH,
+        MODE: "test",
+        PORT: `${port}`,
+        DATABASE_URL: postgres.url,
+        SECRET_KEY: "5f".repeat(32),
+        OIDC_ISSUER: "http://127.0.0.1:1",
+        OIDC_AUDIENCE: "sluice",
+        NETWORKS: "base-sepolia",
+        RPC_BASE_SEPOLIA: "http://127.0.0.1:1",
+        DEPOSIT_FACTORY_BASE_SEPOLIA: `0x${"22".repeat(20)}`,
+      },
+      stdio: ["ignore", "pipe", "inherit"],
+    })
+    let log = ""
+    child.stdout.on("data", chunk => (log += chunk))
+    const get = (path: string) => fetch(`http://127.0.0.1:${port}${path}`)
+    const readiness = async () => {
+      const answer = await get("/readyz").catch(() => undefined)
+      return (
+        answer && {
+          status: answer.status,
+          after: answer.headers.get("retry-after"),
+          body: (await answer.json()) as { message: string },
+        }
+      )
+    }
+    try {
+      await until("it waits for the migration", () => log.includes("Another process migrates this database"))
+      expect((await get("/healthz")).status).toBe(200)
+      expect(await readiness()).toMatchObject({
+        status: 503,
+        after: "1",
+        body: {
+          error: "NOT_READY",
+          message: "Not ready: it is migrating the database.",
+          requestId: expect.any(String),
+        },
+      })
+      await database.query("rollback")
+      await until(
+        "it goes on",
+        async () => (await readiness())?.body.message.includes("connecting to its networks") === true,
+      )
+      expect(log).toMatch(/Creating the tables of a new database \(\d+ migrations\)/)
+    } finally {
+      child.kill("SIGKILL")
+      await database.end()
+    }
+  })
+
+  it("script/migrate applies what is missing, with the address of the database alone", async () => {
+    const database = await openPostgres(postgres.url, () => {})
+    await sql`delete from migrations where name = '0007_deliveries_room.sql'`.execute(database.db)
+    await database.close()
+    const [command] = blocks.filter(block => block.kind === "migrate")
+    const run = async () => {
+      const env = { PATH: process.env.PATH, HOME: process.env.HOME, DATABASE_URL: postgres.url }
+      return (await promisify(execFile)("bash", ["-euc", command?.text ?? ""], { cwd: root, env })).stdout
+    }
+    expect((await run()).split("\n")).toEqual([
+      "Applying the migration 0007_deliveries_room.sql (1 of 1).",
+      expect.stringMatching(/^Applied the migration 0007_deliveries_room.sql in \d+\.\d s\.$/),
+      "The database has this version's schema now.",
+      "",
+    ])
+    expect(await run()).toBe("The database has this version's schema already.\n")
   })
 })

@@ -64,7 +64,7 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
     const [port, metricsPort] = [await freePort(), await freePort()]
     start("api", { PORT: `${port}`, METRICS_PORT: `${metricsPort}` })
     const url = `http://127.0.0.1:${port}`
-    await until("the API answers", () => answers(`${url}/healthz`))
+    await until("the API answers", () => answers(`${url}/.well-known/jwks.json`))
     const call = await caller(url)
     await call("PUT", "/api/console/settings", { payoutAddress: PAYOUT_ADDRESS })
     const shops = await eachOf(Array(PAYMENTS).fill(0), async (_, i) => {

@@ -1,0 +1,53 @@
+/**
+ * Answers on the API's port from the first second of a start until the API itself listens: a migration of a big database
+ * takes minutes, and a liveness probe that gets no answer would kill the process in the middle of it.
+ */
+import { randomUUID } from "node:crypto"
+import { createServer } from "node:http"
+import { errorTable } from "../errors.ts"
+
+export interface StartupServer {
+  /** What the start waits for now, as a clause after "Not ready: ". */
+  setPhase(phase: string): void
+  /** Frees the port for the API. Clients may be refused for the few milliseconds until it listens. */
+  close(): Promise<void>
+}
+
+/**
+ * Listens on the API's address: `GET /healthz` answers 200, everything else 503 `NOT_READY` with `Retry-After`. Rejects
+ * with a sentence for the operator when the port can't be used.
+ */
+export async function openStartupServer({ host, port }: { host: string; port: number }): Promise<StartupServer> {
+  let phase = "it is starting"
+  const server = createServer((request, response) => {
+    const alive = (request.method === "GET" || request.method === "HEAD") && request.url?.split("?")[0] === "/healthz"
+    const requestId = randomUUID()
+    const { status } = errorTable.NOT_READY
+    const body = alive ? { status: "ok" } : { error: "NOT_READY", message: `Not ready: ${phase}.`, requestId }
+    response.writeHead(alive ? 200 : status, {
+      "content-type": "application/json; charset=utf-8",
+      "x-request-id": requestId,
+      // The API that follows listens anew, so no connection may outlive its answer.
+      connection: "close",
+      ...(alive ? {} : { "retry-after": "1" }),
+    })
+    response.end(JSON.stringify(body))
+  })
+  await new Promise<void>((resolve, reject) => server.once("error", reject).listen(port, host, resolve)).catch(
+    error => {
+      if (error.code === "EADDRINUSE")
+        throw new Error(`Port ${port} is in use. Stop what uses it, or choose another with PORT.`)
+      throw new Error(`Can't listen on ${host}:${port}: ${error.message}`)
+    },
+  )
+  return {
+    setPhase: next => {
+      phase = next
+    },
+    close: () =>
+      new Promise(resolve => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}
