@@ -29,7 +29,8 @@ async function program(code: string): Promise<ChildProcess> {
   const source = `import { lockDataDir, writeFileAtomic } from ${module}
     const dir = ${JSON.stringify(dir)}
     ${code}`
-  const child = spawn(process.execPath, ["--input-type=module", "-e", source], { stdio: ["ignore", "pipe", "inherit"] })
+  const args = ["--expose-gc", "--input-type=module", "-e", source]
+  const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] })
   children.push(child)
   await once(child.stdout, "data")
   return child
@@ -41,7 +42,13 @@ async function kill(child: ChildProcess): Promise<void> {
   await once(child, "exit")
 }
 
-const holds = `lockDataDir(dir); process.stdout.write("locked"); setInterval(() => {}, 1000)`
+// The release is dropped and garbage is collected: the lock must hold without either.
+const holds = `lockDataDir(dir)
+  await new Promise(setImmediate)
+  gc()
+  await new Promise(setImmediate)
+  process.stdout.write("locked")
+  setInterval(() => {}, 1000)`
 
 test("the folder is made for its owner alone", () => {
   lockDataDir(dir)()

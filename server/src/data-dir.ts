@@ -10,8 +10,14 @@ const SQLITE_BUSY = 5
 let written = 0
 
 /**
- * Makes the folder (mode 0700) where it is absent and takes it for this process alone; the returned function gives it
- * back. Throws an Error with code `DATA_DIR_BUSY` while another process has it.
+ * The handles of the locks that this process holds. A handle that nothing refers to is garbage-collected, which closes it
+ * and frees the lock, so a lock must not depend on its caller keeping the function that releases it.
+ */
+const held = new Set<DatabaseSync>()
+
+/**
+ * Makes the folder (mode 0700) where it is absent and locks it for this process until the process ends or the returned
+ * function is called. Throws an Error with code `DATA_DIR_BUSY` while another process has it.
  */
 export function lockDataDir(dir: string): () => void {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
@@ -26,9 +32,10 @@ export function lockDataDir(dir: string): () => void {
     const text = `The folder ${dir} is in use by another running Sluice. Stop that one, or set DATA_DIR to another folder.`
     throw Object.assign(new Error(text), { code: "DATA_DIR_BUSY" })
   }
+  held.add(lock)
   removeTemporaryFiles(dir)
   return () => {
-    if (lock.isOpen) lock.close()
+    if (held.delete(lock)) lock.close()
   }
 }
 

@@ -4,6 +4,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process"
 import { once } from "node:events"
 import { createRequire } from "node:module"
 import { dirname, join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
 import {
   type Abi,
   BaseError,
@@ -11,6 +12,7 @@ import {
   createTestClient,
   defineChain,
   type Hex,
+  type HttpTransport,
   http,
   publicActions,
   walletActions,
@@ -85,7 +87,7 @@ export async function startAnvil({
     // With the key and not only the address, as viem then asks for the gas first and so throws on what would revert.
     account: accounts[0],
     chain,
-    transport: http(rpcUrl),
+    transport: minedHttp(rpcUrl),
     // Tests look at what has just happened: nothing kept, and a receipt asked for at once.
     cacheTime: 0,
     pollingInterval: 20,
@@ -101,6 +103,41 @@ export async function startAnvil({
   }
 
   return { rpcUrl, client, accounts, stop }
+}
+
+/** Long enough for a busy machine; a transaction whose fee is too low for the next block waits as long. */
+const MINING_POLLS = 500
+const MINING_POLL_MS = 10
+
+/**
+ * Resolves when anvil has mined what it mines by itself. It answers a sent transaction before its block, so a test that
+ * looks at the chain next would sometimes look too early. Resolves at once where blocks are mined by hand or by the clock.
+ */
+export async function untilMined(rpcUrl: string): Promise<void> {
+  const calls = ["anvil_getAutomine", "txpool_status"].map((method, id) => ({ jsonrpc: "2.0", id, method, params: [] }))
+  const request = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(calls) }
+  for (let i = 0; i < MINING_POLLS; i++) {
+    const [automine, pool] = (await (await fetch(rpcUrl, request)).json()) as [
+      { result: boolean },
+      { result: { pending: Hex } },
+    ]
+    if (!automine.result || Number(pool.result.pending) === 0) return
+    await sleep(MINING_POLL_MS)
+  }
+}
+
+/** HTTP to anvil, where a sent transaction is answered when its block is mined. */
+function minedHttp(rpcUrl: string): HttpTransport {
+  const open = http(rpcUrl)
+  return options => {
+    const transport = open(options)
+    const request = async (...args: Parameters<typeof transport.request>) => {
+      const result = await transport.request(...args)
+      if (["eth_sendTransaction", "eth_sendRawTransaction"].includes(args[0].method)) await untilMined(rpcUrl)
+      return result
+    }
+    return { ...transport, request: request as typeof transport.request }
+  }
 }
 
 /** Deploys TestUsdc as the first account, which may then mint and blacklist. */

@@ -1,5 +1,9 @@
-/** A proxy before a real node: it counts every call and can spoil any answer, as overloaded and faulty providers do. */
+/**
+ * A proxy before anvil: it counts every call and can spoil any answer, as overloaded and faulty providers do. A transaction
+ * is answered when its block is mined, so that a round of payouts finds it.
+ */
 import { createServer } from "node:http"
+import { untilMined } from "./anvil.ts"
 import { DROPPED } from "./node.ts"
 
 interface Entry {
@@ -44,6 +48,7 @@ export async function startProxy(target: string): Promise<RpcProxy> {
       headers: { "content-type": "application/json" },
       body: text,
     })
+    if (entries.some(({ method }) => method === "eth_sendRawTransaction")) await untilMined(target)
     const replies = [(await answer.json()) as { id: unknown; result?: unknown }].flat()
     const spoilt = replies.flatMap(reply => {
       const entry = entries.find(({ id }) => id === reply.id)
