@@ -79,6 +79,18 @@ export function relaysOn(rig: PayoutRig) {
       const validBefore = BigInt(Math.floor(ctx.now().getTime() / 1_000) + 7_200)
       return signAuthorization(account, network, { to: session.payTo, value: 5_000_000n, validBefore, ...given })
     },
+    /** The wallet's word that nobody may carry an authorization of its own out any more. */
+    signCancel: (account: PrivateKeyAccount, authorization: Authorization): Promise<Hex> => {
+      const types = {
+        CancelAuthorization: [
+          { name: "authorizer", type: "address" },
+          { name: "nonce", type: "bytes32" },
+        ],
+      } as const
+      const { domain } = typedAuthorization(network, authorization)
+      const message = { authorizer: account.address, nonce: authorization.nonce }
+      return account.signTypedData({ domain, types, primaryType: "CancelAuthorization", message })
+    },
     submit: (session: { id: string }, signed: Signed) =>
       service.call("POST", "/api/pay/authorize", bodyOf(session.id, signed)),
     round: (pace?: Pace) => payoutRound(ctx, network, by, pace),

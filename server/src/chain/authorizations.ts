@@ -79,6 +79,9 @@ const fields = "address from, address to, uint256 value, uint256 validAfter, uin
 const byKeyAbi = parseAbi([`function transferWithAuthorization(${fields}, uint8 v, bytes32 r, bytes32 s)`])
 const byContractAbi = parseAbi([`function transferWithAuthorization(${fields}, bytes signature)`])
 
+/** The `validBefore` of a call made by {@link relayCall}: the second since 1970 from which nobody can carry it out. */
+export const validBeforeOf = (data: Hex): bigint => BigInt(slice(data, 4 + 4 * 32, 4 + 5 * 32))
+
 /** The call that carries an authorization out. Every token with EIP-3009 takes a key's signature in three parts. */
 export function relayCall(
   { from, to, value, validAfter, validBefore, nonce }: Authorization,

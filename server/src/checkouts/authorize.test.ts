@@ -207,6 +207,8 @@ describe("a refused authorization", () => {
     ["that is not yet valid", () => ({ validAfter: now() + 60n }), "authorization.validAfter"],
     ["that is expired", () => ({ validBefore: now() - 1n }), "authorization.validBefore"],
     ["that leaves too little time to be mined", () => ({ validBefore: now() + 59n }), "authorization.validBefore"],
+    ["that nobody could wait to be over", () => ({ validBefore: 2n ** 256n - 1n }), "two hours after this checkout"],
+    ["that outlives it too long", () => ({ validBefore: now() + 93_700n }), "two hours after this checkout ends"],
     ["to another address", () => ({ to: rig.relayer.address }), "authorization.to"],
     ["of too much", () => ({ value: 5_000_001n }), "must be 5000000, the 5.00 USDC that are missing"],
     ["of too little", () => ({ value: 4_999_999n }), "must be 5000000, the 5.00 USDC that are missing"],
@@ -278,18 +280,7 @@ describe("a refused authorization", () => {
     const { client, accounts } = rig.anvil
     const buyer = await on.buyer()
     const signed = await on.sign(buyer, session)
-    const { domain } = (await import("../chain/authorizations.ts")).typedAuthorization(
-      rig.network,
-      signed.authorization,
-    )
-    const types = {
-      CancelAuthorization: [
-        { name: "authorizer", type: "address" },
-        { name: "nonce", type: "bytes32" },
-      ],
-    } as const
-    const message = { authorizer: buyer.address, nonce: signed.authorization.nonce }
-    const cancel = await buyer.signTypedData({ domain, types, primaryType: "CancelAuthorization", message })
+    const cancel = await on.signCancel(buyer, signed.authorization)
     await client.writeContract({
       address: rig.token,
       abi: parseAbi(["function cancelAuthorization(address authorizer, bytes32 nonce, bytes signature)"]),

@@ -10,6 +10,7 @@ import { type Address, checksummed, type Hash, parseAddress, ZERO_ADDRESS } from
 import { type Network, networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction } from "../context.ts"
+import type { IntentState } from "../db/payout-rows.ts"
 import type { Row, SessionStatus } from "../db/schema.ts"
 import { warm } from "../deposits/deposits.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
@@ -17,15 +18,31 @@ import { asWritten } from "../http/json.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
 import { lookSoon } from "../payments/queries.ts"
 import { relaysSpent } from "../payouts/gas-budget.ts"
-import { arrivingAt, failingPayers, MAX_REVERTED, NO_BUDGET, RELAY_GAS, relayFault } from "../payouts/relays.ts"
+import {
+  arrivingAt,
+  failingPayers,
+  MAX_REVERTED,
+  NO_BUDGET,
+  RELAY_GAS,
+  relayFault,
+  replayable,
+  replayableUntil,
+  voided,
+} from "../payouts/relays.ts"
 import { marked } from "../payouts/release.ts"
 import type { PayAuthorize } from "./schema.ts"
+import { replayCaution } from "./session.ts"
 import { sessionOf } from "./sessions.ts"
 
 /** What a relay needs from its submission to its block, on a network that is busy. */
 const LEAST_TIME_MS = 60_000
 /** Relays of one session in all, so that nobody fills the database with those that end before they are signed. */
 const MAX_RELAYS = 20
+/**
+ * An authorization ends so long after its checkout at the latest: wallets preset an hour or two. While it is valid anyone
+ * can carry it out, so whoever pays in another way meanwhile may pay twice.
+ */
+const MOST_OVERTIME_S = 7_200n
 const MAX_UINT256 = 2n ** 256n - 1n
 
 interface Authorized {
@@ -52,12 +69,14 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
   const asked = { network, deposit, authorization, digest: authorizationDigest(network, authorization) }
   const known = await knownAnswer(ctx, session, asked)
   if (known) return known
-  await assertPayable(ctx, session, asked)
+  const { others, otherWay } = await assertPayable(ctx, session, asked)
 
   const wallet = await relayWallet(ctx, network)
   if (await relaysSpent(ctx, session.merchant_id, { chain_id: network.chainId, address: wallet }, RELAY_GAS.key))
-    throw new ApiError("RELAY_UNAVAILABLE", undefined, `${NO_BUDGET} Pay with a transfer of your own.`)
+    throw new ApiError("RELAY_UNAVAILABLE", undefined, `${NO_BUDGET} ${otherWay}`)
   const { from } = authorization
+  const harmless = await voided(ctx, network, others)
+  assertOnlyOneMoves(others, harmless)
   const screening = (await screen(ctx, [from], `authorize:${session.id}`)).get(from)
   if (screening === "listed") throw new ApiError("SANCTIONS_MATCH")
   if (screening === "unknown") throw new ApiError("CHAIN_UNAVAILABLE")
@@ -87,7 +106,8 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
       .executeTakeFirstOrThrow()
     const known = await knownAnswer(ctx, session, asked)
     if (known) return known
-    const relayBy = await assertPayable(ctx, session, asked)
+    const { relayBy, others } = await assertPayable(ctx, session, asked)
+    assertOnlyOneMoves(others, harmless)
     await insertRelay(ctx, asked, { id, relayBy, ...call })
     await ctx.db
       .updateTable("checkout_sessions")
@@ -152,16 +172,19 @@ const relaysOfNonce = (ctx: Context, { network, authorization }: Asked): Promise
     .where("auth_nonce", "=", authorization.nonce)
     .execute()
 
+/** Ended without moving money: the authorization may be submitted again, as its nonce moves money once at most. */
+const endedUnpaid: readonly IntentState[] = ["cancelled", "reverted"]
+
 /**
- * What was answered before to this authorization, as it stands now; undefined where it is new, or ended without being
- * signed. `AUTHORIZATION_ALREADY_USED` where its nonce is another authorization's, or it pays another session.
+ * What was answered before to this authorization, as it stands now; undefined where it is new, or its relay moved nothing.
+ * `AUTHORIZATION_ALREADY_USED` where its nonce is another authorization's, or it pays another session.
  */
 async function knownAnswer(
   ctx: Context,
   session: Row<"checkout_sessions">,
   asked: Asked,
 ): Promise<Authorized | undefined> {
-  const known = (await relaysOfNonce(ctx, asked)).find(({ state }) => state !== "cancelled")
+  const known = (await relaysOfNonce(ctx, asked)).find(({ state }) => !endedUnpaid.includes(state))
   if (!known) return undefined
   if (known.auth_digest !== asked.digest || known.deposit_id !== asked.deposit.id)
     throw new ApiError("AUTHORIZATION_ALREADY_USED")
@@ -169,36 +192,55 @@ async function knownAnswer(
 }
 
 /**
- * Makes sure, by what the database says, that this authorization pays what this session lacks; answers until when it must
- * be signed.
+ * Refuses an authorization beside others of the same checkout that anyone can still carry out: both could move money. Those
+ * with its wallet and nonce are not among `others`, as the token takes a nonce once.
  */
-async function assertPayable(ctx: Context, session: Row<"checkout_sessions">, asked: Asked): Promise<Date> {
+function assertOnlyOneMoves(others: readonly Row<"intents">[], harmless: ReadonlySet<string>): void {
+  const open = others.filter(({ id }) => !harmless.has(id))
+  const [first] = open
+  if (!first?.payer) return
+  const message = `An authorization of this checkout failed on chain, and anyone can carry it out until ${replayableUntil(open)}. Sign with its wallet ${checksummed(first.payer)} and its nonce ${first.auth_nonce}, cancel it on chain (cancelAuthorization), or wait until then.`
+  throw new ApiError("INVALID_OPERATION", [{ path: "authorization.nonce", message }], message)
+}
+
+/** What {@link assertPayable} finds. */
+interface Payable {
+  /** Until when the relay must be signed. */
+  relayBy: Date
+  /** Relays of this session with another wallet or nonce that reverted, and can still be carried out by anyone. */
+  others: Row<"intents">[]
+  /** How to pay without a relay, and without paying twice. */
+  otherWay: string
+}
+
+/** Makes sure, by what the database says, that this authorization pays what this session lacks. */
+async function assertPayable(ctx: Context, session: Row<"checkout_sessions">, asked: Asked): Promise<Payable> {
   const { deposit, network, authorization } = asked
   const now = ctx.now().getTime()
   const leftMs = session.expires_at.getTime() - now
   if (session.status === "confirmed") throw new ApiError("SESSION_ALREADY_CONFIRMED")
-  if (session.status === "expired" || leftMs <= LEAST_TIME_MS)
-    throw new ApiError(
-      "SESSION_EXPIRED",
-      undefined,
-      session.status === "expired" || leftMs <= 0
-        ? "The time of this checkout is over. Start a new one."
-        : "The time of this checkout ends within a minute, too soon for an authorization. Start a new one.",
-    )
-  if (await isUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
   const relays = await ctx.db
     .selectFrom("intents")
-    .select("state")
+    .selectAll()
     .where("deposit_id", "=", deposit.id)
     .where("kind", "=", "authorize")
     .execute()
+  const failed = replayable(ctx, relays)
+  const until = replayableUntil(failed)
+  if (session.status === "expired" || leftMs <= LEAST_TIME_MS)
+    throw new ApiError("SESSION_EXPIRED", undefined, overWords(session.status === "expired" ? 0 : leftMs, until))
+  if (await isUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
+  const otherWay =
+    until === undefined
+      ? "Pay with a transfer of your own."
+      : `Pay with a transfer of your own after ${until}: until then anyone can carry out the authorization that failed.`
   const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
   if (relays.some(({ state }) => ["queued", "held", "assigned", "mined"].includes(state)))
     throw stop("Another authorization of this checkout is on its way; wait until it is paid.")
   if (relays.filter(({ state }) => state === "reverted").length >= MAX_REVERTED || relays.length >= MAX_RELAYS)
-    throw stop("Too many authorizations of this checkout failed. Pay with a transfer of your own.")
+    throw stop(`Too many authorizations of this checkout failed. ${otherWay}`)
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
-    throw stop("Too many authorizations of this wallet failed today. Pay with a transfer of your own.")
+    throw stop(`Too many authorizations of this wallet failed today. ${otherWay}`)
 
   const faults: ErrorDetail[] = []
   const fault = (name: string, message: string) => void faults.push({ path: `authorization.${name}`, message })
@@ -220,10 +262,23 @@ async function assertPayable(ctx: Context, session: Row<"checkout_sessions">, as
   const least = BigInt(LEAST_TIME_MS / 1_000)
   if (validBefore < seconds + least)
     fault("validBefore", `must be at least ${least} seconds from now, so that it can be mined; it is ${seconds} now`)
+  const most = BigInt(Math.floor(session.expires_at.getTime() / 1_000)) + MOST_OVERTIME_S
+  if (validBefore > most) fault("validBefore", `must be at most ${most}, two hours after this checkout ends`)
   if (faults.length > 0) throw refused(faults)
   const [validMs, expiresMs] = [validBefore * 1_000n, session.expires_at.getTime()]
   const overMs = validMs < BigInt(expiresMs) ? Number.parseInt(validMs.toString(), 10) : expiresMs
-  return new Date(overMs - LEAST_TIME_MS)
+  const { from, nonce } = authorization
+  const others = failed.filter(row => row.payer !== from || row.auth_nonce !== nonce)
+  return { relayBy: new Date(overMs - LEAST_TIME_MS), others, otherWay }
+}
+
+/** Why a checkout takes no authorization any more, and when it is safe to start another one. */
+function overWords(leftMs: number, until: string | undefined): string {
+  const words =
+    leftMs <= 0
+      ? "The time of this checkout is over."
+      : "The time of this checkout ends within a minute, too soon for an authorization."
+  return until === undefined ? `${words} Start a new one.` : `${words} ${replayCaution(until, "expired")}`
 }
 
 /** Whether others took all uses of the link: more money would only wait for the merchant. */

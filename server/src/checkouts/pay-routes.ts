@@ -110,7 +110,10 @@ export function payRoutes(app: Server, ctx: Context): void {
         description:
           "The payer signs `TransferWithAuthorization` (EIP-3009) in the token's EIP-712 domain, to `payTo` and of exactly " +
           "what is missing; the service carries it out. The same authorization again gets the same answer, and never a " +
-          "second transfer. `GET /api/pay/status/:id` tells what became of it.",
+          "second transfer. `validBefore` is at most two hours after the checkout ends; the checkout's end is a good choice. " +
+          "`GET /api/pay/status/:id` says what became of it. An authorization whose transaction failed is public, and " +
+          "anyone can carry it out until `validBefore`. So that nobody pays twice, the next one has the same `from` and " +
+          "`nonce`, unless the failed one is cancelled on chain or its time is over.",
         tags,
         body: PayAuthorize,
         response: { 200: PayAuthorized },

@@ -186,7 +186,9 @@ export const PayAuthorize = Strict(
       to: Matching(ADDRESS, "The checkout's `payTo`: 0x and 40 hexadecimal digits"),
       value: Uint("Exactly what is missing, in base units: decimal digits, or a whole number"),
       validAfter: Uint("The second since 1970 after which it is good: decimal digits, or a whole number"),
-      validBefore: Uint("The second since 1970 before which it is good: decimal digits, or a whole number"),
+      validBefore: Uint(
+        "The second since 1970 before which it is good, two hours after the checkout's end at most: decimal digits, or a whole number",
+      ),
       nonce: Matching("^0x[0-9a-fA-F]{64}$", "32 random bytes: 0x and 64 hexadecimal digits"),
     }),
     signature: Matching("^0x([0-9a-fA-F]{2})+$", "The signature: 0x and hexadecimal digits, 4,096 bytes at most", {

@@ -115,6 +115,15 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
 const sum = (arrivals: readonly Arrival[]): bigint => arrivals.reduce((total, arrival) => total + arrival.value, 0n)
 
 /**
+ * What keeps a payer from paying twice, in a sentence to follow any other: until `until` anyone can carry out an earlier
+ * authorization of his that failed on chain.
+ */
+export const replayCaution = (until: string, status: SessionStatus): string =>
+  status === "expired"
+    ? `Wait until ${until} before you pay again: until then anyone can carry out your authorization that failed.`
+    : `Your authorization that failed is public, and anyone can carry it out until ${until}. To pay only once, sign again with the same wallet and nonce, or pay in another way after that time.`
+
+/**
  * How a session stands, in words that tell the payer what to do; `reason` is why a submitted hash was no payment, `returned`
  * whether the merchant has sent money of it back.
  */

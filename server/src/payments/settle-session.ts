@@ -6,7 +6,7 @@ import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
 import { type Screening, screen } from "../chain/sanctions.ts"
-import { type Arrival, type Facts, type Folded, foldSession, messageOf } from "../checkouts/session.ts"
+import { type Arrival, type Facts, type Folded, foldSession, messageOf, replayCaution } from "../checkouts/session.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
@@ -101,23 +101,27 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
   const sure = (row: SessionTransfer) => row.state !== "seen" && row.suspect_at === null
   const clean = standing.filter(row => screeningOf(row) !== "listed")
   const unscreened = [...clean, ...others].some(row => screeningOf(row) === "unknown" && row.state !== "seen")
+  // Whatever becomes of money that is here, what brought it is over: a hash, a relay.
+  const here = transfers.filter(row => row.state !== "gone" && row.token === network.token.address)
+  const arrived = new Set(here.map(row => row.tx_hash))
+  const said = await submissionsOf(ctx, id, arrived)
+  const relay = await relayStanding(ctx, deposit.id, arrived)
   // What pays already comes first and was in time, wherever in the chain it moves: a payment keeps its transfers.
   const inOrder = [...clean.filter(counted), ...clean.filter(row => !counted(row))]
   const arrivals = inOrder.map(
     (row): Arrival => ({
       id: row.id,
       value: row.value,
-      minedAt: counted(row) && row.block_time > session.expires_at ? session.expires_at : row.block_time,
+      // A relay is only signed in time. How soon it is mined is not the payer's to answer for.
+      minedAt:
+        (counted(row) || relay.hashes.has(row.tx_hash)) && row.block_time > session.expires_at
+          ? session.expires_at
+          : row.block_time,
       // What counts already goes on doing so while it moves to another block, or is only suspected to be gone.
       confirmed: counted(row) || (sure(row) && screeningOf(row) !== "unknown"),
       accepted: accepted !== undefined && counted(row),
     }),
   )
-  // Whatever becomes of money that is here, what brought it is over: a hash, a relay.
-  const here = transfers.filter(row => row.state !== "gone" && row.token === network.token.address)
-  const arrived = new Set(here.map(row => row.tx_hash))
-  const said = await submissionsOf(ctx, id, arrived)
-  const relay = await relayStanding(ctx, deposit.id, arrived)
   const facts: Facts = {
     amount: session.amount,
     expiresAt: session.expires_at,
@@ -161,18 +165,24 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
   const ended = folded.status === "confirmed" || folded.status === "expired" || isOver
   const confirmedAt = folded.status === "confirmed" ? (session.confirmed_at ?? ctx.now()) : null
   const again = new Date(ctx.now().getTime() + AGAIN_MS)
+  const standingWords = messageOf(
+    { ...folded, amount: session.amount },
+    network.token,
+    barred ? sanctioned.message : ((folded.status === "verifying" ? null : relay.failure) ?? said.refusal),
+    payments.some(payment => payment.status === "returned"),
+  )
+  const { replayableUntil: until } = relay
+  const message =
+    until === undefined || relay.open || folded.status === "confirmed"
+      ? standingWords
+      : `${standingWords} ${replayCaution(until, folded.status)}`
   await ctx.db
     .updateTable("checkout_sessions")
     .set({
       status: folded.status,
       exception: folded.exception,
       received: folded.received,
-      message: messageOf(
-        { ...folded, amount: session.amount },
-        network.token,
-        barred ? sanctioned.message : ((folded.status === "verifying" ? null : relay.failure) ?? said.refusal),
-        payments.some(payment => payment.status === "returned"),
-      ),
+      message,
       payer: lastRow?.from_address ?? session.payer,
       tx_hash: lastRow?.tx_hash ?? null,
       confirmed_at: confirmedAt,

@@ -1,19 +1,22 @@
 // Relays on a real chain: each authorization moves its money once, whatever happens between the promise and the block; and
 // nobody waits for one that can't be carried out.
-import { erc20Abi } from "viem"
+import { erc20Abi, parseAbi } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { backUp } from "../../test/database.ts"
 import { openOperator } from "../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
-import { relaysOn } from "../../test/relays.ts"
+import { relaysOn, type Session, type Signed } from "../../test/relays.ts"
 import { checkRows } from "../books/check-rows.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
+import { replayCaution } from "../checkouts/session.ts"
 import { cancel } from "../operator/intents.ts"
 import { checkColdDeposits } from "../payments/check-cold-deposits.ts"
 import { assignIntents, inFlight } from "./assign-intents.ts"
 import { lookAtWallet } from "./evidence.ts"
 import { checkWallet, payoutRound } from "./pay-out.ts"
+
+type Buyer = Awaited<ReturnType<ReturnType<typeof relaysOn>["buyer"]>>
 
 let rig: PayoutRig
 let on: ReturnType<typeof relaysOn>
@@ -225,34 +228,25 @@ describe("a relay beside money that the merchant decides about", () => {
     expect(answer.status, JSON.stringify(answer.body)).toBe(200)
   }
 
-  it("that was mined too late and went back leaves the session to expire", async () => {
-    const { session } = await submitted()
+  it("that was signed in time and is mined after the end counts as in time", async () => {
+    const session = await on.start({ amount: 5, expiresIn: 300 })
     const { client } = rig.anvil
-    const { timestamp } = await client.getBlock()
+    rig.service.advance(200_000)
+    expect((await on.submit(session, await on.sign(await on.buyer(), session))).status).toBe(200)
+    await client.setAutomine(false)
     await on.round()
-    await rig.service.ctx.db
-      .updateTable("checkout_sessions")
-      .set({ expires_at: new Date(Number(timestamp) * 1_000 - 60_000), run_at: new Date(0) })
-      .execute()
+    expect(await states()).toEqual(["assigned"])
+    rig.service.advance(400_000)
+    const { timestamp } = await client.getBlock()
+    const now = BigInt(Math.floor(rig.service.ctx.now().getTime() / 1_000))
+    await client.setNextBlockTimestamp({ timestamp: now > timestamp ? now : timestamp + 1n })
+    await client.mine({ blocks: 1 })
+    await client.setAutomine(true)
     await mine()
-    rig.service.advance(120_000)
-    await on.look()
     await on.round()
     await on.look()
     expect(await states()).toEqual(["final"])
-    expect(await on.status(session.id)).toMatchObject({ status: "expired", exception: "late" })
-    await decide(session.id, "return", { address: recipient(7) })
-    await rig.service.ctx.db
-      .updateTable("checkout_sessions")
-      .set({ run_at: new Date(0) })
-      .execute()
-    await on.look()
-    expect(await on.status(session.id)).toMatchObject({ status: "expired", exception: null })
-    const { run_at } = await rig.service.ctx.db
-      .selectFrom("checkout_sessions")
-      .select("run_at")
-      .executeTakeFirstOrThrow()
-    expect(run_at).toBe(null)
+    expect(await on.status(session.id)).toMatchObject({ status: "confirmed", exception: null })
   })
 
   it("takes nothing more where the merchant accepted what had arrived; until then nobody is asked for it twice", async () => {
@@ -357,43 +351,122 @@ describe("a relay that can't be carried out", () => {
     await expectMoved(session.payTo, 1)
   })
 
-  it("as the wallet was emptied in the block before reverts, is never made anew, and three of them are all", async () => {
+  /** Submits, and has the relay revert for good: the buyer's tokens leave in the same block, before it. */
+  async function reverted(session: Session, buyer: Buyer, signed: Signed): Promise<void> {
     const { client } = rig.anvil
+    const from = buyer.address.toLowerCase() as Address
+    expect((await on.submit(session, signed)).body.status).toBe("verifying")
+    await client.setBalance({ address: buyer.address, value: 10n ** 18n })
+    await client.setAutomine(false)
+    await on.round()
+    const args = [recipient(8), await rig.balanceOf(from)] as const
+    const away = { address: rig.token, abi: erc20Abi, functionName: "transfer", args } as const
+    const fees = { maxPriorityFeePerGas: 9_000_000_000n, maxFeePerGas: 20_000_000_000n }
+    await client.writeContract({ ...away, account: buyer, gas: 100_000n, ...fees })
+    await client.mine({ blocks: 1 })
+    await client.setAutomine(true)
+    await on.round()
+    await on.look()
+    // Mined and failed, but not for good: the session still waits.
+    expect((await on.status(session.id)).status).toBe("verifying")
+    await mine()
+    await on.round()
+    await on.look()
+  }
+
+  /** Anyone carries out an authorization, which is public once its relay was mined. */
+  function replay({ authorization, signature }: Signed) {
+    const { from, to, value, validAfter, validBefore, nonce } = authorization
+    const args = [from, to, value, validAfter, validBefore, nonce, signature] as const
+    const call = { address: rig.token, abi: testUsdcAbi, functionName: "transferWithAuthorization", args } as const
+    return rig.anvil.client.writeContract({ ...call, account: rig.anvil.accounts[5], gas: 300_000n })
+  }
+
+  it("as the wallet was emptied in the block before reverts, is never made anew, and three of them are all", async () => {
     const session = await on.start()
-    const { id, payTo } = session
-    let last: Awaited<ReturnType<typeof on.sign>> | undefined
+    const buyer = await on.buyer()
+    const signed = await on.sign(buyer, session)
+    const until = new Date(Number(signed.authorization.validBefore) * 1_000).toISOString()
     for (let n = 1; n <= 3; n++) {
-      const buyer = await on.buyer()
-      last = await on.sign(buyer, session)
-      expect((await on.submit(session, last)).body.status).toBe("verifying")
-      await client.setBalance({ address: buyer.address, value: 10n ** 18n })
-      await client.setAutomine(false)
-      await on.round()
-      const args = [recipient(8), 5_000_000n] as const
-      const away = { address: rig.token, abi: erc20Abi, functionName: "transfer", args } as const
-      const fees = { maxPriorityFeePerGas: 9_000_000_000n, maxFeePerGas: 20_000_000_000n }
-      await client.writeContract({ ...away, account: buyer, gas: 100_000n, ...fees })
-      await client.mine({ blocks: 1 })
-      await client.setAutomine(true)
-      await on.round()
-      await on.look()
-      // Mined and failed, but not for good: the session still waits.
-      expect((await on.status(id)).status).toBe("verifying")
-      await mine()
-      await on.round()
-      await on.look()
-      expect((await states()).filter(state => state === "reverted").length).toBe(n)
-      expect(await on.status(id)).toMatchObject({
+      if (n > 1) await rig.mint(buyer.address.toLowerCase() as Address, 5_000_000n)
+      await reverted(session, buyer, signed)
+      expect(await states()).toEqual(Array(n).fill("reverted"))
+      expect(await on.status(session.id)).toMatchObject({
         status: "pending",
-        message: `The transfer that was authorized failed on chain. ${advice}`,
+        message: `The transfer that was authorized failed on chain. ${replayCaution(until, "pending")}`,
       })
     }
-    expect((await on.relays()).length).toBe(3)
-    // The same again is the same answer, and no fourth try.
-    if (last) expect((await on.submit(session, last)).body).toEqual({ status: "pending", sessionId: id, txHash: null })
-    const fourth = await on.submit(session, await on.sign(await on.buyer(), session))
+    await rig.mint(buyer.address.toLowerCase() as Address, 5_000_000n)
+    const fourth = await on.submit(session, signed)
     expect([fourth.status, fourth.body.error]).toEqual([409, "INVALID_OPERATION"])
-    await expectMoved(payTo, 0)
+    expect(fourth.body.message).toContain(`transfer of your own after ${until}`)
+    await expectMoved(session.payTo, 0)
+  })
+
+  it("and reverted is followed by no other that could move money too: who does as he is told pays once", async () => {
+    const session = await on.start()
+    const buyer = await on.buyer()
+    const first = await on.sign(buyer, session)
+    await reverted(session, buyer, first)
+    await rig.mint(buyer.address.toLowerCase() as Address, 15_000_000n)
+    const { nonce } = first.authorization
+    // Another nonce, or another wallet, would be a second payment beside the one that anyone can carry out.
+    for (const other of [buyer, await on.buyer()]) {
+      const refused = await on.submit(session, await on.sign(other, session))
+      expect([refused.status, refused.body.error]).toEqual([409, "INVALID_OPERATION"])
+      expect(refused.body.message).toContain(`its nonce ${nonce}`)
+    }
+    const again = await on.sign(buyer, session, { nonce, validAfter: 1n })
+    expect((await on.submit(session, again)).body.status).toBe("verifying")
+    await on.round()
+    await mine()
+    await on.round()
+    await replay(first)
+    await mine()
+    await on.look()
+    expect(await states()).toEqual(["reverted", "final"])
+    expect(await on.status(session.id)).toMatchObject({ status: "confirmed", exception: null })
+    await expectMoved(session.payTo, 1)
+  })
+
+  it("and reverted leaves another wallet free to pay once it is cancelled on chain, or its time is over", async () => {
+    const { client, accounts } = rig.anvil
+    const [buyer, other] = [await on.buyer(), await on.buyer(10_000_000n)]
+    const cancelled = await on.start()
+    const signed = await on.sign(buyer, cancelled)
+    await reverted(cancelled, buyer, signed)
+    await client.writeContractSync({
+      address: rig.token,
+      abi: parseAbi(["function cancelAuthorization(address authorizer, bytes32 nonce, bytes signature)"]),
+      functionName: "cancelAuthorization",
+      args: [buyer.address, signed.authorization.nonce, await on.signCancel(buyer, signed.authorization)],
+      account: accounts[5],
+    })
+    expect((await on.submit(cancelled, await on.sign(other, cancelled))).status).toBe(200)
+    const outlived = await on.start()
+    await rig.mint(buyer.address.toLowerCase() as Address, 5_000_000n)
+    const short = await on.sign(buyer, outlived)
+    await reverted(outlived, buyer, short)
+    const waiting = await on.sign(other, outlived)
+    expect((await on.submit(outlived, waiting)).status).toBe(409)
+    rig.service.advance(7_200_000)
+    const last = await on.sign(other, outlived)
+    expect((await on.submit(outlived, last)).body, "after its validBefore").toMatchObject({ status: "verifying" })
+  })
+
+  it("and reverted, then paid by hand against our words and carried out by a stranger, is offered back", async () => {
+    const session = await on.start()
+    const buyer = await on.buyer()
+    const first = await on.sign(buyer, session)
+    await reverted(session, buyer, first)
+    await rig.mint(session.payTo, 5_000_000n)
+    await rig.mint(buyer.address.toLowerCase() as Address, 5_000_000n)
+    await replay(first)
+    await mine()
+    await on.look()
+    expect(await on.status(session.id)).toMatchObject({ status: "confirmed", exception: "duplicate" })
+    const open = await rig.service.call("GET", "/api/console/payments?status=open", undefined, { as: "shop" })
+    expect(open.body.data).toMatchObject([{ exception: "duplicate", amount: "5.00" }])
   })
 
   it("as the session was paid in another way meanwhile, or its link used up, takes nothing more", async () => {
@@ -504,7 +577,7 @@ describe("a relay that can't be carried out", () => {
       status: "pending",
       message: `It could not be carried out before its time was over. ${advice}`,
     })
-    const refused = await on.submit(session, await on.sign(await on.buyer(), session, { validBefore: 4_000_000_000n }))
+    const refused = await on.submit(session, await on.sign(await on.buyer(), session))
     expect([refused.status, refused.body.error]).toEqual([503, "RELAY_UNAVAILABLE"])
   })
 
@@ -729,7 +802,7 @@ describe("a relay that an old backup does not know to be signed", () => {
     await checkWallet(ctx, rig.network, { lane: "relay", signer: rig.relayer })
     expect((await relayWallet()).status).toBe("halted")
     const { status, body } = await operator.ask("/adopt", { hash: relay?.tx_hash })
-    expect([status, body.said]).toEqual([200, expect.stringContaining("pays the payout")])
+    expect([status, body.said], JSON.stringify(body)).toEqual([200, expect.stringContaining("pays the payout")])
     expect((await operator.ask("/resume", { wallet: "relay", reason: "backup" })).status).toBe(200)
     await on.round()
     expect(await states()).toEqual(["final"])

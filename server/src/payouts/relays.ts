@@ -5,6 +5,7 @@
  */
 import { sql } from "kysely"
 import { encodeFunctionData, type Hex, parseAbi } from "viem"
+import { validBeforeOf } from "../chain/authorizations.ts"
 import { ask, askAny, awake } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
@@ -47,6 +48,10 @@ const read = (network: Network, data: Hex): RpcCall => ({
 export const balanceCall = (network: Network, address: Address): RpcCall =>
   read(network, encodeFunctionData({ abi: tokenAbi, functionName: "balanceOf", args: [address] }))
 
+/** Whether the token has a nonce of a payer as used or cancelled. */
+const stateCall = (network: Network, payer: Address, nonce: Hash): RpcCall =>
+  read(network, encodeFunctionData({ abi: tokenAbi, functionName: "authorizationState", args: [payer, nonce] }))
+
 /**
  * Why the chain would not carry an authorization out, in a sentence; `used` when its nonce is spent, `unseen` when money
  * lies at the receiving address that the scan has not found yet. Undefined when it would, at this moment. A
@@ -66,9 +71,8 @@ export async function relayFault(
   },
 ): Promise<"used" | "unseen" | { words: string } | undefined> {
   const { wallet: from, deposit, payer, nonce, amount, data, gas } = relay
-  const state = encodeFunctionData({ abi: tokenAbi, functionName: "authorizationState", args: [payer, nonce] })
   const calls = [
-    read(network, state),
+    stateCall(network, payer, nonce),
     { method: "eth_call", params: [{ from, to: network.token.address, data, gas: hexNumber(gas) }, "latest"] },
     balanceCall(network, deposit.address),
   ]
@@ -212,14 +216,46 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
 }
 
 /**
- * How the relays of a deposit stand: whether one may yet bring money that is not among the transactions `inSight`, and what
- * became of the last one where that failed and the payer has tried nothing else since.
+ * Of relays those whose authorization anyone can still carry out: their transaction is public, it reverted for good, and
+ * `validBefore` is not over. Whoever pays in another way meanwhile may pay twice.
+ */
+export const replayable = <R extends Pick<Row<"intents">, "state" | "data">>(ctx: Context, relays: readonly R[]): R[] =>
+  relays.filter(({ state, data }) => state === "reverted" && validBeforeOf(data) * 1_000n > BigInt(ctx.now().getTime()))
+
+/** The time from which none of these relays' authorizations can be carried out any more; undefined without any. */
+export function replayableUntil(relays: readonly Pick<Row<"intents">, "data">[]): string | undefined {
+  if (relays.length === 0) return undefined
+  const last = relays.map(({ data }) => validBeforeOf(data)).reduce((a, b) => (a > b ? a : b))
+  return new Date(Number.parseInt(`${last * 1_000n}`, 10)).toISOString()
+}
+
+/**
+ * Of these relays those whose authorization can't move money any more, as the token has its nonce as used or cancelled by
+ * every endpoint that answers. A `CHAIN_UNAVAILABLE` when none answers.
+ */
+export async function voided(ctx: Context, network: Network, relays: readonly Row<"intents">[]): Promise<Set<string>> {
+  const asked = relays.flatMap(({ id, payer, auth_nonce: nonce }) => (payer && nonce ? [{ id, payer, nonce }] : []))
+  if (asked.length === 0) return new Set()
+  const calls = asked.map(({ payer, nonce }) => stateCall(network, payer, nonce))
+  const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, calls, ctx.signal)))
+  const states = answers.flatMap(results => {
+    const words = results?.map(wordOf)
+    return words?.every(word => word !== undefined) ? [words] : []
+  })
+  if (states.length === 0) throw new ApiError("CHAIN_UNAVAILABLE")
+  return new Set(asked.filter((_, i) => states.every(words => words[i] === 1n)).map(({ id }) => id))
+}
+
+/**
+ * How the relays of a deposit stand: whether one may yet bring money that is not among the transactions `inSight`, what
+ * became of the last one where that failed and the payer has tried nothing else since, until when a failed one can still be
+ * carried out by anyone, and the transactions of all.
  */
 export async function relayStanding(
   ctx: Context,
   depositId: bigint,
   inSight: ReadonlySet<Hash>,
-): Promise<{ open: boolean; failure: string | null }> {
+): Promise<{ open: boolean; failure: string | null; replayableUntil: string | undefined; hashes: Set<Hash> }> {
   const relays = await ctx.db
     .selectFrom("intents")
     .innerJoin("deposits", "deposits.id", "intents.deposit_id")
@@ -227,6 +263,7 @@ export async function relayStanding(
       "intents.state",
       "intents.tx_hash",
       "intents.held_detail",
+      "intents.data",
       eb
         .exists(
           eb
@@ -247,10 +284,28 @@ export async function relayStanding(
       ["queued", "held", "assigned"].includes(state) ||
       (["mined", "final"].includes(state) && hash !== null && !inSight.has(hash)),
   )
+  const until = replayableUntil(replayable(ctx, relays))
+  const hashes = new Set(relays.flatMap(({ tx_hash: hash }) => hash ?? []))
   const [last] = relays
-  if (open || !last || last.outdated) return { open, failure: null }
-  const advice = "Nothing was paid by it: sign again, or send the payment yourself."
-  if (last.state === "cancelled") return { open, failure: `${last.held_detail ?? "It was not carried out."} ${advice}` }
-  if (last.state === "reverted") return { open, failure: `The transfer that was authorized failed on chain. ${advice}` }
-  return { open, failure: null }
+  return {
+    open,
+    failure: open || !last || last.outdated ? null : failureOf(last, until),
+    replayableUntil: until,
+    hashes,
+  }
+}
+
+/** Why a relay that ended has paid nothing, in sentences; null for one that paid. */
+function failureOf(
+  { state, held_detail: detail }: Pick<Row<"intents">, "state" | "held_detail">,
+  until: string | undefined,
+): string | null {
+  const words =
+    state === "cancelled"
+      ? (detail ?? "It was not carried out.")
+      : state === "reverted"
+        ? "The transfer that was authorized failed on chain."
+        : null
+  if (words === null || until !== undefined) return words
+  return `${words} Nothing was paid by it: sign again, or send the payment yourself.`
 }
