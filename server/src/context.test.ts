@@ -4,6 +4,8 @@ import { afterAll, beforeAll, expect, it } from "vitest"
 import { onPostgres } from "../test/database.ts"
 import { startService, type TestService } from "../test/service.ts"
 import { inTransaction } from "./context.ts"
+import { changeSettings } from "./identity/settings.ts"
+import { emit } from "./webhooks/emit.ts"
 
 let service: TestService
 beforeAll(async () => {
@@ -31,6 +33,27 @@ it.runIf(onPostgres)("two transactions that wait for each other both end", async
   await sql`drop table counters`.execute(ctx.db)
   expect([rows, runs]).toEqual([[{ n: 2 }, { n: 2 }], 3])
 })
+
+it.runIf(onPostgres)(
+  "two transactions that wrote rows of one merchant can both hold the merchant afterwards",
+  async () => {
+    const { ctx } = service
+    const merchantId = await service.merchant("shop")
+    const written = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    let runs = 0
+    // Each row names the merchant by a foreign key, which shares a lock on the merchant's row until the commit.
+    const emitAndHold = (own: number) =>
+      inTransaction(ctx, async ctx => {
+        runs++
+        await emit(ctx, { merchantId, type: "payment.refunded", orderKey: `${own}`, data: {} })
+        written[own]?.resolve()
+        await written[1 - own]?.promise
+        await changeSettings(ctx, merchantId, { payoutAddresses: {} })
+      })
+    await Promise.all([emitAndHold(0), emitAndHold(1)])
+    expect(runs).toBe(2)
+  },
+)
 
 it("an error of the work itself is not tried again, and leaves nothing", async () => {
   let runs = 0

@@ -126,6 +126,12 @@ describe("the style law", () => {
     ).toEqual([])
   })
 
+  it("no row is locked against the foreign keys that point at it", () => {
+    // An insert with a foreign key holds FOR KEY SHARE on its parent until the commit. FOR UPDATE waits for that, so two
+    // transactions that insert first and lock the parent afterwards wait for each other. No primary key ever changes.
+    expect(hits(/forUpdate\(|for update/i)).toEqual([])
+  })
+
   it("tests do not sleep, are not skipped and are not alone", () => {
     const tests = files.filter(path => path.endsWith(".test.ts") && !path.endsWith("tidy.test.ts"))
     expect(hits(/\b(it|describe|test)\.(only|skip|todo)\b|setTimeout\(r(esolve)?,/, tests)).toEqual([])

@@ -102,7 +102,7 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
       .selectFrom("checkout_sessions")
       .selectAll()
       .where("id", "=", body.sessionId)
-      .forUpdate()
+      .forNoKeyUpdate()
       .executeTakeFirstOrThrow()
     const known = await knownAnswer(ctx, session, asked)
     if (known) return known

@@ -188,7 +188,7 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
       .selectFrom("checkout_sessions")
       .selectAll()
       .where("id", "=", known.id)
-      .forUpdate()
+      .forNoKeyUpdate()
       .executeTakeFirstOrThrow()
     if (session.status === "confirmed") throw new ApiError("SESSION_ALREADY_CONFIRMED")
     if (session.expires_at.getTime() + LATE_WATCH_MS < ctx.now().getTime()) throw new ApiError("SESSION_EXPIRED")

@@ -40,7 +40,7 @@ export async function createApiKey(
   const key = newApiKey(ctx.settings.mode)
   const row = await inTransaction(ctx, async ctx => {
     // Held, so that two at once do not both become the last one that may be.
-    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forUpdate().execute()
+    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
     const { total } = await ctx.db
       .selectFrom("api_keys")
       .select(sql<number>`count(*)::int`.as("total"))

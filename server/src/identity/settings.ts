@@ -78,7 +78,7 @@ export async function changeSettings(ctx: Context, merchantId: string, change: S
       .where("id", "=", merchantId)
       .execute()
   // The merchant's row is the lock: two changes at once must not interleave.
-  await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forUpdate().execute()
+  await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
   const present = await payoutAddresses(ctx, merchantId)
   for (const { network, address } of targets) {
     const before = present.find(row => row.chain_id === network.chainId)
@@ -144,7 +144,7 @@ export async function applyPendingPayoutAddresses(ctx: Context): Promise<number>
   let applied = 0
   for (const { merchant_id } of due) {
     // The merchant's row first, as everywhere: it may have changed its mind meanwhile.
-    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchant_id).forUpdate().execute()
+    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchant_id).forNoKeyUpdate().execute()
     for (const row of await payoutAddresses(ctx, merchant_id)) {
       const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)
       if (!network || !row.pending_address || !row.pending_at || row.pending_at > ctx.now()) continue

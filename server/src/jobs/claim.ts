@@ -47,7 +47,7 @@ export async function freeLeases(db: Db): Promise<void> {
 /**
  * Takes up to `limit` due rows that nobody holds, for `leaseMs`, earliest first, and makes them due again at `nextRunAt`, so
  * that a row whose worker dies comes back by itself. `only` names one row.
- * `FOR UPDATE SKIP LOCKED`: rivals neither wait for each other nor take the same row.
+ * `FOR NO KEY UPDATE SKIP LOCKED`: rivals neither wait for each other nor take the same row.
  */
 export async function claimDue<T extends keyof JobTables & keyof Database>(
   db: Db,
@@ -68,7 +68,7 @@ export async function claimDue<T extends keyof JobTables & keyof Database>(
     where ${sql.ref(job.key)} in (
       select ${sql.ref(job.key)} from ${sql.table(job.table)}
       where run_at <= ${job.now} and (lease_until is null or lease_until < clock_timestamp()) and ${only}
-      order by run_at limit ${job.limit} for update skip locked)
+      order by run_at limit ${job.limit} for no key update skip locked)
     returning *`.execute(db)
   return result.rows
 }
@@ -118,7 +118,7 @@ export async function claimInTurn(
           and t.seq <= coalesce((select e.seq from ${table} e where e.lane = t.lane and e.order_key = t.order_key
             and e.status = 'pending' and e.attempts = 0 order by e.seq limit 1), t.seq)
         order by t.run_at limit greatest(${job.perLane}::int - coalesce(taken.n, 0), 0)
-        for update of t skip locked) d
+        for no key update of t skip locked) d
     ),
     claimed as (
       update ${table} set claim_id = ${randomUUID()},

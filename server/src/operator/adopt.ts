@@ -123,7 +123,7 @@ async function adoptPayout(
     .selectAll()
     .where("id", "=", intent.id)
     .where("state", "in", sitting ? ["assigned"] : ["queued", "held"])
-    .forUpdate()
+    .forNoKeyUpdate()
     .execute()
   if (!row)
     throw refused(

@@ -79,7 +79,7 @@ async function makeAgain(
     const successors = () =>
       ctx.db.selectFrom("intents").select(["id", "chain_id"]).where("replaces", "=", asked.intent).execute()
     // The payment before its intents, as settling takes them.
-    await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forUpdate().execute()
+    await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
     const before = await successors()
     await makePayouts(ctx, paymentId, { reason: "reverted" })
     const made = (await successors()).find(row => !before.some(({ id }) => id === row.id))
@@ -106,7 +106,7 @@ export async function cancel(
   const { kind } = await byHand(ctx, asked, async ctx => {
     // The payment before its intents and books, as settling takes them.
     if (paymentId !== null)
-      await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forUpdate().execute()
+      await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
     const row = await lockWaiting(ctx, asked.intent)
     // Why a relay waited is no word for its payer, who is told why it ended.
     const after = {
@@ -146,7 +146,12 @@ const moneyWords: Partial<Record<Row<"intents">["kind"], string>> = {
 
 /** The intent's row, held as the assignment of nonces holds it: of the two that want it, one gets it. */
 async function lockWaiting(ctx: Context, id: string): Promise<Row<"intents">> {
-  const row = await ctx.db.selectFrom("intents").selectAll().where("id", "=", id).forUpdate().executeTakeFirstOrThrow()
+  const row = await ctx.db
+    .selectFrom("intents")
+    .selectAll()
+    .where("id", "=", id)
+    .forNoKeyUpdate()
+    .executeTakeFirstOrThrow()
   if (waiting.includes(row.state)) return row
   const state = row.nonce === null ? row.state : `${row.state}, with the nonce ${row.nonce}`
   throw refused(`The payout ${id} is ${state}: only what is queued or held can be released or cancelled.`)

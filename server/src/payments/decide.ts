@@ -167,7 +167,7 @@ async function lockOpen(ctx: Context, merchantId: string, id: string): Promise<R
     await lockTransfers(ctx, known.session_id)
   }
   if (known.paywall_id !== null) await lockAccess(ctx, known.paywall_id, known.payer)
-  await ctx.db.selectFrom("payments").select("id").where("id", "=", id).forUpdate().execute()
+  await ctx.db.selectFrom("payments").select("id").where("id", "=", id).forNoKeyUpdate().execute()
   const payment = await paymentOf(ctx, merchantId, id)
   if (payment.status !== "open") throw new ApiError("INVALID_OPERATION", undefined, stateOf(payment))
   const stands = await sql`select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = ${id}

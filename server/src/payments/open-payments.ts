@@ -106,7 +106,7 @@ const openOf = (ctx: Context, { paywall_id, session_id }: Owner, payer: Address 
     .$if(payer !== undefined, query => query.where("payer", "=", payer as Address))
     .orderBy("created_at")
     .orderBy("id")
-    .forUpdate()
+    .forNoKeyUpdate()
     .execute()
 
 /**
@@ -124,7 +124,7 @@ async function reversedOf(ctx: Context, { paywall_id }: Owner, groups: readonly 
     .where("id", "in", [...new Set(ids)])
     .where("status", "=", "reversed")
     .orderBy("id")
-    .forUpdate()
+    .forNoKeyUpdate()
     .execute()
 }
 

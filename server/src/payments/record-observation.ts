@@ -34,7 +34,7 @@ export async function recordObservation(ctx: Context, network: Network, seen: Ob
     .select("chain_id")
     .where("chain_id", "=", network.chainId)
     .where("claim_id", "=", cursor.claim_id)
-    .forUpdate()
+    .forNoKeyUpdate()
     .executeTakeFirst()
   if (!fence) return false
 

@@ -224,12 +224,12 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
 
 /** The session's row, held until the transaction ends: whoever changes its payments holds it. */
 export const lockSession = (ctx: Context, id: string): Promise<Row<"checkout_sessions">> =>
-  ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", id).forUpdate().executeTakeFirstOrThrow()
+  ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirstOrThrow()
 
 /** All that arrived for a session, held until the transaction ends: before any book, as whoever stores what the chain says. */
 export const lockTransfers = (ctx: Context, id: string) =>
   sql`select t.id from transfers t join deposits d on d.id = t.deposit_id where d.session_id = ${id} order by t.id
-    for update of t`.execute(ctx.db)
+    for no key update of t`.execute(ctx.db)
 
 /** Whether it pays the session, or did until the chain took it back. One that only waited is not meant. */
 export const everPaid = ({ status, beside, accepted_at, exception }: Row<"payments">): boolean =>

@@ -229,7 +229,7 @@ async function lockDueTransfers(ctx: Context, paywallId: string, payers: readonl
         where d.paywall_id = ${paywallId} and s.from_address in (${sql.join(payers)})
       union select c.transfer_id from payments p join claims c on c.payment_id = p.id
         where p.paywall_id = ${paywallId} and p.payer in (${sql.join(payers)}))
-    order by t.id for update of t`.execute(ctx.db)
+    order by t.id for no key update of t`.execute(ctx.db)
   return rows.rows.map(row => row.id)
 }
 

@@ -37,7 +37,7 @@ export async function tellDuePayments(ctx: Context): Promise<number> {
         .selectAll()
         .where("id", "=", id)
         .where("tell_by", "is not", null)
-        .forUpdate()
+        .forNoKeyUpdate()
         .skipLocked()
         .executeTakeFirst()
       if (!payment?.tell_by) return 0

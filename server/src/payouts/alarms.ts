@@ -55,7 +55,7 @@ export async function noteAlarms(
   // Whoever changes the row tells: the lease may have been lost meanwhile.
   const now = sql`${`{${alarms.join(",")}}`}::text[]`
   const { rows } = await sql<{ alarms: StandingAlarm[] }>`
-    with before as (select id, alarms from wallets where id = ${wallet.id} for update)
+    with before as (select id, alarms from wallets where id = ${wallet.id} for no key update)
     update wallets w set alarms = ${now} from before
     where w.id = before.id and before.alarms is distinct from ${now} returning before.alarms`.execute(ctx.db)
   const [before] = rows

@@ -242,7 +242,7 @@ async function assign(
     .orderBy("created_at")
     .orderBy("id")
     .limit(Math.max(0, IN_FLIGHT - flying.n))
-    .forUpdate()
+    .forNoKeyUpdate()
     .skipLocked()
     .execute()
   const budgets = await lockBudgets(
@@ -288,7 +288,7 @@ async function assign(
 
 /** The wallet's row, held until the transaction ends: whoever signs for it holds it. */
 export const lockWallet = (ctx: Context, id: number): Promise<Row<"wallets">> =>
-  ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).forUpdate().executeTakeFirstOrThrow()
+  ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirstOrThrow()
 
 /**
  * An intent signed at its nonce, to be written in the transaction that holds the wallet. Throws when what came back is not

@@ -71,7 +71,12 @@ export async function confirmIntents(
     changed += await inTransaction(ctx, async ctx => {
       // The payment before its intents and books, as settling takes them.
       if (each.row.payment_id !== null)
-        await ctx.db.selectFrom("payments").select("id").where("id", "=", each.row.payment_id).forUpdate().execute()
+        await ctx.db
+          .selectFrom("payments")
+          .select("id")
+          .where("id", "=", each.row.payment_id)
+          .forNoKeyUpdate()
+          .execute()
       const written = await write(ctx, network, [each])
       if (written > 0 && each.state === "reverted") await makeAnew(ctx, each.row)
       return written

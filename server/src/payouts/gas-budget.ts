@@ -118,7 +118,7 @@ async function holdDue(
       where id in (select id from intents where merchant_id = ${merchantId} and chain_id = ${wallet.chain_id}
         and lane = ${wallet.lane} and state in ('queued', 'held')
         and (reserved or held_reason is distinct from 'short') and run_at <= ${now}
-        order by run_at limit ${HELD_AT_ONCE} for update skip locked)
+        order by run_at limit ${HELD_AT_ONCE} for no key update skip locked)
       returning id`.execute(ctx.db)
     return held.rows.length
   })
@@ -170,7 +170,7 @@ export async function lockBudgets(
     .selectAll()
     .where("merchant_id", "in", ids)
     .orderBy("merchant_id")
-    .forUpdate()
+    .forNoKeyUpdate()
     .execute()
   const rooms = new Map([...(await spentBy(ctx, ids, dataFee))].map(([id, spent]) => [id, roomFor(lane, limit, spent)]))
   return {

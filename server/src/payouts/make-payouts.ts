@@ -37,7 +37,7 @@ export async function makePayouts(ctx: Context, paymentId: string, hold?: { reas
     .selectFrom("payments")
     .selectAll()
     .where("id", "=", paymentId)
-    .forUpdate()
+    .forNoKeyUpdate()
     .executeTakeFirstOrThrow()
   if (payment.status !== "granted") return
   if (payment.recipient_set_id === null) await planSweep(ctx, payment)
@@ -153,7 +153,7 @@ async function roomIn(ctx: Context, depositId: bigint, token: Address): Promise<
     .selectAll()
     .where("deposit_id", "=", depositId)
     .where("token", "=", token)
-    .forUpdate()
+    .forNoKeyUpdate()
     .executeTakeFirst()
   return book ? book.inflow - book.committed : 0n
 }
@@ -178,7 +178,7 @@ export async function reserveShort(ctx: Context, chainId: number): Promise<void>
         .selectAll()
         .where("id", "=", id)
         .where("state", "=", "held")
-        .forUpdate()
+        .forNoKeyUpdate()
         .skipLocked()
         .executeTakeFirst()
       if (!row || row.reserved) return

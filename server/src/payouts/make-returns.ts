@@ -87,7 +87,7 @@ export async function stopReturns(ctx: Context, paymentIds: readonly string[]): 
     where id in (select payment_id from intents where ${unsigned})
       and amount > (select coalesce(sum(t.value), 0) from claims c join transfers t on t.id = c.transfer_id
         where c.payment_id = p.id and t.state <> 'gone' and t.from_address = p.payer)
-    order by id for update`.execute(ctx.db)
+    order by id for no key update`.execute(ctx.db)
   if (rows.length === 0) return
   await sql`update intents set state = 'cancelled', held_reason = null, updated_at = ${ctx.now()}
     where ${unsigned} and payment_id in (${sql.join(rows.map(row => row.id))})`.execute(ctx.db)

@@ -91,7 +91,7 @@ const holdAccess = (ctx: Context, paywallId: string, address: Address) =>
     .select(["since_at", "expires_at", "calls_left"])
     .where("paywall_id", "=", paywallId)
     .where("address", "=", address)
-    .forUpdate()
+    .forNoKeyUpdate()
     .executeTakeFirst()
 
 /** In the order in which they were granted. */

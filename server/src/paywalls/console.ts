@@ -128,7 +128,7 @@ export async function changePaywall(
 
 /** The merchant's paywall, held until the transaction ends; `PAYWALL_NOT_FOUND` for anyone else's. */
 async function lockPaywall(ctx: Context, merchantId: string, id: string): Promise<Row<"paywalls">> {
-  const row = await ownPaywall(ctx, merchantId, id).forUpdate().executeTakeFirst()
+  const row = await ownPaywall(ctx, merchantId, id).forNoKeyUpdate().executeTakeFirst()
   if (!row) throw new ApiError("PAYWALL_NOT_FOUND")
   return row
 }

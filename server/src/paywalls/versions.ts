@@ -59,7 +59,7 @@ export async function moveDeposits(ctx: Context, merchantId: string, network: Ne
     .where("merchant_id", "=", merchantId)
     .where("chain_id", "=", network.chainId)
     .orderBy("id")
-    .forUpdate()
+    .forNoKeyUpdate()
     .execute()
   for (const { id } of paywalls) {
     const deposit = await makeDeposit(ctx, network, { paywallId: id, owner })
@@ -81,7 +81,7 @@ export async function renewDeposits(ctx: Context): Promise<number> {
     .execute()
   for (const { paywall_id, chain_id, owner, depositId } of due)
     await inTransaction(ctx, async ctx => {
-      await ctx.db.selectFrom("paywalls").select("id").where("id", "=", paywall_id).forUpdate().execute()
+      await ctx.db.selectFrom("paywalls").select("id").where("id", "=", paywall_id).forNoKeyUpdate().execute()
       const open = await ctx.db
         .selectFrom("paywall_versions")
         .select("deposit_id")

@@ -109,7 +109,7 @@ export async function readSplit(ctx: Context, merchantId: string, id: string): P
 
 async function lockSplit(ctx: Context, merchantId: string, id: string): Promise<Row<"splits">> {
   return own(
-    await ctx.db.selectFrom("splits").selectAll().where("id", "=", id).forUpdate().executeTakeFirst(),
+    await ctx.db.selectFrom("splits").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirst(),
     merchantId,
   )
 }
@@ -201,7 +201,7 @@ async function assertDivisible(ctx: Context, splitId: string, recipients: number
     .select(["id", "chain_id", "price"])
     .where("split_id", "=", splitId)
     .orderBy("id")
-    .forUpdate()
+    .forNoKeyUpdate()
     .execute()
   // Not held: who changes their price or split holds the split, as this does.
   const products = ctx.db.selectFrom("products").select(["id", "chain_id", "price"]).where("split_id", "=", splitId)
@@ -229,7 +229,7 @@ async function routePaywalls(ctx: Context, splitId: string, recipientSetId: bigi
     .select("id")
     .where("split_id", "=", splitId)
     .orderBy("id")
-    .forUpdate()
+    .forNoKeyUpdate()
     .execute()
   for (const { id } of paywalls) await openVersion(ctx, id, { recipientSetId })
 }

@@ -29,7 +29,7 @@ const own = (ctx: Context, merchantId: string, id: string) =>
     .where("deleted_at", "is", null)
 
 const lock = async (ctx: Context, merchantId: string, id: string) =>
-  found(await own(ctx, merchantId, id).forUpdate().executeTakeFirst())
+  found(await own(ctx, merchantId, id).forNoKeyUpdate().executeTakeFirst())
 
 function found<T>(row: T | undefined): T {
   if (row === undefined) throw new ApiError("NOT_FOUND")
@@ -49,7 +49,7 @@ export async function createWebhook(
   await probe(ctx, sender, { url: body.url, webhookId: id, secrets: [secret] })
   return await inTransaction(ctx, async ctx => {
     // Held, so that two at once do not both become the last one that may be.
-    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forUpdate().execute()
+    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
     const { total } = await ctx.db
       .selectFrom("webhooks")
       .select(sql<number>`count(*)::int`.as("total"))
@@ -135,7 +135,7 @@ export const rollWebhookSecret = (ctx: Context, merchantId: string, id: string):
 /** A new secret of the account, answered once. */
 export const rollAccountSecret = (ctx: Context, merchantId: string): Promise<string> =>
   inTransaction(ctx, async ctx => {
-    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forUpdate().execute()
+    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
     return await rollSecret(ctx, { merchantId, webhookId: null })
   })
 

@@ -52,7 +52,7 @@ export async function rollSecret(ctx: Context, owner: Owner, secret = newSecret(
 /** The account's newest secret, made if there is none; call it inside a transaction. */
 export async function ensureAccountSecret(ctx: Context, merchantId: string): Promise<string> {
   const owner = { merchantId, webhookId: null }
-  await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forUpdate().execute()
+  await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
   const [newest] = await secretsOf(ctx, owner)
   return newest ?? (await rollSecret(ctx, owner))
 }

@@ -12,6 +12,8 @@ import { type RpcProxy, startProxy } from "../proxy.ts"
 import { freePort, root, until } from "./program.ts"
 
 const PAYMENTS = 1_000
+/** Checkouts of the same merchant beside them, each with a callback. */
+const CHECKOUTS = 50
 const PAYOUT_ADDRESS = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
 let postgres: Awaited<ReturnType<typeof startPostgres>>
@@ -48,7 +50,10 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
       TOKEN_BASE_SEPOLIA: token,
       DEPOSIT_FACTORY_BASE_SEPOLIA: await deployDepositFactory(anvil.client, anvil.accounts[1].address),
       VERIFY_INTERVAL: "1s",
-      ...Object.fromEntries(["CONSOLE", "PAYWALL_PAY", "PAYWALL_VERIFY", "PUBLIC"].map(name => [`LIMIT_${name}`, "0"])),
+      WEBHOOK_ALLOW_CIDRS: "127.0.0.0/8",
+      ...Object.fromEntries(
+        ["CONSOLE", "CHECKOUT", "PAYWALL_PAY", "PAYWALL_VERIFY", "PUBLIC"].map(name => [`LIMIT_${name}`, "0"]),
+      ),
     }
   })
   afterAll(async () => {
@@ -65,21 +70,21 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
     start("api", { PORT: `${port}`, METRICS_PORT: `${metricsPort}` })
     const url = `http://127.0.0.1:${port}`
     await until("the API answers", () => answers(`${url}/.well-known/jwks.json`))
-    const call = await caller(url)
+    const call = callerWith(url, { authorization: `Bearer ${await issuer.token("shop")}` })
     await call("PUT", "/api/console/settings", { payoutAddress: PAYOUT_ADDRESS })
     const shops = await eachOf(Array(PAYMENTS).fill(0), async (_, i) => {
       const { id } = await call("POST", "/api/console/paywalls", { name: `${i}`, price: 5 })
       return { id, payTo: (await call("GET", `/api/paywalls/${id}`)).payTo as Hex }
     })
+    const { key } = await call("POST", "/api/console/api-keys", { name: "Server" })
+    const callWithKey = callerWith(url, { "x-api-key": key })
+    const sessions = await eachOf(Array(CHECKOUTS).fill(0), async () => {
+      const body = { amount: 5, callbackUrl: `${proxy.url}/callback` }
+      return (await callWithKey("POST", "/api/checkouts", body)) as { payTo: string }
+    })
+    const payTos = [...shops, ...sessions].map(({ payTo }) => payTo)
     const paid: Awaited<ReturnType<typeof payAll>> = []
-    for (let i = 0; i < PAYMENTS; i += 100)
-      paid.push(
-        ...(await payAll(
-          anvil,
-          token,
-          shops.slice(i, i + 100).map(shop => shop.payTo),
-        )),
-      )
+    for (let i = 0; i < payTos.length; i += 100) paid.push(...(await payAll(anvil, token, payTos.slice(i, i + 100))))
     const sales = shops.map((shop, i) => ({ ...shop, ...(paid[i] as (typeof paid)[0]) }))
     await eachOf(sales, ({ id, txHash, from }) => call("POST", `/api/paywalls/${id}/pay`, { txHash, address: from }))
     await anvil.client.mine({ blocks: 3 })
@@ -100,12 +105,17 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
     await database.query("update cursors set lease_until = clock_timestamp() - interval '1 second'")
     start("worker")
     await until("all are granted", async () => (await grants()) === PAYMENTS, 120_000)
+    const confirmed = "select count(*)::int as n from checkout_sessions where status = 'confirmed'"
+    const sessionsPaid = async () => (await database.query(confirmed)).rows[0].n
+    await until("all checkouts are confirmed", async () => (await sessionsPaid()) === CHECKOUTS)
     expect(second.exitCode).toBeNull()
 
     const rows = async (text: string) => (await database.query(text)).rows
-    expect(await rows("select count(*)::int as n from payments where status = 'granted'")).toEqual([{ n: PAYMENTS }])
+    expect(await rows("select count(*)::int as n from payments where status = 'granted'")).toEqual([
+      { n: payTos.length },
+    ])
     expect(await rows("select count(*)::int as n, count(distinct payment_id)::int as p from claims")).toEqual([
-      { n: PAYMENTS, p: PAYMENTS },
+      { n: payTos.length, p: payTos.length },
     ])
     expect(await rows("select paywall_id, address from grants group by 1, 2 having count(*) > 1")).toEqual([])
     for (const { id, from, txHash } of [sales[0], sales[499], sales[999]].map(sale => sale as (typeof sales)[0]))
@@ -116,7 +126,11 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
     const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text()
     expect(metrics).toMatch(/http.*route="\/api\/paywalls\/:id\/pay"/)
     expect((await fetch(`${url}/metrics`)).status).toBe(404)
-    expect(await kill(second, "SIGTERM")).toBe(0)
+    for (const child of processes.filter(child => child !== first)) expect(await kill(child, "SIGTERM")).toBe(0)
+    // A connection's counts are written at its end.
+    expect(await rows("select deadlocks::int as n from pg_stat_database where datname = current_database()")).toEqual([
+      { n: 0 },
+    ])
   }, 300_000)
 })
 
@@ -143,17 +157,16 @@ const answers = (url: string): Promise<boolean> =>
     () => false,
   )
 
-/** Requests as the merchant; throws at any answer but a 2xx. */
-async function caller(url: string) {
-  const headers = { authorization: `Bearer ${await issuer.token("shop")}`, "content-type": "application/json" }
-  return async (method: string, path: string, body?: unknown) => {
+/** Requests with a credential; throws at any answer but a 2xx. */
+const callerWith =
+  (url: string, credential: Record<string, string>) => async (method: string, path: string, body?: unknown) => {
+    const headers = { ...credential, "content-type": "application/json" }
     const response = await fetch(url + path, { method, headers, ...(body ? { body: JSON.stringify(body) } : {}) })
     // biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
     const answer = (await response.json()) as any
     if (!response.ok) throw new Error(`${method} ${path}: ${JSON.stringify(answer)}`)
     return answer
   }
-}
 
 /** Works on all in order, ten at a time. */
 async function eachOf<T, R>(items: readonly T[], work: (item: T, i: number) => Promise<R>): Promise<R[]> {
