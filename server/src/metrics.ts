@@ -12,6 +12,13 @@ export const httpDuration = new Histogram({
   registers: [registry],
 })
 
+export const connectionsDropped = new Counter({
+  name: "sluice_http_connections_dropped_total",
+  help: "Connections closed by a bound: pipelined, unread, stalled, too_many or stopping.",
+  labelNames: ["reason"],
+  registers: [registry],
+})
+
 export const loopRounds = new Counter({
   name: "sluice_loop_rounds_total",
   help: "Rounds of background loops, by result: done or failed.",

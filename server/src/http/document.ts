@@ -3,12 +3,12 @@
  * which errors of their own they have; `answers.ts` adds what holds by rule.
  */
 import swagger from "@fastify/swagger"
-import swaggerUi from "@fastify/swagger-ui"
 import type { FastifyContextConfig } from "fastify"
 import root from "../../../package.json" with { type: "json" }
 import type { Settings } from "../settings.ts"
 import { completed, facts } from "./answers.ts"
 import { type Credential, credentialOf } from "./authenticate.ts"
+import { docsPages } from "./docs-pages.ts"
 import type { Server } from "./server.ts"
 
 const description = `Stablecoin payments that you host yourself.
@@ -80,10 +80,5 @@ export function documentApi(app: Server, { baseUrl }: Settings, webhooks: Record
     },
     transformObject: found => ("openapiObject" in found ? { ...completed(found.openapiObject), webhooks } : {}),
   })
-  app.register(swaggerUi, {
-    routePrefix: "/docs",
-    staticCSP: true,
-    // A service that is reached by http would have its page's own parts asked for by https.
-    transformStaticCSP: policy => policy.replace(" upgrade-insecure-requests;", ""),
-  })
+  app.register(async routes => docsPages(routes, () => app.swagger()))
 }

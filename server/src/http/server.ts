@@ -3,6 +3,7 @@
  */
 import { randomUUID } from "node:crypto"
 import type { IncomingMessage, ServerResponse } from "node:http"
+import { Readable } from "node:stream"
 import cors from "@fastify/cors"
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox"
 import Fastify, {
@@ -18,9 +19,10 @@ import type { Context } from "../context.ts"
 import { ApiError, type ErrorCode, errorTable, invalid } from "../errors.ts"
 import { merchantOf } from "../identity/merchants.ts"
 import type { TokenIssuer } from "../identity/tokens.ts"
-import { httpDuration } from "../metrics.ts"
+import { connectionsDropped, httpDuration } from "../metrics.ts"
 import { authenticator, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
+import { type Bounds, boundedConnections } from "./connections.ts"
 import { detailsOf, validatorFactory } from "./faults.ts"
 import { isStorable, parseJson } from "./json.ts"
 import { limiter, nobody } from "./limit.ts"
@@ -43,6 +45,12 @@ const BODY_LIMIT = 256 * 1024
  * connection; in a minute the largest body comes over a line of 35 kbit/s. Node gives headers alone a minute, too.
  */
 const REQUEST_TIMEOUT_MS = 60_000
+/** How long a connection may be idle between two requests, in milliseconds; longer than the 60 s of common proxies. */
+const KEEP_ALIVE_MS = 72_000
+/** Text is held twice while it is sent: as text, and as the bytes that were made of it. */
+const HELD_A_CHARACTER = 2
+/** What an answer that is read and sent in parts holds at a time: a part in the making, one ready, one on its way. */
+const HELD_A_STREAM = 512 * 1024
 const exposed = [
   "X-Request-Id",
   "X-RateLimit-Limit",
@@ -63,8 +71,12 @@ export async function orEmptyBody(request: FastifyRequest): Promise<void> {
   if (request.body === undefined) request.body = {}
 }
 
-/** A server with everything but routes; they are added before it listens. */
-export function openServer(ctx: Context, tokens: TokenIssuer): Server {
+/** A server with everything but routes; they are added before it listens. `bounds` stand in for the usual ones. */
+export function openServer(ctx: Context, tokens: TokenIssuer, bounds?: Bounds): Server {
+  const connections = boundedConnections((reason, peer) => {
+    connectionsDropped.inc({ reason })
+    ctx.log.info({ reason, peer }, "connection closed by a bound")
+  }, bounds)
   const admit = limiter(ctx)
   const authenticate = authenticator(ctx, tokens)
   const { trustedProxies } = ctx.settings
@@ -72,6 +84,8 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
   const options: FastifyHttpOptions<RawServerDefault> = {
     bodyLimit: BODY_LIMIT,
     requestTimeout: REQUEST_TIMEOUT_MS,
+    serverFactory: listener =>
+      connections.open(listener, { requestTimeout: REQUEST_TIMEOUT_MS, keepAliveTimeout: KEEP_ALIVE_MS }),
     logger: false,
     trustProxy: trustedProxies.length > 0 ? trustedProxies : false,
     genReqId: request => saneId(request.headers["x-request-id"]) ?? randomUUID(),
@@ -120,6 +134,12 @@ export function openServer(ctx: Context, tokens: TokenIssuer): Server {
       if (!isStorable(name) || !isStorable(String(value)))
         throw invalid(name, "has a NUL character or half of a surrogate pair")
   })
+  app.addHook("onSend", async (_request, reply, payload) => {
+    // A Buffer is kept for all who ask, so that an answer adds nothing.
+    if (typeof payload === "string") connections.hold(reply.raw, payload.length * HELD_A_CHARACTER)
+    else if (payload instanceof Readable) connections.hold(reply.raw, HELD_A_STREAM)
+  })
+  app.addHook("preClose", async () => connections.close())
   app.addHook("onResponse", async (request, reply) => {
     const route = request.routeOptions.url ?? "unknown"
     httpDuration.observe({ method: request.method, route, status: reply.statusCode }, reply.elapsedTime / 1_000)

@@ -1,0 +1,129 @@
+import { once } from "node:events"
+import type { RequestListener } from "node:http"
+import { type AddressInfo, connect, type Socket } from "node:net"
+import { afterEach, describe, expect, it, vi } from "vitest"
+import { type Bounds, boundedConnections, defaultBounds } from "./connections.ts"
+
+const closers: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close()
+})
+
+/** A server with these bounds; `dropped` lists why connections were closed. */
+async function serve(own: Partial<Bounds>, listener: RequestListener, held = 0) {
+  const dropped: string[] = []
+  const bounded = boundedConnections(reason => dropped.push(reason), { ...defaultBounds, ...own })
+  const server = bounded.open(
+    (request, response) => {
+      listener(request, response)
+      bounded.hold(response, held)
+    },
+    { keepAliveTimeout: 72_000, requestTimeout: 60_000 },
+  )
+  await once(server.listen(0, "127.0.0.1"), "listening")
+  closers.push(() => server.close())
+  const open = async () => {
+    const socket = connect((server.address() as AddressInfo).port, "127.0.0.1")
+    closers.push(() => socket.destroy())
+    socket.on("error", () => undefined)
+    await once(socket, "connect")
+    return socket
+  }
+  return { server, bounded, dropped, open }
+}
+
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
+
+/** Reads until `text` came; answers all that came. */
+async function readUntil(socket: Socket, text: string): Promise<string> {
+  let read = ""
+  while (!read.includes(text)) read += (await once(socket, "data"))[0]
+  return read
+}
+
+describe("a connection", () => {
+  it("is served one request at a time, in order", async () => {
+    let running = 0
+    let most = 0
+    const { open } = await serve({}, (request, response) => {
+      most = Math.max(most, ++running)
+      setImmediate(() => response.end(`<${request.url}>`, () => running--))
+    })
+    const socket = await open()
+    socket.write(["/1", "/2", "/3", "/4"].map(get).join(""))
+    const answers = await readUntil(socket, "</4>")
+    expect(answers.match(/<\/\d>/g)).toEqual(["</1>", "</2>", "</3>", "</4>"])
+    expect(most).toBe(1)
+  })
+
+  it("that pipelines more than may wait is closed, and nothing of the rest is worked on", async () => {
+    let asked = 0
+    const { open, dropped } = await serve({ pipelined: 3 }, () => asked++)
+    const socket = await open()
+    socket.resume().write(get("/").repeat(1_000))
+    await once(socket, "close")
+    expect({ asked, dropped }).toEqual({ asked: 1, dropped: ["pipelined"] })
+  })
+
+  it("that is not read goes first when answers hold too much, and others are served", async () => {
+    const big = "x".repeat(8_000_000)
+    const listener: RequestListener = (request, response) => response.end(request.url === "/big" ? big : "small")
+    const { open, dropped } = await serve({ heldBytes: 2_500 }, listener, 1_000)
+    const unread = [await open(), await open()]
+    for (const [i, socket] of unread.entries()) {
+      socket.write(get("/big"))
+      // Its first bytes, so that the next one comes after it.
+      await once(socket, "readable")
+      expect(dropped, `${i}`).toEqual([])
+    }
+    const reader = await open()
+    for (let i = 0; i < 5; i++) {
+      reader.write(get("/small"))
+      expect(String((await once(reader, "data"))[0])).toContain("small")
+    }
+    expect(dropped).toEqual(["unread"])
+    unread[0]?.resume()
+    await once(unread[0] as Socket, "close")
+    expect(unread[1]?.destroyed).toBe(false)
+  })
+
+  it("whose caller reads nothing of its answer is closed after a time, a caller who waits for one is not", async () => {
+    const { open, dropped } = await serve({ stalledMs: 50 }, (request, response) => {
+      if (request.url === "/big") response.end("x".repeat(8_000_000))
+      else request.once("close", () => response.end("ended")).resume()
+    })
+    const waits = await open()
+    waits.write("POST /wait HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n")
+    const unread = await open()
+    unread.write(get("/big"))
+    await once(unread, "readable")
+    await vi.waitFor(() => expect(dropped).not.toEqual([]), { timeout: 10_000 })
+    expect(dropped).toEqual(["stalled"])
+    waits.write("x")
+    expect(await readUntil(waits, "ended")).toContain("ended")
+  })
+
+  it("beyond the most closes the one that was idle for the longest time", async () => {
+    const { open, dropped } = await serve({ connections: 2 }, (_request, response) => response.end("ok"))
+    const [first, second] = [await open(), await open()]
+    // Now the second is idle for longer.
+    first?.write(get("/"))
+    await readUntil(first as Socket, "ok")
+    const third = await open()
+    second?.resume()
+    await once(second as Socket, "close")
+    third.write(get("/"))
+    expect(await readUntil(third, "ok")).toContain("ok")
+    expect(dropped).toEqual(["too_many"])
+  })
+
+  it("that never ends its request does not keep the server from closing", async () => {
+    const { server, bounded, open, dropped } = await serve({ closingMs: 10 }, request => void request.resume())
+    const socket = await open()
+    socket.write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nx")
+    await once(server, "request")
+    bounded.close()
+    await new Promise(resolve => server.close(resolve))
+    expect(dropped).toEqual(["stopping"])
+  })
+})
