@@ -14,7 +14,8 @@ interface Page {
   body: Buffer
 }
 
-/** Where a page is the same for all, and is asked for again when it has changed. */
+const NOT_MODIFIED = 304
+/** What is kept of the headers that the plugin gives. */
 const KEPT_HEADERS = ["content-type", "content-security-policy"]
 
 /**
@@ -28,7 +29,7 @@ export function docsPages(app: Server, documentOf: () => object): void {
     const page = (await rendered).get(request.url.split("?", 1)[0] ?? "")
     if (!page) throw new ApiError("NOT_FOUND")
     reply.headers(page.headers)
-    if (request.headers["if-none-match"] === page.headers.etag) return reply.code(304).send()
+    if (request.headers["if-none-match"] === page.headers.etag) return reply.code(NOT_MODIFIED).send()
     return reply.send(page.body)
   }
   for (const url of ["/docs", "/docs/*"]) app.get(url, { schema: { hide: true } }, send)
