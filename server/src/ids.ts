@@ -5,7 +5,7 @@ import { init } from "@paralleldrive/cuid2"
 const random = init({ length: 24 })
 
 /** The prefix of each kind of thing that a caller can name. */
-export type IdPrefix = "mer" | "pw" | "grant" | "pay" | "key" | "prod" | "link" | "cs" | "evt" | "dlv" | "spl"
+export type IdPrefix = "mer" | "pw" | "grant" | "pay" | "key" | "prod" | "plink" | "cs" | "evt" | "dlv" | "spl"
 
 /**
  * A new id, unguessable (about 124 bits) and unique without asking the database.
@@ -16,6 +16,11 @@ export const newId = (prefix: IdPrefix): string => `${prefix}_${random()}`
 
 /** A new id of a webhook, which is a CUID and has no prefix: `c` and 24 random lower-case characters. */
 export const newCuid = (): string => `c${random()}`
+
+const randomSlug = init({ length: 16 })
+
+/** A slug for what its merchant gave none: 16 random lower-case letters and digits. */
+export const newSlug = (): string => randomSlug()
 
 /** The JSON Schema pattern of ids with this prefix. */
 export const idPattern = (prefix: IdPrefix): string => `^${prefix}_[a-z0-9]{24}$`

@@ -13,6 +13,7 @@ import type { Context } from "./context.ts"
 import { lockDataDir } from "./data-dir.ts"
 import { claimInstallation } from "./db/installation.ts"
 import { openDatabase } from "./db/open.ts"
+import { sharedSlugs } from "./db/slugs.ts"
 import { openStartupServer } from "./http/startup-server.ts"
 import { tokenIssuer } from "./identity/tokens.ts"
 import { freeLeases } from "./jobs/claim.ts"
@@ -112,6 +113,8 @@ async function run(
       await patiently(() => checkNetwork(network, { payoutWallet: settings.payoutWallet, signal }), log, signal),
     )
   await claimInstallation(database.db, settings.mode, networks)
+  for (const shared of await sharedSlugs(database.db))
+    log.warn(shared, "a paywall and a payment link have the same slug: rename the paywall's")
   const limits = flags.role === "worker" ? processLimits() : await openLimits(settings, log)
   cleanups.push(() => limits.close())
   const ctx: Context = {

@@ -8,7 +8,7 @@ import { pageOf } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
-import { changeLink, changeProduct, createLink, createProduct, ownProduct } from "./catalog.ts"
+import { changeLink, changeProduct, createLink, createProduct, ownProduct, switchOff } from "./catalog.ts"
 import {
   Deleted,
   Link,
@@ -106,15 +106,15 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       schema: {
         ...product,
         operationId: "deleteProduct",
-        summary: "Switches a product off",
+        summary: "Switches a product off; one that is off already is not found",
         params: ProductId,
         response: { 200: Deleted },
       },
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
-      const { id: productId } = request.params
-      const { id } = await inTransaction(ctx, ctx => changeProduct(ctx, merchantId, productId, { active: false }))
+      const { id } = request.params
+      await switchOff(ctx, "products", merchantId, id)
       return { deleted: true as const, id }
     },
   )
@@ -206,15 +206,16 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       schema: {
         ...link,
         operationId: "deletePaymentLink",
-        summary: "Switches a payment link off; checkouts that were started can be paid",
+        summary:
+          "Switches a payment link off; checkouts that were started can be paid, and one that is off is not found",
         params: LinkId,
         response: { 200: Deleted },
       },
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
-      const { id: linkId } = request.params
-      const { id } = await inTransaction(ctx, ctx => changeLink(ctx, merchantId, linkId, { active: false }))
+      const { id } = request.params
+      await switchOff(ctx, "payment_links", merchantId, id)
       return { deleted: true as const, id }
     },
   )

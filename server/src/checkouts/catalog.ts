@@ -2,16 +2,15 @@
 import { networkAsked, networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { orSlugTaken } from "../db/slugs.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { timeAt } from "../http/time.ts"
 import { payoutAddressOn } from "../identity/settings.ts"
-import { newId } from "../ids.ts"
+import { newId, newSlug } from "../ids.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
 import { partsFaults, recipientSetOf } from "../splits/splits.ts"
 import type { LinkChange, LinkCreate, ProductChange, ProductCreate } from "./schema.ts"
-
-const UNIQUE_VIOLATION = "23505"
 
 /** Makes a product; call it inside a transaction. */
 export async function createProduct(ctx: Context, merchantId: string, body: ProductCreate): Promise<Row<"products">> {
@@ -69,6 +68,23 @@ export async function changeProduct(
     .executeTakeFirstOrThrow()
 }
 
+/** Switches a product or link off; `NOT_FOUND` for anyone else's, and for one that is off already. */
+export async function switchOff(
+  ctx: Context,
+  table: "products" | "payment_links",
+  merchantId: string,
+  id: string,
+): Promise<void> {
+  const { numUpdatedRows } = await ctx.db
+    .updateTable(table)
+    .set({ active: false, updated_at: ctx.now() })
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    .where("active", "=", true)
+    .executeTakeFirst()
+  if (numUpdatedRows === 0n) throw new ApiError("NOT_FOUND")
+}
+
 /** The merchant's product, or undefined. */
 export const ownProduct = (ctx: Context, merchantId: string, id: string): Promise<Row<"products"> | undefined> =>
   ctx.db
@@ -109,13 +125,13 @@ export async function createLink(ctx: Context, merchantId: string, body: LinkCre
   // Its sessions will need one.
   await payoutAddressOn(ctx, merchantId, network)
   const now = ctx.now()
-  return await ctx.db
+  const inserted = ctx.db
     .insertInto("payment_links")
     .values({
-      id: newId("link"),
+      id: newId("plink"),
       merchant_id: merchantId,
       chain_id: network.chainId,
-      slug: body.slug,
+      slug: body.slug ?? newSlug(),
       title: body.title,
       description: body.description ?? null,
       amount,
@@ -131,10 +147,7 @@ export async function createLink(ctx: Context, merchantId: string, body: LinkCre
     })
     .returningAll()
     .executeTakeFirstOrThrow()
-    .catch(error => {
-      const { code, constraint } = error as { code?: string; constraint?: string }
-      throw code === UNIQUE_VIOLATION && constraint === "payment_links_slug_key" ? new ApiError("SLUG_TAKEN") : error
-    })
+  return await orSlugTaken(inserted)
 }
 
 /** Changes what is given; `NOT_FOUND` for anyone else's. Call it inside a transaction. */

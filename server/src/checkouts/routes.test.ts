@@ -176,6 +176,10 @@ describe("/api/console/checkouts/:id", () => {
     expect(Date.parse((await service.call("GET", path, undefined, { as })).body.expiresAt)).toBeLessThanOrEqual(
       service.ctx.now().getTime(),
     )
+    expect(await service.call("DELETE", path, undefined, { as })).toMatchObject({
+      status: 404,
+      body: { error: "SESSION_NOT_FOUND", message: expect.stringContaining("is over") },
+    })
     const other = (await create({ amount: 5 })).body
     await service.call("POST", "/api/pay/confirm", { sessionId: other.id, txHash: `0x${"1".repeat(64)}` })
     expect(await service.call("DELETE", `/api/console/checkouts/${other.id}`, undefined, { as })).toMatchObject({
@@ -247,7 +251,22 @@ describe("/api/console/products and payment-links", () => {
         expect((await service.call(method, own, sent, { as: "rival" })).status).toBe(404)
       expect((await service.call("DELETE", own, undefined, { as })).body).toEqual({ deleted: true, id: made.body.id })
       expect((await service.call("GET", own, undefined, { as })).body.active).toBe(false)
+      expect((await service.call("DELETE", own, undefined, { as })).status).toBe(404)
     }
+  })
+
+  it("a link has an id of its kind, and a random slug where none is given; those of before keep theirs", async () => {
+    const url = "/api/console/payment-links"
+    const { body } = await service.call("POST", url, { title: "Sale", amount: 5 }, { as })
+    expect(body).toMatchObject({
+      id: expect.stringMatching(/^plink_[a-z0-9]{24}$/),
+      slug: expect.stringMatching(/^[a-z0-9]{16}$/),
+    })
+    const old = { id: body.id.slice(1) }
+    await service.ctx.db.updateTable("payment_links").set(old).execute()
+    expect((await service.call("GET", `${url}/${old.id}`, undefined, { as })).body).toEqual({ ...body, ...old })
+    expect((await create({ slug: body.slug })).status).toBe(201)
+    expect((await service.call("DELETE", `${url}/${old.id}`, undefined, { as })).status).toBe(200)
   })
 
   it("refuse what can't be, and write nothing", async () => {

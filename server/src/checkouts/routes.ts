@@ -187,6 +187,7 @@ async function wholesOf(ctx: Context, rows: readonly Row<"checkout_sessions">[])
         callbackUrl: row.callback_url,
         slug: links.find(link => link.id === row.link_id)?.slug ?? null,
         productId: row.product_id,
+        splitId: row.split_id,
         capture: "direct" as const,
         customerEmail: row.customer_email,
         payerFields: row.payer_fields ?? [],

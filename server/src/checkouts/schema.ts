@@ -8,6 +8,7 @@ import {
   Matching,
   Money,
   MoneyInput,
+  Name,
   Nullable,
   Page,
   Strict,
@@ -18,7 +19,6 @@ import { idPattern } from "../ids.ts"
 import { MAX_WAIT_S } from "../payments/await-end.ts"
 import { SplitId } from "../splits/schema.ts"
 
-const Name = Type.String({ minLength: 1, maxLength: 200 })
 const Text = Type.String({ maxLength: 2_000 })
 const Url = Matching("^https?://", "An http(s) address", { maxLength: 2_048 })
 const Slug = Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens, unique in the installation")
@@ -94,6 +94,7 @@ export const Session = Type.Object({
   callbackUrl: Nullable(Type.String()),
   slug: Nullable(Type.String()),
   productId: Nullable(Type.String()),
+  splitId: Described(Nullable(Type.String()), "The split it was made with; later edits of it change nothing here"),
   capture: Type.Literal("direct"),
   customerEmail: Nullable(Type.String()),
   payerFields: Type.Array(Type.String()),
@@ -261,7 +262,7 @@ const linkTerms = {
 }
 export const LinkCreate = Strict(
   {
-    slug: Slug,
+    slug: Type.Optional(Described(Slug, "3 to 64 lower-case letters, digits and hyphens; a random one without it")),
     title: Name,
     amount: Type.Optional(Described(MoneyInput, "Without it, and without a product, the payer says how much")),
     productId: Type.Optional(
@@ -280,7 +281,8 @@ export const LinkChange = Strict(
 )
 export type LinkChange = Static<typeof LinkChange>
 export const Link = Type.Object({
-  id: Type.String({ pattern: idPattern("link") }),
+  // Those of before the prefix was `plink_` keep theirs.
+  id: Type.String({ pattern: idPattern("plink").replace("plink", "p?link") }),
   slug: Type.String(),
   url: Type.String({ description: "The page that starts a checkout" }),
   title: Type.String(),

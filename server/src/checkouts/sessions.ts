@@ -31,6 +31,7 @@ interface Terms {
   amount: bigint
   link: Row<"payment_links"> | undefined
   productId: string | null
+  splitId: string | null
   /** Who is paid which part, as it is now; undefined: all is the merchant's. */
   setId: bigint | undefined
 }
@@ -71,7 +72,7 @@ export const metadataFaults = (metadata: unknown): ErrorDetail[] =>
 async function insertSession(
   ctx: Context,
   merchantId: string,
-  { network, amount, link, productId, setId }: Terms,
+  { network, amount, link, productId, splitId, setId }: Terms,
   body: CheckoutCreate,
 ): Promise<Row<"checkout_sessions">> {
   const now = ctx.now()
@@ -95,6 +96,7 @@ async function insertSession(
       callback_url: body.callbackUrl ?? null,
       link_id: link?.id ?? null,
       product_id: productId,
+      split_id: splitId,
       recipient_set_id: setId ?? null,
       customer_email: body.customerEmail ?? null,
       payer_fields: json(body.payerInfo),
@@ -124,7 +126,8 @@ async function termsOf(ctx: Context, merchantId: string, body: CheckoutCreate): 
   }
   const product = body.productId === undefined ? undefined : await ownProduct(ctx, merchantId, body.productId)
   if (body.productId !== undefined && !product?.active) throw invalid("productId", "is not one of your active products")
-  const split = await recipientSetOf(ctx, merchantId, body.splitId ?? product?.split_id)
+  const splitId = body.splitId ?? product?.split_id ?? null
+  const split = await recipientSetOf(ctx, merchantId, splitId)
   const chain = product ? networkOf(ctx.chain, product.chain_id).name : body.chain
   const { network, faults } = networkAsked(ctx.chain, { chain, currency: body.currency })
   if (product && body.chain !== undefined && body.chain !== chain)
@@ -139,7 +142,7 @@ async function termsOf(ctx: Context, merchantId: string, body: CheckoutCreate): 
       body.amount === undefined ? { path: "amount", message: "is missing: slug or productId can say it too" } : amount,
     )
   if (typeof amount !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
-  return { network, amount, link: undefined, productId: product?.id ?? null, setId: split?.setId }
+  return { network, amount, link: undefined, productId: product?.id ?? null, splitId, setId: split?.setId }
 }
 
 async function linkTerms(
@@ -148,8 +151,9 @@ async function linkTerms(
   body: { amount?: number | string; splitId?: string | null },
 ): Promise<Terms> {
   const network = networkOf(ctx.chain, link.chain_id)
-  const split = await recipientSetOf(ctx, link.merchant_id, body.splitId ?? link.split_id)
-  const terms = { network, link, productId: link.product_id, setId: split?.setId }
+  const splitId = body.splitId ?? link.split_id
+  const split = await recipientSetOf(ctx, link.merchant_id, splitId)
+  const terms = { network, link, productId: link.product_id, splitId, setId: split?.setId }
   if (link.amount !== null) {
     if (body.amount !== undefined) throw invalid("amount", "can't be given: this link has an amount of its own")
     return { ...terms, amount: link.amount }
@@ -271,7 +275,9 @@ async function submit(ctx: Context, session: Row<"checkout_sessions">, txHash: H
     .execute()
 }
 
-/** Ends a session that nobody has begun to pay; `INVALID_OPERATION` for any other. Late money is still found. */
+const OVER = "This checkout is over: it has expired, or was deleted before."
+
+/** Ends a session that nobody has begun to pay; `SESSION_NOT_FOUND` once it is over, `INVALID_OPERATION` for any other. Late money is still found. */
 export async function closeSession(ctx: Context, merchantId: string, id: string): Promise<void> {
   const closed = await ctx.db
     .updateTable("checkout_sessions")
@@ -279,9 +285,12 @@ export async function closeSession(ctx: Context, merchantId: string, id: string)
     .where("id", "=", id)
     .where("merchant_id", "=", merchantId)
     .where("status", "=", "pending")
+    .where("expires_at", ">", ctx.now())
     .executeTakeFirst()
   if (closed.numUpdatedRows > 0n) return
   const { status } = await sessionOf(ctx, id, merchantId)
+  // A closed one stays pending until its expiry is worked off.
+  if (status === "pending" || status === "expired") throw new ApiError("SESSION_NOT_FOUND", undefined, OVER)
   throw new ApiError("INVALID_OPERATION", undefined, `Only a pending checkout can be closed; this one is ${status}.`)
 }
 

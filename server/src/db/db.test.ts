@@ -1,11 +1,13 @@
 import { readdirSync, readFileSync } from "node:fs"
 import { PGlite } from "@electric-sql/pglite"
-import { sql } from "kysely"
+import { Kysely, PGliteDialect, sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { inTransaction } from "../context.ts"
 import { claimInstallation } from "./installation.ts"
 import { overPGlite } from "./open.ts"
+import type { Database } from "./schema.ts"
+import { sharedSlugs } from "./slugs.ts"
 
 let service: TestService
 beforeAll(async () => {
@@ -140,6 +142,32 @@ describe("migrations", () => {
     expect((await pglite.query("select id from checkout_sessions where run_at is not null")).rows).toEqual([
       { id: "cs" },
     ])
+    await pglite.close()
+  })
+
+  it("of slugs keeps what a paywall and a link have named alike, and tells the operator", async () => {
+    const pglite = await PGlite.create()
+    const dir = new URL("./migrations/", import.meta.url)
+    const all = readdirSync(dir).sort()
+    const slugs = all.find(name => name.endsWith("_slugs.sql")) ?? ""
+    const apply = async (name: string) => pglite.exec(readFileSync(new URL(name, dir), "utf8"))
+    for (const name of all.filter(name => name < slugs)) await apply(name)
+    await pglite.exec(`
+      insert into merchants values ('mer', 'i', 's', '', null, now());
+      insert into paywalls (id, merchant_id, chain_id, name, price, currency, content_type, pricing_model, active, slug,
+        created_at, updated_at) values ('pw', 'mer', 1, 'a', 5, 'USDC', 'api', 'one_time', true, 'both', now(), now());
+      insert into payment_links (id, merchant_id, chain_id, slug, title, currency, active, created_at, updated_at)
+        values ('link', 'mer', 1, 'both', 'a', 'USDC', true, now() - interval '1 day', now())`)
+    await apply(slugs)
+    const db = new Kysely<Database>({ dialect: new PGliteDialect({ pglite }) })
+    expect(await sharedSlugs(db)).toEqual([{ slug: "both", paywallId: "pw", linkId: "link" }])
+    const owner = async () =>
+      (await pglite.query<{ resource_id: string }>("select resource_id from slugs order by slug")).rows
+    expect(await owner()).toEqual([{ resource_id: "link" }])
+    // What one of them gives up is the other's, and nobody else's.
+    await pglite.exec("update payment_links set slug = 'mine'")
+    expect(await owner()).toEqual([{ resource_id: "pw" }, { resource_id: "link" }])
+    expect(await sharedSlugs(db)).toEqual([])
     await pglite.close()
   })
 

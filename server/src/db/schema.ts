@@ -311,6 +311,7 @@ interface CheckoutSessions {
   exception: Optional<PaymentException>
   received: Generated<bigint>
   message: Optional<string>
+  split_id: Optional<string>
   recipient_set_id: Optional<bigint>
   payer: Optional<Address>
   tx_hash: Optional<Hash>

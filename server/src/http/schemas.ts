@@ -18,6 +18,9 @@ export const Timestamp = Type.String({ format: "date-time", examples: ["2026-01-
 export const Matching = (pattern: string, words: string, options: { maxLength?: number; examples?: string[] } = {}) =>
   Type.String({ pattern, description: words, ...options })
 
+/** A name: 1 to 200 characters, one of them at least no space. */
+export const Name = Matching("\\S", "Text that is not blank", { maxLength: 200 })
+
 /** Money in responses: a decimal string with at least two decimals. */
 export const Money = Type.String({ examples: ["5.00"] })
 

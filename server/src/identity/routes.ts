@@ -34,7 +34,7 @@ const Settings = Type.Object({
 
 const SettingsChange = Strict(
   {
-    name: Type.Optional(Type.String({ maxLength: 200 })),
+    name: Type.Optional(Matching("^$|\\S", "Text that is not blank; an empty one removes it", { maxLength: 200 })),
     email: Type.Optional(Nullable(Matching("^[^@\\s]+@[^@\\s]+$", "An e-mail address", { maxLength: 320 }))),
     payoutAddress: Type.Optional(Described(AddressText, "Where the money goes on the default network")),
     payoutAddresses: Type.Optional(

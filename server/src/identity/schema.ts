@@ -1,6 +1,6 @@
 /** The wire contract of callers: wallets that sign in, and API keys. */
 import { Type } from "typebox"
-import { Described, Matching, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import { Described, Matching, Name, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { idPattern } from "../ids.ts"
 
 const MESSAGE_CHARACTERS = 8_192
@@ -59,10 +59,7 @@ export const KeySet = Type.Object({
 export const KeyId = Type.Object({
   id: Type.String({ description: "The key's id", examples: ["key_tz4a98xxat96iws9zmbrgj3a"] }),
 })
-export const KeyCreate = Strict(
-  { name: Type.String({ minLength: 1, maxLength: 200, description: "What it is for" }) },
-  { name: "Shop server" },
-)
+export const KeyCreate = Strict({ name: Described(Name, "What it is for") }, { name: "Shop server" })
 const listed = {
   id: Type.String({ pattern: idPattern("key") }),
   name: Type.String(),

@@ -9,13 +9,13 @@ const MAX_WHOLE = 1_000_000n
 export class AmountError extends Error {}
 
 /**
- * Base units of a decimal text, exactly as written; an {@link AmountError} for signs, exponents, more digits than the
+ * Base units of a decimal text, exactly as written; an {@link AmountError} for signs, exponents, zeros before the number, more digits than the
  * token has, zero, or more than 1,000,000 whole tokens.
  *
  * @example parseAmount("4.99", 6) // 4990000n
  */
 export function parseAmount(text: string, decimals: number): bigint {
-  const match = /^(\d{1,30})(?:\.(\d{1,30}))?$/.exec(text)
+  const match = /^(0|[1-9]\d{0,29})(?:\.(\d{1,30}))?$/.exec(text)
   if (!match) throw new AmountError('must be a plain decimal number, such as 5 or "4.99"')
   const [, whole = "0", fraction = ""] = match
   if (fraction.length > decimals) throw new AmountError(`has more than ${decimals} decimals`)

@@ -77,6 +77,8 @@ describe("POST /api/console/paywalls", () => {
   it.each([
     ["no name", { price: 5 }, "name"],
     ["an empty name", { name: "", price: 5 }, "name"],
+    ["a blank name", { name: " \t ", price: 5 }, "name"],
+    ["a price with a zero before it", { name: "a", price: "05" }, "price"],
     ["a long name", { name: "x".repeat(201), price: 5 }, "name"],
     ["a name that is a number", { name: 5, price: 5 }, "name"],
     ["no price", { name: "a" }, "price"],
@@ -134,6 +136,20 @@ describe("POST /api/console/paywalls", () => {
     expect({ status, error: body.error }).toEqual({ status: 409, error: "PAYOUT_ADDRESS_REQUIRED" })
     expect(body.message).toContain("PUT /api/console/settings")
     expect(await rows()).toBe(0)
+  })
+
+  it("409 for a slug that a payment link has, and the other way round; it is free once it is given up", async () => {
+    const link = { slug: "shared", title: "Link" }
+    const addLink = () => service.call("POST", "/api/console/payment-links", link, { as })
+    const { body } = await create({ name: "a", price: 5, slug: "shared" })
+    const taken = { status: 409, body: { error: "SLUG_TAKEN" } }
+    expect(await addLink()).toMatchObject(taken)
+    await service.call("PUT", `${url}/${body.id}`, { slug: "other" }, { as })
+    expect((await addLink()).status).toBe(201)
+    const before = await rows()
+    expect(await create({ name: "b", price: 5, slug: "shared" })).toMatchObject(taken)
+    expect(await service.call("PUT", `${url}/${body.id}`, { slug: "shared" }, { as })).toMatchObject(taken)
+    expect(await rows()).toBe(before)
   })
 
   it("409 for a slug that anyone has, and nothing is written", async () => {
@@ -213,18 +229,12 @@ describe("GET /api/console/paywalls", () => {
 })
 
 describe("PUT /api/console/paywalls/:id", () => {
-  it("200: changes only what is given, in exactly the documented shape", async () => {
+  it("200: changes only what is given, and answers all that can be given", async () => {
     const { body: made } = await create({ name: "a", price: 5, description: "kept", slug: "kept-slug" })
     service.advance(5_000)
     const { status, body } = await service.call("PUT", `${url}/${made.id}`, { price: "7.5" }, { as })
     expect(status).toBe(200)
-    expect(body).toEqual({
-      id: made.id,
-      name: "a",
-      price: "7.50",
-      pricingModel: "one_time",
-      updatedAt: expect.any(String),
-    })
+    expect(body).toEqual({ ...made, price: "7.50", updatedAt: expect.any(String) })
     expect(new Date(body.updatedAt).getTime()).toBeGreaterThan(new Date(made.createdAt).getTime())
     const whole = (await service.call("GET", `${url}/${made.id}`, undefined, { as })).body
     expect(whole).toMatchObject({ name: "a", price: "7.50", description: "kept", slug: "kept-slug", active: true })

@@ -107,8 +107,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     async request => {
       const merchantId = await callingMerchant(ctx, request)
       const row = await changePaywall(ctx, merchantId, request.params.id, request.body)
-      const { id, name, price, pricingModel } = listedOf(row)
-      return { id, name, price, pricingModel, updatedAt: row.updated_at.toISOString() }
+      return { ...createdOf(row), updatedAt: row.updated_at.toISOString() }
     },
   )
 

@@ -2,6 +2,7 @@
 import { type Network, networkAsked, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { orSlugTaken } from "../db/slugs.ts"
 import { makeDeposit } from "../deposits/deposits.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
@@ -13,8 +14,6 @@ import { foldAccess, lockAccess } from "./access.ts"
 import { contentFaults, defaultDuration, durationAfter } from "./paywall.ts"
 import type { PaywallChange, PaywallCreate } from "./schema.ts"
 import { openVersion } from "./versions.ts"
-
-const UNIQUE_VIOLATION = "23505"
 
 /** Makes a paywall with a receiving address of its own; call it inside a transaction. */
 export async function createPaywall(ctx: Context, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
@@ -30,7 +29,7 @@ export async function createPaywall(ctx: Context, merchantId: string, body: Payw
   const owner = await payoutAddressOn(ctx, merchantId, network)
   const now = ctx.now()
   const pricingModel = body.pricingModel ?? "one_time"
-  const paywall = await slugTaken(
+  const paywall = await orSlugTaken(
     ctx.db
       .insertInto("paywalls")
       .values({
@@ -72,7 +71,7 @@ export async function changePaywall(
   id: string,
   body: PaywallChange,
 ): Promise<Row<"paywalls">> {
-  return await slugTaken(
+  return await orSlugTaken(
     inTransaction(ctx, async ctx => {
       // Whose it is comes first, without a lock: splits are locked before the paywalls that use them.
       const known = await ownPaywall(ctx, merchantId, id).executeTakeFirst()
@@ -180,14 +179,4 @@ export async function revokeGrant(
     if (revoked.numUpdatedRows === 0n) throw new ApiError("NOT_FOUND")
     await foldAccess(ctx, paywallId, grant.address)
   })
-}
-
-async function slugTaken<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work
-  } catch (error) {
-    const { code, constraint } = error as { code?: string; constraint?: string }
-    if (code === UNIQUE_VIOLATION && constraint === "paywalls_slug_key") throw new ApiError("SLUG_TAKEN")
-    throw error
-  }
 }

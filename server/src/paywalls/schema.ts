@@ -9,6 +9,7 @@ import {
   Matching,
   Money,
   MoneyInput,
+  Name,
   Nullable,
   Strict,
   Timestamp,
@@ -17,7 +18,6 @@ import { Signature, SignedMessage, signedExample } from "../identity/schema.ts"
 import { idPattern } from "../ids.ts"
 import { SplitId } from "../splits/schema.ts"
 
-const Name = Type.String({ minLength: 1, maxLength: 200 })
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
 const Kind = Matching("^[a-z][a-z0-9_-]{0,31}$", "A lower-case word: a letter, then up to 31 letters, digits, _ or -")
 const ContentData = Nullable(Type.Record(Type.String(), Type.Unknown(), { description: "At most 64 KB as JSON" }))
@@ -106,13 +106,7 @@ export const PaywallWhole = Type.Object({
   payTo: AddressText,
   updatedAt: Timestamp,
 })
-export const PaywallChanged = Type.Object({
-  id: Type.String(),
-  name: Type.String(),
-  price: Money,
-  pricingModel: Type.String(),
-  updatedAt: Timestamp,
-})
+export const PaywallChanged = Type.Object({ ...created, updatedAt: Timestamp })
 export const Deleted = Type.Object({ deleted: Type.Literal(true), id: Type.String() })
 
 export const GrantList = Type.Object({

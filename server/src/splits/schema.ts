@@ -1,9 +1,8 @@
 /** The wire contract of splits. */
 import { type Static, Type } from "typebox"
-import { AddressText, Matching, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import { AddressText, Matching, Name, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { idPattern } from "../ids.ts"
 
-const Name = Type.String({ minLength: 1, maxLength: 200 })
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
 
 /** The field by which other things name a split. */
