@@ -10,6 +10,14 @@ export interface ErrorDetail {
   message: string
 }
 
+/** What is said of an error; with `retryAfterS` each answer has that many seconds as `Retry-After`. */
+interface ErrorWords {
+  status: number
+  message: string
+  help: string
+  retryAfterS?: number
+}
+
 export const errorTable = {
   VALIDATION_ERROR: {
     status: 400,
@@ -184,14 +192,23 @@ export const errorTable = {
     message: "Authorizations can't be carried out here at the moment. Pay with a transfer of your own.",
     help: "The service has no relay wallet on this network, or it is halted: the operator sets `RELAY_PRIVATE_KEY`, and looks at the wallet. Or relays took their half of the merchant's `GAS_BUDGET` of the day.",
   },
+  PAYMENTS_PAUSED: {
+    status: 503,
+    message: "Payments on this network are paused. Send no money now, and try again later.",
+    help: "The service's payout wallet is halted on the network, so nothing is sold there. The operator sees the reason with `script/wallet show`, mends it, and resumes the wallet. Money that arrives meanwhile is found and counted.",
+    retryAfterS: 60,
+  },
   NOT_READY: {
     status: 503,
     message: "The service is not ready yet.",
     help: "The message names what is missing: the database, or a network that was not looked at lately.",
   },
-} as const satisfies Record<string, { status: number; message: string; help: string }>
+} as const satisfies Record<string, ErrorWords>
 
 export type ErrorCode = keyof typeof errorTable
+
+/** The seconds that every answer with this error asks its caller to wait; undefined where it says nothing. */
+export const retryAfterOf = (code: ErrorCode): number | undefined => (errorTable[code] as ErrorWords).retryAfterS
 
 /**
  * An error whose code, status and message the caller sees; `message` replaces the table's words.

@@ -356,9 +356,10 @@ describe("a refused authorization", () => {
     settings.relayWallet = undefined
     await expectRefused(session, signed, 503, "RELAY_UNAVAILABLE")
     settings.relayWallet = relayWallet
-    await db.updateTable("wallets").set({ status: "halted", halted_reason: "a test" }).execute()
+    const relay = db.updateTable("wallets").where("lane", "=", "relay")
+    await relay.set({ status: "halted", halted_reason: "a test" }).execute()
     await expectRefused(session, signed, 503, "RELAY_UNAVAILABLE")
-    await db.updateTable("wallets").set({ status: "active", halted_reason: null }).execute()
+    await relay.set({ status: "active", halted_reason: null }).execute()
     expect((await on.submit(session, signed)).status).toBe(200)
   })
 

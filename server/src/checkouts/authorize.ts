@@ -18,6 +18,7 @@ import { asWritten } from "../http/json.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
 import { lookSoon } from "../payments/queries.ts"
 import { relaysSpent } from "../payouts/gas-budget.ts"
+import { pausedFactories } from "../payouts/pause.ts"
 import {
   arrivingAt,
   failingPayers,
@@ -54,7 +55,7 @@ interface Authorized {
  * Has an authorization carried out for a session; the same one again gets the same answer, however the session stands by
  * then. Throws `VALIDATION_ERROR`, `SESSION_NOT_FOUND`, `AUTHORIZATION_ALREADY_USED`, `SESSION_ALREADY_CONFIRMED`,
  * `SESSION_EXPIRED`, `LINK_UNAVAILABLE`, `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`, `SANCTIONS_MATCH`,
- * `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`; none of them leaves a trace.
+ * `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, `PAYMENTS_PAUSED`; none of them leaves a trace.
  */
 export async function authorizeSession(ctx: Context, body: PayAuthorize): Promise<Authorized> {
   const authorization = authorizationOf(body.authorization)
@@ -229,6 +230,8 @@ async function assertPayable(ctx: Context, session: Row<"checkout_sessions">, as
   const until = replayableUntil(failed)
   if (session.status === "expired" || leftMs <= LEAST_TIME_MS)
     throw new ApiError("SESSION_EXPIRED", undefined, overWords(session.status === "expired" ? 0 : leftMs, until))
+  // A relay would move the payer's money to an address that whoever holds the payout key may empty.
+  if ((await pausedFactories(ctx))(network, deposit.factory)) throw new ApiError("PAYMENTS_PAUSED")
   if (await isUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
   const otherWay =
     until === undefined

@@ -18,7 +18,7 @@ import {
   SessionId,
   Wait,
 } from "./schema.ts"
-import { confirmSession, createLinkSession, payTosOf, sessionOf, sessionUrl, shownOf } from "./sessions.ts"
+import { confirmSession, createLinkSession, isOver, payTosOf, sessionOf, sessionUrl, shownOf } from "./sessions.ts"
 
 const tags = ["payers"]
 
@@ -33,7 +33,7 @@ export function payRoutes(app: Server, ctx: Context): void {
         body: LinkSessionCreate,
         response: { 201: LinkSession },
       },
-      config: { errors: ["LINK_NOT_FOUND", "LINK_UNAVAILABLE", "PAYOUT_ADDRESS_REQUIRED"] },
+      config: { errors: ["LINK_NOT_FOUND", "LINK_UNAVAILABLE", "PAYOUT_ADDRESS_REQUIRED", "PAYMENTS_PAUSED"] },
     },
     async (request, reply) => {
       const session = await inTransaction(ctx, ctx => createLinkSession(ctx, request.body))
@@ -44,7 +44,7 @@ export function payRoutes(app: Server, ctx: Context): void {
       return {
         sessionId: session.id,
         url: sessionUrl(ctx, session.id),
-        payTo: checksummed(payTo),
+        payTo: checksummed(payTo.address),
         amount: formatAmount(session.amount, token.decimals),
         currency: session.currency,
         expiresAt: session.expires_at.toISOString(),
@@ -69,7 +69,6 @@ export function payRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const { id } = request.params
-      const isOver = ({ status }: { status: string }) => !["pending", "verifying"].includes(status)
       if (!isOver(await sessionOf(ctx, id))) await warm(ctx, id)
       return await awaitEnd(ctx, reply, request.query.wait, () => statusOf(ctx, id), isOver)
     },
@@ -130,6 +129,7 @@ export function payRoutes(app: Server, ctx: Context): void {
           "AUTHORIZATION_REFUSED",
           "CHAIN_UNAVAILABLE",
           "RELAY_UNAVAILABLE",
+          "PAYMENTS_PAUSED",
         ],
       },
     },
@@ -154,9 +154,11 @@ async function statusOf(ctx: Context, id: string) {
     .executeTakeFirst()
   const depth = newest === undefined ? 0n : BigInt(newest.above) + 1n
   const shown = shownOf(ctx, session, payTo)
+  const { payTo: shownPayTo, ...withoutPayTo } = shown
   return {
     sessionId: id,
-    ...shown,
+    ...withoutPayTo,
+    ...(shown.paused ? {} : { payTo: shownPayTo }),
     redirectUrl: session.status === "confirmed" ? shown.redirectUrl : null,
     payerFields: session.payer_fields ?? [],
     confirmations: Number(depth < 0n ? 0n : depth),

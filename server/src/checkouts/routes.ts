@@ -36,7 +36,10 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
           body: CheckoutCreate,
           response: { 201: Session },
         },
-        config: { errors: ["FORBIDDEN", "PAYOUT_ADDRESS_REQUIRED", "LINK_UNAVAILABLE"], idempotencyKey: true },
+        config: {
+          errors: ["FORBIDDEN", "PAYOUT_ADDRESS_REQUIRED", "LINK_UNAVAILABLE", "PAYMENTS_PAUSED"],
+          idempotencyKey: true,
+        },
       },
       async (request, reply) => {
         const merchantId = await merchantOf(ctx, request)

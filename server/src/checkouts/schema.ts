@@ -81,6 +81,7 @@ const shown = {
   chainId: Type.Integer(),
   token: Token,
   payTo: AddressText,
+  paused: Type.Boolean({ description: "Payments on this network are paused: nothing should be sent now" }),
   description: Nullable(Type.String()),
   redirectUrl: Nullable(Type.String()),
   txHash: Nullable(HashText),
@@ -149,6 +150,7 @@ export const LinkSession = Type.Object({
 export const PayStatus = Type.Object({
   sessionId: Type.String(),
   ...shown,
+  payTo: Type.Optional(Described(AddressText, "Left out while payments are paused")),
   redirectUrl: Described(Nullable(Type.String()), "Once it is confirmed"),
   payerFields: Type.Array(Type.String()),
   confirmations: Type.Integer(),

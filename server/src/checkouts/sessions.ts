@@ -12,6 +12,7 @@ import { payoutAddressOn } from "../identity/settings.ts"
 import { newId } from "../ids.ts"
 import { formatAmount, parseAmount, readAmount } from "../money/amount.ts"
 import { freshSubmission, lookSoon } from "../payments/queries.ts"
+import { assertSelling, isPaused, pausedFactories } from "../payouts/pause.ts"
 import { recipientSetOf, recipientsOf } from "../splits/splits.ts"
 import { receiverFault } from "../webhooks/console.ts"
 import { isOnSale, ownLink, ownProduct } from "./catalog.ts"
@@ -36,13 +37,14 @@ interface Terms {
   setId: bigint | undefined
 }
 
-/** Makes a session with a receiving address of its own; call it inside a transaction. */
+/** Makes a session with a receiving address of its own; `PAYMENTS_PAUSED`. Call it inside a transaction. */
 export async function createSession(
   ctx: Context,
   merchantId: string,
   body: CheckoutCreate,
 ): Promise<Row<"checkout_sessions">> {
   const terms = await termsOf(ctx, merchantId, body)
+  await assertSelling(ctx, terms.network)
   const faults = metadataFaults(body.metadata)
   if (body.redirectUrl !== undefined && !URL.canParse(body.redirectUrl))
     faults.push({ path: "redirectUrl", message: "must be a valid http(s) address" })
@@ -52,7 +54,7 @@ export async function createSession(
   return await insertSession(ctx, merchantId, terms, body)
 }
 
-/** A session of a payment link, for whoever has its slug; `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`. */
+/** A session of a payment link, for whoever has its slug; `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`. */
 export async function createLinkSession(
   ctx: Context,
   body: { slug: string; amount?: number | string },
@@ -60,6 +62,7 @@ export async function createLinkSession(
   const link = await ctx.db.selectFrom("payment_links").selectAll().where("slug", "=", body.slug).executeTakeFirst()
   if (!link) throw new ApiError("LINK_NOT_FOUND")
   if (!isOnSale(ctx, link)) throw new ApiError("LINK_UNAVAILABLE")
+  if (await isPaused(ctx, networkOf(ctx.chain, link.chain_id))) throw new ApiError("PAYMENTS_PAUSED")
   return await insertSession(ctx, link.merchant_id, await linkTerms(ctx, link, body), {})
 }
 
@@ -294,14 +297,17 @@ export async function closeSession(ctx: Context, merchantId: string, id: string)
   throw new ApiError("INVALID_OPERATION", undefined, `Only a pending checkout can be closed; this one is ${status}.`)
 }
 
-/** What everyone may see of a session. */
-export function shownOf(ctx: Context, session: Row<"checkout_sessions">, payTo: Address) {
+/** What everyone may see of a session; nobody is asked to pay one that is paused. */
+export function shownOf(ctx: Context, session: Row<"checkout_sessions">, { address: payTo, paused }: PayTo) {
   const { name: chain, chainId, token } = networkOf(ctx.chain, session.chain_id)
   return {
     status: session.status,
     exception: session.exception,
     // It has none from the moment on that something is said to be on its way, until it is settled.
-    message: session.message ?? messageOf({ ...session, inFlight: session.status === "verifying" }, token),
+    message:
+      paused && !isOver(session)
+        ? PAUSED
+        : (session.message ?? messageOf({ ...session, inFlight: session.status === "verifying" }, token)),
     amount: formatAmount(session.amount, token.decimals),
     amountReceived: formatAmount(session.received, token.decimals),
     currency: session.currency,
@@ -309,6 +315,7 @@ export function shownOf(ctx: Context, session: Row<"checkout_sessions">, payTo: 
     chainId,
     token: { address: checksummed(token.address), decimals: token.decimals, symbol: token.symbol },
     payTo: checksummed(payTo),
+    paused,
     description: session.description,
     redirectUrl: session.redirect_url,
     txHash: session.tx_hash,
@@ -319,13 +326,32 @@ export function shownOf(ctx: Context, session: Row<"checkout_sessions">, payTo: 
 /** The page on which a session is paid. */
 export const sessionUrl = (ctx: Context, id: string): string => `${ctx.settings.baseUrl}/pay/${id}`
 
+const PAUSED =
+  "Payments on this network are paused: send no money now. What was sent before is still found and counted."
+
+/** Whether a session has ended: neither `pending` nor `verifying`. */
+export const isOver = ({ status }: Pick<Row<"checkout_sessions">, "status">): boolean =>
+  status !== "pending" && status !== "verifying"
+
+/** A session's receiving address, and whether payments to it are paused. */
+export interface PayTo {
+  address: Address
+  paused: boolean
+}
+
 /** The receiving addresses of sessions. */
-export async function payTosOf(ctx: Context, ids: readonly string[]): Promise<Map<string, Address>> {
+export async function payTosOf(ctx: Context, ids: readonly string[]): Promise<Map<string, PayTo>> {
   if (ids.length === 0) return new Map()
   const rows = await ctx.db
     .selectFrom("deposits")
-    .select(["session_id", "address"])
+    .select(["session_id", "chain_id", "factory", "address"])
     .where("session_id", "in", ids)
     .execute()
-  return new Map(rows.map(row => [row.session_id ?? "", row.address]))
+  const paused = await pausedFactories(ctx)
+  return new Map(
+    rows.map(row => [
+      row.session_id ?? "",
+      { address: row.address, paused: paused(networkOf(ctx.chain, row.chain_id), row.factory) },
+    ]),
+  )
 }

@@ -1,6 +1,6 @@
 /** What the document says of every route by rule: its errors, the headers of its answers, how it is called again. */
 import { STATUS_CODES } from "node:http"
-import { type ErrorCode, errorTable } from "../errors.ts"
+import { type ErrorCode, errorTable, retryAfterOf } from "../errors.ts"
 import { isUnlimited } from "../limits/buckets.ts"
 import { credentialOf } from "./authenticate.ts"
 
@@ -122,7 +122,7 @@ const nameOf = (codes: ErrorCode[]): string => codes.join(".")
 
 function errorResponse(codes: ErrorCode[]): object {
   const isLimit = codes.includes("RATE_LIMITED")
-  const hasRetry = isLimit || codes.includes("IDEMPOTENCY_IN_PROGRESS")
+  const hasRetry = isLimit || codes.some(code => code === "IDEMPOTENCY_IN_PROGRESS" || retryAfterOf(code) !== undefined)
   const narrowed = { properties: { error: { enum: codes } } }
   const examples = codes.map(code => [code, { value: exampleOf(code) }] as const)
   return {

@@ -16,7 +16,7 @@ import Fastify, {
   type RawServerDefault,
 } from "fastify"
 import type { Context } from "../context.ts"
-import { ApiError, type ErrorCode, errorTable, invalid } from "../errors.ts"
+import { ApiError, type ErrorCode, errorTable, invalid, retryAfterOf } from "../errors.ts"
 import { merchantOf } from "../identity/merchants.ts"
 import type { TokenIssuer } from "../identity/tokens.ts"
 import { connectionsDropped, httpDuration } from "../metrics.ts"
@@ -195,6 +195,8 @@ export function sendError(ctx: Context, request: FastifyRequest, reply: FastifyR
       "a request failed",
     )
   const { code, message, details } = known ?? new ApiError("INTERNAL_ERROR")
+  const retryAfterS = retryAfterOf(code)
+  if (retryAfterS !== undefined) void reply.header("retry-after", retryAfterS)
   void reply
     .code(errorTable[code].status)
     .send({ error: code, message, requestId: request.id, ...(details ? { details } : {}) })

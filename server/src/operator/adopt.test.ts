@@ -6,7 +6,7 @@ import { backUp } from "../../test/database.ts"
 import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { startProxy } from "../../test/proxy.ts"
-import { relaysOn } from "../../test/relays.ts"
+import { bodyOf, relaysOn } from "../../test/relays.ts"
 import { checkRows } from "../books/check-rows.ts"
 import { reconcileRound } from "../books/reconcile.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
@@ -397,6 +397,97 @@ describe("a foreign transaction", () => {
     expect((await operator.wallet()).checked_number).not.toBeNull()
     expect((await rig.states()).sort()).toEqual(["cancelled", "final", "final", "final", "reverted"])
     expect(ctx.settings.payoutWallet).toBe(rig.signer.address)
+  })
+})
+
+describe("a payout wallet whose key somebody else uses", () => {
+  const post = async (url: string, body: object, options: object) => {
+    const { status, headers, body: told } = await rig.service.call("POST", url, body, options)
+    return [status, told.error, headers["retry-after"], told.message] as const
+  }
+  const rows = async () => {
+    const { rows: counted } =
+      await sql`select (select count(*) from deposits) as deposits, (select count(*) from checkout_sessions)
+      as sessions, (select count(*) from paywalls) as paywalls, (select count(*) from intents) as intents`.execute(
+        rig.service.ctx.db,
+      )
+    return counted[0]
+  }
+
+  it("sells nothing and shows no address until it is resumed; money that comes all the same is counted", async () => {
+    const { service } = rig
+    const on = relaysOn(rig)
+    await on.begin()
+    const merchant = { as: "shop" }
+    const { key } = (await service.call("POST", "/api/console/api-keys", { name: "server" }, merchant)).body
+    const byKey = { headers: { "x-api-key": key } }
+    const link = { slug: "spring-sale", title: "Spring sale", amount: 5 }
+    expect((await service.call("POST", "/api/console/payment-links", link, merchant)).status).toBe(201)
+    const shop = await rig.sell()
+    const [queued, session] = [await on.start(), await on.start()]
+    expect((await on.submit(queued, await on.sign(await on.buyer(), queued))).status).toBe(200)
+    const paywall = () => service.call("GET", `/api/paywalls/${shop.id}`)
+    const offered = [(await paywall()).body.payTo, (await on.status(session.id)).payTo]
+
+    const hash = await operator.sendElsewhere(await count())
+    await mine()
+    await rig.paid(shop, 600_000n)
+    await rig.round()
+    const before = await rows()
+    const forMerchant = [503, "PAYMENTS_PAUSED", "60", expect.stringContaining("Ask the operator")]
+    const forPublic = [503, "PAYMENTS_PAUSED", "60", expect.stringContaining("Payments on this network are paused")]
+    expect(await post("/api/console/checkouts", { amount: 5 }, merchant)).toEqual(forMerchant)
+    expect(await post("/api/checkouts", { amount: 5 }, byKey)).toEqual(forMerchant)
+    expect(await post("/api/checkouts", { slug: link.slug }, byKey)).toEqual(forMerchant)
+    expect(await post("/api/console/paywalls", { name: "a", price: 1 }, merchant)).toEqual(forMerchant)
+    expect(await post("/api/pay/sessions", { slug: link.slug }, {})).toEqual(forPublic)
+    const signed = bodyOf(session.id, await on.sign(await on.buyer(), session))
+    expect(await post("/api/pay/authorize", signed, {})).toEqual(forPublic)
+    expect(await rows()).toEqual(before)
+
+    // What was taken before is not carried out.
+    await on.round()
+    expect(await on.relays()).toMatchObject([
+      { state: "cancelled", held_detail: "Payments on this network are paused." },
+    ])
+    const shown = [(await paywall()).body, await on.status(session.id)]
+    expect(shown).toMatchObject([
+      { paused: true, active: true },
+      { paused: true, status: "pending" },
+    ])
+    expect(shown.map(each => each.payTo)).toEqual([undefined, undefined])
+    expect(shown[1].message).toContain("Payments on this network are paused")
+
+    // The money of somebody who has the address from before is found, and counts.
+    await rig.mint(session.payTo, 5_000_000n)
+    await mine()
+    await on.look()
+    expect(await on.status(session.id)).toMatchObject({ status: "confirmed", paused: true })
+    expect((await service.call("GET", "/readyz")).body.alarms).toContainEqual(
+      expect.stringContaining("nothing can be sold on this network"),
+    )
+
+    expect((await adopt(hash, { foreign: true, reason: "tried the key by hand" })).status).toBe(200)
+    expect((await resume()).status).toBe(200)
+    expect((await post("/api/pay/sessions", { slug: link.slug }, {}))[0]).toBe(201)
+    const resumed = [(await paywall()).body, await on.status(session.id)]
+    expect(resumed.map(each => [each.paused, each.payTo])).toEqual(offered.map(payTo => [false, payTo]))
+  })
+
+  it("pauses only the addresses of its own factory where another wallet has taken over", async () => {
+    const { ctx } = rig.service
+    const shop = await rig.sell()
+    const old = { ...rig.signer, address: recipient(8) }
+    await checkWallet(ctx, rig.network, { lane: "payout", signer: old })
+    await sql`update wallets set status = 'halted', halted_reason = 'stolen' where address = ${old.address}`.execute(
+      ctx.db,
+    )
+    ctx.settings.serviceWallets = [rig.signer.address, rig.relayer.address]
+    const paused = async () => (await rig.service.call("GET", `/api/paywalls/${shop.id}`)).body.paused
+    expect(await paused()).toBe(false)
+    await sql`update deposits set factory = ${recipient(9)}`.execute(ctx.db)
+    expect(await paused()).toBe(true)
+    ctx.settings.serviceWallets = []
   })
 })
 

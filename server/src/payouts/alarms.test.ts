@@ -168,7 +168,12 @@ describe("other alarms", () => {
     await rig.round()
     expect(await metric("sluice_payout_wallet_halted", { wallet: "payout" })).toBe(1)
     const { status, alarms, text } = await ready()
-    expect([status, alarms]).toEqual([200, ["base-sepolia: the payout wallet is halted, and payouts wait"]])
+    expect([status, alarms]).toEqual([
+      200,
+      [
+        "base-sepolia: the payout wallet is halted: payouts wait, and nothing can be sold on this network, until `script/wallet resume`",
+      ],
+    ])
     expect(text).not.toContain("0x")
   })
 

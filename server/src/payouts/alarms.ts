@@ -34,6 +34,10 @@ const words: Record<StandingAlarm, string> = {
   fee_cap: "pays no more than PAYOUT_MAX_FEE, the network asks for more, and payouts wait",
   untold: "can't be seen: no endpoint tells its count, its gas and the fees, and payouts wait",
 }
+const halted: Record<Lane, string> = {
+  payout: "payouts wait, and nothing can be sold on this network, until `script/wallet resume`",
+  relay: "no authorization is carried out until `script/wallet resume`",
+}
 const standing = Object.keys(words) as StandingAlarm[]
 const heldReasons: HeldReason[] = ["short", "sanctions", "simulation", "low_gas", "reverted", "gas_budget"]
 
@@ -153,7 +157,9 @@ export async function alarmsInWords(ctx: Context): Promise<string[]> {
       ...wallets
         .filter(wallet => wallet.chain_id === chainId && (ours.length === 0 || ours.includes(wallet.address)))
         .flatMap(wallet => [
-          ...(wallet.status === "halted" ? [`${name}: the ${wallet.lane} wallet is halted, and payouts wait`] : []),
+          ...(wallet.status === "halted"
+            ? [`${name}: the ${wallet.lane} wallet is halted: ${halted[wallet.lane]}`]
+            : []),
           ...wallet.alarms.map(each => `${name}: the ${wallet.lane} wallet ${words[each]}`),
         ]),
       ...(total === 0 ? [] : [`${name}: payouts held: ${total} (${list})`]),

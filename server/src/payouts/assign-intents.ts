@@ -16,6 +16,7 @@ import type { Database, Row } from "../db/schema.ts"
 import { dataParts, dataPartsOf, type WalletSight } from "./evidence.ts"
 import { type Fees, firstFees } from "./fees.ts"
 import { lockBudgets, withinBudgets } from "./gas-budget.ts"
+import { isPaused } from "./pause.ts"
 import { recheckMs } from "./plan.ts"
 import {
   balanceCall,
@@ -138,10 +139,12 @@ async function vet(
   const screened = await screen(ctx, [...new Set(due.map(partyOf))], lane)
   const [needless, failing] =
     lane === "relay" ? [await outpaid(ctx, due), await failingPayers(ctx, due.map(partyOf))] : []
+  const paused = lane === "relay" && (await isPaused(ctx, network))
   const cleared: Row<"intents">[] = []
   for (const row of due) {
     const screening = screened.get(partyOf(row))
-    if (needless?.has(row.id)) await cancelRelay(ctx, row, "It was paid in another way meanwhile.")
+    if (paused) await cancelRelay(ctx, row, "Payments on this network are paused.")
+    else if (needless?.has(row.id)) await cancelRelay(ctx, row, "It was paid in another way meanwhile.")
     else if (failing?.has(partyOf(row)))
       await cancelRelay(ctx, row, "Too many authorizations of this wallet failed today.")
     else if (screening === "clear") cleared.push(row)

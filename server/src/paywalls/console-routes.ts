@@ -36,7 +36,10 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         body: PaywallCreate,
         response: { 201: PaywallCreated },
       },
-      config: { errors: ["PAYOUT_ADDRESS_REQUIRED", "SLUG_TAKEN", "FORBIDDEN"], idempotencyKey: true },
+      config: {
+        errors: ["PAYOUT_ADDRESS_REQUIRED", "SLUG_TAKEN", "FORBIDDEN", "PAYMENTS_PAUSED"],
+        idempotencyKey: true,
+      },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)

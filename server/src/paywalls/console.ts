@@ -9,13 +9,14 @@ import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/settings.ts"
 import { newId } from "../ids.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
+import { assertSelling } from "../payouts/pause.ts"
 import { recipientSetOf } from "../splits/splits.ts"
 import { foldAccess, lockAccess } from "./access.ts"
 import { contentFaults, defaultDuration, durationAfter } from "./paywall.ts"
 import type { PaywallChange, PaywallCreate } from "./schema.ts"
 import { openVersion } from "./versions.ts"
 
-/** Makes a paywall with a receiving address of its own; call it inside a transaction. */
+/** Makes a paywall with a receiving address of its own; `PAYMENTS_PAUSED`. Call it inside a transaction. */
 export async function createPaywall(ctx: Context, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
   const { network, faults } = networkAsked(ctx.chain, body)
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
@@ -24,6 +25,7 @@ export async function createPaywall(ctx: Context, merchantId: string, body: Payw
   if (typeof price !== "bigint") faults.push(price)
   if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
 
+  await assertSelling(ctx, network)
   // Held until the commit: a payout address that changes at this moment must find the paywall, or the paywall it.
   await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forShare().execute()
   const owner = await payoutAddressOn(ctx, merchantId, network)
@@ -139,19 +141,22 @@ const ownPaywall = (ctx: Context, merchantId: string, id: string) =>
 export async function readPaywall(ctx: Context, merchantId: string, id: string) {
   const paywall = await ownPaywall(ctx, merchantId, id).executeTakeFirst()
   if (!paywall) throw new ApiError("PAYWALL_NOT_FOUND")
-  return { paywall, payTo: await payToOf(ctx, id), network: networkOf(ctx.chain, paywall.chain_id) as Network }
+  return {
+    paywall,
+    payTo: (await payToOf(ctx, id)).address,
+    network: networkOf(ctx.chain, paywall.chain_id) as Network,
+  }
 }
 
-/** The address that a paywall is paid at now. */
+/** The address that a paywall is paid at now, and its factory. */
 export async function payToOf(ctx: Context, paywallId: string) {
-  const { address } = await ctx.db
+  return await ctx.db
     .selectFrom("paywall_versions")
     .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
-    .select("deposits.address")
+    .select(["deposits.address", "deposits.factory"])
     .where("paywall_versions.paywall_id", "=", paywallId)
     .where("until_at", "is", null)
     .executeTakeFirstOrThrow()
-  return address
 }
 
 /** Takes a live grant away, once; `NOT_FOUND` for any other. Exactly its own time goes. */

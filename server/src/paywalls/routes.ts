@@ -11,6 +11,7 @@ import type { Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
 import { awaitEnd, MAX_WAIT_S } from "../payments/await-end.ts"
 import { statusMessage } from "../payments/reasons.ts"
+import { pausedFactories } from "../payouts/pause.ts"
 import { accessOf } from "./access.ts"
 import { payToOf } from "./console.ts"
 import { paymentState, publicPaywall, submitPayment } from "./payments.ts"
@@ -49,7 +50,10 @@ export function paywallRoutes(app: Server, ctx: Context): void {
     async request => {
       const row = await publicPaywall(ctx, request.params.id)
       await warm(ctx, row.id)
-      const { name: chain, chainId, token } = networkOf(ctx.chain, row.chain_id)
+      const network = networkOf(ctx.chain, row.chain_id)
+      const { name: chain, chainId, token } = network
+      const payTo = await payToOf(ctx, row.id)
+      const paused = (await pausedFactories(ctx))(network, payTo.factory)
       return {
         id: row.id,
         name: row.name,
@@ -61,7 +65,8 @@ export function paywallRoutes(app: Server, ctx: Context): void {
         active: row.active,
         chain,
         chainId,
-        ...(row.active ? { payTo: checksummed(await payToOf(ctx, row.id)) } : {}),
+        paused,
+        ...(row.active && !paused ? { payTo: checksummed(payTo.address) } : {}),
         token: { address: checksummed(token.address), decimals: token.decimals, symbol: token.symbol },
       }
     },

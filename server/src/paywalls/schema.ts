@@ -144,7 +144,8 @@ export const PublicPaywall = Type.Object({
   active: Type.Boolean(),
   chain: Type.String(),
   chainId: Type.Integer(),
-  payTo: Type.Optional(AddressText),
+  paused: Type.Boolean({ description: "Payments on this network are paused: nothing should be sent now" }),
+  payTo: Type.Optional(Described(AddressText, "Left out while the paywall is inactive or paused")),
   token: Type.Object({ address: AddressText, decimals: Type.Integer(), symbol: Type.String() }),
 })
 

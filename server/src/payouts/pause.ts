@@ -1,0 +1,44 @@
+/**
+ * Selling stops on a network while the payout wallet is halted there: its key may be stolen, and whoever holds the key can
+ * empty the receiving addresses. Money that arrives all the same is found and counted as ever.
+ */
+import type { Address } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import { ApiError } from "../errors.ts"
+
+/**
+ * Reads which payout wallets are halted, and answers whether payments to deposits of a factory on a network are paused. A
+ * factory of before obeys another wallet, of which only the row is known here: any halted one pauses its deposits.
+ */
+export async function pausedFactories(
+  ctx: Context,
+): Promise<(network: Pick<Network, "chainId" | "depositFactory">, factory: Address) => boolean> {
+  const halted = await ctx.db
+    .selectFrom("wallets")
+    .select(["chain_id", "address"])
+    .where("lane", "=", "payout")
+    .where("status", "=", "halted")
+    .execute()
+  const ours = ctx.settings.serviceWallets
+  return ({ chainId, depositFactory }, factory) =>
+    halted.some(
+      ({ chain_id, address }) =>
+        chain_id === chainId && (factory !== depositFactory || ours.length === 0 || ours.includes(address)),
+    )
+}
+
+/** Whether nothing may be sold on a network now. */
+export const isPaused = async (ctx: Context, network: Network): Promise<boolean> =>
+  (await pausedFactories(ctx))(network, network.depositFactory)
+
+/** Throws `PAYMENTS_PAUSED`, in words for the merchant, while nothing may be sold on a network. */
+export async function assertSelling(ctx: Context, network: Network): Promise<void> {
+  if (await isPaused(ctx, network))
+    throw new ApiError(
+      "PAYMENTS_PAUSED",
+      undefined,
+      `Payments on ${network.name} are paused, because the service's payout wallet is halted there. Nothing was made. ` +
+        "Ask the operator, who sees the reason with `script/wallet show`, and try again when the wallet is resumed.",
+    )
+}
