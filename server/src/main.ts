@@ -14,6 +14,7 @@ import { lockDataDir } from "./data-dir.ts"
 import { claimInstallation } from "./db/installation.ts"
 import { openDatabase } from "./db/open.ts"
 import { sharedSlugs } from "./db/slugs.ts"
+import { checkFactory } from "./deposits/check-factory.ts"
 import { openStartupServer } from "./http/startup-server.ts"
 import { tokenIssuer } from "./identity/tokens.ts"
 import { freeLeases } from "./jobs/claim.ts"
@@ -108,10 +109,11 @@ async function run(
   cleanups.push(() => database.close())
   startup?.setPhase("it is connecting to its networks")
   const networks: Network[] = []
-  for (const network of settings.networks)
-    networks.push(
-      await patiently(() => checkNetwork(network, { payoutWallet: settings.payoutWallet, signal }), log, signal),
-    )
+  for (const wanted of settings.networks) {
+    const network = await patiently(() => checkNetwork(wanted, signal), log, signal)
+    await patiently(() => checkFactory(network, { payoutWallet: settings.payoutWallet, signal }), log, signal)
+    networks.push(network)
+  }
   await claimInstallation(database.db, settings.mode, networks)
   for (const shared of await sharedSlugs(database.db))
     log.warn(shared, "a paywall and a payment link have the same slug: rename the paywall's")

@@ -11,10 +11,10 @@ import type { Network } from "../chain/networks.ts"
 import { RpcError } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { type DepositSums, depositSums } from "../deposits/balance.ts"
 import type { Panel } from "../payments/look.ts"
 import { quorumOf } from "../payouts/evidence.ts"
 import { checkIntent, signedIntents } from "./check-bytes.ts"
-import { outgoingKinds } from "./check-rows.ts"
 import { checkClaims, type Finding, intentClaim, outflowClaim, transferClaim } from "./claims.ts"
 import { type Compared, compareLogs } from "./compare-logs.ts"
 
@@ -26,12 +26,6 @@ const WINDOWS_OF_A_DEPOSIT = 50
 const UNEXPLAINED_MS = 600_000
 
 type Deposit = Row<"deposits">
-interface Sums {
-  id: bigint
-  came: bigint
-  went: bigint
-  in_flight: boolean
-}
 
 /** Since when deposits lack money that nothing explains, by id. In memory: a restart only looks twice again. */
 export const unexplained = new Map<string, number>()
@@ -58,7 +52,7 @@ export async function checkBalances(
       if (!sum || balance === undefined) continue
       if (balance === sum.came - sum.went) agreeing.push(deposit.id)
       // What is in flight by our own rows is nothing to compare yet.
-      else if (!sum.in_flight) {
+      else if (!sum.inFlight) {
         const compared = await explain(ctx, network, panel, deposit, balance, sum)
         if (compared.finding) return compared
         untold ??= compared.untold
@@ -122,31 +116,13 @@ async function balancesAt(
   }
 }
 
-/** What the rows say of each deposit by a block; `in_flight`: something of it has no place in a final block yet. */
-async function sumsOf(
-  ctx: Context,
-  network: Network,
-  deposits: readonly Deposit[],
-  at: bigint,
-): Promise<Map<bigint, Sums>> {
-  const ids = sql`any(${sql.val(`{${deposits.map(({ id }) => id).join(",")}}`)}::bigint[])`
-  const token = network.token.address
-  const { rows } = await sql<Sums>`
-    select d.id, coalesce(i.sum, 0) as came, coalesce(o.sum, 0) + coalesce(r.sum, 0) as went,
-      coalesce(i.open, false) or coalesce(o.open, false) as in_flight
-    from deposits d
-      left join (select deposit_id, sum(value) filter (where state = 'final' and block_number <= ${at}) as sum,
-          bool_or(state in ('seen', 'confirmed') and block_number <= ${at}) as open
-        from transfers where deposit_id = ${ids} and token = ${token} group by 1) i on i.deposit_id = d.id
-      left join (select deposit_id, sum(amount) filter (where state = 'final' and block_number <= ${at}) as sum,
-          bool_or(state = 'assigned' or (state = 'mined' and block_number <= ${at})) as open
-        from intents where deposit_id = ${ids} and token = ${token} and kind in ${outgoingKinds} group by 1) o
-        on o.deposit_id = d.id
-      left join (select deposit_id, sum(amount) filter (where block_number <= ${at}) as sum
-        from outflows where deposit_id = ${ids} and token = ${token} group by 1) r on r.deposit_id = d.id
-    where d.id = ${ids}`.execute(ctx.db)
-  return new Map(rows.map(row => [row.id, row]))
-}
+const sumsOf = (ctx: Context, network: Network, deposits: readonly Deposit[], at: bigint) =>
+  depositSums(
+    ctx,
+    network.token.address,
+    deposits.map(({ id }) => id),
+    at,
+  )
 
 /** Why a deposit does not hold what its rows say. */
 async function explain(
@@ -155,7 +131,7 @@ async function explain(
   panel: Panel,
   deposit: Deposit,
   balance: bigint,
-  { came, went }: Sums,
+  { came, went }: DepositSums,
 ): Promise<Compared> {
   const id = `${deposit.id}`
   const words = `the deposit ${deposit.address} (row ${id} of deposits) holds ${balance} at block ${panel.finalized}, and its rows say ${came} in, ${went} out`
@@ -169,7 +145,7 @@ async function explain(
   if (logs.finding ?? logs.untold) return logs
   const again = (await sumsOf(ctx, network, [deposit], panel.finalized)).get(deposit.id)
   // What was missed is stored by now: in flight, or noted.
-  if (!again || again.in_flight || balance === again.came - again.went) return {}
+  if (!again || again.inFlight || balance === again.came - again.went) return {}
   // More than the rows say is nobody's loss, and no reason to stop paying.
   if (balance > again.came - again.went) return { untold: words }
   const since = unexplained.get(id) ?? ctx.now().getTime()

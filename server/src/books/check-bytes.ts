@@ -8,8 +8,8 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositAddress, depositImplementation } from "../deposits/address.ts"
+import { outgoingKinds } from "../deposits/balance.ts"
 import { releaseData, withoutId } from "../payouts/release.ts"
-import { outgoingKinds } from "./check-rows.ts"
 import type { Finding } from "./claims.ts"
 
 type Terms = Pick<Row<"deposits">, "factory" | "salt" | "owner" | "open_after_s">

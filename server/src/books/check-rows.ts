@@ -6,10 +6,8 @@
 import { type RawBuilder, sql } from "kysely"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { outgoingKinds } from "../deposits/balance.ts"
 import type { Finding } from "./claims.ts"
-
-/** Kinds whose money leaves a deposit. */
-export const outgoingKinds = sql`('share', 'sweep', 'return')`
 
 /** Clocks of processes, and of the database, may differ so much. */
 const SLACK_MS = 60_000

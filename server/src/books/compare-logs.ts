@@ -11,9 +11,9 @@ import { RpcError } from "../chain/rpc.ts"
 import { blockCall, outgoingCalls, readBlock, readTransfers, type Transfer, transferCalls } from "../chain/transfers.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { outgoingKinds } from "../deposits/balance.ts"
 import { keyOf, type Panel } from "../payments/look.ts"
 import { storeTransfers, wakeSessions } from "../payments/queries.ts"
-import { outgoingKinds } from "./check-rows.ts"
 import { checkClaims, type Finding, intentClaim, isProven, transferClaim } from "./claims.ts"
 
 export type KnownDeposit = Pick<Row<"deposits">, "id" | "address" | "owner" | "open_after_s" | "merchant_id">

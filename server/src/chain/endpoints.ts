@@ -29,6 +29,9 @@ export const newEndpoint = (network: NetworkName, url: string): Endpoint => ({
   silentUntil: 0,
 })
 
+/** How an endpoint is named in logs, alarms and errors: without its path and user, which may hold its key. */
+export const hostOf = ({ url }: Pick<Endpoint, "url">): string => new URL(url).host
+
 /** The endpoint refused a range of logs (too many blocks, too many results): ask for half from now on. */
 export function shrinkLogRange(endpoint: Endpoint): void {
   endpoint.logRange = endpoint.logRange > 1n ? endpoint.logRange / 2n : 1n

@@ -7,7 +7,6 @@ import {
   encodeAbiParameters,
   encodeFunctionData,
   type Hex,
-  isAddressEqual,
   keccak256,
   parseAbi,
   toHex,
@@ -15,7 +14,7 @@ import {
 import { type ErrorDetail, invalid } from "../errors.ts"
 import type { NetworkSettings } from "../settings.ts"
 import { askAny, type Endpoint, newEndpoint } from "./endpoints.ts"
-import { type Address, checksummed, type Hash } from "./hex.ts"
+import type { Address, Hash } from "./hex.ts"
 import { RpcError, type RpcResult } from "./rpc.ts"
 
 /** What is the same for everyone on a network: its chain id, its USDC, Chainalysis' oracle where there is one, its explorer. */
@@ -113,17 +112,13 @@ const tokenAbi = parseAbi([
 ])
 /** An address nobody holds the key of, to ask an oracle a harmless question. */
 const NOBODY = "0x000000000000000000000000000000000000dEaD"
-const factoryAbi = parseAbi(["function operator() view returns (address)"])
 
 /**
- * Asks the chain for everything the settings assume (chain id, token, its EIP-712 domain, the deposit factory and that the
- * payout wallet, where there is one, is its operator) and throws a {@link NetworkMismatch} where it says otherwise, an
- * RpcError where it can't be asked.
+ * Asks the chain for what the settings assume (chain id, token, its EIP-712 domain, sanctions oracle; the deposit factory
+ * has a check of its own, `checkFactory`) and throws a {@link NetworkMismatch} where it says otherwise, an RpcError where it
+ * can't be asked.
  */
-export async function checkNetwork(
-  settings: NetworkSettings,
-  { payoutWallet, signal }: { payoutWallet?: Address | undefined; signal?: AbortSignal } = {},
-): Promise<Network> {
+export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {
   const mismatch = (message: string) => new NetworkMismatch(`${settings.name}: ${message}`)
   const call = (to: Address, abi: readonly AbiFunction[], functionName: string) => ({
     method: "eth_call",
@@ -131,12 +126,11 @@ export async function checkNetwork(
   })
   const endpoints = settings.rpcUrls.map(url => newEndpoint(settings.name, url))
   const tokenCalls = ["name", "version", "symbol", "decimals", "DOMAIN_SEPARATOR"] as const
-  const [chainId, genesis, operator, oracle, ...token] = await askAny(
+  const [chainId, genesis, oracle, ...token] = await askAny(
     endpoints,
     [
       { method: "eth_chainId", params: [] },
       { method: "eth_getBlockByNumber", params: ["0x0", false] },
-      call(settings.depositFactory, factoryAbi, "operator"),
       settings.sanctionsOracle
         ? {
             method: "eth_call",
@@ -155,16 +149,6 @@ export async function checkNetwork(
   )
   const told = Number(BigInt(value<Hex>(chainId, "eth_chainId")))
   if (told !== settings.chainId) throw mismatch(`the endpoint serves chain ${told}, not ${settings.chainId}`)
-  const operatorWord = value<Hex>(operator, "operator()")
-  if (operatorWord === "0x")
-    throw mismatch(`no deposit factory stands at ${settings.depositFactory}; see DEPOSIT_FACTORY_*`)
-  const itsOperator = decodeFunctionResult({ abi: factoryAbi, functionName: "operator", data: operatorWord })
-  // Deposits of another's factory are as good as lost: only its operator can release them within the year.
-  if (payoutWallet && !isAddressEqual(itsOperator, payoutWallet))
-    throw mismatch(
-      `the deposit factory ${settings.depositFactory} obeys ${itsOperator}, and the payout wallet is ` +
-        `${checksummed(payoutWallet)}; see PAYOUT_PRIVATE_KEY and PAYOUT_KEYSTORE`,
-    )
   if (settings.sanctionsOracle && value<Hex>(oracle, "isSanctioned()") === "0x")
     throw mismatch(`no sanctions oracle stands at ${settings.sanctionsOracle}; see SANCTIONS_ORACLE_*`)
   const [name, version, symbol, decimals, separator] = tokenCalls.map((functionName, i) => {

@@ -1,14 +1,16 @@
 /**
  * Receiving addresses where nothing is for sale any more leave the scan of the logs, and are asked for their balance
- * instead: hourly for a day, then daily, 500 in a call. One that has more than we know of, what was paid out taken off, is scanned again.
+ * instead: hourly for a day, then daily, 500 in a call. One that holds another sum than its rows say is scanned again.
  */
 import { sql } from "kysely"
 import { decodeFunctionResult, encodeFunctionData, erc20Abi } from "viem"
-import { askAny } from "../chain/endpoints.ts"
+import { ask, awake } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import { multicall, readMulticall } from "../chain/multicall.ts"
 import type { Network } from "../chain/networks.ts"
+import type { RpcResult } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
+import { depositSums } from "../deposits/balance.ts"
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -33,43 +35,44 @@ export async function coolDeposits(ctx: Context, network: Network): Promise<void
   )
 }
 
-/** Asks the balances of the cold addresses that are due, and puts those back into the scan that received something. */
+/**
+ * Asks the balances of the cold addresses that are due, and puts those back into the scan that hold another sum than their
+ * rows say: more was received, or something left that is not noted yet, which could hide what is received.
+ */
 export async function checkColdDeposits(ctx: Context, network: Network): Promise<void> {
   const now = ctx.now()
-  const due = await sql<{ id: bigint; address: Address; known: bigint }>`
-    select d.id, d.address, coalesce((select sum(t.value) from transfers t
-        where t.deposit_id = d.id and t.token = ${network.token.address} and t.state <> 'gone'), 0)
-      - coalesce((select sum(i.amount) from intents i where i.deposit_id = d.id and i.token = ${network.token.address}
-        and i.lane = 'payout' and i.state in ('mined', 'final') and i.succeeded), 0) as known
-    from deposits d where d.chain_id = ${network.chainId} and not d.hot and d.check_at <= ${now}
-    order by d.check_at limit ${ADDRESSES_A_ROUND}`.execute(ctx.db)
-  for (let start = 0; start < due.rows.length; start += ADDRESSES_A_CALL) {
-    const part = due.rows.slice(start, start + ADDRESSES_A_CALL)
-    const balances = await balancesOf(
-      network,
-      part.map(row => row.address),
-      ctx.signal,
-    )
-    const received = part.filter((row, i) => (balances[i] ?? 0n) > row.known)
+  const due = await ctx.db
+    .selectFrom("deposits")
+    .select(["id", "address"])
+    .where("chain_id", "=", network.chainId)
+    .where("hot", "=", false)
+    .where("check_at", "<=", now)
+    .orderBy("check_at")
+    .limit(ADDRESSES_A_ROUND)
+    .execute()
+  for (let start = 0; start < due.length; start += ADDRESSES_A_CALL) {
+    const part = due.slice(start, start + ADDRESSES_A_CALL)
+    const ids = part.map(row => row.id)
+    const sums = await depositSums(ctx, network.token.address, ids)
+    const balances = await balancesOf(network, part, ctx.signal)
+    const differs = part.filter(({ id }, i) => {
+      const { came, went } = sums.get(id) ?? { came: 0n, went: 0n }
+      return balances[i]?.some(balance => balance !== came - went)
+    })
     // An address whose balance was not told stays due.
-    const told = part.filter((_, i) => balances[i] !== undefined)
-    if (told.length > 0)
-      await scheduleChecks(
-        ctx,
-        told.map(row => row.id),
+    const told = ids.filter((_, i) => (balances[i]?.length ?? 0) > 0)
+    if (told.length > 0) await scheduleChecks(ctx, told)
+    if (differs.length === 0) continue
+    await ctx.db
+      .updateTable("deposits")
+      .set({ hot: true, hot_until: new Date(now.getTime() + HOUR_MS) })
+      .where(
+        "id",
+        "in",
+        differs.map(row => row.id),
       )
-    if (received.length > 0) {
-      await ctx.db
-        .updateTable("deposits")
-        .set({ hot: true, hot_until: new Date(now.getTime() + HOUR_MS) })
-        .where(
-          "id",
-          "in",
-          received.map(row => row.id),
-        )
-        .execute()
-      await ctx.wakes.wake("verify")
-    }
+      .execute()
+    await ctx.wakes.wake("verify")
   }
 }
 
@@ -91,20 +94,37 @@ async function scheduleChecks(ctx: Context, ids: readonly bigint[]): Promise<voi
     where d.id = e.id`.execute(ctx.db)
 }
 
-/** Balances in the settlement token, undefined where the chain could not be asked. */
+/**
+ * Balances in the settlement token as each endpoint tells them: one that lags, or hides what was paid, must not be the only
+ * one that is asked.
+ */
 async function balancesOf(
   network: Network,
-  addresses: readonly Address[],
+  deposits: readonly { address: Address }[],
   signal: AbortSignal,
-): Promise<(bigint | undefined)[]> {
+): Promise<bigint[][]> {
   const functionName = "balanceOf"
-  const reads = addresses.map(address => ({
+  const reads = deposits.map(({ address }) => ({
     to: network.token.address,
     data: encodeFunctionData({ abi: erc20Abi, functionName, args: [address] }),
   }))
-  const [result] = await askAny(network.endpoints, [multicall(reads)], signal)
-  if (!result?.ok) return []
-  return readMulticall(result.value).map(data =>
-    data ? decodeFunctionResult({ abi: erc20Abi, functionName, data }) : undefined,
+  const answers = await Promise.all(
+    awake(network.endpoints).map(async endpoint => {
+      const [result] = (await ask(endpoint, [multicall(reads)], signal)) ?? []
+      return readBalances(result)
+    }),
   )
+  return deposits.map((_, i) => answers.flatMap(balances => balances[i] ?? []))
+}
+
+/** What can't be read is as good as no answer. */
+function readBalances(result: RpcResult | undefined): (bigint | undefined)[] {
+  if (!result?.ok) return []
+  try {
+    return readMulticall(result.value).map(data =>
+      data ? decodeFunctionResult({ abi: erc20Abi, functionName: "balanceOf", data }) : undefined,
+    )
+  } catch {
+    return []
+  }
 }

@@ -10,7 +10,7 @@ import {
 } from "../../test/anvil.ts"
 import { PAYOUT_ADDRESS, startService, type TestService } from "../../test/service.ts"
 import { sanctionsListAbi, testUsdcAbi } from "../chain/abi.ts"
-import type { Address } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import { checkNetwork, type Network, NetworkMismatch, type NetworkName } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { NetworkSettings } from "../settings.ts"
@@ -164,20 +164,10 @@ describe("checkNetwork", () => {
   it.each([
     ["another chain id", { chainId: 8453 }, /serves chain 84532, not 8453/],
     ["a token that is none", { token: `0x${"1".repeat(40)}` as Address }, /has no name\(\)/],
-    ["no factory", { depositFactory: `0x${"1".repeat(40)}` as Address }, /no deposit factory stands/],
     ["no oracle", { sanctionsOracle: `0x${"1".repeat(40)}` as Address }, /no sanctions oracle stands/],
   ])("refuses %s", async (_what, change, words) => {
     const check = checkNetwork({ ...sites[0].settings, ...change })
     await expect(check).rejects.toThrow(words)
-    await expect(check).rejects.toBeInstanceOf(NetworkMismatch)
-  })
-
-  it("refuses a factory that obeys another wallet than the one that is to pay out", async () => {
-    const { anvil, settings } = sites[0]
-    const walletOf = (i: 1 | 2) => anvil.accounts[i].address.toLowerCase() as Address
-    expect((await checkNetwork(settings, { payoutWallet: walletOf(1) })).depositFactory).toBe(settings.depositFactory)
-    const check = checkNetwork(settings, { payoutWallet: walletOf(2) })
-    await expect(check).rejects.toThrow(`obeys ${anvil.accounts[1].address}, and the payout wallet is`)
     await expect(check).rejects.toBeInstanceOf(NetworkMismatch)
   })
 
@@ -285,6 +275,44 @@ describe("cold addresses", () => {
     await checkColdDeposits(service.ctx, network(0))
     // Its balance is known by now.
     expect(await hot(shop.id)).toBe(false)
+  })
+
+  it("a payment to one that was recovered is found, though it is as much as was there before", async () => {
+    const { client } = sites[0].anvil
+    const shop = await paywall()
+    const before = await pay(0, shop.payTo)
+    await rounds(1)
+    await service.call("DELETE", `/api/console/paywalls/${shop.id}`, undefined, { as: "shop" })
+    await rounds(3)
+    await cool()
+    const { id, merchant_id, address } = await service.ctx.db
+      .selectFrom("deposits")
+      .selectAll()
+      .executeTakeFirstOrThrow()
+    // What its owner recovers once it is open, as the books note it.
+    await client.impersonateAccount({ address })
+    await client.setBalance({ address, value: parseUnits("1", 18) })
+    const args = [PAYOUT_ADDRESS, parseUnits("5", 6)] as const
+    const call = { address: sites[0].settings.token, abi: testUsdcAbi, functionName: "transfer", args } as const
+    const { transactionHash, blockNumber, blockHash } = await client.writeContractSync({ ...call, account: address })
+    await service.ctx.db
+      .insertInto("outflows")
+      .values({
+        ...{ chain_id: 84532, deposit_id: id, merchant_id, reason: "recovery", token: sites[0].settings.token },
+        ...{ recipient: PAYOUT_ADDRESS.toLowerCase() as Address, amount: parseUnits("5", 6) },
+        ...{ tx_hash: transactionHash as Hash, block_number: blockNumber, block_hash: blockHash as Hash, log_index: 0 },
+        ...{ block_time: service.ctx.now(), created_at: service.ctx.now() },
+      })
+      .execute()
+    service.advance(HOUR)
+    await checkColdDeposits(service.ctx, network(0))
+    expect(await hot(shop.id)).toBe(false)
+    const txHash = await pay(0, shop.payTo)
+    service.advance(25 * HOUR)
+    await checkColdDeposits(service.ctx, network(0))
+    await rounds(3)
+    const found = await service.ctx.db.selectFrom("transfers").select("tx_hash").orderBy("id").execute()
+    expect(found.map(row => row.tx_hash)).toEqual([before, txHash])
   })
 
   it("whoever looks at the page, or submits, warms it again, and nothing in between is missed", async () => {

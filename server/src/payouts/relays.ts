@@ -12,6 +12,7 @@ import type { Network } from "../chain/networks.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { depositSums } from "../deposits/balance.ts"
 import { warm } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { payoutEnds } from "../metrics.ts"
@@ -100,13 +101,9 @@ export async function unseenAt(
   network: Network,
   held: ReadonlyMap<bigint, RpcResult | undefined>,
 ): Promise<Set<bigint>> {
-  const { rows } = await sql<{ id: bigint; known: bigint }>`
-    select d.id, coalesce((select sum(t.value) from transfers t where t.deposit_id = d.id and t.token = ${network.token.address}
-        and t.state <> 'gone'), 0)
-      - coalesce((select sum(i.amount) from intents i where i.deposit_id = d.id and i.token = ${network.token.address}
-        and i.lane = 'payout' and i.state in ('mined', 'final') and i.succeeded), 0) as known
-    from deposits d where d.id in (${sql.join([...held.keys()])})`.execute(ctx.db)
-  return new Set(rows.filter(({ id, known }) => (wordOf(held.get(id)) ?? known) > known).map(({ id }) => id))
+  const sums = await depositSums(ctx, network.token.address, [...held.keys()])
+  const known = [...sums].map(([id, { came, went }]) => ({ id, known: came - went }))
+  return new Set(known.filter(({ id, known }) => (wordOf(held.get(id)) ?? known) > known).map(({ id }) => id))
 }
 
 /** In a sentence that a payer understands, why a token did not move `amount` for the payer; `error` is the node's word. */

@@ -1,0 +1,48 @@
+/** What the rows say that deposits hold: the one sum that is compared with balances on the chain. */
+import { sql } from "kysely"
+import type { Address } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+
+/** Kinds of intents whose money leaves a deposit. */
+export const outgoingKinds = sql`('share', 'sweep', 'return')`
+
+/** What came into a deposit and left it, in base units of one token. */
+export interface DepositSums {
+  came: bigint
+  /** Payouts, and what left without one: recoveries, and what is unknown. */
+  went: bigint
+  /** Whether something of it has no place in a final block yet. */
+  inFlight: boolean
+}
+
+/**
+ * The sums of these deposits in one token, by id: of all that was seen on the chain and is not gone, or with `at` of what is
+ * final by that block.
+ */
+export async function depositSums(
+  ctx: Context,
+  token: Address,
+  deposits: readonly bigint[],
+  at?: bigint,
+): Promise<Map<bigint, DepositSums>> {
+  const ids = sql`any(${sql.val(`{${deposits.join(",")}}`)}::bigint[])`
+  const by = at === undefined ? sql`true` : sql`block_number <= ${at}`
+  const came = at === undefined ? sql`state <> 'gone'` : sql`state = 'final'`
+  const went = at === undefined ? sql`state in ('mined', 'final') and succeeded` : sql`state = 'final'`
+  const { rows } = await sql<DepositSums & { id: bigint }>`
+    select d.id, coalesce(i.sum, 0)::numeric(78,0) as came,
+      (coalesce(o.sum, 0) + coalesce(r.sum, 0))::numeric(78,0) as went,
+      coalesce(i.open, false) or coalesce(o.open, false) as "inFlight"
+    from deposits d
+      left join (select deposit_id, sum(value) filter (where ${came} and ${by}) as sum,
+          bool_or(state in ('seen', 'confirmed') and ${by}) as open
+        from transfers where deposit_id = ${ids} and token = ${token} group by 1) i on i.deposit_id = d.id
+      left join (select deposit_id, sum(amount) filter (where ${went} and ${by}) as sum,
+          bool_or(state = 'assigned' or (state = 'mined' and ${by})) as open
+        from intents where deposit_id = ${ids} and token = ${token} and kind in ${outgoingKinds} group by 1) o
+        on o.deposit_id = d.id
+      left join (select deposit_id, sum(amount) filter (where ${by}) as sum
+        from outflows where deposit_id = ${ids} and token = ${token} group by 1) r on r.deposit_id = d.id
+    where d.id = ${ids}`.execute(ctx.db)
+  return new Map(rows.map(({ id, ...sums }) => [id, sums]))
+}

@@ -1,0 +1,124 @@
+/**
+ * Makes sure that the deposit factory of a network is the one that this version was written for. Its addresses are sold
+ * before anything stands there, so a factory that is not ours is money that nobody can move.
+ */
+import { randomBytes } from "node:crypto"
+import { decodeFunctionResult, encodeFunctionData, type Hex, isAddressEqual, keccak256, pad } from "viem"
+import { depositFactoryAbi, depositFactoryRuntime, depositRuntime } from "../chain/abi.ts"
+import { ask, type Endpoint, hostOf } from "../chain/endpoints.ts"
+import { type Address, checksummed, type Hash, parseAddress } from "../chain/hex.ts"
+import { type Network, NetworkMismatch } from "../chain/networks.ts"
+import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.ts"
+import { depositAddress, depositImplementation } from "./address.ts"
+
+type Served = Pick<Network, "name" | "chainId" | "endpoints" | "depositFactory">
+
+/**
+ * Compares the code of the factory and of its deposits, and one address that the factory computes, with ours; throws a
+ * {@link NetworkMismatch} where any endpoint that serves the chain tells another thing, or where the operator is not
+ * `payoutWallet`, and an RpcError where none answers. Every endpoint is asked, so that none is believed against another.
+ */
+export async function checkFactory(
+  network: Served,
+  { payoutWallet, signal }: { payoutWallet?: Address | undefined; signal?: AbortSignal } = {},
+): Promise<void> {
+  const question = questionAbout(network.depositFactory)
+  const operators = await Promise.all(
+    network.endpoints.map(endpoint => operatorBy(network, endpoint, question, signal)),
+  )
+  const told = operators.filter(operator => operator !== undefined)
+  const [operator] = told
+  if (!operator) throw new RpcError(`${network.name}: no endpoint tells the code of the deposit factory`)
+  if (told.some(other => !isAddressEqual(other, operator)))
+    throw new NetworkMismatch(`${network.name}: the endpoints tell different operators of the deposit factory`)
+  // Deposits of another's factory are as good as lost: only its operator can release them within the year.
+  if (payoutWallet && !isAddressEqual(operator, payoutWallet))
+    throw new NetworkMismatch(
+      `${network.name}: the deposit factory ${network.depositFactory} obeys ${checksummed(operator)}, and the payout ` +
+        `wallet is ${checksummed(payoutWallet)}; see PAYOUT_PRIVATE_KEY and PAYOUT_KEYSTORE`,
+    )
+}
+
+interface Question {
+  factory: Address
+  implementation: Address
+  calls: RpcCall[]
+  /** What the factory must answer: with a random salt no stub can know it beforehand. */
+  address: Address
+}
+
+function questionAbout(factory: Address): Question {
+  const implementation = depositImplementation(factory)
+  const random = (bytes: number) => `0x${randomBytes(bytes).toString("hex")}` as Hex
+  const terms = { salt: random(32) as Hash, owner: random(20) as Address, openAfter: BigInt(random(7)) }
+  const data = encodeFunctionData({
+    abi: depositFactoryAbi,
+    functionName: "addressOf",
+    args: [terms.salt, terms.owner, terms.openAfter],
+  })
+  return {
+    factory,
+    implementation,
+    address: depositAddress({ factory, implementation, ...terms }),
+    calls: [
+      { method: "eth_chainId", params: [] },
+      { method: "eth_getCode", params: [factory, "latest"] },
+      { method: "eth_getCode", params: [implementation, "latest"] },
+      { method: "eth_call", params: [{ to: factory, data }, "latest"] },
+    ],
+  }
+}
+
+/** The factory's operator by one endpoint; undefined where it does not answer, or serves another chain. */
+async function operatorBy(
+  { name, chainId }: Served,
+  endpoint: Endpoint,
+  { factory, implementation, calls, address }: Question,
+  signal: AbortSignal | undefined,
+): Promise<Address | undefined> {
+  const [chain, factoryCode, depositCode, computed] = (await ask(endpoint, calls, signal)) ?? []
+  const values = [textOf(factoryCode), textOf(depositCode)]
+  if (textOf(chain) !== hexNumber(chainId) || values.includes(undefined)) return undefined
+  const mismatch = (message: string) =>
+    new NetworkMismatch(`${name}: ${message} (by the endpoint ${hostOf(endpoint)}); see DEPOSIT_FACTORY_*`)
+  if (values[0] === "0x") throw mismatch(`no deposit factory stands at ${factory}`)
+  const words = immutablesOf(values[0], depositFactoryRuntime)
+  const operator = parseAddress(`0x${words?.[0]?.slice(26)}`)
+  if (words?.[1] !== pad(implementation) || !operator)
+    throw mismatch(`what stands at ${factory} is not the deposit factory of this version of Sluice`)
+  const own = immutablesOf(values[1], depositRuntime)
+  if (own?.[0] !== pad(factory) || own[1] !== pad(implementation))
+    throw mismatch(`the deposit factory ${factory} makes deposits with another code than this version of Sluice`)
+  // A node that does not answer this one is unfit, and no proof against the factory.
+  const answer = textOf(computed)
+  if (answer === undefined) return undefined
+  if (!/^0x[0-9a-f]{64}$/i.test(answer) || addressIn(answer) !== address)
+    throw mismatch(`the deposit factory ${factory} computes other addresses than this version of Sluice`)
+  return operator
+}
+
+const textOf = (result: RpcResult | undefined): string | undefined =>
+  result?.ok && typeof result.value === "string" ? result.value.toLowerCase() : undefined
+
+const addressIn = (word: string): Address =>
+  decodeFunctionResult({
+    abi: depositFactoryAbi,
+    functionName: "addressOf",
+    data: word as Hex,
+  }).toLowerCase() as Address
+
+/** The immutable words of deployed code, in the order of their declaration; undefined where it is not that contract. */
+function immutablesOf(
+  code: string | undefined,
+  { code: template, immutables }: { code: Hex; immutables: readonly (readonly number[])[] },
+): Hex[] | undefined {
+  if (code?.length !== template.length) return undefined
+  const wordAt = (offset: number) => code.slice(2 + 2 * offset, 66 + 2 * offset)
+  const cleared = immutables
+    .flat()
+    .reduce((text, offset) => `${text.slice(0, 2 + 2 * offset)}${"0".repeat(64)}${text.slice(66 + 2 * offset)}`, code)
+  if (keccak256(cleared as Hex) !== keccak256(template)) return undefined
+  const words = immutables.map(offsets => [...new Set(offsets.map(wordAt))])
+  // One immutable has one value wherever the code reads it.
+  return words.every(each => each.length === 1) ? words.map(([word]) => `0x${word}` as Hex) : undefined
+}
