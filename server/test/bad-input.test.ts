@@ -102,13 +102,14 @@ async function prepare(): Promise<void> {
   apiKeys = { shop: shopKey.key, rival: (await keyOf("rival")).key }
   const hook = { url: receiver.url, events: ["*"] }
   const webhook = (await service.call("POST", "/api/console/webhooks", hook, { as: "shop" })).body.data.id
-  const delivery = (await service.call("POST", `/api/console/webhooks/${webhook}/test`, {}, { as: "shop" })).body.data
-    .id
+  const test = await service.call("POST", `/api/console/webhooks/${webhook}/test`, {}, { as: "shop" })
+  const { id: delivery, eventId } = test.body.data
   ids = {
     paywalls: id,
     "api-keys": shopKey.id,
     webhooks: webhook,
     deliveries: delivery,
+    events: eventId,
     splits: split.body.id,
     payments: `pay_${"a".repeat(24)}`,
     ...(await checkouts()),

@@ -25,6 +25,7 @@ export interface WebhookSecrets {
   sealed: string
   created_at: Date
   expires_at: Optional<Date>
+  shown_at: Optional<Date>
 }
 
 export interface Events {

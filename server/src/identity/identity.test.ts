@@ -137,7 +137,7 @@ describe("/api/console/settings", () => {
       payoutAddresses: {},
       pendingPayoutAddresses: {},
       gasBudget: null,
-      webhookSecret: null,
+      webhookSecret: expect.stringMatching(/^whsec_….{5}$/),
     })
     const said = { name: "Shop", email: "a@b.example", payoutAddress: PAYOUT_ADDRESS.toLowerCase() }
     const whole = {

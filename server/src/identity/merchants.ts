@@ -1,7 +1,9 @@
 /** Merchants: known by the issuer and subject of their tokens, made on first sight. */
+import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { newId } from "../ids.ts"
+import { newSecretRow } from "../webhooks/secrets.ts"
 import type { Subject } from "./tokens.ts"
 
 /**
@@ -13,10 +15,28 @@ export async function merchantOf(ctx: Context, { iss, sub }: Subject): Promise<s
   const merchant = await known.executeTakeFirst()
   if (merchant) return merchant.id
   if (ctx.settings.signup === "invite" && !(await isInvited(ctx, { iss, sub }))) throw new ApiError("SIGNUP_CLOSED")
+  const id = newId("mer")
+  const secret = newSecretRow(ctx, { merchantId: id, webhookId: null })
+  // One statement: no merchant is ever without the secret that signs its callbacks.
   await ctx.db
-    .insertInto("merchants")
-    .values({ id: newId("mer"), iss, sub, name: "", email: null, created_at: ctx.now() })
-    .onConflict(conflict => conflict.doNothing())
+    .with("made", db =>
+      db
+        .insertInto("merchants")
+        .values({ id, iss, sub, name: "", email: null, created_at: ctx.now() })
+        .onConflict(conflict => conflict.doNothing())
+        .returning("id"),
+    )
+    .insertInto("webhook_secrets")
+    .columns(["merchant_id", "sealed", "created_at"])
+    .expression(db =>
+      db
+        .selectFrom("made")
+        .select(eb => [
+          "made.id",
+          eb.val(secret.sealed).as("sealed"),
+          sql<Date>`${secret.created_at}::timestamptz`.as("at"),
+        ]),
+    )
     .execute()
   // Read again: of two first requests at once, one has made it.
   return (await known.executeTakeFirstOrThrow()).id

@@ -6,7 +6,7 @@ import { type Context, inTransaction } from "../context.ts"
 import { AddressText, Described, Matching, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { gasBudgetOf } from "../payouts/gas-budget.ts"
-import { masked, secretsOf } from "../webhooks/secrets.ts"
+import { accountSecret, masked } from "../webhooks/secrets.ts"
 import { changeSettings, payoutAddresses } from "./settings.ts"
 
 const Settings = Type.Object({
@@ -29,7 +29,7 @@ const Settings = Type.Object({
       { description: "What payouts may cost in 24 hours, in ether; null where nothing bounds it" },
     ),
   ),
-  webhookSecret: Described(Nullable(Type.String()), "What signs callbacks, masked; null before the first was made"),
+  webhookSecret: Described(Type.String(), "What signs callbacks, masked. It can be shown once"),
 })
 
 const SettingsChange = Strict(
@@ -98,7 +98,6 @@ async function settingsOf(ctx: Context, merchantId: string) {
     ...row,
     network: networkOf(ctx.chain, row.chain_id).name,
   }))
-  const [secret] = await secretsOf(ctx, { merchantId, webhookId: null })
   const addresses = Object.fromEntries(rows.map(row => [row.network, checksummed(row.address)]))
   const pending = rows.flatMap(row =>
     row.pending_address && row.pending_at
@@ -118,6 +117,6 @@ async function settingsOf(ctx: Context, merchantId: string) {
     payoutAddresses: addresses,
     pendingPayoutAddresses: Object.fromEntries(pending),
     gasBudget: await gasBudgetOf(ctx, merchantId),
-    webhookSecret: secret === undefined ? null : masked(secret),
+    webhookSecret: masked(await accountSecret(ctx, merchantId)),
   }
 }

@@ -22,13 +22,13 @@ import {
 import { type Address, checksummed } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
 import { localSigner } from "../chain/signer.ts"
-import { type Context, inTransaction } from "../context.ts"
+import type { Context } from "../context.ts"
 import { readJsonIfThere, writeFileAtomic } from "../data-dir.ts"
 import type { Server } from "../http/server.ts"
 import { keptOf, newApiKey } from "../identity/api-keys.ts"
 import { newId } from "../ids.ts"
 import type { Settings } from "../settings.ts"
-import { ensureAccountSecret } from "../webhooks/secrets.ts"
+import { accountSecret } from "../webhooks/secrets.ts"
 import { identityProvider, newSigningKey, requestToken } from "./identity-provider.ts"
 import { type LocalChain, startLocalChain } from "./local-chain.ts"
 import { sandboxRoutes } from "./routes.ts"
@@ -170,7 +170,7 @@ export async function startSandbox(
             clientSecret: merchant.secret,
           }),
           apiKey: apiKeys.get(merchant.id) ?? null,
-          webhookSecret: await inTransaction(ctx, ctx => ensureAccountSecret(ctx, merchant.id)),
+          webhookSecret: await accountSecret(ctx, merchant.id),
         })),
       )
       const file = {

@@ -9,7 +9,7 @@ import { claimInTurn, type InTurn } from "../jobs/claim.ts"
 import { runLoop } from "../jobs/run.ts"
 import { deliveriesInFlight } from "../metrics.ts"
 import { type Result, recordAttempts } from "./record-attempts.ts"
-import { secretsOfAll } from "./secrets.ts"
+import { accountSecret, secretsOfAll } from "./secrets.ts"
 import type { Sender } from "./send.ts"
 
 /** A lease outlives the longest exchange and its writing down by so much. */
@@ -224,7 +224,10 @@ async function destinationsOf(ctx: Context, rows: readonly InTurn[]): Promise<De
   for (const webhook of webhooks)
     found.set(webhook.id, { url: webhook.url, secrets: secrets.get(webhook.id) ?? [], webhook })
   for (const { merchant_id, url, lane } of rows)
-    if (url !== null) found.set(lane + url, { url, secrets: secrets.get(merchant_id) ?? [], webhook: undefined })
+    if (url !== null) {
+      const own = secrets.get(merchant_id) ?? [await accountSecret(ctx, merchant_id)]
+      found.set(lane + url, { url, secrets: own, webhook: undefined })
+    }
   return found
 }
 

@@ -1,18 +1,22 @@
 /** `/api/console/deliveries` and `/api/console/events`: what was sent where, each attempt, and sending it again. */
 import type { Context } from "../context.ts"
+import { ApiError } from "../errors.ts"
 import { pageOf } from "../http/lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { timeAt } from "../http/time.ts"
 import { readWebhook, resend } from "./console.ts"
-import { attemptsOf, deliveriesOf, deliveryOf, readDelivery } from "./queries.ts"
+import { attemptsOf, listDeliveries, readDelivery } from "./queries.ts"
 import {
   Delivery,
   DeliveryId,
   DeliveryList,
   DeliveryQuery,
   DeliveryWhole,
+  EventId,
   EventList,
   EventQuery,
+  EventWhole,
+  WebhookDeliveryQuery,
   WebhookId,
 } from "./schema.ts"
 
@@ -27,21 +31,30 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
         summary: "What was sent to an endpoint, and what waits",
         tags,
         params: WebhookId,
-        querystring: DeliveryQuery,
+        querystring: WebhookDeliveryQuery,
         response: { 200: DeliveryList },
       },
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
       const { id } = await readWebhook(ctx, merchantId, request.params.id)
-      const { status, event } = request.query
-      let query = deliveriesOf(ctx, merchantId).where("deliveries.webhook_id", "=", id)
-      if (status !== undefined) query = query.where("deliveries.status", "=", status)
-      if (event !== undefined) query = query.where("events.type", "=", event)
-      const ordered = query.orderBy("deliveries.created_at", "desc").orderBy("deliveries.id", "desc")
-      const { rows, total } = await pageOf(ordered, request.query)
-      return { data: rows.map(deliveryOf), total }
+      return await listDeliveries(ctx, merchantId, { ...request.query, webhookId: id })
     },
+  )
+
+  app.get(
+    "/api/console/deliveries",
+    {
+      schema: {
+        operationId: "listAllDeliveries",
+        summary: "What was sent to any endpoint or `callbackUrl`, and what waits",
+        description: "Filters narrow together. Resend one with `POST /api/console/deliveries/:id/resend`.",
+        tags,
+        querystring: DeliveryQuery,
+        response: { 200: DeliveryList },
+      },
+    },
+    async request => await listDeliveries(ctx, await callingMerchant(ctx, request), request.query),
   )
 
   app.get(
@@ -102,6 +115,32 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
       if (since !== undefined) query = query.where("created_at", ">=", timeAt("since", since))
       const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
       return { data: rows.map(({ body }) => JSON.parse(body)), total }
+    },
+  )
+
+  app.get(
+    "/api/console/events/:id",
+    {
+      schema: {
+        operationId: "readEvent",
+        summary: "One event, just as it is sent",
+        description: "`GET /api/console/deliveries?eventId=` lists where it was sent.",
+        tags,
+        params: EventId,
+        response: { 200: EventWhole },
+      },
+    },
+    async request => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { id } = request.params
+      const event = await ctx.db
+        .selectFrom("events")
+        .select("body")
+        .where("id", "=", id)
+        .where("merchant_id", "=", merchantId)
+        .executeTakeFirst()
+      if (!event) throw new ApiError("NOT_FOUND")
+      return { data: JSON.parse(event.body) }
     },
   )
 }

@@ -3,7 +3,6 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import type { EventData } from "./events.ts"
-import { ensureAccountSecret } from "./secrets.ts"
 import { wants } from "./webhook.ts"
 
 export interface NewEvent<T extends keyof EventData> {
@@ -52,7 +51,6 @@ export async function emit<T extends keyof EventData>(ctx: Context, event: NewEv
     updated_at: now,
   }
   if (callbackUrl !== undefined) {
-    await ensureAccountSecret(ctx, merchantId)
     // By origin: sessions of one shop share its connections, and a shop's callbacks hold up no other shop's.
     const lane = `${merchantId} ${new URL(callbackUrl).origin}`
     const delivery = { id: newId("dlv"), url: callbackUrl, lane, status: "pending" as const, ...common }

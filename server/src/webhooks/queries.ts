@@ -2,9 +2,12 @@
 import type { Context } from "../context.ts"
 import type { DeliveryStatus } from "../db/webhook-rows.ts"
 import { ApiError } from "../errors.ts"
+import { pageOf } from "../http/lists.ts"
+import { timeAt } from "../http/time.ts"
+import type { DeliveryQuery } from "./schema.ts"
 
 /** A merchant's deliveries with what they carry and where they go. */
-export const deliveriesOf = (ctx: Context, merchantId: string) =>
+const deliveriesOf = (ctx: Context, merchantId: string) =>
   ctx.db
     .selectFrom("deliveries")
     .innerJoin("events", "events.id", "deliveries.event_id")
@@ -14,6 +17,7 @@ export const deliveriesOf = (ctx: Context, merchantId: string) =>
       "deliveries.event_id",
       "events.type",
       "deliveries.webhook_id",
+      "deliveries.order_key",
       eb.fn.coalesce("deliveries.url", "webhooks.url").as("url"),
       "deliveries.status",
       "deliveries.attempts",
@@ -29,6 +33,7 @@ interface DeliveryRow {
   event_id: string
   type: string
   webhook_id: string | null
+  order_key: string
   url: string | null
   status: DeliveryStatus
   attempts: number
@@ -39,11 +44,13 @@ interface DeliveryRow {
 }
 
 /** A delivery as the API shows it. */
-export const deliveryOf = (row: DeliveryRow) => ({
+const deliveryOf = (row: DeliveryRow) => ({
   id: row.id,
   eventId: row.event_id,
   event: row.type,
   webhookId: row.webhook_id,
+  // A paywall's payment is a session of its own in events.
+  sessionId: /^(cs|pay)_/.test(row.order_key) ? row.order_key : null,
   url: row.url ?? "",
   status: row.status,
   attempts: row.attempts,
@@ -51,6 +58,24 @@ export const deliveryOf = (row: DeliveryRow) => ({
   createdAt: row.created_at.toISOString(),
   updatedAt: row.updated_at.toISOString(),
 })
+
+/** One page of a merchant's deliveries that fit all filters, newest first; `VALIDATION_ERROR` for a time that does not exist. */
+export async function listDeliveries(ctx: Context, merchantId: string, filters: DeliveryQuery) {
+  const { status, event, eventId, webhookId, sessionId, destination, since, until } = filters
+  let query = deliveriesOf(ctx, merchantId)
+  if (status !== undefined) query = query.where("deliveries.status", "=", status)
+  if (event !== undefined) query = query.where("events.type", "=", event)
+  if (eventId !== undefined) query = query.where("deliveries.event_id", "=", eventId)
+  if (webhookId !== undefined) query = query.where("deliveries.webhook_id", "=", webhookId)
+  if (sessionId !== undefined) query = query.where("deliveries.order_key", "=", sessionId)
+  if (destination !== undefined)
+    query = query.where("deliveries.webhook_id", destination === "callback" ? "is" : "is not", null)
+  if (since !== undefined) query = query.where("deliveries.created_at", ">=", timeAt("since", since))
+  if (until !== undefined) query = query.where("deliveries.created_at", "<", timeAt("until", until))
+  const ordered = query.orderBy("deliveries.created_at", "desc").orderBy("deliveries.id", "desc")
+  const { rows, total } = await pageOf(ordered, filters)
+  return { data: rows.map(deliveryOf), total }
+}
 
 /** The merchant's delivery; `NOT_FOUND` for anyone else's. */
 export async function readDelivery(ctx: Context, merchantId: string, id: string) {

@@ -44,6 +44,16 @@ const send = (n: number) =>
   inTransaction(service.ctx, ctx =>
     emit(ctx, { merchantId, type: "payment.refunded", orderKey: `cs_${n}`, data: { n } }),
   )
+const callBack = (n: number) =>
+  inTransaction(service.ctx, ctx =>
+    emit(ctx, {
+      merchantId,
+      type: "payment.refunded",
+      orderKey: `cs_${`${n}`.repeat(24)}`,
+      data: { n },
+      callbackUrl: `${to.url}/own`,
+    }),
+  )
 async function deliver(): Promise<void> {
   const deliverer = openDeliverer(service.ctx, sender)
   do await deliverer.idle()
@@ -218,7 +228,9 @@ describe("reading, changing and deleting", () => {
     const [delivery] = await service.ctx.db.selectFrom("deliveries").selectAll().execute()
     expect((await get(`/api/console/deliveries/${delivery?.id}`)).body.data).toMatchObject({ status: "skipped" })
     expect((await post(`/api/console/deliveries/${delivery?.id}/resend`)).status).toBe(404)
-    expect(await service.ctx.db.selectFrom("webhook_secrets").selectAll().execute()).toEqual([])
+    expect(
+      await service.ctx.db.selectFrom("webhook_secrets").selectAll().where("webhook_id", "is not", null).execute(),
+    ).toEqual([])
   })
 })
 
@@ -251,12 +263,43 @@ describe("secrets", () => {
   })
 
   it("of the account are masked in the settings, and shown when they are rolled", async () => {
-    expect((await get("/api/console/settings")).body.webhookSecret).toBeNull()
     const { body } = await post("/api/console/settings/webhook-secret")
     const { webhookSecret } = body.data
     expect(webhookSecret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/)
     const shown = (await get("/api/console/settings")).body.webhookSecret
     expect(shown).toBe(`whsec_…${webhookSecret.slice(-5)}`)
+  })
+
+  it("of the account exists from the first day, signs callbacks, and is shown once", async () => {
+    const reveal = () => post("/api/console/settings/webhook-secret/reveal")
+    const masked = (await get("/api/console/settings")).body.webhookSecret
+    const answers = await Promise.all([reveal(), reveal()])
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 409])
+    const shown = answers.find(({ status }) => status === 200)
+    const { webhookSecret } = shown?.body.data ?? {}
+    expect(shown?.headers["cache-control"]).toBe("no-store")
+    expect(masked).toBe(`whsec_…${webhookSecret.slice(-5)}`)
+    expect((await reveal()).body).toMatchObject({
+      error: "INVALID_OPERATION",
+      message: expect.stringContaining("POST"),
+    })
+    await callBack(1)
+    await deliver()
+    expect(good(to.received[0] as Received, webhookSecret)).toBe(true)
+    const { body } = await post("/api/console/settings/webhook-secret")
+    expect((await reveal()).status).toBe(409)
+    await callBack(2)
+    await deliver()
+    const overlap = to.received[1] as Received
+    expect([good(overlap, webhookSecret), good(overlap, body.data.webhookSecret)]).toEqual([true, true])
+  })
+
+  it("of an account that is older than its secret is made before anything is signed", async () => {
+    await service.ctx.db.deleteFrom("webhook_secrets").execute()
+    await callBack(1)
+    await deliver()
+    const { webhookSecret } = (await post("/api/console/settings/webhook-secret/reveal")).body.data
+    expect(good(to.received[0] as Received, webhookSecret)).toBe(true)
   })
 })
 
@@ -343,6 +386,49 @@ describe("by hand", () => {
   )
 })
 
+describe("GET /api/console/deliveries", () => {
+  const list = async (query = "", who = as) => (await get(`/api/console/deliveries?${query}`, who)).body
+
+  it("lists what went to endpoints and to callback URLs, by each filter; one to a callback can be sent again", async () => {
+    const { id: webhookId } = await register()
+    await send(1)
+    await deliver()
+    service.advance(HOUR)
+    const since = encodeURIComponent(service.ctx.now().toISOString())
+    await callBack(2)
+    const { data, total } = await list()
+    expect(total).toBe(2)
+    const [callback, own] = data
+    expect(own).toMatchObject({ webhookId, url: to.url, status: "delivered" })
+    expect(callback).toMatchObject({
+      webhookId: null,
+      sessionId: `cs_${"2".repeat(24)}`,
+      url: `${to.url}/own`,
+      status: "pending",
+    })
+    for (const [query, expected] of [
+      ["status=pending", callback],
+      ["destination=callback", callback],
+      ["destination=webhook", own],
+      [`webhookId=${webhookId}`, own],
+      [`eventId=${own.eventId}`, own],
+      [`sessionId=${callback.sessionId}`, callback],
+      [`since=${since}`, callback],
+      [`until=${since}&event=payment.refunded`, own],
+    ] as const)
+      expect([query, (await list(query)).data]).toEqual([query, [expected]])
+    expect(await list("event=paywall.granted")).toEqual({ data: [], total: 0 })
+    expect(await list("", "somebody else")).toEqual({ data: [], total: 0 })
+    for (const query of ["status=lost", "destination=x", "webhookId=1", "sessionId=1", "eventId=1", "until=2026-02-30"])
+      expect([query, (await get(`/api/console/deliveries?${query}`)).status]).toEqual([query, 400])
+    await deliver()
+    await post(`/api/console/deliveries/${callback.id}/resend`)
+    await deliver()
+    const sent = to.received.filter(({ headers }) => headers["idempotency-key"] === callback.id)
+    expect(sent).toHaveLength(2)
+  })
+})
+
 describe("another merchant's", () => {
   it("is 404 NOT_FOUND everywhere, and stays as it is", async () => {
     const { id } = await register()
@@ -387,6 +473,16 @@ describe("events", () => {
         },
       },
     ])
+  })
+
+  it("are read by id, by their own merchant alone", async () => {
+    await register()
+    await send(1)
+    await deliver()
+    const sent = JSON.parse(to.received[1]?.body ?? "")
+    expect((await get(`/api/console/events/${sent.id}`)).body).toEqual({ data: sent })
+    expect((await get(`/api/console/events/${sent.id}`, "somebody else")).status).toBe(404)
+    expect((await get("/api/console/events/evt_none")).status).toBe(404)
   })
 
   it("are listed by type and time", async () => {

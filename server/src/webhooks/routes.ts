@@ -17,6 +17,7 @@ import {
 } from "./console.ts"
 import { readDelivery } from "./queries.ts"
 import {
+  AccountSecretRevealed,
   AccountSecretRolled,
   Delivery,
   Recover,
@@ -30,7 +31,7 @@ import {
   WebhookList,
   WebhookWhole,
 } from "./schema.ts"
-import { OVERLAP_MS } from "./secrets.ts"
+import { OVERLAP_MS, revealAccountSecret } from "./secrets.ts"
 import type { Sender } from "./send.ts"
 
 const tags = ["webhooks"]
@@ -216,6 +217,27 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     async request => {
       const webhookSecret = await rollAccountSecret(ctx, await callingMerchant(ctx, request))
       return { data: { webhookSecret, previousExpiresAt: overlapEnd() } }
+    },
+  )
+
+  app.post(
+    "/api/console/settings/webhook-secret/reveal",
+    {
+      schema: {
+        operationId: "revealAccountSecret",
+        summary: "Shows the secret for callback URLs, once",
+        description:
+          "An account has a secret from its first day. Whoever has not seen it gets it here; afterwards, and after a roll, whose answer shows the new one, this is a 409.",
+        tags: ["settings"],
+        response: { 200: AccountSecretRevealed },
+      },
+      preValidation: orEmptyBody,
+      config: { errors: ["INVALID_OPERATION"] },
+    },
+    async (request, reply) => {
+      const webhookSecret = await revealAccountSecret(ctx, await callingMerchant(ctx, request))
+      reply.header("cache-control", "no-store")
+      return { data: { webhookSecret } }
     },
   )
 

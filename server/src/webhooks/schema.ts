@@ -49,8 +49,9 @@ export const WebhookChange = Strict(
 )
 export type WebhookChange = Static<typeof WebhookChange>
 
+const WEBHOOK_ID = "^c[a-z0-9]{24}$"
 const listed = {
-  id: Type.String({ pattern: "^c[a-z0-9]{24}$" }),
+  id: Type.String({ pattern: WEBHOOK_ID }),
   url: Type.String(),
   events: Type.Array(Type.String()),
   active: Type.Boolean(),
@@ -92,6 +93,7 @@ export const SecretRolled = Type.Object({
     previousExpiresAt: Described(Timestamp, "Until when the secret before signs too"),
   }),
 })
+export const AccountSecretRevealed = Type.Object({ data: Type.Object({ webhookSecret: Secret }) })
 export const AccountSecretRolled = Type.Object({
   data: Type.Object({ webhookSecret: Secret, previousExpiresAt: Timestamp }),
 })
@@ -105,7 +107,8 @@ const delivery = {
   id: Type.String({ pattern: idPattern("dlv") }),
   eventId: Type.String({ pattern: idPattern("evt") }),
   event: Type.String(),
-  webhookId: Nullable(Type.String()),
+  webhookId: Described(Nullable(Type.String()), "null for one to a `callbackUrl`"),
+  sessionId: Described(Nullable(Type.String()), "The checkout, or the paywall's payment, that the event is about"),
   url: Type.String(),
   status: Words(statuses, "skipped: its webhook was paused"),
   attempts: Type.Integer({ description: "Since it was made, or sent again by hand" }),
@@ -135,24 +138,36 @@ const page = {
   limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100, description: "How many at most" }),
   offset: Type.Integer({ minimum: 0, maximum: 2_147_483_647, default: 0, description: "How many to pass over" }),
 }
-export const DeliveryQuery = Type.Object({
+export const WebhookDeliveryQuery = Type.Object({
   ...page,
   status: Type.Optional(Words(statuses, "Only those")),
-  event: Type.Optional(Words(eventTypes, "Only of this event")),
+  event: Type.Optional(Words(eventTypes, "Only of this type of event")),
 })
+export const DeliveryQuery = Type.Object({
+  ...WebhookDeliveryQuery.properties,
+  eventId: Type.Optional(Matching(idPattern("evt"), "An event's id, `evt_…`: only of this event")),
+  webhookId: Type.Optional(Matching(WEBHOOK_ID, "A webhook's id: only to this endpoint")),
+  sessionId: Type.Optional(
+    Matching("^(cs|pay)_[a-z0-9]{24}$", "A checkout's id, or that of a paywall's payment: only what is about it"),
+  ),
+  destination: Type.Optional(
+    Words(["webhook", "callback"] as const, "Only to registered endpoints, or only to `callbackUrl`s"),
+  ),
+  since: Type.Optional(Described(Since, "Only those made at this time or later, in ISO 8601")),
+  until: Type.Optional(Described(Since, "Only those made before this time, in ISO 8601")),
+})
+export type DeliveryQuery = Static<typeof DeliveryQuery>
 export const EventQuery = Type.Object({
   ...page,
   type: Type.Optional(Words(eventTypes, "Only of this type")),
   since: Type.Optional(Since),
 })
-export const EventList = Type.Object({
-  data: Type.Array(
-    Type.Object({
-      id: Type.String({ pattern: idPattern("evt") }),
-      event: Type.String(),
-      createdAt: Timestamp,
-      data: Type.Record(Type.String(), Type.Unknown()),
-    }),
-  ),
-  total: Type.Integer(),
+const event = Type.Object({
+  id: Type.String({ pattern: idPattern("evt") }),
+  event: Type.String(),
+  createdAt: Timestamp,
+  data: Type.Record(Type.String(), Type.Unknown()),
 })
+export const EventList = Type.Object({ data: Type.Array(event), total: Type.Integer() })
+export const EventId = Type.Object({ id: Type.String({ description: "The event's id" }) })
+export const EventWhole = Type.Object({ data: event })

@@ -2,6 +2,7 @@
 import { randomBytes } from "node:crypto"
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
+import { ApiError } from "../errors.ts"
 import { seal, unseal } from "../secrets.ts"
 
 /** A rolled secret still signs so long, beside the new one. */
@@ -23,9 +24,19 @@ const sealedFor = ({ merchantId, webhookId }: Owner): string => webhookId ?? mer
 const ofOwner = ({ merchantId, webhookId }: Owner) =>
   sql<boolean>`merchant_id = ${merchantId} and webhook_id is not distinct from ${webhookId}`
 
+/** A new secret's row, for whoever writes it. */
+export function newSecretRow(ctx: Context, owner: Owner, secret = newSecret()) {
+  return {
+    merchant_id: owner.merchantId,
+    webhook_id: owner.webhookId,
+    sealed: seal(ctx.settings.secretKey, "webhook-secret", sealedFor(owner), secret),
+    created_at: ctx.now(),
+  }
+}
+
 /**
- * Makes a new secret the newest; the ones before sign for 24 more hours. Call it inside a transaction that holds the
- * owner's row: of two at once, both would be the newest.
+ * Makes a new secret the newest, to be shown by whoever calls; the ones before sign for 24 more hours. Call it inside a
+ * transaction that holds the owner's row: of two at once, both would be the newest.
  */
 export async function rollSecret(ctx: Context, owner: Owner, secret = newSecret()): Promise<string> {
   const now = ctx.now()
@@ -37,24 +48,50 @@ export async function rollSecret(ctx: Context, owner: Owner, secret = newSecret(
     .execute()
   await ctx.db
     .insertInto("webhook_secrets")
-    .values({
-      merchant_id: owner.merchantId,
-      webhook_id: owner.webhookId,
-      sealed: seal(ctx.settings.secretKey, "webhook-secret", sealedFor(owner), secret),
-      created_at: now,
-    })
+    .values({ ...newSecretRow(ctx, owner, secret), shown_at: now })
     .execute()
   await sql`delete from webhook_secrets where ${ofOwner(owner)} and id not in
     (select id from webhook_secrets where ${ofOwner(owner)} order by id desc limit ${MOST_SECRETS})`.execute(ctx.db)
   return secret
 }
 
-/** The account's newest secret, made if there is none; call it inside a transaction. */
-export async function ensureAccountSecret(ctx: Context, merchantId: string): Promise<string> {
+/**
+ * The account's newest secret. It is made with the merchant; a merchant that is older than that gets it here. No lock is
+ * taken: of two callers at once, one inserts.
+ */
+export async function accountSecret(ctx: Context, merchantId: string): Promise<string> {
   const owner = { merchantId, webhookId: null }
-  await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
   const [newest] = await secretsOf(ctx, owner)
-  return newest ?? (await rollSecret(ctx, owner))
+  if (newest !== undefined) return newest
+  await ctx.db
+    .insertInto("webhook_secrets")
+    .values(newSecretRow(ctx, owner))
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+  const [made] = await secretsOf(ctx, owner)
+  if (made === undefined) throw new Error("an account has no webhook secret")
+  return made
+}
+
+/** The account's newest secret if nobody has seen it yet; `INVALID_OPERATION` when it was shown before. */
+export async function revealAccountSecret(ctx: Context, merchantId: string): Promise<string> {
+  await accountSecret(ctx, merchantId)
+  const owner = { merchantId, webhookId: null }
+  const row = await ctx.db
+    .updateTable("webhook_secrets")
+    .set({ shown_at: ctx.now() })
+    .where(ofOwner(owner))
+    .where("expires_at", "is", null)
+    .where("shown_at", "is", null)
+    .returning("sealed")
+    .executeTakeFirst()
+  if (!row)
+    throw new ApiError(
+      "INVALID_OPERATION",
+      undefined,
+      "This secret was shown before. If it is lost, make a new one with `POST /api/console/settings/webhook-secret`.",
+    )
+  return opened(ctx, owner, row.sealed)
 }
 
 /** The secrets that sign now, newest first. */
