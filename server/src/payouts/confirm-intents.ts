@@ -1,6 +1,7 @@
 /**
  * What became of what was sent, by the chain alone: a receipt of one of our attempts in a block that is canonical. Shallow
- * it is mined, in a finalized block it is final or reverted; when its block is displaced, the same bytes are sent again.
+ * it is mined, in a finalized block it is final or reverted; when its block is displaced, or the chain's count says that its
+ * nonce is not used, the same bytes are sent again.
  */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
@@ -36,9 +37,11 @@ export async function confirmIntents(
 ): Promise<number> {
   if (latest === undefined) return 0
   const sent = await openIntents(ctx, wallet, "assigned", sql`i.nonce < ${latest}`)
+  // The chain's own count is proof enough: whatever is told of their blocks, they are not mined.
+  const unused = await openIntents(ctx, wallet, "mined", sql`i.nonce >= ${latest}`)
   const displaced = await displacedIntents(ctx, wallet, panel)
   const settled = await openIntents(ctx, wallet, "mined", sql`i.block_number <= ${panel.finalized}`)
-  const looked = [...new Map([...sent, ...displaced, ...settled].map(row => [row.id, row])).values()]
+  const looked = [...new Map([...sent, ...unused, ...displaced, ...settled].map(row => [row.id, row])).values()]
   if (looked.length === 0) {
     await suspectForeign(ctx, network, wallet, false)
     return 0
@@ -56,7 +59,8 @@ export async function confirmIntents(
     const answers = row.hashes.map(hash => panel.receiptOf(hash))
     const receipt = mostTold(answers, panel)
     if (receipt) settledNow.push(...judge(ctx, network, row, receipt, panel))
-    else if (row.state === "mined") changed += await takeBack(ctx, row, panel)
+    else if (row.state === "mined" && (row.nonce >= latest || isDisplaced(row, panel)))
+      changed += await takeBack(ctx, row)
     else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n)) foreign = true
   }
   await suspectForeign(ctx, network, wallet, foreign)
@@ -213,10 +217,14 @@ async function makeAnew(ctx: Context, row: OpenIntent): Promise<void> {
   if (n < MAX_GENERATIONS) await makePayouts(ctx, row.payment_id, { reason: "reverted" })
 }
 
-/** Its block is displaced and no receipt is known: it was not mined after all, and its bytes are sent again. */
-async function takeBack(ctx: Context, row: OpenIntent, panel: Panel): Promise<number> {
+/** Whether endpoints agree on another block at the height of an intent's. */
+function isDisplaced(row: OpenIntent, panel: Panel): boolean {
   const canonical = panel.blockAt(row.block_number ?? -1n)?.block
-  if (!canonical || canonical.hash === row.block_hash) return 0
+  return canonical !== undefined && canonical.hash !== row.block_hash
+}
+
+/** Its block is displaced, or its nonce is not used, and no receipt is known: it was not mined, and its bytes are sent again. */
+async function takeBack(ctx: Context, row: OpenIntent): Promise<number> {
   ctx.log.warn({ intentId: row.id, nonce: `${row.nonce}` }, "the chain took a payout's block back: it is sent again")
   return await inTransaction(ctx, async ctx => {
     const back = await ctx.db

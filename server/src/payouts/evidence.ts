@@ -14,6 +14,8 @@ import type { Market } from "./fees.ts"
 export interface WalletSight {
   /** The most transactions of the wallet in mined blocks that any endpoint tells; undefined: nobody told. */
   highest: bigint | undefined
+  /** The fewest that any endpoint tells: sending a signed transaction again does no harm, so one word is enough for it. */
+  lowest: bigint | undefined
   /** The same that signing goes by: of three or more endpoints' words the second largest. */
   latest: bigint | undefined
   /** The same with those that wait to be mined; undefined where no endpoint tells of these. */
@@ -74,6 +76,7 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
   const careful = (values: bigint[]) => values[values.length >= TELLING ? 1 : 0]
   return {
     highest: counts[0],
+    lowest: counts.at(-1),
     latest: careful(counts),
     pending: careful(descending(told(6))),
     agreedLatest: agreed(counts),

@@ -1,10 +1,12 @@
 // The engine on a real chain: shares and sweeps, what is held, replaced, reverted, taken back, halted.
 import { sql } from "kysely"
-import { parseTransaction } from "viem"
+import { parseTransaction, toHex } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { startProxy } from "../../test/proxy.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
+import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import { settleDue } from "../payments/settle.ts"
 import { sweepDue } from "./make-payouts.ts"
@@ -44,6 +46,8 @@ const setBlacklisted = (address: Address, on: boolean) =>
   })
 const wallet = () => rig.service.ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
 const attempts = () => rig.service.ctx.db.selectFrom("attempts").selectAll().orderBy("id").execute()
+const blockAt = (number: bigint) =>
+  rig.anvil.client.request({ method: "eth_getBlockByNumber", params: [toHex(number), false] } as never)
 const chainNonce = () => rig.anvil.client.getTransactionCount({ address: rig.signer.address })
 
 describe("shares", () => {
@@ -328,6 +332,45 @@ describe("a chain that takes back", () => {
     expect(await rig.states()).toEqual(["final", "final"])
     expect((await attempts()).length).toBe(2)
   })
+
+  it.each([
+    ["tells nothing of", 1],
+    ["still has the old block at", 2],
+  ] as const)(
+    "what was paid out is sent again though a node %s its height; for what waits behind it nobody bids",
+    async (lie, endpoints) => {
+      const { client } = rig.anvil
+      const { network } = rig
+      const before = network.endpoints
+      const honest = await startProxy(rig.anvil.rpcUrl)
+      if (endpoints === 2) network.endpoints = [...before, newEndpoint(network.name, honest.url)]
+      const atOnce = { resendMs: 0, replaceMs: 0 }
+      const got = await gains(2, async () => {
+        await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+        await mine(1)
+        await rig.round()
+        const rows = await rig.intents()
+        expect(rows.map(row => row.state)).toEqual(["mined", "mined"])
+        const top = rows.map(row => row.block_number ?? 0n).sort()[1] ?? 0n
+        const told = lie === "tells nothing of" ? null : await blockAt(top)
+        await client.request({ method: "anvil_reorg", params: [2, []] } as never)
+        rig.proxy.spoil = (method, params, result) =>
+          method === "eth_getBlockByNumber" && params[0] === toHex(top) ? told : result
+        await mine(1)
+        await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+        for (let i = 0; i < 5; i++) {
+          await rig.round(rig.signer, atOnce)
+          await mine(1)
+        }
+      })
+      expect(got).toEqual([1_000_000n, 1_000_000n])
+      expect(await rig.states()).toEqual(Array(4).fill("final"))
+      const first = (await rig.intents())[0]?.nonce ?? 0n
+      expect((await attempts()).filter(({ nonce, n }) => n > 0 && nonce >= first + 2n)).toEqual([])
+      network.endpoints = before
+      await honest.stop()
+    },
+  )
 })
 
 describe("nonces", () => {

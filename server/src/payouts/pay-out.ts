@@ -117,7 +117,7 @@ async function turn(
   const { assigned, putOff } = await assignIntents(ctx, network, wallet, signer, sight)
   // While nonces are given there is room, and what is stuck soon takes it up.
   if (assigned === 0) await replaceStuck(ctx, network, wallet, signer, sight, pace)
-  await sendAttempts(ctx, network, wallet, pace)
+  await sendAttempts(ctx, network, wallet, sight, pace)
   await lookAfter(putOff)
   // Last: whatever is wrong with the comparison, payouts go on until it proves that they must not.
   if (wallet.lane === "payout") await checkBooks(ctx, network, await walletRow(ctx, claimed), panel)

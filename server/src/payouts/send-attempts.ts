@@ -23,14 +23,28 @@ export interface Pace {
 
 export const usualPace: Pace = { resendMs: 10_000, replaceMs: 30_000 }
 
-/** Sends the newest attempt of each assigned intent that is due. */
-export async function sendAttempts(ctx: Context, network: Network, wallet: Row<"wallets">, pace: Pace): Promise<void> {
+/** Transactions sent in one turn: nodes keep 64 of one sender. */
+const SENT_AT_ONCE = 64
+
+/**
+ * Sends the newest attempt of each nonce that is not used, by the least count that any endpoint tells, or that no block is
+ * known to have; lowest first. What is called mined is sent too: a reorg may have taken its block, and what waits behind it is
+ * stuck until the chain has it again.
+ */
+export async function sendAttempts(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  { lowest }: WalletSight,
+  pace: Pace,
+): Promise<void> {
   const due = await sql<{ id: bigint; raw: string; hash: Hash; nonce: bigint }>`
     select a.id, a.raw, a.hash, a.nonce from intents i join attempts a on a.intent_id = i.id
-    where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
+    where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
+      and (i.state = 'assigned' or (i.state = 'mined' and i.nonce >= ${lowest ?? null}))
       and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)
       and (a.sent_at is null or a.sent_at < clock_timestamp() - make_interval(secs => ${pace.resendMs / 1_000}))
-    order by a.nonce`.execute(ctx.db)
+    order by a.nonce limit ${SENT_AT_ONCE}`.execute(ctx.db)
   if (due.rows.length === 0) return
   const calls = due.rows.map(({ raw }) => ({ method: "eth_sendRawTransaction", params: [raw] }))
   const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, calls, ctx.signal)))
@@ -48,8 +62,8 @@ export async function sendAttempts(ctx: Context, network: Network, wallet: Row<"
 }
 
 /**
- * Signs the lowest unmined nonce again, for an eighth more and at least the market's, when it has waited long enough or a
- * node said that it pays too little.
+ * Signs the chain's next nonce again, for an eighth more and at least the market's, when it has waited long enough or a node
+ * said that it pays too little. No other: one above it waits for the lower ones, and no fee would help it.
  */
 export async function replaceStuck(
   ctx: Context,
@@ -67,11 +81,10 @@ export async function replaceStuck(
       select a.*, a.sent_at is not null and (a.last_result = 'bump' or a.created_at < clock_timestamp()
         - make_interval(secs => ${pace.replaceMs / 1_000})) as waited
       from intents i join attempts a on a.intent_id = i.id
-      where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
-      order by a.nonce, a.n desc limit 1`.execute(ctx.db)
+      where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned' and i.nonce = ${latest}
+      order by a.n desc limit 1`.execute(ctx.db)
     const [last] = rows
-    // One that is mined already is not stuck: its receipt is.
-    if (!last?.waited || latest > last.nonce) return
+    if (!last?.waited) return
     const fees = raisedFees({ maxFee: last.max_fee, tip: last.tip }, market, ctx.settings.payoutMaxFee)
     const facts = { intentId: last.intent_id, nonce: `${last.nonce}` }
     if (!fees) {
