@@ -198,6 +198,13 @@ export const errorTable = {
     help: "The service's payout wallet is halted on the network, so nothing is sold there. The operator sees the reason with `script/wallet show`, mends it, and resumes the wallet. Money that arrives meanwhile is found and counted.",
     retryAfterS: 60,
   },
+  DATABASE_UNAVAILABLE: {
+    status: 503,
+    message:
+      "The database can't be reached or takes too long. Try again after the seconds in `Retry-After`, with the same Idempotency-Key.",
+    help: "Nothing was written, or all of it: without an Idempotency-Key look first whether the change was made. The operator checks the database and `DATABASE_URL`; the service recovers by itself.",
+    retryAfterS: 5,
+  },
   NOT_READY: {
     status: 503,
     message: "The service is not ready yet.",

@@ -138,7 +138,7 @@ async function run(
   // A killed process can't give its leases back; where it was the only one, nobody else holds any.
   if (embedded) await freeLeases(database.db)
   // Settles in at most a round when the signal comes; the database is closed after it.
-  const loops = flags.role === "api" ? [] : [() => runWorker(ctx)]
+  const loops = flags.role === "api" ? [] : [() => runWorker({ ...ctx, db: database.background })]
   if (flags.role !== "worker") {
     const app = openApp(ctx, tokenIssuer(settings.oidcIssuer, settings.oidcAudience))
     await sandbox?.extend(app, ctx)

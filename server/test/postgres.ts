@@ -1,5 +1,5 @@
 /** A Postgres server of the tests' own: a fresh cluster on loopback, ended with the process that started it. */
-import { execFileSync, spawn } from "node:child_process"
+import { execFileSync, spawn, spawnSync } from "node:child_process"
 import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -17,6 +17,13 @@ export function postgresBinaries(): string | undefined {
 
 export interface TestPostgres {
   url: string
+  /** Stops it in its tracks: connections stay open and nothing is answered. */
+  pause(): void
+  resume(): void
+  /** Ends it at once, until `start`. */
+  kill(): Promise<void>
+  /** Starts it again at the same address. */
+  start(): Promise<void>
   /** Kills all of it as a power cut would, and starts it again. */
   crash(): Promise<void>
   /** Ends it and removes its folder. */
@@ -53,18 +60,33 @@ export async function startPostgres({ durable = false } = {}): Promise<TestPostg
   process.once("exit", kill)
   const url = `postgres://sluice@127.0.0.1:${port}/postgres`
   await answering(url)
+  /** To the server and to each of its children, which are in process groups of their own. */
+  const signalAll = (name: "STOP" | "CONT") => {
+    server.kill(`SIG${name}`)
+    spawnSync("pkill", [`-${name}`, "-P", `${server.pid}`])
+  }
+  const end = async () => {
+    const ended = new Promise(resolve => server.once("exit", resolve))
+    server.kill("SIGKILL")
+    await ended
+  }
+  const start = async () => {
+    // Its children notice a moment later that it is gone; until then their memory keeps a new server from starting.
+    for (;;) {
+      server = spawn(join(bin, "postgres"), args, options)
+      const refused = new Promise<boolean>(resolve => server.once("exit", () => resolve(true)))
+      if (!(await Promise.race([refused, answering(url).then(() => false)]))) return
+    }
+  }
   return {
     url,
+    pause: () => signalAll("STOP"),
+    resume: () => signalAll("CONT"),
+    kill: end,
+    start,
     crash: async () => {
-      const ended = new Promise(resolve => server.once("exit", resolve))
-      server.kill("SIGKILL")
-      await ended
-      // Its children notice a moment later; until then their memory keeps a new server from starting.
-      for (;;) {
-        server = spawn(join(bin, "postgres"), args, options)
-        const refused = new Promise<boolean>(resolve => server.once("exit", () => resolve(true)))
-        if (!(await Promise.race([refused, answering(url).then(() => false)]))) return
-      }
+      await end()
+      await start()
     },
     stop: async () => {
       const ended = new Promise(resolve => server.once("exit", resolve))

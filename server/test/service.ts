@@ -5,6 +5,7 @@ import { newEndpoint } from "../src/chain/endpoints.ts"
 import type { Address, Hash } from "../src/chain/hex.ts"
 import { checkNetwork, type Network } from "../src/chain/networks.ts"
 import type { Context } from "../src/context.ts"
+import type { OpenDatabase } from "../src/db/open.ts"
 import { tokenIssuer } from "../src/identity/tokens.ts"
 import { openWakes } from "../src/jobs/wake.ts"
 import { type Limits, processLimits } from "../src/limits/open.ts"
@@ -64,10 +65,16 @@ export const noLimits = Object.fromEntries(
 
 /** Starts it without limits, on paper networks unless `networks` are given to check and serve. */
 export async function startService(
-  options: { settings?: Partial<Settings>; networks?: NetworkSettings[]; limits?: Limits } = {},
+  options: {
+    settings?: Partial<Settings>
+    networks?: NetworkSettings[]
+    limits?: Limits
+    /** Closed with the service. */
+    database?: OpenDatabase
+  } = {},
 ): Promise<TestService> {
   const issuer = await startIssuer()
-  const database = await openTestDatabase()
+  const database = options.database ?? (await openTestDatabase())
   const networks = options.networks
     ? await Promise.all(options.networks.map(network => checkNetwork(network)))
     : [paperNetwork]

@@ -4,10 +4,11 @@
 import { chmodSync, existsSync, mkdirSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { PGlite } from "@electric-sql/pglite"
-import { Kysely, PGliteDialect, PostgresDialect, sql } from "kysely"
+import { Kysely, PGliteDialect, PostgresDialect, type PostgresPool, sql } from "kysely"
 import pg from "pg"
 import type { Settings } from "../settings.ts"
 import { type Engine, type MigrationReport, migrate } from "./migrate.ts"
+import { backgroundDeadlines, bigintParsers, bounded, connect, openPool, requestDeadlines } from "./pool.ts"
 import type { Database } from "./schema.ts"
 
 /** A pool, or the one transaction that is open: whoever holds a `Db` can't reach past it. */
@@ -17,15 +18,14 @@ export type Db = Kysely<Database>
 const CHANNEL = "sluice"
 
 export interface OpenDatabase {
+  /** For requests: no statement takes longer than ten seconds. */
   db: Db
+  /** For the loops, some of whose statements read whole tables: connections of their own, with longer deadlines. */
+  background: Db
   /** Calls back with the payload of every notification until closed; reconnects by itself. */
   listen(onNotify: (payload: string) => void): Promise<void>
   close(): Promise<void>
 }
-
-const INT8 = 20
-const NUMERIC = 1700
-const bigintParsers = { [INT8]: BigInt, [NUMERIC]: BigInt }
 
 /** Tells every process on this database that something of this kind is waiting. */
 export async function notify(db: Db, payload: string): Promise<void> {
@@ -75,6 +75,7 @@ export async function overPGlite(pglite: PGlite, report?: MigrationReport): Prom
   const db: Db = new Kysely<Database>({ dialect: new PGliteDialect({ pglite }) })
   return {
     db,
+    background: db,
     listen: async onNotify => void (await pglite.listen(CHANNEL, onNotify)),
     close: () => pglite.close(),
   }
@@ -85,18 +86,12 @@ export async function openPostgres(
   url: string,
   onError: (error: Error) => void,
   report?: MigrationReport,
+  deadlines = requestDeadlines,
 ): Promise<OpenDatabase> {
-  const types = {
-    getTypeParser: (oid: number, format?: "text" | "binary") =>
-      oid === INT8 || oid === NUMERIC ? BigInt : pg.types.getTypeParser(oid, format),
-  } as pg.CustomTypesConfig
-  const pool = new pg.Pool({ connectionString: url, max: 10, types, application_name: "sluice" })
-  // An idle connection that breaks is replaced by the pool; without a listener it would end the process.
-  pool.on("error", onError)
-  // Every statement here is short. Estimates over a large table make Postgres compile some of them first: 20 ms, each time.
-  pool.on("connect", client => void client.query("set jit = off").catch(onError))
+  const pool = openPool(url, deadlines, onError)
+  const background = openPool(url, backgroundDeadlines, onError)
   const transaction: Engine["transaction"] = async run => {
-    const client = await pool.connect()
+    const client = await connect(pool)
     try {
       await client.query("begin")
       const result = await run({
@@ -106,7 +101,8 @@ export async function openPostgres(
       await client.query("commit")
       return result
     } catch (error) {
-      await client.query("rollback")
+      // A connection that broke has nothing to roll back, and its error must not hide the first one.
+      await client.query("rollback").catch(() => {})
       throw error
     } finally {
       client.release()
@@ -114,12 +110,14 @@ export async function openPostgres(
   }
   await migrate({ transaction }, report)
   const closing = new AbortController()
+  const over = (pool: PostgresPool): Db => new Kysely<Database>({ dialect: new PostgresDialect({ pool }) })
   return {
-    db: new Kysely<Database>({ dialect: new PostgresDialect({ pool }) }),
+    db: over(bounded(pool, deadlines)),
+    background: over(bounded(background, backgroundDeadlines)),
     listen: onNotify => listenForever(url, onNotify, onError, closing.signal),
     close: async () => {
       closing.abort()
-      await pool.end()
+      await Promise.all([pool.end(), background.end()])
     },
   }
 }
@@ -131,7 +129,11 @@ async function listenForever(
   onError: (error: Error) => void,
   signal: AbortSignal,
 ): Promise<void> {
-  const client = new pg.Client({ connectionString: url, application_name: "sluice-listen" })
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: "sluice-listen",
+    connectionTimeoutMillis: requestDeadlines.connectMs,
+  })
   let ended = false
   const end = () => {
     if (ended) return

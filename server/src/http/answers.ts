@@ -27,6 +27,9 @@ const FACTS = "x-facts"
 /** The facts of a route as a part of its schema, which the document is made from. */
 export const facts = (route: RouteFacts): Record<string, RouteFacts> => ({ [FACTS]: route })
 
+/** `/readyz` says so in its own words. */
+const withoutDatabase = ["/healthz", "/readyz", "/metrics"]
+
 /** Every error that a route can answer, in the order of the table. */
 export function errorsOf({ method, url, errors, idempotencyKey }: RouteFacts): ErrorCode[] {
   const credential = credentialOf(url)
@@ -41,6 +44,7 @@ export function errorsOf({ method, url, errors, idempotencyKey }: RouteFacts): E
     UNAUTHORIZED: credential !== undefined,
     SIGNUP_CLOSED: credential === "token",
     IDENTITY_UNAVAILABLE: credential === "token",
+    DATABASE_UNAVAILABLE: !withoutDatabase.includes(url),
     RATE_LIMITED: !isUnlimited(url),
     IDEMPOTENCY_IN_PROGRESS: idempotencyKey,
     IDEMPOTENCY_MISMATCH: idempotencyKey,

@@ -10,6 +10,8 @@ import type { Server } from "./server.ts"
 const MISSED_ROUNDS = 5
 /** How long an answer of the database serves all who ask. */
 const SHARED_MS = 1_000
+/** Probes give up after a few seconds, so the answer comes before that, whatever the database does. */
+const DEADLINE_MS = 2_000
 
 /** `alarmsInWords` asks what is wrong with payouts alone. */
 export function healthRoutes(app: Server, ctx: Context, alarmsInWords: () => Promise<string[]>): void {
@@ -48,10 +50,7 @@ export function healthRoutes(app: Server, ctx: Context, alarmsInWords: () => Pro
       config: { errors: ["NOT_READY"] },
     },
     async () => {
-      const { faults, alarms } = await troubles().catch(() => ({
-        faults: ["the database can't be reached"],
-        alarms: [],
-      }))
+      const { faults, alarms } = await troubles()
       if (faults.length > 0) throw new ApiError("NOT_READY", undefined, `Not ready: ${faults.join("; ")}.`)
       return { status: "ready", alarms }
     },
@@ -85,17 +84,36 @@ interface Troubles {
   alarms: string[]
 }
 
-/** How things are. As anyone may ask, without a limit, the database is asked once a second at most. */
+/**
+ * How things are. Anyone may ask, without a limit, so the database is asked once a second at most, and not again while it
+ * owes an answer.
+ */
 function troubleshooter(ctx: Context, alarmsInWords: () => Promise<string[]>): () => Promise<Troubles> {
-  const ask = () =>
-    Promise.all([ctx.db.selectFrom("cursors").select(["chain_id", "looked_at"]).execute(), alarmsInWords()])
-  let asked: { at: number; answers: ReturnType<typeof ask> } | undefined
+  const ask = async () => {
+    const [cursors, alarms] = await Promise.all([
+      ctx.db.selectFrom("cursors").select(["chain_id", "looked_at"]).execute(),
+      alarmsInWords(),
+    ])
+    return { cursors, alarms }
+  }
+  let asked: { at: number; isOpen: boolean; answer: ReturnType<typeof ask> } | undefined
+  const answerOf = (now: number) => {
+    // Also anew when the clock was set back.
+    if (asked && (asked.isOpen || Math.abs(now - asked.at) < SHARED_MS)) return asked.answer
+    const fresh = { at: now, isOpen: true, answer: ask() }
+    const close = () => {
+      fresh.isOpen = false
+    }
+    fresh.answer.then(close, close)
+    asked = fresh
+    return fresh.answer
+  }
   return async () => {
     if (ctx.signal.aborted) return { faults: ["it is stopping"], alarms: [] }
     const now = ctx.now().getTime()
-    // Also anew when the clock was set back.
-    if (!asked || Math.abs(now - asked.at) >= SHARED_MS) asked = { at: now, answers: ask() }
-    const [cursors, alarms] = await asked.answers
+    const answer = await inTime(answerOf(now)).catch(() => "the database can't be reached" as const)
+    if (typeof answer === "string") return { faults: [answer], alarms: [] }
+    const { cursors, alarms } = answer
     const lateMs = MISSED_ROUNDS * Math.max(ctx.settings.verifyIntervalMs, 5_000)
     const late = ctx.chain.networks.filter(network => {
       const lookedAt = cursors.find(cursor => cursor.chain_id === network.chainId)?.looked_at
@@ -103,6 +121,13 @@ function troubleshooter(ctx: Context, alarmsInWords: () => Promise<string[]>): (
     })
     return { faults: late.map(network => `${network.name} has not been looked at lately`), alarms }
   }
+}
+
+/** What the promise gives, or after the deadline a sentence. */
+async function inTime<T>(promise: Promise<T>): Promise<T | "the database does not answer"> {
+  const deadline = Promise.withResolvers<"the database does not answer">()
+  const timer = setTimeout(() => deadline.resolve("the database does not answer"), DEADLINE_MS)
+  return await Promise.race([promise, deadline.promise]).finally(() => clearTimeout(timer))
 }
 
 /** Constant in time; the hashes make the lengths equal. */

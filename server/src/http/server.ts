@@ -16,6 +16,7 @@ import Fastify, {
   type RawServerDefault,
 } from "fastify"
 import type { Context } from "../context.ts"
+import { DatabaseUnavailable } from "../db/pool.ts"
 import { ApiError, type ErrorCode, errorTable, invalid, retryAfterOf } from "../errors.ts"
 import { merchantOf } from "../identity/merchants.ts"
 import type { TokenIssuer } from "../identity/tokens.ts"
@@ -178,6 +179,7 @@ const frameworkWords: Record<string, string> = {
 
 function toApiError(error: Error & { code?: string; statusCode?: number; validation?: unknown }): ApiError | undefined {
   if (error instanceof ApiError) return error
+  if (error instanceof DatabaseUnavailable) return new ApiError("DATABASE_UNAVAILABLE", undefined, undefined, error)
   if (Array.isArray(error.validation)) return new ApiError("VALIDATION_ERROR", detailsOf(error.validation))
   const code = frameworkCodes[error.code ?? ""]
   if (code) return new ApiError(code)

@@ -1,0 +1,92 @@
+// A Postgres that is slow, paused, killed and started again, and what callers meet meanwhile.
+import { sql } from "kysely"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { until } from "../../test/e2e/program.ts"
+import { postgresBinaries, startPostgres, type TestPostgres } from "../../test/postgres.ts"
+import { startService, type TestService } from "../../test/service.ts"
+import { inTransaction } from "../context.ts"
+import { errorTable } from "../errors.ts"
+import { type Db, type OpenDatabase, openPostgres } from "./open.ts"
+import { DatabaseUnavailable } from "./pool.ts"
+
+let postgres: TestPostgres
+let database: OpenDatabase
+let service: TestService
+
+describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
+  beforeAll(async () => {
+    postgres = await startPostgres()
+    const deadlines = { connectMs: 4_000, statementMs: 2_000, lockMs: 500 }
+    database = await openPostgres(postgres.url, () => {}, undefined, deadlines)
+    service = await startService({ database })
+  })
+  afterAll(async () => {
+    await service?.stop()
+    await postgres?.stop()
+  })
+
+  const add = (db: Db, key: string) => db.insertInto("installation").values({ key, value: "x" }).execute()
+  const keys = async () => (await database.db.selectFrom("installation").select("key").execute()).map(row => row.key)
+  const settings = (headers = {}) =>
+    service.call("PUT", "/api/console/settings", { name: "Shop" }, { as: "shop", headers })
+  const expectUnavailable = async (answer: Awaited<ReturnType<typeof settings>>) => {
+    const { status, message } = errorTable.DATABASE_UNAVAILABLE
+    expect([answer.status, answer.body.error, answer.body.message]).toEqual([status, "DATABASE_UNAVAILABLE", message])
+    expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0)
+  }
+
+  it("ends a statement and a wait for a lock that take too long, and their transactions leave nothing", async () => {
+    const slow = inTransaction(service.ctx, async ctx => {
+      await add(ctx.db, "slow")
+      await sql`select pg_sleep(60)`.execute(ctx.db)
+    })
+    await expect(slow).rejects.toThrow(DatabaseUnavailable)
+    await inTransaction(service.ctx, async ctx => {
+      await sql`lock table installation`.execute(ctx.db)
+      const waiting = inTransaction(service.ctx, ({ db }) => add(db, "waiting"))
+      await expect(waiting).rejects.toThrow("lock timeout")
+    })
+    expect(await keys()).toEqual([])
+    // What a statement itself does wrong stays what it is, and the loops in the background have more time.
+    await expect(sql`select 1/0`.execute(database.db)).rejects.toMatchObject({ code: "22012" })
+    const shown = await sql<{ statement_timeout: string }>`show statement_timeout`.execute(database.background)
+    expect(shown.rows).toEqual([{ statement_timeout: "10min" }])
+  })
+
+  it("that is paused: each request ends with 503, /readyz says so, and all goes on when it does", async () => {
+    expect((await settings()).status).toBe(200)
+    const before = await database.db.selectFrom("merchants").selectAll().execute()
+    postgres.pause()
+    try {
+      const asked = service.call("GET", "/readyz")
+      for (const answer of await Promise.all([settings(), settings(), settings()])) await expectUnavailable(answer)
+      const ready = await asked
+      expect([ready.status, ready.body.message]).toEqual([503, "Not ready: the database does not answer."])
+      expect((await service.call("GET", "/healthz")).status).toBe(200)
+    } finally {
+      postgres.resume()
+    }
+    await until("requests are served", async () => (await settings()).status === 200)
+    expect(await database.db.selectFrom("merchants").selectAll().execute()).toHaveLength(before.length)
+    await until("the database is no fault", async () => {
+      const { body } = await service.call("GET", "/readyz")
+      return !String(body.message).includes("database")
+    })
+  })
+
+  it("that is killed in the middle of a transaction, refuses, and is started again", async () => {
+    const cut = inTransaction(service.ctx, async ctx => {
+      await add(ctx.db, "cut")
+      await postgres.kill()
+      // While no statement runs too: what breaks then must not end the process.
+      await until("the connection is gone", async () => (await settings()).status === 503)
+      await add(ctx.db, "cut too")
+    })
+    await expect(cut).rejects.toThrow(DatabaseUnavailable)
+    await expectUnavailable(await settings({ "idempotency-key": "once" }))
+    expect((await service.call("GET", "/readyz")).body.message).toBe("Not ready: the database can't be reached.")
+    await postgres.start()
+    await until("requests are served", async () => (await settings({ "idempotency-key": "once" })).status === 200)
+    expect(await keys()).toEqual([])
+  })
+})

@@ -1,0 +1,133 @@
+/**
+ * A pool of Postgres connections on which nothing waits for ever. The server ends statements and lock waits that take too
+ * long; a deadline of our own ends those that the server never answers, as it is paused or the line is cut. Either way, and
+ * when there is no connection at all, the caller gets a {@link DatabaseUnavailable}.
+ */
+import type { PostgresPool, PostgresPoolClient } from "kysely"
+import pg from "pg"
+
+/** How long one user of the database may wait, each in milliseconds. */
+export interface Deadlines {
+  /** For a new connection, and for a place in a pool whose connections are all in use. */
+  connectMs: number
+  /** For the server to run one statement. */
+  statementMs: number
+  /** For a lock that another transaction holds. */
+  lockMs: number
+}
+
+/** Of requests: a caller waits. Statements of requests take milliseconds. */
+export const requestDeadlines: Deadlines = { connectMs: 10_000, statementMs: 10_000, lockMs: 5_000 }
+/**
+ * Of the loops in the background: the comparison of the books and the deletion of old rows read whole tables. A statement
+ * that is too slow must still end some time, or its connection is lost to a server that vanished.
+ */
+export const backgroundDeadlines: Deadlines = { connectMs: 10_000, statementMs: 600_000, lockMs: 60_000 }
+
+/** A transaction that does nothing for so long belongs to a process that hangs: its locks are taken away. */
+const IDLE_IN_TRANSACTION_MS = 60_000
+/** After the server's own deadline, so that its error comes first while it can answer. */
+const ANSWER_MARGIN_MS = 2_000
+const POOL_SIZE = 10
+
+/**
+ * The database could not be reached or did not finish in time. A transaction whose COMMIT got no answer may have been
+ * committed; every other one was undone and is safe to repeat.
+ */
+export class DatabaseUnavailable extends Error {
+  constructor(cause: unknown) {
+    super(`the database is not available: ${wordsOf(cause)}`, { cause })
+    this.name = "DatabaseUnavailable"
+  }
+}
+
+/** An address with several IP addresses fails with an AggregateError, which has no words of its own. */
+const wordsOf = (error: unknown): string =>
+  error instanceof AggregateError ? error.errors.map(each => wordsOf(each)).join(", ") : (error as Error).message
+
+/** Opens a pool of at most ten connections; nothing connects before the first query. */
+export function openPool(url: string, deadlines: Deadlines, onError: (error: Error) => void): pg.Pool {
+  const { connectMs, statementMs, lockMs } = deadlines
+  const types = {
+    getTypeParser: (oid: number, format?: "text" | "binary") =>
+      oid === INT8 || oid === NUMERIC ? BigInt : pg.types.getTypeParser(oid, format),
+  } as pg.CustomTypesConfig
+  const pool = new pg.Pool({
+    connectionString: url,
+    max: POOL_SIZE,
+    types,
+    application_name: "sluice",
+    connectionTimeoutMillis: connectMs,
+  })
+  // An idle connection that breaks is replaced by the pool; without a listener it would end the process.
+  pool.on("error", onError)
+  pool.on("connect", client => {
+    // The pool listens only while a connection is idle; one that breaks between two statements would end the process too.
+    client.on("error", onError)
+    // By a statement, as a pooler in between refuses start-up parameters that it does not know. `jit`: every statement is
+    // short, and estimates over a large table make Postgres compile some of them first: 20 ms, each time.
+    const settings = [
+      "set jit = off",
+      `set statement_timeout = ${statementMs}`,
+      `set lock_timeout = ${lockMs}`,
+      `set idle_in_transaction_session_timeout = ${IDLE_IN_TRANSACTION_MS}`,
+    ]
+    void client.query(settings.join("; ")).catch(onError)
+  })
+  return pool
+}
+
+const INT8 = 20
+const NUMERIC = 1700
+
+/** The parsers of PGlite for the types that a pool here answers as bigint: int8 and numeric. */
+export const bigintParsers = { [INT8]: BigInt, [NUMERIC]: BigInt }
+
+/** The pool as Kysely uses it: each statement has a deadline, and a connection that missed one is closed. */
+export function bounded(pool: pg.Pool, { statementMs }: Deadlines): PostgresPool {
+  return {
+    connect: async () => boundedClient(await connect(pool), statementMs + ANSWER_MARGIN_MS),
+    end: () => pool.end(),
+    options: pool.options,
+  }
+}
+
+/** A connection of the pool; throws {@link DatabaseUnavailable} where there is none in time. */
+export const connect = (pool: pg.Pool): Promise<pg.PoolClient> =>
+  pool.connect().catch(error => {
+    throw new DatabaseUnavailable(error)
+  })
+
+function boundedClient(client: pg.PoolClient, answerMs: number): PostgresPoolClient {
+  let lost: DatabaseUnavailable | undefined
+  const query = async (text: string, values: unknown[]) => {
+    // The rollback of a transaction whose connection is lost would wait for the same server again.
+    if (lost) throw lost
+    try {
+      return await client.query({ text, values, query_timeout: answerMs } as pg.QueryConfig)
+    } catch (error) {
+      if (!isUnavailable(error)) throw error
+      const unavailable = new DatabaseUnavailable(error)
+      // What the server answered leaves the connection in order; without an answer nobody knows what it still does.
+      if (!(error instanceof pg.DatabaseError)) lost = unavailable
+      throw unavailable
+    }
+  }
+  return { query: query as unknown as PostgresPoolClient["query"], release: () => client.release(lost) }
+}
+
+/**
+ * SQLSTATE classes: 08 connection exceptions, 53 no disk, memory or connections left, 57 shutdowns, cancelled statements.
+ * And lock_not_available, idle_in_transaction_session_timeout, and read_only_sql_transaction, which a standby answers.
+ */
+const UNAVAILABLE = /^(08|53|57)|^(55P03|25P03|25006)$/
+
+/** Whether an error of `pg` is about the server or the way to it, and not about the statement. */
+function isUnavailable(error: unknown): boolean {
+  if (error instanceof pg.DatabaseError) return UNAVAILABLE.test(error.code ?? "")
+  const { code, message } = error as { code?: unknown; message?: unknown }
+  return typeof code === "string" ? /^E[A-Z]+$/.test(code) : LOST.test(`${message}`)
+}
+
+/** What the client library says without a code. */
+const LOST = /^(Query read timeout|Connection terminated|Client has encountered a connection error|Client was closed)/
