@@ -89,9 +89,11 @@ export async function startPostgres({ durable = false } = {}): Promise<TestPostg
       await start()
     },
     stop: async () => {
-      const ended = new Promise(resolve => server.once("exit", resolve))
-      server.kill("SIGINT")
-      await ended
+      if (server.exitCode === null && server.signalCode === null) {
+        const ended = new Promise(resolve => server.once("exit", resolve))
+        server.kill("SIGINT")
+        await ended
+      }
       process.off("exit", kill)
       rmSync(dir, { recursive: true, force: true })
     },

@@ -84,7 +84,8 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     })
     await expect(cut).rejects.toThrow(DatabaseUnavailable)
     await expectUnavailable(await settings({ "idempotency-key": "once" }))
-    expect((await service.call("GET", "/readyz")).body.message).toBe("Not ready: the database can't be reached.")
+    const refused = "Not ready: the database can't be reached."
+    await until("/readyz says so", async () => (await service.call("GET", "/readyz")).body.message === refused)
     await postgres.start()
     await until("requests are served", async () => (await settings({ "idempotency-key": "once" })).status === 200)
     expect(await keys()).toEqual([])
