@@ -190,7 +190,7 @@ export const errorTable = {
   RELAY_UNAVAILABLE: {
     status: 503,
     message: "Authorizations can't be carried out here at the moment. Pay with a transfer of your own.",
-    help: "The service has no relay wallet on this network, or it is halted: the operator sets `RELAY_PRIVATE_KEY`, and looks at the wallet. Or relays took their half of the merchant's `GAS_BUDGET` of the day.",
+    help: "The service has no relay wallet on this network, or it is halted: the operator sets `RELAY_PRIVATE_KEY`, and looks at the wallet. Or relays took their part of the merchant's `GAS_BUDGET` of the day, all merchants spent `GAS_BUDGET_TOTAL`, or contract wallets `RELAY_CONTRACT_BUDGET`.",
   },
   PAYMENTS_PAUSED: {
     status: 503,

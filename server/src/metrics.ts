@@ -119,6 +119,7 @@ export const payoutAlarmReasons = [
   "low_gas",
   "gas_soon",
   "fee_cap",
+  "gas_total",
   "untold",
   "send",
   "transfer",
@@ -128,7 +129,7 @@ export const payoutAlarmReasons = [
 
 export const standingAlarms = new Gauge({
   name: "sluice_payout_alarm",
-  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_soon, fee_cap or untold.",
+  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_soon, fee_cap, gas_total or untold.",
   labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })

@@ -210,6 +210,24 @@ export const settingsTable = {
     live: "0, or what one payout may cost at PAYOUT_MAX_FEE",
     parse: ether,
   },
+  GAS_BUDGET_TOTAL: {
+    meaning:
+      "ether that the payouts and relays of all merchants together may cost in 24 hours; more wait, and relays are refused; 0: no bound",
+    otherwise: "0; in live mode with SIGNUP=open 0.2",
+    parse: ether,
+  },
+  RELAY_CONTRACT_BUDGET: {
+    meaning:
+      "ether that relays of contract wallets may cost in 24 hours on each network; more are refused; 0: no bound",
+    otherwise: "0.005, in the sandbox 0",
+    parse: ether,
+  },
+  SMALL_PAYOUT: {
+    meaning:
+      "payouts below this, in whole tokens, and relays get three quarters of GAS_BUDGET at most: strangers can cause many at little cost",
+    fallback: "0.10",
+    parse: decimal,
+  },
   LIMIT_AUTH: perMinute("POST /api/auth/*, by IP", "5"),
   LIMIT_CHECKOUT: perMinute("POST /api/checkouts, by API key", "10"),
   LIMIT_PAY_CONFIRM: perMinute("POST /api/pay/confirm and /api/pay/authorize together, by IP", "10"),

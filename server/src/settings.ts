@@ -69,6 +69,12 @@ export interface Settings {
   payoutMaxFee: bigint
   /** The most that a merchant's payouts may cost in 24 hours, in wei; 0: no bound. */
   gasBudget: bigint
+  /** The most that the payouts and relays of all merchants may cost in 24 hours, in wei; 0: no bound. */
+  gasBudgetTotal: bigint
+  /** The most that relays of contract wallets may cost in 24 hours on each network, in wei; 0: no bound. */
+  relayContractBudget: bigint
+  /** Below this, in whole tokens, payouts get no more than a part of a merchant's gas budget. */
+  smallPayout: string
   /** Signs for the payout wallet; undefined: no money moves out of deposits. */
   payoutSigner: Signer | undefined
   payoutWallet: Address | undefined
@@ -125,6 +131,11 @@ type ValueOf<N extends Name> = Table[N] extends { fallback: string; parse: (text
  */
 const DEFAULT_GAS_BUDGET = 20_000_000_000_000_000n
 
+/** In wei: as much as ten merchants, for whoever opens an installation to strangers. */
+const DEFAULT_TOTAL = 10n * DEFAULT_GAS_BUDGET
+/** In wei: on Base some two thousand relays of contract wallets. */
+const DEFAULT_CONTRACT_BUDGET = 5_000_000_000_000_000n
+
 const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
 
 const suffix = (name: NetworkName): string => name.toUpperCase().replaceAll("-", "_")
@@ -174,6 +185,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
 
   const mode = read("MODE") ?? "sandbox"
   const sandbox = mode === "sandbox"
+  const signup = read("SIGNUP") ?? (mode === "live" ? "invite" : "open")
   const host = read("HOST")
   const port = read("PORT")
   const loopback = host === "localhost" || host === "::1" || /^127\./.test(host)
@@ -238,7 +250,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     secretKey: read("SECRET_KEY") ?? (mode === "test" ? required("SECRET_KEY") : undefined),
     oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),
     oidcAudience: read("OIDC_AUDIENCE"),
-    signup: read("SIGNUP") ?? (mode === "live" ? "invite" : "open"),
+    signup,
     networks,
     verifyIntervalMs: read("VERIFY_INTERVAL") ?? (sandbox ? 2_000 : 60_000),
     sanctionsFile: read("SANCTIONS_FILE"),
@@ -247,6 +259,9 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     sweepAbove: read("SWEEP_ABOVE"),
     payoutMaxFee: read("PAYOUT_MAX_FEE"),
     gasBudget: read("GAS_BUDGET") ?? (sandbox ? 0n : DEFAULT_GAS_BUDGET),
+    gasBudgetTotal: read("GAS_BUDGET_TOTAL") ?? (mode === "live" && signup === "open" ? DEFAULT_TOTAL : 0n),
+    relayContractBudget: read("RELAY_CONTRACT_BUDGET") ?? (sandbox ? 0n : DEFAULT_CONTRACT_BUDGET),
+    smallPayout: read("SMALL_PAYOUT"),
     payoutSigner,
     payoutWallet,
     relaySigner,

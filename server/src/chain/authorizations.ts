@@ -2,7 +2,16 @@
  * EIP-3009 authorizations: a holder's signed word that an amount may be moved to one address, which anyone may carry out
  * once. How it is hashed, whose signature it bears, and the call that carries it out.
  */
-import { encodeFunctionData, type Hex, hashTypedData, parseAbi, recoverAddress, size, slice } from "viem"
+import {
+  encodeFunctionData,
+  type Hex,
+  hashTypedData,
+  parseAbi,
+  recoverAddress,
+  size,
+  slice,
+  toFunctionSelector,
+} from "viem"
 import type { Context } from "../context.ts"
 import { isApproved } from "./contract-wallets.ts"
 import { type Address, checksummed, type Hash } from "./hex.ts"
@@ -78,6 +87,9 @@ export async function readSignature(
 const fields = "address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce"
 const byKeyAbi = parseAbi([`function transferWithAuthorization(${fields}, uint8 v, bytes32 r, bytes32 s)`])
 const byContractAbi = parseAbi([`function transferWithAuthorization(${fields}, bytes signature)`])
+
+/** How the call begins that carries out the authorization of a contract wallet. */
+export const CONTRACT_RELAY: Hex = toFunctionSelector(byContractAbi[0])
 
 /** The `validBefore` of a call made by {@link relayCall}: the second since 1970 from which nobody can carry it out. */
 export const validBeforeOf = (data: Hex): bigint => BigInt(slice(data, 4 + 4 * 32, 4 + 5 * 32))

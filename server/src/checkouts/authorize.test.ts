@@ -8,6 +8,7 @@ import { bodyOf, relaysOn, type Session, type Signed } from "../../test/relays.t
 import { testUsdcAbi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
+import { RELAY_GAS } from "../payouts/relays.ts"
 
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 
@@ -197,6 +198,55 @@ describe("a contract wallet", () => {
     // Says yes, after 60,000 turns of 26 gas: more than a relay gets.
     await rig.anvil.client.setCode({ address, bytecode: "0x61ea605b6001900380600357631626ba7e60e01b60005260206000f3" })
     await expectRefused(session, signed, 422, "AUTHORIZATION_REFUSED", "does not take this wallet's signature")
+  })
+})
+
+describe("what relays of contract wallets may cost", () => {
+  /** Approves at once where gas costs nothing, and else takes all the gas there is. */
+  const TWO_FACED = "0x3a60145763" + "1626ba7e" + "60e01b60005260206000f35b601456"
+
+  it("is found out at the price that the relay will pay", async () => {
+    const session = await on.start()
+    const address = lower((await on.buyer()).address)
+    await rig.anvil.client.setCode({ address, bytecode: TWO_FACED as Hex })
+    const signed = await on.sign(await on.buyer(), session, { from: address })
+    await expectRefused(session, signed, 422, "AUTHORIZATION_REFUSED", "does not take this wallet's signature")
+  })
+
+  it("is what their trial took and a quarter, so that they can't burn more than they showed", async () => {
+    const session = await on.start()
+    const key = await on.buyer(0n)
+    const address = lower(await deployContractWallet(rig.anvil.client, key.address))
+    await rig.mint(address, 5_000_000n)
+    await on.submit(session, await on.sign(key, session, { from: address }))
+    const [relay] = await on.relays()
+    expect(relay?.gas).toBeLessThan(RELAY_GAS.contract / 4n)
+    await on.round()
+    expect(await on.received(session.payTo)).toEqual([5_000_000n])
+  })
+
+  it("has a budget of its own on each network: then they are refused, and keys are not", async () => {
+    const key = await on.buyer(0n)
+    const address = lower(await deployContractWallet(rig.anvil.client, key.address))
+    await rig.mint(address, 10_000_000n)
+    const { settings } = rig.service.ctx
+    const first = await on.start()
+    expect((await on.submit(first, await on.sign(key, first, { from: address }))).status).toBe(200)
+    settings.relayContractBudget = 1n
+    try {
+      // One that was taken before ends when it would be signed.
+      await on.round()
+      expect((await on.relays()).map(row => row.state)).toEqual(["cancelled"])
+      const second = await on.start()
+      const words =
+        "Nothing more is relayed for contract wallets on this network today. Pay with a transfer of your own."
+      await expectRefused(second, await on.sign(key, second, { from: address }), 503, "RELAY_UNAVAILABLE", words)
+      expect((await on.submit(second, await on.sign(await on.buyer(), second))).status).toBe(200)
+      await on.round()
+      expect(await on.received(second.payTo)).toEqual([5_000_000n])
+    } finally {
+      settings.relayContractBudget = 0n
+    }
   })
 })
 

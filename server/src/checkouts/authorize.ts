@@ -24,13 +24,15 @@ import {
   failingPayers,
   MAX_REVERTED,
   NO_BUDGET,
+  NO_CONTRACT_BUDGET,
   RELAY_GAS,
-  relayFault,
   replayable,
   replayableUntil,
+  tryRelay,
   voided,
 } from "../payouts/relays.ts"
 import { marked } from "../payouts/release.ts"
+import { areContractRelaysSpent, isTotalSpent } from "../payouts/total-budget.ts"
 import type { PayAuthorize } from "./schema.ts"
 import { replayCaution } from "./session.ts"
 import { sessionOf } from "./sessions.ts"
@@ -84,11 +86,11 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
   const by = await readSignature(ctx, network, { from, digest: asked.digest, signature })
   if (typeof by === "object") throw refused([{ path: "signature", message: by.fault }])
   const id = randomUUID()
-  const call = { data: marked(relayCall(authorization, signature, by), id), gas: RELAY_GAS[by] }
+  const data = marked(relayCall(authorization, signature, by), id)
   const { nonce, value: amount } = authorization
-  const fault = await relayFault(ctx, network, { wallet, deposit, payer: from, nonce, amount, ...call })
-  if (fault === "used") throw new ApiError("AUTHORIZATION_ALREADY_USED")
-  if (fault === "unseen") {
+  const trial = await tryRelay(ctx, network, { wallet, deposit, payer: from, nonce, amount, data, by })
+  if (trial === "used") throw new ApiError("AUTHORIZATION_ALREADY_USED")
+  if (trial === "unseen") {
     await lookSoon(ctx, network.chainId)
     throw new ApiError(
       "INVALID_OPERATION",
@@ -96,7 +98,12 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
       "Money has just arrived for this checkout, and is being looked at. Ask how it stands in a moment.",
     )
   }
-  if (fault) throw new ApiError("AUTHORIZATION_REFUSED", undefined, fault.words)
+  if ("words" in trial) throw new ApiError("AUTHORIZATION_REFUSED", undefined, trial.words)
+  const { gas, maxFee } = trial
+  if (await isTotalSpent(ctx, gas * maxFee))
+    throw new ApiError("RELAY_UNAVAILABLE", undefined, `${NO_BUDGET} ${otherWay}`)
+  if (by === "contract" && (await areContractRelaysSpent(ctx, network.chainId, gas * maxFee)))
+    throw new ApiError("RELAY_UNAVAILABLE", undefined, `${NO_CONTRACT_BUDGET} ${otherWay}`)
 
   const answer = await inTransaction(ctx, async ctx => {
     const session = await ctx.db
@@ -109,7 +116,7 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
     if (known) return known
     const { relayBy, others } = await assertPayable(ctx, session, asked)
     assertOnlyOneMoves(others, harmless)
-    await insertRelay(ctx, asked, { id, relayBy, ...call })
+    await insertRelay(ctx, asked, { id, relayBy, data, gas })
     await ctx.db
       .updateTable("checkout_sessions")
       .set({ status: "verifying", message: null, updated_at: ctx.now() })

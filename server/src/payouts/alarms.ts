@@ -21,6 +21,7 @@ import { type InFlight, inFlight } from "./assign-intents.ts"
 import type { WalletSight } from "./evidence.ts"
 import { firstFees } from "./fees.ts"
 import { RELEASE_GAS } from "./release.ts"
+import { isTotalSpent } from "./total-budget.ts"
 
 /** Gas of a usual payout: the first release of a deposit takes the most. */
 const USUAL_GAS = 118_000n
@@ -33,6 +34,7 @@ const words: Record<StandingAlarm, string> = {
   gas_soon: `has gas for fewer than ${ENOUGH_PAYOUTS} payouts`,
   fee_cap: "pays no more than PAYOUT_MAX_FEE, the network asks for more, and payouts wait",
   untold: "can't be seen: no endpoint tells its count, its gas and the fees, and payouts wait",
+  gas_total: "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait",
 }
 const halted: Record<Lane, string> = {
   payout: "payouts wait, and nothing can be sold on this network, until `script/wallet resume`",
@@ -48,8 +50,11 @@ export async function noteAlarms(
   wallet: Row<"wallets">,
   sight: WalletSight,
 ): Promise<void> {
-  const alarms = alarmsOf(sight, await inFlight(ctx, wallet), ctx.settings.payoutMaxFee, wallet.alarms)
   const { market, balance, dataFee } = sight
+  const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
+  const totalSpent = fees !== undefined && (await isTotalSpent(ctx, RELEASE_GAS * fees.maxFee + dataFee))
+  const flying = await inFlight(ctx, wallet)
+  const alarms = alarmsOf(sight, flying, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
   const facts = { network: network.name, wallet: wallet.lane, balance, ...market }
   if (balance !== undefined) walletGas.set(labels(network, wallet), integer(balance / GWEI))
   if (market && balance !== undefined)
@@ -76,6 +81,7 @@ export async function noteAlarms(
 function alarmsOf(
   { latest, market, balance, dataFee }: WalletSight,
   flying: InFlight,
+  totalSpent: boolean,
   cap: bigint,
   before: StandingAlarm[],
 ): StandingAlarm[] {
@@ -85,7 +91,8 @@ function alarmsOf(
   const most = RELEASE_GAS * (fees?.maxFee ?? cap) + dataFee
   const lowGas = balance - flying.wei - flying.parts * dataFee < most
   const gasSoon = !lowGas && balance < ENOUGH_PAYOUTS * usualCost(market, dataFee)
-  return standing.filter(each => ({ low_gas: lowGas, gas_soon: gasSoon, fee_cap: !fees, untold: false })[each])
+  const facts = { low_gas: lowGas, gas_soon: gasSoon, fee_cap: !fees, untold: false, gas_total: totalSpent }
+  return standing.filter(each => facts[each])
 }
 
 const usualCost = ({ baseFee, tip }: { baseFee: bigint; tip: bigint }, dataFee: bigint): bigint =>

@@ -14,8 +14,8 @@ import { type Context, inTransaction } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Database, Row } from "../db/schema.ts"
 import { dataParts, dataPartsOf, type WalletSight } from "./evidence.ts"
-import { type Fees, firstFees } from "./fees.ts"
-import { lockBudgets, withinBudgets } from "./gas-budget.ts"
+import { type Fees, firstFees, trialFees } from "./fees.ts"
+import { type Except, isSmall, lockBudgets, smallOf, withinBudgets } from "./gas-budget.ts"
 import { isPaused } from "./pause.ts"
 import { recheckMs } from "./plan.ts"
 import {
@@ -29,6 +29,7 @@ import {
   whyRefused,
 } from "./relays.ts"
 import { RELEASE_GAS } from "./release.ts"
+import { isTotalSpent, lockTotals } from "./total-budget.ts"
 
 /** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
 const IN_FLIGHT = 16
@@ -60,8 +61,10 @@ export async function assignIntents(
   const fees = firstFees(market, ctx.settings.payoutMaxFee)
   if (!fees) return nothing
   const most = RELEASE_GAS * fees.maxFee + dataFee
+  // Relays go on to be refused: nobody is made to wait at a checkout.
+  if (wallet.lane === "payout" && (await isTotalSpent(ctx, most))) return nothing
   const payable = await withinBudgets(ctx, wallet, due, most, except => dueIntents(ctx, network, wallet, room, except))
-  const vetted = await vet(ctx, network, wallet, payable.due)
+  const vetted = await vet(ctx, network, wallet, payable.due, { fees, balance })
   const putOff = payable.held + payable.due.length - vetted.length
   if (vetted.length === 0) return { ...nothing, putOff }
   const count = pending > latest ? pending : latest
@@ -74,13 +77,13 @@ export async function assignIntents(
 /** What may be signed: what its deposit's book has room for, or a relay whose time is not over. */
 const isSignable = (ctx: Context) => sql<boolean>`(reserved or relay_by > ${ctx.now()})`
 
-/** The intents that are due, but for those of some merchants; what failed before comes last: it may be somebody's many. */
+/** The intents that are due, but for those of some merchants and the small ones of others; what failed before comes last: it may be somebody's many. */
 async function dueIntents(
   ctx: Context,
   { depositFactory }: Network,
   wallet: Row<"wallets">,
   limit: number,
-  except: readonly string[] = [],
+  except: Except = { merchants: [], small: [] },
 ): Promise<Row<"intents">[]> {
   const due: Row<"intents">[] = []
   // Each part is a piece of one index in its order, so that the number of those that wait costs nothing.
@@ -98,7 +101,12 @@ async function dueIntents(
           .where(sql<boolean>`least(checks, 1) = ${failed}`)
           .where(isSignable(ctx))
           .where("run_at", "<=", ctx.now())
-          .$if(except.length > 0, query => query.where("merchant_id", "not in", [...except]))
+          .$if(except.merchants.length > 0, query => query.where("merchant_id", "not in", [...except.merchants]))
+          .$if(except.small.length > 0, query =>
+            query.where(eb =>
+              eb.or([eb("merchant_id", "not in", [...except.small]), eb.not(smallOf(ctx, sql.table("intents")))]),
+            ),
+          )
           .orderBy("run_at")
           .orderBy("created_at")
           .orderBy("id")
@@ -132,6 +140,7 @@ async function vet(
   network: Network,
   { address: wallet, lane }: Row<"wallets">,
   due: Row<"intents">[],
+  { fees, balance }: { fees: Fees; balance: bigint },
 ): Promise<string[]> {
   if (due.length === 0) return []
   // A relay's recipient is a deposit of ours.
@@ -156,7 +165,13 @@ async function vet(
   if (cleared.length === 0) return []
   const calls = cleared.map(row => ({
     method: "eth_call",
-    params: [{ from: wallet, to: row.to_address, data: row.data, gas: hexNumber(gasOf(row)) }, "latest"],
+    params: [
+      {
+        ...{ from: wallet, to: row.to_address, data: row.data, gas: hexNumber(gasOf(row)) },
+        ...trialFees(fees, gasOf(row), balance),
+      },
+      "latest",
+    ],
   }))
   const relayed = cleared.filter(({ kind }) => kind === "authorize")
   const balances = relayed.map(row => balanceCall(network, row.recipient))
@@ -254,6 +269,7 @@ async function assign(
     rows.map(row => row.merchant_id),
     dataFee,
   )
+  const totals = await lockTotals(ctx, wallet, dataFee)
   // What came between the trial run and this lock; the next turn cancels it.
   const needless = wallet.lane === "relay" ? await outpaid(ctx, rows) : undefined
   let { next_nonce: nonce } = wallet
@@ -268,7 +284,11 @@ async function assign(
       await hold(ctx, row, "low_gas", `the ${wallet.lane} wallet has too little for gas`, WAIT_MS)
       continue
     }
-    if (!budgets.take(row.merchant_id, most)) {
+    if (!totals.take(row, most)) {
+      if (row.payer) refused.push(row)
+      continue
+    }
+    if (!budgets.take(row.merchant_id, most, isSmall(ctx, row))) {
       // Nobody can be made to wait for a day at a checkout.
       if (row.payer) refused.push(row)
       else await hold(ctx, row, "gas_budget", "the merchant's gas budget of a day is spent", WAIT_MS)

@@ -1,9 +1,18 @@
 /** What a transaction pays for its place in a block. Pure; all in wei for a unit of gas. */
 
+import { hexNumber } from "../chain/rpc.ts"
+
 export interface Fees {
   maxFee: bigint
   tip: bigint
 }
+
+/**
+ * The fees of a trial run as a node takes them: those that will be signed. Without them a contract sees a gas price of 0,
+ * and can behave otherwise than when it costs us. None where `balance` wei are too little, as nodes then refuse to run it.
+ */
+export const trialFees = ({ maxFee, tip }: Fees, gas: bigint, balance: bigint) =>
+  balance < gas * maxFee ? {} : { maxFeePerGas: hexNumber(maxFee), maxPriorityFeePerGas: hexNumber(tip) }
 
 /** What the network asks for at the moment. */
 export interface Market {

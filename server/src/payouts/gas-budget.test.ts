@@ -7,6 +7,7 @@ import { testUsdcAbi } from "../chain/abi.ts"
 import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
+import { alarmsInWords } from "./alarms.ts"
 import { lockBudgets } from "./gas-budget.ts"
 
 const DAY_MS = 86_400_000
@@ -24,7 +25,7 @@ beforeEach(async () => {
   await rig.anvil.client.mine({ blocks: 3 })
   await rig.empty()
   await rig.service.merchant("rival")
-  rig.service.ctx.settings.gasBudget = NO_BOUND
+  Object.assign(rig.service.ctx.settings, { gasBudget: NO_BOUND, gasBudgetTotal: 0n, smallPayout: "0.10" })
 })
 
 const mine = (blocks = 3) => rig.anvil.client.mine({ blocks })
@@ -216,6 +217,49 @@ describe("a merchant's gas budget", () => {
       ),
     )
     expect(taken.filter(Boolean).length).toBe(3)
+  })
+})
+
+describe("small payouts, which strangers cause with many cheap checkouts", () => {
+  it("get three quarters of the budget, and others go on", async () => {
+    rig.service.ctx.settings.smallPayout = "0.60"
+    const shop = await rig.sell([50, 50])
+    await rig.paid(shop, 1_000_000n)
+    await rig.round()
+    await spend((LIMIT * 3n) / 8n)
+    await rig.paid(shop, 1_000_000n)
+    await manyMore(shop.deposit.id, 40)
+    await rig.paid(shop, 4_000_000n)
+    await rig.round()
+    const rows = (await rig.intents()).map(row => [row.amount, row.held_reason ?? (row.succeeded ? "paid" : row.state)])
+    expect(rows.filter(([amount]) => amount === 2_000_000n)).toEqual(Array(2).fill([2_000_000n, "paid"]))
+    expect(rows.filter(([, end]) => end === "gas_budget").length).toBe(42)
+    // Nothing is stranded: what was spent leaves the window.
+    rig.service.advance(DAY_MS + 60_000)
+    for (let i = 0; i < 3; i++) await rig.round()
+    expect((await endings()).filter(end => end === "gas_budget").length).toBeLessThan(42)
+  })
+})
+
+describe("the gas budget of all merchants together", () => {
+  it("once spent has payouts wait, raises an alarm, and lets them go on when the day is over", async () => {
+    const { ctx } = rig.service
+    const [shop, other] = [await rig.sell([50, 50]), await rig.sell([50, 50], "rival")]
+    await rig.paid(shop, 1_000_000n)
+    await rig.round()
+    await spend(LIMIT / 4n)
+    ctx.settings.gasBudgetTotal = LIMIT / 2n
+    // Neither merchant has spent its own.
+    await rig.paid(shop, 1_000_000n)
+    await rig.paid(other, 1_000_000n)
+    await rig.round()
+    expect(await endings()).toEqual(["paid", "paid", "queued", "queued", "queued", "queued"])
+    expect(await alarmsInWords(ctx)).toEqual([expect.stringContaining("GAS_BUDGET_TOTAL")])
+    rig.service.advance(DAY_MS + 60_000)
+    await rig.round()
+    await rig.round()
+    expect(await endings()).toEqual(Array(6).fill("paid"))
+    expect(await alarmsInWords(ctx)).toEqual([])
   })
 })
 

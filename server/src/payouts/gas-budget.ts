@@ -3,11 +3,12 @@
  * bound anyone could have us pay for moving the same few cents round and round. Over it a merchant's payouts are held until
  * enough of the last 24 hours is past; those of the others go on.
  */
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
+import { type Network, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
-import { formatAmount } from "../money/amount.ts"
+import { formatAmount, parseAmount } from "../money/amount.ts"
 import { dataPartsOf } from "./evidence.ts"
 
 const WINDOW_MS = 24 * 3_600_000
@@ -30,12 +31,49 @@ interface Spent {
   inFlight: bigint
   /** Both, of relays alone. */
   relays: bigint
+  /** Both, of relays and small payouts. */
+  cheap: bigint
 }
 
-/** Wei that are left of a budget for one lane. */
-function roomFor(lane: Lane, limit: bigint, { past, inFlight, relays }: Spent): bigint {
-  const [room, ofRelays] = [limit - past - inFlight, limit / RELAYS_PART - relays]
-  return lane === "relay" && ofRelays < room ? ofRelays : room
+/**
+ * Of a budget relays and small payouts together may take three quarters: strangers cause both at little cost, a checkout of
+ * 0.01 included. The last quarter is for payouts that bring more than they cost.
+ */
+const cheapPart = (limit: bigint): bigint => (limit * 3n) / 4n
+
+/** Wei that are left of a budget for one lane: for what is cheap to cause, and for all. */
+function roomFor(lane: Lane, limit: bigint, { past, inFlight, relays, cheap }: Spent): { cheap: bigint; all: bigint } {
+  const all = limit - past - inFlight
+  const room = least(all, cheapPart(limit) - cheap)
+  return { all, cheap: lane === "relay" ? least(room, limit / RELAYS_PART - relays) : room }
+}
+
+const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
+
+/**
+ * Whether a payout is small: below `SMALL_PAYOUT` of the settlement token, or of another token, whose worth nobody knows.
+ * `i` is a row of intents.
+ */
+export const smallOf = (ctx: Context, i: RawBuilder<unknown>): RawBuilder<boolean> => {
+  const large = ctx.chain.networks.map(
+    network =>
+      sql`(${i}.chain_id = ${network.chainId} and ${i}.token = ${network.token.address} and ${i}.amount >= ${smallAmount(ctx, network)})`,
+  )
+  return large.length === 0 ? sql<boolean>`true` : sql<boolean>`not (${sql.join(large, sql` or `)})`
+}
+
+const smallAmount = (ctx: Context, { token }: Network): bigint => parseAmount(ctx.settings.smallPayout, token.decimals)
+
+/** The same of a row at hand. */
+export function isSmall(ctx: Context, row: Pick<Row<"intents">, "chain_id" | "token" | "amount">): boolean {
+  const network = networkOf(ctx.chain, row.chain_id)
+  return row.token !== network.token.address || row.amount < smallAmount(ctx, network)
+}
+
+/** Whose intents are left out of what is due: all of some merchants', and only the small ones of others. */
+export interface Except {
+  merchants: readonly string[]
+  small: readonly string[]
 }
 
 /**
@@ -43,14 +81,18 @@ function roomFor(lane: Lane, limit: bigint, { past, inFlight, relays }: Spent): 
  * a lock: what is in flight may change at this moment.
  */
 async function spentBy(ctx: Context, merchantIds: readonly string[], dataFee: bigint): Promise<Map<string, Spent>> {
+  const small = smallOf(ctx, sql.ref("i"))
   const { rows } = await sql<{ id: string } & Spent>`
-    select m.id, ended.wei as past, open.wei as "inFlight", ended.relays + open.relays as relays from merchants m
+    select m.id, ended.wei as past, open.wei as "inFlight", ended.relays + open.relays as relays,
+      ended.cheap + open.cheap as cheap from merchants m
     cross join lateral (select coalesce(sum(gas_cost), 0)::numeric(78,0) as wei,
-        coalesce(sum(gas_cost) filter (where lane = 'relay'), 0)::numeric(78,0) as relays from intents i
+        coalesce(sum(gas_cost) filter (where lane = 'relay'), 0)::numeric(78,0) as relays,
+        coalesce(sum(gas_cost) filter (where lane = 'relay' or ${small}), 0)::numeric(78,0) as cheap from intents i
       where i.merchant_id = m.id and i.gas_cost is not null and i.gas_cost_at > ${windowStart(ctx)}) ended
     cross join lateral (select coalesce(sum(most), 0)::numeric(78,0) as wei,
-        coalesce(sum(most) filter (where lane = 'relay'), 0)::numeric(78,0) as relays from (
-          select i.lane, a.gas * a.max_fee + ${dataFee}::numeric * ${dataPartsOf} as most
+        coalesce(sum(most) filter (where lane = 'relay'), 0)::numeric(78,0) as relays,
+        coalesce(sum(most) filter (where lane = 'relay' or is_small), 0)::numeric(78,0) as cheap from (
+          select i.lane, ${small} as is_small, a.gas * a.max_fee + ${dataFee}::numeric * ${dataPartsOf} as most
           from intents i join attempts a on a.intent_id = i.id
           where i.merchant_id = m.id and i.state in ('assigned', 'mined') and i.gas_cost is null
             and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)) each) open
@@ -62,7 +104,7 @@ const windowStart = (ctx: Context): Date => new Date(ctx.now().getTime() - WINDO
 
 /**
  * Of due intents those whose merchants can pay `most` wei for one more; for the others the next ones, by `dueExcept` (the
- * due intents of all but some merchants). Payouts of whoever is over are held on the way; answers how many. A first sieve,
+ * due intents but for {@link Except}). Payouts of whoever is over are held on the way; answers how many. A first sieve,
  * so that no merchant's many are screened and tried in vain; {@link lockBudgets} decides.
  */
 export async function withinBudgets(
@@ -70,40 +112,54 @@ export async function withinBudgets(
   wallet: Row<"wallets">,
   due: Row<"intents">[],
   most: bigint,
-  dueExcept: (merchantIds: string[]) => Promise<Row<"intents">[]>,
+  dueExcept: (except: Except) => Promise<Row<"intents">[]>,
 ): Promise<{ due: Row<"intents">[]; held: number }> {
   // Relays are few, and not held: who waits for one is told at once.
   if (ctx.settings.gasBudget === 0n || wallet.lane === "relay") return { due, held: 0 }
   const over = new Set<string>()
+  const overSmall = new Set<string>()
   let payable = due
   let held = 0
   while (payable.length > 0) {
     const spent = await spentBy(ctx, [...new Set(payable.map(row => row.merchant_id))], 0n)
-    const found = [...spent].filter(([, { past, inFlight }]) => past + inFlight + most > ctx.settings.gasBudget)
-    if (found.length === 0) break
-    for (const [merchantId, before] of found) {
-      over.add(merchantId)
-      held += await holdDue(ctx, wallet, merchantId, before, most)
+    const withSmall = new Set(payable.filter(row => isSmall(ctx, row)).map(row => row.merchant_id))
+    let found = 0
+    for (const [merchantId, before] of spent) {
+      const room = roomFor(wallet.lane, ctx.settings.gasBudget, before)
+      const smallOnly = room.all >= most
+      if (smallOnly && (room.cheap >= most || !withSmall.has(merchantId))) continue
+      found++
+      ;(smallOnly ? overSmall : over).add(merchantId)
+      const excess = most - (smallOnly ? room.cheap : room.all)
+      held += await holdDue(ctx, wallet, merchantId, { spent: before.past + before.inFlight, excess, smallOnly })
     }
-    payable = over.size < MERCHANTS_A_TURN ? await dueExcept([...over]) : []
+    if (found === 0) break
+    payable =
+      over.size + overSmall.size < MERCHANTS_A_TURN
+        ? await dueExcept({ merchants: [...over], small: [...overSmall] })
+        : []
   }
   return { due: payable, held }
 }
 
-/** Holds a merchant's due intents, as many as one statement should, until its window has room for another, an hour at most. */
+/**
+ * Holds a merchant's due intents, or only the small ones, as many as one statement should, until its window has room for
+ * another, an hour at most; `excess` wei must leave the window first.
+ */
 async function holdDue(
   ctx: Context,
   wallet: Row<"wallets">,
   merchantId: string,
-  { past, inFlight }: Spent,
-  most: bigint,
+  { spent, excess, smallOnly }: { spent: bigint; excess: bigint; smallOnly: boolean },
 ): Promise<number> {
   const now = ctx.now()
-  const excess = past + inFlight + most - ctx.settings.gasBudget
+  const [cheap, small] = smallOnly
+    ? [sql`and (lane = 'relay' or ${smallOf(ctx, sql.ref("intents"))})`, sql`and ${smallOf(ctx, sql.ref("intents"))}`]
+    : [sql``, sql``]
   const free = await sql<{ at: Date }>`
     select gas_cost_at as at from (
       select gas_cost_at, sum(gas_cost) over (order by gas_cost_at, id) as gone from intents
-      where merchant_id = ${merchantId} and gas_cost is not null and gas_cost_at > ${windowStart(ctx)}) as costs
+      where merchant_id = ${merchantId} and gas_cost is not null and gas_cost_at > ${windowStart(ctx)} ${cheap}) as costs
     where gone >= ${excess} order by gas_cost_at limit 1`.execute(ctx.db)
   // None: it is what is in flight, which soon costs less than it might.
   const waitMs = (free.rows[0]?.at.getTime() ?? 0) + WINDOW_MS - now.getTime()
@@ -117,13 +173,13 @@ async function holdDue(
         held_detail = 'the merchant''s gas budget of a day is spent'
       where id in (select id from intents where merchant_id = ${merchantId} and chain_id = ${wallet.chain_id}
         and lane = ${wallet.lane} and state in ('queued', 'held')
-        and (reserved or held_reason is distinct from 'short') and run_at <= ${now}
+        and (reserved or held_reason is distinct from 'short') and run_at <= ${now} ${small}
         order by run_at limit ${HELD_AT_ONCE} for no key update skip locked)
       returning id`.execute(ctx.db)
     return held.rows.length
   })
-  const spent = formatAmount(past + inFlight, ETHER_DECIMALS)
-  ctx.log.warn({ merchantId, chainId: wallet.chain_id, payouts: n, spent }, "payouts are held: GAS_BUDGET is spent")
+  const facts = { merchantId, chainId: wallet.chain_id, payouts: n, smallOnly }
+  ctx.log.warn({ ...facts, spent: formatAmount(spent, ETHER_DECIMALS) }, "payouts are held: GAS_BUDGET is spent")
   return n
 }
 
@@ -142,8 +198,8 @@ async function heldOf(ctx: Context, merchantId: string): Promise<{ ahead: bigint
 
 /** What is left of some merchants' budgets, held until the transaction ends. */
 export interface Budgets {
-  /** Takes this many wei of a merchant's; false, and nothing taken, when that is more than is left. */
-  take(merchantId: string, wei: bigint): boolean
+  /** Takes this many wei of a merchant's, for a small payout or another; false, and nothing taken, when less is left. */
+  take(merchantId: string, wei: bigint, small?: boolean): boolean
 }
 
 /**
@@ -174,10 +230,11 @@ export async function lockBudgets(
     .execute()
   const rooms = new Map([...(await spentBy(ctx, ids, dataFee))].map(([id, spent]) => [id, roomFor(lane, limit, spent)]))
   return {
-    take: (merchantId, wei) => {
-      const left = (rooms.get(merchantId) ?? 0n) - wei
-      if (left < 0n) return false
-      rooms.set(merchantId, left)
+    take: (merchantId, wei, isCheap = false) => {
+      const small = isCheap || lane === "relay"
+      const { all, cheap } = rooms.get(merchantId) ?? { all: 0n, cheap: 0n }
+      if (wei > (small ? least(all, cheap) : all)) return false
+      rooms.set(merchantId, { all: all - wei, cheap: small ? cheap - wei : cheap })
       return true
     },
   }
@@ -205,7 +262,7 @@ export async function relaysSpent(
     .limit(1)
     .executeTakeFirst()
   const most = gas * (last?.max_fee ?? 1n)
-  return spent !== undefined && roomFor("relay", ctx.settings.gasBudget, spent) < most
+  return spent !== undefined && roomFor("relay", ctx.settings.gasBudget, spent).cheap < most
 }
 
 /** How a merchant's budget stands, in ether; null where there is none. */
@@ -213,7 +270,7 @@ export async function gasBudgetOf(ctx: Context, merchantId: string) {
   const limit = ctx.settings.gasBudget
   if (limit === 0n) return null
   const [spent, held] = [await spentBy(ctx, [merchantId], 0n), await heldOf(ctx, merchantId)]
-  const { past, inFlight } = spent.get(merchantId) ?? { past: 0n, inFlight: 0n, relays: 0n }
+  const { past, inFlight } = spent.get(merchantId) ?? { past: 0n, inFlight: 0n }
   return {
     limit: formatAmount(limit, ETHER_DECIMALS),
     spent: formatAmount(past + inFlight, ETHER_DECIMALS),

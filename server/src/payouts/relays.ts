@@ -5,7 +5,7 @@
  */
 import { sql } from "kysely"
 import { encodeFunctionData, type Hex, parseAbi } from "viem"
-import { validBeforeOf } from "../chain/authorizations.ts"
+import { type SignedBy, validBeforeOf } from "../chain/authorizations.ts"
 import { ask, askAny, awake } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
@@ -18,10 +18,13 @@ import { ApiError } from "../errors.ts"
 import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
 import { lookSoon } from "../payments/queries.ts"
+import { lookAtWallet } from "./evidence.ts"
+import { firstFees, trialFees } from "./fees.ts"
 
 /**
- * The gas limits of relays. A key's signature takes some 100,000; a contract's as much as the contract likes, a passkey
- * checked in Solidity 350,000: beyond this limit nobody's signature is worth its gas.
+ * The highest gas limits of relays. A key's signature takes some 100,000; a contract's as much as the contract likes, a
+ * passkey checked in Solidity 350,000: beyond this limit nobody's signature is worth its gas. The relay of a contract wallet
+ * gets as much as its trial took and a quarter more, so that it can't burn what it did not show.
  */
 export const RELAY_GAS = { key: 200_000n, contract: 700_000n }
 
@@ -29,8 +32,10 @@ const REASON_LENGTH = 120
 const DAY_MS = 86_400_000
 /** Relays of one session, and of one payer in a day, that failed on chain: each cost gas, and after them he pays his own. */
 export const MAX_REVERTED = 3
-/** Why nothing is relayed where the merchant's gas budget has no room. */
+/** Why nothing is relayed where a gas budget has no room: the merchant's, or all merchants'. */
 export const NO_BUDGET = "Nothing more is relayed for this merchant today."
+/** The same of contract wallets, which have a budget of their own. */
+export const NO_CONTRACT_BUDGET = "Nothing more is relayed for contract wallets on this network today."
 
 /** The words of nodes for a call that fails by itself. */
 export const failedTrial = /revert|vm (execution|exception)|evm error|out ?of ?gas|gas required|invalid opcode/i
@@ -53,12 +58,16 @@ export const balanceCall = (network: Network, address: Address): RpcCall =>
 const stateCall = (network: Network, payer: Address, nonce: Hash): RpcCall =>
   read(network, encodeFunctionData({ abi: tokenAbi, functionName: "authorizationState", args: [payer, nonce] }))
 
+/** A quarter more than a trial took: what a signature costs differs a little from block to block. */
+const withMargin = (gas: bigint): bigint => (gas * 5n) / 4n
+const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
+
 /**
- * Why the chain would not carry an authorization out, in a sentence; `used` when its nonce is spent, `unseen` when money
- * lies at the receiving address that the scan has not found yet. Undefined when it would, at this moment. A
- * `CHAIN_UNAVAILABLE` when no node tells.
+ * The gas limit of the relay of an authorization that the chain would carry out at this moment, by a trial run from the
+ * relay wallet at the price that it will pay. Otherwise why not, in a sentence; `used` when its nonce is spent, `unseen` when
+ * money lies at the receiving address that the scan has not found yet. A `CHAIN_UNAVAILABLE` when no node tells.
  */
-export async function relayFault(
+export async function tryRelay(
   ctx: Context,
   network: Network,
   relay: {
@@ -68,25 +77,46 @@ export async function relayFault(
     nonce: Hash
     amount: bigint
     data: Hex
-    gas: bigint
+    by: SignedBy
   },
-): Promise<"used" | "unseen" | { words: string } | undefined> {
-  const { wallet: from, deposit, payer, nonce, amount, data, gas } = relay
+): Promise<"used" | "unseen" | { words: string } | { gas: bigint; maxFee: bigint }> {
+  const { wallet: from, deposit, payer, nonce, amount, data, by } = relay
+  const gas = RELAY_GAS[by]
+  const { market, balance = 0n } = await lookAtWallet(network, from, ctx.signal)
+  const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
+  const call = {
+    ...{ from, to: network.token.address, data, gas: hexNumber(gas) },
+    ...(fees && trialFees(fees, gas, balance)),
+  }
   const calls = [
     stateCall(network, payer, nonce),
-    { method: "eth_call", params: [{ from, to: network.token.address, data, gas: hexNumber(gas) }, "latest"] },
+    { method: "eth_call", params: [call, "latest"] },
     balanceCall(network, deposit.address),
+    ...(by === "contract" ? [{ method: "eth_estimateGas", params: [call] }] : []),
   ]
   for (const endpoint of awake(network.endpoints)) {
-    const [used, trial, held] = (await ask(endpoint, calls, ctx.signal)) ?? []
+    const [used, trial, held, estimate] = (await ask(endpoint, calls, ctx.signal)) ?? []
     // Anything else is the endpoint's bad moment.
     if (!used?.ok || !trial || (!trial.ok && !failedTrial.test(trial.error))) continue
     if (wordOf(used) === 1n) return "used"
     if ((await unseenAt(ctx, network, new Map([[deposit.id, held]]))).size > 0) return "unseen"
-    return trial.ok ? undefined : { words: await whyRefused(ctx, network, payer, amount, trial.error) }
+    const failed = !trial.ok
+      ? trial
+      : estimate && !estimate.ok && failedTrial.test(estimate.error)
+        ? estimate
+        : undefined
+    if (failed) return { words: await whyRefused(ctx, network, payer, amount, failed.error) }
+    const maxFee = fees?.maxFee ?? 0n
+    if (!estimate) return { gas, maxFee }
+    const took = quantityOf(estimate)
+    if (took !== undefined) return { gas: least(gas, withMargin(took)), maxFee }
   }
   throw new ApiError("CHAIN_UNAVAILABLE")
 }
+
+/** The quantity that a node answered; undefined where it answered none. */
+const quantityOf = (told: RpcResult): bigint | undefined =>
+  told.ok && typeof told.value === "string" && /^0x[0-9a-f]{1,64}$/i.test(told.value) ? BigInt(told.value) : undefined
 
 /** The number that a call returned; undefined when it returned none. */
 const wordOf = (told: RpcResult | undefined): bigint | undefined =>

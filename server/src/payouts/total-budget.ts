@@ -1,0 +1,78 @@
+/**
+ * What gas may cost in 24 hours beside the budget of each merchant. `GAS_BUDGET_TOTAL` is for all merchants together: with
+ * `SIGNUP=open` anyone can be any number of them. `RELAY_CONTRACT_BUDGET` is for relays of contract wallets, on each
+ * network: a contract can approve in every trial, and burn the gas of its relay when it is mined.
+ */
+import { type RawBuilder, sql } from "kysely"
+import { CONTRACT_RELAY } from "../chain/authorizations.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { dataPartsOf } from "./evidence.ts"
+
+const WINDOW_MS = 24 * 3_600_000
+/** Any number that no other advisory lock has. */
+const LOCK = 7_582_412
+
+/** What is left of the totals, held until the transaction ends. */
+export interface Totals {
+  /** Takes this many wei for an intent; false, and nothing taken, when that is more than is left. */
+  take(row: Pick<Row<"intents">, "data">, wei: bigint): boolean
+}
+
+/** Whether a call carries out the authorization of a contract wallet. */
+const isContractRelay = (data: string): boolean => data.startsWith(CONTRACT_RELAY)
+
+const ofContracts = (chainId: number) =>
+  sql<boolean>`i.lane = 'relay' and i.chain_id = ${chainId} and i.data like ${`${CONTRACT_RELAY}%`}`
+
+/** Wei that intents cost in the last 24 hours, and that those in flight may cost with `dataFee` wei each for their data. */
+async function spentOn(ctx: Context, which: RawBuilder<boolean>, dataFee: bigint): Promise<bigint> {
+  const since = new Date(ctx.now().getTime() - WINDOW_MS)
+  const { rows } = await sql<{ wei: bigint }>`
+    select ((select coalesce(sum(i.gas_cost), 0) from intents i
+        where i.gas_cost is not null and i.gas_cost_at > ${since} and ${which})
+      + (select coalesce(sum(a.gas * a.max_fee + ${dataFee}::numeric * ${dataPartsOf}), 0) from wallets w
+          join intents i on i.chain_id = w.chain_id and i.wallet = w.address and i.state in ('assigned', 'mined')
+          join attempts a on a.intent_id = i.id
+        where i.gas_cost is null and ${which}
+          and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)))::numeric(78,0) as wei`.execute(
+    ctx.db,
+  )
+  return rows[0]?.wei ?? 0n
+}
+
+/**
+ * Locks the totals; call it inside the transaction that signs, after the merchants' budgets. All wallets wait for each other
+ * here where there is a total of all merchants. One network's contract wallets have one relay wallet, which is held already.
+ */
+export async function lockTotals(ctx: Context, wallet: Row<"wallets">, dataFee: bigint): Promise<Totals> {
+  const { gasBudgetTotal, relayContractBudget } = ctx.settings
+  if (gasBudgetTotal > 0n) await sql`select pg_advisory_xact_lock(${LOCK})`.execute(ctx.db)
+  let total = gasBudgetTotal === 0n ? undefined : gasBudgetTotal - (await spentOn(ctx, sql<boolean>`true`, dataFee))
+  let contracts =
+    relayContractBudget === 0n || wallet.lane !== "relay"
+      ? undefined
+      : relayContractBudget - (await spentOn(ctx, ofContracts(wallet.chain_id), dataFee))
+  return {
+    take: ({ data }, wei) => {
+      const byContract = isContractRelay(data)
+      if ((total !== undefined && wei > total) || (byContract && contracts !== undefined && wei > contracts))
+        return false
+      if (total !== undefined) total -= wei
+      if (byContract && contracts !== undefined) contracts -= wei
+      return true
+    },
+  }
+}
+
+/** Whether all merchants together have no room for one more transaction that may cost `most` wei. */
+export async function isTotalSpent(ctx: Context, most: bigint): Promise<boolean> {
+  const limit = ctx.settings.gasBudgetTotal
+  return limit > 0n && (await spentOn(ctx, sql<boolean>`true`, 0n)) + most > limit
+}
+
+/** Whether a network's contract wallets have no room for one more relay that may cost `most` wei. */
+export async function areContractRelaysSpent(ctx: Context, chainId: number, most: bigint): Promise<boolean> {
+  const limit = ctx.settings.relayContractBudget
+  return limit > 0n && (await spentOn(ctx, ofContracts(chainId), 0n)) + most > limit
+}
