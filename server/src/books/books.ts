@@ -5,6 +5,7 @@ import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { csv } from "../http/csv.ts"
+import type { ListSource } from "../http/lists.ts"
 import { timeAt } from "../http/time.ts"
 import { formatAmount } from "../money/amount.ts"
 
@@ -90,17 +91,19 @@ function passing({ merchantId, deposits, withBalance, from, to }: Found): RawBui
     where ${sql.join([sql`true`, ...times], sql` and `)})`
 }
 
-/** One page, newest first, and how many there are in all. */
-export async function bookPage(
-  ctx: Context,
-  merchantId: string,
-  filter: BookFilter,
-  { limit, offset }: { limit: number; offset: number },
-) {
+/** What passes the filter, newest first. */
+export async function booksOf(ctx: Context, merchantId: string, filter: BookFilter): Promise<ListSource<Entry>> {
   const rows = passing(await find(ctx, merchantId, filter))
-  const counted = await sql<{ total: number }>`select count(*)::int as total from ${rows} b`.execute(ctx.db)
-  const page = await read(ctx, sql`${rows}`, sql`limit ${limit} offset ${offset}`)
-  return { data: page.map(row => entryOf(ctx, row)), total: counted.rows[0]?.total ?? 0 }
+  return {
+    total: async () => {
+      const counted = await sql<{ total: number }>`select count(*)::int as total from ${rows} b`.execute(ctx.db)
+      return counted.rows[0]?.total ?? 0
+    },
+    read: async (last, limit, offset) => {
+      const after = last ? sql`(select * from ${rows} f where (at, id) < (${last.at}, ${last.id}))` : rows
+      return await read(ctx, after, sql`limit ${limit} offset ${offset}`)
+    },
+  }
 }
 
 async function read(ctx: Context, rows: RawBuilder<unknown>, part: RawBuilder<unknown>): Promise<Entry[]> {
@@ -116,7 +119,7 @@ async function read(ctx: Context, rows: RawBuilder<unknown>, part: RawBuilder<un
 }
 
 /** A row of the books as it is told. */
-function entryOf(ctx: Context, row: Entry) {
+export function entryOf(ctx: Context, row: Entry) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
   const isSettlement = row.token === token.address
   const text = (amount: bigint) =>
@@ -153,13 +156,10 @@ function entryOf(ctx: Context, row: Entry) {
 
 /** All that passes the filter as CSV, newest first. */
 export async function* booksCsv(ctx: Context, merchantId: string, filter: BookFilter): AsyncGenerator<string> {
-  const rows = passing(await find(ctx, merchantId, filter))
+  const books = await booksOf(ctx, merchantId, filter)
   yield* csv<Entry, (typeof columns)[number]>(
     columns,
     rows => rows.map(row => entryOf(ctx, row)),
-    (last, limit) => {
-      const after = last ? sql`(select * from ${rows} f where (at, id) < (${last.at}, ${last.id}))` : rows
-      return read(ctx, after, sql`limit ${limit}`)
-    },
+    (last, limit) => books.read(last, limit, 0),
   )
 }

@@ -4,10 +4,11 @@ import { parseAddress } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { invalid } from "../errors.ts"
 import { CsvAnswer, sendCsv } from "../http/csv.ts"
+import { inData, sendList } from "../http/lists.ts"
 import { AddressText, Described, HashText, Matching, Money, Nullable, Page, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { TimeInput, timeAt } from "../http/time.ts"
-import { type BookFilter, bookPage, booksCsv } from "./books.ts"
+import { type BookFilter, booksCsv, booksOf, entryOf } from "./books.ts"
 
 const tags = ["books"]
 const text = (description: string) => ({ type: "string", description })
@@ -61,9 +62,10 @@ export function bookRoutes(app: Server, ctx: Context): void {
         response: { 200: Type.Object({ data: Type.Array(Entry), total: Type.Integer() }) },
       },
     },
-    async request => {
+    async (request, reply) => {
       const { limit, offset, ...filter } = request.query
-      return await bookPage(ctx, await callingMerchant(ctx, request), checked(filter), { limit, offset })
+      const books = await booksOf(ctx, await callingMerchant(ctx, request), checked(filter))
+      return await sendList(ctx, reply, { limit, offset }, books, rows => rows.map(row => entryOf(ctx, row)), inData)
     },
   )
 
@@ -81,7 +83,7 @@ export function bookRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const filter = checked(request.query)
-      return sendCsv(reply, "books.csv", booksCsv(ctx, merchantId, filter))
+      return await sendCsv(ctx, reply, "books.csv", booksCsv(ctx, merchantId, filter))
     },
   )
 }

@@ -4,7 +4,7 @@ import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { idempotently } from "../http/idempotency.ts"
-import { pageOf } from "../http/lists.ts"
+import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
@@ -57,11 +57,10 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         response: { 200: ProductList },
       },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const query = ctx.db.selectFrom("products").selectAll().where("merchant_id", "=", merchantId)
-      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
-      return { data: rows.map(productOf), total }
+      return await sendList(ctx, reply, request.query, newestFirst(query), rows => rows.map(productOf), inData)
     },
   )
   app.get(
@@ -152,11 +151,10 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         response: { 200: LinkList },
       },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const query = ctx.db.selectFrom("payment_links").selectAll().where("merchant_id", "=", merchantId)
-      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
-      return { data: rows.map(linkOf), total }
+      return await sendList(ctx, reply, request.query, newestFirst(query), rows => rows.map(linkOf), inData)
     },
   )
   app.get(

@@ -6,7 +6,7 @@ import type { Row } from "../db/schema.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { callingMerchantByKey } from "../http/authenticate.ts"
 import { idempotently } from "../http/idempotency.ts"
-import { pageOf } from "../http/lists.ts"
+import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { sharesOf } from "../payouts/queries.ts"
 import { CheckoutCreate, Deleted, Session, SessionChange, SessionId, SessionList, SessionQuery } from "./schema.ts"
@@ -61,7 +61,7 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
           response: { 200: SessionList },
         },
       },
-      async request => {
+      async (request, reply) => {
         const { status, exception, ...page } = request.query
         const query = ctx.db
           .selectFrom("checkout_sessions")
@@ -69,8 +69,7 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
           .where("merchant_id", "=", await merchantOf(ctx, request))
           .$if(status !== undefined, q => q.where("status", "=", status ?? "pending"))
           .$if(exception !== undefined, q => q.where("exception", "=", exception ?? null))
-        const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), page)
-        return { data: await wholesOf(ctx, rows), total }
+        return await sendList(ctx, reply, page, newestFirst(query), rows => wholesOf(ctx, rows), inData)
       },
     )
 

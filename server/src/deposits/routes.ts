@@ -2,13 +2,14 @@
  * `/api/console/deposits`: the merchant's receiving addresses with their terms. Whoever has these can have the money sent to
  * its owner after its time, without the service: `script/recover` reads the CSV.
  */
+import { sql } from "kysely"
 import { Type } from "typebox"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { CsvAnswer, csv, sendCsv } from "../http/csv.ts"
-import { pageOf } from "../http/lists.ts"
+import { inData, type ListSource, sendList } from "../http/lists.ts"
 import { AddressText, HashText, Nullable, Page, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 
@@ -56,10 +57,9 @@ export function depositRoutes(app: Server, ctx: Context): void {
         response: { 200: Type.Object({ data: Type.Array(Deposit), total: Type.Integer() }) },
       },
     },
-    async request => {
-      const merchantId = await callingMerchant(ctx, request)
-      const { rows, total } = await pageOf(depositsOf(ctx, merchantId), request.query)
-      return { data: rows.map(row => told(ctx, row)), total }
+    async (request, reply) => {
+      const deposits = depositsOf(ctx, await callingMerchant(ctx, request))
+      return await sendList(ctx, reply, request.query, deposits, rows => rows.map(row => told(ctx, row)), inData)
     },
   )
 
@@ -75,13 +75,26 @@ export function depositRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
-      return sendCsv(reply, "deposits.csv", depositsCsv(ctx, merchantId))
+      return await sendCsv(ctx, reply, "deposits.csv", depositsCsv(ctx, merchantId))
     },
   )
 }
 
-const depositsOf = (ctx: Context, merchantId: string) =>
-  ctx.db.selectFrom("deposits").selectAll().where("merchant_id", "=", merchantId).orderBy("id", "desc")
+/** By id alone: ids ascend. */
+function depositsOf(ctx: Context, merchantId: string): ListSource<Row<"deposits">> {
+  const query = ctx.db.selectFrom("deposits").where("merchant_id", "=", merchantId)
+  return {
+    total: async () => (await query.select(sql<number>`count(*)::int`.as("total")).executeTakeFirstOrThrow()).total,
+    read: async (last, limit, offset) =>
+      await query
+        .selectAll()
+        .$if(last !== undefined, query => query.where("id", "<", last?.id ?? 0n))
+        .orderBy("id", "desc")
+        .limit(limit)
+        .offset(offset)
+        .execute(),
+  }
+}
 
 function told(ctx: Context, row: Row<"deposits">) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
@@ -107,9 +120,5 @@ const depositsCsv = (ctx: Context, merchantId: string): AsyncGenerator<string> =
   csv<Row<"deposits">, (typeof columns)[number]>(
     columns,
     rows => rows.map(row => told(ctx, row)),
-    (last, limit) =>
-      depositsOf(ctx, merchantId)
-        .$if(last !== undefined, query => query.where("id", "<", last?.id ?? 0n))
-        .limit(limit)
-        .execute(),
+    (last, limit) => depositsOf(ctx, merchantId).read(last, limit, 0),
   )

@@ -1,18 +1,84 @@
-/** Lists: newest first, ties by id, always with the total. */
+/** Lists: newest first, ties by id, always with the total. A long one is sent in parts, and never lies in memory as a whole. */
 import { type SelectQueryBuilder, sql } from "kysely"
+import type { Context } from "../context.ts"
 import type { Database } from "../db/schema.ts"
+import { type PartsReply, sendParts } from "./parts.ts"
 import type { Page } from "./schemas.ts"
 
-/** One page of a query that is already ordered, and how many rows it has in all. */
-export async function pageOf<T extends keyof Database, O>(
+/** A full checkout is some 11 KB, so that a part is about 500 KB; the default page of 100 is two reads. */
+const ROWS_A_READ = 50
+
+/** Where a list comes from. */
+export interface ListSource<R> {
+  /** How many rows there are. */
+  total(): Promise<number>
+  /** At most `limit` rows: after `last`, or without one after the first `offset`. */
+  read(last: R | undefined, limit: number, offset: number): Promise<R[]>
+}
+
+interface ListReply extends PartsReply {
+  serialize(payload: unknown): string | ArrayBuffer | Buffer
+}
+
+/**
+ * Rows of a query that has no order yet, newest first by a time and an id. The next rows are found by the last one's, so that
+ * a row that is added meanwhile moves none.
+ */
+export function newestFirst<T extends keyof Database, O>(
   query: SelectQueryBuilder<Database, T, O>,
+  { at, id }: { at: string; id: string } = { at: "created_at", id: "id" },
+): ListSource<O> {
+  const fieldOf = (row: O, column: string) => (row as Record<string, unknown>)[column.split(".").at(-1) ?? ""]
+  return {
+    total: async () => {
+      const counted = query.clearSelect().select(sql<number>`count(*)::int`.as("total"))
+      return ((await counted.executeTakeFirstOrThrow()) as { total: number }).total
+    },
+    read: async (last, limit, offset) => {
+      const ordered = query.orderBy(sql.ref(at), "desc").orderBy(sql.ref(id), "desc").limit(limit)
+      if (last === undefined) return await ordered.offset(offset).execute()
+      const after = sql`(${fieldOf(last, at)}, ${fieldOf(last, id)})`
+      return await ordered.where(sql<boolean>`(${sql.ref(at)}, ${sql.ref(id)}) < ${after}`).execute()
+    },
+  }
+}
+
+/** The usual envelope of a list. */
+export const inData = <T>(data: T[], total: number): { data: T[]; total: number } => ({ data, total })
+
+/**
+ * One page of a list, each part's rows as `tell` has them, in the envelope that `wrap` makes; what it makes of an empty list
+ * must hold one `[]`, the list's place. More than 50 rows are sent in parts that the route's own schema serializes.
+ */
+export async function sendList<R, T, E>(
+  ctx: Pick<Context, "log">,
+  reply: ListReply,
   { limit, offset }: Page,
-): Promise<{ rows: O[]; total: number }> {
-  const count = await query
-    .clearSelect()
-    .clearOrderBy()
-    .select(sql<number>`count(*)::int`.as("total"))
-    .executeTakeFirstOrThrow()
-  const rows = await query.limit(limit).offset(offset).execute()
-  return { rows, total: (count as { total: number }).total }
+  source: ListSource<R>,
+  tell: (rows: R[]) => T[] | Promise<T[]>,
+  wrap: (items: T[], total: number) => E,
+): Promise<E> {
+  const total = await source.total()
+  const rows = await source.read(undefined, Math.min(limit, ROWS_A_READ), offset)
+  if (rows.length < ROWS_A_READ || limit === ROWS_A_READ) return wrap(await tell(rows), total)
+
+  const [head = "", tail = ""] = `${reply.serialize(wrap([], total))}`.split("[]")
+  const itemsOf = async (part: R[]) =>
+    `${reply.serialize(wrap(await tell(part), total))}`.slice(head.length + 1, -tail.length - 1)
+  async function* parts(): AsyncGenerator<string> {
+    let before = `${head}[`
+    let left = limit
+    for (let part = rows; ; ) {
+      const items = await itemsOf(part)
+      if (items !== "") {
+        yield before + items
+        before = ","
+      }
+      left -= part.length
+      if (left === 0 || part.length < ROWS_A_READ) break
+      part = await source.read(part.at(-1), Math.min(left, ROWS_A_READ), 0)
+    }
+    yield `${before === "," ? "" : before}]${tail}`
+  }
+  return (await sendParts(ctx, reply, "application/json; charset=utf-8", parts())) as E
 }

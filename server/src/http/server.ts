@@ -51,7 +51,7 @@ const KEEP_ALIVE_MS = 72_000
 /** Text is held twice while it is sent: as text, and as the bytes that were made of it. */
 const HELD_A_CHARACTER = 2
 /** What an answer that is read and sent in parts holds at a time: a part in the making, one ready, one on its way. */
-const HELD_A_STREAM = 512 * 1024
+const HELD_A_STREAM = 1024 * 1024
 const exposed = [
   "X-Request-Id",
   "X-RateLimit-Limit",

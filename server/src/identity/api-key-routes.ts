@@ -1,7 +1,7 @@
 /** `/api/console/api-keys`: the keys of a merchant's servers. */
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { pageOf } from "../http/lists.ts"
+import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { createApiKey, revokeApiKey } from "./api-keys.ts"
@@ -41,14 +41,14 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
         response: { 200: KeyList },
       },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const query = ctx.db.selectFrom("api_keys").selectAll().where("merchant_id", "=", merchantId)
-      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
-      return {
-        data: rows.map(row => ({ ...shownOf(row), lastUsedAt: row.last_used_at?.toISOString() ?? null })),
-        total,
-      }
+      const tell = (row: Row<"api_keys">) => ({
+        ...shownOf(row),
+        lastUsedAt: row.last_used_at?.toISOString() ?? null,
+      })
+      return await sendList(ctx, reply, request.query, newestFirst(query), rows => rows.map(tell), inData)
     },
   )
 

@@ -3,7 +3,7 @@ import { parseAddress } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { invalid } from "../errors.ts"
 import { idempotently } from "../http/idempotency.ts"
-import { pageOf } from "../http/lists.ts"
+import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { NoBody } from "../identity/schema.ts"
 import { acceptPayment, paymentOf, returnPayment, screenDecision } from "./decide.ts"
@@ -28,12 +28,11 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
         response: { 200: ExceptionalPaymentList },
       },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const { exception, status, ...page } = request.query
       const query = transactions(ctx, merchantId, { exception, status, exceptional: true })
-      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), page)
-      return { data: await exceptionsOf(ctx, rows), total }
+      return await sendList(ctx, reply, page, newestFirst(query), rows => exceptionsOf(ctx, rows), inData)
     },
   )
 

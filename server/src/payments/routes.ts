@@ -3,7 +3,7 @@ import { type Static, Type } from "typebox"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { CsvAnswer, sendCsv } from "../http/csv.ts"
-import { pageOf } from "../http/lists.ts"
+import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Described, Matching, Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { TimeInput, timeAt } from "../http/time.ts"
@@ -54,9 +54,11 @@ export function transactionRoutes(app: Server, ctx: Context): void {
         response: { 200: TransactionList },
       },
     },
-    async request => {
+    async (request, reply) => {
       const { limit, offset, ...filter } = request.query
-      return await list(await callingMerchant(ctx, request), filter, { limit, offset })
+      const query = transactions(ctx, await callingMerchant(ctx, request), filterOf(filter))
+      const tell = (rows: Row<"transactions">[]) => transactionsOf(ctx, rows)
+      return await sendList(ctx, reply, { limit, offset }, newestFirst(query), tell, inData)
     },
   )
 
@@ -74,15 +76,9 @@ export function transactionRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const filter = filterOf(request.query)
-      return sendCsv(reply, "transactions.csv", transactionsCsv(ctx, merchantId, filter))
+      return await sendCsv(ctx, reply, "transactions.csv", transactionsCsv(ctx, merchantId, filter))
     },
   )
-
-  async function list(merchantId: string, filter: Filter, page: Page) {
-    const query = transactions(ctx, merchantId, filterOf(filter))
-    const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), page)
-    return { data: await transactionsOf(ctx, rows), total }
-  }
 }
 
 /** The same filter, its times checked before anything is sent. */

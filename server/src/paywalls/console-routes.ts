@@ -4,7 +4,7 @@ import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { idempotently } from "../http/idempotency.ts"
-import { pageOf } from "../http/lists.ts"
+import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
@@ -24,6 +24,19 @@ import {
 } from "./schema.ts"
 
 const tags = ["paywalls"]
+
+/** What a list tells of a paywall. */
+const listed = [
+  "id",
+  "name",
+  "price",
+  "chain_id",
+  "currency",
+  "content_type",
+  "pricing_model",
+  "active",
+  "created_at",
+] as const
 
 export function paywallConsoleRoutes(app: Server, ctx: Context): void {
   app.post(
@@ -61,11 +74,18 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         response: { 200: PaywallList },
       },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
-      const query = ctx.db.selectFrom("paywalls").selectAll().where("merchant_id", "=", merchantId)
-      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
-      return { paywalls: rows.map(listedOf), total }
+      // Not what is sold: up to 64 KB each.
+      const query = ctx.db.selectFrom("paywalls").select(listed).where("merchant_id", "=", merchantId)
+      return await sendList(
+        ctx,
+        reply,
+        request.query,
+        newestFirst(query),
+        rows => rows.map(listedOf),
+        (paywalls, total) => ({ paywalls, total }),
+      )
     },
   )
 
@@ -146,7 +166,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       },
       config: { errors: ["PAYWALL_NOT_FOUND"] },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const { paywall, network } = await readPaywall(ctx, merchantId, request.params.id)
       const query = ctx.db
@@ -155,11 +175,8 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         .selectAll("grants")
         .select("payments.amount")
         .where("grants.paywall_id", "=", paywall.id)
-      const { rows, total } = await pageOf(
-        query.orderBy("granted_at", "desc").orderBy("grants.id", "desc"),
-        request.query,
-      )
-      const data = rows.map(row => ({
+      const newest = newestFirst(query, { at: "granted_at", id: "grants.id" })
+      const tell = (row: Row<"grants"> & { amount: bigint }) => ({
         id: row.id,
         paymentId: row.payment_id,
         address: checksummed(row.address),
@@ -172,8 +189,8 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         revokedAt: row.revoked_at?.toISOString() ?? null,
         revokedBy: row.revoked_by,
         revokeReason: row.revoke_reason,
-      }))
-      return { data, total }
+      })
+      return await sendList(ctx, reply, request.query, newest, rows => rows.map(tell), inData)
     },
   )
 
@@ -200,7 +217,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     },
   )
 
-  function listedOf(row: Row<"paywalls">) {
+  function listedOf(row: Pick<Row<"paywalls">, (typeof listed)[number]>) {
     return {
       id: row.id,
       name: row.name,

@@ -1,8 +1,9 @@
 /** `/api/console/splits`: who is paid which part of a payment. */
 import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
 import { idempotently } from "../http/idempotency.ts"
-import { pageOf } from "../http/lists.ts"
+import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { SplitChange, SplitChanged, SplitCreate, SplitDeleted, SplitList, SplitPath, SplitWhole } from "./schema.ts"
@@ -53,16 +54,17 @@ export function splitRoutes(app: Server, ctx: Context): void {
         response: { 200: SplitList },
       },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const query = ctx.db.selectFrom("splits").selectAll().where("merchant_id", "=", merchantId)
-      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
-      const sets = await recipientsOf(
-        ctx,
-        rows.map(row => row.set_id),
-      )
-      const data = rows.map(row => listedOf({ ...row, recipients: sets.get(row.set_id) ?? [] }))
-      return { data, total }
+      const tell = async (rows: Row<"splits">[]) => {
+        const sets = await recipientsOf(
+          ctx,
+          rows.map(row => row.set_id),
+        )
+        return rows.map(row => listedOf({ ...row, recipients: sets.get(row.set_id) ?? [] }))
+      }
+      return await sendList(ctx, reply, request.query, newestFirst(query), tell, inData)
     },
   )
 

@@ -1,11 +1,11 @@
 /** `/api/console/deliveries` and `/api/console/events`: what was sent where, each attempt, and sending it again. */
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
-import { pageOf } from "../http/lists.ts"
+import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { timeAt } from "../http/time.ts"
 import { readWebhook, resend } from "./console.ts"
-import { attemptsOf, listDeliveries, readDelivery } from "./queries.ts"
+import { attemptsOf, deliveryOf, filteredDeliveries, readDelivery } from "./queries.ts"
 import {
   Delivery,
   DeliveryId,
@@ -35,10 +35,11 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
         response: { 200: DeliveryList },
       },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const { id } = await readWebhook(ctx, merchantId, request.params.id)
-      return await listDeliveries(ctx, merchantId, { ...request.query, webhookId: id })
+      const deliveries = filteredDeliveries(ctx, merchantId, { ...request.query, webhookId: id })
+      return await sendList(ctx, reply, request.query, deliveries, rows => rows.map(deliveryOf), inData)
     },
   )
 
@@ -54,7 +55,10 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
         response: { 200: DeliveryList },
       },
     },
-    async request => await listDeliveries(ctx, await callingMerchant(ctx, request), request.query),
+    async (request, reply) => {
+      const deliveries = filteredDeliveries(ctx, await callingMerchant(ctx, request), request.query)
+      return await sendList(ctx, reply, request.query, deliveries, rows => rows.map(deliveryOf), inData)
+    },
   )
 
   app.get(
@@ -107,14 +111,14 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
         response: { 200: EventList },
       },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const { type, since } = request.query
       let query = ctx.db.selectFrom("events").selectAll().where("merchant_id", "=", merchantId)
       if (type !== undefined) query = query.where("type", "=", type)
       if (since !== undefined) query = query.where("created_at", ">=", timeAt("since", since))
-      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
-      return { data: rows.map(({ body }) => JSON.parse(body)), total }
+      const tell = (rows: { body: string }[]) => rows.map(({ body }) => JSON.parse(body))
+      return await sendList(ctx, reply, request.query, newestFirst(query), tell, inData)
     },
   )
 

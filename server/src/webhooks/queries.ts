@@ -2,7 +2,7 @@
 import type { Context } from "../context.ts"
 import type { DeliveryStatus } from "../db/webhook-rows.ts"
 import { ApiError } from "../errors.ts"
-import { pageOf } from "../http/lists.ts"
+import { type ListSource, newestFirst } from "../http/lists.ts"
 import { timeAt } from "../http/time.ts"
 import type { DeliveryQuery } from "./schema.ts"
 
@@ -44,7 +44,7 @@ interface DeliveryRow {
 }
 
 /** A delivery as the API shows it. */
-const deliveryOf = (row: DeliveryRow) => ({
+export const deliveryOf = (row: DeliveryRow) => ({
   id: row.id,
   eventId: row.event_id,
   event: row.type,
@@ -59,8 +59,8 @@ const deliveryOf = (row: DeliveryRow) => ({
   updatedAt: row.updated_at.toISOString(),
 })
 
-/** One page of a merchant's deliveries that fit all filters, newest first; `VALIDATION_ERROR` for a time that does not exist. */
-export async function listDeliveries(ctx: Context, merchantId: string, filters: DeliveryQuery) {
+/** A merchant's deliveries that fit all filters, newest first; `VALIDATION_ERROR` for a time that does not exist. */
+export function filteredDeliveries(ctx: Context, merchantId: string, filters: DeliveryQuery): ListSource<DeliveryRow> {
   const { status, event, eventId, webhookId, sessionId, destination, since, until } = filters
   let query = deliveriesOf(ctx, merchantId)
   if (status !== undefined) query = query.where("deliveries.status", "=", status)
@@ -72,9 +72,7 @@ export async function listDeliveries(ctx: Context, merchantId: string, filters: 
     query = query.where("deliveries.webhook_id", destination === "callback" ? "is" : "is not", null)
   if (since !== undefined) query = query.where("deliveries.created_at", ">=", timeAt("since", since))
   if (until !== undefined) query = query.where("deliveries.created_at", "<", timeAt("until", until))
-  const ordered = query.orderBy("deliveries.created_at", "desc").orderBy("deliveries.id", "desc")
-  const { rows, total } = await pageOf(ordered, filters)
-  return { data: rows.map(deliveryOf), total }
+  return newestFirst(query, { at: "deliveries.created_at", id: "deliveries.id" })
 }
 
 /** The merchant's delivery; `NOT_FOUND` for anyone else's. */

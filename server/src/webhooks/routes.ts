@@ -1,7 +1,7 @@
 /** `/api/console/webhooks`: a merchant's endpoints. */
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { pageOf } from "../http/lists.ts"
+import { newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { timeAt } from "../http/time.ts"
@@ -72,15 +72,21 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         response: { 200: WebhookList },
       },
     },
-    async request => {
+    async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const query = ctx.db
         .selectFrom("webhooks")
         .selectAll()
         .where("merchant_id", "=", merchantId)
         .where("deleted_at", "is", null)
-      const { rows, total } = await pageOf(query.orderBy("created_at", "desc").orderBy("id", "desc"), request.query)
-      return { data: { webhooks: rows.map(listedOf) }, total }
+      return await sendList(
+        ctx,
+        reply,
+        request.query,
+        newestFirst(query),
+        rows => rows.map(listedOf),
+        (webhooks, total) => ({ data: { webhooks }, total }),
+      )
     },
   )
 
