@@ -26,13 +26,24 @@ import { webhookDocument } from "./webhooks/events.ts"
 import { webhookRoutes } from "./webhooks/routes.ts"
 import { openSender, type Sender } from "./webhooks/send.ts"
 
-/** The API, ready to listen; `sender` tries the addresses of webhooks. */
-export function openApp(ctx: Context, tokens: TokenIssuer, sender: Sender = openSender(ctx.settings.webhooks)): Server {
+/**
+ * The API, ready to listen; `sender` tries the addresses of webhooks. From `draining` on it asks its callers to come back on
+ * another connection, which a load balancer makes elsewhere.
+ */
+export function openApp(
+  ctx: Context,
+  tokens: TokenIssuer,
+  sender: Sender = openSender(ctx.settings.webhooks),
+  draining: AbortSignal = ctx.signal,
+): Server {
   const app = openServer(ctx, tokens)
+  app.addHook("onRequest", async (_request, reply) => {
+    if (draining.aborted) reply.header("connection", "close")
+  })
   documentApi(app, ctx.settings, webhookDocument)
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
-    healthRoutes(routes, ctx, () => alarmsInWords(ctx))
+    healthRoutes(routes, ctx, async () => [...(await alarmsInWords(ctx)), ...(tokens.troubles?.() ?? [])], draining)
     authRoutes(routes, ctx)
     identityRoutes(routes, ctx)
     apiKeyRoutes(routes, ctx)

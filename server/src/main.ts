@@ -15,8 +15,9 @@ import { claimInstallation } from "./db/installation.ts"
 import { openDatabase } from "./db/open.ts"
 import { sharedSlugs } from "./db/slugs.ts"
 import { checkFactory } from "./deposits/check-factory.ts"
+import { openHealthServer } from "./http/health-server.ts"
 import { openStartupServer } from "./http/startup-server.ts"
-import { tokenIssuer } from "./identity/tokens.ts"
+import { tokenIssuer, watchIssuer } from "./identity/tokens.ts"
 import { freeLeases } from "./jobs/claim.ts"
 import { openWakes } from "./jobs/wake.ts"
 import { openLimits, processLimits } from "./limits/open.ts"
@@ -26,8 +27,10 @@ import { registry } from "./metrics.ts"
 import { openAdmin } from "./operator/admin.ts"
 import { serveOnSocket } from "./operator/socket.ts"
 import { ensureCursor } from "./payments/verify-payments.ts"
+import { alarmsInWords } from "./payouts/alarms.ts"
 import { checkWallet, laneSigners } from "./payouts/pay-out.ts"
 import { describeSettings, readSettings, type Settings } from "./settings.ts"
+import { openShutdown, type Shutdown } from "./shutdown.ts"
 import { runWorker } from "./worker.ts"
 
 const usage = `Sluice: stablecoin payments, self-hosted.
@@ -65,15 +68,15 @@ async function main(): Promise<void> {
   if (flags.reset && given.mode !== "sandbox") throw new Error("--reset wipes a sandbox; MODE is not sandbox.")
 
   const log = openLog(given.logLevel)
-  const stop = new AbortController()
+  const shutdown = openShutdown()
   const cleanups: Cleanup[] = []
   const failed = Promise.withResolvers<never>()
-  for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => stop.abort(name))
+  for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => shutdown.onSignal(name))
   try {
-    await Promise.race([run(given, flags, log, stop, cleanups, failed.reject), failed.promise])
+    await Promise.race([run(given, flags, log, shutdown, cleanups, failed.reject), failed.promise])
   } catch (error) {
-    if (!stop.signal.aborted) {
-      stop.abort("failure")
+    if (!shutdown.stopping.aborted) {
+      shutdown.stop("failure")
       throw error
     }
   } finally {
@@ -88,14 +91,19 @@ async function run(
   given: Settings,
   flags: { role: string; reset?: boolean | undefined },
   log: Logger,
-  stop: AbortController,
+  shutdown: Shutdown,
   cleanups: Cleanup[],
   fail: (error: Error) => void,
 ): Promise<void> {
-  const { signal } = stop
+  const { stopping: signal, draining } = shutdown
   const embedded = given.databaseUrl === undefined
   if (embedded || given.mode === "sandbox") cleanups.push(lockDataDir(given.dataDir))
-  const startup = flags.role === "worker" ? undefined : await openStartupServer(given)
+  const isWorker = flags.role === "worker"
+  const port = isWorker ? given.healthPort : given.port
+  const startup =
+    port === undefined
+      ? undefined
+      : await openStartupServer({ host: given.host, port }, isWorker ? "HEALTH_PORT" : "PORT")
   if (startup) cleanups.push(() => startup.close())
   const { startSandbox } = given.mode === "sandbox" ? await import("./sandbox/start.ts") : { startSandbox: undefined }
   const sandbox = await startSandbox?.(given, log, { reset: flags.reset ?? false, cleanups, fail })
@@ -139,15 +147,21 @@ async function run(
   if (embedded) await freeLeases(database.db)
   // Settles in at most a round when the signal comes; the database is closed after it.
   const loops = flags.role === "api" ? [] : [() => runWorker({ ...ctx, db: database.background })]
-  if (flags.role !== "worker") {
-    const app = openApp(ctx, tokenIssuer(settings.oidcIssuer, settings.oidcAudience))
+  const tokens = tokenIssuer(settings.oidcIssuer, settings.oidcAudience)
+  if (port !== undefined) {
+    const app = isWorker
+      ? openHealthServer(ctx, () => alarmsInWords(ctx), draining)
+      : openApp(ctx, tokens, undefined, draining)
     await sandbox?.extend(app, ctx)
     await startup?.close()
-    await app.listen({ host: settings.host, port: settings.port })
+    await app.listen({ host: settings.host, port })
     cleanups.push(() => app.close())
+    if (!isWorker) shutdown.drainFor(settings.drainMs)
   }
+  // Where merchants sign in with wallets alone there is no issuer to be asked.
+  if (!isWorker && settings.oidcIssuer !== settings.baseUrl) void watchIssuer(tokens, log, signal)
   if (flags.role !== "api") cleanups.push(await serveOnSocket(openAdmin(ctx), settings.dataDir, log))
-  if (settings.metricsPort !== undefined) cleanups.push(await serveMetrics(settings.metricsPort))
+  if (settings.metricsPort !== undefined) cleanups.push(await serveMetrics(settings.metricsHost, settings.metricsPort))
   const running = loops.map(loop => loop())
   cleanups.push(() => Promise.all(running))
   await sandbox?.announce(ctx)
@@ -173,7 +187,7 @@ async function patiently<T>(work: () => Promise<T>, log: Logger, signal: AbortSi
   }
 }
 
-async function serveMetrics(port: number): Promise<Cleanup> {
+async function serveMetrics(host: string, port: number): Promise<Cleanup> {
   const server = createServer((request, response) => {
     if (request.method !== "GET" || request.url !== "/metrics") return void response.writeHead(404).end()
     registry.metrics().then(
@@ -181,7 +195,7 @@ async function serveMetrics(port: number): Promise<Cleanup> {
       () => response.writeHead(500).end(),
     )
   })
-  await listen(server, "127.0.0.1", port)
+  await listen(server, host, port)
   return () => new Promise(resolve => server.close(resolve))
 }
 

@@ -62,7 +62,7 @@ export const settingsTable = {
   BASE_URL: {
     meaning: "how callers reach the service",
     otherwise: "http://HOST:PORT",
-    live: "https, and not a private address",
+    live: "must be set; https, and not a private address",
     parse: httpUrl,
   },
   CONSOLE_ORIGINS: {
@@ -108,7 +108,7 @@ export const settingsTable = {
   },
   NETWORKS: {
     meaning: `the networks to serve, the first is the default: ${networkNames.join(", ")}`,
-    fallback: "base-sepolia",
+    otherwise: "base-sepolia, in live mode base",
     live: "no test network",
     parse: listOf(oneOf(...networkNames)),
   },
@@ -238,7 +238,20 @@ export const settingsTable = {
   LIMIT_MERCHANT: perMinute("merchant routes without a limit of their own, by API key", "60"),
   LIMIT_CONSUME: perMinute("POST /api/paywalls/:id/consume and verify with an API key, by API key", "600"),
   LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
-  METRICS_PORT: { meaning: "a loopback port that serves /metrics", parse: whole(1, 65_535) },
+  HEALTH_PORT: {
+    meaning:
+      "the port on HOST where a process with --role worker answers /healthz, /readyz and, by METRICS_TOKEN, /metrics",
+    otherwise: "none",
+    parse: whole(1, 65_535),
+  },
+  DRAIN: {
+    meaning:
+      "how long a process that was told to stop serves on while /readyz answers 503, so that no new request is sent to it",
+    otherwise: "0s, in live mode 5s",
+    parse: durationWithin(0, 300),
+  },
+  METRICS_PORT: { meaning: "a port on METRICS_HOST that serves /metrics to anyone", parse: whole(1, 65_535) },
+  METRICS_HOST: { meaning: "the address that METRICS_PORT listens on", fallback: "127.0.0.1", parse: text },
   METRICS_TOKEN: {
     meaning: "the bearer token that opens /metrics on PORT",
     live: "at least 16 characters",

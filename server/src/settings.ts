@@ -85,7 +85,12 @@ export interface Settings {
   serviceWallets: Address[]
   /** Requests a minute; 0 switches a bucket off. */
   limits: Record<Bucket, number>
+  /** Where a process without the API answers probes; undefined: nowhere. */
+  healthPort: number | undefined
+  /** How long a process serves on after it was told to stop. */
+  drainMs: number
   metricsPort: number | undefined
+  metricsHost: string
   metricsToken: string | undefined
   logLevel: string
   rpcPort: number
@@ -194,7 +199,9 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     faults.push("HOST must be a loopback address in the sandbox; SANDBOX_PUBLIC=1 opens it to others on purpose")
 
   const confirmations = read("CONFIRMATIONS")
-  const networks = (read("NETWORKS") ?? []).map(name => networkSettings(name))
+  const fallbackNetwork: NetworkName = mode === "live" ? "base" : "base-sepolia"
+  const names = env.NETWORKS ? (read("NETWORKS") ?? []) : [fallbackNetwork]
+  const networks = names.map(name => networkSettings(name))
   if (networks.length === 0) faults.push("NETWORKS must name at least one network")
   function networkSettings(name: NetworkName): NetworkSettings {
     const facts = networkFacts[name]
@@ -279,7 +286,10 @@ export function readSettings(env: Record<string, string | undefined> = process.e
       consume: read("LIMIT_CONSUME"),
       public: read("LIMIT_PUBLIC"),
     },
+    healthPort: read("HEALTH_PORT"),
+    drainMs: read("DRAIN") ?? (mode === "live" ? 5_000 : 0),
     metricsPort: read("METRICS_PORT"),
+    metricsHost: read("METRICS_HOST"),
     metricsToken: read("METRICS_TOKEN"),
     logLevel: read("LOG_LEVEL") ?? (sandbox ? "warn" : "info"),
     rpcPort: read("RPC_PORT"),
@@ -298,6 +308,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
       `${keySettings.relay} must be another key than ${keySettings.payout}: each wallet has nonces of its own`,
     )
   if (mode === "live") {
+    if (!env.BASE_URL) faults.push("BASE_URL must be set: the https address at which callers reach the service")
     // What can't be read has been told; what stands in for it is not worth another fault.
     const told = new Set(faults.map(nameIn))
     if (told.has("PAYOUT_KEYSTORE_PASSWORD_FILE")) told.add(keySettings.payout)

@@ -13,9 +13,17 @@ const SHARED_MS = 1_000
 /** Probes give up after a few seconds, so the answer comes before that, whatever the database does. */
 const DEADLINE_MS = 2_000
 
-/** `alarmsInWords` asks what is wrong with payouts alone. */
-export function healthRoutes(app: Server, ctx: Context, alarmsInWords: () => Promise<string[]>): void {
-  const troubles = troubleshooter(ctx, alarmsInWords)
+/**
+ * `alarmsInWords` asks for what is wrong and no reason to send nobody here. From `draining` on `/readyz` says that the process
+ * stops.
+ */
+export function healthRoutes(
+  app: Server,
+  ctx: Context,
+  alarmsInWords: () => Promise<string[]>,
+  draining: AbortSignal = ctx.signal,
+): void {
+  const troubles = troubleshooter(ctx, alarmsInWords, draining)
   app.get(
     "/healthz",
     {
@@ -39,7 +47,7 @@ export function healthRoutes(app: Server, ctx: Context, alarmsInWords: () => Pro
         summary: "Whether the database and the networks are in reach",
         tags: ["operation"],
         description:
-          "Trouble with payouts alone is no reason to send nobody here, as money still arrives: it is told in `alarms`.",
+          "Trouble with payouts or the identity provider alone is no reason to send nobody here, as money still arrives: it is told in `alarms`. A process that was told to stop answers 503 while it serves on.",
         response: {
           200: Type.Object({
             status: Type.String(),
@@ -88,7 +96,11 @@ interface Troubles {
  * How things are. Anyone may ask, without a limit, so the database is asked once a second at most, and not again while it
  * owes an answer.
  */
-function troubleshooter(ctx: Context, alarmsInWords: () => Promise<string[]>): () => Promise<Troubles> {
+function troubleshooter(
+  ctx: Context,
+  alarmsInWords: () => Promise<string[]>,
+  draining: AbortSignal,
+): () => Promise<Troubles> {
   const ask = async () => {
     const [cursors, alarms] = await Promise.all([
       ctx.db.selectFrom("cursors").select(["chain_id", "looked_at"]).execute(),
@@ -109,7 +121,7 @@ function troubleshooter(ctx: Context, alarmsInWords: () => Promise<string[]>): (
     return fresh.answer
   }
   return async () => {
-    if (ctx.signal.aborted) return { faults: ["it is stopping"], alarms: [] }
+    if (draining.aborted) return { faults: ["it is stopping"], alarms: [] }
     const now = ctx.now().getTime()
     const answer = await inTime(answerOf(now)).catch(() => "the database can't be reached" as const)
     if (typeof answer === "string") return { faults: [answer], alarms: [] }

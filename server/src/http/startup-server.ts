@@ -14,10 +14,13 @@ export interface StartupServer {
 }
 
 /**
- * Listens on the API's address: `GET /healthz` answers 200, everything else 503 `NOT_READY` with `Retry-After`. Rejects
+ * Listens on the API's address, or on that of HEALTH_PORT, which `setting` names: `GET /healthz` answers 200, everything else 503 `NOT_READY` with `Retry-After`. Rejects
  * with a sentence for the operator when the port can't be used.
  */
-export async function openStartupServer({ host, port }: { host: string; port: number }): Promise<StartupServer> {
+export async function openStartupServer(
+  { host, port }: { host: string; port: number },
+  setting = "PORT",
+): Promise<StartupServer> {
   let phase = "it is starting"
   const server = createServer((request, response) => {
     const alive = (request.method === "GET" || request.method === "HEAD") && request.url?.split("?")[0] === "/healthz"
@@ -36,7 +39,7 @@ export async function openStartupServer({ host, port }: { host: string; port: nu
   await new Promise<void>((resolve, reject) => server.once("error", reject).listen(port, host, resolve)).catch(
     error => {
       if (error.code === "EADDRINUSE")
-        throw new Error(`Port ${port} is in use. Stop what uses it, or choose another with PORT.`)
+        throw new Error(`Port ${port} is in use. Stop what uses it, or choose another with ${setting}.`)
       throw new Error(`Can't listen on ${host}:${port}: ${error.message}`)
     },
   )

@@ -1,7 +1,9 @@
 /**
  * Bearer tokens of the OIDC issuer: keys by discovery, cached, fetched again when a token names a new one.
  */
+import { setTimeout as sleep } from "node:timers/promises"
 import { createRemoteJWKSet, errors, type JWTVerifyGetKey, jwtVerify } from "jose"
+import type { Logger } from "pino"
 import { ApiError } from "../errors.ts"
 import { isStorable } from "../http/json.ts"
 
@@ -13,6 +15,10 @@ export interface Subject {
 export interface TokenIssuer {
   /** Who the token speaks for, or undefined when it is not valid; `IDENTITY_UNAVAILABLE` when the keys can't be had. */
   verify(token: string): Promise<Subject | undefined>
+  /** Asks the issuer for its keys once; after it `troubles` is up to date. Never rejects. */
+  check?(): Promise<void>
+  /** What a person should know of the issuer, in words; empty while it answers. */
+  troubles?(): string[]
 }
 
 /** Only signatures with a public key: with HS256 the issuer's public key would do as the secret. */
@@ -30,7 +36,18 @@ export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
     })
     return keys
   }
+  let trouble: string | undefined
   return {
+    check: async () => {
+      trouble = await discover(issuer).then(
+        () => undefined,
+        (error: Error) => {
+          const why = error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message
+          return `the identity provider ${issuer} can't be used, so its tokens are refused with 503: ${why}`
+        },
+      )
+    },
+    troubles: () => (trouble === undefined ? [] : [trouble]),
     verify: async token => {
       try {
         const { payload } = await jwtVerify(token, await discovered(), {
@@ -52,6 +69,22 @@ export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
         throw new ApiError("IDENTITY_UNAVAILABLE", undefined, undefined, error)
       }
     },
+  }
+}
+
+/** Between two questions to an issuer that answers, and to one that does not. */
+const WATCH_MS = { answers: 60_000, fails: 10_000 }
+
+/** Asks the issuer again and again until the signal, and logs each change: a wrong OIDC_ISSUER would be silent until a merchant comes. */
+export async function watchIssuer({ check, troubles }: TokenIssuer, log: Logger, signal: AbortSignal): Promise<void> {
+  let before: string | undefined
+  while (check && troubles && !signal.aborted) {
+    await check()
+    const [now] = troubles()
+    if (now !== undefined && before === undefined) log.error(now)
+    if (now === undefined && before !== undefined) log.info("the identity provider answers again")
+    before = now
+    await sleep(now === undefined ? WATCH_MS.answers : WATCH_MS.fails, undefined, { signal }).catch(() => {})
   }
 }
 

@@ -132,6 +132,32 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
       { n: 0 },
     ])
   }, 300_000)
+
+  it("answers probes in each role, reports a dead issuer, and drains before it stops", async () => {
+    const [port, healthPort] = [await freePort(), await freePort()]
+    const worker = start("worker", { HEALTH_PORT: `${healthPort}`, METRICS_TOKEN: "metrics" })
+    const api = start("api", { PORT: `${port}`, DRAIN: "300s", OIDC_ISSUER: "http://127.0.0.1:1" })
+    const ask = async (at: number, path: string, headers: Record<string, string> = {}) => {
+      const response = await fetch(`http://127.0.0.1:${at}${path}`, { headers })
+      return { status: response.status, text: await response.text(), connection: response.headers.get("connection") }
+    }
+    await until("the worker is ready", () => answers(`http://127.0.0.1:${healthPort}/readyz`))
+    expect((await ask(healthPort, "/healthz")).status).toBe(200)
+    expect((await ask(healthPort, "/metrics")).status).toBe(401)
+    const metrics = await ask(healthPort, "/metrics", { authorization: "Bearer metrics" })
+    expect(metrics.text).toContain("sluice_")
+    expect((await ask(healthPort, "/api/paywalls/pw_x")).status).toBe(404)
+
+    await until("the API is ready", () => answers(`http://127.0.0.1:${port}/readyz`))
+    const words = "the identity provider http://127.0.0.1:1 can't be used"
+    await until("the alarm names the issuer", async () => (await ask(port, "/readyz")).text.includes(words))
+    api.kill("SIGTERM")
+    await until("it says that it stops", async () => (await ask(port, "/readyz")).text.includes("it is stopping"))
+    const served = await ask(port, "/.well-known/jwks.json")
+    expect([served.status, served.connection]).toEqual([200, "close"])
+    expect(await kill(api, "SIGTERM")).toBe(0)
+    expect(await kill(worker, "SIGTERM")).toBe(0)
+  }, 120_000)
 })
 
 function start(role: string, more: Record<string, string> = {}): ChildProcess {

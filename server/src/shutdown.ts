@@ -1,0 +1,39 @@
+/**
+ * How the process stops. The first signal begins the drain: it serves on, and `/readyz` tells the load balancer to send no
+ * new requests. After the drain, or at a second signal, it stops.
+ */
+
+export interface Shutdown {
+  /** Aborted at the first signal. */
+  draining: AbortSignal
+  /** Aborted when the process is to stop. */
+  stopping: AbortSignal
+  /** From now on callers are served, so that a signal drains for so many milliseconds before it stops. */
+  drainFor(ms: number): void
+  /** Stops at once. */
+  stop(reason: string): void
+}
+
+/** A shutdown that nobody has asked for yet; until `drainFor` there is no drain. */
+export function openShutdown(): Shutdown & { onSignal(name: string): void } {
+  const draining = new AbortController()
+  const stopping = new AbortController()
+  let drainMs = 0
+  const stop = (reason: string) => {
+    draining.abort(reason)
+    stopping.abort(reason)
+  }
+  return {
+    draining: draining.signal,
+    stopping: stopping.signal,
+    drainFor: ms => {
+      drainMs = ms
+    },
+    stop,
+    onSignal: name => {
+      if (draining.signal.aborted || drainMs === 0) return stop(name)
+      draining.abort(name)
+      setTimeout(() => stop(name), drainMs)
+    },
+  }
+}
