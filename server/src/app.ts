@@ -12,6 +12,7 @@ import { apiKeyRoutes } from "./identity/api-key-routes.ts"
 import { authRoutes } from "./identity/auth-routes.ts"
 import { identityRoutes } from "./identity/routes.ts"
 import type { TokenIssuer } from "./identity/tokens.ts"
+import { troublesInWords } from "./payments/endpoint-troubles.ts"
 import { exceptionRoutes } from "./payments/exception-routes.ts"
 import { returnAddressRoutes } from "./payments/return-address-routes.ts"
 import { transactionRoutes } from "./payments/routes.ts"
@@ -43,7 +44,12 @@ export function openApp(
   documentApi(app, ctx.settings, webhookDocument)
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
-    healthRoutes(routes, ctx, async () => [...(await alarmsInWords(ctx)), ...(tokens.troubles?.() ?? [])], draining)
+    const alarms = async () => [
+      ...(await alarmsInWords(ctx)),
+      ...(await troublesInWords(ctx)),
+      ...(tokens.troubles?.() ?? []),
+    ]
+    healthRoutes(routes, ctx, alarms, draining)
     authRoutes(routes, ctx)
     identityRoutes(routes, ctx)
     apiKeyRoutes(routes, ctx)

@@ -33,6 +33,13 @@ export const rpcCalls = new Counter({
   registers: [registry],
 })
 
+export const endpointAlarms = new Gauge({
+  name: "sluice_rpc_alarm",
+  help: "1 while an RPC endpoint, by its place in the setting from 1, is silent, behind or in contradiction to the others.",
+  labelNames: ["network", "endpoint", "reason"],
+  registers: [registry],
+})
+
 export const paymentChanges = new Counter({
   name: "sluice_payments_total",
   help: "Payments that were granted or reversed.",

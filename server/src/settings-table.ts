@@ -156,7 +156,7 @@ export const settingsTable = {
   },
   MIN_AMOUNT: { meaning: "the least price, in whole tokens", fallback: "0.01", parse: decimal },
   QUORUM_ABOVE: {
-    meaning: "payments above this, in whole tokens, must be told by two RPC endpoints where a network has two",
+    meaning: "payments above this, in whole tokens, need both RPC endpoints where a network has two",
     fallback: "100",
     parse: decimal,
   },

@@ -121,10 +121,6 @@ export async function checkClaims(
     doubtful.map(claim => claim.blockNumber),
     doubtful.map(claim => claim.txHash),
   )
-  await panel.learn(
-    doubtful.flatMap(claim => panel.anyReceipt(claim.txHash)?.blockNumber ?? []),
-    [],
-  )
   let unproven: string | undefined
   for (const claim of doubtful) {
     const receipts = panel.receiptsOf(claim.txHash)

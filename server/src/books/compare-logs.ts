@@ -12,7 +12,8 @@ import { blockCall, outgoingCalls, readBlock, readTransfers, type Transfer, tran
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
-import { keyOf, type Panel } from "../payments/look.ts"
+import { keyOf } from "../payments/agreement.ts"
+import type { Panel } from "../payments/look.ts"
 import { storeTransfers, wakeSessions } from "../payments/queries.ts"
 import { checkClaims, type Finding, intentClaim, isProven, transferClaim } from "./claims.ts"
 
@@ -138,7 +139,7 @@ async function noteOutflow(
   intent: Ended | undefined,
   words: string,
 ): Promise<Finding | undefined> {
-  const time = transfer.blockTime ?? panel.blockAt(transfer.blockNumber)?.block.time ?? ctx.now()
+  const time = panel.blockAt(transfer.blockNumber)?.block.time ?? ctx.now()
   const isOpen = BigInt(Math.floor(time.getTime() / 1_000)) > deposit.open_after_s
   const isRecovery = !intent && transfer.to === deposit.owner && isOpen
   const [row] = await ctx.db
@@ -262,12 +263,12 @@ async function storeMissed(
   deposits: ReadonlyMap<Address, KnownDeposit>,
   missed: readonly Transfer[],
 ): Promise<boolean> {
-  const found: (Transfer & { depositId: bigint; blockTime: Date })[] = []
+  const found: (Transfer & { depositId: bigint; blockTime: Date; isSingle: boolean })[] = []
   for (const transfer of missed) {
     const deposit = deposits.get(transfer.to)
     const proven = deposit && (await isProven(network, panel, transfer))
-    const blockTime = transfer.blockTime ?? panel.blockAt(transfer.blockNumber)?.block.time
-    if (deposit && proven && blockTime) found.push({ ...transfer, depositId: deposit.id, blockTime })
+    const blockTime = panel.blockAt(transfer.blockNumber)?.block.time
+    if (deposit && proven && blockTime) found.push({ ...transfer, depositId: deposit.id, blockTime, isSingle: false })
   }
   if (found.length > 0) {
     const changed = await inTransaction(ctx, async ctx => {

@@ -119,12 +119,24 @@ interface Transfers {
   log_index: number
   block_time: Date
   state: TransferState
+  /** Whether one of two endpoints alone vouches for it; see `payments/agreement.ts`. */
+  single_source: Generated<boolean>
   suspect_at: Optional<Date>
   run_at: Optional<Date>
   created_at: Date
   /** Both set by the database. */
   merchant_id: Generated<string>
   reorged_at: Generated<Date | null>
+}
+
+/** An endpoint, by its place in the setting from 0, that differs from the others, lags, or does not answer. */
+interface EndpointTroubles {
+  chain_id: number
+  position: number
+  kind: "silent" | "behind" | "contradiction"
+  since: Date
+  last_at: Date
+  is_alarm: boolean
 }
 
 export type SubmissionStatus = "verifying" | "granted" | "failed" | "reversed"
@@ -387,6 +399,7 @@ export interface Database {
   deposits: Deposits
   paywall_versions: PaywallVersions
   transfers: Transfers
+  endpoint_troubles: EndpointTroubles
   submissions: Submissions
   payments: Payments
   claims: Claims

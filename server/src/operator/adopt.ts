@@ -12,7 +12,6 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { openPanel } from "../payments/look.ts"
 import { lockWallet } from "../payouts/assign-intents.ts"
-import { quorumOf } from "../payouts/evidence.ts"
 import { intentIdIn, withoutId } from "../payouts/release.ts"
 import { type Asked, byHand, type Done } from "./actions.ts"
 import { findIntent, networkNamed, refused } from "./find.ts"
@@ -88,12 +87,8 @@ async function fetchTransaction(ctx: Context, network: Network, hash: Hash): Pro
 async function finalBlockOf(ctx: Context, network: Network, hash: Hash): Promise<bigint> {
   const panel = await openPanel(network, 0n, ctx.signal)
   await panel.learn([], [hash])
-  const told = panel.anyReceipt(hash)
-  if (told) await panel.learn([told.blockNumber], [])
   const receipt = panel.receiptOf(hash)
   if (!receipt) throw refused("The transaction is in no block that the endpoints agree on. Try again when it is mined.")
-  if (panel.endVotes(receipt) < quorumOf(network))
-    throw refused("Only one endpoint has the transaction in a block, and two must. Try again.")
   if (receipt.blockNumber > panel.finalized)
     throw refused(
       `The transaction is in block ${receipt.blockNumber}, which is not final: final is ${panel.finalized}. Try again ` +

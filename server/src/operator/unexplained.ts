@@ -50,10 +50,6 @@ export async function unexplained(ctx: Context, wallet: Row<"wallets">, { sight,
       and i.nonce < ${count} order by i.nonce`.execute(ctx.db)
   const hashes = sent.rows.flatMap(row => row.hashes)
   await panel.learn([], hashes)
-  await panel.learn(
-    hashes.flatMap(hash => panel.anyReceipt(hash)?.blockNumber ?? []),
-    [],
-  )
   for (const { id, nonce, hashes } of sent.rows)
     if (!hashes.some(hash => panel.receiptOf(hash)))
       words.push(

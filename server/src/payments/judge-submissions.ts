@@ -28,7 +28,7 @@ export async function judgeSubmissions(
     })
     let change: Partial<Row<"submissions">>
     if (receipt) {
-      const deep = panel.head.number - receipt.blockNumber + 1n >= network.confirmations
+      const deep = panel.depthOf(receipt.blockNumber, receipt.blockHash) >= network.confirmations
       const fault = faultOf(receipt, claimOf(network, deposits, submission), address => ownerOf(deposits, address))
       change =
         deep && fault ? failed(fault, receipt.blockNumber) : { ...again(SHALLOW_MS), block_number: receipt.blockNumber }

@@ -1,8 +1,9 @@
 /**
- * Looks at the chain through all endpoints of a network, and says what they agree on. Reads only.
+ * Looks at the chain through all endpoints of a network, and says what they agree on. Reads only. Where a network has two
+ * endpoints or more, nothing here is one endpoint's word alone but what {@link Panel.standingOf} calls `single`.
  *
- * A *voter* is an endpoint that answers for the right chain, does not lag, and contradicts neither itself nor the others.
- * An error, a null or an empty list from any of them is never evidence that something is not there.
+ * A *voter* is an endpoint that answers for the right chain and whose finalized block has not gone backwards. An error, or
+ * a list without something, is never by itself evidence that it is not there.
  */
 import type { Endpoint } from "../chain/endpoints.ts"
 import { ask, awake, growLogRange, shrinkLogRange } from "../chain/endpoints.ts"
@@ -20,120 +21,137 @@ import {
   type Transfer,
   transferCalls,
 } from "../chain/transfers.ts"
+import {
+  blockAgreed,
+  type Dissent,
+  dissentAmong,
+  keyOf,
+  reachedBy,
+  receiptAgreed,
+  type Standing,
+  standingOf,
+  statementOf,
+  timeOf,
+  votesNeeded,
+  type Voter as Word,
+} from "./agreement.ts"
 
-/** An endpoint whose head is so many blocks behind the best is left out of the round. */
+/** An endpoint whose head is so many blocks behind the agreed head is called behind. */
 const MAX_LAG_BLOCKS = 5n
 /** Windows of logs in one round and endpoint: after downtime the scan catches up over several rounds. */
 const WINDOWS_A_ROUND = 5
 /** What counts as final on a node that can't tell: over an hour on every network served. */
 const FINAL_DEPTH = 2_000n
 
-interface Voter {
+interface Voter extends Word {
   endpoint: Endpoint
-  head: Block
-  finalized: bigint | undefined
-  /** Canonical blocks by height, as this endpoint tells them. */
-  blocks: Map<bigint, Block>
-  /** Receipts by hash; null where it knows none. */
-  receipts: Map<Hash, Receipt | null>
 }
 
 /** What the voters of a round say together. */
 export interface Panel {
-  /** The lowest head among the voters: what all of them have. */
-  head: Block
-  /** The lowest finalized block among them. */
+  /** The highest block that a quorum has; the only voter's where one of two endpoints is there. */
+  head: bigint
+  /** The highest block that a quorum calls final; 0 where there is no quorum. */
   finalized: bigint
   voters: number
-  /** The block that the voters agree on at a height, and how many said so; undefined when they don't, or did not answer. */
+  /** Endpoints that did not answer, or not for this chain, by their places from 0; and those far behind the agreed head. */
+  silent: number[]
+  behind: number[]
+  /** The block that a quorum names at a height, and how many name it; undefined when there is none, or it was not asked. */
   blockAt(height: bigint): { block: Block; votes: number } | undefined
-  /**
-   * The receipt most voters told, from a block that is agreed on; null when every voter knows none; undefined: not known.
-   */
+  /** How many blocks stand on this one, itself counted, by the word of a quorum; 0 where it is not canonical. */
+  depthOf(height: bigint, hash: Hash): bigint
+  /** The receipt that a quorum has, in a block that a quorum names; null when a quorum knows none; undefined: not known. */
   receiptOf(hash: Hash): Receipt | null | undefined
-  /** What each voter tells of a transaction: null where it knows none, nothing of who did not answer or has another block. */
+  /** What each voter says of a transaction: null where it knows none, nothing of who did not answer or has another block. */
   receiptsOf(hash: Hash): (Receipt | null)[]
-  /** How many voters tell that the transaction ended like this. */
-  endVotes(receipt: Receipt): number
-  /** Any receipt that a voter told, whether its block is canonical or not yet known to be. */
-  anyReceipt(hash: Hash): Receipt | undefined
-  /** How many voters have the transfer in this block, by their receipts. */
-  receiptVotes(transfer: { txHash: Hash; key: string; blockHash: Hash }): number
-  /** Asks all voters for blocks and receipts that are not known yet. */
+  /** Every log that any voter reported in the scans so far, each statement once. */
+  reported(): Transfer[]
+  /** How a log stands by all that was learnt so far. */
+  standingOf(log: Transfer): Standing
+  /** The same by the word of any voter; 0 where another has another block there. */
+  depthAlone(height: bigint, hash: Hash): bigint
+  /** When the block of a log was made: what a quorum says, or where it is `single` its only voter; undefined: not known. */
+  timeOf(log: Transfer, standing: Standing): Date | undefined
+  /** How many voters know no receipt with a transfer of this key, and are not just without its block. */
+  votesWithout(txHash: Hash, key: string, height: bigint): number
+  dissent(): Dissent
+  /** Asks all voters for blocks and receipts that are not known yet, and for the blocks that those receipts name. */
   learn(heights: Iterable<bigint>, hashes: Iterable<Hash>): Promise<void>
-  /** All transfers to these addresses from a block on, as far as `scannedTo`, the last block that is surely read. */
-  scan(addresses: readonly Address[], from: bigint): Promise<Scan>
+  /** Reads all transfers to these addresses from a block on; answers the last block that a quorum has surely read. */
+  scan(addresses: readonly Address[], from: bigint): Promise<bigint>
 }
 
-export interface Scan {
-  transfers: Transfer[]
-  /** Which endpoints reported a transfer in a block, by {@link keyOf} and block hash. */
-  sightings: Map<string, number>
-  scannedTo: bigint
-}
-
-/** Identifies a transfer however often its transaction is mined. */
-export const keyOf = (transfer: { txHash: Hash; token: Address; to: Address; k: number }): string =>
-  `${transfer.txHash} ${transfer.token} ${transfer.to} ${transfer.k}`
-
-/** Asks every endpoint where it stands and seats those that may vote; an {@link RpcError} when none may. */
-export async function openPanel(network: Network, checkpoint: bigint, signal: AbortSignal): Promise<Panel> {
-  const asked = awake(network.endpoints)
+/**
+ * Asks every endpoint where it stands; an {@link RpcError} where fewer may vote than must agree. With `alone` one of two
+ * endpoints is enough to look through.
+ */
+export async function openPanel(
+  network: Network,
+  checkpoint: bigint,
+  signal: AbortSignal,
+  { alone = false } = {},
+): Promise<Panel> {
+  const { endpoints } = network
+  const quorum = votesNeeded(endpoints.length)
+  const ready = awake(endpoints)
+  // The two that failed lately may be the honest ones.
+  const asked = endpoints.length > 2 && ready.length < quorum ? endpoints : ready
   const seats = await Promise.all(asked.map(endpoint => seat(endpoint, network, checkpoint, signal)))
-  const present = seats.filter(voter => voter !== undefined)
-  const best = present.reduce((high, voter) => (voter.head.number > high ? voter.head.number : high), 0n)
-  const level = present.filter(voter => voter.head.number + MAX_LAG_BLOCKS >= best)
-  // Whoever stands alone with its block at the checkpoint is on another chain than the others.
-  const agreed = agreement(level, checkpoint)
-  const voters = level.filter(
-    voter => !agreed || (voter.blocks.get(checkpoint)?.hash ?? agreed.block.hash) === agreed.block.hash,
-  )
-  const [first] = voters
-  if (!first) throw new RpcError(`${network.name}: no endpoint may vote`)
-  const head = voters.reduce((low, voter) => (voter.head.number < low.number ? voter.head : low), first.head)
-  const finals = voters.map(voter => voter.finalized).filter(number => number !== undefined)
-  const deep = head.number > FINAL_DEPTH ? head.number - FINAL_DEPTH : 0n
-  const endVotes = ({ txHash, blockHash, succeeded }: Receipt) =>
-    voters.filter(({ receipts }) => {
-      const told = receipts.get(txHash)
-      return told?.blockHash === blockHash && told.succeeded === succeeded
-    }).length
+  const voters = seats.filter(voter => voter !== undefined)
+  if (voters.length === 0) throw new RpcError(`${network.name}: no endpoint may vote`)
+  if (voters.length < quorum && !(alone && endpoints.length === 2))
+    throw new RpcError(`${network.name}: no endpoint may vote alone, ${quorum} of ${endpoints.length} must agree`)
+  const heads = voters.map(voter => voter.head.number)
+  const head = reachedBy(heads, Math.min(quorum, voters.length)) ?? 0n
+  const finalized = reachedBy(voters.map(finalizedBy), quorum) ?? 0n
+  for (const voter of voters) rememberFinalized(voter, finalized)
+  const present = new Set(voters.map(voter => voter.position))
   return {
     head,
-    finalized: finals.length === 0 ? deep : finals.reduce((low, number) => (number < low ? number : low)),
+    finalized,
     voters: voters.length,
-    blockAt: height => agreement(voters, height),
-    receiptOf: hash => {
-      const answers = voters.map(voter => voter.receipts.get(hash))
-      const [standing] = answers
-        .filter(receipt => receipt !== null && receipt !== undefined)
-        .filter(receipt => agreement(voters, receipt.blockNumber)?.block.hash === receipt.blockHash)
-        .sort((a, b) => endVotes(b) - endVotes(a))
-      if (standing) return standing
-      return answers.length > 0 && answers.every(receipt => receipt === null) ? null : undefined
-    },
+    silent: endpoints.flatMap((_, position) => (present.has(position) ? [] : [position])),
+    behind: behindOthers(voters, endpoints.length),
+    blockAt: height => blockAgreed(voters, height, quorum),
+    depthOf: (height, hash) =>
+      reachedBy(
+        voters.map(voter => depthBy(voter, height, hash)),
+        quorum,
+      ) ?? 0n,
+    receiptOf: hash => receiptAgreed(voters, hash, quorum),
     receiptsOf: hash =>
       voters
         .map(voter => voter.receipts.get(hash))
         .filter(receipt => receipt !== undefined)
-        .filter(told => told === null || agreement(voters, told.blockNumber)?.block.hash === told.blockHash),
-    anyReceipt: hash =>
-      voters.map(voter => voter.receipts.get(hash)).find(receipt => receipt !== null && receipt !== undefined) ??
-      undefined,
-    endVotes,
-    receiptVotes: ({ txHash, key, blockHash }) =>
-      voters.filter(voter => {
-        const receipt = voter.receipts.get(txHash)
-        return (
-          receipt?.succeeded && receipt.blockHash === blockHash && receipt.transfers.some(each => keyOf(each) === key)
-        )
-      }).length,
-    learn: async (heights, hashes) => {
-      const numbers = [...new Set(heights)]
-      const wanted = [...new Set(hashes)]
-      await Promise.all(voters.map(voter => learn(voter, numbers, wanted, signal)))
+        .filter(told => told === null || blockAgreed(voters, told.blockNumber, quorum)?.block.hash === told.blockHash),
+    reported: () => reportedBy(voters),
+    standingOf: log => standingOf(voters, log, endpoints.length),
+    depthAlone: (height, hash) => {
+      const isDisputed = voters.some(({ blocks }) => (blocks.get(height)?.hash ?? hash) !== hash)
+      const depths = voters.map(voter => depthBy(voter, height, hash))
+      return isDisputed ? 0n : (reachedBy(depths, 1) ?? 0n)
     },
-    scan: (addresses, from) => scan(network, voters, head, addresses, from, signal),
+    timeOf: (log, standing) => timeOf(voters, log, standing === "single" ? 1 : quorum),
+    votesWithout: (txHash, key, height) =>
+      voters.filter(({ blocks, head, receipts }) => {
+        const isThere = blocks.has(height) || height > head.number
+        const receipt = isThere ? receipts.get(txHash) : undefined
+        if (!receipt) return receipt === null
+        return !(receipt.succeeded && receipt.transfers.some(each => keyOf(each) === key))
+      }).length,
+    dissent: () => dissentAmong(voters, reportedBy(voters), endpoints.length),
+    learn: async (heights, hashes) => {
+      const wanted = [...new Set(hashes)]
+      await learnAll(voters, [...new Set(heights)], wanted, signal)
+      const named = voters.flatMap(({ receipts }) => wanted.flatMap(hash => receipts.get(hash)?.blockNumber ?? []))
+      await learnAll(voters, [...new Set(named)], [], signal)
+    },
+    scan: async (addresses, from) => {
+      const among = new Set(addresses)
+      const parts = await Promise.all(voters.map(voter => scanAlone(network, voter, among, from, signal)))
+      return reachedBy(parts, quorum) ?? from - 1n
+    },
   }
 }
 
@@ -157,9 +175,37 @@ async function seat(
   const finalized = blockOf(finalizedBlock)?.number
   // A finalized block that goes backwards is no such thing; its endpoint waits until it has caught up with itself.
   if (finalized !== undefined && finalized < endpoint.finalizedHigh) return undefined
-  endpoint.finalizedHigh = finalized ?? endpoint.finalizedHigh
+  const blocks = new Map([[head.number, head]])
   const known = blockOf(checkpointBlock)
-  return { endpoint, head, finalized, blocks: new Map(known ? [[checkpoint, known]] : []), receipts: new Map() }
+  if (known?.number === checkpoint) blocks.set(checkpoint, known)
+  const position = network.endpoints.indexOf(endpoint)
+  return { endpoint, position, head, finalized, blocks, receipts: new Map(), logs: new Map(), readings: [] }
+}
+
+const finalizedBy = ({ finalized, head: { number } }: Voter): bigint =>
+  finalized ?? (number > FINAL_DEPTH ? number - FINAL_DEPTH : 0n)
+
+/** No further than what is agreed on: an endpoint that names a block far ahead once is believed again afterwards. */
+function rememberFinalized({ endpoint, finalized }: Voter, agreed: bigint): void {
+  if (finalized === undefined) return
+  const sure = finalized < agreed ? finalized : agreed
+  if (sure > endpoint.finalizedHigh) endpoint.finalizedHigh = sure
+}
+
+/** Of two endpoints the lower may be behind the other; of more, those below the head that two have. */
+function behindOthers(voters: readonly Voter[], endpoints: number): number[] {
+  const heads = voters.map(voter => voter.head.number)
+  const head = reachedBy(heads, endpoints > 2 ? 2 : 1) ?? 0n
+  return voters.filter(voter => voter.head.number + MAX_LAG_BLOCKS < head).map(voter => voter.position)
+}
+
+/** How many blocks a voter has from this one to its head, both counted; undefined where it does not have it. */
+const depthBy = ({ blocks, head }: Voter, height: bigint, hash: Hash): bigint | undefined =>
+  blocks.get(height)?.hash === hash && head.number >= height ? head.number - height + 1n : undefined
+
+function reportedBy(voters: readonly Voter[]): Transfer[] {
+  const logs = voters.flatMap(voter => [...voter.logs.values()].flat())
+  return [...new Map(logs.map(log => [statementOf(log), log])).values()]
 }
 
 /** What an entry holds, or undefined for an error, a null or what can't be read: one odd answer must not spoil the rest. */
@@ -174,16 +220,12 @@ function tolerant<T>(result: RpcResult | undefined, read: (value: unknown) => T)
 
 const blockOf = (result: RpcResult | undefined): Block | undefined => tolerant(result, readBlock)
 
-/** The block most voters name at a height; none when two have as many votes. */
-function agreement(voters: readonly Voter[], height: bigint): { block: Block; votes: number } | undefined {
-  const tally = new Map<Hash, { block: Block; votes: number }>()
-  for (const voter of voters) {
-    const block = voter.blocks.get(height)
-    if (block) tally.set(block.hash, { block, votes: (tally.get(block.hash)?.votes ?? 0) + 1 })
-  }
-  const [first, second] = [...tally.values()].sort((a, b) => b.votes - a.votes)
-  return first && first.votes > (second?.votes ?? 0) ? first : undefined
-}
+const learnAll = async (
+  voters: readonly Voter[],
+  heights: readonly bigint[],
+  hashes: readonly Hash[],
+  signal: AbortSignal,
+): Promise<void> => void (await Promise.all(voters.map(voter => learn(voter, heights, hashes, signal))))
 
 async function learn(
   voter: Voter,
@@ -206,59 +248,46 @@ async function learn(
   })
 }
 
-async function scan(
-  network: Network,
-  voters: readonly Voter[],
-  head: Block,
-  addresses: readonly Address[],
-  from: bigint,
-  signal: AbortSignal,
-): Promise<Scan> {
-  if (addresses.length === 0) return { transfers: [], sightings: new Map(), scannedTo: head.number }
-  const parts = await Promise.all(voters.map(voter => scanOne(network, voter, head, addresses, from, signal)))
-  const transfers = new Map<string, Transfer>()
-  const sightings = new Map<string, number>()
-  for (const transfer of parts.flatMap(part => part.transfers)) {
-    transfers.set(keyOf(transfer), transfer)
-    const sighting = `${keyOf(transfer)} ${transfer.blockHash}`
-    sightings.set(sighting, (sightings.get(sighting) ?? 0) + 1)
-  }
-  const scannedTo = parts.reduce((far, part) => (part.scannedTo > far ? part.scannedTo : far), from - 1n)
-  return { transfers: [...transfers.values()], sightings, scannedTo }
-}
-
 /**
- * One voter's logs, window by window. They count as read only when the same batch shows that the node has the head: a
- * node behind a load balancer can be behind, and answers with what it has.
+ * One voter's logs, window by window; answers how far they were surely read. They count as read only when the same batch
+ * shows that the node has its head: a node behind a load balancer can be behind, and answers with what it has.
  */
-async function scanOne(
+async function scanAlone(
   network: Network,
-  { endpoint }: Voter,
-  head: Block,
-  addresses: readonly Address[],
+  voter: Voter,
+  addresses: ReadonlySet<Address>,
   from: bigint,
   signal: AbortSignal,
-): Promise<{ transfers: Transfer[]; scannedTo: bigint }> {
+): Promise<bigint> {
+  const { endpoint, head } = voter
+  if (addresses.size === 0) return head.number
+  const among = [...addresses]
   const windows: { to: bigint; full: boolean; calls: RpcCall[] }[] = []
   for (let start = from; start <= head.number && windows.length < WINDOWS_A_ROUND; start += endpoint.logRange) {
     const end = start + endpoint.logRange - 1n
     const to = end < head.number ? end : head.number
-    windows.push({ to, full: end <= head.number, calls: transferCalls(network.token.address, addresses, start, to) })
+    windows.push({ to, full: end <= head.number, calls: transferCalls(network.token.address, among, start, to) })
   }
   const results = await ask(endpoint, [...windows.flatMap(window => window.calls), blockCall(head.number)], signal)
   const hasHead = blockOf(results?.at(-1))?.hash === head.hash
-  const transfers: Transfer[] = []
   let scannedTo = from - 1n
   let next = 0
   for (const window of windows) {
     const answers = results?.slice(next, next + window.calls.length) ?? []
     next += window.calls.length
     const read = answers.map(result => tolerant(result, readTransfers))
-    transfers.push(...read.flatMap(part => part ?? []))
+    for (const log of read.flatMap(part => part ?? [])) addLog(voter, log)
     if (answers.some(result => !result.ok)) shrinkLogRange(endpoint)
     if (!hasHead || read.length < window.calls.length || read.some(part => part === undefined)) break
     scannedTo = window.to
   }
+  voter.readings.push({ from, to: scannedTo, addresses })
   if (windows.every(window => window.full) && scannedTo === windows.at(-1)?.to) growLogRange(endpoint)
-  return { transfers, scannedTo }
+  return scannedTo
+}
+
+function addLog({ logs }: Voter, log: Transfer): void {
+  const key = keyOf(log)
+  const known = logs.get(key) ?? []
+  if (!known.some(each => statementOf(each) === statementOf(log))) logs.set(key, [...known, log])
 }

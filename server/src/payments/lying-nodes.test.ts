@@ -78,6 +78,13 @@ const statusOf = async (shop: { id: string }, txHash: string, address: string = 
   (await service.call("GET", `/api/paywalls/${shop.id}/payments/${txHash}?address=${address}`)).body
 const hasAccess = async (shop: { id: string }, address: string = A): Promise<boolean> =>
   (await service.call("GET", `/api/paywalls/${shop.id}/verify?address=${address}`)).body.hasAccess
+const cursor = async (): Promise<number> =>
+  Number((await service.ctx.db.selectFrom("cursors").select("block_number").executeTakeFirstOrThrow()).block_number)
+/** As `/readyz` says it, which asks the database once a second. */
+async function alarms(): Promise<string[]> {
+  service.advance(2_000)
+  return (await service.call("GET", "/readyz")).body.alarms
+}
 const grantCount = async () => (await service.ctx.db.selectFrom("grants").select("id").execute()).length
 
 /** A paywall that A has paid and submitted, deep enough. */
@@ -371,12 +378,20 @@ describe("a reorg that is told badly", () => {
 })
 
 describe("several endpoints", () => {
-  it("one that is down, or on another chain, or far behind, does not matter", async () => {
+  it.each([
+    ["down", { broken: 502 }],
+    ["on another chain", { hook: method => (method === "eth_chainId" ? "0x1" : undefined) }],
+    [
+      "far behind",
+      {
+        hook: (method, [tag], blocks) =>
+          method === "eth_getBlockByNumber" && tag === "latest" ? blockJson(blocks[100]) : undefined,
+      },
+    ],
+  ] as [string, Partial<ScriptedNode>][])("one of three that is %s does not matter", async (_what, fault) => {
     await serve(3)
-    ;(nodes[0] as ScriptedNode).broken = 502
-    ;(nodes[1] as ScriptedNode).hook = (method, [tag], blocks) =>
-      method === "eth_getBlockByNumber" && tag === "latest" ? blockJson(blocks[100]) : undefined
-    const { shop } = await paid()
+    Object.assign(nodes[0] as ScriptedNode, fault)
+    const { shop } = await paid(usd(500))
     chain.mine(3)
     await rounds(3)
     expect(await hasAccess(shop)).toBe(true)
@@ -389,9 +404,13 @@ describe("several endpoints", () => {
     chain.mine(3)
     await rounds(3)
     expect([await hasAccess(large.shop, A), await hasAccess(small.shop, B)]).toEqual([false, true])
+    service.advance(31_000)
+    await rounds(1)
+    expect(await alarms()).toEqual(["base-sepolia: RPC endpoint 2 of 2 does not answer"])
     ;(nodes[1] as ScriptedNode).broken = undefined
     await rounds(3)
     expect(await hasAccess(large.shop, A)).toBe(true)
+    expect(await alarms()).toEqual([])
   })
 
   it("a transfer that one node makes up, in a block that the others don't have, never counts", async () => {
@@ -438,5 +457,124 @@ describe("several endpoints", () => {
     stubborn.hook = () => undefined
     await rounds(1)
     expect(await hasAccess(shop)).toBe(false)
+  })
+
+  describe.each([2, 3])("of %i the last lies", count => {
+    type Log = ReturnType<typeof logsJson>[number]
+    const lie = (change: (logs: Log[]) => Log[]) => {
+      const liar = nodes[count - 1] as ScriptedNode
+      liar.hook = (method, params, blocks) => (method === "eth_getLogs" ? change(logsJson(params, blocks)) : undefined)
+    }
+    const rows = () => service.ctx.db.selectFrom("transfers").select(["value", "from_address"]).execute()
+
+    it("a payment of 0.01 is not counted as one of 10,000", async () => {
+      await serve(count)
+      const shop = await paywall({ price: 5_000 })
+      lie(logs => logs.map(log => ({ ...log, data: `0x${usd(10_000).toString(16).padStart(64, "0")}` })))
+      const { hash } = chain.pay([{ from: A, to: shop.payTo, value: usd(0.01) }])
+      await submit(shop, hash)
+      chain.mine(5)
+      await rounds(3)
+      expect(await hasAccess(shop)).toBe(false)
+      expect(await rows()).toEqual([{ value: usd(0.01), from_address: A }])
+      // It told the truth in its receipt, so it is known which one of two it is.
+      expect(await alarms()).toEqual([`base-sepolia: RPC endpoint ${count} of ${count} contradicts the others`])
+    })
+
+    it("what A paid is not B's", async () => {
+      await serve(count)
+      const { shop } = await paid(usd(500))
+      lie(logs =>
+        logs.map(log => ({
+          ...log,
+          topics: [log.topics[0], `0x${B.slice(2).padStart(64, "0")}`, log.topics[2]] as never,
+        })),
+      )
+      chain.mine(5)
+      await rounds(3)
+      expect([await hasAccess(shop, A), await hasAccess(shop, B)]).toEqual([true, false])
+      expect(await rows()).toEqual([{ value: usd(500), from_address: A }])
+    })
+
+    it("a payment in time is not dated before it was made", async () => {
+      await serve(count)
+      const shop = await paywall({ price: 5_000 })
+      const { hash, number } = chain.pay([{ from: A, to: shop.payTo, value: usd(5_000) }])
+      const made = chain.blocks[number]?.time ?? 0
+      const early = `0x${(made - 86_400).toString(16)}`
+      ;(nodes[count - 1] as ScriptedNode).hook = (method, params, blocks) => {
+        if (method === "eth_getLogs") return logsJson(params, blocks).map(log => ({ ...log, blockTimestamp: early }))
+        const [tag] = params as unknown as [string]
+        return method === "eth_getBlockByNumber" && Number(tag) === number
+          ? { ...blockJson(blocks[number]), timestamp: early }
+          : undefined
+      }
+      await submit(shop, hash)
+      chain.mine(5)
+      await rounds(3)
+      const stored = await service.ctx.db.selectFrom("transfers").select("block_time").execute()
+      // Of two endpoints neither is believed; of three the two that agree are.
+      expect(stored.map(row => row.block_time.getTime())).toEqual(count === 2 ? [] : [made * 1_000])
+    })
+  })
+
+  it("many small payments that one of two reports while the other is away are no large one", async () => {
+    await serve(2)
+    const shop = await paywall({ price: 1_000 })
+    const small = await paywall({ price: 90 })
+    const began = await cursor()
+    ;(nodes[0] as ScriptedNode).broken = 502
+    for (let i = 0; i < 11; i++) await submit(shop, chain.pay([{ from: A, to: shop.payTo, value: usd(99) }]).hash)
+    for (let i = 0; i < 2; i++) await submit(small, chain.pay([{ from: B, to: small.payTo, value: usd(90) }]).hash, B)
+    chain.mine(5)
+    await rounds(3)
+    expect([await hasAccess(shop), await grantCount()]).toEqual([false, 0])
+    expect(await service.ctx.db.selectFrom("payments").select("id").execute()).toEqual([])
+    expect(await cursor()).toBe(began)
+    ;(nodes[0] as ScriptedNode).broken = undefined
+    await rounds(2)
+    expect([await hasAccess(shop), await grantCount()]).toEqual([true, 3])
+  })
+
+  describe("of three one runs ahead on a chain of its own", () => {
+    const follow =
+      (fork: ScriptedChain): ScriptedNode["hook"] =>
+      (method, params) => {
+        const [tag] = params as unknown as [string]
+        if (method === "eth_getTransactionReceipt") return null
+        if (method === "eth_getLogs") return logsJson(params, fork.blocks)
+        if (method !== "eth_getBlockByNumber") return undefined
+        return blockJson(tag === "latest" ? fork.head : fork.blocks[tag === "finalized" ? fork.finalized : Number(tag)])
+      }
+    const forkAt = (height: number) => {
+      const fork = new ScriptedChain(service.ctx.now(), 0)
+      fork.blocks = chain.blocks.slice(0, height)
+      return fork
+    }
+
+    it("no payment is made of what it reports, none is taken back, and the scan goes on", async () => {
+      await serve(3)
+      const { shop, number } = await paid(usd(500))
+      chain.mine(4)
+      await rounds(2)
+      const other = await paywall()
+      const fork = forkAt(number)
+      fork.pay([{ from: B, to: other.payTo, value: usd(5) }])
+      fork.mine(40_000)
+      ;(nodes[2] as ScriptedNode).hook = follow(fork)
+      await rounds(1)
+      service.advance(11 * MINUTE)
+      await rounds(2)
+      expect([await hasAccess(shop), await hasAccess(other, B)]).toEqual([true, false])
+      ;(nodes[2] as ScriptedNode).hook = () => undefined
+      const later = chain.pay([{ from: B, to: other.payTo, value: usd(5) }])
+      chain.mine(25)
+      await rounds(3)
+      expect(await cursor()).toBe(chain.head.number)
+      expect(later.number).toBeLessThan(chain.head.number - 20)
+      service.advance(11 * MINUTE)
+      await rounds(1)
+      expect(await hasAccess(other, B)).toBe(true)
+    })
   })
 })

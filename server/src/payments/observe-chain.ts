@@ -2,23 +2,30 @@
  * What one round of verification learns: reads the database and the chain, and writes nothing. `record-observation.ts`
  * writes what follows from it.
  */
-import type { Address } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
+import type { Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { parseAmount } from "../money/amount.ts"
-import { keyOf, openPanel, type Panel, type Scan } from "./look.ts"
+import { keyOf, type Standing } from "./agreement.ts"
+import { openPanel, type Panel } from "./look.ts"
 import { depositsAmong, dueSubmissions, hotDeposits, unfinalTransfers, type WatchedDeposit } from "./queries.ts"
 
 /** Blocks scanned again each round: nodes put logs into their index late, and shallow reorgs move them. */
 const RESCAN_BLOCKS = 20n
-/** Scanned again every {@link DEEP_MS}: what a node that lagged unnoticed did not tell. Twice the blocks of that time. */
+/** Scanned again every {@link DEEP_MS}: what a node that lagged unnoticed did not report. Twice the blocks of that time. */
 const DEEP_BLOCKS = 600n
 const DEEP_MS = 600_000
-/** Receipts asked for in one round. */
+/** Receipts asked for in one round for submissions, and as many for transfers that endpoints do not agree on. */
 const RECEIPTS_A_ROUND = 100
 /** Heights compared at once when a reorg was noticed. */
 const HEIGHTS_A_STEP = 50
+
+/** A transfer to a deposit of ours, and whether one of two endpoints alone has it. */
+export interface Found {
+  log: Transfer & { blockTime: Date }
+  isSingle: boolean
+}
 
 /** All that a round learnt. */
 export interface Observation {
@@ -27,9 +34,12 @@ export interface Observation {
   deposits: Map<Address, WatchedDeposit>
   submissions: Row<"submissions">[]
   unfinal: Row<"transfers">[]
-  /** The scan of the hot addresses, and of those that have to be caught up with first. */
-  scan: Scan
-  backfill: (Scan & { ids: bigint[] }) | undefined
+  /** What the scans and the receipts show; each log once. */
+  found: Found[]
+  /** The last block from which everything is read and agreed on. */
+  scannedTo: bigint
+  /** The deposits that the scan had to catch up with, and how far that went. */
+  backfill: { ids: bigint[]; scannedTo: bigint } | undefined
   /** Transfers that are not where they were: their height, and whether their receipt is anywhere, were asked for. */
   doubted: Row<"transfers">[]
   /** Whether another block stands where the head of the last round was. */
@@ -46,7 +56,7 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
   const deposits = new Map<Address, WatchedDeposit>()
   // Of a million addresses only those that this round can meet.
   const know = async (addresses: Address[], resources: string[] = []) => {
-    const unknown = addresses.filter(address => !deposits.has(address))
+    const unknown = [...new Set(addresses)].filter(address => !deposits.has(address))
     for (const deposit of await depositsAmong(ctx, network.chainId, unknown, resources))
       deposits.set(deposit.address, deposit)
   }
@@ -55,48 +65,86 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
     unfinal.map(row => row.to_address),
     submissions.map(resourceOf),
   )
-  const panel = await openPanel(network, cursor.block_number, ctx.signal)
+  const panel = await openPanel(network, cursor.block_number, ctx.signal, { alone: true })
 
-  const addresses = hot.map(deposit => deposit.address)
-  const scan = await panel.scan(
-    addresses,
-    back(cursor.block_number, isDeepRound(ctx, cursor) ? DEEP_BLOCKS : RESCAN_BLOCKS),
+  const from = back(cursor.block_number, isDeepRound(ctx, cursor) ? DEEP_BLOCKS : RESCAN_BLOCKS)
+  let scannedTo = await panel.scan(
+    hot.map(deposit => deposit.address),
+    from,
   )
-  const behind = hot.filter(deposit => deposit.watchedNumber !== null)
-  const oldest = behind.reduce(
-    (low, { watchedNumber }) => (watchedNumber !== null && watchedNumber < low ? watchedNumber : low),
-    cursor.block_number,
-  )
-  const backfill =
-    behind.length === 0
-      ? undefined
-      : {
-          ...(await panel.scan(
-            behind.map(deposit => deposit.address),
-            back(oldest, RESCAN_BLOCKS),
-          )),
-          ids: behind.map(deposit => deposit.id),
-        }
+  const backfill = await scanBehind(panel, hot, cursor.block_number)
 
   const checkpoint = panel.blockAt(cursor.block_number)
   const reorged = checkpoint !== undefined && checkpoint.block.hash !== cursor.block_hash
-  const inPlace = new Set(
-    [...scan.transfers, ...(backfill?.transfers ?? [])].map(each => `${keyOf(each)} ${each.blockHash}`),
-  )
-  const deepest = panel.head.number - network.confirmations + 1n
+  const inPlace = placesOf(panel)
   const start = back(cursor.block_number, RESCAN_BLOCKS)
   const doubted = unfinal.filter(
     row =>
       row.suspect_at ||
       (row.block_number >= start &&
-        row.block_number <= scan.scannedTo &&
+        row.block_number <= scannedTo &&
         !inPlace.has(`${keyOfRow(row)} ${row.block_hash}`)),
   )
+  const deepest = panel.head - network.confirmations + 1n
   const changing = unfinal.filter(row =>
-    row.state === "seen" ? row.block_number <= deepest : !row.suspect_at && row.block_number <= panel.finalized,
+    row.state === "seen"
+      ? row.block_number <= deepest || row.single_source
+      : !row.suspect_at && row.block_number <= panel.finalized,
   )
+  const asked = unsettled(ctx, panel, unfinal)
+  await panel.learn(
+    [...doubted, ...changing].map(row => row.block_number),
+    [...doubted.map(row => row.tx_hash), ...unexplained(panel, unfinal, submissions, deposits), ...asked],
+  )
+  // What one endpoint alone has reported may stand nowhere, and is compared by its receipt.
+  const agreedOnce = unfinal.filter(row => !row.single_source)
+  const allCompared = !reorged || (await compareDownwards(panel, agreedOnce, doubted))
+  await know(
+    [...submissions, ...doubted].flatMap(row => panel.receiptOf(row.tx_hash)?.transfers ?? []).map(log => log.to),
+  )
+  const { found, heldFrom } = await foundOf(panel, [...submissions, ...doubted], new Set(asked), deposits)
+  // Whatever endpoints do not agree on yet is looked at again: nothing goes on beyond it.
+  const sure = (to: bigint) => (heldFrom !== undefined && to >= heldFrom ? heldFrom - 1n : to)
+  scannedTo = sure(scannedTo)
+  if (backfill) backfill.scannedTo = sure(backfill.scannedTo)
+  // Where the next round may go on from.
+  await panel.learn(reorged ? [panel.finalized] : scannedTo > cursor.block_number ? [scannedTo] : [], [])
+  return { cursor, panel, deposits, submissions, unfinal, found, scannedTo, backfill, doubted, reorged, allCompared }
+}
+
+/** Scans the deposits that have come back into the scan, from where each of them was left. */
+async function scanBehind(panel: Panel, hot: readonly WatchedDeposit[], number: bigint) {
+  const behind = hot.filter(deposit => deposit.watchedNumber !== null)
+  if (behind.length === 0) return undefined
+  const oldest = behind.reduce(
+    (low, { watchedNumber }) => (watchedNumber !== null && watchedNumber < low ? watchedNumber : low),
+    number,
+  )
+  const scannedTo = await panel.scan(
+    behind.map(deposit => deposit.address),
+    back(oldest, RESCAN_BLOCKS),
+  )
+  return { ids: behind.map(deposit => deposit.id), scannedTo }
+}
+
+/** Where a quorum reported logs, by key and block hash. */
+const placesOf = (panel: Panel): Set<string> =>
+  new Set(
+    panel
+      .reported()
+      .filter(log => panel.standingOf(log) === "agreed")
+      .map(log => `${keyOf(log)} ${log.blockHash}`),
+  )
+
+/** The transactions of submissions that no transfer in sight explains. */
+function unexplained(
+  panel: Panel,
+  unfinal: readonly Row<"transfers">[],
+  submissions: readonly Row<"submissions">[],
+  deposits: ReadonlyMap<Address, WatchedDeposit>,
+): Hash[] {
   const inSight = [
-    ...scan.transfers,
+    ...panel.reported().filter(log => ["agreed", "single"].includes(panel.standingOf(log))),
     ...unfinal.map(row => ({ txHash: row.tx_hash, from: row.from_address, to: row.to_address })),
   ]
   const explained = new Set(
@@ -105,30 +153,65 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
       return [`${txHash} ${from} ${resource}`, `${txHash} ${resource}`]
     }),
   )
-  const unexplained = submissions
+  return submissions
     .filter(row => {
       const sender = row.paywall_id === null ? "" : `${row.address} `
       return !explained.has(`${row.tx_hash} ${sender}${resourceOf(row)}`)
     })
     .map(submission => submission.tx_hash)
-  const untimed = scan.transfers.filter(each => !each.blockTime).map(each => each.blockNumber)
-  const quorate = changing.filter(row => needsTwo(ctx, network, row)).map(row => row.tx_hash)
+}
+
+/**
+ * The transactions of logs that some endpoint has and no quorum: their receipts decide. So many in a round, another part of
+ * them in each, as an endpoint can make up any number.
+ */
+function unsettled(ctx: Context, panel: Panel, unfinal: readonly Row<"transfers">[]): Hash[] {
+  // Where only one can be asked, its receipt adds nothing to its log.
+  if (panel.voters < 2) return []
+  const inPlace = placesOf(panel)
+  const open = panel.reported().filter(log => ["open", "single"].includes(panel.standingOf(log)))
+  const alone = unfinal.filter(row => row.single_source && !inPlace.has(`${keyOfRow(row)} ${row.block_hash}`))
+  const hashes = [...new Set([...alone.map(row => row.tx_hash), ...open.map(log => log.txHash)])]
+  if (hashes.length <= RECEIPTS_A_ROUND) return hashes
+  const start = Math.floor(ctx.now().getTime() / 1_000) % hashes.length
+  return [...hashes.slice(start), ...hashes.slice(0, start)].slice(0, RECEIPTS_A_ROUND)
+}
+
+/**
+ * Which logs are sure enough to be stored, and the first block that has one that is not. A log that one of two endpoints
+ * has is stored once the other was `asked` for its receipt.
+ */
+async function foundOf(
+  panel: Panel,
+  named: readonly { tx_hash: Hash }[],
+  asked: ReadonlySet<Hash>,
+  deposits: ReadonlyMap<Address, WatchedDeposit>,
+): Promise<{ found: Found[]; heldFrom: bigint | undefined }> {
+  const receipts = named.flatMap(row => panel.receiptOf(row.tx_hash) ?? [])
+  const agreed = receipts.flatMap(receipt => (receipt.succeeded ? receipt.transfers : []))
+  const logs = [
+    ...agreed.map(log => ({ log, standing: "agreed" as Standing })),
+    ...panel.reported().map(log => ({ log, standing: panel.standingOf(log) })),
+  ].filter(({ log, standing }) => standing !== "denied" && deposits.has(log.to))
   await panel.learn(
-    [...[...doubted, ...changing].map(row => row.block_number), ...untimed],
-    [...doubted.map(row => row.tx_hash), ...unexplained, ...quorate],
-  )
-  const allCompared = !reorged || (await compareDownwards(panel, unfinal, doubted))
-  // Where the next round may go on from.
-  await panel.learn(reorged ? [panel.finalized] : scan.scannedTo > cursor.block_number ? [scan.scannedTo] : [], [])
-  const receipts = [...submissions, ...doubted].map(
-    row => panel.receiptOf(row.tx_hash) ?? panel.anyReceipt(row.tx_hash),
-  )
-  await panel.learn(
-    receipts.flatMap(receipt => (receipt ? [receipt.blockNumber] : [])),
+    logs.filter(({ log, standing }) => !panel.timeOf(log, standing)).map(({ log }) => log.blockNumber),
     [],
   )
-  await know(receipts.flatMap(receipt => receipt?.transfers.map(transfer => transfer.to) ?? []))
-  return { cursor, panel, deposits, submissions, unfinal, scan, backfill, doubted, reorged, allCompared }
+  const found = new Map<string, Found>()
+  let heldFrom: bigint | undefined
+  for (const { log, standing } of logs) {
+    const canonical = panel.blockAt(log.blockNumber)?.block
+    // Logs can be older than the blocks asked for after them; the block decides.
+    if (canonical && canonical.hash !== log.blockHash) continue
+    const blockTime = panel.timeOf(log, standing)
+    const isSure = standing === "agreed" || (standing === "single" && (panel.voters < 2 || asked.has(log.txHash)))
+    const known = found.get(keyOf(log))
+    if (blockTime && isSure && (!known || known.isSingle))
+      found.set(keyOf(log), { log: { ...log, blockTime }, isSingle: standing === "single" })
+    else if (!(blockTime && isSure) && (heldFrom === undefined || log.blockNumber < heldFrom))
+      heldFrom = log.blockNumber
+  }
+  return { found: [...found.values()], heldFrom }
 }
 
 /** What a submission names: a paywall or a checkout session. */
@@ -143,11 +226,6 @@ const isDeepRound = (ctx: Context, cursor: Row<"cursors">): boolean =>
 /** The key of a stored transfer; see {@link keyOf}. */
 export const keyOfRow = (row: Row<"transfers">): string =>
   keyOf({ txHash: row.tx_hash, token: row.token, to: row.to_address, k: row.k })
-
-/** Whether the payment is so large, and the network has so many endpoints, that two of them must have it. */
-export function needsTwo(ctx: Context, network: Network, row: Row<"transfers">): boolean {
-  return network.endpoints.length > 1 && row.value > parseAmount(ctx.settings.quorumAbove, network.token.decimals)
-}
 
 /**
  * After a reorg: compares transfers that are not final with the canonical chain from the top down, until one stands where

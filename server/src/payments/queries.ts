@@ -90,13 +90,23 @@ export const unfinalTransfers = (ctx: Context, chainId: number): Promise<Row<"tr
 const ROWS_A_STATEMENT = 500
 
 /**
- * Stores transfers as seen. One that is known in the same block stays as it is; one that is known in another block, or was
- * gone, has moved and is seen anew. Finalized ones never change. Answers the receiving addresses where something changed.
+ * Whether a report is of another transfer than the row. A block's hash fixes what is in it, so that a row which was agreed on
+ * differs only where it stands in another block; what one endpoint alone reported can be wrong in anything.
+ */
+const isOther = sql<boolean>`(transfers.block_hash <> excluded.block_hash or (transfers.single_source and
+  (transfers.block_time, transfers.log_index, transfers.value, transfers.from_address) <>
+  (excluded.block_time, excluded.log_index, excluded.value, excluded.from_address)))`
+
+/**
+ * Stores transfers as seen. One that is known as it is stays so; one that is known otherwise (a transaction that runs again
+ * in another block can move other amounts, and from elsewhere), or was gone, is seen anew. What one of two endpoints alone
+ * has (`isSingle`) changes nothing that is known, and what is agreed on takes its place. Finalized ones never change.
+ * Answers the receiving addresses where something changed.
  */
 export async function storeTransfers(
   ctx: Context,
   network: Network,
-  transfers: readonly (Transfer & { depositId: bigint; blockTime: Date })[],
+  transfers: readonly (Transfer & { depositId: bigint; blockTime: Date; isSingle: boolean })[],
 ): Promise<bigint[]> {
   const changed: bigint[] = []
   for (let start = 0; start < transfers.length; start += ROWS_A_STATEMENT) {
@@ -116,6 +126,7 @@ export async function storeTransfers(
           block_hash: transfer.blockHash,
           log_index: transfer.logIndex,
           block_time: transfer.blockTime,
+          single_source: transfer.isSingle,
           state: "seen" as const,
           created_at: ctx.now(),
         })),
@@ -128,14 +139,17 @@ export async function storeTransfers(
             block_hash: eb.ref("excluded.block_hash"),
             block_time: eb.ref("excluded.block_time"),
             log_index: eb.ref("excluded.log_index"),
-            // A transaction that runs again in another block can move other amounts, and from elsewhere.
             value: eb.ref("excluded.value"),
             from_address: eb.ref("excluded.from_address"),
-            state: "seen" as const,
-            suspect_at: null,
+            single_source: eb.ref("excluded.single_source"),
+            state: sql`case when transfers.state = 'gone' or ${isOther} then 'seen' else transfers.state end`,
+            suspect_at: sql`case when transfers.state = 'gone' or ${isOther} then null else transfers.suspect_at end`,
+            // What waited for a second endpoint can count now.
+            run_at: sql`case when transfers.state = 'confirmed' and not ${isOther} then ${ctx.now()} else transfers.run_at end`,
           }))
           .where(
-            sql<boolean>`transfers.state <> 'final' and (transfers.block_hash <> excluded.block_hash or transfers.state = 'gone')`,
+            sql<boolean>`transfers.state <> 'final' and not excluded.single_source
+              and (transfers.state = 'gone' or transfers.single_source or ${isOther})`,
           ),
       )
       .returning("deposit_id")
@@ -160,10 +174,17 @@ export async function wakeSessions(
   )
 }
 
-/** Marks transfers as confirmed, and due to be settled, where they still stand in the block that was looked at. */
-export async function confirmTransfers(ctx: Context, standing: readonly Row<"transfers">[]): Promise<void> {
+/**
+ * Marks transfers as confirmed, and due to be settled, where they still stand in the block that was looked at; `isSingle`
+ * where one of two endpoints alone says so.
+ */
+export async function confirmTransfers(
+  ctx: Context,
+  standing: readonly Row<"transfers">[],
+  isSingle: boolean,
+): Promise<void> {
   await eachStatement(standing, rows =>
-    sql`update transfers t set state = 'confirmed', suspect_at = null, run_at = ${ctx.now()}
+    sql`update transfers t set state = 'confirmed', suspect_at = null, run_at = ${ctx.now()}, single_source = ${isSingle}
       from (values ${rows}) as standing (id, block_hash)
       where t.id = standing.id and t.state = 'seen' and t.block_hash = standing.block_hash`.execute(ctx.db),
   )

@@ -4,12 +4,13 @@
  */
 import { sql } from "kysely"
 import type { Network } from "../chain/networks.ts"
-import type { Block } from "../chain/transfers.ts"
+import type { Block, Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { votesNeeded } from "./agreement.ts"
+import { noteTroubles } from "./endpoint-troubles.ts"
 import { judgeSubmissions } from "./judge-submissions.ts"
-import { keyOf, type Panel } from "./look.ts"
-import { keyOfRow, needsTwo, type Observation } from "./observe-chain.ts"
+import { keyOfRow, type Observation } from "./observe-chain.ts"
 import {
   confirmTransfers,
   finalizeTransfers,
@@ -22,12 +23,12 @@ import {
 import { statusMessage } from "./reasons.ts"
 import { withoutFlood } from "./tokens.ts"
 
-/** Another block at a transfer's height must be seen twice, so far apart, where one endpoint alone says so. */
+/** Another block at a transfer's height must be seen twice, so far apart, where there is one endpoint. */
 const SUSPICION_MS = 30_000
 
 /** Writes what was seen; call it inside a transaction. Answers whether a submission ended. */
 export async function recordObservation(ctx: Context, network: Network, seen: Observation): Promise<boolean> {
-  const { cursor, panel, scan, backfill } = seen
+  const { cursor, panel, backfill } = seen
   // The fence: a worker whose lease was taken over must not write what is by now old.
   const fence = await ctx.db
     .selectFrom("cursors")
@@ -38,22 +39,12 @@ export async function recordObservation(ctx: Context, network: Network, seen: Ob
     .executeTakeFirst()
   if (!fence) return false
 
-  const receipts = [...seen.submissions, ...seen.doubted].map(row => panel.receiptOf(row.tx_hash))
-  const found = [
-    ...scan.transfers,
-    ...(backfill?.transfers ?? []),
-    ...receipts.flatMap(each => (each?.succeeded ? each.transfers : [])),
-  ]
-  const ours = [...new Map(found.map(transfer => [keyOf(transfer), transfer])).values()].flatMap(transfer => {
-    const deposit = seen.deposits.get(transfer.to)
-    const canonical = panel.blockAt(transfer.blockNumber)?.block
-    const blockTime = transfer.blockTime ?? canonical?.time
-    // Logs can be older than the blocks asked for after them; the block decides.
-    if (!deposit || !blockTime || (canonical && canonical.hash !== transfer.blockHash)) return []
-    return [{ ...transfer, depositId: deposit.id, blockTime }]
+  const ours = seen.found.flatMap(({ log, isSingle }) => {
+    const deposit = seen.deposits.get(log.to)
+    return deposit ? [{ ...log, depositId: deposit.id, isSingle }] : []
   })
   const changed = await storeTransfers(ctx, network, withoutFlood(network, ours))
-  await doubt(ctx, seen)
+  await doubt(ctx, network, seen)
   await confirm(ctx, network, seen)
   const ended = await judgeSubmissions(ctx, network, seen)
   await wakeSessions(
@@ -62,8 +53,11 @@ export async function recordObservation(ctx: Context, network: Network, seen: Ob
     ended.flatMap(submission => submission.session_id ?? []),
   )
   await linkSubmissions(ctx, network, statusMessage.verifying)
-  if (backfill)
-    await watchedUpTo(ctx, backfill.ids, backfill.scannedTo < panel.head.number ? backfill.scannedTo : undefined)
+  await noteTroubles(ctx, network, panel)
+  if (backfill) {
+    const caughtUp = backfill.scannedTo >= panel.head && backfill.scannedTo >= cursor.block_number
+    await watchedUpTo(ctx, backfill.ids, caughtUp ? undefined : backfill.scannedTo)
+  }
   await ctx.db
     .updateTable("cursors")
     .set({
@@ -77,30 +71,33 @@ export async function recordObservation(ctx: Context, network: Network, seen: Ob
 }
 
 /**
- * From where the next round goes on: from the head, or from as far as the logs were surely read. A node that lags must not
- * take the scan back, and a reorg is not forgotten before all transfers in doubt were compared; after one the scan goes
- * back to the finalized block, as it may be deeper than the rescan.
+ * From where the next round goes on: as far as a quorum surely read the logs and agrees on what is there. An endpoint that
+ * lags must not take the scan back, and a reorg is not forgotten before all transfers in doubt were compared; after one the
+ * scan goes back to the finalized block, as it may be deeper than the rescan.
  */
-function nextCheckpoint({ cursor, panel, scan, reorged, allCompared }: Observation): Partial<Row<"cursors">> {
+function nextCheckpoint({ cursor, panel, scannedTo, reorged, allCompared }: Observation): Partial<Row<"cursors">> {
   const at = (block: Block | undefined) => (block ? { block_number: block.number, block_hash: block.hash } : {})
   if (reorged && !allCompared) return {}
   if (reorged) return at(panel.blockAt(panel.finalized)?.block)
-  if (panel.head.number < cursor.block_number) return {}
-  if (scan.scannedTo >= panel.head.number) return at(panel.head)
-  return scan.scannedTo > cursor.block_number ? at(panel.blockAt(scan.scannedTo)?.block) : {}
+  return scannedTo > cursor.block_number ? at(panel.blockAt(scannedTo)?.block) : {}
 }
 
-/** Transfers whose height holds another block: gone at once when two endpoints say so, else when it is so twice. */
-async function doubt(ctx: Context, { panel, cursor }: Observation): Promise<void> {
+/**
+ * Transfers whose height holds another block by the word of a quorum, while a quorum does not have them in a receipt: gone.
+ * Where there is one endpoint it must say so twice. What one of two endpoints alone had reported is gone when neither has it.
+ */
+async function doubt(ctx: Context, network: Network, { panel, cursor }: Observation): Promise<void> {
   const now = ctx.now()
+  const quorum = votesNeeded(network.endpoints.length)
   for (const row of await unfinalTransfers(ctx, cursor.chain_id)) {
-    const canonical = panel.blockAt(row.block_number)
-    if (!canonical) continue
-    const displaced = canonical.block.hash !== row.block_hash
+    const canonical = panel.blockAt(row.block_number)?.block
+    if (!canonical && !row.single_source) continue
+    const displaced = canonical !== undefined && canonical.hash !== row.block_hash
     const suspectedMs = row.suspect_at ? now.getTime() - row.suspect_at.getTime() : -1
-    const proven = displaced && (canonical.votes > 1 || suspectedMs >= SUSPICION_MS) && isNowhere(panel, row)
+    const sure = quorum > 1 || suspectedMs >= SUSPICION_MS
+    const isNowhere = panel.votesWithout(row.tx_hash, keyOfRow(row), row.block_number) >= quorum
     let change: Partial<Pick<Row<"transfers">, "suspect_at" | "state" | "run_at">>
-    if (proven) change = { state: "gone", run_at: now }
+    if (isNowhere && ((displaced && sure) || row.single_source)) change = { state: "gone", run_at: now }
     else if (displaced !== (row.suspect_at !== null)) change = { suspect_at: displaced ? now : null }
     else continue
     ctx.log.warn(
@@ -111,32 +108,40 @@ async function doubt(ctx: Context, { panel, cursor }: Observation): Promise<void
   }
 }
 
-/** The transaction has no receipt, or one that no longer holds the transfer. An unanswered question is not "nowhere". */
-function isNowhere(panel: Panel, row: Row<"transfers">): boolean {
-  const receipt = panel.receiptOf(row.tx_hash)
-  if (!receipt) return receipt === null
-  return !(receipt.succeeded && receipt.transfers.some(transfer => keyOf(transfer) === keyOfRow(row)))
-}
-
-/** Transfers whose block is canonical now: confirmed when deep enough, final when their block is. */
-async function confirm(ctx: Context, network: Network, { panel, scan, cursor }: Observation): Promise<void> {
-  const deepest = panel.head.number - network.confirmations + 1n
-  const standing = (await unfinalTransfers(ctx, cursor.chain_id)).filter(row => {
-    if (panel.blockAt(row.block_number)?.block.hash !== row.block_hash) return false
-    if (!needsTwo(ctx, network, row)) return true
-    const key = keyOfRow(row)
-    const votes = panel.receiptVotes({ txHash: row.tx_hash, key, blockHash: row.block_hash })
-    return (
-      Math.max(votes, scan.sightings.get(`${key} ${row.block_hash}`) ?? 0) > 1 &&
-      (panel.blockAt(row.block_number)?.votes ?? 0) > 1
-    )
-  })
-  await confirmTransfers(
-    ctx,
-    standing.filter(row => row.state === "seen" && row.block_number <= deepest),
-  )
+/**
+ * Transfers whose block is canonical now: confirmed when deep enough, final when their block is. One of two endpoints may
+ * confirm alone, while the other does not contradict; settling then counts the transfer towards small payments only.
+ */
+async function confirm(ctx: Context, network: Network, { panel, cursor }: Observation): Promise<void> {
+  const depth = BigInt(network.confirmations)
+  const unfinal = await unfinalTransfers(ctx, cursor.chain_id)
+  const isAgreed = (row: Row<"transfers">) => !row.single_source && panel.depthOf(row.block_number, row.block_hash) > 0n
+  const seen = unfinal.filter(row => row.state === "seen")
+  const deep = seen.filter(row => isAgreed(row) && panel.depthOf(row.block_number, row.block_hash) >= depth)
+  const alone = network.endpoints.length === 2 ? seen.filter(row => !deep.includes(row) && isDeepAlone(row)) : []
+  await confirmTransfers(ctx, deep, false)
+  await confirmTransfers(ctx, alone, true)
   await finalizeTransfers(
     ctx,
-    standing.filter(row => row.state === "confirmed" && row.block_number <= panel.finalized),
+    unfinal.filter(row => row.state === "confirmed" && isAgreed(row) && row.block_number <= panel.finalized),
   )
+
+  function isDeepAlone(row: Row<"transfers">): boolean {
+    if (panel.depthAlone(row.block_number, row.block_hash) < depth) return false
+    return !row.single_source || panel.standingOf(transferOf(row)) === "single"
+  }
 }
+
+/** A stored transfer as the log that it was read from. */
+const transferOf = (row: Row<"transfers">): Transfer => ({
+  txHash: row.tx_hash,
+  token: row.token,
+  from: row.from_address,
+  to: row.to_address,
+  value: row.value,
+  blockNumber: row.block_number,
+  blockHash: row.block_hash,
+  logIndex: row.log_index,
+  k: row.k,
+  blockTime: row.block_time,
+})

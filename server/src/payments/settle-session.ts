@@ -16,6 +16,7 @@ import { stopReturns } from "../payouts/make-returns.ts"
 import { relayStanding } from "../payouts/relays.ts"
 import { type ClaimedTransfer, claim, writeOpen } from "./open-payments.ts"
 import { sanctioned } from "./reasons.ts"
+import { believed } from "./single-source.ts"
 import { tellCheckout } from "./tell-checkout.ts"
 import { tellPaid } from "./tell-paid.ts"
 
@@ -98,7 +99,13 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
   const others = undecided.filter(row => row.token !== network.token.address)
   const counted = (row: SessionTransfer) => row.payment_status === "granted"
   const screeningOf = (row: SessionTransfer) => (counted(row) ? "clear" : (screened.get(row.from_address) ?? "unknown"))
-  const sure = (row: SessionTransfer) => row.state !== "seen" && row.suspect_at === null
+  const stands = (row: SessionTransfer) => ["confirmed", "final"].includes(row.state) && row.suspect_at === null
+  const isBelieved = believed(
+    ctx,
+    network,
+    transfers.filter(row => stands(row) && row.token === network.token.address),
+  )
+  const sure = (row: SessionTransfer) => stands(row) && isBelieved(row)
   const clean = standing.filter(row => screeningOf(row) !== "listed")
   const unscreened = [...clean, ...others].some(row => screeningOf(row) === "unknown" && row.state !== "seen")
   // Whatever becomes of money that is here, what brought it is over: a hash, a relay.
@@ -251,7 +258,8 @@ async function transfersOf(ctx: Context, depositId: bigint): Promise<SessionTran
 async function followDecisions(ctx: Context, session: Row<"checkout_sessions">): Promise<void> {
   const { rows } = await sql<{ id: string; status: string; amount: bigint; there: bigint; sure: bigint }>`
     select p.id, p.status, p.amount, coalesce(sum(t.value) filter (where t.state <> 'gone'), 0) as there,
-      coalesce(sum(t.value) filter (where t.state in ('confirmed', 'final') and t.suspect_at is null), 0) as sure
+      coalesce(sum(t.value) filter (where t.state in ('confirmed', 'final') and t.suspect_at is null
+        and not t.single_source), 0) as sure
     from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
     where p.session_id = ${session.id} and (p.accepted_at is not null or p.status = 'returned') group by p.id`.execute(
     ctx.db,

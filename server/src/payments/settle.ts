@@ -26,6 +26,7 @@ import {
   type Version,
 } from "./payment.ts"
 import { alreadyUsed, type Failure, late, sanctioned, statusMessage, underpaid } from "./reasons.ts"
+import { believed, countedAlone } from "./single-source.ts"
 
 /** Settling stops after so long and goes on in the next round, so that the round's lease is never outlived. */
 const BUDGET_MS = 15_000
@@ -150,8 +151,10 @@ async function settlePayer(
     await writeOpen(ctx, owner, payer, looked, waiting, row => recipientSetAt(versions, row.block_time))
   }
   // What is suspected of having been displaced is neither counted nor forgotten.
-  const sure = transfers.filter(transfer => transfer.suspect_at === null)
-  const wrong = others.filter(transfer => transfer.suspect_at === null)
+  const standing = transfers.filter(transfer => transfer.suspect_at === null)
+  const standingOthers = others.filter(transfer => transfer.suspect_at === null)
+  const isBelieved = believed(ctx, network, standing, await countedAlone(ctx, network, paywall.id, payer))
+  const [sure, wrong] = [standing.filter(isBelieved), standingOthers.filter(isBelieved)]
   const open: OpenTransfer[] = sure.map(transfer => ({
     id: transfer.id,
     value: transfer.value,
@@ -170,7 +173,7 @@ async function settlePayer(
   }
   if (screening === "listed") {
     await failSubmissions(ctx, paywall.id, payer, sure, sanctioned)
-    await list([...sure, ...wrong], [{ exception: "sanctioned", transfers: [...sure, ...wrong] }])
+    await list([...standing, ...standingOthers], [{ exception: "sanctioned", transfers: [...sure, ...wrong] }])
     return wait
   }
   const { paid, short, late: tooLate } = foldTransfers(open)
@@ -187,7 +190,7 @@ async function settlePayer(
     for (const { transfers: parts, received, price } of short)
       await failSubmissions(ctx, paywall.id, payer, rowsOf(parts), underpaid(received, price, network.token))
   await list(
-    [...sure, ...wrong],
+    [...standing, ...standingOthers],
     [
       { exception: "underpaid", transfers: short.flatMap(each => rowsOf(each.transfers)) },
       { exception: "late", transfers: rowsOf(tooLate) },
@@ -252,6 +255,8 @@ async function reversePayments(
   const touched = sql`p.paywall_id = ${paywallId} and p.payer = ${payer}
     and exists (select from claims c where c.payment_id = p.id and c.transfer_id = any(${sql.val(`{${looked.join(",")}}`)}::bigint[]))
     and not exists (select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id and t.state = 'seen')`
+  const isBack = sql`p.status = 'reversed' and p.amount <= ${has} and not exists (
+    select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id and t.single_source)`
   const reversed = await sql<{ id: string }>`
     update payments p set status = 'reversed', updated_at = ${ctx.now()}
     where ${touched} and p.status = 'granted' and p.amount > ${has} returning id`.execute(ctx.db)
@@ -272,16 +277,14 @@ async function reversePayments(
     paymentChanges.inc({ network: network.name, change: "reversed" })
   }
   const back = await sql<{ id: string }>`update payments p set status = 'granted', updated_at = ${ctx.now()}
-    where ${touched} and p.status = 'reversed' and p.amount <= ${has}
+    where ${touched} and ${isBack}
       and exists (select from grants g where g.payment_id = p.id and g.revoked_by = 'merchant') returning id`.execute(
     ctx.db,
   )
   for (const { id } of back.rows) await makePayouts(ctx, id)
   // What the merchant let count is paid again when all of it is back.
   const accepted = await sql<Row<"payments">>`update payments p set status = 'granted', updated_at = ${ctx.now()}
-    where ${touched} and p.status = 'reversed' and p.accepted_at is not null and p.amount <= ${has} returning *`.execute(
-    ctx.db,
-  )
+    where ${touched} and ${isBack} and p.accepted_at is not null returning *`.execute(ctx.db)
   for (const payment of accepted.rows) await giveAccess(ctx, paywall, payment, await hashesClaimed(ctx, payment.id))
   const returned = await sql<{
     id: string

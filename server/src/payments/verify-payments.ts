@@ -2,16 +2,15 @@
  * The verification of one network: each round looks at the chain, stores what was seen in one transaction, and settles
  * what is confirmed.
  *
- * What is evidence: a log whose block is canonical when it is confirmed and again when it becomes final; a receipt whose
- * block is canonical; another block at a transfer's height, seen by two endpoints or twice, 30 seconds apart, while the
- * log is nowhere. On no evidence nothing changes, and it is tried again.
+ * What is evidence is what as many endpoints as must agree say (`agreement.ts`): a log, whole; that its block is canonical
+ * when it is confirmed and again when it becomes final; a receipt; that another block stands at a transfer's height while
+ * the log is nowhere. On no evidence nothing changes, and it is tried again.
  */
-import { askAny } from "../chain/endpoints.ts"
 import type { Network } from "../chain/networks.ts"
 import { RpcError } from "../chain/rpc.ts"
-import { blockCall, readBlock } from "../chain/transfers.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { claimDue } from "../jobs/claim.ts"
+import { openPanel } from "./look.ts"
 import { observeChain } from "./observe-chain.ts"
 import { recordObservation } from "./record-observation.ts"
 import { settleDue } from "./settle.ts"
@@ -57,9 +56,11 @@ export async function ensureCursor(ctx: Context, network: Network): Promise<void
     .where("chain_id", "=", network.chainId)
     .executeTakeFirst()
   if (there) return
-  const [head] = await askAny(network.endpoints, [blockCall("latest")], ctx.signal)
-  const block = head?.ok ? readBlock(head.value) : undefined
-  if (!block) throw new RpcError(`${network.name}: the head can't be read`)
+  // By the word of a quorum: a scan that begins far beyond the chain would never see what is paid until then.
+  const panel = await openPanel(network, 0n, ctx.signal)
+  await panel.learn([panel.head], [])
+  const block = panel.blockAt(panel.head)?.block
+  if (!block) throw new RpcError(`${network.name}: the endpoints do not agree on a head`)
   const row = { chain_id: network.chainId, block_number: block.number, block_hash: block.hash, finalized_number: 0n }
   await ctx.db
     .insertInto("cursors")

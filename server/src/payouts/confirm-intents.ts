@@ -12,7 +12,7 @@ import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms, payoutEnds } from "../metrics.ts"
 import type { Panel } from "../payments/look.ts"
-import { quorumOf, type WalletSight } from "./evidence.ts"
+import type { WalletSight } from "./evidence.ts"
 import { makePayouts, sweepAgain } from "./make-payouts.ts"
 import { returnAgain } from "./make-returns.ts"
 
@@ -47,17 +47,16 @@ export async function confirmIntents(
     return 0
   }
   await panel.learn(
-    [],
+    looked.flatMap(row => row.block_number ?? []),
     looked.flatMap(row => row.hashes),
   )
-  const told = looked.flatMap(row => row.hashes.map(hash => panel.anyReceipt(hash)?.blockNumber ?? -1n))
-  await panel.learn([...told.filter(number => number >= 0n), ...looked.flatMap(row => row.block_number ?? [])], [])
   let changed = 0
   let foreign = false
   const settledNow: Settled[] = []
   for (const row of looked) {
     const answers = row.hashes.map(hash => panel.receiptOf(hash))
-    const receipt = mostTold(answers, panel)
+    // Of the transactions of one nonce one at most is mined.
+    const receipt = answers.find(answer => answer !== null && answer !== undefined)
     if (receipt) settledNow.push(...judge(ctx, network, row, receipt, panel))
     else if (row.state === "mined" && (row.nonce >= latest || isDisplaced(row, panel)))
       changed += await takeBack(ctx, row)
@@ -87,15 +86,6 @@ export async function confirmIntents(
     })
   return changed
 }
-
-/**
- * The receipt that most voters tell of the transactions of one nonce, of which one at most is mined; the first of several
- * with as many votes, so that what pays comes before what does not.
- */
-const mostTold = (answers: readonly (Receipt | null | undefined)[], panel: Panel): Receipt | undefined =>
-  answers
-    .filter(answer => answer !== null && answer !== undefined)
-    .sort((a, b) => panel.endVotes(b) - panel.endVotes(a))[0]
 
 async function openIntents(
   ctx: Context,
@@ -158,11 +148,6 @@ function judge(ctx: Context, network: Network, row: OpenIntent, receipt: Receipt
     // The token took the call and moved something else: no engine can know what to do.
     ctx.log.error({ intentId: row.id, txHash }, "a payout was mined without its transfer")
     payoutAlarms.inc({ network: network.name, wallet: row.lane, reason: "transfer" })
-    return []
-  }
-  // A failure is paid anew, so one endpoint's word is not enough where there are others to ask.
-  if (!paid && panel.endVotes(receipt) < quorumOf(network)) {
-    ctx.log.warn({ intentId: row.id, txHash }, "one endpoint alone says that a payout failed or was replaced")
     return []
   }
   const state = blockNumber > panel.finalized ? "mined" : paid ? "final" : "reverted"

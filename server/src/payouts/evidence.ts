@@ -9,6 +9,7 @@ import { ask, awake } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { RpcResult } from "../chain/rpc.ts"
+import { votesNeeded } from "../payments/agreement.ts"
 import type { Market } from "./fees.ts"
 
 export interface WalletSight {
@@ -54,7 +55,7 @@ export const dataParts = (data: Hex): bigint => BigInt(Math.ceil((size(data) + E
 export const dataPartsOf = sql`ceil((length(i.data) / 2 - 1 + ${ENVELOPE_BYTES}::int) / ${TRANSACTION_BYTES}::numeric)`
 
 /** How many endpoints must say what money is paid anew for, or a wallet halted: as many as there are, or two. */
-export const quorumOf = ({ endpoints }: Network): number => Math.min(endpoints.length, 2)
+export const quorumOf = ({ endpoints }: Network): number => votesNeeded(endpoints.length)
 
 /** Asks all endpoints of a network about a wallet. */
 export async function lookAtWallet(network: Network, wallet: Address, signal: AbortSignal): Promise<WalletSight> {
