@@ -515,7 +515,7 @@ describe("what is adopted", () => {
     const { endpoints } = rig.network
     Object.assign(rig.network, { endpoints: [...endpoints, newEndpoint(rig.network.name, lagging.url)] })
     try {
-      await expectRefused(adopt(hash, { foreign: true, reason: "x" }), /Only one endpoint/)
+      await expectRefused(adopt(hash, { foreign: true, reason: "x" }), /no block that the endpoints agree on/)
     } finally {
       Object.assign(rig.network, { endpoints })
       await lagging.stop()
