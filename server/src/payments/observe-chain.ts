@@ -22,7 +22,7 @@ const RECEIPTS_A_ROUND = 100
 const HEIGHTS_A_STEP = 50
 
 /** A transfer to a deposit of ours, and whether one of two endpoints alone has it. */
-export interface Found {
+interface Found {
   log: Transfer & { blockTime: Date }
   isSingle: boolean
 }
