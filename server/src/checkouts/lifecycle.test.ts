@@ -1,4 +1,5 @@
 /** Checkout sessions on a real chain, to each of their ends. */
+import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi, type Hex, parseUnits } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import {
@@ -443,6 +444,9 @@ describe("what the merchant is told", () => {
       exception: "overpaid",
       payer: buyer(0).address,
       paywallId: null,
+      description: null,
+      metadata: null,
+      sequence: 1,
     })
     expect(await typesOf()).toEqual(["checkout.confirmed", "checkout.session.completed"])
   })
@@ -468,10 +472,41 @@ describe("what the merchant is told", () => {
     expect(await typesOf()).toEqual(["checkout.confirmed", "checkout.session.completed", "paywall.granted"])
   })
 
-  it("is told once: when it is looked at again, taken back and mined again", async () => {
-    const session = await start()
-    const txHash = await pay(session.payTo, "5")
-    const { input } = await anvil.client.getTransaction({ hash: txHash })
+  /** An endpoint past registration. */
+  async function hook(letter: string, events: string[]): Promise<string> {
+    const { ctx } = service
+    const { id: merchant_id } = await ctx.db.selectFrom("merchants").select("id").executeTakeFirstOrThrow()
+    const row = { merchant_id, url: "https://shop.example/", description: null, active: true }
+    const id = `c${letter.repeat(24)}`
+    await ctx.db
+      .insertInto("webhooks")
+      .values({ ...row, id, events: JSON.stringify(events), created_at: ctx.now(), updated_at: ctx.now() })
+      .execute()
+    return id
+  }
+  /** What was sent about a session and where to, by sequence. */
+  async function sentAbout(session: { id: string }): Promise<string[]> {
+    const rows = await service.ctx.db
+      .selectFrom("deliveries")
+      .innerJoin("events", "events.id", "deliveries.event_id")
+      .select(["events.type", "deliveries.webhook_id", "deliveries.url"])
+      .where("deliveries.order_key", "=", session.id)
+      .orderBy(sql`(events.body::json -> 'data' ->> 'sequence')::int`)
+      .orderBy("events.type")
+      .orderBy("deliveries.webhook_id")
+      .execute()
+    return rows.map(row => `${row.type} → ${row.webhook_id ?? row.url}`)
+  }
+
+  it("is sent once while it stands; its reversal reaches whoever was sent it, and so does its return", async () => {
+    const all = await hook("a", ["*"])
+    const named = await hook("b", ["checkout.session.completed"])
+    const confirmed = await hook("d", ["checkout.confirmed"])
+    await hook("e", ["checkout.failed", "paywall.granted"])
+    const callbackUrl = "http://127.0.0.1:9/hook"
+    const [own, other] = [await start({ amount: 5, callbackUrl }), await start({ amount: 5, metadata: { order: 7 } })]
+    const hashes = [await pay(own.payTo, "5"), await pay(other.payTo, "5")]
+    const inputs = await Promise.all(hashes.map(async hash => (await anvil.client.getTransaction({ hash })).input))
     await rounds(3)
     const before = await events()
     await service.ctx.db
@@ -479,54 +514,61 @@ describe("what the merchant is told", () => {
       .set({ run_at: new Date(0) })
       .execute()
     await rounds(1)
+    expect(await events()).toEqual(before)
+    // What an endpoint asks for later does not keep a reversal from it.
+    await service.ctx.db
+      .updateTable("webhooks")
+      .set({ events: JSON.stringify(["checkout.failed"]) })
+      .where("id", "=", named)
+      .execute()
     await anvil.client.request({ method: "anvil_reorg", params: [15, []] } as never)
     for (let i = 0; i < 3; i++) {
       await rounds(1)
       service.advance(31_000)
     }
-    expect((await whole(session.id)).status).toBe("pending")
-    await anvil.client.waitForTransactionReceipt({
-      hash: await anvil.client.sendTransaction({ account: buyer(0), to: token, data: input }),
-    })
+    expect((await whole(own.id)).status).toBe("pending")
+    for (const input of inputs)
+      await anvil.client.waitForTransactionReceipt({
+        hash: await anvil.client.sendTransaction({ account: buyer(0), to: token, data: input }),
+      })
     await rounds(3)
-    expect((await whole(session.id)).status).toBe("confirmed")
-    expect(await events()).toEqual(before)
-    expect(before.map(event => event.key).sort()).toEqual([
-      `checkout.confirmed:${session.id}`,
-      `checkout.session.completed:${session.id}`,
+    expect((await whole(own.id)).status).toBe("confirmed")
+    expect(await sentAbout(own)).toEqual([
+      `checkout.session.completed → ${callbackUrl}`,
+      `checkout.session.reversed → ${callbackUrl}`,
+      `checkout.session.completed → ${callbackUrl}`,
+    ])
+    expect(await sentAbout(other)).toEqual([
+      `checkout.confirmed → ${confirmed}`,
+      `checkout.session.completed → ${all}`,
+      `checkout.session.completed → ${named}`,
+      `checkout.session.reversed → ${all}`,
+      `checkout.session.reversed → ${named}`,
+      `checkout.session.reversed → ${confirmed}`,
+      `checkout.confirmed → ${confirmed}`,
+      `checkout.session.completed → ${all}`,
+    ])
+    // Whatever order they arrive in, the greatest sequence says how it stands.
+    const about = (await events()).filter(({ data }) => data.id === other.id && data.metadata.order === 7)
+    const inTurn = about.sort((a, b) => a.data.sequence - b.data.sequence || a.type.localeCompare(b.type))
+    expect(inTurn.map(({ type, data }) => [data.sequence, type, data.status, data.txHash !== null])).toEqual([
+      [1, "checkout.confirmed", "confirmed", true],
+      [1, "checkout.session.completed", "confirmed", true],
+      [2, "checkout.session.reversed", "pending", true],
+      [3, "checkout.confirmed", "confirmed", true],
+      [3, "checkout.session.completed", "confirmed", true],
     ])
   })
 
   it("goes to the session's callback alone, where it has one, and else to whoever wants it", async () => {
-    const hook = async (events: string[]) => {
-      const { ctx } = service
-      const { merchantId } = await whole((await start()).id)
-      const row = { merchant_id: merchantId, url: "https://shop.example/", description: null, active: true }
-      const id = `c${String(events.length).repeat(23)}${events[0] === "*" ? "a" : "b"}`
-      await ctx.db
-        .insertInto("webhooks")
-        .values({ ...row, id, events: JSON.stringify(events), created_at: ctx.now(), updated_at: ctx.now() })
-        .execute()
-      return id
-    }
-    const [all, named] = [await hook(["*"]), await hook(["checkout.confirmed", "checkout.failed"])]
+    const [all, named] = [await hook("a", ["*"]), await hook("b", ["checkout.confirmed", "checkout.failed"])]
     const callbackUrl = "http://127.0.0.1:9/hook"
     const [own, other] = [await start({ amount: 5, callbackUrl }), await start()]
     await confirm(own.id, await pay(own.payTo, "5"))
     await confirm(other.id, await pay(other.payTo, "5"))
     await rounds(3)
-    const rows = await service.ctx.db
-      .selectFrom("deliveries")
-      .innerJoin("events", "events.id", "deliveries.event_id")
-      .select(["events.type", "deliveries.webhook_id", "deliveries.url", "deliveries.order_key"])
-      .execute()
-    const of = (session: { id: string }) =>
-      rows
-        .filter(row => row.order_key === session.id)
-        .map(row => `${row.type} → ${row.webhook_id ?? row.url}`)
-        .sort()
-    expect(of(own)).toEqual([`checkout.session.completed → ${callbackUrl}`])
-    expect(of(other)).toEqual([`checkout.confirmed → ${named}`, `checkout.session.completed → ${all}`])
+    expect(await sentAbout(own)).toEqual([`checkout.session.completed → ${callbackUrl}`])
+    expect(await sentAbout(other)).toEqual([`checkout.confirmed → ${named}`, `checkout.session.completed → ${all}`])
   })
 
   it("of a failed or an expired session is for those who name it", async () => {

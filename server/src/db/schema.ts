@@ -198,6 +198,8 @@ interface Payments {
   beside: Generated<boolean>
   returned_at: Optional<Date>
   returned_to: Optional<Address>
+  notified_paid: Generated<boolean>
+  event_sequence: Generated<number>
 }
 
 interface ReturnAddresses {
@@ -332,6 +334,8 @@ interface CheckoutSessions {
   run_at: Optional<Date>
   created_at: Date
   updated_at: Date
+  notified_paid: Generated<boolean>
+  event_sequence: Generated<number>
 }
 
 interface IdempotencyKeys {

@@ -1,5 +1,7 @@
 // Under-, over-, late, duplicate and wrong-token money at checkouts and paywalls: listed, accepted, returned, on a chain.
+
 import { randomBytes } from "node:crypto"
+import { sql } from "kysely"
 import { privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { deployContractWallet } from "../../test/anvil.ts"
@@ -640,7 +642,14 @@ describe("what the chain takes back", () => {
       expect(await payments()).toMatchObject([{ id, status: "granted" }])
       if (what === "checkout") expect((await statusOf(shop.id)).status).toBe("confirmed")
       else expect(await hasAccess(shop.id, 3)).toBe(true)
-      expect((await completed()).length).toBe(1)
+      // Accepted, taken back, and back.
+      const { rows } = await sql<{ type: string }>`select type from events where type like 'checkout.session.%'
+        order by (body::json -> 'data' ->> 'sequence')::int`.execute(rig.service.ctx.db)
+      expect(rows.map(({ type }) => type.slice("checkout.session.".length))).toEqual([
+        "completed",
+        "reversed",
+        "completed",
+      ])
     },
   )
 

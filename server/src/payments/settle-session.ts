@@ -17,7 +17,7 @@ import { relayStanding } from "../payouts/relays.ts"
 import { type ClaimedTransfer, claim, writeOpen } from "./open-payments.ts"
 import { sanctioned } from "./reasons.ts"
 import { believed } from "./single-source.ts"
-import { tellCheckout } from "./tell-checkout.ts"
+import { tellCheckout, toldOf } from "./tell-checkout.ts"
 import { tellPaid } from "./tell-paid.ts"
 
 /** Sessions in one round; the rest is due in the next. */
@@ -206,23 +206,16 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
     .execute()
   if (paidId !== undefined && session.status !== "confirmed") await tellPaid(ctx, network, paidId)
   if (folded.status !== session.status) {
-    if (folded.status === "failed" || folded.status === "expired")
-      await tellCheckout(ctx, network, {
-        id,
-        merchantId: session.merchant_id,
-        amount: session.amount,
-        amountReceived: folded.received,
-        status: folded.status,
-        exception: folded.exception,
+    const { status, exception, received: amountReceived } = folded
+    const told = { ...toldOf(session), status, exception, amountReceived, confirmedAt: null, splits: null }
+    // What was taken back is named by the transaction that had paid it.
+    if (session.status === "confirmed")
+      await tellCheckout(ctx, network, "reversed", { ...told, txHash: session.tx_hash, payer: session.payer })
+    if (status === "failed" || status === "expired")
+      await tellCheckout(ctx, network, status, {
+        ...told,
         txHash: lastRow?.tx_hash ?? null,
         payer: lastRow?.from_address ?? null,
-        confirmedAt: null,
-        productId: session.product_id,
-        paywallId: null,
-        customerEmail: session.customer_email,
-        payerInfo: session.payer_info,
-        splits: null,
-        callbackUrl: session.callback_url,
       })
     ctx.log.info({ sessionId: id, from: session.status, to: folded.status, exception: folded.exception }, "session")
     paymentChanges.inc({ network: network.name, change: `checkout ${folded.status}` })

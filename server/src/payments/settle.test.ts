@@ -238,9 +238,9 @@ describe("settling", () => {
 })
 
 describe("a merchant is told", () => {
-  const told = async () =>
+  const told = async (prefix = "paywall.") =>
     (await service.call("GET", "/api/console/events", undefined, { as: "shop" })).body.data
-      .filter((each: { event: string }) => each.event.startsWith("paywall."))
+      .filter((each: { event: string }) => each.event.startsWith(prefix))
       .reverse()
 
   it("of a grant once, of its reversal, and of its return as a new event of the same payment", async () => {
@@ -250,7 +250,7 @@ describe("a merchant is told", () => {
     await settle()
     const [granted, ...more] = await told()
     expect(more).toEqual([])
-    const { grantedAt, ...facts } = granted.data
+    const { grantedAt, sequence, ...facts } = granted.data
     expect(granted.event).toBe("paywall.granted")
     expect(facts).toEqual({
       paymentId: expect.stringMatching(/^pay_/),
@@ -261,7 +261,10 @@ describe("a merchant is told", () => {
       chain: "base-sepolia",
       chainId: 84532,
       txHash: hashOf(1),
+      description: null,
+      metadata: null,
     })
+    expect(sequence).toBe(1)
     service.advance(1_000)
     await setGone(1)
     await settle()
@@ -269,8 +272,43 @@ describe("a merchant is told", () => {
     await setBack(1)
     await settle()
     expect((await told()).slice(1)).toMatchObject([
-      { event: "paywall.reversed", data: facts },
-      { event: "paywall.granted", data: facts },
+      { event: "paywall.reversed", data: { ...facts, sequence: 3 } },
+      { event: "paywall.granted", data: { ...facts, sequence: 5 } },
+    ])
+    expect(await told("checkout.session.")).toMatchObject([
+      { event: "checkout.session.completed", data: { status: "confirmed", sequence: 2 } },
+      { event: "checkout.session.reversed", data: { id: facts.paymentId, status: "pending", sequence: 4 } },
+      { event: "checkout.session.completed", data: { status: "confirmed", sequence: 6 } },
+    ])
+  })
+
+  it("of a reversal where it was told of the payment: by `*`, and by either event's name", async () => {
+    const { ctx } = service
+    const { id: merchant_id } = await ctx.db.selectFrom("merchants").select("id").executeTakeFirstOrThrow()
+    const times = { created_at: ctx.now(), updated_at: ctx.now() }
+    const row = { merchant_id, url: "https://shop.example/", description: null, active: true, ...times }
+    const lists = { a: "*", b: "checkout.session.completed", d: "paywall.granted", e: "checkout.expired" }
+    for (const [letter, event] of Object.entries(lists))
+      await ctx.db
+        .insertInto("webhooks")
+        .values({ ...row, id: `c${letter.repeat(24)}`, events: JSON.stringify([event]) })
+        .execute()
+    const shop = await paywall()
+    await transfers(shop, [5])
+    await settle()
+    await setGone(1)
+    await settle()
+    const sent = await ctx.db
+      .selectFrom("deliveries")
+      .innerJoin("events", "events.id", "deliveries.event_id")
+      .select(["events.type", "webhook_id"])
+      .where("events.type", "in", ["checkout.session.reversed", "paywall.reversed"])
+      .execute()
+    expect(sent.map(row => `${row.type} ${row.webhook_id?.[1]}`).sort()).toEqual([
+      "checkout.session.reversed a",
+      "checkout.session.reversed b",
+      "paywall.reversed a",
+      "paywall.reversed d",
     ])
   })
 

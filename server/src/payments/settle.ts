@@ -27,6 +27,7 @@ import {
 } from "./payment.ts"
 import { alreadyUsed, type Failure, late, sanctioned, statusMessage, underpaid } from "./reasons.ts"
 import { believed, countedAlone } from "./single-source.ts"
+import { tellPaid } from "./tell-paid.ts"
 
 /** Settling stops after so long and goes on in the next round, so that the round's lease is never outlived. */
 const BUDGET_MS = 15_000
@@ -281,7 +282,10 @@ async function reversePayments(
       and exists (select from grants g where g.payment_id = p.id and g.revoked_by = 'merchant') returning id`.execute(
     ctx.db,
   )
-  for (const { id } of back.rows) await makePayouts(ctx, id)
+  for (const { id } of back.rows) {
+    await makePayouts(ctx, id)
+    await tellPaid(ctx, network, id)
+  }
   // What the merchant let count is paid again when all of it is back.
   const accepted = await sql<Row<"payments">>`update payments p set status = 'granted', updated_at = ${ctx.now()}
     where ${touched} and ${isBack} and p.accepted_at is not null returning *`.execute(ctx.db)

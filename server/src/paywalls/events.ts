@@ -3,7 +3,8 @@ import { checksummed } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { tellPaid } from "../payments/tell-paid.ts"
+import { nextSequence } from "../payments/event-sequence.ts"
+import { tellPaid, tellReversed } from "../payments/tell-paid.ts"
 import { amountTeller } from "../payments/tokens.ts"
 import { emit } from "../webhooks/emit.ts"
 
@@ -22,13 +23,14 @@ export async function tellPayment(
     .innerJoin("paywalls", "paywalls.id", "payments.paywall_id")
     .innerJoin("grants", "grants.payment_id", "payments.id")
     .selectAll("payments")
-    .select(["paywalls.id as paywallId", "grants.granted_at"])
+    .select(["paywalls.id as paywallId", "paywalls.description", "grants.granted_at"])
     .where("payments.id", "=", paymentId)
     .executeTakeFirstOrThrow()
   const grantedAt = payment.granted_at.toISOString()
   const common = { merchantId: payment.merchant_id, orderKey: paymentId }
   const { amount, currency } = (await amountTeller(ctx, [payment]))(payment)
-  const data = { ...dataOf(payment, network), amount, currency }
+  const sequence = await nextSequence(ctx, { id: paymentId, paywallId: payment.paywallId })
+  const data = { ...dataOf(payment, network), amount, currency, sequence }
   // The time of the grant tells it from the one after a reversal.
   const dedupeKey = `paywall.${change}:${paymentId}:${grantedAt}`
   if (change === "granted") {
@@ -36,15 +38,19 @@ export async function tellPayment(
     await tellPaid(ctx, network, paymentId)
   } else {
     const reversedAt = ctx.now().toISOString()
-    await emit(ctx, { ...common, type: "paywall.reversed", dedupeKey, data: { ...data, reversedAt } })
+    const takesBack = ["paywall.granted" as const]
+    await emit(ctx, { ...common, type: "paywall.reversed", dedupeKey, data: { ...data, reversedAt }, takesBack })
+    await tellReversed(ctx, network, payment)
   }
 }
 
-const dataOf = (payment: Row<"payments"> & { paywallId: string }, network: Network) => ({
+const dataOf = (payment: Row<"payments"> & { paywallId: string; description: string | null }, network: Network) => ({
   paymentId: payment.id,
   paywallId: payment.paywallId,
   payer: checksummed(payment.payer),
   chain: network.name,
   chainId: network.chainId,
   txHash: payment.tx_hash,
+  description: payment.description,
+  metadata: null,
 })

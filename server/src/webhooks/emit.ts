@@ -3,7 +3,7 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import type { EventData } from "./events.ts"
-import { wants } from "./webhook.ts"
+import { type EventType, wants } from "./webhook.ts"
 
 export interface NewEvent<T extends keyof EventData> {
   merchantId: string
@@ -15,6 +15,8 @@ export interface NewEvent<T extends keyof EventData> {
   orderKey: string
   /** Goes only there, signed with the account's secret. */
   callbackUrl?: string
+  /** Goes also to each endpoint that was sent an event of these types under the same `orderKey`, whatever it wants now. */
+  takesBack?: readonly EventType[]
   /** Goes only to this endpoint, wanted or not, paused or not. */
   onlyTo?: string
 }
@@ -58,7 +60,9 @@ export async function emit<T extends keyof EventData>(ctx: Context, event: NewEv
     return id
   }
   const endpoints = await liveWebhooks(ctx, merchantId)
-  const to = endpoints.filter(each => (onlyTo === undefined ? wants(each.events, type) : each.id === onlyTo))
+  const sentBefore = event.takesBack ? await sentTo(ctx, event, event.takesBack) : new Set()
+  const isMeant = (webhook: Row<"webhooks">) => wants(webhook.events, type) || sentBefore.has(webhook.id)
+  const to = endpoints.filter(each => (onlyTo === undefined ? isMeant(each) : each.id === onlyTo))
   if (to.length > 0)
     await ctx.db
       .insertInto("deliveries")
@@ -74,6 +78,23 @@ export async function emit<T extends keyof EventData>(ctx: Context, event: NewEv
       )
       .execute()
   return id
+}
+
+/** The endpoints that have a delivery of these types under the event's order key. */
+async function sentTo(
+  ctx: Context,
+  { merchantId, orderKey }: { merchantId: string; orderKey: string },
+  types: readonly EventType[],
+): Promise<Set<string | null>> {
+  const rows = await ctx.db
+    .selectFrom("deliveries")
+    .innerJoin("events", "events.id", "deliveries.event_id")
+    .select("deliveries.webhook_id")
+    .where("deliveries.merchant_id", "=", merchantId)
+    .where("deliveries.order_key", "=", orderKey)
+    .where("events.type", "in", types)
+    .execute()
+  return new Set(rows.map(row => row.webhook_id))
 }
 
 const liveWebhooks = (ctx: Context, merchantId: string): Promise<Row<"webhooks">[]> =>

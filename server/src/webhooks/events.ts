@@ -1,7 +1,20 @@
 /** What each event says: the wire contract of `data`, which the types and the API's document are made from. */
 import { type Static, type TSchema, Type } from "typebox"
 import { AddressText, Described, HashText, Money, Nullable, Timestamp } from "../http/schemas.ts"
-import { type EventType, namedEvents, standardEvents, unconditionalEvents } from "./webhook.ts"
+import { type EventType, namedEvents, reversalEvents, standardEvents, unconditionalEvents } from "./webhook.ts"
+
+/** What spares a receiver the look-up, and tells it which of two events is the newer. */
+const about = {
+  description: Described(Nullable(Type.String()), "What was sold, as the merchant described it"),
+  metadata: Described(
+    Type.Unsafe<Record<string, unknown> | null>({ type: ["object", "null"], additionalProperties: true }),
+    "The merchant's own, as the checkout was made with it",
+  ),
+  sequence: Described(
+    Type.Integer({ minimum: 1 }),
+    "Grows with each event about this session or payment. Events can arrive in another order: the one with the greatest sequence says how it stands, and one with a smaller sequence than you have handled is out of date",
+  ),
+}
 
 const payment = {
   paymentId: Described(Type.String(), "The payment's id: what to key on, whatever is sent twice"),
@@ -12,6 +25,7 @@ const payment = {
   chain: Type.String(),
   chainId: Type.Integer(),
   txHash: HashText,
+  ...about,
 }
 
 /** The fields of both published payloads; `id` and `sessionId` are one value. */
@@ -31,6 +45,7 @@ const checkout = Type.Object({
   explorerUrl: Nullable(Type.String()),
   productId: Nullable(Type.String()),
   paywallId: Nullable(Type.String()),
+  ...about,
   confirmedAt: Nullable(Timestamp),
   customerEmail: Type.Optional(Type.String()),
   payerInfo: Type.Optional(Type.Record(Type.String(), Type.String())),
@@ -58,6 +73,7 @@ const schemas = {
   "checkout.expired": checkout,
   "checkout.authorized": Later,
   "checkout.voided": Later,
+  "checkout.session.reversed": checkout,
   "paywall.granted": Type.Object({ ...payment, grantedAt: Timestamp }),
   "paywall.reversed": Type.Object({ ...payment, reversedAt: Timestamp }),
   "settings.payout_address_changed": Type.Object({
@@ -73,7 +89,8 @@ const schemas = {
 export type EventData = { [T in EventType]: Static<(typeof schemas)[T]> }
 
 const summaries: Record<EventType, string> = {
-  "checkout.session.completed": "A payment was verified on chain",
+  "checkout.session.completed":
+    "A payment was verified on chain; again, as a new event, when it was reversed and came back",
   "payment.refunded": "A refund succeeded, full or partial",
   "subscription.renewal.created": "A renewal's invoice and checkout session were made",
   "checkout.confirmed": "A payment was verified on chain",
@@ -81,6 +98,7 @@ const summaries: Record<EventType, string> = {
   "checkout.expired": "A session timed out without a payment",
   "checkout.authorized": "Funds were reserved",
   "checkout.voided": "An authorization was released without capture",
+  "checkout.session.reversed": "The chain took back a payment that was completed: do not deliver, or stop delivering",
   "paywall.granted": "A payment granted access to a paywall; again when it was reversed and came back",
   "paywall.reversed": "The chain took a payment back, and its access with it",
   "settings.payout_address_changed":
@@ -93,9 +111,11 @@ const who = (type: EventType): string =>
     ? "Sent to endpoints that name it or `*`."
     : namedEvents.some(each => each === type)
       ? "Sent only to endpoints that name it; never by `*`."
-      : unconditionalEvents.some(each => each === type)
-        ? "Sent to every endpoint."
-        : "Sent at registration (signed with a secret that the receiver can't know yet) and by `POST …/test`."
+      : reversalEvents.some(each => each === type)
+        ? "Sent to whoever was sent the event that it takes back (a `callbackUrl`, `*`, or an endpoint that named that event), and to endpoints that name it or `*`."
+        : unconditionalEvents.some(each => each === type)
+          ? "Sent to every endpoint."
+          : "Sent at registration (signed with a secret that the receiver can't know yet) and by `POST …/test`."
 
 const header = (name: string, description: string) => ({
   name,

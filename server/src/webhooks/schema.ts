@@ -17,7 +17,7 @@ const Subscriptions = Type.Array(Words(subscribable, "An event's name, or `*`"),
   minItems: 1,
   maxItems: 50,
   description:
-    "What is sent. `*` stands for checkout.session.completed, payment.refunded and subscription.renewal.created; the others have to be named",
+    "What is sent. `*` stands for checkout.session.completed, payment.refunded and subscription.renewal.created, and for the reversals checkout.session.reversed and paywall.reversed; the others have to be named",
 })
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
 /** Held against the calendar by the route. */

@@ -55,11 +55,13 @@ describe("signatures", () => {
 })
 
 describe("wants", () => {
-  it("* is list A and nothing else; the change of a payout address reaches all", () => {
+  it("* is list A and the reversals, and nothing else; the change of a payout address reaches all", () => {
     expect(eventTypes.filter(type => wants(["*"], type))).toEqual([
       "checkout.session.completed",
       "payment.refunded",
       "subscription.renewal.created",
+      "checkout.session.reversed",
+      "paywall.reversed",
       "settings.payout_address_changed",
     ])
     expect(eventTypes.filter(type => wants(["paywall.granted", "checkout.failed"], type))).toEqual([

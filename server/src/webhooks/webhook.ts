@@ -6,7 +6,7 @@ import { createHmac } from "node:crypto"
 import { isIP } from "node:net"
 import type { DeliveryStatus } from "../db/webhook-rows.ts"
 
-/** What `*` stands for. */
+/** What `*` stands for, beside the reversals of what was sent. */
 export const standardEvents = [
   "checkout.session.completed",
   "payment.refunded",
@@ -21,8 +21,10 @@ export const namedEvents = [
   "checkout.authorized",
   "checkout.voided",
   "paywall.granted",
-  "paywall.reversed",
 ] as const
+
+/** What takes an earlier event back: for who names it, for `*`, and for whoever was sent what it takes back. */
+export const reversalEvents = ["checkout.session.reversed", "paywall.reversed"] as const
 
 /** Events that every endpoint gets, whatever it asked for. */
 export const unconditionalEvents = ["settings.payout_address_changed"] as const
@@ -31,17 +33,17 @@ export const unconditionalEvents = ["settings.payout_address_changed"] as const
 export const PING = "ping"
 
 /** The types an event can be looked for by. */
-export const eventTypes = [...standardEvents, ...namedEvents, ...unconditionalEvents, PING] as const
+export const eventTypes = [...standardEvents, ...namedEvents, ...reversalEvents, ...unconditionalEvents, PING] as const
 
 export type EventType = (typeof eventTypes)[number]
 
 /** All that can be asked for at registration. */
-export const subscribable = ["*", ...standardEvents, ...namedEvents, ...unconditionalEvents] as const
+export const subscribable = ["*", ...standardEvents, ...namedEvents, ...reversalEvents, ...unconditionalEvents] as const
 
 /** Whether an endpoint with these subscriptions gets an event. */
 export function wants(subscriptions: readonly string[], type: EventType): boolean {
   if (unconditionalEvents.some(each => each === type) || subscriptions.includes(type)) return true
-  return subscriptions.includes("*") && standardEvents.some(each => each === type)
+  return subscriptions.includes("*") && [...standardEvents, ...reversalEvents].some(each => each === type)
 }
 
 /**
