@@ -7,7 +7,11 @@ export interface TestIssuer {
   privateKey: CryptoKey
   publicJwk: Record<string, unknown>
   /** A token that is good, but for what `claims` and `header` say. */
-  token(sub: string, claims?: Record<string, unknown>, header?: { alg?: string; kid?: string }): Promise<string>
+  token(
+    sub: string,
+    claims?: Record<string, unknown>,
+    header?: { alg?: string; kid?: string; typ?: string },
+  ): Promise<string>
   stop(): Promise<void>
 }
 

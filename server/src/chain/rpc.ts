@@ -3,6 +3,7 @@
  * in any order and drop entries, and viem's batching pairs by position.
  */
 import type { Hex } from "viem"
+import { AnswerTooLarge, boundedText } from "../http/bounded-body.ts"
 import { rpcCalls } from "../metrics.ts"
 
 export interface RpcCall {
@@ -19,6 +20,23 @@ export class RpcError extends Error {}
 const TIMEOUT_MS = 10_000
 /** Entries in one HTTP request; public endpoints refuse more than 100, some more than 50. */
 const ENTRIES_A_REQUEST = 50
+const MB = 1024 * 1024
+/** Some 45,000 logs: as many transfers as fit into one block of any network here. */
+const MOST_BYTES = 32 * MB
+/** What a call may be answered with where it is more than 1 MB. */
+const largeAnswers: Record<string, number> = {
+  eth_getLogs: MOST_BYTES,
+  eth_getTransactionReceipt: 8 * MB,
+  eth_getBlockByNumber: 2 * MB,
+  eth_getBlockByHash: 2 * MB,
+}
+
+/** The largest answer that is read to these calls, in bytes: what they can be answered with, 32 MB at most. */
+const mostBytes = (calls: readonly RpcCall[]): number =>
+  Math.min(
+    MOST_BYTES,
+    calls.reduce((sum, { method }) => sum + (largeAnswers[method] ?? MB), 0),
+  )
 
 /**
  * Sends `calls` as batches of 50 and answers their results in the order of `calls`; throws an {@link RpcError} when an
@@ -50,11 +68,16 @@ async function oneBatch(
       body: JSON.stringify(body),
       signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
     })
-    if (!response.ok) throw new RpcError(`HTTP ${response.status}`)
-    replies = await response.json()
+    if (!response.ok) {
+      await response.body?.cancel()
+      throw new RpcError(`HTTP ${response.status}`)
+    }
+    replies = JSON.parse(await boundedText(response, mostBytes(calls)))
   } catch (error) {
     for (const call of calls) rpcCalls.inc({ network: endpoint.network, method: call.method, result: "error" })
     if (error instanceof RpcError) throw error
+    // About what was asked, not about the endpoint: who asked for a range asks for less.
+    if (error instanceof AnswerTooLarge) return calls.map(() => ({ ok: false, error: error.message }))
     // The address of an endpoint may hold its key, so only the cause is told.
     throw new RpcError((error as Error).name === "TimeoutError" ? "no answer in time" : "no usable answer", {
       cause: error,

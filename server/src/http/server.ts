@@ -86,7 +86,12 @@ export function openServer(ctx: Context, tokens: TokenIssuer, bounds?: Bounds): 
     bodyLimit: BODY_LIMIT,
     requestTimeout: REQUEST_TIMEOUT_MS,
     serverFactory: listener =>
-      connections.open(listener, { requestTimeout: REQUEST_TIMEOUT_MS, keepAliveTimeout: KEEP_ALIVE_MS }),
+      connections.open(listener, {
+        requestTimeout: REQUEST_TIMEOUT_MS,
+        keepAliveTimeout: KEEP_ALIVE_MS,
+        // Refused below, in the shape of every error.
+        requireHostHeader: false,
+      }),
     logger: false,
     trustProxy: trustedProxies.length > 0 ? trustedProxies : false,
     genReqId: request => saneId(request.headers["x-request-id"]) ?? randomUUID(),
@@ -105,11 +110,19 @@ export function openServer(ctx: Context, tokens: TokenIssuer, bounds?: Bounds): 
   app.decorateRequest("subject", undefined)
   app.decorateRequest("apiKey", undefined)
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser("application/json", { parseAs: "string" }, async (_request: unknown, text: string) =>
-    parseJson(text),
-  )
+  app.addContentTypeParser("application/json", { parseAs: "string" }, async (request: FastifyRequest, text: string) => {
+    // JSON is UTF-8 (RFC 8259, 8.1); bytes of another encoding would be read as other text.
+    const charset = CHARSET.exec(request.headers["content-type"] ?? "")?.[1]
+    if (charset !== undefined && !/^(utf-?8|us-ascii)$/i.test(charset)) throw new ApiError("UNSUPPORTED_MEDIA_TYPE")
+    return parseJson(text)
+  })
 
-  app.addHook("onRequest", async (request, reply) => void reply.header("x-request-id", request.id))
+  app.addHook("onRequest", async (request, reply) => {
+    reply.header("x-request-id", request.id)
+    // Answers hold tokens, secrets and who paid what; none is for a cache on the way.
+    if (request.url.startsWith("/api/")) reply.header("cache-control", "no-store")
+    checkHost(request.raw)
+  })
   app.register(cors, {
     delegator: (request, done) => {
       const methods = ["GET", "HEAD", "POST", "PUT", "DELETE"]
@@ -158,6 +171,15 @@ export function openServer(ctx: Context, tokens: TokenIssuer, bounds?: Bounds): 
   app.setErrorHandler((error: FastifyError, request, reply) => sendError(ctx, request, reply, error))
   app.setNotFoundHandler((request, reply) => sendError(ctx, request, reply, new ApiError("NOT_FOUND")))
   return app
+}
+
+const CHARSET = /;\s*charset\s*=\s*"?([^\s;"]+)/i
+
+/** HTTP/1.1 needs one Host, and proxies choose differently among two (RFC 9112, 3.2). */
+function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
+  const hosts = rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === "host").length
+  if (hosts > 1) throw invalid("Host", "must be sent once")
+  if (hosts === 0 && httpVersion === "1.1") throw invalid("Host", "is required")
 }
 
 const saneId = (header: unknown): string | undefined =>

@@ -8,7 +8,14 @@ export const TimeInput = Matching(
   "A time with its offset, such as 2026-01-31T12:00:00Z, or a day, which begins at midnight in UTC",
 )
 
-/** The time that a field names; `VALIDATION_ERROR` where no calendar has it. Without an hour it is midnight in UTC. */
+/** Years that every part holds exactly: Postgres, ISO 8601 with four digits in any time zone, and a deposit's open time. */
+const FIRST_YEAR = 1970
+const LAST_YEAR = 9998
+
+/**
+ * The time that a field names; `VALIDATION_ERROR` where no calendar has it, or before 1970 or after 9998. Without an hour it
+ * is midnight in UTC.
+ */
 export function timeAt(path: string, text: string): Date {
   const at = new Date(text)
   const day = Number.parseInt(text.slice(8, 10), 10)
@@ -16,5 +23,7 @@ export function timeAt(path: string, text: string): Date {
   const exact = new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate() === day
   if (Number.isNaN(at.getTime()) || !exact)
     throw invalid(path, "must be a time that exists, such as 2026-01-31T12:00:00Z")
+  if (at.getUTCFullYear() < FIRST_YEAR || at.getUTCFullYear() > LAST_YEAR)
+    throw invalid(path, `must be in the years ${FIRST_YEAR} to ${LAST_YEAR}`)
   return at
 }

@@ -25,7 +25,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const { key, row } = await createApiKey(ctx, merchantId, request.body.name)
-      reply.code(201).header("cache-control", "no-store")
+      reply.code(201)
       return { ...shownOf(row), key }
     },
   )

@@ -24,9 +24,8 @@ export function authRoutes(app: Server, ctx: Context): void {
       },
       preValidation: orEmptyBody,
     },
-    async (_request, reply) => {
+    async () => {
       const { nonce, expiresAt } = await makeNonce(ctx, { purpose: "sign-in", resource: "" })
-      reply.header("cache-control", "no-store")
       return { nonce, expiresAt: expiresAt.toISOString() }
     },
   )
@@ -45,7 +44,7 @@ export function authRoutes(app: Server, ctx: Context): void {
       },
       config: { errors: ["SIGNATURE_REFUSED", "SIGNUP_CLOSED", "CHAIN_UNAVAILABLE"] },
     },
-    async (request, reply) => {
+    async request => {
       const door: Door = { purpose: "sign-in", resource: "", path: VERIFY_PATH, networks: ctx.chain.networks }
       const proof = await proveWallet(ctx, door, request.body)
       const sub = caip10Of(proof)
@@ -55,7 +54,6 @@ export function authRoutes(app: Server, ctx: Context): void {
       })
       const expiresAt = new Date(Date.now() + CONSOLE_TOKEN_MS)
       const token = { typ: TOKEN_TYPES.console, aud: ctx.settings.oidcAudience, sub, expiresAt }
-      reply.header("cache-control", "no-store")
       return { accessToken: await signToken(ctx, token), expiresAt: expiresAt.toISOString(), merchantId }
     },
   )

@@ -54,6 +54,13 @@ describe("a bearer token", () => {
       "signed with the public key as a secret": await new SignJWT(claims)
         .setProtectedHeader({ alg: "HS256", kid: "test" })
         .sign(new TextEncoder().encode(await exportSPKI(publicKey as CryptoKey))),
+      "with a subject longer than any": await issuer.token("e".repeat(256)),
+      "of another type": await issuer.token("eve", {}, { typ: "logout+jwt" }),
+      "of our own type": await issuer.token("eve", {}, { typ: "console+jwt" }),
+      "an ID token": await issuer.token("eve", { at_hash: "x" }),
+      "an ID token of Cognito": await issuer.token("eve", { token_use: "id" }),
+      "a refresh token of Keycloak": await issuer.token("eve", { typ: "Refresh" }),
+      "a logout": await issuer.token("eve", { events: {} }),
       "cut short": (await issuer.token("eve")).slice(0, -4),
       nonsense: "a.b.c",
     }
@@ -64,6 +71,14 @@ describe("a bearer token", () => {
     for (const authorization of ["", "Bearer", "Bearer ", "Basic YTpi", `bearer x y`])
       expect((await service.call("GET", url, undefined, { headers: { authorization } })).status).toBe(401)
     expect(await merchants()).toEqual([])
+  })
+
+  it("may have any type that providers give access tokens, and a subject of 255 characters", async () => {
+    for (const typ of [undefined, "JWT", "jwt", "at+jwt", "application/at+jwt"])
+      expect(
+        (await withToken(await service.issuer.token("a".repeat(255), {}, { ...(typ ? { typ } : {}) }))).status,
+      ).toBe(200)
+    expect((await withToken(await service.issuer.token("alice", { typ: "Bearer", nonce: "x" }))).status).toBe(200)
   })
 
   it("may be a minute old: clocks differ", async () => {
@@ -78,13 +93,24 @@ describe("a bearer token", () => {
       if (url === "/keyless/.well-known/openid-configuration")
         response.end(JSON.stringify({ issuer, jwks_uri: `${issuer}/jwks` }))
       else if (url === "/keyless/jwks") response.end(JSON.stringify({ keys: "none" }))
-      else response.writeHead(502).end()
+      else if (url === "/endless/.well-known/openid-configuration") {
+        const chunk = Buffer.alloc(64 * 1024, " ")
+        const more = () => {
+          while (!response.destroyed) if (!response.write(chunk)) return void response.once("drain", more)
+        }
+        more()
+      } else response.writeHead(502).end()
     })
     await new Promise<void>(resolve => broken.listen(0, "127.0.0.1", resolve))
     const port = (broken.address() as { port: number }).port
     try {
       const token = await service.issuer.token("alice")
-      for (const issuer of ["http://127.0.0.1:1", `http://127.0.0.1:${port}`, `http://127.0.0.1:${port}/keyless`])
+      for (const issuer of [
+        "http://127.0.0.1:1",
+        `http://127.0.0.1:${port}`,
+        `http://127.0.0.1:${port}/keyless`,
+        `http://127.0.0.1:${port}/endless`,
+      ])
         await expect(tokenIssuer(issuer, AUDIENCE).verify(token)).rejects.toMatchObject({
           code: "IDENTITY_UNAVAILABLE",
         })

@@ -2,9 +2,10 @@
  * Bearer tokens of the OIDC issuer: keys by discovery, cached, fetched again when a token names a new one.
  */
 import { setTimeout as sleep } from "node:timers/promises"
-import { createRemoteJWKSet, errors, type JWTVerifyGetKey, jwtVerify } from "jose"
+import { createRemoteJWKSet, customFetch, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from "jose"
 import type { Logger } from "pino"
 import { ApiError } from "../errors.ts"
+import { boundedText } from "../http/bounded-body.ts"
 import { isStorable } from "../http/json.ts"
 
 export interface Subject {
@@ -25,6 +26,15 @@ export interface TokenIssuer {
 const ALGORITHMS = ["RS256", "ES256", "EdDSA"]
 const LEEWAY_S = 60
 const DISCOVERY_TIMEOUT_MS = 5_000
+/** Of the document or the keys; those of large providers have some 10 KB. */
+const MOST_BYTES = 256 * 1024
+/** The longest subject that an issuer may give (OpenID Connect Core 1.0, 2). */
+const SUBJECT_CHARACTERS = 255
+/**
+ * Types of access tokens: RFC 9068 has `at+jwt`, most providers `JWT` or none. Other types are for other things, such as
+ * `logout+jwt`, and are refused (RFC 8725, 3.11).
+ */
+const ACCESS_TOKEN_TYPE = /^(application\/)?(at\+)?jwt$/i
 
 /** Checks tokens of one issuer for one audience. Nothing is fetched before the first token. */
 export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
@@ -50,7 +60,7 @@ export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
     troubles: () => (trouble === undefined ? [] : [trouble]),
     verify: async token => {
       try {
-        const { payload } = await jwtVerify(token, await discovered(), {
+        const { payload, protectedHeader } = await jwtVerify(token, await discovered(), {
           issuer,
           audience,
           algorithms: ALGORITHMS,
@@ -58,7 +68,8 @@ export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
           requiredClaims: ["exp", "sub"],
         })
         const { sub } = payload
-        return typeof sub === "string" && sub !== "" && isStorable(sub) ? { iss: issuer, sub } : undefined
+        if (!ACCESS_TOKEN_TYPE.test(protectedHeader.typ ?? "JWT") || isForAnotherUse(payload)) return undefined
+        return typeof sub === "string" && isSubject(sub) ? { iss: issuer, sub } : undefined
       } catch (error) {
         // Generic JOSE errors and time-outs are about fetching the keys, all others about the token.
         const aboutKeys =
@@ -88,14 +99,33 @@ export async function watchIssuer({ check, troubles }: TokenIssuer, log: Logger,
   }
 }
 
+const isSubject = (sub: string): boolean => sub !== "" && sub.length <= SUBJECT_CHARACTERS && isStorable(sub)
+
+/**
+ * Whether a token of an unspecific type says by its claims that it is no access token: an ID token (its hashes of other
+ * tokens, or the word of Keycloak and Cognito), a refresh token of Keycloak, or a security event such as a logout.
+ */
+const isForAnotherUse = ({ at_hash, c_hash, events, token_use, typ }: JWTPayload): boolean =>
+  at_hash !== undefined ||
+  c_hash !== undefined ||
+  events !== undefined ||
+  token_use === "id" ||
+  (typeof typ === "string" && /^(id|refresh|offline|logout)$/i.test(typ))
+
 async function discover(issuer: string): Promise<JWTVerifyGetKey> {
   // "Any terminating / MUST be removed before appending" (OpenID Connect Discovery 1.0, 4.1); some issuers end in one.
   const response = await fetch(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`, {
     signal: AbortSignal.timeout(DISCOVERY_TIMEOUT_MS),
   })
   if (!response.ok) throw new Error(`discovery of ${issuer}: HTTP ${response.status}`)
-  const document = (await response.json()) as { issuer?: unknown; jwks_uri?: unknown }
+  const document = JSON.parse(await boundedText(response, MOST_BYTES)) as { issuer?: unknown; jwks_uri?: unknown }
   if (document.issuer !== issuer || typeof document.jwks_uri !== "string")
     throw new Error(`discovery of ${issuer}: the document names another issuer or no keys`)
-  return createRemoteJWKSet(new URL(document.jwks_uri), { timeoutDuration: DISCOVERY_TIMEOUT_MS })
+  return createRemoteJWKSet(new URL(document.jwks_uri), {
+    timeoutDuration: DISCOVERY_TIMEOUT_MS,
+    [customFetch]: async (url, options) => {
+      const answer = await fetch(url, options)
+      return new Response(await boundedText(answer, MOST_BYTES), { status: answer.status })
+    },
+  })
 }

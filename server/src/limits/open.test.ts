@@ -89,6 +89,19 @@ describe.runIf(onRedis)("limits on Redis", () => {
     },
   )
 
+  it("name a wrong password as the reason why they are held alone", async () => {
+    const words: string[] = []
+    const told = pino({ level: "warn" }, { write: line => void words.push(JSON.parse(line).err.message) })
+    await server.client.config("SET", "requirepass", "right")
+    try {
+      const limits = await openLimits({ redisUrl: server.url.replace("//", "//:wrong@") }, told)
+      await limits.close()
+    } finally {
+      await server.client.config("SET", "requirepass", "")
+    }
+    expect(words).toEqual([expect.stringMatching(/WRONGPASS/)])
+  })
+
   it("do not begin anew when Redis has lost its memory", async () => {
     const [limits] = await open(1)
     if (!limits) throw new Error("not opened")

@@ -39,17 +39,23 @@ export async function openLimits({ redisUrl }: { redisUrl: string | undefined },
   }
   const redis = redisConnection(redisUrl)
   // What broke is told once, when the limits stop being shared.
-  redis.on("error", () => undefined)
+  let refusal: Error | undefined
+  redis.on("error", (error: Error) => {
+    refusal = error
+  })
+  redis.on("ready", () => {
+    refusal = undefined
+  })
   await redis.connect().catch(() => undefined)
-  return await limitsOver(redis, log)
+  return await limitsOver(redis, log, () => refusal)
 }
 
 /**
  * Redis decides, and what it admits is entered in this process's log. When it fails or is slow, that log decides, at this
  * instance's share of each limit, until a heartbeat gets through. Own admissions count always: a Redis that has lost its
- * memory does not make this process admit more than the limit.
+ * memory does not make this process admit more than the limit. `refusal` is why there is no connection now.
  */
-async function limitsOver(redis: Redis, log: Logger): Promise<Limits> {
+async function limitsOver(redis: Redis, log: Logger, refusal: () => Error | undefined): Promise<Limits> {
   const own = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })
   const shared = sharedLog(redis, { windowMs: WINDOW_MS })
   const id = randomUUID()
@@ -85,7 +91,11 @@ async function limitsOver(redis: Redis, log: Logger): Promise<Limits> {
     if (alone || closed) return
     alone = true
     limitsAlone.set(1)
-    log.warn({ err: error, instances }, "Redis fails: each instance holds its share of the limits by itself")
+    // A call on a connection that Redis refused (a wrong password) says only that it can't be written to.
+    log.warn(
+      { err: refusal() ?? error, instances },
+      "Redis fails: each instance holds its share of the limits by itself",
+    )
     beatLater()
   }
 

@@ -22,12 +22,11 @@ export function returnAddressRoutes(app: Server, ctx: Context): void {
       },
       config: { errors: ["PAYWALL_NOT_FOUND", "SESSION_NOT_FOUND"] },
     },
-    async (request, reply) => {
+    async request => {
       const { id } = request.body
       const use = returnUse(id, addressOf(request.body.address))
       await chainOf(ctx, id)
       const { nonce, expiresAt } = await makeNonce(ctx, use)
-      reply.header("cache-control", "no-store")
       return { nonce, expiresAt: expiresAt.toISOString(), resource: `urn:sluice:${use.purpose}:${use.resource}` }
     },
   )

@@ -31,10 +31,9 @@ export function accessRoutes(app: Server, ctx: Context): void {
       config: { errors: ["PAYWALL_NOT_FOUND"] },
       preValidation: orEmptyBody,
     },
-    async (request, reply) => {
+    async request => {
       const { id } = await publicPaywall(ctx, request.params.id)
       const { nonce, expiresAt } = await makeNonce(ctx, { purpose: "paywall", resource: id })
-      reply.header("cache-control", "no-store")
       return { nonce, expiresAt: expiresAt.toISOString() }
     },
   )
@@ -54,7 +53,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
       },
       config: { errors: ["SIGNATURE_REFUSED", "ACCESS_REQUIRED", "PAYWALL_NOT_FOUND", "CHAIN_UNAVAILABLE"] },
     },
-    async (request, reply) => {
+    async request => {
       const address = addressOf(request.body.address)
       const paywall = await publicPaywall(ctx, request.params.id)
       const door: Door = {
@@ -72,7 +71,6 @@ export function accessRoutes(app: Server, ctx: Context): void {
       const leftMs = Math.min(ACCESS_TOKEN_MS, access.expiresAt.getTime() - ctx.now().getTime())
       const expiresAt = new Date(Math.floor((Date.now() + leftMs) / 1_000) * 1_000)
       const token = { typ: TOKEN_TYPES.paywallAccess, aud: paywall.id, sub: caip10Of(proof), expiresAt }
-      reply.header("cache-control", "no-store")
       return {
         accessToken: await signToken(ctx, token),
         expiresAt: expiresAt.toISOString(),

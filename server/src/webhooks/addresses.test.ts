@@ -114,7 +114,7 @@ describe("in live mode", () => {
       }
       const { status, error } = await sender.send(message, { timeoutMs: 2_000 })
       expect(status).toBeNull()
-      expect(error).toMatch(/^it leads to .*, which is not a public address/)
+      expect(error).toMatch(/^it leads to .* is not a public address/)
     }
     await sender.close()
     expect(connections).toBe(before)
@@ -157,7 +157,9 @@ describe("names", () => {
     const sender = openSender(closed, { resolve: resolve() })
     for (const scheme of ["http", "https"]) {
       const { error } = await sender.send(message(`${scheme}://hook.example:${port}/`), { timeoutMs: 2_000 })
-      expect(error).toMatch(/^it leads to .*, which is not a public address/)
+      expect(error).toMatch(/^it leads to an address that is not a public address/)
+      // Which one is the operator's business.
+      for (const address of addresses) expect(error).not.toContain(address)
     }
     await sender.close()
     expect(connections).toBe(0)
@@ -174,7 +176,7 @@ describe("names", () => {
     const url = `http://rebinds.example:${port}/`
     expect(await sender.send(message(url), { timeoutMs: 2_000 })).toMatchObject({ status: 200, error: null })
     names.say("127.0.0.1")
-    expect((await sender.send(message(url), { timeoutMs: 2_000 })).error).toMatch(/leads to 127\.0\.0\.1, which is not/)
+    expect((await sender.send(message(url), { timeoutMs: 2_000 })).error).toMatch(/leads to an address that is not/)
     expect(connections).toBe(0)
     await sender.close()
     good.close()

@@ -6,13 +6,15 @@
 import { promises as dns, type LookupAddress } from "node:dns"
 import { isIP, type LookupFunction, type Socket } from "node:net"
 import { buildConnector } from "undici"
-import { notPublic } from "./webhook.ts"
+import { nameNotPublic, notPublic } from "./webhook.ts"
 
 /** The addresses of a name; rejects when there are none. */
 export type Resolve = (name: string) => Promise<string[]>
 
 const DNS_TIMEOUT_MS = 4_000
 const DNS_TRIES = 2
+/** Far more than is read of an answer's body, with its headers. */
+const ANSWER_BYTES = 512 * 1024
 
 /**
  * Resolves names by c-ares. `dns.lookup` occupies one of four threads of the process until it ends, so that four
@@ -46,7 +48,27 @@ const dnsError = (name: string, code: string): Error =>
     { code: "DNS" },
   )
 
-const refused = (address: string): Error => Object.assign(new Error(`it ${notPublic(address)}`), { code: "REFUSED" })
+const refused = (fault: string): Error => Object.assign(new Error(`it ${fault}`), { code: "REFUSED" })
+
+/**
+ * Closes the connection when more than 512 KB arrive after the last byte that was sent. A receiver can send bytes that are
+ * no part of the body that we read, as many as it likes: informational answers (103) and the extensions of chunks.
+ */
+function boundAnswers(socket: Socket): void {
+  let sent = socket.bytesWritten
+  let read = 0
+  let readBefore = 0
+  // Beside the listener that reads: no byte is taken here.
+  socket.on("readable", () => {
+    if (socket.bytesWritten !== sent) {
+      sent = socket.bytesWritten
+      readBefore = read
+    }
+    read = socket.bytesRead
+    if (read - readBefore > ANSWER_BYTES)
+      socket.destroy(Object.assign(new Error("its answer is too large"), { code: "TOO_LARGE" }))
+  })
+}
 
 /**
  * What undici connects with: only where `allows` lets it, within `timeoutMs`. `ca` stands in for the system's roots;
@@ -65,7 +87,7 @@ export function guardedConnector(options: {
       addresses => {
         const bad = addresses.find(address => !allows(address))
         // One that is not public among others is how a name is made to rebind.
-        if (bad !== undefined) return callback(refused(bad), "")
+        if (bad !== undefined) return callback(refused(nameNotPublic), "")
         const found = addresses.map((address): LookupAddress => ({ address, family: isIP(address) }))
         const [first] = found.filter(each => !family || each.family === family)
         if (all) callback(null, found)
@@ -79,16 +101,17 @@ export function guardedConnector(options: {
   const connect = buildConnector({ lookup, timeout: timeoutMs, allowH2: false, ...(ca ? { ca } : {}) })
   return (target, callback) => {
     const literal = target.hostname.replace(/^\[|\]$/g, "")
-    if (isIP(literal) !== 0 && !allows(literal)) return callback(refused(literal), null)
+    if (isIP(literal) !== 0 && !allows(literal)) return callback(refused(notPublic(literal)), null)
     connect({ ...target, hostname: literal }, (...[error, socket]: [Error | null, Socket | null]) => {
       if (error || !socket) return callback(error ?? new Error("no socket"), null)
       const peer = socket.remoteAddress ?? ""
       if (allows(peer)) {
         connected?.(target.hostname, peer)
+        boundAnswers(socket)
         return callback(null, socket)
       }
       socket.destroy()
-      callback(refused(peer), null)
+      callback(refused(nameNotPublic), null)
     })
   }
 }

@@ -458,6 +458,32 @@ describe("what goes wrong", () => {
   })
 
   it.each([
+    ["informational answers", "", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"],
+    ["chunk extensions", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", "x".repeat(1_000)],
+  ])("%s without end are not read for as long as they come", async (_what, head, part) => {
+    let sent = 0
+    const to = await raw(socket => {
+      socket.once("data", () => {
+        socket.write(head)
+        const more = () => {
+          while (sent < 2 ** 30 && !socket.destroyed) {
+            sent += part.length * 64
+            if (!socket.write(part.repeat(64))) return void socket.once("drain", more)
+          }
+        }
+        more()
+      })
+    })
+    await place(to)
+    await send()
+    await deliver()
+    expect((await only()).log).toEqual([
+      expect.objectContaining({ error: expect.stringMatching(/its answer is too large$/) }),
+    ])
+    expect(sent).toBeLessThan(64 * 2 ** 20)
+  })
+
+  it.each([
     ["no HTTP", "SSH-2.0-OpenSSH_9.2\r\n", /^its answer is not HTTP$/],
     [
       "endless headers",

@@ -82,7 +82,8 @@ describe("POST /api/console/webhooks", () => {
     for (const url of [to.url, to.url.replace("127.0.0.1", "localhost")]) {
       const { status, headers } = await post(base, { url, events: ["*"] })
       expect(status).toBe(201)
-      expect(headers["x-webhook-notice"]).toBe("leads to 127.0.0.1, a private address that WEBHOOK_ALLOW_CIDRS opens")
+      expect(headers["cache-control"]).toBe("no-store")
+      expect(headers["x-webhook-notice"]).toBe("leads to a private address that WEBHOOK_ALLOW_CIDRS opens")
     }
   })
 

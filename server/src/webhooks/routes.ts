@@ -240,18 +240,16 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       preValidation: orEmptyBody,
       config: { errors: ["INVALID_OPERATION"] },
     },
-    async (request, reply) => {
+    async request => {
       const webhookSecret = await revealAccountSecret(ctx, await callingMerchant(ctx, request))
-      reply.header("cache-control", "no-store")
       return { data: { webhookSecret } }
     },
   )
 
   /** A header, not a field: the answers' shapes are fixed. */
   const noticeOf = (url: string | undefined): Record<string, string> => {
-    const address = url === undefined ? undefined : sender.privateAddressOf(url)
-    if (address === undefined) return {}
-    return { "x-webhook-notice": `leads to ${address}, a private address that WEBHOOK_ALLOW_CIDRS opens` }
+    if (url === undefined || !sender.isPrivate(url)) return {}
+    return { "x-webhook-notice": "leads to a private address that WEBHOOK_ALLOW_CIDRS opens" }
   }
 
   const overlapEnd = (): string => new Date(ctx.now().getTime() + OVERLAP_MS).toISOString()

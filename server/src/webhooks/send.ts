@@ -29,8 +29,8 @@ export interface Attempt extends Outcome {
 export interface Sender {
   /** Sends and never rejects: what went wrong is in the outcome. The deadline is on the whole exchange. */
   send(message: Message, options: { timeoutMs: number; signal?: AbortSignal | undefined }): Promise<Attempt>
-  /** The private address that this URL's host led to when it was last connected to; only an opened range lets it. */
-  privateAddressOf(url: string): string | undefined
+  /** Whether this URL's host led to a private address when it was last connected to; only an opened range lets it. */
+  isPrivate(url: string): boolean
   close(): Promise<void>
 }
 
@@ -39,7 +39,7 @@ export function openSender(
   { allowCidrs, timeoutMs, probeTimeoutMs }: WebhookSettings,
   { resolve, ca }: { resolve?: Resolve; ca?: string } = {},
 ): Sender {
-  const privateHosts = new Map<string, string>()
+  const privateHosts = new Set<string>()
   const agent = new Agent({
     connect: guardedConnector({
       allows: addressRule(allowCidrs),
@@ -48,7 +48,7 @@ export function openSender(
       ca,
       connected: (host, address) => {
         if (isPublicAddress(address)) privateHosts.delete(host)
-        else privateHosts.set(host, address)
+        else privateHosts.add(host)
       },
     }),
     allowH2: false,
@@ -58,7 +58,7 @@ export function openSender(
   })
   return {
     send: (message, options) => exchange(agent, message, options),
-    privateAddressOf: url => privateHosts.get(new URL(url).hostname),
+    isPrivate: url => privateHosts.has(new URL(url).hostname),
     close: () => agent.destroy(),
   }
 }
@@ -149,6 +149,7 @@ const words: Record<string, string> = {
   ETIMEDOUT: "the connection could not be made in time",
   UND_ERR_CONNECT_TIMEOUT: "the connection could not be made in time",
   UND_ERR_HEADERS_OVERFLOW: "its answer has too many headers",
+  TOO_LARGE: "its answer is too large",
 }
 
 /** What the certificate lacks, for the codes that OpenSSL and Node give. */
@@ -161,6 +162,8 @@ function wordsOf(error: Error & { code?: string; cause?: unknown; errors?: Error
   if (inner instanceof Error && inner !== error) return wordsOf(inner, status)
   const code = error.code ?? ""
   if (code === "DNS" || code === "REFUSED") return error.message
+  // Its words would name the address.
+  if ("address" in error && words[code] === undefined) return `the connection failed (${code})`
   const known =
     words[code] ??
     (isCertificate(code)

@@ -69,6 +69,10 @@ export function urlFault(
 export const notPublic = (address: string): string =>
   `leads to ${address}, which is not a public address; an operator can open private ranges with WEBHOOK_ALLOW_CIDRS`
 
+/** The same for a name: which private address it has inside the operator's network is nobody's business. */
+export const nameNotPublic =
+  "leads to an address that is not a public address; an operator can open private ranges with WEBHOOK_ALLOW_CIDRS"
+
 const MINUTE_MS = 60_000
 /** After the first attempt, and after each retry but the last. */
 export const retryDelaysMs: readonly number[] = [1, 5, 30, 120, 480].map(minutes => minutes * MINUTE_MS)
