@@ -4,7 +4,10 @@
  * A throw site names the code and, where it helps, the details; it never names a status.
  */
 
-/** A fault at one place of the input; `path` is dotted (`recipients.0.address`), empty for the whole body. */
+/**
+ * A fault at one place of the input; `path` is dotted (`recipients.0.address`), empty for the whole body. `message` is either
+ * a whole sentence, or a clause with a small first letter (`must be above 0`), whose subject is the field at `path`.
+ */
 export interface ErrorDetail {
   path: string
   message: string
@@ -16,6 +19,16 @@ interface ErrorWords {
   message: string
   help: string
   retryAfterS?: number
+}
+
+/** A longer name is the caller's invention: it stands in `path` once, and not in the sentence again. */
+const LONGEST_SUBJECT = 100
+
+/** The fault as callers get it: a whole sentence, whose subject is the field where the message was a clause. */
+function asSentence({ path, message }: ErrorDetail): ErrorDetail {
+  const subject = path === "" ? "The body" : path.length > LONGEST_SUBJECT ? "This field" : `\`${path}\``
+  const text = /^[a-z]/.test(message) ? `${subject} ${message}` : message
+  return { path, message: /[.?]$/.test(text) ? text : `${text}.` }
 }
 
 export const errorTable = {
@@ -230,10 +243,10 @@ export class ApiError extends Error {
     super(message ?? errorTable[code].message, { cause })
     this.name = "ApiError"
     this.code = code
-    this.details = details
+    this.details = details?.map(asSentence)
   }
 }
 
-/** One fault of the input as a `VALIDATION_ERROR`. */
+/** One fault of the input as a `VALIDATION_ERROR`; `message` as in {@link ErrorDetail}. */
 export const invalid = (path: string, message: string): ApiError =>
   new ApiError("VALIDATION_ERROR", [{ path, message }])

@@ -72,7 +72,7 @@ Every error has the same flat shape. \`error\` is for programs and stays as it i
   "error": "VALIDATION_ERROR",
   "message": "${errorTable.VALIDATION_ERROR.message}",
   "requestId": "3f0c2d5e-7a41-4b8e-9c55-0d6f1a2b3c4d",
-  "details": [{ "path": "pirce", "message": "is not a field of this request; did you mean price?" }]
+  "details": [{ "path": "pirce", "message": "\`pirce\` is not a field of this request: did you mean \`price\`?" }]
 }
 \`\`\`
 

@@ -11,6 +11,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { authorizationDigest } from "../src/chain/authorizations.ts"
 import type { Address, Hash } from "../src/chain/hex.ts"
 import type { PayAuthorize } from "../src/checkouts/schema.ts"
+import { wordsOfPattern } from "../src/http/schemas.ts"
 import { EXAMPLE_URL } from "../src/webhooks/schema.ts"
 import type { Document, Operation, Parameter, Schema } from "./contract.ts"
 import { AUDIENCE } from "./issuer.ts"
@@ -363,6 +364,7 @@ async function expectRefused(route: Route, all: Sent[], expected: { status?: num
     expect(body.requestId, what).toBe(headers["x-request-id"])
     expect(body.message, what).toMatch(/^\S.*[.?]$/s)
     for (const { message } of body.details ?? []) {
+      note(message)
       // The words of validators and frameworks are for programmers of servers.
       expect(message, what).not.toMatch(/must NOT|must match|must be equal|pattern|schema|string|integer|boolean|^$/)
       if (body.details.length === 1) expect(message, what).not.toMatch(/undefined|NaN/)
@@ -413,6 +415,21 @@ it("the committed document is the one that is served, so that no route is left o
   expect(withoutServers(committed)).toEqual(withoutServers(service.document))
   expect(routes.length).toBeGreaterThan(14)
 })
+
+/** What was said of faults, without the names of fields and values: each sentence of the API once. */
+const said = new Set<string>()
+function note(message: string): void {
+  const subject = /^`[^`]+`(?= )/
+  const values = message
+    .replace(subject, "FIELD")
+    .replaceAll(/`[^`]+`/g, "`…`")
+    .replaceAll(/0x[0-9a-fA-F]{40,}/g, "0x…")
+    .replace(/not valid JSON: .*/s, "not valid JSON: ….")
+    .replace(/must be one of: .*/, "must be one of: ….")
+    .replaceAll(/\b(?:pw|cs|spl)_[a-z0-9]{24}\b/g, "ID")
+    .replace(/(?<=at (?:least|most) )[\d,]+/, "N")
+  said.add(values)
+}
 
 describe.each(routes.map(route => [route.name, route] as const))("%s", (_name, route) => {
   it("takes its own examples: what is refused below is refused for its one fault", async () => {
@@ -544,4 +561,21 @@ describe.each(routes.map(route => [route.name, route] as const))("%s", (_name, r
       // Splits alone are told apart from what does not exist.
       await expectRefused(route, [{ as: "rival" }], { status: route.path.includes("/splits/") ? 403 : 404 })
     })
+})
+
+describe("all that was said of faults", () => {
+  it("stands in fault-sentences.txt, so that whoever adds a sentence reads it among the others", async context => {
+    // Only a whole run has seen them all.
+    if (context.task.file.tasks.some(task => task.mode === "skip")) context.skip()
+    await expect(`${[...said].sort().join("\n")}\n`).toMatchFileSnapshot("fault-sentences.txt")
+  })
+
+  it("patterns have words of their own", () => {
+    const patterns = JSON.stringify(routes.map(({ query, body }) => [query, body?.schema])).matchAll(
+      /"pattern":("(?:[^"\\]|\\.)*")/g,
+    )
+    const all = [...new Set([...patterns].map(match => JSON.parse(match[1] ?? '""') as string))]
+    expect(all.length).toBeGreaterThan(10)
+    expect(all.filter(pattern => wordsOfPattern(pattern) === undefined)).toEqual([])
+  })
 })

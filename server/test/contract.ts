@@ -39,6 +39,16 @@ interface Answer {
   body: unknown
 }
 
+/** How a sentence begins whose subject is a field or the body, or something else that has a name. */
+const BEGINNING =
+  /^(?:(?:`[^`]{1,100}`|The body|This field) (?:must|can't|is|was|has|names|leads|comes|appears) |(?!The body|This field)[A-Z])/
+
+/** The faults of an answer that are no sentences. */
+const unclear = (body: unknown): string[] =>
+  ((body as { details?: { message: string }[] } | null)?.details ?? [])
+    .map(({ message }) => message)
+    .filter(message => !BEGINNING.test(message) || !/[^.?][.?]$/.test(message.slice(-2)))
+
 /** A check that throws when the document does not declare what a request was answered. */
 export function contractOf(document: Document): (method: string, url: string, answer: Answer) => void {
   const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: false })
@@ -60,6 +70,7 @@ export function contractOf(document: Document): (method: string, url: string, an
     const fail = (why: string) => {
       throw new Error(`${method} ${path || url} answered ${status} ${JSON.stringify(body)}, which ${why}`)
     }
+    if (status >= 400 && unclear(body).length > 0) fail(`has details that are no sentences: ${unclear(body)}`)
     if (!operation) {
       const fault =
         status < 400 ? undefined : fit(["components", "schemas", status === 429 ? "RateLimited" : "Error"], body)

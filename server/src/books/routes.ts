@@ -5,7 +5,17 @@ import type { Context } from "../context.ts"
 import { invalid } from "../errors.ts"
 import { CsvAnswer, sendCsv } from "../http/csv.ts"
 import { inData, sendList } from "../http/lists.ts"
-import { AddressText, Described, HashText, Matching, Money, Nullable, Page, Timestamp } from "../http/schemas.ts"
+import {
+  AddressInput,
+  AddressText,
+  Described,
+  HashText,
+  Matching,
+  Money,
+  Nullable,
+  Page,
+  Timestamp,
+} from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { TimeInput, timeAt } from "../http/time.ts"
 import { type BookFilter, booksCsv, booksOf, entryOf } from "./books.ts"
@@ -45,7 +55,7 @@ const Entry = Type.Object({
 const filters = {
   from: Type.Optional(TimeInput),
   to: Type.Optional(Described(TimeInput, "As `from`; what is of this time is not included")),
-  deposit: Type.Optional(Matching("^0x[0-9a-fA-F]{40}$", "The address of one deposit, whose balance is then told too")),
+  deposit: Type.Optional(Described(AddressInput, "The address of one deposit, whose balance is then told too")),
   paywallId: Type.Optional(Matching("^pw_[a-z0-9]{24}$", "A paywall's id")),
   sessionId: Type.Optional(Matching("^cs_[a-z0-9]{24}$", "A checkout session's id")),
 }
@@ -92,6 +102,6 @@ export function bookRoutes(app: Server, ctx: Context): void {
 function checked<T extends BookFilter>(filter: T): T {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
   if (filter.deposit !== undefined && !parseAddress(filter.deposit))
-    throw invalid("deposit", "must be an address; its mixed-case checksum is wrong")
+    throw invalid("deposit", "must be an address with a right checksum, as its case is mixed")
   return filter
 }

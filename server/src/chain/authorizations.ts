@@ -70,7 +70,7 @@ export async function readSignature(
 ): Promise<SignedBy | { fault: string }> {
   if (signature.endsWith(UNDEPLOYED))
     return {
-      fault: "is that of a wallet that is not on chain yet (ERC-6492); deploy the wallet first, or pay from another",
+      fault: "comes from a wallet that is not on chain yet (ERC-6492): deploy the wallet first, or pay from another",
     }
   if (size(signature) === 65) {
     const recovered = await recoverAddress({ hash: digest, signature }).catch(() => undefined)
@@ -81,7 +81,7 @@ export async function readSignature(
     }
   }
   if (await isApproved(ctx, network, from, digest, signature)) return "contract"
-  return { fault: `is not that of ${checksummed(from)} for this authorization` }
+  return { fault: `is not the signature of ${checksummed(from)} for this authorization` }
 }
 
 const fields = "address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce"

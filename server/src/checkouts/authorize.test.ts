@@ -164,7 +164,7 @@ describe("a contract wallet", () => {
     const session = await on.start()
     const { key, address } = await wallet()
     const stranger = await on.buyer()
-    const words = "is not that of"
+    const words = "is not the signature of"
     await expectRefused(
       session,
       await on.sign(stranger, session, { from: address }),
@@ -294,7 +294,7 @@ describe("a refused authorization", () => {
     const [buyer, stranger] = [await on.buyer(), await on.buyer()]
     const good = await on.sign(buyer, session)
     const strange = await on.sign(stranger, session, { ...good.authorization })
-    await expectRefused(session, strange, 422, "AUTHORIZATION_REFUSED", `is not that of ${buyer.address}`)
+    await expectRefused(session, strange, 422, "AUTHORIZATION_REFUSED", `is not the signature of ${buyer.address}`)
     const { signature } = good
     const [r, s, v] = [
       slice(signature, 0, 32),
@@ -320,7 +320,13 @@ describe("a refused authorization", () => {
       slice(signature, 0, 64),
       `${signature}00`,
     ])
-      await expectRefused(session, { ...good, signature: bad as Hex }, 422, "AUTHORIZATION_REFUSED", "is not that of")
+      await expectRefused(
+        session,
+        { ...good, signature: bad as Hex },
+        422,
+        "AUTHORIZATION_REFUSED",
+        "is not the signature of",
+      )
     // It stays good.
     expect((await on.submit(session, good)).status).toBe(200)
   })

@@ -99,12 +99,12 @@ export async function createLink(ctx: Context, merchantId: string, body: LinkCre
   const faults: ErrorDetail[] = []
   const product = body.productId === undefined ? undefined : await ownProduct(ctx, merchantId, body.productId)
   if (body.productId !== undefined && !product?.active)
-    faults.push({ path: "productId", message: "is not one of your active products" })
+    faults.push({ path: "productId", message: "must be the id of one of your active products" })
   if (product && body.amount !== undefined)
-    faults.push({ path: "amount", message: "can't be given together with productId, which has a price" })
+    faults.push({ path: "amount", message: "can't be given together with `productId`: the product has a price" })
   const chain = product ? networkOf(ctx.chain, product.chain_id).name : body.chain
   if (product && body.chain !== undefined && body.chain !== chain)
-    faults.push({ path: "chain", message: `must be ${chain}, the product's` })
+    faults.push({ path: "chain", message: `must be ${chain}, the network of the product` })
   const asked = networkAsked(ctx.chain, { chain, currency: body.currency })
   faults.push(...asked.faults)
   const { network } = asked
@@ -191,7 +191,7 @@ export async function changeLink(
     .executeTakeFirst()
   if (!link) throw new ApiError("NOT_FOUND")
   throw new ApiError("VALIDATION_ERROR", [
-    { path: "maxUses", message: `must be at least ${link.uses}: so often it was used` },
+    { path: "maxUses", message: `must be at least ${link.uses}: the link was used that often` },
   ])
 }
 

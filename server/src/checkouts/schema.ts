@@ -2,6 +2,7 @@
 import { type Static, Type } from "typebox"
 import type { PaymentException } from "../db/schema.ts"
 import {
+  AddressInput,
   AddressText,
   Described,
   HashText,
@@ -11,17 +12,20 @@ import {
   Name,
   Nullable,
   Page,
+  patternOf,
   Strict,
   Timestamp,
 } from "../http/schemas.ts"
 import { TimeInput } from "../http/time.ts"
+import { Signature } from "../identity/schema.ts"
 import { idPattern } from "../ids.ts"
 import { MAX_WAIT_S } from "../payments/await-end.ts"
 import { SplitId } from "../splits/schema.ts"
 
 const Text = Type.String({ maxLength: 2_000 })
 const Url = Matching("^https?://", "An http(s) address", { maxLength: 2_048 })
-const Slug = Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens, unique in the installation")
+const Slug = Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens")
+const SoldProduct = Matching(idPattern("prod"), "The id of a product, `prod_` and 24 characters")
 const Email = Matching("^[^@\\s]+@[^@\\s]+$", "An e-mail address", { maxLength: 320 })
 const Chain = Type.String({ maxLength: 32, description: "A network of this service; the default one without it" })
 const Currency = Type.String({ maxLength: 32, description: "The symbol of the network's settlement token" })
@@ -35,7 +39,6 @@ const Status = Type.Enum(["pending", "verifying", "confirmed", "failed", "expire
 const exceptions: PaymentException[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset"]
 const Exception = Type.Unsafe<PaymentException | null>({ type: ["string", "null"], enum: [...exceptions, null] })
 
-const ADDRESS = "^0x[0-9a-fA-F]{40}$"
 const EXAMPLE_HASH = `0x${"5f".repeat(32)}`
 
 export const SessionId = Type.Object({
@@ -53,7 +56,7 @@ export const CheckoutCreate = Strict(
     redirectUrl: Type.Optional(Described(Url, "Where the payer goes once it is confirmed")),
     callbackUrl: Type.Optional(Described(Url, "Gets this session's events, in place of the registered endpoints")),
     slug: Type.Optional(Described(Slug, "One of the merchant's payment links, which says what is sold")),
-    productId: Type.Optional(Type.String({ pattern: idPattern("prod"), description: "A product, which has a price" })),
+    productId: Type.Optional(Described(SoldProduct, "A product, which has a price")),
     splitId: Type.Optional(SplitId),
     customerEmail: Type.Optional(Email),
     payerInfo: Type.Optional(
@@ -178,15 +181,15 @@ const Uint = (description: string) =>
     type: ["integer", "string"],
     minimum: 0,
     maxLength: 78,
-    pattern: "^[0-9]+$",
+    pattern: patternOf("^[0-9]+$", "a whole number in decimal digits"),
     description,
   })
 export const PayAuthorize = Strict(
   {
     sessionId: Type.String({ maxLength: 64 }),
     authorization: Strict({
-      from: Matching(ADDRESS, "The address that pays: 0x and 40 hexadecimal digits"),
-      to: Matching(ADDRESS, "The checkout's `payTo`: 0x and 40 hexadecimal digits"),
+      from: Described(AddressInput, "The address that pays"),
+      to: Described(AddressInput, "The checkout's `payTo`"),
       value: Uint("Exactly what is missing, in base units: decimal digits, or a whole number"),
       validAfter: Uint("The second since 1970 after which it is good: decimal digits, or a whole number"),
       validBefore: Uint(
@@ -194,9 +197,7 @@ export const PayAuthorize = Strict(
       ),
       nonce: Matching("^0x[0-9a-fA-F]{64}$", "32 random bytes: 0x and 64 hexadecimal digits"),
     }),
-    signature: Matching("^0x([0-9a-fA-F]{2})+$", "The signature: 0x and hexadecimal digits, 4,096 bytes at most", {
-      maxLength: 2 + 2 * 4_096,
-    }),
+    signature: { ...Signature, maxLength: 2 + 2 * 4_096, description: "The payer's signature, 4,096 bytes at most" },
   },
   {
     sessionId: "cs_tz4a98xxat96iws9zmbrgj3a",
@@ -267,9 +268,7 @@ export const LinkCreate = Strict(
     slug: Type.Optional(Described(Slug, "3 to 64 lower-case letters, digits and hyphens; a random one without it")),
     title: Name,
     amount: Type.Optional(Described(MoneyInput, "Without it, and without a product, the payer says how much")),
-    productId: Type.Optional(
-      Type.String({ pattern: idPattern("prod"), description: "Sells this product at its price" }),
-    ),
+    productId: Type.Optional(Described(SoldProduct, "Sells this product at its price")),
     currency: Type.Optional(Currency),
     chain: Type.Optional(Chain),
     ...linkTerms,

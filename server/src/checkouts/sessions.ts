@@ -82,7 +82,10 @@ async function insertSession(
   // A price of its own may have been set when the split had fewer recipients; each is a transfer that we pay for.
   const parts = setId === undefined ? 1 : ((await recipientsOf(ctx, [setId])).get(setId)?.length ?? 1)
   if (amount < parseAmount(ctx.settings.minAmount, network.token.decimals) * BigInt(parts))
-    throw invalid("splitId", `has too many recipients for this amount: at least ${ctx.settings.minAmount} is for each`)
+    throw invalid(
+      "splitId",
+      `names a split with too many recipients for this amount: each must get at least ${ctx.settings.minAmount}`,
+    )
   const owner = await payoutAddressOn(ctx, merchantId, network)
   const expiresAt = new Date(now.getTime() + (body.expiresIn ?? DEFAULT_LIFE_S) * 1_000)
   const json = (value: unknown) => (value === undefined ? null : JSON.stringify(value))
@@ -120,29 +123,32 @@ async function insertSession(
 /** What is sold, and for how much: said by the request, by a link, or by a product, and by one of them only. */
 async function termsOf(ctx: Context, merchantId: string, body: CheckoutCreate): Promise<Terms> {
   if (body.slug !== undefined && body.productId !== undefined)
-    throw invalid("productId", "can't be given together with slug: the link says what is sold")
+    throw invalid("productId", "can't be given together with `slug`: the link says what is sold")
   if (body.slug !== undefined) {
     const link = await ownLink(ctx, merchantId, body.slug)
-    if (!link) throw invalid("slug", "is not one of your payment links")
+    if (!link) throw invalid("slug", "must be the slug of one of your payment links")
     if (!isOnSale(ctx, link)) throw new ApiError("LINK_UNAVAILABLE")
     return await linkTerms(ctx, link, body)
   }
   const product = body.productId === undefined ? undefined : await ownProduct(ctx, merchantId, body.productId)
-  if (body.productId !== undefined && !product?.active) throw invalid("productId", "is not one of your active products")
+  if (body.productId !== undefined && !product?.active)
+    throw invalid("productId", "must be the id of one of your active products")
   const splitId = body.splitId ?? product?.split_id ?? null
   const split = await recipientSetOf(ctx, merchantId, splitId)
   const chain = product ? networkOf(ctx.chain, product.chain_id).name : body.chain
   const { network, faults } = networkAsked(ctx.chain, { chain, currency: body.currency })
   if (product && body.chain !== undefined && body.chain !== chain)
-    faults.push({ path: "chain", message: `must be ${chain}, the product's` })
+    faults.push({ path: "chain", message: `must be ${chain}, the network of the product` })
   if (product && body.amount !== undefined)
-    faults.push({ path: "amount", message: "can't be given together with productId, which has a price" })
+    faults.push({ path: "amount", message: "can't be given together with `productId`: the product has a price" })
   const amount =
     product?.price ??
     readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount, split?.size)
   if (typeof amount !== "bigint")
     faults.push(
-      body.amount === undefined ? { path: "amount", message: "is missing: slug or productId can say it too" } : amount,
+      body.amount === undefined
+        ? { path: "amount", message: "is required unless `slug` or `productId` sets the price" }
+        : amount,
     )
   if (typeof amount !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   return { network, amount, link: undefined, productId: product?.id ?? null, splitId, setId: split?.setId }
@@ -158,7 +164,7 @@ async function linkTerms(
   const split = await recipientSetOf(ctx, link.merchant_id, splitId)
   const terms = { network, link, productId: link.product_id, splitId, setId: split?.setId }
   if (link.amount !== null) {
-    if (body.amount !== undefined) throw invalid("amount", "can't be given: this link has an amount of its own")
+    if (body.amount !== undefined) throw invalid("amount", "can't be given: this link has a fixed amount")
     return { ...terms, amount: link.amount }
   }
   const amount = readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount, split?.size)
@@ -204,7 +210,10 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
     if (unknown.length > 0)
       throw new ApiError(
         "VALIDATION_ERROR",
-        unknown.map(name => ({ path: `payerInfo.${name}`, message: "was not asked for" })),
+        unknown.map(name => ({
+          path: `payerInfo.${name}`,
+          message: "is not a field that this checkout asks for: `payerFields` of its status lists them",
+        })),
       )
     await assertUsable(ctx, session, txHash)
     await submit(ctx, session, txHash, payer)

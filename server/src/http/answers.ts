@@ -145,7 +145,8 @@ const REQUEST_ID = "3f0c2d5e-7a41-4b8e-9c55-0d6f1a2b3c4d"
 
 function exampleOf(code: ErrorCode): object {
   const error = { error: code, message: errorTable[code].message, requestId: REQUEST_ID }
-  if (code === "VALIDATION_ERROR") return { ...error, details: [{ path: "price", message: "must be above 0" }] }
+  if (code === "VALIDATION_ERROR")
+    return { ...error, details: [{ path: "price", message: "`price` must be above 0." }] }
   return code === "RATE_LIMITED" ? { ...error, retryAfter: 12 } : error
 }
 
@@ -167,7 +168,7 @@ const sharedSchemas = {
           required: ["path", "message"],
           properties: {
             path: text("Dotted, such as `recipients.0.address`; empty for the whole body"),
-            message: text("Completes a sentence that begins with the path"),
+            message: text("What is wrong there and what to do, as a sentence for people"),
           },
         },
       },

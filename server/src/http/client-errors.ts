@@ -5,8 +5,8 @@ import { type ErrorCode, errorTable } from "../errors.ts"
 
 /** Node's codes of such errors, in words; all others are not HTTP. */
 const words: Record<string, string> = {
-  HPE_HEADER_OVERFLOW: "the URL and the headers are too large; 16 KB is the most",
-  ERR_HTTP_REQUEST_TIMEOUT: "the request was not finished in time",
+  HPE_HEADER_OVERFLOW: "The URL and the headers are too large: 16 KB is the most.",
+  ERR_HTTP_REQUEST_TIMEOUT: "The request was not finished in time. Send it again.",
 }
 
 /** Answers in the shape of every error, and ends the connection: what follows on it can't be understood. */
@@ -17,7 +17,7 @@ export function refuseBroken(error: Error & { code?: string }, socket: Socket): 
   }
   const code: ErrorCode = "VALIDATION_ERROR"
   const { status, message } = errorTable[code]
-  const details = [{ path: "", message: words[error.code ?? ""] ?? "the request is not valid HTTP" }]
+  const details = [{ path: "", message: words[error.code ?? ""] ?? "The request is not valid HTTP." }]
   const requestId = randomUUID()
   const body = JSON.stringify({ error: code, message, requestId, details })
   const head = [

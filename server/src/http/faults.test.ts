@@ -1,7 +1,7 @@
 import { Type } from "typebox"
 import { describe, expect, it } from "vitest"
 import { detailsOf, validatorFactory } from "./faults.ts"
-import { Matching, MoneyInput, Nullable, Strict } from "./schemas.ts"
+import { Described, Matching, MoneyInput, Nullable, Strict } from "./schemas.ts"
 
 /** What is said of a value, `path: message` each. */
 function told(schema: object, value: unknown, httpPart = "body"): string[] {
@@ -21,7 +21,7 @@ describe("a fault", () => {
     [Type.Boolean(), "true", "must be true or false"],
     [Type.Object({}), [], "must be an object"],
     [Type.Array(Type.String()), {}, "must be a list"],
-    [MoneyInput, null, "must be a number or text"],
+    [MoneyInput, null, "must be a number, or text that holds one"],
     [Nullable(Type.String()), 5, "must be text or null"],
     [Type.Enum(["day", "week"]), "hour", "must be one of: day, week"],
     [Type.Literal("day"), "hour", "must be day"],
@@ -29,15 +29,16 @@ describe("a fault", () => {
     [Type.String({ minLength: 3 }), "ab", "must have at least 3 characters"],
     [Type.String({ maxLength: 2_000 }), "x".repeat(2_001), "must have at most 2,000 characters"],
     [Type.Array(Type.String(), { minItems: 2 }), ["x"], "must have at least 2 entries"],
-    [Type.Array(Type.String(), { maxItems: 1 }), ["x", "y"], "must have at most 1 entries"],
-    [Type.Record(Type.String(), Type.String(), { maxProperties: 1 }), { x: "", y: "" }, "must have at most 1 fields"],
+    [Type.Array(Type.String(), { maxItems: 1 }), ["x", "y"], "must have at most 1 entry"],
+    [Type.Record(Type.String(), Type.String(), { maxProperties: 1 }), { x: "", y: "" }, "must have at most 1 field"],
     [Type.Integer({ minimum: 1 }), 0, "must be at least 1"],
     [Type.Integer({ maximum: 1_000 }), 1_001, "must be at most 1,000"],
     [MoneyInput, 0, "must be above 0"],
     [MoneyInput, 1_000_001, "must be at most 1,000,000"],
     [Type.Integer({ exclusiveMaximum: 5 }), 5, "must be below 5"],
     [Matching("^[a-z]+$", "A lower-case word"), "A", "must be a lower-case word"],
-    [Type.String({ pattern: "^a$" }), "b", "has the wrong form"],
+    [Described(Matching("^a$", "The letter a"), "Where it goes"), "b", "must be the letter a"],
+    [Type.Array(Type.String(), { uniqueItems: true }), ["x", "x"], "must not have an entry twice"],
   ])("of %j with %j is: %s", (schema, value, words) => {
     expect(one(schema, value)).toBe(`a: ${words}`)
   })
@@ -60,14 +61,14 @@ describe("a fault", () => {
       list: Type.Optional(Type.Array(Strict({ percent: Type.Number() }))),
     })
     expect(told(schema, { spiltId: "spl_1", amount: 5, list: [{ percnt: 5, percent: 5 }] })).toEqual([
-      "spiltId: is not a field of this request; did you mean splitId?",
-      "amount: is not a field of this request",
-      "list.0.percnt: is not a field of this request; did you mean percent?",
+      "spiltId: is not a field of this request: did you mean `splitId`?",
+      "amount: is not a field of this request: leave it out",
+      "list.0.percnt: is not a field of this request: did you mean `percent`?",
     ])
   })
 
   it.each([null, [], "text", 5])("of a body that is %j is the whole body's", body => {
-    expect(told(Strict({}), body)).toEqual([": the body must be a JSON object"])
+    expect(told(Strict({}), body)).toEqual([": must be a JSON object"])
   })
 
   it("is told with all others, up to a hundred", () => {

@@ -2,6 +2,7 @@
 import { Ajv, type AnySchema, type ErrorObject, type Options } from "ajv"
 import type { ErrorDetail } from "../errors.ts"
 import { nearest } from "./near.ts"
+import { wordsOfPattern } from "./schemas.ts"
 
 /** Enough to mend any request; without an end, 256 KB of unknown fields would be answered with 5 MB. */
 const MAX_DETAILS = 100
@@ -15,7 +16,7 @@ const leniently = new Ajv({ ...options, coerceTypes: true })
 export const validatorFactory = ({ schema, httpPart }: { schema: AnySchema; httpPart?: string }) =>
   (httpPart === "body" ? strictly : leniently).compile(schema)
 
-/** The faults of a request in the words of the API, at most 100. */
+/** The faults of a request as clauses about their fields, at most 100. */
 export const detailsOf = (faults: ErrorObject[]): ErrorDetail[] =>
   faults.slice(0, MAX_DETAILS).map(fault => {
     const parts = fault.instancePath.split("/").slice(1).map(unescaped)
@@ -43,31 +44,33 @@ function wordsOf({ keyword, params, parentSchema, instancePath, message }: Error
       return "is required"
     case "additionalProperties": {
       const meant = nearest(params.additionalProperty, Object.keys(parentSchema?.properties ?? {}))
-      return `is not a field of this request${meant === undefined ? "" : `; did you mean ${meant}?`}`
+      return `is not a field of this request${meant === undefined ? ": leave it out" : `: did you mean \`${meant}\`?`}`
     }
     case "type": {
-      if (instancePath === "") return "the body must be a JSON object"
+      if (instancePath === "") return "must be a JSON object"
       const types: string[] = [params.type].flat()
+      if (types.length === 2 && types[1] === "string")
+        return `must be ${typeWords[types[0] ?? ""]}, or text that holds one`
       return `must be ${types.map(type => typeWords[type] ?? type).join(" or ")}`
     }
     case "enum":
       return `must be one of: ${params.allowedValues.join(", ")}`
     case "const":
       return `must be ${params.allowedValue}`
-    case "pattern": {
-      const meant: string | undefined = parentSchema?.description
-      return meant === undefined ? "has the wrong form" : `must be ${meant.charAt(0).toLowerCase()}${meant.slice(1)}`
-    }
+    case "pattern":
+      return `must be ${wordsOfPattern(params.pattern) ?? "in another form: see its description"}`
     case "minLength":
-      return limit === 1 ? "must not be empty" : `must have at least ${limit} characters`
+      return limit === 1 ? "must not be empty" : `must have at least ${counted(limit, "character")}`
     case "maxLength":
-      return `must have at most ${counted(limit)} characters`
+      return `must have at most ${counted(limit, "character")}`
     case "minItems":
-      return `must have at least ${limit} entries`
+      return `must have at least ${counted(limit, "entry")}`
     case "maxItems":
-      return `must have at most ${limit} entries`
+      return `must have at most ${counted(limit, "entry")}`
     case "maxProperties":
-      return `must have at most ${limit} fields`
+      return `must have at most ${counted(limit, "field")}`
+    case "uniqueItems":
+      return "must not have an entry twice"
     case "minimum":
       return `must be at least ${counted(limit)}`
     case "maximum":
@@ -77,8 +80,14 @@ function wordsOf({ keyword, params, parentSchema, instancePath, message }: Error
     case "exclusiveMaximum":
       return `must be below ${counted(limit)}`
     default:
-      return message ?? "is not valid"
+      // No schema of ours gets here: a test sees the words of every answer.
+      return message ?? "is not valid: see its description"
   }
 }
 
-const counted = (n: number): string => n.toLocaleString("en-US")
+/** A number as people read it, with what is counted: 1 entry, 2 entries. */
+function counted(n: number, noun?: "character" | "entry" | "field"): string {
+  const number = n.toLocaleString("en-US")
+  if (noun === undefined) return number
+  return `${number} ${n === 1 ? noun : noun === "entry" ? "entries" : `${noun}s`}`
+}

@@ -25,17 +25,19 @@ const MAX_DEPTH = 100
 /** Text that Postgres can't store: NUL (22021) and lone surrogates (22P05). */
 export const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
 
+/** What is wrong with other text, as a clause about its field. */
+export const NOT_STORABLE = "has a NUL character or half of a surrogate pair: leave it out"
+
 /** Parses a JSON body; a `VALIDATION_ERROR` says what is wrong with it. An empty body is undefined. */
 export function parseJson(text: string): unknown {
   if (text === "") return undefined
-  const tooDeep = () => invalid("", `the body is nested more than ${MAX_DEPTH} levels deep`)
+  const tooDeep = () => invalid("", `must be nested at most ${MAX_DEPTH} levels deep`)
   // Of each object, how deep it is; the innermost come first.
   const depths = new Map<unknown, number>()
   try {
     return JSON.parse(text, function (this: object, key: string, value: unknown, context?: { source?: string }) {
-      if (key === "__proto__") throw invalid("", "a field can't be named __proto__")
-      if (!isStorable(key) || (typeof value === "string" && !isStorable(value)))
-        throw invalid(key, "has a NUL character or half of a surrogate pair")
+      if (key === "__proto__") throw invalid("", "must not have a field named __proto__")
+      if (!isStorable(key) || (typeof value === "string" && !isStorable(value))) throw invalid(key, NOT_STORABLE)
       if (typeof value === "object" && value !== null) {
         const depth = (depths.get(value) ?? 0) + 1
         if (depth > MAX_DEPTH) throw tooDeep()
@@ -43,7 +45,7 @@ export function parseJson(text: string): unknown {
       }
       // It would be kept as null.
       if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY)
-        throw invalid(key, "is too large a number")
+        throw invalid(key, "is too large a number: send it in quotes")
       if (typeof value === "number" && context?.source) {
         const texts = written.get(this) ?? {}
         texts[key] = context.source
@@ -52,7 +54,7 @@ export function parseJson(text: string): unknown {
       return value
     } as (key: string, value: unknown) => unknown)
   } catch (error) {
-    if (error instanceof SyntaxError) throw invalid("", `the body is not valid JSON: ${error.message}`)
+    if (error instanceof SyntaxError) throw invalid("", `is not valid JSON: ${error.message}`)
     if (error instanceof RangeError) throw tooDeep()
     throw error
   }

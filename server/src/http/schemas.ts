@@ -14,9 +14,27 @@ export const Nullable = <T extends TSchema>(schema: T) =>
 
 export const Timestamp = Type.String({ format: "date-time", examples: ["2026-01-31T12:00:00.000Z"] })
 
-/** Text of a form. `words` complete "must be …" for whoever sends another, so they begin with a noun or an article. */
+/** What text must be, by the pattern that it must have: not in the schema, whose description its place may replace. */
+const patternWords = new Map<string, string>()
+
+/** What text of this pattern must be, as words that complete "must be …"; undefined for a pattern that was not registered. */
+export const wordsOfPattern = (pattern: string): string | undefined => patternWords.get(pattern)
+
+/**
+ * Registers a pattern's words, which begin with a noun, a number or an article, and answers the pattern. Throws when it has
+ * other words already: what differs by place belongs into the description of the place.
+ */
+export function patternOf(pattern: string, words: string): string {
+  const text = words.charAt(0).toLowerCase() + words.slice(1)
+  const before = patternWords.get(pattern)
+  if (before !== undefined && before !== text) throw new Error(`${pattern} is "${before}" already, not "${text}"`)
+  patternWords.set(pattern, text)
+  return pattern
+}
+
+/** Text of a form. `words` complete "must be …" for whoever sends another, and describe it where its place says no more. */
 export const Matching = (pattern: string, words: string, options: { maxLength?: number; examples?: string[] } = {}) =>
-  Type.String({ pattern, description: words, ...options })
+  Type.String({ pattern: patternOf(pattern, words), description: words, ...options })
 
 /** A name: 1 to 200 characters, one of them at least no space. */
 export const Name = Matching("\\S", "Text that is not blank", { maxLength: 200 })
@@ -32,6 +50,9 @@ export const MoneyInput = Type.Unsafe<number | string>({
   maxLength: 32,
   description: "A JSON number or a decimal string in whole tokens, above 0 and at most 1,000,000",
 })
+
+/** An address whose form the schema checks; its checksum is checked where it is read. */
+export const AddressInput = Matching("^0x[0-9a-fA-F]{40}$", "An address: 0x and 40 hexadecimal digits")
 
 export const AddressText = Type.String({ examples: ["0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"] })
 export const HashText = Type.String({ examples: [`0x${"5f".repeat(32)}`] })

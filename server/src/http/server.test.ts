@@ -72,15 +72,15 @@ describe("bad input", () => {
 
   it("is told in words that no framework would use", async () => {
     const { body } = await service.call("GET", "/api/paywalls/%zz")
-    expect(body.details).toEqual([{ path: "", message: "the URL can't be decoded: look at its percent signs" }])
+    expect(body.details).toEqual([{ path: "", message: "The URL can't be decoded. Look at its percent signs." }])
   })
 
   it("names the field that was meant", async () => {
     const fields = '{"name":"a","pirce":5,"price":5,"amount":5}'
     const { body } = await service.call("POST", "/api/console/paywalls", fields, { as: "shop" })
     expect(body.details).toEqual([
-      { path: "pirce", message: "is not a field of this request; did you mean price?" },
-      { path: "amount", message: "is not a field of this request" },
+      { path: "pirce", message: "`pirce` is not a field of this request: did you mean `price`?" },
+      { path: "amount", message: "`amount` is not a field of this request: leave it out." },
     ])
   })
 

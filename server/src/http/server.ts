@@ -25,7 +25,7 @@ import { authenticator, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { type Bounds, boundedConnections } from "./connections.ts"
 import { detailsOf, validatorFactory } from "./faults.ts"
-import { isStorable, parseJson } from "./json.ts"
+import { isStorable, NOT_STORABLE, parseJson } from "./json.ts"
 import { limiter, nobody } from "./limit.ts"
 import { pathOf } from "./path.ts"
 
@@ -145,8 +145,7 @@ export function openServer(ctx: Context, tokens: TokenIssuer, bounds?: Bounds): 
   })
   app.addHook("preValidation", async request => {
     for (const [name, value] of Object.entries({ ...(request.query as object), ...(request.params as object) }))
-      if (!isStorable(name) || !isStorable(String(value)))
-        throw invalid(name, "has a NUL character or half of a surrogate pair")
+      if (!isStorable(name) || !isStorable(String(value))) throw invalid(name, NOT_STORABLE)
   })
   app.addHook("onSend", async (_request, reply, payload) => {
     // A Buffer is kept for all who ask, so that an answer adds nothing.
@@ -195,8 +194,8 @@ const frameworkCodes: Record<string, ErrorCode> = {
 
 /** Those whose own words would not help a caller. */
 const frameworkWords: Record<string, string> = {
-  FST_ERR_BAD_URL: "the URL can't be decoded: look at its percent signs",
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: "the body is not as long as its Content-Length says",
+  FST_ERR_BAD_URL: "The URL can't be decoded. Look at its percent signs.",
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: "The body is not as long as its Content-Length says.",
 }
 
 function toApiError(error: Error & { code?: string; statusCode?: number; validation?: unknown }): ApiError | undefined {

@@ -123,11 +123,14 @@ describe("POST /api/auth/verify", () => {
   it("401 for another's signature, a changed message, and a signature that is none", async () => {
     const nonce = await nonceOf()
     const good = await signMessage(account, nonce)
-    await expectRefused(verify(await signMessage(other, nonce, { address: account.address })), "is not that of")
+    await expectRefused(
+      verify(await signMessage(other, nonce, { address: account.address })),
+      "is not the signature of",
+    )
     const changed = good.message.replace(account.address, other.address)
-    await expectRefused(verify({ ...good, message: changed }), "is not that of")
+    await expectRefused(verify({ ...good, message: changed }), "is not the signature of")
     for (const signature of [`0x${"00".repeat(65)}`, `0x${"ff".repeat(65)}`, "0x12", `0x${"12".repeat(3_000)}`])
-      await expectRefused(verify({ ...good, signature }), "is not that of")
+      await expectRefused(verify({ ...good, signature }), "is not the signature of")
     expect(await merchants()).toEqual([])
     expect((await verify(good)).status).toBe(200)
   })
@@ -188,7 +191,7 @@ describe("a contract wallet", () => {
     const { status, body } = await signIn({ address: contract as never })
     expect(status).toBe(200)
     expect(decodeJwt(body.accessToken).sub?.toLowerCase()).toBe(`eip155:84532:${contract}`)
-    await expectRefused(signIn({ address: contract as never }, other), "is not that of")
+    await expectRefused(signIn({ address: contract as never }, other), "is not the signature of")
   })
 
   it("is asked on the network that the message names", async () => {
@@ -216,7 +219,7 @@ describe("a contract wallet", () => {
       // The next endpoint is asked where one can't say.
       serve({ ...network, endpoints: [node.endpoint, newEndpoint("base-sepolia", anvil.rpcUrl)] })
       const wrong = { ...signed, signature: `0x${"12".repeat(65)}` }
-      await expectRefused(verify(wrong), "is not that of")
+      await expectRefused(verify(wrong), "is not the signature of")
     }
     serve(network)
     expect((await verify(signed)).status).toBe(200)
@@ -232,7 +235,7 @@ describe("a contract wallet", () => {
         [honest, liar.endpoint],
       ]) {
         serve({ ...network, endpoints })
-        await expectRefused(signIn({ address }, other), "is not that of")
+        await expectRefused(signIn({ address }, other), "is not the signature of")
       }
     expect(await merchants()).toEqual([])
     // While the other one is down, and when it is left alone for that.
@@ -280,7 +283,7 @@ describe("a contract wallet", () => {
       "0x60015f5260205ff3",
     ] as const) {
       await anvil.client.setCode({ address, bytecode })
-      await expectRefused(signIn({ address }), "is not that of")
+      await expectRefused(signIn({ address }), "is not the signature of")
     }
     const [endpoint] = (service.ctx.chain.networks[0] as Network).endpoints
     expect(endpoint).toMatchObject({ failures: 0 })

@@ -36,13 +36,15 @@ export async function refusalsOf(ctx: Context, addresses: readonly Address[]): P
     .select("address")
     .where("address", "in", [...addresses])
     .execute()
-  for (const { address } of deposits) refusals.set(address, "is a receiving address of this service")
+  for (const { address } of deposits)
+    refusals.set(address, "is a receiving address of this service: name a wallet of your own")
   for (const address of addresses) {
     if (address === ZERO_ADDRESS) refusals.set(address, "can't be the zero address")
-    if (ctx.settings.serviceWallets.includes(address)) refusals.set(address, "is a wallet of this service")
+    if (ctx.settings.serviceWallets.includes(address))
+      refusals.set(address, "is a wallet of this service: name one of your own")
     for (const { token, depositFactory } of ctx.chain.networks) {
-      if (address === token.address) refusals.set(address, "is a token contract")
-      if (address === depositFactory) refusals.set(address, "is the deposit factory")
+      if (address === token.address) refusals.set(address, "is a token contract: name a wallet")
+      if (address === depositFactory) refusals.set(address, "is the deposit factory: name a wallet")
     }
   }
   return refusals
@@ -60,7 +62,7 @@ export async function changeSettings(ctx: Context, merchantId: string, change: S
     const network = ctx.chain.networks.find(each => each.name === name)
     const address = parseAddress(text)
     const fault = !network
-      ? `is not a network of this service; they are: ${ctx.chain.networks.map(each => each.name).join(", ")}`
+      ? `must name a network of this service: ${ctx.chain.networks.map(each => each.name).join(", ")}`
       : address
         ? (await refusalsOf(ctx, [address])).get(address)
         : "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed"

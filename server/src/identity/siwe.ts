@@ -101,10 +101,13 @@ export function siweFaults(message: SiweMessage, expected: Expected): string[] {
       message.resources.length === 1 && message.resources[0] === expected.resource,
       `must name the one resource ${expected.resource}`,
     ],
-    [issuedAt.getTime() <= now + LEEWAY_MS, "is issued in the future: look at the clock of the device"],
-    [issuedAt.getTime() >= now - expected.maxAgeMs - LEEWAY_MS, "was issued too long ago"],
-    [expirationTime === undefined || expirationTime.getTime() > now, "has expired"],
-    [notBefore === undefined || notBefore.getTime() <= now + LEEWAY_MS, "is not valid yet"],
+    [issuedAt.getTime() <= now + LEEWAY_MS, "was issued in the future: look at the clock of the device"],
+    [
+      issuedAt.getTime() >= now - expected.maxAgeMs - LEEWAY_MS,
+      "was issued too long ago: ask for a new nonce and sign again",
+    ],
+    [expirationTime === undefined || expirationTime.getTime() > now, "has expired: ask for a new nonce and sign again"],
+    [notBefore === undefined || notBefore.getTime() <= now + LEEWAY_MS, "is not valid yet: look at its Not Before"],
   ]
   return checks.filter(([right]) => !right).map(([_, fault]) => fault)
 }

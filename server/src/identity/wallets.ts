@@ -58,7 +58,7 @@ export async function proveWallet(ctx: Context, door: Door, { message, signature
   // Before the signature: without a nonce of ours nobody makes us ask a node.
   if (!network || !(await isNonceGood(ctx, parsed.nonce, door))) throw nonceGone()
   if (!(await isSignedBy(ctx, network, parsed.address, message, signature as Hex)))
-    throw refused("signature", `is not that of ${parsed.address} for this message`)
+    throw refused("signature", `is not the signature of ${checksummed(parsed.address)} for this message`)
   return { address: parsed.address, network, nonce: parsed.nonce }
 }
 
@@ -73,7 +73,8 @@ const refused = (path: string, ...faults: string[]) =>
     faults.map(message => ({ path, message })),
   )
 
-const nonceGone = () => refused("message", "has a nonce that is unknown here, was used, or is too old")
+const nonceGone = () =>
+  refused("message", "has a nonce that is unknown here, was used, or is too old: ask for a new one and sign again")
 
 async function isSignedBy(
   ctx: Context,

@@ -16,9 +16,15 @@ export class AmountError extends Error {}
  */
 export function parseAmount(text: string, decimals: number): bigint {
   const match = /^(0|[1-9]\d{0,29})(?:\.(\d{1,30}))?$/.exec(text)
-  if (!match) throw new AmountError('must be a plain decimal number, such as 5 or "4.99"')
+  if (!match)
+    throw new AmountError(
+      'must be a plain decimal number such as 5 or "4.99", without a sign, an exponent or zeros before it',
+    )
   const [, whole = "0", fraction = ""] = match
-  if (fraction.length > decimals) throw new AmountError(`has more than ${decimals} decimals`)
+  if (fraction.length > decimals)
+    throw new AmountError(
+      `has more than ${decimals} decimals: send it in quotes, such as "4.99", as a program's numbers may not be exact`,
+    )
   const amount = BigInt(whole + fraction.padEnd(decimals, "0"))
   if (amount === 0n) throw new AmountError("must be above 0")
   if (amount > MAX_WHOLE * 10n ** BigInt(decimals)) throw new AmountError("must be at most 1,000,000")

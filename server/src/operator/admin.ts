@@ -92,9 +92,11 @@ export function openAdmin(ctx: Context): Server {
     },
     ({ body }) => {
       if (body.foreign && body.reason === undefined)
-        throw new ApiError("VALIDATION_ERROR", [{ path: "reason", message: "is required with foreign" }])
+        throw new ApiError("VALIDATION_ERROR", [{ path: "reason", message: "is required together with `foreign`" }])
       if (body.foreign && body.intent !== undefined)
-        throw new ApiError("VALIDATION_ERROR", [{ path: "intent", message: "what is foreign pays no intent" }])
+        throw new ApiError("VALIDATION_ERROR", [
+          { path: "intent", message: "can't be given together with `foreign`: a foreign transaction pays no intent" },
+        ])
       return adopt(ctx, { ...body, hash: body.hash as Hash })
     },
   )

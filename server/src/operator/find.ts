@@ -54,7 +54,7 @@ export async function findWallet(ctx: Context, named: WalletNamed): Promise<Row<
   const [first, second] = meant
   if (first && !second) return first
   const list = (first ? meant : rows).map(row => `${row.address} on ${networkNamed(ctx, row.chain_id)}`).join(", ")
-  if (second) throw invalid("network", `several wallets are meant; name the network: ${list}`)
+  if (second) throw invalid("network", `is required, as several wallets match: ${list}`)
   throw notFound(list ? `No such wallet. There are: ${list}.` : "No wallet has been used yet.")
 }
 

@@ -150,7 +150,7 @@ async function call(path: string, body: object | undefined): Promise<Record<stri
   const answer = JSON.parse(text)
   if (status < 300) return answer
   const details: { path: string; message: string }[] = answer.details ?? []
-  throw new Error([answer.message, ...details.map(({ path, message }) => `  ${path}: ${message}`)].join("\n"))
+  throw new Error([answer.message, ...details.map(({ message }) => `  ${message}`)].join("\n"))
 }
 
 function exchange(socketPath: string, path: string, body?: string): Promise<{ status: number; text: string }> {

@@ -127,14 +127,15 @@ export async function returnPayment(
   const named = (await namedAddress(ctx, payment))?.address
   const address = to.address ?? named
   if (!address)
-    throw invalid("address", "must be given, as the payer has named none: the sender may be an exchange's wallet")
+    throw invalid("address", "is required, as the payer has named none: the sender may be an exchange's wallet")
   if (named && named !== address && !to.confirm)
     throw new ApiError(
       "INVALID_OPERATION",
       undefined,
       `The payer named ${checksummed(named)} by signature. To send it to another address all the same, say \`confirm: true\`.`,
     )
-  const refusal = address === payment.token ? "is a token contract" : (await refusalsOf(ctx, [address])).get(address)
+  const refusal =
+    address === payment.token ? "is a token contract: name a wallet" : (await refusalsOf(ctx, [address])).get(address)
   if (refusal) throw invalid("address", refusal)
   // The payer may have named it a moment ago.
   if (screened.get(address) !== "clear") throw busy("Its payer has just named another address.")

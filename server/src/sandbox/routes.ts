@@ -8,7 +8,7 @@ import { type Address, parseAddress } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
-import { MoneyInput, Strict } from "../http/schemas.ts"
+import { Matching, MoneyInput, Strict } from "../http/schemas.ts"
 import type { Server } from "../http/server.ts"
 import { AmountError, parseAmount } from "../money/amount.ts"
 import type { LocalChain } from "./local-chain.ts"
@@ -19,11 +19,7 @@ const MAX_ADVANCE_DAYS = 3_650
 /** What GET /sandbox/inbox shows, newest first. */
 const INBOX_SHOWN = 100
 
-const Advance = Type.String({
-  pattern: "^[0-9]{1,9}(s|m|h|d)$",
-  description: "A time such as 90s, 10m, 1h or 31d",
-  examples: ["31d"],
-})
+const Advance = Matching("^[0-9]{1,9}(s|m|h|d)$", "A time such as 90s, 10m, 1h or 31d", { examples: ["31d"] })
 
 interface Parts {
   ctx: Context
@@ -90,7 +86,7 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
       const { data: suffix = "0x", buyer: index = 0 } = request.body
       if (!isHex(suffix) || suffix.length % 2 !== 0) throw invalid("data", "must be 0x and whole bytes in hexadecimal")
       const buyer = buyers[index]
-      if (!buyer) throw invalid("buyer", "is not one of the buyers")
+      if (!buyer) throw invalid("buyer", "must be the number of one of the buyers")
       const data = concat([encodeFunctionData({ abi: erc20Abi, functionName: "transfer", args: [to, amount] }), suffix])
       const account = privateKeyToAccount(buyer.privateKey)
       const txHash = await inTurn(async () => {

@@ -36,7 +36,7 @@ export function readRecipients(
   const faults: ErrorDetail[] = []
   const recipients: Recipient[] = []
   if (written.length < LEAST_RECIPIENTS || written.length > MOST_RECIPIENTS)
-    faults.push({ path: "recipients", message: `must be ${LEAST_RECIPIENTS} to ${MOST_RECIPIENTS}` })
+    faults.push({ path: "recipients", message: `must have ${LEAST_RECIPIENTS} to ${MOST_RECIPIENTS} entries` })
   for (const [i, { address: text, percent, label }] of written.entries()) {
     const at = (field: string) => `recipients.${i}.${field}`
     const address = parseAddress(text)
@@ -49,14 +49,14 @@ export function readRecipients(
     const refusal = address && refusalOf(address)
     if (refusal) faults.push({ path: at("address"), message: refusal })
     if (address && recipients.some(each => each.address === address))
-      faults.push({ path: at("address"), message: "is there twice; give it both parts at once" })
+      faults.push({ path: at("address"), message: "appears twice: give this address both parts in one entry" })
     if (percentE4 === undefined)
       faults.push({ path: at("percent"), message: "must be above 0 and at most 100, with at most 4 decimals" })
     if (address) recipients.push({ address, percentE4: percentE4 ?? 0, label: label ?? null })
   }
   const sum = recipients.reduce((total, { percentE4 }) => total + percentE4, 0)
   if (form.length === 0 && faults.length === 0 && sum !== WHOLE_E4)
-    faults.push({ path: "recipients", message: `must be 100 percent together, not ${percentOf(sum)}` })
+    faults.push({ path: "recipients", message: `must add up to exactly 100 percent: these are ${percentOf(sum)}` })
   return { recipients, form, faults }
 }
 

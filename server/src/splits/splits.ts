@@ -132,7 +132,7 @@ export async function recipientSetOf(
 ): Promise<{ setId: bigint; size: number } | undefined> {
   if (splitId === null || splitId === undefined) return undefined
   const row = await ctx.db.selectFrom("splits").selectAll().where("id", "=", splitId).forShare().executeTakeFirst()
-  if (!row) throw invalid("splitId", "no split has this id")
+  if (!row) throw invalid("splitId", "must be the id of one of your splits")
   if (row.merchant_id !== merchantId) throw new ApiError("FORBIDDEN")
   return { setId: row.set_id, size: (await recipientsOf(ctx, [row.set_id])).get(row.set_id)?.length ?? 0 }
 }
@@ -189,7 +189,7 @@ export const partsFaults = (
     ? [
         {
           path: "splitId",
-          message: `has too many recipients for this amount: at least ${ctx.settings.minAmount} is for each`,
+          message: `names a split with too many recipients for this amount: each must get at least ${ctx.settings.minAmount}`,
         },
       ]
     : []
@@ -217,7 +217,7 @@ async function assertDivisible(ctx: Context, splitId: string, recipients: number
     throw new ApiError("INVALID_SPLIT", [
       {
         path: "recipients",
-        message: `are too many for the price of ${low.id}: at least ${ctx.settings.minAmount} each`,
+        message: `has too many entries for the price of ${low.id}: each must get at least ${ctx.settings.minAmount}`,
       },
     ])
 }

@@ -145,10 +145,12 @@ export const WebhookDeliveryQuery = Type.Object({
 })
 export const DeliveryQuery = Type.Object({
   ...WebhookDeliveryQuery.properties,
-  eventId: Type.Optional(Matching(idPattern("evt"), "An event's id, `evt_…`: only of this event")),
-  webhookId: Type.Optional(Matching(WEBHOOK_ID, "A webhook's id: only to this endpoint")),
+  eventId: Type.Optional(
+    Described(Matching(idPattern("evt"), "The id of an event, `evt_` and 24 characters"), "Only of this event"),
+  ),
+  webhookId: Type.Optional(Described(Matching(WEBHOOK_ID, "The id of a webhook"), "Only to this endpoint")),
   sessionId: Type.Optional(
-    Matching("^(cs|pay)_[a-z0-9]{24}$", "A checkout's id, or that of a paywall's payment: only what is about it"),
+    Described(Matching("^(cs|pay)_[a-z0-9]{24}$", "The id of a checkout or of a payment"), "Only what is about it"),
   ),
   destination: Type.Optional(
     Words(["webhook", "callback"] as const, "Only to registered endpoints, or only to `callbackUrl`s"),

@@ -67,7 +67,7 @@ export function urlFault(
 
 /** Why an address is not sent to. */
 export const notPublic = (address: string): string =>
-  `leads to ${address}, which is not a public address; an operator can open private ranges with WEBHOOK_ALLOW_CIDRS`
+  `leads to ${address}, which is not a public address: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS`
 
 /** The same for a name: which private address it has inside the operator's network is nobody's business. */
 export const nameNotPublic =
