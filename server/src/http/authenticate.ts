@@ -3,9 +3,10 @@ import type { IncomingHttpHeaders } from "node:http"
 import type { FastifyRequest } from "fastify"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
-import { type ApiKey, apiKeyOf } from "../identity/api-keys.ts"
-import { type Misses, recentMisses } from "../identity/misses.ts"
-import { namesUs, verifyConsoleToken } from "../identity/signing-keys.ts"
+import { type ApiKey, apiKeyOf, keysByHash } from "../identity/api-keys.ts"
+import { recentMisses } from "../identity/misses.ts"
+import { type Lookup, sharedLookup } from "../identity/shared-lookup.ts"
+import { namesUs, signingKeysById, verifyConsoleToken } from "../identity/signing-keys.ts"
 import type { Subject, TokenIssuer } from "../identity/tokens.ts"
 
 declare module "fastify" {
@@ -45,20 +46,30 @@ const stranger: Caller = { subject: undefined, apiKey: undefined }
 
 /**
  * Tells who is calling, never throwing: `refusal` is what the request must be answered with, once it was counted. A
- * credential that came and is not good is refused even where none is needed, or a revoked key would seem to work.
+ * credential that came and is not good is refused even where none is needed, or a revoked key would seem to work. With
+ * `isRefused` the address is over its limit: what it bears is looked up together with the others', as a good credential
+ * among them must not be refused for its neighbours.
  */
 export function authenticator(ctx: Context, tokens: TokenIssuer) {
   const misses = recentMisses()
-  return async (path: string, headers: IncomingHttpHeaders): Promise<Caller & { refusal?: unknown }> => {
+  const keys = lookups(names => keysByHash(ctx, names))
+  const signingKeys = lookups(names => signingKeysById(ctx, names))
+  return async (
+    path: string,
+    headers: IncomingHttpHeaders,
+    isRefused: boolean,
+  ): Promise<Caller & { refusal?: unknown }> => {
     const credential = credentialOf(path)
     try {
       if (credential === "token") {
-        const subject = await subjectOf(ctx, tokens, misses, headers.authorization)
+        const token = /^Bearer ([\w.~+/-]+=*)$/i.exec(headers.authorization ?? "")?.[1]
+        const ours = async (token: string) => await verifyConsoleToken(ctx, misses, signingKeys(isRefused), token)
+        const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token)))
         return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }
       }
       const key = headers["x-api-key"]
       if (credential === undefined || (credential === "optional key" && key === undefined)) return stranger
-      const apiKey = await apiKeyOf(ctx, misses, key)
+      const apiKey = await apiKeyOf(ctx, misses, keys(isRefused), key)
       return apiKey ? { ...stranger, apiKey } : { ...stranger, refusal: keyNeeded() }
     } catch (error) {
       return { ...stranger, refusal: error }
@@ -72,15 +83,11 @@ export function callingMerchantByKey(request: FastifyRequest): string {
   return request.apiKey.merchantId
 }
 
-async function subjectOf(
-  ctx: Context,
-  tokens: TokenIssuer,
-  misses: Misses,
-  authorization: string | undefined,
-): Promise<Subject | undefined> {
-  const token = /^Bearer ([\w.~+/-]+=*)$/i.exec(authorization ?? "")?.[1]
-  if (token === undefined) return undefined
-  return namesUs(ctx, token) ? await verifyConsoleToken(ctx, misses, token) : await tokens.verify(token)
+/** Looks up at once, or for an address that is over its limit together with others. */
+function lookups<R>(ask: (names: readonly string[]) => Promise<Map<string, R>>): (isRefused: boolean) => Lookup<R> {
+  const together = sharedLookup(ask)
+  const atOnce: Lookup<R> = async name => (await ask([name])).get(name)
+  return isRefused => (isRefused ? together : atOnce)
 }
 
 const keyNeeded = () => new ApiError("UNAUTHORIZED", undefined, "A valid API key is needed: `x-api-key: sk_…`.")

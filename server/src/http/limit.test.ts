@@ -1,7 +1,7 @@
 /** The limits as callers meet them: every row of the table, errors, and who is believed about where a request comes from. */
-import { afterAll, afterEach, describe, expect, it } from "vitest"
+import { afterAll, afterEach, describe, expect, it, vi } from "vitest"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
-import { createApiKey } from "../identity/api-keys.ts"
+import { createApiKey, newApiKey, revokeApiKey } from "../identity/api-keys.ts"
 import { type Credential, countsOf, type LimitRow, limitRows, WINDOW_MS } from "../limits/buckets.ts"
 import { processLimits } from "../limits/open.ts"
 import { memoryLog } from "../limits/sliding-log.ts"
@@ -33,7 +33,8 @@ const bearing: Record<
   },
 }
 /** Who is then known to call. */
-const known = { none: {}, token: { subject: "me" }, apiKey: { apiKey: "key_1" } }
+const aKey = { id: "key_1", merchantId: "mer_1" }
+const known = { none: {}, token: { subject: "me" }, apiKey: { apiKey: aKey } }
 const requestOf = ({ method = "GET", path }: LimitRow) => ({
   method: method as "GET" | "POST",
   path: path.replace(/:\w+/g, "x").replace("*", "x"),
@@ -76,15 +77,15 @@ describe("each limit of the table", () => {
     ["PUT", "/api/console/nowhere", "console", undefined],
   ])("%s %s counts as it was published", (method, path, byAddress, byKey) => {
     const from = { subject: undefined, ip: "192.0.2.7" }
-    const buckets = (apiKey: string | undefined) =>
+    const buckets = (apiKey: typeof aKey | undefined) =>
       countsOf(defaults, method, path, { ...from, apiKey }).map(({ key }) => key.split(":").slice(2).join(" "))
     const anonymous = [...(byAddress ? [byAddress] : []), "public"].map(bucket => `{192.0.2.7} ${bucket}`)
     expect(buckets(undefined)).toEqual(anonymous)
-    expect(buckets("key_1")).toEqual(byKey ? [`{key_1} ${byKey}`] : anonymous)
+    expect(buckets(aKey)).toEqual(byKey ? [`{mer_1} key_1 ${byKey}`, `{mer_1} ${byKey}`] : anonymous)
   })
 
   it("counts a path under /api/console by its token's subject, whether it is there or not", () => {
-    const caller = { subject: "https://id.example me", apiKey: "key_1", ip: "192.0.2.7" }
+    const caller = { subject: "https://id.example me", apiKey: aKey, ip: "192.0.2.7" }
     const [count, ...more] = countsOf(defaults, "GET", "/api/console/nowhere", caller)
     expect(count?.key).toMatch(/^sluice:limit:\{[\w-]{43}\}:console$/)
     expect(more).toEqual([])
@@ -148,14 +149,16 @@ describe("each limit of the table", () => {
           ({ key, limit }) => `${key.split(":").at(-1)} ${limit}`,
         )
       const own = `${row.bucket} ${defaults[row.bucket]}`
-      if (row.credential !== "none") expect(keys(known[row.credential])).toEqual([own])
+      // Twenty keys of a merchant, whichever they are, count together.
+      const together = row.credential === "apiKey" ? [`${row.bucket} ${20 * defaults[row.bucket]}`] : []
+      if (row.credential !== "none") expect(keys(known[row.credential])).toEqual([own, ...together])
       const without = keys({})
       expect(without.at(-1)).toBe(`public ${defaults.public}`)
       expect(without.length).toBe(row.bucket === "public" ? 1 : 2)
       if (path !== "/api/paywalls/x/verify") expect(without).toContain(own)
       // A credential of another kind is none.
       if (row.credential === "none" && !path.endsWith("/verify"))
-        expect(keys({ subject: "me", apiKey: "key_1" })).toEqual(without)
+        expect(keys({ subject: "me", apiKey: aKey })).toEqual(without)
     },
   )
 
@@ -168,6 +171,37 @@ describe("each limit of the table", () => {
     const refused = log.admit(counts)
     expect(refused).toMatchObject({ admitted: false, waitMs: WINDOW_MS })
     expect(log.admit(counts, clockMs + WINDOW_MS).admitted).toBe(true)
+  })
+})
+
+describe("API keys", () => {
+  it("of one merchant admit twenty times the limit of one together, however often they are made anew", async () => {
+    const service = await startLimited({ ...noLimits, merchant: 2 })
+    const merchantId = await service.merchant("shop")
+    const statuses: number[] = []
+    for (let i = 0; i < 21; i++) {
+      const { key, row } = await createApiKey(service.ctx, merchantId, "Server")
+      for (const _ of [1, 2])
+        statuses.push(
+          (await service.call("GET", "/api/checkouts", undefined, { headers: { "x-api-key": key } })).status,
+        )
+      await revokeApiKey(service.ctx, merchantId, row.id)
+    }
+    expect(statuses).toEqual([...Array(40).fill(200), 429, 429])
+  })
+
+  it("that are unknown cost the database nearly nothing once their address is refused, and a good one among them is served", async () => {
+    const service = await startLimited({ ...noLimits, public: 2 })
+    const { key } = await createApiKey(service.ctx, await service.merchant("shop"), "Server")
+    const ask = async (key: string) =>
+      (await service.call("GET", "/api/checkouts", undefined, { headers: { "x-api-key": key } })).status
+    expect([await ask(newApiKey("test")), await ask(newApiKey("test")), await ask(newApiKey("test"))]).toEqual([
+      401, 401, 429,
+    ])
+    const selected = vi.spyOn(service.ctx.db, "selectFrom")
+    const all = await Promise.all([key, ...Array.from({ length: 200 }, () => newApiKey("test"))].map(ask))
+    expect(all).toEqual([200, ...Array(200).fill(429)])
+    expect(selected.mock.calls.filter(([table]) => table === "api_keys")).toHaveLength(1)
   })
 })
 

@@ -78,7 +78,7 @@ export function openServer(ctx: Context, tokens: TokenIssuer, bounds?: Bounds): 
     connectionsDropped.inc({ reason })
     ctx.log.info({ reason, peer }, "connection closed by a bound")
   }, bounds)
-  const admit = limiter(ctx)
+  const { admit, isRefused } = limiter(ctx)
   const authenticate = authenticator(ctx, tokens)
   const { trustedProxies } = ctx.settings
 
@@ -134,11 +134,11 @@ export function openServer(ctx: Context, tokens: TokenIssuer, bounds?: Bounds): 
   // After CORS has written its headers: a page must be able to read a 401 or a 429. Preflights end there.
   app.after(() => {
     app.addHook("onRequest", async (request, reply) => {
-      const caller = await authenticate(pathOf(request), request.headers)
+      const caller = await authenticate(pathOf(request), request.headers, isRefused(request))
       request.subject = caller.subject
       request.apiKey = caller.apiKey
       const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`
-      if (!(await admit(request, reply, { subject, apiKey: caller.apiKey?.id }))) return reply
+      if (!(await admit(request, reply, { subject, apiKey: caller.apiKey }))) return reply
       if (caller.refusal !== undefined) throw caller.refusal
       return undefined
     })

@@ -5,8 +5,10 @@ import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { newId, randomText } from "../ids.ts"
+import { KEYS_A_MERCHANT } from "../limits/buckets.ts"
 import type { Mode } from "../settings.ts"
 import type { Misses } from "./misses.ts"
+import type { Lookup } from "./shared-lookup.ts"
 
 /** Whose key a request bears. */
 export interface ApiKey {
@@ -14,8 +16,6 @@ export interface ApiKey {
   merchantId: string
 }
 
-/** Each key has limits of its own. */
-const MOST_KEYS = 20
 const RANDOM_CHARACTERS = 40
 const LAST_USED_STEP_MS = 60_000
 const FORM = new RegExp(`^sk_(test|live)_[0-9A-Za-z]{${RANDOM_CHARACTERS}}$`)
@@ -46,8 +46,12 @@ export async function createApiKey(
       .select(sql<number>`count(*)::int`.as("total"))
       .where("merchant_id", "=", merchantId)
       .executeTakeFirstOrThrow()
-    if (total >= MOST_KEYS)
-      throw new ApiError("INVALID_OPERATION", undefined, `There are ${MOST_KEYS} API keys already; revoke one first.`)
+    if (total >= KEYS_A_MERCHANT)
+      throw new ApiError(
+        "INVALID_OPERATION",
+        undefined,
+        `There are ${KEYS_A_MERCHANT} API keys already; revoke one first.`,
+      )
     return await ctx.db
       .insertInto("api_keys")
       .values({ id: newId("key"), merchant_id: merchantId, name, ...keptOf(key), created_at: ctx.now() })
@@ -71,17 +75,28 @@ export async function revokeApiKey(ctx: Context, merchantId: string, id: string)
  * Whose key this is, or undefined for none of ours; notes once a minute that it was used. No good key is cached, so
  * that a revoked one opens nothing more: the lookup is one row by a unique index.
  */
-export async function apiKeyOf(ctx: Context, misses: Misses, key: unknown): Promise<ApiKey | undefined> {
+export async function apiKeyOf(
+  ctx: Context,
+  misses: Misses,
+  lookUp: Lookup<Row<"api_keys">>,
+  key: unknown,
+): Promise<ApiKey | undefined> {
   if (typeof key !== "string" || !FORM.test(key)) return undefined
   const { hash } = keptOf(key)
   if (misses.has(hash)) return undefined
-  const row = await ctx.db.selectFrom("api_keys").selectAll().where("hash", "=", hash).executeTakeFirst()
+  const row = await lookUp(hash)
   if (!row || !timingSafeEqual(Buffer.from(row.hash, "hex"), Buffer.from(hash, "hex"))) {
     misses.add(hash)
     return undefined
   }
   await noteUse(ctx, row)
   return { id: row.id, merchantId: row.merchant_id }
+}
+
+/** The keys with these hashes, by their hashes. */
+export async function keysByHash(ctx: Context, hashes: readonly string[]): Promise<Map<string, Row<"api_keys">>> {
+  const rows = await ctx.db.selectFrom("api_keys").selectAll().where("hash", "in", hashes).execute()
+  return new Map(rows.map(row => [row.hash, row]))
 }
 
 async function noteUse(ctx: Context, { id, last_used_at }: Row<"api_keys">): Promise<void> {

@@ -20,6 +20,7 @@ import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { seal, unseal } from "../secrets.ts"
 import type { Misses } from "./misses.ts"
+import type { Lookup } from "./shared-lookup.ts"
 import type { Subject } from "./tokens.ts"
 
 const ALGORITHM = "ES256"
@@ -67,10 +68,15 @@ export function namesUs(ctx: Context, token: string): boolean {
 }
 
 /** Who a console token of ours speaks for, or undefined when it is not valid, or is for something else. */
-export async function verifyConsoleToken(ctx: Context, misses: Misses, token: string): Promise<Subject | undefined> {
+export async function verifyConsoleToken(
+  ctx: Context,
+  misses: Misses,
+  lookUp: Lookup<Row<"signing_keys">>,
+  token: string,
+): Promise<Subject | undefined> {
   const issuer = ctx.settings.baseUrl
   try {
-    const { payload } = await jwtVerify(token, ({ kid }) => publicKey(ctx, misses, kid), {
+    const { payload } = await jwtVerify(token, ({ kid }) => publicKey(misses, lookUp, kid), {
       issuer,
       audience: ctx.settings.oidcAudience,
       typ: TOKEN_TYPES.console,
@@ -98,12 +104,22 @@ export async function forgetRetiredKeys(ctx: Context): Promise<void> {
 }
 
 /** The token is not verified yet: `kid` may be anything that JSON can say. */
-async function publicKey(ctx: Context, misses: Misses, kid: unknown): Promise<CryptoKey | Uint8Array> {
+async function publicKey(
+  misses: Misses,
+  lookUp: Lookup<Row<"signing_keys">>,
+  kid: unknown,
+): Promise<CryptoKey | Uint8Array> {
   if (typeof kid !== "string" || !KEY_ID.test(kid) || misses.has(kid)) throw new errors.JWKSNoMatchingKey()
-  const row = await ctx.db.selectFrom("signing_keys").select("public_key").where("id", "=", kid).executeTakeFirst()
+  const row = await lookUp(kid)
   if (row) return await importJWK(row.public_key as JWK, ALGORITHM)
   misses.add(kid)
   throw new errors.JWKSNoMatchingKey()
+}
+
+/** The signing keys with these ids, by their ids. */
+export async function signingKeysById(ctx: Context, ids: readonly string[]): Promise<Map<string, Row<"signing_keys">>> {
+  const rows = await ctx.db.selectFrom("signing_keys").selectAll().where("id", "in", ids).execute()
+  return new Map(rows.map(row => [row.id, row]))
 }
 
 /** The newest key that was published long enough, or the oldest while none was. */

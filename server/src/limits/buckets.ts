@@ -46,16 +46,22 @@ export const isUnlimited = (path: string): boolean => /^\/(healthz|readyz|metric
 
 export const WINDOW_MS = 60_000
 
-/** Who is counted: the subject of a good token, the id of a good API key, else an IP address (none: the peer has gone). */
+/**
+ * API keys a merchant may have at a time. Together they are admitted so many times the limit of one, also when they are
+ * revoked and made anew.
+ */
+export const KEYS_A_MERCHANT = 20
+
+/** Who is counted: the subject of a good token, a good API key, else an IP address (none: the peer has gone). */
 export interface Caller {
   subject: string | undefined
-  apiKey: string | undefined
+  apiKey: { id: string; merchantId: string } | undefined
   ip: string | undefined
 }
 
 /**
  * What a request counts against; empty when it is not limited. With a credential that the route takes it counts by that
- * alone. Without one it counts by IP, against its route and against all that the IP does.
+ * alone (a subject is hashed: it may be long, may hold a brace, and may say who somebody is). Without one it counts by IP, against its route and against all that the IP does.
  */
 export function countsOf(limits: Settings["limits"], method: string, path: string, caller: Caller): Count[] {
   if (isUnlimited(path)) return []
@@ -63,8 +69,9 @@ export function countsOf(limits: Settings["limits"], method: string, path: strin
   const verb = method === "HEAD" ? "GET" : method
   const fitting = rows.filter(row => (row.method ?? verb) === verb && row.pattern.test(path))
   for (const { bucket, credential } of fitting) {
-    const id = idOf(caller, credential)
-    if (id !== undefined) return countsAgainst(limits, id, [bucket])
+    if (credential === "token" && caller.subject !== undefined)
+      return countsAgainst(limits, hash("sha256", caller.subject, "base64url"), [bucket])
+    if (credential === "apiKey" && caller.apiKey !== undefined) return keyCounts(limits, caller.apiKey, bucket)
   }
   return countsAgainst(limits, addressGroup(caller.ip), [fitting[0]?.bucket ?? "public", "public"])
 }
@@ -75,10 +82,19 @@ const countsAgainst = (limits: Settings["limits"], id: string, buckets: Bucket[]
     .map(bucket => ({ key: `sluice:limit:{${id}}:${bucket}`, limit: limits[bucket] }))
     .filter(({ limit }) => limit > 0)
 
-/** A subject is hashed: it may be long, may hold a brace, and may say who somebody is. */
-function idOf({ subject, apiKey }: Caller, credential: Credential): string | undefined {
-  if (credential === "token") return subject === undefined ? undefined : hash("sha256", subject, "base64url")
-  return credential === "apiKey" ? apiKey : undefined
+/** A key by itself, and with all that its merchant has or had. */
+function keyCounts(
+  limits: Settings["limits"],
+  { id, merchantId }: NonNullable<Caller["apiKey"]>,
+  bucket: Bucket,
+): Count[] {
+  const limit = limits[bucket]
+  if (limit <= 0) return []
+  const key = `sluice:limit:{${merchantId}}`
+  return [
+    { key: `${key}:${id}:${bucket}`, limit },
+    { key: `${key}:${bucket}`, limit: limit * KEYS_A_MERCHANT },
+  ]
 }
 
 /**
