@@ -17,6 +17,8 @@ export function postgresBinaries(): string | undefined {
 
 export interface TestPostgres {
   url: string
+  /** The server's own process; each connection has a child of it. */
+  pid(): number
   /** Stops it in its tracks: connections stay open and nothing is answered. */
   pause(): void
   resume(): void
@@ -80,6 +82,7 @@ export async function startPostgres({ durable = false } = {}): Promise<TestPostg
   }
   return {
     url,
+    pid: () => server.pid ?? 0,
     pause: () => signalAll("STOP"),
     resume: () => signalAll("CONT"),
     kill: end,
