@@ -13,8 +13,9 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { parseArgs } from "node:util"
-import pg from "pg"
+import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi, type Hex } from "viem"
+import { openPostgres } from "../server/src/db/open.ts"
 import { deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "../server/test/anvil.ts"
 import { freePort, root, until } from "../server/test/e2e/program.ts"
 import { AUDIENCE, startIssuer } from "../server/test/issuer.ts"
@@ -74,8 +75,9 @@ await placeMulticall3(client)
 const token = await deployTestUsdc(client)
 await fundPayers(anvil, token)
 const factory = await deployDepositFactory(client, anvil.accounts[1].address)
-const database = new pg.Pool({ connectionString: postgres.url, max: 3 })
-const rows = async (text: string, given: unknown[] = []) => (await database.query(text, given)).rows
+const database = await openPostgres(postgres.url, error => say(`database: ${error.message}`))
+// biome-ignore lint/suspicious/noExplicitAny: it reads what it asks for.
+const rows = async (text: string, { db } = database) => (await sql.raw<any>(text).execute(db)).rows
 
 const env = {
   PATH: process.env.PATH ?? "",
@@ -276,14 +278,12 @@ for (const type of ["paywall.granted", "checkout.confirmed", "checkout.session.c
   expect(`${type} events that arrived`, of.filter(({ id }) => arrivedAt.has(id)).length, of.length)
 }
 await stopAll()
-await database.end()
+await database.close()
 // A connection's counts are written when it ends, so they are read by a new one.
-const last = new pg.Client({ connectionString: postgres.url })
-await last.connect()
-const [counts] = (
-  await last.query("select deadlocks::int as n from pg_stat_database where datname = current_database()")
-).rows
-await last.end()
+const last = await openPostgres(postgres.url, () => {})
+const text = "select deadlocks::int as n from pg_stat_database where datname = current_database()"
+const [counts] = await rows(text, last)
+await last.close()
 expect("deadlocks", counts.n, 0)
 
 say(

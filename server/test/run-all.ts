@@ -3,7 +3,7 @@
  * Postgres. Those that need Redis start their own. Closes with one plain line of counts.
  */
 import { spawnSync } from "node:child_process"
-import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { postgresBinaries, startPostgres } from "./postgres.ts"
@@ -17,19 +17,29 @@ interface Report {
   success: boolean
 }
 
-/** Not run again on Postgres: what is about nodes, addresses, files or Redis, and the same on any database. */
+/**
+ * Not run again on Postgres: tests that start no database, and of the others those about nodes, addresses, files or Redis,
+ * which are the same on any database. `pool.test.ts` starts a Postgres of its own in the first pass.
+ */
 const alike = [
+  ...withoutDatabase(),
+  "db/pool.test.ts",
   "sandbox/**",
+  "live.test.ts",
   "payments/faulty-endpoints.test.ts",
   "payments/networks.test.ts",
   "webhooks/addresses.test.ts",
   "deposits/recover.test.ts",
   "limits/**",
-  "chain/**",
-  "wallet-keys.test.ts",
-  "settings.test.ts",
-  "live.test.ts",
 ]
+
+/** The test files under `server/src` that use none of the helpers that open a database. */
+function withoutDatabase(): string[] {
+  const folder = new URL("../src/", import.meta.url)
+  const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(name => name.endsWith(".test.ts"))
+  const opens = /startService|openTestDatabase|start\w*Rig|PGlite|DATABASE_URL/
+  return files.filter(name => !opens.test(readFileSync(new URL(name, folder), "utf8")))
+}
 
 const counts = { passed: 0, failed: 0, skipped: 0 }
 const scratch = mkdtempSync(join(tmpdir(), "sluice-test-"))
