@@ -1,8 +1,9 @@
 /**
- * What a row says of the chain, and whether receipts bear it out. One endpoint that agrees with a row is enough; what halts
- * a wallet must be told by as many endpoints as there are, or two. An error, or a null by itself, is never evidence.
+ * What a row says of the chain, and whether receipts bear it out. As many endpoints as must agree have to bear it out, and as
+ * many have to contradict it before a wallet is halted; what is neither is not proven. An error, or a null by itself, is never
+ * evidence.
  */
-import { ask, askAny } from "../chain/endpoints.ts"
+import { ask, awake } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { hexNumber } from "../chain/rpc.ts"
@@ -106,15 +107,14 @@ export async function checkClaims(
   claims: readonly Claim[],
 ): Promise<{ finding?: Finding; unproven?: string }> {
   if (claims.length === 0) return {}
-  const told = await askAny(
-    network.endpoints,
-    claims.map(claim => receiptCall(claim.txHash)),
-    ctx.signal,
-  )
+  const calls = claims.map(claim => receiptCall(claim.txHash))
+  const quorum = quorumOf(network)
+  // As many as must agree, and not always the first: who reported a log once must not be its only witness.
+  const asked = awake(network.endpoints).slice(0, quorum)
+  const told = await Promise.all(asked.map(endpoint => ask(endpoint, calls, ctx.signal)))
   const doubtful = claims.filter((claim, i) => {
-    const result = told[i]
-    const receipt = result?.ok ? readOrNone(result.value) : undefined
-    return !(receipt?.txHash === claim.txHash && isBorneOut(receipt, claim))
+    const receipts = told.map(answers => (answers?.[i]?.ok ? readOrNone(answers[i].value) : undefined))
+    return receipts.filter(receipt => receipt?.txHash === claim.txHash && isBorneOut(receipt, claim)).length < quorum
   })
   if (doubtful.length === 0) return {}
   await panel.learn(
@@ -124,11 +124,12 @@ export async function checkClaims(
   let unproven: string | undefined
   for (const claim of doubtful) {
     const receipts = panel.receiptsOf(claim.txHash)
-    if (receipts.some(receipt => receipt !== null && isBorneOut(receipt, claim))) continue
-    const against = receipts.filter(receipt => receipt !== null).length
-    const nulls = receipts.length - against
+    const bearing = receipts.filter(receipt => receipt !== null && isBorneOut(receipt, claim)).length
+    if (bearing >= quorum) continue
+    const nulls = receipts.filter(receipt => receipt === null).length
+    const against = receipts.length - nulls - bearing
     const bodies = nulls > 0 ? await bodiesWithout(ctx, network, claim) : 0
-    if (against + Math.min(nulls, bodies) >= quorumOf(network))
+    if (against + Math.min(nulls, bodies) >= quorum)
       return { finding: { table: claim.table, id: claim.id, words: wordsFor(claim, receipts) } }
     // A node that has pruned its receipts knows nothing of what is old, and says so by a null.
     if (against > 0 || bodies > 0) unproven ??= wordsFor(claim, receipts)

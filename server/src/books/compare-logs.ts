@@ -4,7 +4,7 @@
  * otherwise, is a finding.
  */
 import { sql } from "kysely"
-import { askAny, shrinkLogRange } from "../chain/endpoints.ts"
+import { ask, awake, type Endpoint, shrinkLogRange } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { RpcError } from "../chain/rpc.ts"
@@ -12,9 +12,10 @@ import { blockCall, outgoingCalls, readBlock, readTransfers, type Transfer, tran
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
-import { keyOf } from "../payments/agreement.ts"
+import { keyOf, statementOf } from "../payments/agreement.ts"
 import type { Panel } from "../payments/look.ts"
 import { storeTransfers, wakeSessions } from "../payments/queries.ts"
+import { quorumOf } from "../payouts/evidence.ts"
 import { checkClaims, type Finding, intentClaim, isProven, transferClaim } from "./claims.ts"
 
 export type KnownDeposit = Pick<Row<"deposits">, "id" | "address" | "owner" | "open_after_s" | "merchant_id">
@@ -34,7 +35,7 @@ export async function compareLogs(
   { from, to }: { from: bigint; to: bigint },
 ): Promise<Compared> {
   const logs = await logsOf(ctx, network, deposits, from, to)
-  if (!logs) return { untold: "the books can't be compared: no node tells the logs" }
+  if (!logs) return { untold: "the books can't be compared: endpoints do not answer, or do not agree on the logs" }
   const byAddress = new Map(deposits.map(deposit => [deposit.address, deposit]))
   const range = { from, to, ids: deposits.map(deposit => deposit.id) }
   const out = await compareOutgoing(ctx, network, panel, byAddress, logs.outgoing, range)
@@ -50,7 +51,10 @@ interface Range {
 
 const idsIn = (ids: readonly bigint[]) => sql`any(${sql.val(`{${ids.join(",")}}`)}::bigint[])`
 
-/** Undefined where they could not be asked, or the node lacks the blocks. */
+/**
+ * What as many endpoints report as must agree, without what as many lack; undefined where a log is neither, or too few
+ * answered. One that leaves logs out hides nothing, and what one makes up stops nothing.
+ */
 async function logsOf(
   ctx: Context,
   network: Network,
@@ -60,20 +64,35 @@ async function logsOf(
 ): Promise<{ outgoing: Transfer[]; incoming: Transfer[] } | undefined> {
   const addresses = deposits.map(deposit => deposit.address)
   const out = outgoingCalls(network.token.address, addresses, from, to)
-  const calls = [...out, ...transferCalls(network.token.address, addresses, from, to)]
-  try {
-    const results = await askAny(network.endpoints, [...calls, blockCall(to)], ctx.signal)
-    const block = results.at(-1)
-    if (!block?.ok || readBlock(block.value)?.number !== to) return undefined
-    const read = results.slice(0, -1).map(result => {
-      if (!result.ok) throw new RpcError(result.error)
-      return readTransfers(result.value)
-    })
-    return { outgoing: read.slice(0, out.length).flat(), incoming: read.slice(out.length).flat() }
-  } catch (error) {
-    if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
-    for (const endpoint of network.endpoints) shrinkLogRange(endpoint)
-    return undefined
+  const calls = [...out, ...transferCalls(network.token.address, addresses, from, to), blockCall(to)]
+  const answers = await Promise.all(awake(network.endpoints).map(endpoint => logsBy(endpoint)))
+  const told = answers.filter(answer => answer !== undefined)
+  const quorum = quorumOf(network)
+  const pick = (lists: Transfer[][]): Transfer[] | undefined => {
+    const votes = Map.groupBy(lists.flat(), statementOf)
+    const sure = [...votes.values()].filter(same => same.length >= quorum)
+    const isOpen = [...votes.values()].some(same => same.length < quorum && lists.length - same.length < quorum)
+    return isOpen ? undefined : sure.flatMap(same => same.slice(0, 1))
+  }
+  const outgoing = pick(told.map(answer => answer.outgoing))
+  const incoming = pick(told.map(answer => answer.incoming))
+  return told.length < quorum || !outgoing || !incoming ? undefined : { outgoing, incoming }
+
+  async function logsBy(endpoint: Endpoint) {
+    const results = (await ask(endpoint, calls, ctx.signal)) ?? []
+    try {
+      const block = results.at(-1)
+      if (!block?.ok || readBlock(block.value)?.number !== to) return undefined
+      const read = results.slice(0, -1).map(result => {
+        if (!result.ok) throw new RpcError(result.error)
+        return readTransfers(result.value)
+      })
+      return { outgoing: read.slice(0, out.length).flat(), incoming: read.slice(out.length).flat() }
+    } catch (error) {
+      if (!(error instanceof RpcError)) throw error
+      shrinkLogRange(endpoint)
+      return undefined
+    }
   }
 }
 

@@ -6,7 +6,7 @@
 import { readFileSync, statSync } from "node:fs"
 import { decodeFunctionResult, encodeFunctionData, parseAbi } from "viem"
 import type { Context } from "../context.ts"
-import { askAny } from "./endpoints.ts"
+import { ask, awake, type Endpoint } from "./endpoints.ts"
 import type { Address } from "./hex.ts"
 import { multicall, readMulticall } from "./multicall.ts"
 
@@ -136,6 +136,10 @@ async function askOracle(
   return new Map([...addresses.map(address => [address, "clear"] as const), ...fresh])
 }
 
+/**
+ * Whoever one endpoint calls listed is listed. It takes two to clear an address where a network has two: one that does not
+ * answer leaves it unknown, as nobody can be paid by the word of a single endpoint that lies.
+ */
 async function isSanctioned(
   network: Context["chain"]["networks"][number],
   oracle: Address,
@@ -147,17 +151,30 @@ async function isSanctioned(
     to: oracle,
     data: encodeFunctionData({ abi: oracleAbi, functionName, args: [address] }),
   }))
-  try {
-    const [result] = await askAny(network.endpoints, [multicall(reads)], signal)
-    if (!result?.ok) return []
-    return readMulticall(result.value).map(data => {
-      if (data === undefined) return "unknown"
-      return decodeFunctionResult({ abi: oracleAbi, functionName, data }) ? "listed" : "clear"
-    })
-  } catch (error) {
-    if (signal.aborted) throw error
-    // No answer, or one that is not the oracle's and can't be decoded: either way nobody was screened.
-    return []
+  const needed = Math.min(2, network.endpoints.length)
+  const ready = awake(network.endpoints)
+  const answers = await Promise.all(
+    (ready.length < needed ? network.endpoints : ready).map(endpoint => askOne(endpoint)),
+  )
+  return addresses.map((_, i) => {
+    const said = answers.map(answer => answer[i])
+    if (said.includes("listed")) return "listed"
+    return said.filter(each => each === "clear").length >= needed ? "clear" : "unknown"
+  })
+
+  async function askOne(endpoint: Endpoint): Promise<Screening[]> {
+    try {
+      const [result] = (await ask(endpoint, [multicall(reads)], signal)) ?? []
+      if (!result?.ok) return []
+      return readMulticall(result.value).map(data => {
+        if (data === undefined) return "unknown"
+        return decodeFunctionResult({ abi: oracleAbi, functionName, data }) ? "listed" : "clear"
+      })
+    } catch (error) {
+      if (signal.aborted) throw error
+      // An answer that is not the oracle's and can't be decoded: nobody was screened by it.
+      return []
+    }
   }
 }
 

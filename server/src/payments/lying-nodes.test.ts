@@ -1,3 +1,4 @@
+import { decodeFunctionData, encodeFunctionResult, type Hex } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import {
   blockJson,
@@ -10,9 +11,11 @@ import {
   startNode,
 } from "../../test/node.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { multicall3Abi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
+import { screen } from "../chain/sanctions.ts"
 import { ensureCursor, verifyRound } from "./verify-payments.ts"
 
 const A = `0x${"a".repeat(40)}` as Address
@@ -576,5 +579,30 @@ describe("several endpoints", () => {
       await rounds(1)
       expect(await hasAccess(other, B)).toBe(true)
     })
+  })
+
+  it("who is sanctioned by any endpoint's word is; it takes two to clear anybody, and who is not cleared waits", async () => {
+    await serve(3)
+    service.ctx.chain.networks.splice(0, 1, { ...network(), sanctionsOracle: `0x${"5".repeat(40)}` as Address })
+    const says =
+      (listed: boolean): ScriptedNode["hook"] =>
+      (method, [call]) => {
+        if (method !== "eth_call") return undefined
+        const { args } = decodeFunctionData({ abi: multicall3Abi, data: (call as unknown as { data: Hex }).data })
+        const results = args[0].map(() => ({
+          success: true,
+          returnData: `0x${(listed ? "1" : "0").padStart(64, "0")}` as Hex,
+        }))
+        return encodeFunctionResult({ abi: multicall3Abi, functionName: "aggregate3", result: results })
+      }
+    const [first, second, third] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode]
+    const screened = async (address: Address) => (await screen(service.ctx, [address], "test")).get(address)
+    first.hook = says(false)
+    second.hook = third.hook = () => undefined
+    expect(await screened(A)).toBe("unknown")
+    second.hook = says(true)
+    expect(await screened(A)).toBe("listed")
+    second.hook = says(false)
+    expect(await screened(B)).toBe("clear")
   })
 })

@@ -1,7 +1,7 @@
 /**
- * What all endpoints say of a wallet: its nonces, its gas, and what a place in a block costs. Reads only. Of two endpoints
- * the more careful word counts: the larger nonce, as a node that lags would have us use one again, the higher fee, the lower
- * balance. Where three or more answer, one that lies alone decides nothing.
+ * What all endpoints say of a wallet: its nonces, its gas, and what a place in a block costs. Reads only. Of nonces the larger
+ * counts, as a node that lags would have us use one again; of what we bid and reserve the lower of two words, so that one
+ * endpoint cannot raise it; of the balance the lower. Where three or more answer, one that lies alone decides nothing.
  */
 import { sql } from "kysely"
 import { type Hex, size } from "viem"
@@ -72,7 +72,8 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
   const told = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
   const agreed = (values: bigint[]) => descending(values)[quorumOf(network) - 1]
   const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)
-  const [baseFee, tip] = [cautious(descending(baseFees)), cautious(descending(told(4)))]
+  // What is bid too low by a lie is raised until it is mined; too high it would be lost.
+  const [baseFee, tip] = [agreed(baseFees), agreed(told(4))]
   const counts = descending(told(0))
   const careful = (values: bigint[]) => values[values.length >= TELLING ? 1 : 0]
   return {
@@ -84,7 +85,7 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
     agreedFinalized: agreed(told(1)),
     balance: cautious(descending(told(2)).reverse()),
     market: baseFee === undefined || tip === undefined ? undefined : { baseFee, tip },
-    dataFee: MARGIN * (descending(answers.map(answer => word(answer?.[5])))[0] ?? 0n),
+    dataFee: MARGIN * (agreed(answers.filter(answer => answer).map(answer => word(answer?.[5]))) ?? 0n),
   }
 }
 

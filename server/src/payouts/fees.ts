@@ -31,7 +31,7 @@ export function firstFees({ baseFee, tip }: Market, cap: bigint): Fees | undefin
 
 /**
  * The fees of an attempt that replaces another: both raised by an eighth and rounded up, as nodes refuse less than a tenth,
- * and at least the market's; undefined when that is above `cap`.
+ * at least to 0.001 gwei and at least the market's; undefined when that is above `cap`.
  */
 export function raisedFees(before: Fees, { baseFee, tip }: Market, cap: bigint): Fees | undefined {
   const maxFee = most(raised(before.maxFee), least(2n * baseFee + tip, cap))
@@ -40,6 +40,9 @@ export function raisedFees(before: Fees, { baseFee, tip }: Market, cap: bigint):
   return { maxFee, tip: raisedTip }
 }
 
-const raised = (fee: bigint): bigint => (fee * 9n + 7n) / 8n
+/** A bid of nothing, as an endpoint that lies may suggest, would stay nothing however often it is raised by an eighth. */
+const LEAST_RAISED = 1_000_000n
+
+const raised = (fee: bigint): bigint => most((fee * 9n + 7n) / 8n, LEAST_RAISED)
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 const most = (a: bigint, b: bigint): bigint => (a > b ? a : b)

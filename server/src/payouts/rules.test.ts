@@ -82,9 +82,16 @@ describe("fees", () => {
   })
 
   it("are rounded up, and stop at the cap", () => {
-    expect(raisedFees({ maxFee: 1n, tip: 1n }, { baseFee: 0n, tip: 0n }, 10n)).toEqual({ maxFee: 2n, tip: 2n })
-    expect(raisedFees({ maxFee: 100n, tip: 8n }, { baseFee: 0n, tip: 0n }, 113n)).toEqual({ maxFee: 113n, tip: 9n })
-    expect(raisedFees({ maxFee: 100n, tip: 8n }, { baseFee: 0n, tip: 0n }, 112n)).toBeUndefined()
+    const none = { baseFee: 0n, tip: 0n }
+    const before = { maxFee: 100_000_001n, tip: 8_000_001n }
+    expect(raisedFees(before, none, 113_000_000n)).toEqual({ maxFee: 112_500_002n, tip: 9_000_002n })
+    expect(raisedFees(before, none, 112_500_001n)).toBeUndefined()
+  })
+
+  it("leave a bid of nothing, which an endpoint that lies can bring about, within minutes", () => {
+    let fees: { maxFee: bigint; tip: bigint } | undefined = { maxFee: 0n, tip: 0n }
+    for (let i = 0; i < 20 && fees; i++) fees = raisedFees(fees, { baseFee: 0n, tip: 0n }, 10n ** 12n)
+    expect((fees?.maxFee ?? 0n) >= 5_000_000n && (fees?.tip ?? 0n) >= 5_000_000n).toBe(true)
   })
 })
 
