@@ -189,13 +189,21 @@ describe("a checkout", () => {
     expect(await whole(session.id)).toMatchObject({ status: "confirmed", exception: null })
   })
 
-  it("with a hash that was no payment has failed, says why, and can still be paid", async () => {
+  it("with a hash that was no payment goes on; the submission says why, and wakes who asks about it", async () => {
     const [session, other] = [await start(), await start()]
     const txHash = await pay(buyer(3).address, "5")
     await confirm(session.id, txHash)
+    const asked = service.call("GET", `/api/pay/status/${session.id}?wait=25&txHash=${txHash}`)
     await rounds(3)
-    expect(await status(session.id)).toMatchObject({ status: "failed", exception: null, txHash: null })
-    expect((await status(session.id)).message).toContain(`went to ${buyer(3).address}`)
+    const state = { status: "pending", exception: null, txHash: null, message: "Send 5.00 USDC." }
+    const submission = { txHash, status: "failed", message: expect.stringContaining(`went to ${buyer(3).address}`) }
+    expect((await asked).body).toMatchObject({ submission })
+    expect(await status(session.id)).toMatchObject({ ...state, submission })
+    expect((await status(other.id)).submission).toBeNull()
+    expect(
+      await service.ctx.db.selectFrom("events").select("type").where("type", "like", "checkout.%").execute(),
+    ).toEqual([])
+    expect((await service.call("GET", `/api/pay/status/${session.id}?txHash=0x1`)).status).toBe(400)
     expect((await status(other.id)).status).toBe("pending")
     const good = await pay(session.payTo, "5")
     expect((await confirm(session.id, good)).status).toBe(200)
@@ -319,7 +327,7 @@ describe("a checkout", () => {
     await confirm(session.id, txHash)
     await rounds(3)
     expect(await status(session.id)).toMatchObject({
-      status: "failed",
+      status: "pending",
       exception: "wrong_asset",
       amountReceived: "0.00",
     })
@@ -340,9 +348,9 @@ describe("a checkout", () => {
     await rounds(2)
     expect(await status(victims.id)).toMatchObject({ status: "confirmed", txHash })
     const state = await status(strangers.id)
-    expect(state).toMatchObject({ status: "failed", amountReceived: "0.00" })
-    expect(state.message).toContain("belongs to another checkout")
-    expect(state.message).not.toContain(victims.id)
+    expect(state).toMatchObject({ status: "pending", amountReceived: "0.00", submission: { status: "failed" } })
+    expect(state.submission.message).toContain("belongs to another checkout")
+    expect(state.submission.message).not.toContain(victims.id)
     const third = await start()
     expect(await confirm(third.id, txHash)).toMatchObject({ status: 409, body: { error: "TXHASH_ALREADY_USED" } })
     expect((await status(third.id)).status).toBe("pending")
@@ -572,7 +580,8 @@ describe("what the merchant is told", () => {
   })
 
   it("of a failed or an expired session is for those who name it", async () => {
-    const [failed, expired] = [await start(), await start({ amount: 5, expiresIn: 300 })]
+    const soon = { amount: 5, expiresIn: 300 }
+    const [failed, expired] = [await start(soon), await start(soon)]
     await confirm(failed.id, await pay(buyer(3).address, "5"))
     await rounds(3)
     await pass(6 * MINUTE)

@@ -1,8 +1,9 @@
 /** `/api/pay`: what a payer's page asks of a checkout. Whoever has a session's id may. */
-import { checksummed } from "../chain/hex.ts"
+import { checksummed, type Hash, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { warm } from "../deposits/deposits.ts"
+import { invalid } from "../errors.ts"
 import type { Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
 import { awaitEnd } from "../payments/await-end.ts"
@@ -16,7 +17,7 @@ import {
   PayConfirmed,
   PayStatus,
   SessionId,
-  Wait,
+  StatusQuery,
 } from "./schema.ts"
 import { confirmSession, createLinkSession, isOver, payTosOf, sessionOf, sessionUrl, shownOf } from "./sessions.ts"
 
@@ -59,10 +60,10 @@ export function payRoutes(app: Server, ctx: Context): void {
         operationId: "readPayStatus",
         summary: "How a checkout stands, and what is needed to pay it",
         description:
-          "With `wait` the answer comes as soon as it is no longer `pending` or `verifying`; it counts once.",
+          "With `wait` the answer comes as soon as the checkout is no longer `pending` or `verifying`; it counts once. With `txHash` it comes too when that submission was refused: anyone may submit a hash, so a refused one changes nothing about the checkout. While less than the amount has arrived the checkout is `verifying` and names what is missing in `message`; at `expiresAt` it becomes `expired` with the exception `underpaid`, and what arrived waits for the merchant, who accepts or returns it.",
         tags,
         params: SessionId,
-        querystring: Wait,
+        querystring: StatusQuery,
         response: { 200: PayStatus },
       },
       config: { errors: ["SESSION_NOT_FOUND"] },
@@ -70,7 +71,13 @@ export function payRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const { id } = request.params
       if (!isOver(await sessionOf(ctx, id))) await warm(ctx, id)
-      return await awaitEnd(ctx, reply, request.query.wait, () => statusOf(ctx, id), isOver)
+      const { wait, txHash: text } = request.query
+      const txHash = text === undefined ? undefined : parseHash(text)
+      if (text !== undefined && !txHash)
+        throw invalid("txHash", "must be a transaction hash: 0x and 64 hexadecimal digits")
+      const hasNews = (state: Awaited<ReturnType<typeof statusOf>>) =>
+        isOver(state) || (txHash !== undefined && state.submission?.status === "failed")
+      return await awaitEnd(ctx, reply, wait, () => statusOf(ctx, id, txHash), hasNews)
     },
   )
 
@@ -80,7 +87,8 @@ export function payRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "confirmPayment",
         summary: "Tells the hash of a checkout's payment",
-        description: "A hint that finds the transfer sooner: the checkout would be confirmed without it.",
+        description:
+          "A hint that finds the transfer sooner: the checkout would be confirmed without it. `GET /api/pay/status/:id?txHash=` tells what became of the hash. One that turns out wrong leaves the checkout payable and is no event; a checkout whose time is over and for which only refused hashes were submitted ends as `failed`, one without any as `expired`.",
         tags,
         body: PayConfirm,
         response: { 200: PayConfirmed },
@@ -137,7 +145,7 @@ export function payRoutes(app: Server, ctx: Context): void {
   )
 }
 
-async function statusOf(ctx: Context, id: string) {
+async function statusOf(ctx: Context, id: string, txHash?: Hash) {
   const session = await sessionOf(ctx, id)
   const payTo = (await payTosOf(ctx, [id])).get(id)
   if (!payTo) throw new Error("a session has no receiving address")
@@ -163,5 +171,20 @@ async function statusOf(ctx: Context, id: string) {
     payerFields: session.payer_fields ?? [],
     confirmations: Number(depth < 0n ? 0n : depth),
     requiredConfirmations: Number(confirmations),
+    submission: await submissionOf(ctx, id, txHash),
   }
+}
+
+/** The submission of this hash, or else the newest; null where there is none. */
+async function submissionOf(ctx: Context, sessionId: string, txHash: Hash | undefined) {
+  const row = await ctx.db
+    .selectFrom("submissions")
+    .select(["tx_hash", "status", "reason", "message"])
+    .where("session_id", "=", sessionId)
+    .$if(txHash !== undefined, query => query.where("tx_hash", "=", txHash as Hash))
+    .orderBy("submitted_at", "desc")
+    .orderBy("id", "desc")
+    .limit(1)
+    .executeTakeFirst()
+  return row ? { txHash: row.tx_hash, status: row.status, reason: row.reason, message: row.message } : null
 }

@@ -158,8 +158,19 @@ export const PayStatus = Type.Object({
   payerFields: Type.Array(Type.String()),
   confirmations: Type.Integer(),
   requiredConfirmations: Type.Integer(),
+  submission: Type.Unsafe<null | { txHash: string; status: string; reason: string | null; message: string }>({
+    type: ["object", "null"],
+    description: "What became of the submitted hash that `txHash` names, or else of the newest; null without one",
+    properties: {
+      txHash: HashText,
+      status: Type.String({ description: "verifying, granted (its money counts), failed or reversed" }),
+      reason: Described(Nullable(Type.String()), "Why it failed, as a word"),
+      message: Type.String({ description: "Why it failed, in a sentence" }),
+    },
+  }),
 })
-export const Wait = Type.Object({
+export const StatusQuery = Type.Object({
+  txHash: Type.Optional(Described(HashText, "Whose submission to tell of; the newest without it")),
   wait: Type.Integer({ minimum: 0, maximum: MAX_WAIT_S, default: 0, description: "Seconds to wait for an end" }),
 })
 

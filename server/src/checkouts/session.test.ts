@@ -11,6 +11,7 @@ const facts: Facts = {
   usedUp: false,
   submitted: false,
   refused: false,
+  ended: null,
   wrongAsset: false,
   lookedPastExpiry: true,
   accepted: null,
@@ -48,9 +49,20 @@ describe("a session", () => {
     ["too late, but a hash is still looked at", [], { submitted: true }, 61, "verifying", null],
     ["over", [], {}, 61, "expired", null],
     ["over, but not looked at so far", [], { lookedPastExpiry: false }, 61, "pending", null],
-    ["a hash that was no payment", [], { refused: true }, 2, "failed", null],
+    ["a hash that was no payment", [], { refused: true }, 2, "pending", null],
+    ["only hashes that were no payment, when it is over", [], { refused: true }, 61, "failed", null],
+    ["too little and a wrong hash, when it is over", [arrival(1, 9)], { refused: true }, 61, "expired", "underpaid"],
+    ["expired, then a wrong hash", [], { refused: true, ended: "expired" }, 62, "expired", null],
+    [
+      "failed, then another wrong hash",
+      [],
+      { refused: true, ended: "failed", lookedPastExpiry: false },
+      62,
+      "failed",
+      null,
+    ],
     ["a hash that was no payment, then a payment", [arrival(1, 500)], { refused: true }, 2, "confirmed", null],
-    ["another token", [], { wrongAsset: true }, 2, "failed", "wrong_asset"],
+    ["another token", [], { wrongAsset: true }, 2, "pending", "wrong_asset"],
     ["another token, then the right one", [arrival(1, 500)], { wrongAsset: true }, 2, "confirmed", null],
     ["paid when the link was used up", [arrival(1, 500)], { usedUp: true }, 2, "failed", "duplicate"],
     ["too little, and accepted", [own(1, 300)], { accepted: { exception: "underpaid" } }, 2, "confirmed", "underpaid"],
@@ -132,8 +144,8 @@ describe("a session", () => {
           if (kind === "arrive" && value > 0) all = [...all, arrival(all.length, value, minute, false)]
           if (kind === "deepen") all = all.map(each => ({ ...each, confirmed: true }))
           if (kind === "gone") all = all.slice(1)
-          if (kind === "submit") change = { ...change, submitted: true, refused: false }
-          if (kind === "refuse") change = { ...change, submitted: false, refused: change.submitted === true }
+          if (kind === "submit") change = { ...change, submitted: minute <= 60 }
+          if (kind === "refuse") change = { ...change, submitted: false, refused: true }
           if (kind === "use up" || kind === "free") change = { ...change, usedUp: kind === "use up" }
           if (kind === "other token") change = { ...change, wrongAsset: true }
           const now = fold(all, change, minute)
@@ -147,7 +159,10 @@ describe("a session", () => {
             all = all.filter(each => !each.accepted)
             change = { ...change, accepted: null }
           }
-          const next = fold(all, change, minute).status
+          const ended = minute > 60 && (status === "failed" || status === "expired") ? status : null
+          const next = fold(all, { ...change, ended }, minute).status
+          // Nothing that a stranger can submit ends a session before its time.
+          if (minute <= 60 && next === "failed") expect(change.usedUp).toBe(true)
           if (next !== status) expect(transitions[status]).toContain(next)
           status = next
         }
@@ -167,8 +182,10 @@ describe("its words", () => {
     ["The payment is confirmed. 7.00 of 5.00 USDC arrived; ask the merchant for the rest.", [arrival(1, 700)]],
   ])("%s", (words, arrivals) => expect(say(arrivals)).toBe(words))
 
-  it("tell why a hash was no payment, and what became of late money", () => {
-    expect(say([], { refused: true }, 2, "The transaction failed.")).toBe("The transaction failed.")
+  it("tell why a relay failed, and what became of late money", () => {
+    expect(say([], {}, 2, "The transaction failed.")).toBe("The transaction failed.")
+    expect(say([], { refused: true }, 2)).toBe("Send 5.00 USDC.")
+    expect(say([], { refused: true }, 70)).toMatch(/^The time to pay is over, and no transaction/)
     expect(say([arrival(1, 500, 61)], {}, 70)).toMatch(/^The payment came after the time was over/)
     expect(say([arrival(1, 9)], {}, 70)).toMatch(/^0.09 of 5.00 USDC arrived before the time was over/)
     expect(say([], {}, 70)).toBe("The time to pay is over. Start a new checkout.")

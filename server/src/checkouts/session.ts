@@ -35,10 +35,12 @@ export interface Facts {
   expiresAt: Date
   /** Whether the link's uses are all taken by others. */
   usedUp: boolean
-  /** Whether a submitted hash is still looked at, or an authorization is on its way. */
+  /** Whether a hash that was submitted in time is still looked at, or an authorization is on its way. */
   submitted: boolean
-  /** Whether a submitted hash was no payment, and nothing came after it. */
+  /** Whether a hash was submitted that was no payment. Anyone may submit one, so it only names the end of a session. */
   refused: boolean
+  /** How the session ended, when its time was over at the last look. */
+  ended: "failed" | "expired" | null
   /** Whether money of another token came. */
   wrongAsset: boolean
   /** Whether everything mined before the expiry has surely been looked at. */
@@ -106,9 +108,11 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
   function statusOf(): SessionStatus {
     // The link was paid by others: this money is over, and more of it would be too.
     if (reached >= 0) return "failed"
-    if (isOver) return "expired"
-    if (inFlight || confirmed.length > 0) return "verifying"
-    return facts.refused || facts.wrongAsset ? "failed" : "pending"
+    const nothing = confirmed.length === 0 && !inFlight
+    // What is submitted after the end changes it no more.
+    if (nothing && facts.ended !== null) return facts.ended
+    if (isOver) return nothing && !facts.wrongAsset && facts.refused ? "failed" : "expired"
+    return nothing ? "pending" : "verifying"
   }
 }
 
@@ -124,7 +128,7 @@ export const replayCaution = (until: string, status: SessionStatus): string =>
     : `Your authorization that failed is public, and anyone can carry it out until ${until}. To pay only once, sign again with the same wallet and nonce, or pay in another way after that time.`
 
 /**
- * How a session stands, in words that tell the payer what to do; `reason` is why a submitted hash was no payment, `returned`
+ * How a session stands, in words that tell the payer what to do; `reason` is why what was tried was no payment, `returned`
  * whether the merchant has sent money of it back.
  */
 export function messageOf(
@@ -152,6 +156,8 @@ export function messageOf(
     if (returned) return "The time to pay is over, and the merchant has sent back what arrived."
     return "The time to pay is over. Start a new checkout."
   }
+  if (status === "failed" && exception === null && !reason)
+    return "The time to pay is over, and no transaction that was submitted paid this checkout. Start a new checkout."
   if (exception === "late") return `Part of the payment came after the time was over: ${ask}`
   // Whoever is asked for money that is on its way pays it twice.
   if (exception === "underpaid" && inFlight)

@@ -217,11 +217,12 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
       )
     await assertUsable(ctx, session, txHash)
     await submit(ctx, session, txHash, payer)
+    // Anyone may submit anything: what has ended, or knows of money, stays as it is until the chain says otherwise.
+    const begins = session.status === "pending" && ctx.now() <= session.expires_at
     await ctx.db
       .updateTable("checkout_sessions")
       .set({
-        status: "verifying",
-        message: null,
+        ...(begins ? { status: "verifying", message: null } : {}),
         customer_email: body.customerEmail ?? session.customer_email,
         payer_info: body.payerInfo
           ? JSON.stringify(body.payerInfo)

@@ -111,7 +111,7 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
   // Whatever becomes of money that is here, what brought it is over: a hash, a relay.
   const here = transfers.filter(row => row.state !== "gone" && row.token === network.token.address)
   const arrived = new Set(here.map(row => row.tx_hash))
-  const said = await submissionsOf(ctx, id, arrived)
+  const said = await submissionsOf(ctx, session, arrived)
   const relay = await relayStanding(ctx, deposit.id, arrived)
   // What pays already comes first and was in time, wherever in the chain it moves: a payment keeps its transfers.
   const inOrder = [...clean.filter(counted), ...clean.filter(row => !counted(row))]
@@ -134,7 +134,11 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
     expiresAt: session.expires_at,
     usedUp: false,
     submitted: said.open || relay.open,
-    refused: said.refusal !== null,
+    refused: said.refused,
+    ended:
+      ctx.now() > session.expires_at && (session.status === "failed" || session.status === "expired")
+        ? session.status
+        : null,
     wrongAsset: others.length > 0,
     // What has expired was looked at to its end; that its address has left the scan since changes nothing.
     lookedPastExpiry: session.status === "expired" || (await lookedPast(ctx, session, deposit)),
@@ -175,7 +179,7 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
   const standingWords = messageOf(
     { ...folded, amount: session.amount },
     network.token,
-    barred ? sanctioned.message : ((folded.status === "verifying" ? null : relay.failure) ?? said.refusal),
+    barred ? sanctioned.message : folded.status === "verifying" ? null : relay.failure,
     payments.some(payment => payment.status === "returned"),
   )
   const { replayableUntil: until } = relay
@@ -278,18 +282,20 @@ async function reverse(ctx: Context, sessionId: string, paymentId: string): Prom
   ctx.log.warn({ paymentId, sessionId }, "payment reversed: the chain took it back")
 }
 
-/** Whether a submitted hash, other than those that are in sight, is still looked at; and why the newest was refused. */
-async function submissionsOf(ctx: Context, sessionId: string, inSight: ReadonlySet<string>) {
+/**
+ * Whether a hash that was submitted in time, other than those that are in sight, is still looked at; and whether any was
+ * refused. A refusal is a fact about its submission: the status answer has it, and the session goes on.
+ */
+async function submissionsOf(ctx: Context, session: Row<"checkout_sessions">, inSight: ReadonlySet<string>) {
   const rows = await ctx.db
     .selectFrom("submissions")
-    .select(["tx_hash", "status", "message"])
-    .where("session_id", "=", sessionId)
-    .orderBy("submitted_at", "desc")
-    .orderBy("id", "desc")
+    .select(["tx_hash", "status", "submitted_at"])
+    .where("session_id", "=", session.id)
     .execute()
-  const open = rows.some(row => row.status === "verifying" && !inSight.has(row.tx_hash))
-  const newest = rows[0]
-  return { open, refusal: newest?.status === "failed" ? newest.message : null }
+  const open = rows.some(
+    row => row.status === "verifying" && row.submitted_at <= session.expires_at && !inSight.has(row.tx_hash),
+  )
+  return { open, refused: rows.some(row => row.status === "failed") }
 }
 
 /**
