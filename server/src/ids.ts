@@ -14,6 +14,13 @@ export type IdPrefix = "mer" | "pw" | "grant" | "pay" | "key" | "prod" | "plink"
  */
 export const newId = (prefix: IdPrefix): string => `${prefix}_${random()}`
 
+/** The id of a share, sweep or return as its merchant sees it: `po_` and the digits of the UUID that it has inside. */
+export const payoutIdOf = (intentId: string): string => `po_${intentId.replaceAll("-", "")}`
+
+/** The UUID behind an id of {@link payoutIdOf}. */
+export const intentIdOf = (payoutId: string): string =>
+  payoutId.replace(/^po_(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5")
+
 /** A new id of a webhook, which is a CUID and has no prefix: `c` and 24 random lower-case characters. */
 export const newCuid = (): string => `c${random()}`
 

@@ -12,7 +12,7 @@ import {
   toHex,
 } from "viem"
 import { type ErrorDetail, invalid } from "../errors.ts"
-import type { NetworkSettings } from "../settings.ts"
+import type { Mode, NetworkSettings } from "../settings.ts"
 import { askAny, type Endpoint, newEndpoint } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
 import { RpcError, type RpcResult } from "./rpc.ts"
@@ -45,9 +45,9 @@ export const networkFacts: Record<
 export type NetworkName = keyof typeof networkFacts
 export const networkNames = Object.keys(networkFacts) as [NetworkName, ...NetworkName[]]
 
-/** Where a person can look a transaction up. */
-export const explorerUrl = (network: { name: NetworkName }, txHash: Hash): string =>
-  `${networkFacts[network.name].explorer}/tx/${txHash}`
+/** Where a person can look a transaction up; null in the sandbox, whose chain no explorer knows. */
+export const explorerUrl = (mode: Mode, network: { name: NetworkName }, txHash: Hash): string | null =>
+  mode === "sandbox" ? null : `${networkFacts[network.name].explorer}/tx/${txHash}`
 
 export interface Token {
   address: Address

@@ -440,7 +440,8 @@ describe("what the merchant is told", () => {
       txHash,
       chain: "base-sepolia",
       chainId: 84532,
-      explorerUrl: `https://sepolia.basescan.org/tx/${txHash}`,
+      // No explorer knows the chain of a sandbox.
+      explorerUrl: null,
       ...said,
       // The version with one.
       sessionId: session.id,

@@ -104,6 +104,7 @@ describe("POST /api/checkouts", () => {
       [{ amount: 5, expiresIn: 2_592_001 }, ["expiresIn"]],
       [{ amount: 5, capture: "manual" }, ["capture"]],
       [{ amount: 5, payerInfo: ["a", "a"] }, ["payerInfo"]],
+      [{ amount: 5, payerFields: ["a"], payerInfo: ["a"] }, ["payerInfo"]],
       [{ amount: 5, customerEmail: "ann" }, ["customerEmail"]],
       [{ amount: 5, productId: `prod_${"a".repeat(24)}` }, ["productId"]],
       [{ slug: "nothing" }, ["slug"]],
@@ -204,7 +205,7 @@ describe("/api/pay", () => {
   })
 
   it("keeps what the payer says with the hash, of the fields that were asked for", async () => {
-    const { id } = (await create({ amount: 5, payerInfo: ["name"] })).body
+    const { id } = (await create({ amount: 5, payerFields: ["name"] })).body
     const confirm = (more: object, sessionId = id) =>
       service.call("POST", "/api/pay/confirm", { sessionId, txHash: `0x${"1".repeat(64)}`, ...more })
     expect(pathsOf(await confirm({ payerInfo: { vatId: "1" } }))).toEqual(["payerInfo.vatId"])

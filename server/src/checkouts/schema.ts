@@ -59,8 +59,15 @@ export const CheckoutCreate = Strict(
     productId: Type.Optional(Described(SoldProduct, "A product, which has a price")),
     splitId: Type.Optional(SplitId),
     customerEmail: Type.Optional(Email),
+    payerFields: Type.Optional(
+      Type.Array(FieldName, {
+        maxItems: 20,
+        uniqueItems: true,
+        description: "Fields to ask the payer for; the answers are told as `payerInfo`",
+      }),
+    ),
     payerInfo: Type.Optional(
-      Type.Array(FieldName, { maxItems: 20, uniqueItems: true, description: "Fields to ask the payer for" }),
+      Type.Array(FieldName, { maxItems: 20, uniqueItems: true, description: "The older name of `payerFields`" }),
     ),
     metadata: Type.Optional(Metadata),
     expiresIn: Type.Optional(
@@ -101,8 +108,12 @@ export const Session = Type.Object({
   splitId: Described(Nullable(Type.String()), "The split it was made with; later edits of it change nothing here"),
   capture: Type.Literal("direct"),
   customerEmail: Nullable(Type.String()),
-  payerFields: Type.Array(Type.String()),
-  payerInfo: Type.Unsafe<Record<string, string> | null>({ type: ["object", "null"], additionalProperties: true }),
+  payerFields: Type.Array(Type.String(), { description: "The fields that the payer is asked for" }),
+  payerInfo: Type.Unsafe<Record<string, string> | null>({
+    type: ["object", "null"],
+    additionalProperties: true,
+    description: "What the payer answered, by field; null until it has",
+  }),
   metadata: Type.Unsafe<Record<string, unknown> | null>({ type: ["object", "null"], additionalProperties: true }),
   payer: Nullable(AddressText),
   splits: Type.Optional(

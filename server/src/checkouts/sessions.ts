@@ -48,6 +48,11 @@ export async function createSession(
   const faults = metadataFaults(body.metadata)
   if (body.redirectUrl !== undefined && !URL.canParse(body.redirectUrl))
     faults.push({ path: "redirectUrl", message: "must be a valid http(s) address" })
+  if (body.payerFields !== undefined && body.payerInfo !== undefined)
+    faults.push({
+      path: "payerInfo",
+      message: "can't be given together with `payerFields`: it is the older name of it",
+    })
   const callbackFault = body.callbackUrl === undefined ? undefined : receiverFault(ctx, body.callbackUrl)
   if (callbackFault) faults.push({ path: "callbackUrl", message: callbackFault })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
@@ -105,7 +110,7 @@ async function insertSession(
       split_id: splitId,
       recipient_set_id: setId ?? null,
       customer_email: body.customerEmail ?? null,
-      payer_fields: json(body.payerInfo),
+      payer_fields: json(body.payerFields ?? body.payerInfo),
       payer_info: null,
       metadata: json(body.metadata),
       status: "pending",

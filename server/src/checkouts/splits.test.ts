@@ -86,6 +86,15 @@ describe("a checkout with a split", () => {
       "share 3.00",
       "share 7.00",
     ])
+    // What went out names the session that it was paid for, and is found by its own id and by the session's.
+    const paid = list.data.find((row: { type: string }) => row.type === "share")
+    expect(paid).toMatchObject({
+      id: expect.stringMatching(/^po_[0-9a-f]{32}$/),
+      sessionId: session.id,
+      paywallId: null,
+    })
+    expect((await call("GET", `/api/console/transactions?q=${paid.id}`)).body.data).toEqual([paid])
+    expect((await call("GET", `/api/console/transactions?q=${session.id}`)).body.total).toBe(3)
     const shares = (await call("GET", `/api/console/transactions?type=share&q=${checksummed(recipient(1))}`)).body
     expect(shares).toMatchObject({ total: 1, data: [{ recipient: checksummed(recipient(1)), payer: null }] })
     const mine = list.data.find((row: { type: string }) => row.type === "payment")

@@ -52,7 +52,13 @@ describe("POST /api/auth/nonce", () => {
     service.advance(40 * 86_400_000)
     const { status, headers, body } = await service.call("POST", "/api/auth/nonce", {})
     expect({ status, cache: headers["cache-control"] }).toEqual({ status: 200, cache: "no-store" })
-    expect(body).toEqual({ nonce: expect.stringMatching(/^[0-9A-Za-z]{24}$/), expiresAt: expect.any(String) })
+    expect(body).toMatchObject({
+      nonce: expect.stringMatching(/^[0-9A-Za-z]{24}$/),
+      domain: new URL(BASE_URL).host,
+      uri: `${BASE_URL}/api/auth/verify`,
+      chainIds: [84532],
+      resources: ["urn:sluice:sign-in"],
+    })
     expect(Math.abs(new Date(body.expiresAt).getTime() - Date.now() - 600_000)).toBeLessThan(30_000)
     expect(await nonceOf()).not.toBe(body.nonce)
   })
@@ -65,6 +71,13 @@ describe("POST /api/auth/nonce", () => {
 })
 
 describe("POST /api/auth/verify", () => {
+  it("200 for the message that came with the nonce, with the wallet's address in its place", async () => {
+    const { body } = await service.call("POST", "/api/auth/nonce")
+    const message = body.message.replace("{address}", account.address)
+    const signature = await account.signMessage({ message })
+    expect((await service.call("POST", "/api/auth/verify", { message, signature })).status).toBe(200)
+  })
+
   it("200: makes the wallet's merchant on first sight, and a token that opens the console for an hour", async () => {
     const { status, headers, body } = await signIn({ statement: "Sign in to Sluice." })
     expect({ status, cache: headers["cache-control"] }).toEqual({ status: 200, cache: "no-store" })

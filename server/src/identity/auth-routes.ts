@@ -2,32 +2,30 @@
 import { type Context, inTransaction } from "../context.ts"
 import { orEmptyBody, type Server } from "../http/server.ts"
 import { merchantOf } from "./merchants.ts"
-import { makeNonce } from "./nonces.ts"
 import { KeySet, NoBody, NonceAnswer, SignedIn, SignIn } from "./schema.ts"
 import { CONSOLE_TOKEN_MS, publishedKeys, signToken, TOKEN_TYPES } from "./signing-keys.ts"
-import { caip10Of, type Door, proveWallet, useProof } from "./wallets.ts"
+import { caip10Of, type Door, offerNonce, proveWallet, useProof } from "./wallets.ts"
 
 const VERIFY_PATH = "/api/auth/verify"
 const KEYS_CACHED = "public, max-age=300"
 const tags = ["sign-in"]
 
 export function authRoutes(app: Server, ctx: Context): void {
+  // Routes are described without a chain too.
+  const doorOf = (): Door => ({ purpose: "sign-in", resource: "", path: VERIFY_PATH, networks: ctx.chain.networks })
   app.post(
     "/api/auth/nonce",
     {
       schema: {
         operationId: "createSignInNonce",
-        summary: "Gives the nonce of one sign-in, good for ten minutes",
+        summary: "Gives the nonce of one sign-in, good for ten minutes, and the message to sign",
         tags,
         body: NoBody,
         response: { 200: NonceAnswer },
       },
       preValidation: orEmptyBody,
     },
-    async () => {
-      const { nonce, expiresAt } = await makeNonce(ctx, { purpose: "sign-in", resource: "" })
-      return { nonce, expiresAt: expiresAt.toISOString() }
-    },
+    async () => await offerNonce(ctx, doorOf()),
   )
 
   app.post(
@@ -45,7 +43,7 @@ export function authRoutes(app: Server, ctx: Context): void {
       config: { errors: ["SIGNATURE_REFUSED", "SIGNUP_CLOSED", "CHAIN_UNAVAILABLE"] },
     },
     async request => {
-      const door: Door = { purpose: "sign-in", resource: "", path: VERIFY_PATH, networks: ctx.chain.networks }
+      const door = doorOf()
       const proof = await proveWallet(ctx, door, request.body)
       const sub = caip10Of(proof)
       const merchantId = await inTransaction(ctx, async ctx => {

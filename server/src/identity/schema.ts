@@ -30,7 +30,20 @@ export const signedExample = { message: exampleLines.join("\n"), signature: `0x$
 
 /** A body without fields, which may be left out. */
 export const NoBody = Strict({}, {})
-export const NonceAnswer = Type.Object({ nonce: Type.String(), expiresAt: Timestamp })
+/** A nonce, and what a message (EIP-4361) with it has to say. */
+export const nonceAnswer = {
+  nonce: Type.String(),
+  expiresAt: Timestamp,
+  domain: Type.String({ examples: ["pay.example"] }),
+  uri: Type.String({ examples: ["https://pay.example/api/auth/verify"] }),
+  chainIds: Type.Array(Type.Integer(), { description: "The message names one of them" }),
+  statement: Type.String({ description: "What the person reads; the message may say something else, or nothing" }),
+  resources: Type.Array(Type.String(), { description: "The message names exactly these" }),
+  message: Type.String({
+    description: "A message to sign: put the wallet's checksummed address in the place of `{address}`",
+  }),
+}
+export const NonceAnswer = Type.Object(nonceAnswer)
 
 export const SignIn = Strict(
   { message: Described(SignedMessage, "What the wallet signed, in the form of EIP-4361"), signature: Signature },

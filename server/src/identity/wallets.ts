@@ -5,7 +5,7 @@ import { type Address, checksummed } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import { ApiError, invalid } from "../errors.ts"
-import { isNonceGood, NONCE_MS, type NonceUse, takeNonce } from "./nonces.ts"
+import { isNonceGood, makeNonce, NONCE_MS, type NonceUse, takeNonce } from "./nonces.ts"
 import { parseSiwe, siweFaults } from "./siwe.ts"
 
 export interface Signed {
@@ -21,6 +21,42 @@ export interface Door extends NonceUse {
   networks: readonly Network[]
   /** Whose signature it must be, where that is known. */
   address?: Address
+}
+
+/** What each purpose's message says to the person who signs it. */
+const statements: Record<NonceUse["purpose"], string> = {
+  "sign-in": "Sign in as a merchant.",
+  paywall: "Prove that this wallet is yours, to open what it paid for.",
+  return: "Name the address that your money goes back to.",
+}
+
+/**
+ * Makes a nonce for a door, and answers all that a message for it has to say; `message` lacks nothing but the signer's
+ * checksummed address in the place of `{address}`.
+ */
+export async function offerNonce(ctx: Context, door: Door) {
+  const { purpose, resource } = door
+  const { nonce, expiresAt } = await makeNonce(ctx, { purpose, resource })
+  const { host: domain } = new URL(ctx.settings.baseUrl)
+  const uri = `${ctx.settings.baseUrl}${door.path}`
+  const chainIds = door.networks.map(network => network.chainId)
+  const statement = statements[purpose]
+  const resources = [resourceOf(door)]
+  const message = [
+    `${domain} wants you to sign in with your Ethereum account:`,
+    "{address}",
+    "",
+    statement,
+    "",
+    `URI: ${uri}`,
+    "Version: 1",
+    `Chain ID: ${chainIds[0]}`,
+    `Nonce: ${nonce}`,
+    `Issued At: ${new Date().toISOString()}`,
+    "Resources:",
+    ...resources.map(each => `- ${each}`),
+  ].join("\n")
+  return { nonce, expiresAt: expiresAt.toISOString(), domain, uri, chainIds, statement, resources, message }
 }
 
 /** A wallet that signed; its nonce is not used up yet. */

@@ -1,9 +1,10 @@
 /** `/api/pay/return-address`: a payer whose money waits says, by signature, where it wants it back. */
 import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import { invalid } from "../errors.ts"
 import type { Server } from "../http/server.ts"
-import { makeNonce } from "../identity/nonces.ts"
+import { offerNonce } from "../identity/wallets.ts"
 import { chainOf, nameReturnAddress, RETURN_ADDRESS_PATH, returnUse } from "./return-address.ts"
 import { ReturnAddress, ReturnAddressNamed, ReturnNonce, ReturnNonceAnswer } from "./schema.ts"
 
@@ -25,9 +26,9 @@ export function returnAddressRoutes(app: Server, ctx: Context): void {
     async request => {
       const { id } = request.body
       const use = returnUse(id, addressOf(request.body.address))
-      await chainOf(ctx, id)
-      const { nonce, expiresAt } = await makeNonce(ctx, use)
-      return { nonce, expiresAt: expiresAt.toISOString(), resource: `urn:sluice:${use.purpose}:${use.resource}` }
+      const networks = [networkOf(ctx.chain, await chainOf(ctx, id))]
+      const offer = await offerNonce(ctx, { ...use, path: RETURN_ADDRESS_PATH, networks })
+      return { ...offer, resource: offer.resources[0] ?? "" }
     },
   )
 

@@ -35,8 +35,8 @@ const filters = {
   to: Type.Optional(Described(TimeInput, "As `from`; what was made at this time is not included")),
   q: Type.Optional(
     Matching(
-      "^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|(cs|pw|pay)_[a-z0-9]{24})$",
-      "An id (`pay_`, `cs_`, `pw_`), a transaction hash, or the address of a payer or recipient",
+      "^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|(cs|pw|pay)_[a-z0-9]{24}|po_[0-9a-f]{32})$",
+      "An id (`pay_`, `cs_`, `pw_`, `po_`), a transaction hash, or the address of a payer or recipient",
     ),
   ),
 }

@@ -2,7 +2,7 @@
 import { Type } from "typebox"
 import type { WaitingFor } from "../db/schema.ts"
 import { AddressText, Described, HashText, Matching, Nullable, Page, Strict, Timestamp } from "../http/schemas.ts"
-import { Signature, SignedMessage, signedExample } from "../identity/schema.ts"
+import { nonceAnswer, Signature, SignedMessage, signedExample } from "../identity/schema.ts"
 import { idPattern } from "../ids.ts"
 
 const exceptions: WaitingFor[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset", "sanctioned"]
@@ -79,8 +79,7 @@ const named = { id: ResourceId, address: Described(AddressText, "Where the money
 const namedExample = { id: "cs_tz4a98xxat96iws9zmbrgj3a", address: ADDRESS }
 export const ReturnNonce = Strict(named, namedExample)
 export const ReturnNonceAnswer = Type.Object({
-  nonce: Type.String(),
-  expiresAt: Timestamp,
+  ...nonceAnswer,
   resource: Type.String({
     description: "The one resource that the message has to name",
     examples: [`urn:sluice:return:cs_tz4a98xxat96iws9zmbrgj3a:${ADDRESS.toLowerCase()}`],

@@ -100,7 +100,7 @@ async function dataOf(ctx: Context, network: Network, told: Told) {
     payer: told.payer && checksummed(told.payer),
     chain: network.name,
     chainId: network.chainId,
-    explorerUrl: told.txHash && explorerUrl(network, told.txHash),
+    explorerUrl: told.txHash && explorerUrl(ctx.settings.mode, network, told.txHash),
     productId: told.productId,
     paywallId: told.paywallId,
     description: told.description,

@@ -6,6 +6,7 @@ import type { Context } from "../context.ts"
 import type { Row, WaitingFor } from "../db/schema.ts"
 import { csv } from "../http/csv.ts"
 import { timeAt } from "../http/time.ts"
+import { intentIdOf, payoutIdOf } from "../ids.ts"
 import { amountTeller } from "./tokens.ts"
 
 /** What narrows the list; text as it came. */
@@ -53,6 +54,7 @@ export function transactions(ctx: Context, merchantId: string, filter: Filter) {
   const [hash, address] = [parseHash(filter.q), parseAddress(filter.q)]
   if (hash) return query.where("tx_hash", "=", hash)
   if (address) return query.where(eb => eb.or([eb("payer", "=", address), eb("recipient", "=", address)]))
+  if (filter.q.startsWith("po_")) return query.where("id", "=", intentIdOf(filter.q))
   if (filter.q.startsWith("cs_")) return query.where("session_id", "=", filter.q)
   if (filter.q.startsWith("pw_")) return query.where("paywall_id", "=", filter.q)
   return query.where("payment_id", "=", filter.q)
@@ -62,7 +64,7 @@ export function transactions(ctx: Context, merchantId: string, filter: Filter) {
 export async function transactionsOf(ctx: Context, rows: readonly Row<"transactions">[]) {
   const tell = await amountTeller(ctx, rows)
   return rows.map(row => ({
-    id: row.id,
+    id: row.type === "payment" ? row.id : payoutIdOf(row.id),
     type: row.type,
     status: row.status,
     exception: row.exception,

@@ -98,9 +98,12 @@ describe("POST /api/paywalls/:id/access/nonce", () => {
   it("200: a nonce; 404 for no paywall; 400 for a body with a field", async () => {
     const url = `/api/paywalls/${film}/access/nonce`
     const { status, body } = await service.call("POST", url)
-    expect({ status, body }).toEqual({
+    expect({ status, body }).toMatchObject({
       status: 200,
-      body: { nonce: expect.stringMatching(/^[0-9A-Za-z]{24}$/), expiresAt: expect.any(String) },
+      body: {
+        nonce: expect.stringMatching(/^[0-9A-Za-z]{24}$/),
+        resources: [expect.stringMatching(/^urn:sluice:paywall:pw_/)],
+      },
     })
     const none = await service.call("POST", "/api/paywalls/pw_none/access/nonce")
     expect(none).toMatchObject({ status: 404, body: { error: "PAYWALL_NOT_FOUND" } })

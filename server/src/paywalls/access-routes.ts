@@ -5,10 +5,9 @@ import { ApiError } from "../errors.ts"
 import { callingMerchantByKey } from "../http/authenticate.ts"
 import { idempotently } from "../http/idempotency.ts"
 import { orEmptyBody, type Server } from "../http/server.ts"
-import { makeNonce } from "../identity/nonces.ts"
 import { NoBody, NonceAnswer } from "../identity/schema.ts"
 import { signToken, TOKEN_TYPES } from "../identity/signing-keys.ts"
-import { caip10Of, type Door, proveWallet, useProof } from "../identity/wallets.ts"
+import { caip10Of, type Door, offerNonce, proveWallet, useProof } from "../identity/wallets.ts"
 import { accessOf, takeCall } from "./access.ts"
 import { publicPaywall } from "./payments.ts"
 import { AccessProve, AccessToken, addressOf, Consume, ConsumeAnswer, Id } from "./schema.ts"
@@ -17,12 +16,19 @@ import { AccessProve, AccessToken, addressOf, Consume, ConsumeAnswer, Id } from 
 const ACCESS_TOKEN_MS = 300_000
 
 export function accessRoutes(app: Server, ctx: Context): void {
+  const doorOf = (paywall: { id: string; chain_id: number }): Door => ({
+    purpose: "paywall",
+    resource: paywall.id,
+    path: `/api/paywalls/${paywall.id}/access`,
+    networks: [networkOf(ctx.chain, paywall.chain_id)],
+  })
+
   app.post(
     "/api/paywalls/:id/access/nonce",
     {
       schema: {
         operationId: "createAccessNonce",
-        summary: "Gives the nonce of one proof, good for ten minutes",
+        summary: "Gives the nonce of one proof, good for ten minutes, and the message to sign",
         tags: ["buyers"],
         params: Id,
         body: NoBody,
@@ -31,11 +37,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
       config: { errors: ["PAYWALL_NOT_FOUND"] },
       preValidation: orEmptyBody,
     },
-    async request => {
-      const { id } = await publicPaywall(ctx, request.params.id)
-      const { nonce, expiresAt } = await makeNonce(ctx, { purpose: "paywall", resource: id })
-      return { nonce, expiresAt: expiresAt.toISOString() }
-    },
+    async request => await offerNonce(ctx, doorOf(await publicPaywall(ctx, request.params.id))),
   )
 
   app.post(
@@ -56,13 +58,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
     async request => {
       const address = addressOf(request.body.address)
       const paywall = await publicPaywall(ctx, request.params.id)
-      const door: Door = {
-        purpose: "paywall",
-        resource: paywall.id,
-        path: `/api/paywalls/${paywall.id}/access`,
-        networks: [networkOf(ctx.chain, paywall.chain_id)],
-        address,
-      }
+      const door: Door = { ...doorOf(paywall), address }
       const proof = await proveWallet(ctx, door, request.body)
       const access = await accessOf(ctx, paywall.id, address)
       if (!access) throw new ApiError("ACCESS_REQUIRED")

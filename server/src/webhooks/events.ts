@@ -42,13 +42,15 @@ const checkout = Type.Object({
   payer: Nullable(AddressText),
   chain: Type.String(),
   chainId: Type.Integer(),
-  explorerUrl: Nullable(Type.String()),
+  explorerUrl: Described(Nullable(Type.String()), "Null without a transaction, and in the sandbox"),
   productId: Nullable(Type.String()),
   paywallId: Nullable(Type.String()),
   ...about,
   confirmedAt: Nullable(Timestamp),
   customerEmail: Type.Optional(Type.String()),
-  payerInfo: Type.Optional(Type.Record(Type.String(), Type.String())),
+  payerInfo: Type.Optional(
+    Type.Record(Type.String(), Type.String(), { description: "What the payer answered to `payerFields`" }),
+  ),
   splits: Type.Optional(
     Type.Array(
       Type.Object({
