@@ -33,6 +33,9 @@ export const rpcCalls = new Counter({
   registers: [registry],
 })
 
+/** Why a person should look at an RPC endpoint. */
+export const endpointAlarmReasons = ["silent", "behind", "contradiction"] as const
+
 export const endpointAlarms = new Gauge({
   name: "sluice_rpc_alarm",
   help: "1 while an RPC endpoint, by its place in the setting from 1, is silent, behind or in contradiction to the others.",

@@ -5,7 +5,7 @@
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { endpointAlarms } from "../metrics.ts"
+import { endpointAlarmReasons, endpointAlarms } from "../metrics.ts"
 import type { Panel } from "./look.ts"
 
 type Kind = Row<"endpoint_troubles">["kind"]
@@ -21,8 +21,6 @@ const words: Record<Kind, string> = {
   behind: "is behind the others",
   contradiction: "contradicts the others",
 }
-
-const kinds = Object.keys(words) as Kind[]
 
 const inWords = ({ endpoints }: Network, { position, kind }: Pick<Trouble, "position" | "kind">): string =>
   `RPC endpoint ${position + 1} of ${endpoints.length} ${words[kind]}`
@@ -70,7 +68,7 @@ export async function noteTroubles(ctx: Context, network: Network, panel: Panel)
   for (const row of rest.filter(isOver)) await endTrouble(ctx, network, row)
   standing.push(...rest.filter(row => !isOver(row)))
   for (const [position] of network.endpoints.entries())
-    for (const kind of kinds)
+    for (const kind of endpointAlarmReasons)
       endpointAlarms.set(
         { network: network.name, endpoint: `${position + 1}`, reason: kind },
         standing.some(each => each.is_alarm && each.position === position && each.kind === kind) ? 1 : 0,

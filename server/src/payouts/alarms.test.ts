@@ -6,7 +6,7 @@ import { type Hex, keccak256 } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { openLog } from "../log.ts"
-import { payoutAlarmReasons, registry } from "../metrics.ts"
+import { endpointAlarmReasons, payoutAlarmReasons, registry } from "../metrics.ts"
 import { inFlight } from "./assign-intents.ts"
 
 const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
@@ -202,7 +202,7 @@ describe("docs/alarms.md", () => {
   const documented = [...table.matchAll(/^\| `(?!sluice_)(\w+)` \|/gm)].map(match => match[1] ?? "")
 
   it("has a row for each reason that the metrics know, and no other", () => {
-    expect([...documented].sort()).toEqual([...payoutAlarmReasons].sort())
+    expect([...documented].sort()).toEqual([...payoutAlarmReasons, ...endpointAlarmReasons].sort())
   })
 
   it("knows every reason that is counted anywhere", () => {
