@@ -4,6 +4,7 @@ import { onPostgres } from "../../test/database.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import { claimDue, freeLeases } from "./claim.ts"
 import { runLoop } from "./run.ts"
+import { openWakes } from "./wake.ts"
 
 let service: TestService
 beforeAll(async () => {
@@ -79,6 +80,16 @@ describe("freeLeases", () => {
 })
 
 describe("wake-ups", () => {
+  it("in a hurry wake this process at each call, without waiting for the database", async () => {
+    const wakes = await openWakes({ db: service.ctx.db, listen: async () => {} })
+    const waiter = wakes.subscribe("deliveries")
+    for (let i = 0; i < 5; i++) {
+      wakes.wakeSoon("deliveries")
+      await waiter.next(3_600_000)
+    }
+    waiter.close()
+  })
+
   it("reach whoever waits, and whoever asks right after", async () => {
     const wakes = service.ctx.wakes.subscribe("payments")
     const waiting = wakes.next(60_000)

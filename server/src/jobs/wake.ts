@@ -17,7 +17,7 @@ const SOON_GAP_MS = 100
 export interface Wakes {
   /** Wakes all processes; call it after the commit, so that the row is there when they look. */
   wake(channel: WakeChannel): Promise<void>
-  /** The same without waiting for it, at most ten times a second: more than that are told together. */
+  /** Wakes this process at once, and the others without waiting for it: they are notified at most ten times a second. */
   wakeSoon(channel: WakeChannel): void
   /** Wakes who waits in this process, and nobody else. */
   wakeHere(channel: WakeChannel): void
@@ -36,7 +36,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen">): 
   await database.listen(payload => emitter.emit(payload))
   const wake = (channel: WakeChannel) => notify(database.db, channel)
   const resting = new Map<WakeChannel, boolean>()
-  const wakeSoon = (channel: WakeChannel): void => {
+  const notifySoon = (channel: WakeChannel): void => {
     if (resting.has(channel)) return void resting.set(channel, true)
     resting.set(channel, false)
     // A lost one costs at most the sleep of whoever waits.
@@ -44,12 +44,16 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen">): 
     setTimeout(() => {
       const again = resting.get(channel)
       resting.delete(channel)
-      if (again) wakeSoon(channel)
+      if (again) notifySoon(channel)
     }, SOON_GAP_MS).unref()
   }
   return {
     wake,
-    wakeSoon,
+    wakeSoon: channel => {
+      // It costs no NOTIFY, and a loop makes one round of all wake-ups that come while it runs.
+      emitter.emit(channel)
+      notifySoon(channel)
+    },
     wakeHere: channel => void emitter.emit(channel),
     subscribe: channel => subscribe(emitter, channel),
   }
