@@ -12,16 +12,15 @@ import { apiKeyRoutes } from "./identity/api-key-routes.ts"
 import { authRoutes } from "./identity/auth-routes.ts"
 import { identityRoutes } from "./identity/routes.ts"
 import type { TokenIssuer } from "./identity/tokens.ts"
-import { troublesInWords } from "./payments/endpoint-troubles.ts"
 import { exceptionRoutes } from "./payments/exception-routes.ts"
 import { returnAddressRoutes } from "./payments/return-address-routes.ts"
 import { transactionRoutes } from "./payments/routes.ts"
-import { alarmsInWords } from "./payouts/alarms.ts"
 import { payoutRoutes } from "./payouts/routes.ts"
 import { accessRoutes } from "./paywalls/access-routes.ts"
 import { paywallConsoleRoutes } from "./paywalls/console-routes.ts"
 import { paywallRoutes } from "./paywalls/routes.ts"
 import { splitRoutes } from "./splits/routes.ts"
+import { troublesNow } from "./troubles.ts"
 import { deliveryRoutes } from "./webhooks/delivery-routes.ts"
 import { webhookDocument } from "./webhooks/events.ts"
 import { webhookRoutes } from "./webhooks/routes.ts"
@@ -44,12 +43,11 @@ export function openApp(
   documentApi(app, ctx.settings, webhookDocument)
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
-    const alarms = async () => [
-      ...(await alarmsInWords(ctx)),
-      ...(await troublesInWords(ctx)),
-      ...(tokens.troubles?.() ?? []),
-    ]
-    healthRoutes(routes, ctx, alarms, draining)
+    const troubles = async () => {
+      const { faults, alarms } = await troublesNow(ctx)
+      return { faults, alarms: [...alarms, ...(tokens.troubles?.() ?? [])] }
+    }
+    healthRoutes(routes, ctx, troubles, draining)
     authRoutes(routes, ctx)
     identityRoutes(routes, ctx)
     apiKeyRoutes(routes, ctx)

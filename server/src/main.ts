@@ -27,10 +27,10 @@ import { registry } from "./metrics.ts"
 import { openAdmin } from "./operator/admin.ts"
 import { serveOnSocket } from "./operator/socket.ts"
 import { ensureCursor } from "./payments/verify-payments.ts"
-import { alarmsInWords } from "./payouts/alarms.ts"
 import { checkWallet, laneSigners } from "./payouts/pay-out.ts"
 import { describeSettings, readSettings, type Settings } from "./settings.ts"
 import { openShutdown, type Shutdown } from "./shutdown.ts"
+import { troublesNow } from "./troubles.ts"
 import { runWorker } from "./worker.ts"
 
 const usage = `Sluice: stablecoin payments, self-hosted.
@@ -150,7 +150,7 @@ async function run(
   const tokens = tokenIssuer(settings.oidcIssuer, settings.oidcAudience)
   if (port !== undefined) {
     const app = isWorker
-      ? openHealthServer(ctx, () => alarmsInWords(ctx), draining)
+      ? openHealthServer(ctx, () => troublesNow(ctx), draining)
       : openApp(ctx, tokens, undefined, draining)
     await sandbox?.extend(app, ctx)
     await startup?.close()

@@ -38,7 +38,7 @@ export const endpointAlarmReasons = ["silent", "behind", "contradiction"] as con
 
 export const endpointAlarms = new Gauge({
   name: "sluice_rpc_alarm",
-  help: "1 while an RPC endpoint, by its place in the setting from 1, is silent, behind or in contradiction to the others.",
+  help: "1 while an RPC endpoint, by its place in the setting from 1, is silent, behind, in contradiction to the others, or refuses logs.",
   labelNames: ["network", "endpoint", "reason"],
   registers: [registry],
 })
@@ -124,6 +124,20 @@ export const walletPayouts = new Gauge({
   registers: [registry],
 })
 
+export const scanLag = new Gauge({
+  name: "sluice_scan_lag_blocks",
+  help: "How many blocks the logs that were surely read are behind the head, by the last round of this process.",
+  labelNames: ["network"],
+  registers: [registry],
+})
+
+export const scanBehind = new Gauge({
+  name: "sluice_scan_behind",
+  help: "1 while the scan is behind by more blocks than MAX_SCAN_LAG.",
+  labelNames: ["network"],
+  registers: [registry],
+})
+
 /** Why a person must look; `docs/alarms.md` says what each means and what to do. */
 export const payoutAlarmReasons = [
   "low_gas",
@@ -139,7 +153,7 @@ export const payoutAlarmReasons = [
 
 export const standingAlarms = new Gauge({
   name: "sluice_payout_alarm",
-  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_soon, fee_cap, gas_total or untold.",
+  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_soon, fee_cap, gas_total, untold or transfer.",
   labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })

@@ -123,6 +123,12 @@ export const settingsTable = {
     otherwise: "60s, in the sandbox 2s",
     parse: duration,
   },
+  MAX_SCAN_LAG: {
+    meaning:
+      "how many blocks the scan of a network may be behind its head; beyond it, and without catching up, /readyz says 503",
+    fallback: "300",
+    parse: whole(20, 1_000_000),
+  },
   SANCTIONS_FILE: { meaning: "a list of sanctioned addresses (OFAC SDN format or one a line)", parse: text },
   PAYOUT_PRIVATE_KEY: {
     meaning: "the key of the wallet that moves money out of deposits",

@@ -58,6 +58,8 @@ export interface Settings {
   /** The first is the default. */
   networks: NetworkSettings[]
   verifyIntervalMs: number
+  /** Blocks. */
+  maxScanLag: number
   sanctionsFile: string | undefined
   /** A decimal string in whole tokens: each token has decimals of its own. */
   minAmount: string
@@ -259,6 +261,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     oidcAudience: read("OIDC_AUDIENCE"),
     signup,
     networks,
+    maxScanLag: read("MAX_SCAN_LAG"),
     verifyIntervalMs: read("VERIFY_INTERVAL") ?? (sandbox ? 2_000 : 60_000),
     sanctionsFile: read("SANCTIONS_FILE"),
     minAmount: read("MIN_AMOUNT"),

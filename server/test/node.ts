@@ -80,6 +80,11 @@ export interface ScriptedNode {
   hook: (method: string, params: never[], blocks: ScriptedBlock[]) => unknown
   /** Ends the HTTP exchange in another way than with an answer: a status, or "hang up". */
   broken: number | "hang up" | undefined
+  /** The largest request it takes; a larger one is a 413. */
+  mostBytes: number
+  /** Bytes and number of the requests that it was sent. */
+  bytes: number
+  requests: number
   stop(): Promise<void>
 }
 
@@ -94,6 +99,9 @@ export async function startNode(chain: ScriptedChain): Promise<ScriptedNode> {
     let text = ""
     request.on("data", chunk => (text += chunk))
     request.on("end", () => {
+      node.requests++
+      node.bytes += text.length
+      if (text.length > node.mostBytes) return void response.writeHead(413).end("request entity too large")
       if (node.broken === "hang up") return void request.socket.destroy()
       if (node.broken !== undefined) return void response.writeHead(node.broken).end("broken")
       const entries = JSON.parse(text) as { id: number; method: string; params: never[] }[]
@@ -118,6 +126,9 @@ export async function startNode(chain: ScriptedChain): Promise<ScriptedNode> {
     calls: 0,
     hook: () => undefined,
     broken: undefined,
+    mostBytes: Number.POSITIVE_INFINITY,
+    bytes: 0,
+    requests: 0,
     stop: () =>
       new Promise(resolve => {
         server.closeAllConnections()

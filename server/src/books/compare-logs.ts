@@ -4,11 +4,11 @@
  * otherwise, is a finding.
  */
 import { sql } from "kysely"
-import { ask, awake, type Endpoint, shrinkLogRange } from "../chain/endpoints.ts"
+import { awake, type Endpoint } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { RpcError } from "../chain/rpc.ts"
-import { blockCall, outgoingCalls, readBlock, readTransfers, type Transfer, transferCalls } from "../chain/transfers.ts"
+import { readLogs } from "../chain/read-logs.ts"
+import type { Transfer } from "../chain/transfers.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
@@ -63,8 +63,7 @@ async function logsOf(
   to: bigint,
 ): Promise<{ outgoing: Transfer[]; incoming: Transfer[] } | undefined> {
   const addresses = deposits.map(deposit => deposit.address)
-  const out = outgoingCalls(network.token.address, addresses, from, to)
-  const calls = [...out, ...transferCalls(network.token.address, addresses, from, to), blockCall(to)]
+  const range = { token: network.token.address, addresses, fromBlock: from, toBlock: to, has: { number: to } }
   const answers = await Promise.all(awake(network.endpoints).map(endpoint => logsBy(endpoint)))
   const told = answers.filter(answer => answer !== undefined)
   const quorum = quorumOf(network)
@@ -79,20 +78,10 @@ async function logsOf(
   return told.length < quorum || !outgoing || !incoming ? undefined : { outgoing, incoming }
 
   async function logsBy(endpoint: Endpoint) {
-    const results = (await ask(endpoint, calls, ctx.signal)) ?? []
-    try {
-      const block = results.at(-1)
-      if (!block?.ok || readBlock(block.value)?.number !== to) return undefined
-      const read = results.slice(0, -1).map(result => {
-        if (!result.ok) throw new RpcError(result.error)
-        return readTransfers(result.value)
-      })
-      return { outgoing: read.slice(0, out.length).flat(), incoming: read.slice(out.length).flat() }
-    } catch (error) {
-      if (!(error instanceof RpcError)) throw error
-      shrinkLogRange(endpoint)
-      return undefined
-    }
+    const outgoing = await readLogs(endpoint, { ...range, side: "from" }, ctx.signal)
+    if (outgoing.readTo < to) return undefined
+    const incoming = await readLogs(endpoint, { ...range, side: "to" }, ctx.signal)
+    return incoming.readTo < to ? undefined : { outgoing: outgoing.transfers, incoming: incoming.transfers }
   }
 }
 

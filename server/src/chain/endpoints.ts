@@ -10,6 +10,12 @@ export interface Endpoint {
   network: NetworkName
   /** Blocks in one `eth_getLogs`. */
   logRange: bigint
+  /** Addresses in one `eth_getLogs`. */
+  logAddresses: number
+  /** Bytes of one request for logs, roughly. */
+  logBytes: number
+  /** When one of the two was changed last, wall time in milliseconds. */
+  logSizeChangedAt: number
   /** The highest finalized block it ever told. */
   finalizedHigh: bigint
   failures: number
@@ -18,12 +24,21 @@ export interface Endpoint {
 }
 
 const MAX_LOG_RANGE = 10_000n
+/** More are refused by some nodes. */
+const MAX_LOG_ADDRESSES = 1_000
+/** Half of what nginx takes by default; nodes were seen to refuse 2.25 MB. */
+const MAX_LOG_BYTES = 500_000
+/** A size that was learnt is kept for so long before more is tried: each trial may cost a refused request. */
+const LOG_SIZE_KEPT_MS = 600_000
 const MAX_SILENCE_MS = 60_000
 
 export const newEndpoint = (network: NetworkName, url: string): Endpoint => ({
   url,
   network,
   logRange: MAX_LOG_RANGE,
+  logAddresses: MAX_LOG_ADDRESSES,
+  logBytes: MAX_LOG_BYTES,
+  logSizeChangedAt: 0,
   finalizedHigh: 0n,
   failures: 0,
   silentUntil: 0,
@@ -32,9 +47,29 @@ export const newEndpoint = (network: NetworkName, url: string): Endpoint => ({
 /** How an endpoint is named in logs, alarms and errors: without its path and user, which may hold its key. */
 export const hostOf = ({ url }: Pick<Endpoint, "url">): string => new URL(url).host
 
-/** The endpoint refused a range of logs (too many blocks, too many results): ask for half from now on. */
-export function shrinkLogRange(endpoint: Endpoint): void {
-  endpoint.logRange = endpoint.logRange > 1n ? endpoint.logRange / 2n : 1n
+/** The endpoint refused a range of logs (too many blocks, too many results): ask for half of it from now on. */
+export function shrinkLogRange(endpoint: Endpoint, range: bigint): void {
+  endpoint.logRange = range > 1n ? range / 2n : 1n
+}
+
+/** The endpoint refused a request of so many bytes, which is more than one call's: fewer calls in one from now on. */
+export function shrinkLogBytes(endpoint: Endpoint, bytes: number): void {
+  Object.assign(endpoint, { logBytes: Math.floor(bytes / 2), logSizeChangedAt: Date.now() })
+}
+
+/** The endpoint refused one call with so many addresses: half as many in one from now on. */
+export function shrinkLogAddresses(endpoint: Endpoint, addresses: number): void {
+  const logAddresses = Math.max(1, Math.floor(addresses / 2))
+  Object.assign(endpoint, { logAddresses, logSizeChangedAt: Date.now() })
+}
+
+/** Doubles both sizes where nothing was refused for a while: what was refused may have been a bad moment of the node. */
+export function growLogSize(endpoint: Endpoint): void {
+  const isGreatest = endpoint.logAddresses === MAX_LOG_ADDRESSES && endpoint.logBytes === MAX_LOG_BYTES
+  if (isGreatest || Date.now() - endpoint.logSizeChangedAt < LOG_SIZE_KEPT_MS) return
+  endpoint.logAddresses = Math.min(2 * endpoint.logAddresses, MAX_LOG_ADDRESSES)
+  endpoint.logBytes = Math.min(2 * endpoint.logBytes, MAX_LOG_BYTES)
+  endpoint.logSizeChangedAt = Date.now()
 }
 
 /** A full range went through: the next may be larger, as the refusal may have been about the number of results. */
@@ -53,14 +88,24 @@ export async function ask(
 ): Promise<RpcResult[] | undefined> {
   try {
     const results = await batch(endpoint, calls, signal)
-    endpoint.failures = 0
+    noteSuccess(endpoint)
     return results
   } catch (error) {
     if (!(error instanceof RpcError) || signal?.aborted) throw error
-    endpoint.failures++
-    endpoint.silentUntil = Date.now() + Math.min(1_000 * 2 ** Math.min(endpoint.failures - 1, 10), MAX_SILENCE_MS)
+    noteFailure(endpoint)
     return undefined
   }
+}
+
+/** It answered. */
+export function noteSuccess(endpoint: Endpoint): void {
+  endpoint.failures = 0
+}
+
+/** It could not be asked, and is left alone for a while. */
+export function noteFailure(endpoint: Endpoint): void {
+  endpoint.failures++
+  endpoint.silentUntil = Date.now() + Math.min(1_000 * 2 ** Math.min(endpoint.failures - 1, 10), MAX_SILENCE_MS)
 }
 
 /** Those that may be asked now; all of them when every one is being left alone: a late answer beats none. */

@@ -15,7 +15,10 @@ export interface RpcCall {
 export type RpcResult = { ok: true; value: unknown } | { ok: false; error: string }
 
 /** The answer can't be used as a whole: no connection, a time-out, an HTTP error, not JSON. */
-export class RpcError extends Error {}
+export class RpcError extends Error {
+  /** The status of the HTTP answer, where that was the error. */
+  status?: number
+}
 
 const TIMEOUT_MS = 10_000
 /** Entries in one HTTP request; public endpoints refuse more than 100, some more than 50. */
@@ -70,7 +73,7 @@ async function oneBatch(
     })
     if (!response.ok) {
       await response.body?.cancel()
-      throw new RpcError(`HTTP ${response.status}`)
+      throw Object.assign(new RpcError(`HTTP ${response.status}`), { status: response.status })
     }
     replies = JSON.parse(await boundedText(response, mostBytes(calls)))
   } catch (error) {

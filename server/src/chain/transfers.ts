@@ -6,9 +6,6 @@ import { hexNumber, type RpcCall, RpcError } from "./rpc.ts"
 /** keccak256("Transfer(address,address,uint256)"), EIP-20. */
 const TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
-/** Addresses in one `eth_getLogs`; more are refused by some nodes. */
-const ADDRESSES_A_CALL = 1_000
-
 /** In wei; a node that tells more than there is tells nothing. */
 const BEYOND_ALL_ETHER = 1n << 100n
 
@@ -44,27 +41,18 @@ export interface Receipt {
   cost: bigint | undefined
 }
 
-/** The calls that find all transfers of `token` to `addresses` in a range of blocks, both ends included. */
-export const transferCalls = (token: Address, addresses: readonly Address[], from: bigint, to: bigint): RpcCall[] =>
-  logCalls(token, addresses, { from, to }, topics => [TRANSFER_TOPIC, null, topics])
-
-/** The same of all transfers from `addresses`. */
-export const outgoingCalls = (token: Address, addresses: readonly Address[], from: bigint, to: bigint): RpcCall[] =>
-  logCalls(token, addresses, { from, to }, topics => [TRANSFER_TOPIC, topics])
-
-function logCalls(
+/** The call that finds all transfers of `token` to, or from, `addresses` in a range of blocks, both ends included. */
+export const logCall = (
   token: Address,
+  side: "from" | "to",
   addresses: readonly Address[],
-  { from, to }: { from: bigint; to: bigint },
-  filter: (topics: Hex[]) => unknown[],
-): RpcCall[] {
-  const calls: RpcCall[] = []
-  for (let start = 0; start < addresses.length; start += ADDRESSES_A_CALL) {
-    const topics = filter(addresses.slice(start, start + ADDRESSES_A_CALL).map(address => pad(address)))
-    const range = { fromBlock: hexNumber(from), toBlock: hexNumber(to) }
-    calls.push({ method: "eth_getLogs", params: [{ address: token, topics, ...range }] })
-  }
-  return calls
+  from: bigint,
+  to: bigint,
+): RpcCall => {
+  const words = addresses.map(address => pad(address))
+  const topics = side === "to" ? [TRANSFER_TOPIC, null, words] : [TRANSFER_TOPIC, words]
+  const range = { fromBlock: hexNumber(from), toBlock: hexNumber(to) }
+  return { method: "eth_getLogs", params: [{ address: token, topics, ...range }] }
 }
 
 export const blockCall = (block: bigint | "latest" | "finalized"): RpcCall => ({

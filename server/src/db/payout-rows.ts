@@ -52,7 +52,7 @@ export interface GasBudgets {
 }
 
 /** Alarms of a wallet that last until their reason is gone. */
-export type StandingAlarm = "low_gas" | "gas_soon" | "fee_cap" | "untold" | "gas_total"
+export type StandingAlarm = "low_gas" | "gas_soon" | "fee_cap" | "untold" | "gas_total" | "transfer"
 
 export type IntentState = "queued" | "held" | "assigned" | "mined" | "final" | "reverted" | "cancelled"
 export type HeldReason = "short" | "sanctions" | "simulation" | "low_gas" | "reverted" | "gas_budget"
@@ -101,6 +101,8 @@ export interface Intents {
   /** Wei, by the receipt. */
   gas_cost: Optional<bigint>
   gas_cost_at: Optional<Date>
+  /** When its receipt was first seen without the transfer that it is for. */
+  transfer_missing_at: Optional<Date>
   created_at: Date
   updated_at: Date
   /** Set by the database. */

@@ -133,7 +133,7 @@ interface Transfers {
 interface EndpointTroubles {
   chain_id: number
   position: number
-  kind: "silent" | "behind" | "contradiction"
+  kind: "silent" | "behind" | "contradiction" | "logs"
   since: Date
   last_at: Date
   is_alarm: boolean
@@ -258,6 +258,11 @@ interface Cursors {
   run_at: Date
   claim_id: Optional<string>
   lease_until: Optional<Date>
+  /** How many blocks the logs are behind the head. */
+  lag_blocks: Generated<bigint>
+  /** The lowest since it fell behind, and when it was that. */
+  lag_low: Optional<bigint>
+  lag_low_at: Optional<Date>
 }
 
 interface Screenings {

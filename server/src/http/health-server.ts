@@ -1,16 +1,16 @@
 /** What a process without the API serves: its health and, with METRICS_TOKEN, its metrics. */
 import type { Context } from "../context.ts"
-import { healthRoutes } from "./health.ts"
+import { healthRoutes, type Troubles } from "./health.ts"
 import { openServer, type Server } from "./server.ts"
 
-/** The server, ready to listen; `alarmsInWords` and `draining` as in {@link healthRoutes}. */
+/** The server, ready to listen; `troublesNow` and `draining` as in {@link healthRoutes}. */
 export function openHealthServer(
   ctx: Context,
-  alarmsInWords: () => Promise<string[]>,
+  troublesNow: () => Promise<Troubles>,
   draining: AbortSignal = ctx.signal,
 ): Server {
   // No route of it takes a token.
   const app = openServer(ctx, { verify: async () => undefined })
-  app.register(async routes => healthRoutes(routes, ctx, alarmsInWords, draining))
+  app.register(async routes => healthRoutes(routes, ctx, troublesNow, draining))
   return app
 }

@@ -6,24 +6,22 @@ import { ApiError } from "../errors.ts"
 import { registry } from "../metrics.ts"
 import type { Server } from "./server.ts"
 
-/** A network that was not looked at for so many intervals is in trouble. */
-const MISSED_ROUNDS = 5
 /** How long an answer of the database serves all who ask. */
 const SHARED_MS = 1_000
 /** Probes give up after a few seconds, so the answer comes before that, whatever the database does. */
 const DEADLINE_MS = 2_000
 
 /**
- * `alarmsInWords` asks for what is wrong and no reason to send nobody here. From `draining` on `/readyz` says that the process
+ * `troublesNow` asks for what is wrong. From `draining` on `/readyz` says that the process
  * stops.
  */
 export function healthRoutes(
   app: Server,
   ctx: Context,
-  alarmsInWords: () => Promise<string[]>,
+  troublesNow: () => Promise<Troubles>,
   draining: AbortSignal = ctx.signal,
 ): void {
-  const troubles = troubleshooter(ctx, alarmsInWords, draining)
+  const troubles = troubleshooter(ctx, troublesNow, draining)
   app.get(
     "/healthz",
     {
@@ -47,7 +45,7 @@ export function healthRoutes(
         summary: "Whether the database and the networks are in reach",
         tags: ["operation"],
         description:
-          "Trouble with payouts or the identity provider alone is no reason to send nobody here, as money still arrives: it is told in `alarms`. A process that was told to stop answers 503 while it serves on.",
+          "Trouble with payouts or the identity provider alone is no reason to send nobody here, as money still arrives: it is told in `alarms`. A process that was told to stop answers 503 while it serves on; so does one whose scan is far behind the chain and does not catch up: what is paid is not found.",
         response: {
           200: Type.Object({
             status: Type.String(),
@@ -85,10 +83,10 @@ export function healthRoutes(
     )
 }
 
-interface Troubles {
+export interface Troubles {
   /** What keeps the service from its work. */
   faults: string[]
-  /** What keeps only payouts from going on. */
+  /** What a person should look at while payments are found. */
   alarms: string[]
 }
 
@@ -98,21 +96,14 @@ interface Troubles {
  */
 function troubleshooter(
   ctx: Context,
-  alarmsInWords: () => Promise<string[]>,
+  troublesNow: () => Promise<Troubles>,
   draining: AbortSignal,
 ): () => Promise<Troubles> {
-  const ask = async () => {
-    const [cursors, alarms] = await Promise.all([
-      ctx.db.selectFrom("cursors").select(["chain_id", "looked_at"]).execute(),
-      alarmsInWords(),
-    ])
-    return { cursors, alarms }
-  }
-  let asked: { at: number; isOpen: boolean; answer: ReturnType<typeof ask> } | undefined
+  let asked: { at: number; isOpen: boolean; answer: Promise<Troubles> } | undefined
   const answerOf = (now: number) => {
     // Also anew when the clock was set back.
     if (asked && (asked.isOpen || Math.abs(now - asked.at) < SHARED_MS)) return asked.answer
-    const fresh = { at: now, isOpen: true, answer: ask() }
+    const fresh = { at: now, isOpen: true, answer: troublesNow() }
     const close = () => {
       fresh.isOpen = false
     }
@@ -125,13 +116,7 @@ function troubleshooter(
     const now = ctx.now().getTime()
     const answer = await inTime(answerOf(now)).catch(() => "the database can't be reached" as const)
     if (typeof answer === "string") return { faults: [answer], alarms: [] }
-    const { cursors, alarms } = answer
-    const lateMs = MISSED_ROUNDS * Math.max(ctx.settings.verifyIntervalMs, 5_000)
-    const late = ctx.chain.networks.filter(network => {
-      const lookedAt = cursors.find(cursor => cursor.chain_id === network.chainId)?.looked_at
-      return !lookedAt || now - lookedAt.getTime() > lateMs
-    })
-    return { faults: late.map(network => `${network.name} has not been looked at lately`), alarms }
+    return answer
   }
 }
 

@@ -15,11 +15,13 @@ const LASTING_MS = 30_000
 /** A contradiction is over when none was seen for so long: who lies does not do so in every round. */
 const QUIET_MS = 600_000
 
-/** `silent`: no answer, or not for this chain. `behind`: far from the others' head. `contradiction`: another chain or content. */
+/** `silent`: no answer, or not for this chain. `behind`: far from the others' head. `contradiction`: another chain or content.
+ * `logs`: it reports no log, however little is asked for. */
 const words: Record<Kind, string> = {
   silent: "does not answer",
   behind: "is behind the others",
   contradiction: "contradicts the others",
+  logs: "refuses eth_getLogs",
 }
 
 const inWords = ({ endpoints }: Network, { position, kind }: Pick<Trouble, "position" | "kind">): string =>
@@ -31,6 +33,7 @@ type Trouble = Pick<Row<"endpoint_troubles">, "position" | "kind" | "is_alarm">
 export async function noteTroubles(ctx: Context, network: Network, panel: Panel): Promise<void> {
   const now = ctx.now()
   const { proven, apparent } = panel.dissent()
+  const refusals = panel.refusals()
   const seen = [
     ...panel.silent.map(position => ({ position, kind: "silent" as const, isPlain: false })),
     ...panel.behind.map(position => ({ position, kind: "behind" as const, isPlain: false })),
@@ -39,6 +42,8 @@ export async function noteTroubles(ctx: Context, network: Network, panel: Panel)
       kind: "contradiction" as const,
       isPlain: proven.has(position),
     })),
+    // At once: it answers everything else, and nothing else shows that what is paid is not found.
+    ...[...refusals.keys()].map(position => ({ position, kind: "logs" as const, isPlain: true })),
   ]
   const known = await ctx.db
     .selectFrom("endpoint_troubles")
@@ -60,7 +65,8 @@ export async function noteTroubles(ctx: Context, network: Network, panel: Panel)
     standing.push({ position, kind, is_alarm })
     if (!is_alarm || before?.is_alarm) continue
     const host = new URL(network.endpoints[position]?.url ?? "http://unknown").hostname
-    ctx.log.error({ network: network.name, host, reason: kind }, inWords(network, { position, kind }))
+    const answer = kind === "logs" ? { answer: refusals.get(position) } : {}
+    ctx.log.error({ network: network.name, host, reason: kind, ...answer }, inWords(network, { position, kind }))
   }
   const rest = known.filter(row => !seen.some(each => each.position === row.position && each.kind === row.kind))
   const isOver = (row: Row<"endpoint_troubles">) =>

@@ -6,20 +6,19 @@
  * a list without something, is never by itself evidence that it is not there.
  */
 import type { Endpoint } from "../chain/endpoints.ts"
-import { ask, awake, growLogRange, shrinkLogRange } from "../chain/endpoints.ts"
+import { ask, awake } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.ts"
+import { readLogs } from "../chain/read-logs.ts"
+import { hexNumber, RpcError, type RpcResult } from "../chain/rpc.ts"
 import {
   type Block,
   blockCall,
   type Receipt,
   readBlock,
   readReceipt,
-  readTransfers,
   receiptCall,
   type Transfer,
-  transferCalls,
 } from "../chain/transfers.ts"
 import {
   blockAgreed,
@@ -44,6 +43,8 @@ const WINDOWS_A_ROUND = 5
 const FINAL_DEPTH = 2_000n
 
 interface Voter extends Word {
+  /** Why it reported no log, in its words; undefined where it did, or was not asked. */
+  refusal?: string
   endpoint: Endpoint
 }
 
@@ -76,6 +77,8 @@ export interface Panel {
   /** How many voters know no receipt with a transfer of this key, and are not just without its block. */
   votesWithout(txHash: Hash, key: string, height: bigint): number
   dissent(): Dissent
+  /** Endpoints that reported no log in a scan, however little was asked for, by their places; and their words. */
+  refusals(): Map<number, string>
   /** Asks all voters for blocks and receipts that are not known yet, and for the blocks that those receipts name. */
   learn(heights: Iterable<bigint>, hashes: Iterable<Hash>): Promise<void>
   /** Reads all transfers to these addresses from a block on; answers the last block that a quorum has surely read. */
@@ -140,6 +143,7 @@ export async function openPanel(
         if (!receipt) return receipt === null
         return !(receipt.succeeded && receipt.transfers.some(each => keyOf(each) === key))
       }).length,
+    refusals: () => new Map(voters.flatMap(({ position, refusal }) => (refusal === undefined ? [] : [[position, refusal]]))),
     dissent: () => dissentAmong(voters, reportedBy(voters), endpoints.length),
     learn: async (heights, hashes) => {
       const wanted = [...new Set(hashes)]
@@ -248,10 +252,7 @@ async function learn(
   })
 }
 
-/**
- * One voter's logs, window by window; answers how far they were surely read. They count as read only when the same batch
- * shows that the node has its head: a node behind a load balancer can be behind, and answers with what it has.
- */
+/** One voter's logs, as its endpoint lets them be read; answers how far they were surely read. */
 async function scanAlone(
   network: Network,
   voter: Voter,
@@ -261,29 +262,13 @@ async function scanAlone(
 ): Promise<bigint> {
   const { endpoint, head } = voter
   if (addresses.size === 0) return head.number
-  const among = [...addresses]
-  const windows: { to: bigint; full: boolean; calls: RpcCall[] }[] = []
-  for (let start = from; start <= head.number && windows.length < WINDOWS_A_ROUND; start += endpoint.logRange) {
-    const end = start + endpoint.logRange - 1n
-    const to = end < head.number ? end : head.number
-    windows.push({ to, full: end <= head.number, calls: transferCalls(network.token.address, among, start, to) })
-  }
-  const results = await ask(endpoint, [...windows.flatMap(window => window.calls), blockCall(head.number)], signal)
-  const hasHead = blockOf(results?.at(-1))?.hash === head.hash
-  let scannedTo = from - 1n
-  let next = 0
-  for (const window of windows) {
-    const answers = results?.slice(next, next + window.calls.length) ?? []
-    next += window.calls.length
-    const read = answers.map(result => tolerant(result, readTransfers))
-    for (const log of read.flatMap(part => part ?? [])) addLog(voter, log)
-    if (answers.some(result => !result.ok)) shrinkLogRange(endpoint)
-    if (!hasHead || read.length < window.calls.length || read.some(part => part === undefined)) break
-    scannedTo = window.to
-  }
-  voter.readings.push({ from, to: scannedTo, addresses })
-  if (windows.every(window => window.full) && scannedTo === windows.at(-1)?.to) growLogRange(endpoint)
-  return scannedTo
+  const query = { token: network.token.address, side: "to", addresses: [...addresses], windows: WINDOWS_A_ROUND } as const
+  const range = { fromBlock: from, toBlock: head.number, has: head }
+  const { transfers, readTo, refusal } = await readLogs(endpoint, { ...query, ...range }, signal)
+  for (const log of transfers) addLog(voter, log)
+  if (refusal !== undefined) voter.refusal = refusal
+  voter.readings.push({ from, to: readTo, addresses })
+  return readTo
 }
 
 function addLog({ logs }: Voter, log: Transfer): void {

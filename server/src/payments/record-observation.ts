@@ -21,6 +21,7 @@ import {
   watchedUpTo,
 } from "./queries.ts"
 import { statusMessage } from "./reasons.ts"
+import { lagAfter } from "./scan-lag.ts"
 import { withoutFlood } from "./tokens.ts"
 
 /** Another block at a transfer's height must be seen twice, so far apart, where there is one endpoint. */
@@ -58,12 +59,15 @@ export async function recordObservation(ctx: Context, network: Network, seen: Ob
     const caughtUp = backfill.scannedTo >= panel.head && backfill.scannedTo >= cursor.block_number
     await watchedUpTo(ctx, backfill.ids, caughtUp ? undefined : backfill.scannedTo)
   }
+  const checkpoint = nextCheckpoint(seen)
+  const lag = panel.head - (checkpoint.block_number ?? cursor.block_number)
   await ctx.db
     .updateTable("cursors")
     .set({
       looked_at: ctx.now(),
       finalized_number: sql`greatest(finalized_number, ${panel.finalized}::bigint)`,
-      ...nextCheckpoint(seen),
+      ...checkpoint,
+      ...lagAfter(cursor, lag > 0n ? lag : 0n, ctx.settings.maxScanLag, ctx.now()),
     })
     .where("chain_id", "=", network.chainId)
     .execute()

@@ -13,6 +13,7 @@ import { claimDue } from "../jobs/claim.ts"
 import { openPanel } from "./look.ts"
 import { observeChain } from "./observe-chain.ts"
 import { recordObservation } from "./record-observation.ts"
+import { logLag } from "./scan-lag.ts"
 import { settleDue } from "./settle.ts"
 import { settleSessions } from "./settle-session.ts"
 import { learnTokens } from "./tokens.ts"
@@ -34,6 +35,7 @@ export async function verifyRound(ctx: Context, network: Network): Promise<void>
   try {
     const observation = await observeChain(ctx, network, cursor)
     const ended = await inTransaction(ctx, ctx => recordObservation(ctx, network, observation))
+    await logLag(ctx, network, cursor)
     if (ended) await ctx.wakes.wake("payments")
     await learnTokens(ctx, network)
     await settleDue(ctx, network)

@@ -72,6 +72,24 @@ const usualPrice = async (): Promise<bigint> => {
   return 118_000n * ((baseFeePerGas ?? 0n) + (await rig.anvil.client.estimateMaxPriorityFeePerGas()))
 }
 
+it("a payout without its transfer is told once, and is an alarm for as long as it lasts", async () => {
+  await rig.paid(await rig.sell([100]), 1_000_000n)
+  rig.proxy.spoil = (method, _params, result) => {
+    if (method !== "eth_getTransactionReceipt" || result === null) return result
+    const { logs, ...receipt } = result as { logs: object[] }
+    return { ...receipt, logs: logs.map(log => ({ ...log, data: `0x${"1".repeat(64)}` })) }
+  }
+  for (let i = 0; i < 4; i++) await rig.round()
+  const words = "the payout wallet has a payout that was mined without its transfer, and a person must look"
+  expect(lines.filter(line => line.msg === "a payout was mined without its transfer").length).toBe(1)
+  expect(told("transfer").map(line => line.msg)).toEqual([words])
+  expect([await total("transfer"), await standing("transfer")]).toEqual([1, 1])
+  expect(await ready()).toMatchObject({ status: 200, alarms: [`base-sepolia: ${words}`] })
+  rig.proxy.spoil = (_method, _params, result) => result
+  for (let i = 0; i < 2; i++) await rig.round()
+  expect([await alarms(), await total("transfer"), await standing("transfer")]).toEqual([[], 1, 0])
+})
+
 describe("a wallet without gas", () => {
   it("is an alarm, once; and when it is topped up, its payouts go on and the alarm ends", async () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)

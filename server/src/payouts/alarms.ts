@@ -35,6 +35,7 @@ const words: Record<StandingAlarm, string> = {
   fee_cap: "pays no more than PAYOUT_MAX_FEE, the network asks for more, and payouts wait",
   untold: "can't be seen: no endpoint tells its count, its gas and the fees, and payouts wait",
   gas_total: "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait",
+  transfer: "has a payout that was mined without its transfer, and a person must look",
 }
 const halted: Record<Lane, string> = {
   payout: "payouts wait, and nothing can be sold on this network, until `script/wallet resume`",
@@ -54,7 +55,9 @@ export async function noteAlarms(
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
   const totalSpent = fees !== undefined && (await isTotalSpent(ctx, RELEASE_GAS * fees.maxFee + dataFee))
   const flying = await inFlight(ctx, wallet)
-  const alarms = alarmsOf(sight, flying, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
+  const told = alarmsOf(sight, flying, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
+  const missing = await missesTransfer(ctx, wallet)
+  const alarms = standing.filter(each => (each === "transfer" ? missing : told.includes(each)))
   const facts = { network: network.name, wallet: wallet.lane, balance, ...market }
   if (balance !== undefined) walletGas.set(labels(network, wallet), integer(balance / GWEI))
   if (market && balance !== undefined)
@@ -77,6 +80,17 @@ export async function noteAlarms(
     ctx.log.info({ ...facts, reason }, `no longer so: the ${facts.wallet} wallet ${words[reason]}`)
 }
 
+async function missesTransfer(ctx: Context, wallet: Row<"wallets">): Promise<boolean> {
+  const rows = ctx.db
+    .selectFrom("intents")
+    .select("id")
+    .where("chain_id", "=", wallet.chain_id)
+    .where("wallet", "=", wallet.address)
+    .where("transfer_missing_at", "is not", null)
+    .where("state", "in", ["assigned", "mined"])
+  return (await rows.executeTakeFirst()) !== undefined
+}
+
 /** What is wrong by what endpoints say; what they don't say stays as it was. */
 function alarmsOf(
   { latest, market, balance, dataFee }: WalletSight,
@@ -91,7 +105,7 @@ function alarmsOf(
   const most = RELEASE_GAS * (fees?.maxFee ?? cap) + dataFee
   const lowGas = balance - flying.wei - flying.parts * dataFee < most
   const gasSoon = !lowGas && balance < ENOUGH_PAYOUTS * usualCost(market, dataFee)
-  const facts = { low_gas: lowGas, gas_soon: gasSoon, fee_cap: !fees, untold: false, gas_total: totalSpent }
+  const facts = { low_gas: lowGas, gas_soon: gasSoon, fee_cap: !fees, untold: false, gas_total: totalSpent, transfer: false }
   return standing.filter(each => facts[each])
 }
 

@@ -57,7 +57,8 @@ export async function confirmIntents(
     const answers = row.hashes.map(hash => panel.receiptOf(hash))
     // Of the transactions of one nonce one at most is mined.
     const receipt = answers.find(answer => answer !== null && answer !== undefined)
-    if (receipt) settledNow.push(...judge(ctx, network, row, receipt, panel))
+    if (receipt && lacksTransfer(network, row, receipt)) await noteMissing(ctx, row, receipt.txHash)
+    else if (receipt) settledNow.push(...judge(row, receipt, panel))
     else if (row.state === "mined" && (row.nonce >= latest || isDisplaced(row, panel)))
       changed += await takeBack(ctx, row)
     else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n)) foreign = true
@@ -138,18 +139,30 @@ interface Settled {
   state: "mined" | "final" | "reverted"
 }
 
+const isPaid = (row: OpenIntent, { succeeded, txHash }: Receipt): boolean => succeeded && !row.empty.includes(txHash)
+
+/**
+ * Whether the token took the call and moved something else: no engine can know what to do. Of any other token its own word is
+ * all there is: one that tells nothing must not hold a place in flight for ever.
+ */
+const lacksTransfer = (network: Network, row: OpenIntent, receipt: Receipt): boolean =>
+  isPaid(row, receipt) && row.token === network.token.address && !movedIt(receipt, row)
+
+/** Written once, so that the alarm lasts and is logged once, however often the receipt is read. */
+async function noteMissing(ctx: Context, { id }: OpenIntent, txHash: Hash): Promise<void> {
+  const noted = await ctx.db
+    .updateTable("intents")
+    .set({ transfer_missing_at: ctx.now() })
+    .where("id", "=", id)
+    .where("transfer_missing_at", "is", null)
+    .executeTakeFirst()
+  if (noted.numUpdatedRows > 0n) ctx.log.error({ intentId: id, txHash }, "a payout was mined without its transfer")
+}
+
 /** What a receipt changes; nothing where it is known already. */
-function judge(ctx: Context, network: Network, row: OpenIntent, receipt: Receipt, panel: Panel): Settled[] {
+function judge(row: OpenIntent, receipt: Receipt, panel: Panel): Settled[] {
   const { txHash, blockNumber, blockHash } = receipt
-  const empty = row.empty.includes(txHash)
-  const paid = receipt.succeeded && !empty
-  // Of any other token its own word is all there is: one that tells nothing must not hold a place in flight for ever.
-  if (paid && row.token === network.token.address && !movedIt(receipt, row)) {
-    // The token took the call and moved something else: no engine can know what to do.
-    ctx.log.error({ intentId: row.id, txHash }, "a payout was mined without its transfer")
-    payoutAlarms.inc({ network: network.name, wallet: row.lane, reason: "transfer" })
-    return []
-  }
+  const paid = isPaid(row, receipt)
   const state = blockNumber > panel.finalized ? "mined" : paid ? "final" : "reverted"
   if (state === row.state && blockHash === row.block_hash && txHash === row.tx_hash) return []
   return [{ row, receipt: { ...receipt, succeeded: paid }, state }]
@@ -164,7 +177,7 @@ async function write(ctx: Context, network: Network, settled: readonly Settled[]
   )
   const written = await sql<{ state: string; lane: Lane }>`
     update intents i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
-      succeeded = s.succeeded, gas_cost = coalesce(s.cost, i.gas_cost),
+      succeeded = s.succeeded, transfer_missing_at = null, gas_cost = coalesce(s.cost, i.gas_cost),
       gas_cost_at = coalesce(i.gas_cost_at, case when s.cost is not null then ${ctx.now()}::timestamptz end),
       updated_at = ${ctx.now()}
     from (values ${sql.join(rows)}) as s (id, state, tx_hash, block_number, block_hash, succeeded, cost)
@@ -220,6 +233,7 @@ async function takeBack(ctx: Context, row: OpenIntent): Promise<number> {
         block_number: null,
         block_hash: null,
         succeeded: null,
+        transfer_missing_at: null,
         gas_cost: null,
         gas_cost_at: null,
         updated_at: ctx.now(),

@@ -1,0 +1,64 @@
+/**
+ * How far the logs that were surely read are behind the head: a scan that stands still finds no payment, and must not look
+ * like one that works. Kept with the cursor, so that every process can say how it is.
+ */
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { scanBehind, scanLag } from "../metrics.ts"
+
+/** A network that was not looked at for so many rounds is in trouble. */
+const MISSED_ROUNDS = 5
+/** Without a new lowest lag for so many rounds the scan does not catch up; one round reads 50,000 blocks of a good node. */
+const STUCK_ROUNDS = 3
+/** Rounds that were asked for are no nearer. */
+const LEAST_ROUND_MS = 5_000
+
+type Lag = Pick<Row<"cursors">, "lag_blocks" | "lag_low" | "lag_low_at">
+
+/** What a round that leaves the scan so many blocks behind writes about it. */
+export function lagAfter(before: Lag, lagBlocks: bigint, bound: number, now: Date): Lag {
+  const isBehind = lagBlocks > BigInt(bound)
+  const wasBehind = before.lag_blocks > BigInt(bound)
+  // While it catches up each round brings a new lowest lag; what counts begins when it falls behind.
+  const isLower = !isBehind || !wasBehind || before.lag_low === null || lagBlocks < before.lag_low
+  return isLower
+    ? { lag_blocks: lagBlocks, lag_low: lagBlocks, lag_low_at: now }
+    : { lag_blocks: lagBlocks, lag_low: before.lag_low, lag_low_at: before.lag_low_at }
+}
+
+/** Shows the lag after a round, and logs when the scan falls behind or has caught up; call it after the commit. */
+export async function logLag(ctx: Context, network: Network, before: Lag): Promise<void> {
+  const after = await ctx.db
+    .selectFrom("cursors")
+    .select("lag_blocks")
+    .where("chain_id", "=", network.chainId)
+    .executeTakeFirstOrThrow()
+  const labels = { network: network.name }
+  const bound = BigInt(ctx.settings.maxScanLag)
+  const [wasBehind, isBehind] = [before.lag_blocks > bound, after.lag_blocks > bound]
+  scanLag.set(labels, Number.parseInt(after.lag_blocks.toString(), 10))
+  scanBehind.set(labels, isBehind ? 1 : 0)
+  const facts = { ...labels, lagBlocks: `${after.lag_blocks}` }
+  if (isBehind && !wasBehind) ctx.log.error(facts, "the scan is behind by more blocks than MAX_SCAN_LAG")
+  if (wasBehind && !isBehind) ctx.log.info(facts, "the scan has caught up")
+}
+
+/** What keeps the scan from its work (`faults`: payments may not be found at all), and what a person should look at. */
+export async function scanTroubles(ctx: Context): Promise<{ faults: string[]; alarms: string[] }> {
+  const cursors = await ctx.db.selectFrom("cursors").selectAll().execute()
+  const roundMs = Math.max(ctx.settings.verifyIntervalMs, LEAST_ROUND_MS)
+  const now = ctx.now().getTime()
+  const faults: string[] = []
+  const alarms: string[] = []
+  for (const { name, chainId } of ctx.chain.networks) {
+    const cursor = cursors.find(row => row.chain_id === chainId)
+    const isBehind = cursor !== undefined && cursor.lag_blocks > BigInt(ctx.settings.maxScanLag)
+    if (!cursor?.looked_at || now - cursor.looked_at.getTime() > MISSED_ROUNDS * roundMs)
+      faults.push(`${name} has not been looked at lately`)
+    else if (isBehind && now - (cursor.lag_low_at?.getTime() ?? now) > STUCK_ROUNDS * roundMs)
+      faults.push(`the scan of ${name} is ${cursor.lag_blocks} blocks behind, and does not catch up`)
+    else if (isBehind) alarms.push(`${name}: the scan is ${cursor.lag_blocks} blocks behind, and catches up`)
+  }
+  return { faults, alarms }
+}

@@ -1,0 +1,12 @@
+/** What is wrong with the service, as `/readyz` of any process says it: the scan of the networks, endpoints, and payouts. */
+import type { Context } from "./context.ts"
+import type { Troubles } from "./http/health.ts"
+import { troublesInWords } from "./payments/endpoint-troubles.ts"
+import { scanTroubles } from "./payments/scan-lag.ts"
+import { alarmsInWords } from "./payouts/alarms.ts"
+
+/** Asks the database alone. */
+export async function troublesNow(ctx: Context): Promise<Troubles> {
+  const [scan, payouts, endpoints] = await Promise.all([scanTroubles(ctx), alarmsInWords(ctx), troublesInWords(ctx)])
+  return { faults: scan.faults, alarms: [...scan.alarms, ...payouts, ...endpoints] }
+}
