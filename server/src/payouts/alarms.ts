@@ -105,7 +105,14 @@ function alarmsOf(
   const most = RELEASE_GAS * (fees?.maxFee ?? cap) + dataFee
   const lowGas = balance - flying.wei - flying.parts * dataFee < most
   const gasSoon = !lowGas && balance < ENOUGH_PAYOUTS * usualCost(market, dataFee)
-  const facts = { low_gas: lowGas, gas_soon: gasSoon, fee_cap: !fees, untold: false, gas_total: totalSpent, transfer: false }
+  const facts = {
+    low_gas: lowGas,
+    gas_soon: gasSoon,
+    fee_cap: !fees,
+    untold: false,
+    gas_total: totalSpent,
+    transfer: false,
+  }
   return standing.filter(each => facts[each])
 }
 
