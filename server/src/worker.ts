@@ -35,7 +35,6 @@ function loopsOf(ctx: Context): Loop[] {
       gapMs: Math.min(WAKE_GAP_MS, verifyIntervalMs),
       round: async ctx => {
         await ensureCursor(ctx, network)
-        await coolDeposits(ctx, network)
         await verifyRound(ctx, network)
         return Math.min(MAX_SLEEP_MS, await msUntilDue(ctx, network))
       },
@@ -47,6 +46,7 @@ function loopsOf(ctx: Context): Loop[] {
       wokenBy: "housekeeping",
       gapMs: 0,
       round: async ctx => {
+        await coolDeposits(ctx, network)
         await checkColdDeposits(ctx, network)
         return HOUSEKEEPING_MS
       },

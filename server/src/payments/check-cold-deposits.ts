@@ -1,5 +1,5 @@
 /**
- * Receiving addresses where nothing is for sale any more leave the scan of the logs, and are asked for their balance
+ * Receiving addresses that are not in use leave the scan of the logs, and are asked for their balance
  * instead: hourly for a day, then daily, 500 in a call. One that holds another sum than its rows say is scanned again.
  */
 import { sql } from "kysely"
@@ -12,27 +12,35 @@ import type { RpcResult } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import { depositSums } from "../deposits/balance.ts"
 
+/** Whether something is for sale at a deposit: by its own index, as a join would read the versions of all paywalls. */
+const isActive = (deposit: "d" | "w") =>
+  sql<boolean>`select v.active from paywall_versions v
+    where v.deposit_id = ${sql.ref(`${deposit}.id`)} and v.until_at is null limit 1`
+
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const ADDRESSES_A_CALL = 500
+/** A node that tells balances may be so far behind the scan. */
+const LAG_BLOCKS = 600
 /** Addresses asked in one round: 20 calls. */
 const ADDRESSES_A_ROUND = 10_000
 
 /**
- * Takes addresses out of the scan that are no active paywall's and that nobody asked about lately; what they received is
- * known up to the last scan.
+ * Takes addresses out of the scan that nobody asked about lately; an active paywall's only when it was neither asked about nor
+ * paid in a day, so that the scan costs what is in use, and not what was ever made. What they received is known up to the last
+ * scan.
  */
 export async function coolDeposits(ctx: Context, network: Network): Promise<void> {
   const now = ctx.now()
+  const dayAgo = new Date(now.getTime() - DAY_MS)
   await sql`update deposits d set hot = false, watched_number = c.block_number, cooled_at = ${now},
       check_at = ${new Date(now.getTime() + HOUR_MS)}
     from cursors c
     where d.chain_id = ${network.chainId} and c.chain_id = d.chain_id and d.hot and d.hot_until < ${now}
       and d.watched_number is null
-      and not exists (select from paywall_versions v where v.deposit_id = d.id and v.until_at is null and v.active)
-      and not exists (select from transfers t where t.deposit_id = d.id and t.state in ('seen', 'gone'))`.execute(
-    ctx.db,
-  )
+      and (d.hot_until < ${dayAgo} or (${isActive("d")}) is not true)
+      and not exists (select from transfers t where t.deposit_id = d.id and (t.state in ('seen', 'gone')
+        or (t.created_at > ${dayAgo} and (${isActive("d")}))))`.execute(ctx.db)
 }
 
 /**
@@ -62,6 +70,13 @@ export async function checkColdDeposits(ctx: Context, network: Network): Promise
     // An address whose balance was not told stays due.
     const told = ids.filter((_, i) => (balances[i]?.length ?? 0) > 0)
     if (told.length > 0) await scheduleChecks(ctx, told)
+    const enough = Math.min(2, network.endpoints.length)
+    const quiet = part.filter((row, i) => !differs.includes(row) && (balances[i]?.length ?? 0) >= enough)
+    await knownUpTo(
+      ctx,
+      network,
+      quiet.map(row => row.id),
+    )
     if (differs.length === 0) continue
     await ctx.db
       .updateTable("deposits")
@@ -77,8 +92,18 @@ export async function checkColdDeposits(ctx: Context, network: Network): Promise
 }
 
 /**
- * When cold addresses are asked again: hourly while a session is open and for a day after what was sold there ended, then
- * daily; a session's no more after 30 days.
+ * What holds just what its rows say has received nothing: woken, it is scanned from here, and not through all of the months
+ * that nobody asked for it.
+ */
+async function knownUpTo(ctx: Context, { chainId }: Network, ids: readonly bigint[]): Promise<void> {
+  if (ids.length === 0) return
+  await sql`update deposits d set watched_number = greatest(d.watched_number, c.block_number - ${LAG_BLOCKS}::bigint)
+    from cursors c where c.chain_id = ${chainId} and d.id in (${sql.join(ids)}) and not d.hot`.execute(ctx.db)
+}
+
+/**
+ * When cold addresses are asked again: hourly while a session is open or a paywall active, and for a day after what was sold
+ * there ended, then daily; a session's no more after 30 days.
  */
 async function scheduleChecks(ctx: Context, ids: readonly bigint[]): Promise<void> {
   const now = ctx.now().getTime()
@@ -87,7 +112,7 @@ async function scheduleChecks(ctx: Context, ids: readonly bigint[]): Promise<voi
       when d.session_id is not null and e.ended_at < ${monthAgo} then null
       when coalesce(e.ended_at, ${new Date(now)}) > ${dayAgo} then ${inAnHour}::timestamptz
       else ${inADay}::timestamptz end
-    from (select w.id, case when s.id is null then w.cooled_at
+    from (select w.id, case when s.id is null then case when (${isActive("w")}) then null else w.cooled_at end
         when s.status in ('pending', 'verifying') then null
         else coalesce(s.confirmed_at, s.expires_at) end as ended_at
       from deposits w left join checkout_sessions s on s.id = w.session_id where w.id in (${sql.join(ids)})) as e

@@ -277,6 +277,41 @@ describe("cold addresses", () => {
     expect(await hot(shop.id)).toBe(false)
   })
 
+  it("an active paywall that nobody asks for in a day leaves the scan, is checked hourly, and whoever asks wakes it", async () => {
+    const [idle, busy] = [await paywall(), await paywall()]
+    await rounds(1)
+    service.advance(23 * HOUR)
+    await service.call("GET", `/api/paywalls/${busy.id}`)
+    await coolDeposits(service.ctx, network(0))
+    expect([await hot(idle.id), await hot(busy.id)]).toEqual([true, true])
+    service.advance(2 * HOUR + MINUTE)
+    await coolDeposits(service.ctx, network(0))
+    expect([await hot(idle.id), await hot(busy.id)]).toEqual([false, true])
+    // Days later it is still looked at within the hour.
+    for (let i = 0; i < 30; i++) {
+      service.advance(HOUR)
+      await checkColdDeposits(service.ctx, network(0))
+    }
+    const first = await pay(0, idle.payTo)
+    service.advance(HOUR)
+    await checkColdDeposits(service.ctx, network(0))
+    expect(await hot(idle.id)).toBe(true)
+    service.advance(11 * MINUTE)
+    await rounds(3)
+    expect(await hasAccess(idle.id)).toBe(true)
+    service.advance(26 * HOUR)
+    await coolDeposits(service.ctx, network(0))
+    expect(await hot(idle.id)).toBe(false)
+    await sites[0].anvil.client.mine({ blocks: 30 })
+    const second = await pay(0, idle.payTo, 3)
+    await sites[0].anvil.client.mine({ blocks: 30 })
+    await rounds(1)
+    await service.call("GET", `/api/paywalls/${idle.id}/verify?address=${buyerOf(3)}`)
+    await rounds(3)
+    const found = await service.ctx.db.selectFrom("transfers").select("tx_hash").orderBy("id").execute()
+    expect(found.map(row => row.tx_hash)).toEqual([first, second])
+  })
+
   it("a payment to one that was recovered is found, though it is as much as was there before", async () => {
     const { client } = sites[0].anvil
     const shop = await paywall()

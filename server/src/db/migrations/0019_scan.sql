@@ -12,3 +12,6 @@ alter table endpoint_troubles add constraint endpoint_troubles_kind_check
 -- When its receipt was first seen without the transfer that it is for; told once, and an alarm for as long as it lasts.
 alter table intents add column transfer_missing_at timestamptz;
 create index intents_without_transfer on intents (chain_id, wallet) where transfer_missing_at is not null;
+
+-- Which paywalls' addresses open next, so that those to be replaced are found without a look at all of them.
+create index deposits_opening on deposits (open_after_s) where paywall_id is not null;
