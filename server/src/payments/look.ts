@@ -143,7 +143,8 @@ export async function openPanel(
         if (!receipt) return receipt === null
         return !(receipt.succeeded && receipt.transfers.some(each => keyOf(each) === key))
       }).length,
-    refusals: () => new Map(voters.flatMap(({ position, refusal }) => (refusal === undefined ? [] : [[position, refusal]]))),
+    refusals: () =>
+      new Map(voters.flatMap(({ position, refusal }) => (refusal === undefined ? [] : [[position, refusal]]))),
     dissent: () => dissentAmong(voters, reportedBy(voters), endpoints.length),
     learn: async (heights, hashes) => {
       const wanted = [...new Set(hashes)]
@@ -262,7 +263,12 @@ async function scanAlone(
 ): Promise<bigint> {
   const { endpoint, head } = voter
   if (addresses.size === 0) return head.number
-  const query = { token: network.token.address, side: "to", addresses: [...addresses], windows: WINDOWS_A_ROUND } as const
+  const query = {
+    token: network.token.address,
+    side: "to",
+    addresses: [...addresses],
+    windows: WINDOWS_A_ROUND,
+  } as const
   const range = { fromBlock: from, toBlock: head.number, has: head }
   const { transfers, readTo, refusal } = await readLogs(endpoint, { ...query, ...range }, signal)
   for (const log of transfers) addLog(voter, log)
