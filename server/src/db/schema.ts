@@ -258,9 +258,8 @@ interface Cursors {
   run_at: Date
   claim_id: Optional<string>
   lease_until: Optional<Date>
-  /** How many blocks the logs are behind the head. */
+  /** How many blocks the logs are behind the head; the lowest since it fell behind, and when it was that. */
   lag_blocks: Generated<bigint>
-  /** The lowest since it fell behind, and when it was that. */
   lag_low: Optional<bigint>
   lag_low_at: Optional<Date>
 }
