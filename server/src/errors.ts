@@ -11,6 +11,8 @@
 export interface ErrorDetail {
   path: string
   message: string
+  /** EIP-712 data that a wallet has to sign. */
+  typedData?: object
 }
 
 /** What is said of an error; with `retryAfterS` each answer has that many seconds as `Retry-After`. */
@@ -25,10 +27,10 @@ interface ErrorWords {
 const LONGEST_SUBJECT = 100
 
 /** The fault as callers get it: a whole sentence, whose subject is the field where the message was a clause. */
-function asSentence({ path, message }: ErrorDetail): ErrorDetail {
+function asSentence({ path, message, ...rest }: ErrorDetail): ErrorDetail {
   const subject = path === "" ? "The body" : path.length > LONGEST_SUBJECT ? "This field" : `\`${path}\``
   const text = /^[a-z]/.test(message) ? `${subject} ${message}` : message
-  return { path, message: /[.?]$/.test(text) ? text : `${text}.` }
+  return { ...rest, path, message: /[.?]$/.test(text) ? text : `${text}.` }
 }
 
 export const errorTable = {
@@ -66,6 +68,12 @@ export const errorTable = {
     status: 403,
     message: "This split belongs to another merchant.",
     help: "Use a split of your own; `GET /api/console/splits` lists them.",
+  },
+  WALLET_SIGNATURE_REQUIRED: {
+    status: 403,
+    message:
+      "The payout wallet must sign this change: sign `details[0].typedData` (EIP-712), and send the request again with `Wallet-Signature: <nonce> <signature>`.",
+    help: "The merchant's wallet lock is on, or is being switched. The nonce is `details[0].typedData.message.nonce`, good for ten minutes and for this change alone. A contract wallet signs by ERC-1271. Nothing was changed.",
   },
   SANCTIONS_MATCH: {
     status: 403,

@@ -8,7 +8,8 @@ import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
-import { changeLink, changeProduct, createLink, createProduct, ownProduct, switchOff } from "./catalog.ts"
+import { approveAttachment } from "../splits/split-guard.ts"
+import { changeLink, changeProduct, createLink, createProduct, ownLinkById, ownProduct, switchOff } from "./catalog.ts"
 import {
   Deleted,
   Link,
@@ -36,14 +37,18 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         body: ProductCreate,
         response: { 201: Product },
       },
-      config: { errors: ["FORBIDDEN"], idempotencyKey: true },
+      config: { errors: ["FORBIDDEN"], idempotencyKey: true, walletLock: true },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
+      const { name, splitId } = request.body
+      await approveAttachment(ctx, request, merchantId, `new product ${name}`, null, splitId)
       reply.code(201)
-      return await idempotently(ctx, request, reply, merchantId, async ctx =>
+      const made = await idempotently(ctx, request, reply, merchantId, async ctx =>
         productOf(await createProduct(ctx, merchantId, request.body)),
       )
+      ctx.wakes.wakeSoon("deliveries")
+      return made
     },
   )
   app.get(
@@ -91,12 +96,16 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         body: ProductChange,
         response: { 200: Product },
       },
-      config: { errors: ["FORBIDDEN"] },
+      config: { errors: ["FORBIDDEN"], walletLock: true },
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
       const { params, body } = request
-      return productOf(await inTransaction(ctx, ctx => changeProduct(ctx, merchantId, params.id, body)))
+      const before = await ownProduct(ctx, merchantId, params.id)
+      if (before) await approveAttachment(ctx, request, merchantId, before.id, before.split_id, body.splitId)
+      const row = await inTransaction(ctx, ctx => changeProduct(ctx, merchantId, params.id, body))
+      ctx.wakes.wakeSoon("deliveries")
+      return productOf(row)
     },
   )
   app.delete(
@@ -130,14 +139,18 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         body: LinkCreate,
         response: { 201: Link },
       },
-      config: { errors: ["FORBIDDEN", "PAYOUT_ADDRESS_REQUIRED", "SLUG_TAKEN"], idempotencyKey: true },
+      config: { errors: ["FORBIDDEN", "SLUG_TAKEN"], idempotencyKey: true, walletLock: true },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
+      const { title, splitId } = request.body
+      await approveAttachment(ctx, request, merchantId, `new payment link ${title}`, null, splitId)
       reply.code(201)
-      return await idempotently(ctx, request, reply, merchantId, async ctx =>
+      const made = await idempotently(ctx, request, reply, merchantId, async ctx =>
         linkOf(await createLink(ctx, merchantId, request.body)),
       )
+      ctx.wakes.wakeSoon("deliveries")
+      return made
     },
   )
   app.get(
@@ -190,12 +203,16 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         body: LinkChange,
         response: { 200: Link },
       },
-      config: { errors: ["FORBIDDEN"] },
+      config: { errors: ["FORBIDDEN"], walletLock: true },
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
       const { params, body } = request
-      return linkOf(await inTransaction(ctx, ctx => changeLink(ctx, merchantId, params.id, body)))
+      const before = await ownLinkById(ctx, merchantId, params.id)
+      if (before) await approveAttachment(ctx, request, merchantId, before.id, before.split_id, body.splitId)
+      const row = await inTransaction(ctx, ctx => changeLink(ctx, merchantId, params.id, body))
+      ctx.wakes.wakeSoon("deliveries")
+      return linkOf(row)
     },
   )
   app.delete(

@@ -9,6 +9,7 @@ import { timeAt } from "../http/time.ts"
 import { payoutAddressOn } from "../identity/settings.ts"
 import { newId, newSlug } from "../ids.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
+import { emitAttached } from "../splits/split-guard.ts"
 import { partsFaults, recipientSetOf } from "../splits/splits.ts"
 import type { LinkChange, LinkCreate, ProductChange, ProductCreate } from "./schema.ts"
 
@@ -20,7 +21,7 @@ export async function createProduct(ctx: Context, merchantId: string, body: Prod
   if (typeof price !== "bigint") faults.push(price)
   if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   const now = ctx.now()
-  return await ctx.db
+  const made = await ctx.db
     .insertInto("products")
     .values({
       id: newId("prod"),
@@ -37,6 +38,8 @@ export async function createProduct(ctx: Context, merchantId: string, body: Prod
     })
     .returningAll()
     .executeTakeFirstOrThrow()
+  await emitAttached(ctx, merchantId, made.id, null, made.split_id)
+  return made
 }
 
 /** Changes what is given; sessions that were made keep their price. `NOT_FOUND` for anyone else's. Call it inside a transaction. */
@@ -53,6 +56,7 @@ export async function changeProduct(
   const written = asWritten(body, "price") ?? formatAmount(before.price, token.decimals)
   const price = readAmount("price", written, token, ctx.settings.minAmount, split?.size)
   if (typeof price !== "bigint") throw new ApiError("VALIDATION_ERROR", [price])
+  if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
   return await ctx.db
     .updateTable("products")
     .set({
@@ -147,7 +151,9 @@ export async function createLink(ctx: Context, merchantId: string, body: LinkCre
     })
     .returningAll()
     .executeTakeFirstOrThrow()
-  return await orSlugTaken(inserted)
+  const made = await orSlugTaken(inserted)
+  await emitAttached(ctx, merchantId, made.id, null, made.split_id)
+  return made
 }
 
 /** Changes what is given; `NOT_FOUND` for anyone else's. Call it inside a transaction. */
@@ -162,6 +168,7 @@ export async function changeLink(
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
   const faults = split ? await linkPartsFaults(ctx, merchantId, id, split) : []
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+  const before = body.splitId === undefined ? undefined : await ownLinkById(ctx, merchantId, id)
   const changed = await ctx.db
     .updateTable("payment_links")
     .set({
@@ -182,6 +189,7 @@ export async function changeLink(
     .$if(typeof body.maxUses === "number", query => query.where("uses", "<=", body.maxUses ?? 0))
     .returningAll()
     .executeTakeFirst()
+  if (changed && before) await emitAttached(ctx, merchantId, id, before.split_id, changed.split_id)
   if (changed) return changed
   const link = await ctx.db
     .selectFrom("payment_links")
@@ -205,6 +213,15 @@ async function linkPartsFaults(ctx: Context, merchantId: string, id: string, spl
   if (!link) throw new ApiError("NOT_FOUND")
   return partsFaults(ctx, networkOf(ctx.chain, link.chain_id), link.amount, split)
 }
+
+/** The merchant's link with this id, or undefined. */
+export const ownLinkById = (ctx: Context, merchantId: string, id: string): Promise<Row<"payment_links"> | undefined> =>
+  ctx.db
+    .selectFrom("payment_links")
+    .selectAll()
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    .executeTakeFirst()
 
 /** The merchant's link with this slug, or undefined. */
 export const ownLink = (ctx: Context, merchantId: string, slug: string): Promise<Row<"payment_links"> | undefined> =>

@@ -1,6 +1,7 @@
 /** The rows as Kysely sees them; the truth is in `migrations/`. bigint: numeric and int8 columns. */
 import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
+import type { Invitations, Merchants, PayoutAddresses } from "./merchant-rows.ts"
 import type {
   Attempts,
   Books,
@@ -25,29 +26,6 @@ export type Optional<T> = ColumnType<T | null, T | null | undefined, T | null>
 interface Installation {
   key: string
   value: string
-}
-
-interface Merchants {
-  id: string
-  iss: string
-  sub: string
-  name: string
-  email: string | null
-  created_at: Date
-}
-
-interface Invitations {
-  iss: string
-  sub: string
-  created_at: Date
-}
-
-interface PayoutAddresses {
-  merchant_id: string
-  chain_id: number
-  address: Address
-  pending_address: Optional<Address>
-  pending_at: Optional<Date>
 }
 
 interface Paywalls {

@@ -10,6 +10,8 @@ declare module "fastify" {
     errors?: ErrorCode[]
     /** Whether it takes an `Idempotency-Key`. */
     idempotencyKey?: boolean
+    /** Whether it needs the payout wallet's signature while the merchant's wallet lock is on. */
+    walletLock?: boolean
   }
 }
 
@@ -19,6 +21,7 @@ export interface RouteFacts {
   url: string
   errors?: ErrorCode[] | undefined
   idempotencyKey?: boolean | undefined
+  walletLock?: boolean | undefined
 }
 
 /** What {@link facts} leaves in an operation for {@link completed}. */
@@ -31,7 +34,7 @@ export const facts = (route: RouteFacts): Record<string, RouteFacts> => ({ [FACT
 const withoutDatabase = ["/healthz", "/readyz", "/metrics"]
 
 /** Every error that a route can answer, in the order of the table. */
-export function errorsOf({ method, url, errors, idempotencyKey }: RouteFacts): ErrorCode[] {
+export function errorsOf({ method, url, errors, idempotencyKey, walletLock }: RouteFacts): ErrorCode[] {
   const credential = credentialOf(url)
   const byRule: { [code in ErrorCode]?: boolean | undefined } = {
     // Any query may hold what can't be stored.
@@ -48,6 +51,9 @@ export function errorsOf({ method, url, errors, idempotencyKey }: RouteFacts): E
     RATE_LIMITED: !isUnlimited(url),
     IDEMPOTENCY_IN_PROGRESS: idempotencyKey,
     IDEMPOTENCY_MISMATCH: idempotencyKey,
+    WALLET_SIGNATURE_REQUIRED: walletLock,
+    PAYOUT_ADDRESS_REQUIRED: walletLock,
+    CHAIN_UNAVAILABLE: walletLock,
   }
   return codes.filter(code => byRule[code] || errors?.includes(code))
 }
@@ -88,7 +94,12 @@ export function completed<T extends object>(found: T): T {
       for (const codes of byStatus(errorsOf(route))) responses[nameOf(codes)] = errorResponse(codes)
     }
   const { schemas, ...components } = document.components ?? {}
-  const parts = { schemas: { ...schemas, ...sharedSchemas }, responses, headers, parameters: { idempotencyKey } }
+  const parts = {
+    schemas: { ...schemas, ...sharedSchemas },
+    responses,
+    headers,
+    parameters: { idempotencyKey, walletSignature },
+  }
   return { ...document, components: { ...components, ...parts } }
 }
 
@@ -108,7 +119,11 @@ function complete(operation: Operation, route: RouteFacts): Partial<Operation> {
     return [status, { ...response, ...told }] as const
   })
   const bad = byStatus(errorsOf(route)).map(codes => [statusOf(codes), ref("responses", nameOf(codes))] as const)
-  const parameters = route.idempotencyKey ? [...own, ref("parameters", "idempotencyKey")] : own
+  const headers = [
+    ...(route.idempotencyKey ? ["idempotencyKey"] : []),
+    ...(route.walletLock ? ["walletSignature"] : []),
+  ]
+  const parameters = [...own, ...headers.map(name => ref("parameters", name))]
   return {
     ...(parameters.length > 0 ? { parameters } : {}),
     ...body,
@@ -169,6 +184,10 @@ const sharedSchemas = {
           properties: {
             path: text("Dotted, such as `recipients.0.address`; empty for the whole body"),
             message: text("What is wrong there and what to do, as a sentence for people"),
+            typedData: {
+              type: "object",
+              description: "With `WALLET_SIGNATURE_REQUIRED`: the EIP-712 data that the payout wallet has to sign",
+            },
           },
         },
       },
@@ -198,6 +217,15 @@ const headers = {
   "X-RateLimit-Reset": header("integer", "Unix time in seconds at which the next one is given back"),
   "Retry-After": header("integer", "Seconds to wait before the same request may do better"),
   "Idempotent-Replayed": header("string", "`true` when this is the first request's answer again"),
+}
+
+const walletSignature = {
+  name: "Wallet-Signature",
+  in: "header",
+  required: false,
+  description:
+    "While the wallet lock is on: the nonce and the payout wallet's signature, with a space between them, of the data that `WALLET_SIGNATURE_REQUIRED` answered to the same request.",
+  schema: { type: "string" },
 }
 
 const idempotencyKey = {

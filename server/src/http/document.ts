@@ -74,8 +74,8 @@ export function documentApi(app: Server, { baseUrl }: Settings, webhooks: Record
       components: { securitySchemes },
     },
     transform: ({ schema, url, route }) => {
-      const { errors, idempotencyKey }: FastifyContextConfig = route.config ?? {}
-      const more = facts({ method: String(route.method), url, errors, idempotencyKey })
+      const { errors, idempotencyKey, walletLock }: FastifyContextConfig = route.config ?? {}
+      const more = facts({ method: String(route.method), url, errors, idempotencyKey, walletLock })
       return { url, schema: { ...schema, ...more, security: securityOf(url) } }
     },
     transformObject: found => ("openapiObject" in found ? { ...completed(found.openapiObject), webhooks } : {}),

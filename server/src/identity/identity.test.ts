@@ -159,6 +159,7 @@ describe("/api/console/settings", () => {
       merchantId: expect.stringMatching(/^mer_[a-z0-9]{24}$/),
       name: "",
       email: null,
+      walletLock: false,
       payoutAddress: null,
       payoutAddresses: {},
       pendingPayoutAddresses: {},

@@ -2,8 +2,11 @@
 import type { Context } from "../context.ts"
 import { randomText } from "../ids.ts"
 
-/** What a wallet can sign for: to be a merchant, to open a paywall that it paid, or to say where its money goes back to. */
-type Purpose = "sign-in" | "paywall" | "return"
+/**
+ * What a wallet can sign for: to be a merchant, to open a paywall that it paid, to say where its money goes back to, or to
+ * approve a change of who gets a merchant's money.
+ */
+type Purpose = "sign-in" | "paywall" | "return" | "wallet-lock"
 
 /** What a nonce is for; `resource` is the paywall's id, what was paid and the address that it goes back to, or empty. */
 export interface NonceUse {
@@ -27,16 +30,24 @@ export async function makeNonce(ctx: Context, use: NonceUse): Promise<{ nonce: s
 }
 
 /** Whether a nonce waits for this use; it is not used up by asking. */
-export async function isNonceGood(ctx: Context, nonce: string, { purpose, resource }: NonceUse): Promise<boolean> {
+export const isNonceGood = async (ctx: Context, nonce: string, use: NonceUse): Promise<boolean> =>
+  (await nonceExpiry(ctx, nonce, use)) !== undefined
+
+/** Until when a nonce waits for this use; undefined where it does not. */
+export async function nonceExpiry(
+  ctx: Context,
+  nonce: string,
+  { purpose, resource }: NonceUse,
+): Promise<Date | undefined> {
   const row = await ctx.db
     .selectFrom("nonces")
-    .select("nonce")
+    .select("expires_at")
     .where("nonce", "=", nonce)
     .where("purpose", "=", purpose)
     .where("resource", "=", resource)
     .where("expires_at", ">", new Date())
     .executeTakeFirst()
-  return row !== undefined
+  return row?.expires_at
 }
 
 /** Uses a nonce up; false when it is not for this use, has expired, or another request was first. */

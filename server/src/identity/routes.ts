@@ -8,11 +8,13 @@ import { callingMerchant, type Server } from "../http/server.ts"
 import { gasBudgetOf } from "../payouts/gas-budget.ts"
 import { accountSecret, masked } from "../webhooks/secrets.ts"
 import { changeSettings, payoutAddresses } from "./settings.ts"
+import { approvedByWallet, protectedPart } from "./wallet-lock.ts"
 
 const Settings = Type.Object({
   merchantId: Type.String(),
   name: Type.String(),
   email: Nullable(Type.String()),
+  walletLock: Type.Boolean({ description: "Whether who is paid changes only with the payout wallet's signature" }),
   payoutAddress: Nullable(AddressText),
   payoutAddresses: Type.Record(Type.String(), AddressText),
   pendingPayoutAddresses: Type.Record(Type.String(), Type.Object({ address: AddressText, effectiveAt: Timestamp })),
@@ -36,6 +38,12 @@ const SettingsChange = Strict(
   {
     name: Type.Optional(Matching("^$|\\S", "Text that is not blank; an empty one removes it", { maxLength: 200 })),
     email: Type.Optional(Nullable(Matching("^[^@\\s]+@[^@\\s]+$", "An e-mail address", { maxLength: 320 }))),
+    walletLock: Type.Optional(
+      Type.Boolean({
+        description:
+          "On: payout addresses, splits and what they are attached to change only with the payout wallet's signature, and then at once. Switched on and off with the signature too",
+      }),
+    ),
     payoutAddress: Type.Optional(Described(AddressText, "Where the money goes on the default network")),
     payoutAddresses: Type.Optional(
       Type.Record(Type.String(), AddressText, {
@@ -70,18 +78,24 @@ export function identityRoutes(app: Server, ctx: Context): void {
         operationId: "changeSettings",
         summary: "Changes the settings that are given",
         description:
-          "In live mode another payout address than before comes into force after 24 hours, and is shown until then.",
+          "In live mode another payout address than before comes into force after 24 hours, and is shown until then. While " +
+          "the wallet lock is on it needs the signature of the payout wallet on the default network (or on the first that " +
+          "has one), and comes into force at once.",
         tags,
         body: SettingsChange,
         response: { 200: Settings },
       },
+      config: { walletLock: true },
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
       const { payoutAddress, payoutAddresses = {}, ...rest } = request.body
       const defaultName = ctx.chain.networks[0]?.name ?? ""
       const addresses = { ...(payoutAddress === undefined ? {} : { [defaultName]: payoutAddress }), ...payoutAddresses }
-      await inTransaction(ctx, ctx => changeSettings(ctx, merchantId, { ...rest, payoutAddresses: addresses }))
+      const change = { ...rest, payoutAddresses: addresses }
+      const part = await protectedPart(ctx, merchantId, change)
+      const signed = part !== undefined && (await approvedByWallet(ctx, request, merchantId, part.words, part.always))
+      await inTransaction(ctx, ctx => changeSettings(ctx, merchantId, change, signed))
       ctx.wakes.wakeSoon("deliveries")
       return await settingsOf(ctx, merchantId)
     },
@@ -89,9 +103,9 @@ export function identityRoutes(app: Server, ctx: Context): void {
 }
 
 async function settingsOf(ctx: Context, merchantId: string) {
-  const { name, email } = await ctx.db
+  const { name, email, wallet_lock } = await ctx.db
     .selectFrom("merchants")
-    .select(["name", "email"])
+    .select(["name", "email", "wallet_lock"])
     .where("id", "=", merchantId)
     .executeTakeFirstOrThrow()
   const rows = (await payoutAddresses(ctx, merchantId)).map(row => ({
@@ -113,6 +127,7 @@ async function settingsOf(ctx: Context, merchantId: string) {
     merchantId,
     name,
     email,
+    walletLock: wallet_lock,
     payoutAddress: addresses[ctx.chain.networks[0]?.name ?? ""] ?? null,
     payoutAddresses: addresses,
     pendingPayoutAddresses: Object.fromEntries(pending),

@@ -1,5 +1,6 @@
 /** What a merchant says of itself: name, e-mail, and where its money goes on each network. */
-import { type Address, checksummed, parseAddress, ZERO_ADDRESS } from "../chain/hex.ts"
+import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
+import { noOwnerOf } from "../chain/known-contracts.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -13,8 +14,14 @@ const LIVE_DELAY_MS = 24 * 3_600_000
 export interface SettingsChange {
   name?: string
   email?: string | null
+  walletLock?: boolean
   /** Text as it came, by network name. */
   payoutAddresses: Record<string, string>
+}
+
+interface Target {
+  network: Network
+  address: Address
 }
 
 export const payoutAddresses = (ctx: Context, merchantId: string): Promise<Row<"payout_addresses">[]> =>
@@ -38,11 +45,20 @@ export async function refusalsOf(ctx: Context, addresses: readonly Address[]): P
     .execute()
   for (const { address } of deposits)
     refusals.set(address, "is a receiving address of this service: name a wallet of your own")
+  // Those of every network, and those that were used before.
+  const wallets = await ctx.db
+    .selectFrom("wallets")
+    .select("address")
+    .where("address", "in", [...addresses])
+    .execute()
+  for (const { address } of wallets) refusals.set(address, "is a wallet of this service: name one of your own")
   for (const address of addresses) {
-    if (address === ZERO_ADDRESS) refusals.set(address, "can't be the zero address")
+    const noOwner = noOwnerOf(address)
+    if (noOwner) refusals.set(address, noOwner)
     if (ctx.settings.serviceWallets.includes(address))
       refusals.set(address, "is a wallet of this service: name one of your own")
-    for (const { token, depositFactory } of ctx.chain.networks) {
+    for (const { token, depositFactory, sanctionsOracle } of ctx.chain.networks) {
+      if (address === sanctionsOracle) refusals.set(address, "is the sanctions oracle: name a wallet")
       if (address === token.address) refusals.set(address, "is a token contract: name a wallet")
       if (address === depositFactory) refusals.set(address, "is the deposit factory: name a wallet")
     }
@@ -50,14 +66,11 @@ export async function refusalsOf(ctx: Context, addresses: readonly Address[]): P
   return refusals
 }
 
-/**
- * Changes the settings, all or nothing; call it inside a transaction. A new payout address gives every paywall of that
- * network a new receiving address, in live mode after 24 hours.
- */
-export async function changeSettings(ctx: Context, merchantId: string, change: SettingsChange): Promise<void> {
+/** The payout addresses that are asked for, or a `VALIDATION_ERROR` with all that is wrong with them. */
+export async function readTargets(ctx: Context, asked: Record<string, string>): Promise<Target[]> {
   const faults: ErrorDetail[] = []
-  const targets: { network: Network; address: Address }[] = []
-  for (const [name, text] of Object.entries(change.payoutAddresses)) {
+  const targets: Target[] = []
+  for (const [name, text] of Object.entries(asked)) {
     const path = `payoutAddresses.${name}`
     const network = ctx.chain.networks.find(each => each.name === name)
     const address = parseAddress(text)
@@ -70,11 +83,26 @@ export async function changeSettings(ctx: Context, merchantId: string, change: S
     else if (network && address) targets.push({ network, address })
   }
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
-  if (change.name !== undefined || change.email !== undefined)
+  return targets
+}
+
+/**
+ * Changes the settings, all or nothing; call it inside a transaction. A new payout address gives every paywall of that
+ * network a new receiving address, in live mode after 24 hours, or at once where the payout wallet has `signed` it.
+ */
+export async function changeSettings(
+  ctx: Context,
+  merchantId: string,
+  change: SettingsChange,
+  signed = false,
+): Promise<void> {
+  const targets = await readTargets(ctx, change.payoutAddresses)
+  if (change.name !== undefined || change.email !== undefined || change.walletLock !== undefined)
     await ctx.db
       .updateTable("merchants")
       .set({
         ...(change.name === undefined ? {} : { name: change.name }),
+        ...(change.walletLock === undefined ? {} : { wallet_lock: change.walletLock }),
         ...(change.email === undefined ? {} : { email: change.email }),
       })
       .where("id", "=", merchantId)
@@ -84,7 +112,7 @@ export async function changeSettings(ctx: Context, merchantId: string, change: S
   const present = await payoutAddresses(ctx, merchantId)
   for (const { network, address } of targets) {
     const before = present.find(row => row.chain_id === network.chainId)
-    const waits = before !== undefined && ctx.settings.mode === "live" && before.address !== address
+    const waits = !signed && before !== undefined && ctx.settings.mode === "live" && before.address !== address
     // A change that is taken back is told too: the last that was heard must be true.
     if (address !== before?.address || before.pending_address)
       await tellChange(ctx, merchantId, network, { address, before: before?.address, inMs: waits ? LIVE_DELAY_MS : 0 })
@@ -96,6 +124,17 @@ export async function changeSettings(ctx: Context, merchantId: string, change: S
         .where("chain_id", "=", network.chainId)
         .execute()
     else await setPayoutAddress(ctx, merchantId, network, address, before?.address)
+  }
+  if (signed) await dropPending(ctx, merchantId)
+}
+
+/** Takes back the payout addresses that wait and that no wallet signed: they would come into force past the wallet lock. */
+async function dropPending(ctx: Context, merchantId: string): Promise<void> {
+  for (const { chain_id: chainId, address, pending_address: pending } of await payoutAddresses(ctx, merchantId)) {
+    const network = ctx.chain.networks.find(each => each.chainId === chainId)
+    if (!pending || !network) continue
+    await tellChange(ctx, merchantId, network, { address, before: address, inMs: 0 })
+    await setPayoutAddress(ctx, merchantId, network, address, address)
   }
 }
 

@@ -15,6 +15,8 @@ export interface Signed {
 
 /** What a signature is to open. */
 export interface Door extends NonceUse {
+  /** A message in the form of EIP-4361; the wallet lock has typed data of its own. */
+  purpose: Exclude<NonceUse["purpose"], "wallet-lock">
   /** Path of the route that it opens; the message's URI is `BASE_URL` and this. */
   path: string
   /** Networks whose wallets may sign: a contract of one address can have another owner on each. */
@@ -24,7 +26,7 @@ export interface Door extends NonceUse {
 }
 
 /** What each purpose's message says to the person who signs it. */
-const statements: Record<NonceUse["purpose"], string> = {
+const statements: Record<Door["purpose"], string> = {
   "sign-in": "Sign in as a merchant.",
   paywall: "Prove that this wallet is yours, to open what it paid for.",
   return: "Name the address that your money goes back to.",

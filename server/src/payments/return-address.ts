@@ -5,14 +5,13 @@ import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
-import type { NonceUse } from "../identity/nonces.ts"
 import { refusalsOf } from "../identity/settings.ts"
 import { type Door, proveWallet, type Signed, useProof } from "../identity/wallets.ts"
 
 export const RETURN_ADDRESS_PATH = "/api/pay/return-address"
 
 /** What a signature names: the paywall or session, and the address, so that it can be used for no other. */
-export const returnUse = (resourceId: string, address: Address): NonceUse => ({
+export const returnUse = (resourceId: string, address: Address): Pick<Door, "purpose" | "resource"> => ({
   purpose: "return",
   resource: `${resourceId}:${address}`,
 })

@@ -8,6 +8,7 @@ import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
+import { approveAttachment } from "../splits/split-guard.ts"
 import { changePaywall, createPaywall, readPaywall, revokeGrant } from "./console.ts"
 import {
   Deleted,
@@ -50,12 +51,15 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         response: { 201: PaywallCreated },
       },
       config: {
-        errors: ["PAYOUT_ADDRESS_REQUIRED", "SLUG_TAKEN", "FORBIDDEN", "PAYMENTS_PAUSED"],
+        errors: ["SLUG_TAKEN", "FORBIDDEN", "PAYMENTS_PAUSED"],
+        walletLock: true,
         idempotencyKey: true,
       },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
+      const { name, splitId } = request.body
+      await approveAttachment(ctx, request, merchantId, `new paywall ${name}`, null, splitId)
       reply.code(201)
       return await idempotently(ctx, request, reply, merchantId, async ctx =>
         createdOf(await createPaywall(ctx, merchantId, request.body)),
@@ -125,11 +129,14 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         body: PaywallChange,
         response: { 200: PaywallChanged },
       },
-      config: { errors: ["PAYWALL_NOT_FOUND", "SLUG_TAKEN", "FORBIDDEN"] },
+      config: { errors: ["PAYWALL_NOT_FOUND", "SLUG_TAKEN", "FORBIDDEN"], walletLock: true },
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
+      const { paywall: before } = await readPaywall(ctx, merchantId, request.params.id)
+      await approveAttachment(ctx, request, merchantId, before.id, before.split_id, request.body.splitId)
       const row = await changePaywall(ctx, merchantId, request.params.id, request.body)
+      ctx.wakes.wakeSoon("deliveries")
       return { ...createdOf(row), updatedAt: row.updated_at.toISOString() }
     },
   )

@@ -10,6 +10,7 @@ import { payoutAddressOn } from "../identity/settings.ts"
 import { newId } from "../ids.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
 import { assertSelling } from "../payouts/pause.ts"
+import { emitAttached } from "../splits/split-guard.ts"
 import { recipientSetOf } from "../splits/splits.ts"
 import { foldAccess, lockAccess } from "./access.ts"
 import { contentFaults, defaultDuration, durationAfter } from "./paywall.ts"
@@ -63,6 +64,7 @@ export async function createPaywall(ctx: Context, merchantId: string, body: Payw
     depositId: deposit.id,
     recipientSetId: split?.setId ?? null,
   })
+  await emitAttached(ctx, merchantId, paywall.id, null, paywall.split_id)
   return paywall
 }
 
@@ -100,6 +102,7 @@ export async function changePaywall(
       const rerouted = body.splitId !== undefined && body.splitId !== before.split_id
       if (price !== before.price || active !== before.active || rerouted)
         await openVersion(ctx, id, { price, active, ...(rerouted ? { recipientSetId: split?.setId ?? null } : {}) })
+      if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
       return await ctx.db
         .updateTable("paywalls")
         .set({

@@ -6,8 +6,10 @@ import { idempotently } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
+import { approvedByWallet } from "../identity/wallet-lock.ts"
 import { SplitChange, SplitChanged, SplitCreate, SplitDeleted, SplitList, SplitPath, SplitWhole } from "./schema.ts"
 import { percentOf, type Recipient } from "./split.ts"
+import { recipientWords } from "./split-guard.ts"
 import {
   changeSplit,
   checkedRecipients,
@@ -31,15 +33,20 @@ export function splitRoutes(app: Server, ctx: Context): void {
         body: SplitCreate,
         response: { 201: SplitWhole },
       },
-      config: { errors: ["INVALID_SPLIT", "SANCTIONS_MATCH"], idempotencyKey: true },
+      config: { errors: ["INVALID_SPLIT", "SANCTIONS_MATCH"], idempotencyKey: true, walletLock: true },
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const recipients = await checkedRecipients(ctx, request.body.recipients)
+      const [from, to] = [recipientWords([]), recipientWords(recipients)]
+      const change = { action: "Create split", subject: request.body.name, from, to }
+      await approvedByWallet(ctx, request, merchantId, change)
       reply.code(201)
-      return await idempotently(ctx, request, reply, merchantId, async ctx =>
+      const made = await idempotently(ctx, request, reply, merchantId, async ctx =>
         wholeOf(await createSplit(ctx, merchantId, request.body, recipients)),
       )
+      ctx.wakes.wakeSoon("deliveries")
+      return made
     },
   )
 
@@ -98,16 +105,21 @@ export function splitRoutes(app: Server, ctx: Context): void {
         body: SplitChange,
         response: { 200: SplitChanged },
       },
-      config: { errors: ["INVALID_SPLIT", "SANCTIONS_MATCH", "FORBIDDEN", "NOT_FOUND"] },
+      config: { errors: ["INVALID_SPLIT", "SANCTIONS_MATCH", "FORBIDDEN", "NOT_FOUND"], walletLock: true },
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
       const { id } = request.params
       const { body } = request
       // Whose it is comes first: what is wrong with the body is nobody else's business.
-      await readSplit(ctx, merchantId, id)
+      const before = await readSplit(ctx, merchantId, id)
       const recipients = body.recipients && (await checkedRecipients(ctx, body.recipients))
+      if (recipients) {
+        const [from, to] = [recipientWords(before.recipients), recipientWords(recipients)]
+        await approvedByWallet(ctx, request, merchantId, { action: "Change split", subject: id, from, to })
+      }
       const split = await changeSplit(ctx, merchantId, id, body, recipients)
+      ctx.wakes.wakeSoon("deliveries")
       const { name, updated_at } = split
       return { id, name, recipients: split.recipients.map(shown), updatedAt: updated_at.toISOString() }
     },
@@ -123,12 +135,16 @@ export function splitRoutes(app: Server, ctx: Context): void {
         params: SplitPath,
         response: { 200: SplitDeleted },
       },
-      config: { errors: ["FORBIDDEN", "NOT_FOUND"] },
+      config: { errors: ["FORBIDDEN", "NOT_FOUND"], walletLock: true },
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
       const { id } = request.params
+      const before = await readSplit(ctx, merchantId, id)
+      const [from, to] = [recipientWords(before.recipients), recipientWords([])]
+      await approvedByWallet(ctx, request, merchantId, { action: "Delete split", subject: id, from, to })
       await deleteSplit(ctx, merchantId, id)
+      ctx.wakes.wakeSoon("deliveries")
       return { deleted: true as const, id }
     },
   )

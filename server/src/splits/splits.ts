@@ -15,6 +15,7 @@ import { parseAmount } from "../money/amount.ts"
 import { openVersion } from "../paywalls/versions.ts"
 import type { RecipientsInput, SplitChange, SplitCreate } from "./schema.ts"
 import { type Recipient, readRecipients } from "./split.ts"
+import { emitSplitChanged } from "./split-events.ts"
 
 export type SplitWithRecipients = Row<"splits"> & { recipients: Recipient[] }
 
@@ -59,6 +60,7 @@ export async function createSplit(
     })
     .returningAll()
     .executeTakeFirstOrThrow()
+  await emitSplitChanged(ctx, merchantId, { change: "created", splitId: row.id, resourceId: null, recipients })
   return { ...row, recipients }
 }
 
@@ -88,6 +90,8 @@ export async function changeSplit(
       .where("id", "=", id)
       .returningAll()
       .executeTakeFirstOrThrow()
+    if (recipients)
+      await emitSplitChanged(ctx, merchantId, { change: "changed", splitId: id, resourceId: null, recipients })
     return { ...row, recipients: (await recipientsOf(ctx, [setId])).get(setId) ?? [] }
   })
 }
@@ -98,6 +102,7 @@ export async function deleteSplit(ctx: Context, merchantId: string, id: string):
     await lockSplit(ctx, merchantId, id)
     await routePaywalls(ctx, id, null)
     await ctx.db.deleteFrom("splits").where("id", "=", id).execute()
+    await emitSplitChanged(ctx, merchantId, { change: "deleted", splitId: id, resourceId: null, recipients: [] })
   })
 }
 

@@ -85,6 +85,18 @@ const schemas = {
     previousAddress: Nullable(AddressText),
     effectiveAt: Timestamp,
   }),
+  "settings.split_changed": Type.Object({
+    merchantId: Type.String(),
+    change: Type.Enum(["created", "changed", "deleted", "attached", "detached"], { type: "string" }),
+    splitId: Nullable(Type.String()),
+    resourceId: Described(
+      Nullable(Type.String()),
+      "The paywall, product or payment link that got or lost the split; null where the split itself changed",
+    ),
+    recipients: Type.Array(Type.Object({ address: AddressText, percent: Type.Number() }), {
+      description: "Who is paid for payments from now on; empty: the merchant alone",
+    }),
+  }),
   ping: Type.Object({ webhookId: Type.String() }),
 } satisfies Record<EventType, TSchema>
 
@@ -105,6 +117,7 @@ const summaries: Record<EventType, string> = {
   "paywall.reversed": "The chain took a payment back, and its access with it",
   "settings.payout_address_changed":
     "Somebody changed where the merchant's money goes, in live mode with 24 hours' notice",
+  "settings.split_changed": "Somebody changed who is paid: a split, or what a split is attached to",
   ping: "Tries an endpoint",
 }
 

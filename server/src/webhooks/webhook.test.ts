@@ -63,11 +63,13 @@ describe("wants", () => {
       "checkout.session.reversed",
       "paywall.reversed",
       "settings.payout_address_changed",
+      "settings.split_changed",
     ])
     expect(eventTypes.filter(type => wants(["paywall.granted", "checkout.failed"], type))).toEqual([
       "checkout.failed",
       "paywall.granted",
       "settings.payout_address_changed",
+      "settings.split_changed",
     ])
   })
 })

@@ -27,7 +27,7 @@ export const namedEvents = [
 export const reversalEvents = ["checkout.session.reversed", "paywall.reversed"] as const
 
 /** Events that every endpoint gets, whatever it asked for. */
-export const unconditionalEvents = ["settings.payout_address_changed"] as const
+export const unconditionalEvents = ["settings.payout_address_changed", "settings.split_changed"] as const
 
 /** What is sent to try an endpoint; nobody can subscribe to it. */
 export const PING = "ping"

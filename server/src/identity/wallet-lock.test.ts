@@ -1,0 +1,242 @@
+// Who gets a merchant's money: each change is told to every endpoint, and with the wallet lock on needs the signature of the
+// payout wallet for exactly that change, once.
+import { privateKeyToAccount } from "viem/accounts"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type Anvil, deployContractWallet, startAnvil } from "../../test/anvil.ts"
+import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { newEndpoint } from "../chain/endpoints.ts"
+import { newCuid } from "../ids.ts"
+
+/** Holds the payout address that test merchants have. */
+const wallet = privateKeyToAccount("0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
+const stranger = privateKeyToAccount(`0x${"5".repeat(64)}`)
+const A = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
+const B = "0x90F79bf6EB2c4f870365E785982E1f101E93b906"
+const recipients = [
+  { address: A, percent: 60 },
+  { address: B, percent: 40 },
+]
+const settings = "/api/console/settings"
+
+let service: TestService
+let anvil: Anvil
+beforeAll(async () => {
+  anvil = await startAnvil()
+  service = await startService({ settings: { mode: "live", signup: "open" } })
+  // Whoever is no key of the payout address may be a contract wallet: the chain is asked.
+  const network = { ...paperNetwork, endpoints: [newEndpoint("base-sepolia", anvil.rpcUrl)] }
+  service.ctx.chain.networks.splice(0, 1, network)
+})
+afterAll(async () => {
+  await service.stop()
+  await anvil.stop()
+})
+beforeEach(async () => {
+  await service.empty()
+  await service.merchant("shop")
+})
+
+type Method = "POST" | "PUT" | "DELETE"
+interface Change {
+  method: Method
+  url: string
+  body?: object | undefined
+}
+const send = ({ method, url, body }: Change, signature?: string) =>
+  service.call(method, url, body, { as: "shop", ...(signature && { headers: { "wallet-signature": signature } }) })
+const console_ = (method: Method, path: string, body?: object): Change => ({
+  method,
+  url: `/api/console/${path}`,
+  body,
+})
+/** The header for a refused change, signed by `by`. */
+async function signed(answer: Awaited<ReturnType<typeof send>>, by = wallet): Promise<string> {
+  expect([answer.status, answer.body.error], JSON.stringify(answer.body)).toEqual([403, "WALLET_SIGNATURE_REQUIRED"])
+  const [{ typedData }] = answer.body.details
+  return `${typedData.message.nonce} ${await by.signTypedData(typedData)}`
+}
+/** Sends a change, signs what comes back, and sends it again. */
+const approved = async (change: Change) => await send(change, await signed(await send(change)))
+const lock = async () =>
+  expect((await approved({ method: "PUT", url: settings, body: { walletLock: true } })).status).toBe(200)
+const made = async (path: string, body: object) => {
+  const answer = await send(console_("POST", path, body))
+  expect(answer.status, JSON.stringify(answer.body)).toBe(201)
+  return answer.body.id as string
+}
+const splitEvents = async () =>
+  (
+    await service.ctx.db
+      .selectFrom("events")
+      .selectAll()
+      .where("type", "=", "settings.split_changed")
+      .orderBy("created_at")
+      .execute()
+  ).map(({ body }) => JSON.parse(`${body}`).data)
+
+/** Things made before the lock is on, and each change that the lock covers. */
+async function protectedChanges(): Promise<Change[]> {
+  const splitId = await made("splits", { name: "old", recipients })
+  const ids = {
+    paywalls: await made("paywalls", { name: "a", price: 5 }),
+    products: await made("products", { name: "a", price: 5 }),
+    links: await made("payment-links", { slug: "aaa", title: "A", amount: 5 }),
+  }
+  await lock()
+  const half = recipients.map(each => ({ ...each, percent: 50 }))
+  return [
+    { method: "PUT", url: settings, body: { payoutAddress: A } },
+    { method: "PUT", url: settings, body: { walletLock: false } },
+    console_("POST", "splits", { name: "new", recipients }),
+    console_("PUT", `splits/${splitId}`, { recipients: half }),
+    console_("POST", "paywalls", { name: "b", price: 5, splitId }),
+    console_("PUT", `paywalls/${ids.paywalls}`, { splitId }),
+    console_("POST", "products", { name: "b", price: 5, splitId }),
+    console_("PUT", `products/${ids.products}`, { splitId }),
+    console_("POST", "payment-links", { slug: "bbb", title: "B", amount: 5, splitId }),
+    console_("PUT", `payment-links/${ids.links}`, { splitId }),
+    console_("DELETE", `splits/${splitId}`),
+  ]
+}
+
+describe("settings.split_changed", () => {
+  it("reaches every endpoint for each split that is made, changed, deleted, attached or detached", async () => {
+    const to = { url: "https://203.0.113.7/hook", events: ["checkout.failed"] }
+    const row = {
+      id: newCuid(),
+      merchant_id: (await service.call("GET", settings, undefined, { as: "shop" })).body.merchantId,
+    }
+    await service.ctx.db
+      .insertInto("webhooks")
+      .values({ ...row, ...to, active: true, created_at: new Date(), updated_at: new Date() } as never)
+      .execute()
+    const splitId = await made("splits", { name: "s", recipients })
+    const things: string[] = []
+    for (const [path, body] of [
+      ["paywalls", { name: "a", price: 5 }],
+      ["products", { name: "a", price: 5 }],
+      ["payment-links", { slug: "aaa", title: "A", amount: 5 }],
+    ] as const) {
+      const [plain, split] = [await made(path, body), await made(path, { ...body, slug: undefined, splitId })]
+      await send(console_("PUT", `${path}/${plain}`, { splitId }))
+      await send(console_("PUT", `${path}/${plain}`, { splitId: null }))
+      // No change of who is paid.
+      await send(console_("PUT", `${path}/${plain}`, { description: "x" }))
+      things.push(split, plain, plain)
+    }
+    await send(console_("PUT", `splits/${splitId}`, { name: "renamed" }))
+    await send(console_("PUT", `splits/${splitId}`, { recipients: [...recipients].reverse() }))
+    await send(console_("DELETE", `splits/${splitId}`))
+    const events = await splitEvents()
+    const each = ["attached", "attached", "detached"]
+    expect(events.map(event => event.change)).toEqual(["created", ...each, ...each, ...each, "changed", "deleted"])
+    expect(events.map(event => event.resourceId)).toEqual([null, ...things, null, null])
+    expect(events[1]).toMatchObject({ splitId, recipients })
+    expect(events[3].recipients).toEqual([])
+    const sent = await service.ctx.db.selectFrom("deliveries").select("webhook_id").execute()
+    expect(sent.length).toBe(events.length)
+  })
+})
+
+describe("the wallet lock", () => {
+  it("is off at first, and switched on only by a wallet that can open it", async () => {
+    expect((await service.call("GET", settings, undefined, { as: "shop" })).body.walletLock).toBe(false)
+    await made("splits", { name: "s", recipients })
+    const on = { method: "PUT", url: settings, body: { walletLock: true } } as const
+    const refused = await send(on)
+    const [{ typedData }] = refused.body.details
+    expect(typedData).toMatchObject({
+      domain: { name: "Sluice", version: "1", chainId: 84532 },
+      primaryType: "MerchantChange",
+      message: { action: "Change settings", from: "wallet lock: off", to: "wallet lock: on" },
+    })
+    expect((await send(on, await signed(refused))).body.walletLock).toBe(true)
+  })
+
+  it("covers each route that changes who is paid: without the signature nothing is changed", async () => {
+    const changes = await protectedChanges()
+    const tables = ["merchants", "payout_addresses", "splits", "recipients", "paywalls", "products", "payment_links"]
+    const rows = async () =>
+      await Promise.all(
+        tables.map(table =>
+          service.ctx.db
+            .selectFrom(table as "merchants")
+            .selectAll()
+            .execute(),
+        ),
+      )
+    const before = await rows()
+    for (const change of changes) {
+      const answer = await send(change)
+      expect([change.url, answer.status, answer.body.error]).toEqual([change.url, 403, "WALLET_SIGNATURE_REQUIRED"])
+      const foreign = await signed(answer, stranger)
+      expect((await send(change, foreign)).body.details[0].message).toContain("is not that of")
+    }
+    expect(await rows()).toEqual(before)
+  })
+
+  it("opens for the signature of each change, once, and for no other change", async () => {
+    const changes = await protectedChanges()
+    for (const [i, change] of changes.slice(2).entries()) {
+      const next = changes.slice(2)[i + 1]
+      const header = await signed(await send(change))
+      if (next) expect((await send(next, header)).status, `${change.url} for ${next.url}`).toBe(403)
+      const answer = await send(change, header)
+      expect([change.url, answer.status], JSON.stringify(answer.body)).toEqual([
+        change.url,
+        change.method === "POST" ? 201 : 200,
+      ])
+      if (change.method === "POST")
+        expect((await send(change, header)).body.details[0].message).toContain("used before")
+    }
+  })
+
+  it("lets what is signed happen at once, in live mode too; then the new wallet signs", async () => {
+    await lock()
+    const move = { method: "PUT", url: settings, body: { payoutAddress: stranger.address } } as const
+    const { body } = await approved(move)
+    expect([body.payoutAddress, body.pendingPayoutAddresses]).toEqual([stranger.address, {}])
+    const off = { method: "PUT", url: settings, body: { walletLock: false } } as const
+    const refused = await send(off)
+    expect((await send(off, await signed(refused, wallet))).status).toBe(403)
+    expect((await send(off, await signed(await send(off), stranger))).body.walletLock).toBe(false)
+  })
+
+  it("takes back an address that nobody signed and that waits for its day", async () => {
+    const thief = await send({ method: "PUT", url: settings, body: { payoutAddress: A } })
+    expect(Object.keys(thief.body.pendingPayoutAddresses).length).toBe(1)
+    await lock()
+    const after = await service.call("GET", settings, undefined, { as: "shop" })
+    expect([after.body.payoutAddress, after.body.pendingPayoutAddresses]).toEqual([wallet.address, {}])
+  })
+
+  it("takes no signature that is too old, malformed, or for another amount of the same change", async () => {
+    await lock()
+    const change = console_("POST", "splits", { name: "s", recipients })
+    const header = await signed(await send(change))
+    const other = { ...change, body: { name: "s", recipients: [...recipients].reverse() } }
+    expect((await send(other, header)).status).toBe(403)
+    await service.ctx.db
+      .updateTable("nonces")
+      .set({ expires_at: new Date(0) })
+      .execute()
+    expect((await send(change, header)).body.details[0].message).toContain("too old")
+    for (const bad of ["x", "0x12", "abc 0x", `abc ${"0x".padEnd(200, "1")} `, `${header} ${header}`])
+      expect((await send(change, bad)).status).toBe(403)
+    expect(await splitEvents()).toEqual([])
+    // What is wrong with the change itself comes first.
+    const wrong = await send(console_("POST", "splits", { name: "s", recipients: recipients.slice(1) }))
+    expect(wrong.body.error).toBe("INVALID_SPLIT")
+    // And what changes nobody's money needs nothing.
+    expect((await send({ method: "PUT", url: settings, body: { name: "Shop" } })).status).toBe(200)
+  })
+
+  it("opens for a contract wallet by its own word (ERC-1271)", async () => {
+    const owner = privateKeyToAccount(`0x${"7".repeat(64)}`)
+    const address = await deployContractWallet(anvil.client, owner.address)
+    await service.ctx.db.updateTable("payout_addresses").set({ address }).execute()
+    const on = { method: "PUT", url: settings, body: { walletLock: true } } as const
+    expect((await send(on, await signed(await send(on), stranger))).status).toBe(403)
+    expect((await send(on, await signed(await send(on), owner))).body.walletLock).toBe(true)
+  })
+})

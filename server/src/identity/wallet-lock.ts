@@ -1,0 +1,156 @@
+/**
+ * The wallet lock: while a merchant has it on, who gets its money changes only with the signature of its payout wallet, so
+ * that a stolen console token changes nothing. A request without the signature is refused with the exact EIP-712 data to
+ * sign; the same request with the header `Wallet-Signature: <nonce> <signature>` is carried out.
+ */
+import { createHash } from "node:crypto"
+import type { FastifyRequest } from "fastify"
+import { type Hex, hashTypedData, recoverAddress } from "viem"
+import { isApproved } from "../chain/contract-wallets.ts"
+import { type Address, checksummed } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import { ApiError } from "../errors.ts"
+import { makeNonce, type NonceUse, nonceExpiry, takeNonce } from "./nonces.ts"
+import { payoutAddresses, readTargets, type SettingsChange } from "./settings.ts"
+
+/** One change in words for its owner: all of it is signed, so a signature is good for this change alone. */
+export interface WalletChange {
+  /** Such as `Change split`. */
+  action: string
+  /** What is changed: an id, or the name of what is made. */
+  subject: string
+  /** Who is paid before and after, or what else changes. */
+  from: string
+  to: string
+}
+
+const types = {
+  EIP712Domain: [
+    { name: "name", type: "string" },
+    { name: "version", type: "string" },
+    { name: "chainId", type: "uint256" },
+  ],
+  MerchantChange: [
+    { name: "service", type: "string" },
+    { name: "merchant", type: "string" },
+    { name: "action", type: "string" },
+    { name: "subject", type: "string" },
+    { name: "from", type: "string" },
+    { name: "to", type: "string" },
+    { name: "nonce", type: "string" },
+    { name: "expiresAt", type: "string" },
+  ],
+} as const
+
+const HEADER = "Wallet-Signature"
+/** A nonce, and a signature of 4 KB at most: all headers of a request have 16 KB. */
+const FORM = /^([A-Za-z0-9]{1,64}) (0x(?:[0-9a-fA-F]{2}){1,4096})$/
+
+/** Whether the merchant has the lock on. */
+const isLocked = async (ctx: Context, merchantId: string): Promise<boolean> =>
+  (await ctx.db.selectFrom("merchants").select("wallet_lock").where("id", "=", merchantId).executeTakeFirstOrThrow())
+    .wallet_lock
+
+/**
+ * Makes sure that the payout wallet approves a change, and uses the signature up; answers whether one was needed. Needed
+ * with the lock on, or where `always`. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign, `PAYOUT_ADDRESS_REQUIRED`
+ * without a wallet, `CHAIN_UNAVAILABLE`. Asks nodes about contract wallets, so call it outside of any transaction, once all
+ * else that can be checked is.
+ */
+export async function approvedByWallet(
+  ctx: Context,
+  request: Pick<FastifyRequest, "headers">,
+  merchantId: string,
+  change: WalletChange,
+  always = false,
+): Promise<boolean> {
+  if (!always && !(await isLocked(ctx, merchantId))) return false
+  const wallet = await lockingWallet(ctx, merchantId)
+  const typedOf = typedChange(ctx, merchantId, wallet, change)
+  const use: NonceUse = { purpose: "wallet-lock", resource: resourceOf(merchantId, wallet, change) }
+  const header = request.headers[HEADER.toLowerCase()]
+  const [, nonce = "", signature = "0x"] = FORM.exec(`${header ?? ""}`) ?? []
+  const fault = async (): Promise<string | undefined> => {
+    if (header === undefined) return "is missing"
+    const expiresAt = await nonceExpiry(ctx, nonce, use)
+    if (!expiresAt) return "is not for this change, was used before, or is too old"
+    const digest = hashTypedData({ ...typedOf(nonce, expiresAt), types: { MerchantChange: types.MerchantChange } })
+    if (!(await isSignedBy(ctx, wallet, digest, signature as Hex)))
+      return `is not that of ${checksummed(wallet.address)} for this change`
+    return (await takeNonce(ctx, nonce, use)) ? undefined : "was used before"
+  }
+  const why = await fault()
+  if (why === undefined) return true
+  const fresh = await makeNonce(ctx, use)
+  const typedData = typedOf(fresh.nonce, fresh.expiresAt)
+  const message = `The signature ${why}. Sign typedData, and send the request again.`
+  throw new ApiError("WALLET_SIGNATURE_REQUIRED", [{ path: HEADER, message, typedData }])
+}
+
+/**
+ * What of a change the payout wallet has to approve while the wallet lock is on, in words; undefined where nothing is. A
+ * `VALIDATION_ERROR` where an address is no good. The lock itself is switched with the signature only, either way: one that
+ * its wallet can't open, as it is an exchange's, would be for ever.
+ */
+export async function protectedPart(
+  ctx: Context,
+  merchantId: string,
+  change: SettingsChange,
+): Promise<{ words: WalletChange; always: boolean } | undefined> {
+  const targets = await readTargets(ctx, change.payoutAddresses)
+  const [present, locked] = [await payoutAddresses(ctx, merchantId), await isLocked(ctx, merchantId)]
+  const moved = targets.flatMap(({ network, address }) => {
+    const before = present.find(row => row.chain_id === network.chainId)
+    if (before?.address === address && !before.pending_address) return []
+    const words = (text: string) => `payout address on ${network.name}: ${text}`
+    return [{ from: words(before ? checksummed(before.address) : "none"), to: words(checksummed(address)) }]
+  })
+  const switched = change.walletLock !== undefined && change.walletLock !== locked
+  const lock = (on: boolean) => `wallet lock: ${on ? "on" : "off"}`
+  const parts = [...moved, ...(switched ? [{ from: lock(locked), to: lock(!locked) }] : [])]
+  if (parts.length === 0) return undefined
+  const joined = (side: "from" | "to") => parts.map(part => part[side]).join("; ")
+  const words = { action: "Change settings", subject: "settings", from: joined("from"), to: joined("to") }
+  return { words, always: switched }
+}
+
+/** The wallet that signs: the payout address on the default network, or else on the first network that has one. */
+async function lockingWallet(ctx: Context, merchantId: string): Promise<{ network: Network; address: Address }> {
+  const rows = await payoutAddresses(ctx, merchantId)
+  for (const network of ctx.chain.networks) {
+    const row = rows.find(each => each.chain_id === network.chainId)
+    if (row) return { network, address: row.address }
+  }
+  throw new ApiError("PAYOUT_ADDRESS_REQUIRED")
+}
+
+const typedChange =
+  (ctx: Context, merchant: string, { network }: { network: Network }, change: WalletChange) =>
+  (nonce: string, expiresAt: Date) => ({
+    types,
+    primaryType: "MerchantChange" as const,
+    domain: { name: "Sluice", version: "1", chainId: network.chainId },
+    message: { service: ctx.settings.baseUrl, merchant, ...change, nonce, expiresAt: expiresAt.toISOString() },
+  })
+
+/** What a nonce is for: one change of one merchant, by one wallet. */
+function resourceOf(
+  merchantId: string,
+  { network, address }: { network: Network; address: Address },
+  { action, subject, from, to }: WalletChange,
+): string {
+  const all = JSON.stringify([network.chainId, address, action, subject, from, to])
+  return `${merchantId}:${createHash("sha256").update(all).digest("hex")}`
+}
+
+async function isSignedBy(
+  ctx: Context,
+  { network, address }: { network: Network; address: Address },
+  digest: Hex,
+  signature: Hex,
+): Promise<boolean> {
+  const recovered = await recoverAddress({ hash: digest, signature }).catch(() => undefined)
+  if (recovered?.toLowerCase() === address) return true
+  return await isApproved(ctx, network, address, digest, signature)
+}

@@ -1,0 +1,62 @@
+/** What paywalls, products and links are attached to: told in an event, and approved by the wallet while its lock is on. */
+import type { FastifyRequest } from "fastify"
+import { checksummed } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import { approvedByWallet } from "../identity/wallet-lock.ts"
+import { percentOf, type Recipient } from "./split.ts"
+import { emitSplitChanged } from "./split-events.ts"
+import { recipientsOf } from "./splits.ts"
+
+/** Who is paid, in words; without a split it is the merchant. */
+export const recipientWords = (recipients: readonly Recipient[]): string =>
+  recipients.length === 0
+    ? "the merchant alone"
+    : recipients.map(({ address, percentE4 }) => `${checksummed(address)} ${percentOf(percentE4)}%`).join(", ")
+
+/** Tells it where a paywall, product or link gets another split, or none; nothing where the split stays. */
+export async function emitAttached(
+  ctx: Context,
+  merchantId: string,
+  resourceId: string,
+  before: string | null,
+  after: string | null,
+): Promise<void> {
+  if (before === after) return
+  const recipients = after === null ? [] : ((await recipientsOfSplit(ctx, merchantId, after)) ?? [])
+  const change = after === null ? "detached" : "attached"
+  await emitSplitChanged(ctx, merchantId, { change, splitId: after ?? before, resourceId, recipients })
+}
+
+/**
+ * Has the payout wallet approve that `resource` (an id, or the name of what is made) gets another split, while the wallet
+ * lock is on. A split that is not the merchant's is left to the change itself to refuse. Call it outside of a transaction.
+ */
+export async function approveAttachment(
+  ctx: Context,
+  request: Pick<FastifyRequest, "headers">,
+  merchantId: string,
+  resource: string,
+  before: string | null,
+  after: string | null | undefined,
+): Promise<void> {
+  if (after === undefined || after === before) return
+  const [from, to] = [await splitWords(ctx, merchantId, before), await splitWords(ctx, merchantId, after)]
+  if (from === undefined || to === undefined) return
+  await approvedByWallet(ctx, request, merchantId, { action: "Attach split", subject: resource, from, to })
+}
+
+async function splitWords(ctx: Context, merchantId: string, splitId: string | null): Promise<string | undefined> {
+  if (splitId === null) return recipientWords([])
+  const recipients = await recipientsOfSplit(ctx, merchantId, splitId)
+  return recipients && `${splitId}: ${recipientWords(recipients)}`
+}
+
+async function recipientsOfSplit(ctx: Context, merchantId: string, splitId: string): Promise<Recipient[] | undefined> {
+  const split = await ctx.db
+    .selectFrom("splits")
+    .select("set_id")
+    .where("id", "=", splitId)
+    .where("merchant_id", "=", merchantId)
+    .executeTakeFirst()
+  return split && (await recipientsOf(ctx, [split.set_id])).get(split.set_id)
+}
