@@ -149,6 +149,8 @@ export const payoutAlarmReasons = [
   "transfer",
   "foreign_nonce",
   "books",
+  "stuck",
+  "no_key",
 ] as const
 
 export const standingAlarms = new Gauge({

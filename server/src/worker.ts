@@ -9,6 +9,8 @@ import { type Loop, runLoop } from "./jobs/run.ts"
 import { checkColdDeposits, coolDeposits } from "./payments/check-cold-deposits.ts"
 import { tellDuePayments } from "./payments/tell-paid.ts"
 import { ensureCursor, msUntilDue, verifyRound } from "./payments/verify-payments.ts"
+import { noteMissingKey } from "./payouts/alarms.ts"
+import { recheckBudgets } from "./payouts/gas-budget.ts"
 import { sweepDue } from "./payouts/make-payouts.ts"
 import { laneSigners, payoutRound } from "./payouts/pay-out.ts"
 import { tendRelays } from "./payouts/relays.ts"
@@ -81,6 +83,7 @@ function loopsOf(ctx: Context): Loop[] {
       await inTransaction(ctx, applyPendingPayoutAddresses)
       await renewDeposits(ctx)
       for (const network of ctx.chain.networks) await sweepDue(ctx, network)
+      await noteMissingKey(ctx)
       // What was promised while there was a relay wallet ends in its time without one.
       if (!relaySigner) for (const network of ctx.chain.networks) await tendRelays(ctx, network)
       await forgetExpiredKeys(ctx)
@@ -105,6 +108,9 @@ function loopsOf(ctx: Context): Loop[] {
 
 /** Runs all loops until `ctx.signal`; resolves when the last round is over. */
 export async function runWorker(ctx: Context): Promise<void> {
+  await recheckBudgets(ctx).catch(error =>
+    ctx.log.error({ err: error }, "payouts held for a gas budget wait for their time"),
+  )
   const deliveries = runDeliveries(ctx, openSender(ctx.settings.webhooks))
   await Promise.all([deliveries, ...loopsOf(ctx).map(loop => runLoop(ctx, loop))])
 }

@@ -9,6 +9,7 @@ import type { Hash } from "../chain/hex.ts"
 import { networkNames } from "../chain/networks.ts"
 import { RpcError } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
+import type { HeldReason } from "../db/payout-rows.ts"
 import { ApiError } from "../errors.ts"
 import { validatorFactory } from "../http/faults.ts"
 import { parseJson } from "../http/json.ts"
@@ -16,8 +17,9 @@ import { Matching, Strict } from "../http/schemas.ts"
 import { type Server, sendError } from "../http/server.ts"
 import { actionLog } from "./actions.ts"
 import { adopt } from "./adopt.ts"
+import { adoptAll } from "./adopt-all.ts"
 import { halt, resume } from "./halt.ts"
-import { cancel, heldIntents, release } from "./intents.ts"
+import { cancel, heldIntents, release, releaseAll } from "./intents.ts"
 import { showWallets } from "./show.ts"
 import { unstick } from "./unstick.ts"
 
@@ -29,6 +31,8 @@ const Intent = Matching(
   "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
   "The id of a payout, as `script/wallet held` shows it",
 )
+const heldReasons: HeldReason[] = ["short", "sanctions", "simulation", "low_gas", "reverted", "gas_budget"]
+const Held = Type.Unsafe<HeldReason>({ type: "string", enum: heldReasons })
 const TxHash = Matching("^0x[0-9a-f]{64}$", "A transaction hash: 0x and 64 hexadecimal digits, lower case")
 const Nonce = Matching("^(0|[1-9][0-9]{0,15})$", "A nonce, a whole number")
 const Gwei = Matching("^[1-9][0-9]{0,5}$", "A whole number of gwei from 1 to 999999")
@@ -104,6 +108,14 @@ export function openAdmin(ctx: Context): Server {
     "/release",
     { schema: { body: Strict({ intent: Intent, reason: Type.Optional(Reason), by: By }) } },
     request => release(ctx, request.body),
+  )
+  app.post("/adopt-all", { schema: { body: Strict({ ...Named, reason: Type.Optional(Reason) }) } }, request =>
+    adoptAll(ctx, request.body),
+  )
+  app.post(
+    "/release-all",
+    { schema: { body: Strict({ held: Type.Optional(Held), reason: Type.Optional(Reason), by: By }) } },
+    request => releaseAll(ctx, request.body),
   )
   app.post("/cancel", { schema: { body: Strict({ intent: Intent, reason: Reason, by: By }) } }, request =>
     cancel(ctx, request.body),

@@ -184,6 +184,34 @@ describe("an old backup", () => {
     expect(balanced_number).toBe(number)
   })
 
+  it("is taken in by one command, also what was planned anew since: several shares that pay the same", async () => {
+    const { ctx } = rig.service
+    const shop = await rig.sell([50, 50])
+    const got = await gains(async () => {
+      const payments = [await rig.paid(shop, 1_000_000n), await rig.paid(shop, 1_000_000n)]
+      const restore = await backUp(ctx)
+      await rig.round()
+      await mine()
+      await rig.round()
+      await restore()
+      // The backup is from before the plan, which is made once more with other ids.
+      await ctx.db.deleteFrom("intents").execute()
+      await sql`update deposit_books set committed = 0`.execute(ctx.db)
+      await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+      const adoptAll = async () => (await operator.ask("/adopt-all", { wallet: "payout" })).body.said
+      expect(await adoptAll()).toMatch(
+        /^0 transactions were adopted[^]*pays no payout that waits here[^]*run this again/,
+      )
+      for (const id of payments) await makePayouts(ctx, id)
+      expect(await adoptAll()).toMatch(/^4 transactions were adopted[^]*script\/wallet resume/)
+      expect((await resume()).status).toBe(200)
+      await payAll()
+    })
+    expect(got).toEqual([1_000_000n, 1_000_000n])
+    expect(new Set(await rig.states())).toEqual(new Set(["final"]))
+    await expectRefused(operator.ask("/adopt-all", { wallet: "payout" }), /while their wallet is halted/)
+  })
+
   it("of some seconds ago: what was sent since waits in the pool, and nothing is signed in its place", async () => {
     const { ctx } = rig.service
     const shop = await rig.sell([50, 50])

@@ -22,6 +22,8 @@ type Wanted = Asked & {
   hash: Hash
   /** Which of several intents that it fits. */
   intent?: string | undefined
+  /** Of several payouts that pay the same, the oldest is meant. */
+  any?: boolean | undefined
   /** It pays nothing of ours; `reason` says what it is. */
   foreign?: boolean | undefined
 }
@@ -46,9 +48,7 @@ export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: strin
     const wallet = await lockWallet(ctx, found.wallet.id)
     if (wallet.status !== "halted")
       throw refused("A transaction is adopted while its wallet is halted. Run `script/wallet halt` first.")
-    return wanted.foreign
-      ? await adoptForeign(ctx, wallet, found)
-      : await adoptPayout(ctx, wallet, found, wanted.intent)
+    return wanted.foreign ? await adoptForeign(ctx, wallet, found) : await adoptPayout(ctx, wallet, found, wanted)
   })
   return { said: done.said }
 }
@@ -102,12 +102,12 @@ async function adoptPayout(
   ctx: Context,
   wallet: Row<"wallets">,
   { transaction }: Found,
-  named: string | undefined,
+  wanted: Wanted,
 ): Promise<Done & { said: string }> {
   const { nonce, hash, raw, gas, maxFee, tip } = transaction
   const sitting = await sittingAt(ctx, wallet, nonce)
   const empty = isEmpty(transaction, wallet)
-  const intent = sitting && empty ? sitting : await intentOf(ctx, wallet, transaction, named)
+  const intent = sitting && empty ? sitting : await intentOf(ctx, wallet, transaction, wanted)
   if (sitting && sitting.id !== intent.id)
     throw refused(
       `The nonce ${nonce} is the payout ${sitting.id}'s, and the transaction pays what the payout ${intent.id} waits to ` +
@@ -170,6 +170,7 @@ async function giveNonce(ctx: Context, wallet: Row<"wallets">, row: Row<"intents
     // The money has left all the same: what the deposit's book has no room for is its shortfall.
     await sql`update deposit_books set shortfall = greatest(shortfall, committed + ${row.amount} - inflow)
       where deposit_id = ${row.deposit_id} and token = ${row.token}`.execute(ctx.db)
+  await sql`select set_config('sluice.adopting', 'on', true)`.execute(ctx.db)
   await ctx.db
     .updateTable("intents")
     .set({
@@ -260,7 +261,7 @@ async function intentOf(
   ctx: Context,
   wallet: Row<"wallets">,
   transaction: SignedTransaction,
-  named: string | undefined,
+  { intent: named, any }: Wanted,
 ): Promise<Row<"intents">> {
   const id = idIn(transaction.data)
   const itself =
@@ -289,7 +290,7 @@ async function intentOf(
     throw refused(
       "The transaction pays no payout that waits here. Where it pays nothing of ours, adopt it with --foreign --reason.",
     )
-  if (second)
+  if (second && !any)
     throw refused(
       `The transaction fits several payouts that pay the same; name one with --intent: ${fitting.map(row => row.id).join(", ")}.`,
     )

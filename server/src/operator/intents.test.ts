@@ -9,6 +9,7 @@ import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import type { Address } from "../chain/hex.ts"
+import { recheckBudgets } from "../payouts/gas-budget.ts"
 import { makePayouts, sweepDue } from "../payouts/make-payouts.ts"
 import { sharesSettled } from "../payouts/queries.ts"
 
@@ -78,6 +79,36 @@ describe("a payout that is held for sanctions", () => {
     expect(await held()).toEqual([])
     expect((await rig.balanceOf(recipient(0))) - before).toBe(500_000n)
     expect(await refusal(operator.ask("/release", { intent: row.id }))).toMatch(/is mined, with the nonce \d+: only/)
+  })
+})
+
+describe("many held payouts", () => {
+  it("are looked at again by one command, all or those of one reason, with one record", async () => {
+    const { ctx } = rig.service
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    const [first, second] = await rig.intents()
+    const later = new Date(ctx.now().getTime() + 3_600_000)
+    const hold = (id: string | undefined, reason: "gas_budget" | "simulation") =>
+      ctx.db
+        .updateTable("intents")
+        .set({ state: "held", held_reason: reason, run_at: later, checks: 5 })
+        .where("id", "=", id ?? "")
+        .execute()
+    await hold(first?.id, "gas_budget")
+    await hold(second?.id, "simulation")
+    const due = async () => (await rig.intents()).filter(row => row.run_at <= ctx.now()).map(row => row.held_reason)
+    const one = await operator.ask("/release-all", { held: "gas_budget" })
+    expect([one.status, one.body.said]).toEqual([200, expect.stringContaining("1 held payout is")])
+    expect(await due()).toEqual(["gas_budget"])
+    expect((await operator.ask("/release-all", {})).body.said).toContain("2 held payouts are")
+    expect((await due()).length).toBe(2)
+    expect((await operator.actions()).map(row => row.action)).toEqual(["release", "release"])
+    const none = await operator.ask("/release-all", { held: "sanctions" })
+    expect([none.status, none.body.message]).toEqual([409, "No payout is held for sanctions."])
+    // A start looks at what waits for a budget, which may have been raised.
+    await hold(first?.id, "gas_budget")
+    await recheckBudgets(ctx)
+    expect(await due()).toContain("gas_budget")
   })
 })
 

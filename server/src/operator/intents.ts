@@ -2,6 +2,7 @@
 import { sql } from "kysely"
 import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
+import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 import { makePayouts } from "../payouts/make-payouts.ts"
@@ -67,6 +68,32 @@ export async function release(ctx: Context, asked: Asked & { intent: string }): 
       ? "Its recipient is screened again; while it is listed, it stays held."
       : "It is paid where its checks succeed, and stays held where they don't."
   return { said: `The payout ${asked.intent} is looked at now. ${how}` }
+}
+
+/** Has all held payouts looked at now, or those held for one reason; one record for each network. */
+export async function releaseAll(
+  ctx: Context,
+  asked: Asked & { held?: HeldReason | undefined },
+): Promise<{ said: string }> {
+  const { rows: chains } = await sql<{
+    chain_id: number
+  }>`select distinct chain_id from intents where state = 'held'`.execute(ctx.db)
+  let total = 0
+  for (const { chain_id: chainId } of chains)
+    await byHand(ctx, asked, async ctx => {
+      const { rows } = await sql<{ reason: HeldReason; n: number }>`
+        with released as (update intents set checks = 0, run_at = ${ctx.now()} where state = 'held' and chain_id = ${chainId}
+          and ${asked.held === undefined ? sql`true` : sql`held_reason = ${asked.held}`} returning held_reason)
+        select held_reason as reason, count(*)::int as n from released group by 1`.execute(ctx.db)
+      total += rows.reduce((sum, { n }) => sum + n, 0)
+      const counts = Object.fromEntries(rows.map(({ reason, n }) => [reason, n]))
+      return { action: "release" as const, chainId, before: { held: counts }, after: { checks: 0, run_at: ctx.now() } }
+    })
+  const which = asked.held === undefined ? "" : ` for ${asked.held}`
+  if (total === 0) throw refused(`No payout is held${which}.`)
+  return {
+    said: `${total} held ${total === 1 ? "payout is" : "payouts are"} looked at now. Each is paid where its checks succeed, and stays held where they don't.`,
+  }
 }
 
 /** Makes a reverted share anew, as the engine does; refused where it was made anew already, or nothing is owed any more. */

@@ -15,12 +15,15 @@ const usage = `Shows, stops and mends the wallets that the running service pays 
   script/wallet resume WALLET --reason R [--books-compared] [--nothing-paid]
                                           lets it go on; refused while a nonce on the chain is unexplained
   script/wallet adopt HASH [--intent ID]  takes in a transaction of ours that the database does not know
+  script/wallet adopt --all WALLET        finds by itself what the wallet sent that the database does not know, and adopts it
   script/wallet adopt HASH --foreign --reason R
                                           the same of one that pays nothing of ours
   script/wallet unstick WALLET NONCE --reason R [--max-fee GWEI]
                                           replaces a nonce that can't be mined by an empty transfer
   script/wallet release PAYOUT [--reason R]
                                           has a held payout looked at now; no check is passed over
+  script/wallet release --all [--held WHY] [--reason R]
+                                          has all held payouts looked at now, or those held for one reason
   script/wallet cancel PAYOUT --reason R  cancels a payout that has no nonce; its money stays where it is
 
   WALLET             payout, relay, or an address; with --network N where there are several
@@ -43,6 +46,8 @@ const options = {
   reason: { type: "string" },
   intent: { type: "string" },
   foreign: { type: "boolean" },
+  all: { type: "boolean" },
+  held: { type: "string" },
   "max-fee": { type: "string" },
   "books-compared": { type: "boolean" },
   "nothing-paid": { type: "boolean" },
@@ -58,6 +63,8 @@ const parsed = (args: string[]) => parseArgs({ args, options, allowPositionals: 
 interface Command {
   takes: string[]
   flags: (keyof Flags)[]
+  /** What it is with --all. */
+  all?: Command
   ask: (given: string[], flags: Flags) => { path: string; body?: object }
   // biome-ignore lint/suspicious/noExplicitAny: what the service answers, which prints itself.
   print?: (data: any) => string
@@ -92,6 +99,11 @@ const commands: Record<string, Command> = {
     }),
   },
   adopt: {
+    all: {
+      takes: ["WALLET"],
+      flags: ["network", "reason"],
+      ask: ([wallet], { network, reason }) => ({ path: "/adopt-all", body: { wallet, network, reason } }),
+    },
     takes: ["HASH"],
     flags: ["intent", "foreign", "reason"],
     ask: ([hash], { intent, foreign, reason }) => ({
@@ -108,6 +120,11 @@ const commands: Record<string, Command> = {
     }),
   },
   release: {
+    all: {
+      takes: [],
+      flags: ["held", "reason"],
+      ask: (_given, { held, reason }) => ({ path: "/release-all", body: { held, reason } }),
+    },
     takes: ["PAYOUT"],
     flags: ["reason"],
     ask: ([intent], { reason }) => ({ path: "/release", body: { intent: intent?.toLowerCase(), reason } }),
@@ -123,11 +140,14 @@ async function main(): Promise<string> {
   const { positionals, values: flags } = read(process.argv.slice(2))
   const [name, ...given] = positionals
   if (flags.help) return usage.trimEnd()
-  const command = name === undefined ? undefined : commands[name]
+  const one = name === undefined ? undefined : commands[name]
+  const command = (flags.all && one?.all) || one
   if (!command) throw new UsageError(name === undefined ? "Name a command." : `There is no command ${name}.`)
   if (given.length !== command.takes.length)
     throw new UsageError(`${name} takes ${command.takes.length === 0 ? "no argument" : command.takes.join(" and ")}.`)
-  const stray = Object.keys(flags).find(flag => flag !== "json" && !command.flags.includes(flag as keyof Flags))
+  const stray = Object.keys(flags).find(
+    flag => flag !== "json" && !(flag === "all" && one?.all) && !command.flags.includes(flag as keyof Flags),
+  )
   if (stray) throw new UsageError(`${name} has no --${stray}.`)
   const { path, body } = command.ask(given, flags)
   const answer = await call(path, body)

@@ -350,6 +350,19 @@ describe("what is decided", () => {
       }
   })
 
+  it("does not return what was recovered from its address since, and says so", async () => {
+    await arrive(session.deposit, 3)
+    await settle()
+    const { id } = await db().selectFrom("payments").select("id").where("status", "=", "open").executeTakeFirstOrThrow()
+    await sql`insert into outflows (chain_id, deposit_id, merchant_id, reason, tx_hash, token, recipient, amount, block_number,
+        block_hash, log_index, block_time, created_at)
+      select chain_id, deposit_id, merchant_id, 'recovery', tx_hash, token, ${other}, amount, 9, tx_hash, 0, now(), now()
+      from payments where id = ${id}`.execute(db())
+    const { status, body } = await service.call("POST", `/api/console/payments/${id}/return`, { address: backTo }, as)
+    expect([status, body.error, body.message]).toEqual([409, "INVALID_OPERATION", expect.stringContaining("recovered")])
+    expect(await db().selectFrom("intents").select("id").execute()).toEqual([])
+  })
+
   it("does not return what was paid out before the chain took a part of it back", async () => {
     for (const split of [true, false]) {
       await open(split)

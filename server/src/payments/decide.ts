@@ -8,6 +8,7 @@ import { networkOf } from "../chain/networks.ts"
 import { type Screening, screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { depositSums } from "../deposits/balance.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { refusalsOf } from "../identity/settings.ts"
 import { paymentChanges } from "../metrics.ts"
@@ -103,6 +104,24 @@ export async function acceptPayment(ctx: Context, merchantId: string, id: string
 const PAID_OUT =
   "This payment was paid out before the chain took a part of it back, so it can't be returned from here. Accept it, or wait until its payouts have failed."
 
+const RECOVERED =
+  "This payment's money is no longer at its receiving address: after its time it was recovered to the address's owner, your payout address then. Send it back from there."
+
+/** Whether so much left the payment's address without a payout that what is left does not hold the payment. */
+async function isRecovered(ctx: Context, { deposit_id, token, amount }: Row<"payments">): Promise<boolean> {
+  if (deposit_id === null) return false
+  const recovered = await ctx.db
+    .selectFrom("outflows")
+    .select("id")
+    .where("deposit_id", "=", deposit_id)
+    .where("token", "=", token)
+    .limit(1)
+    .executeTakeFirst()
+  if (!recovered) return false
+  const sums = (await depositSums(ctx, token, [deposit_id])).get(deposit_id)
+  return sums !== undefined && sums.came - sums.went < amount
+}
+
 /** Whom a payment goes back to, as the merchant says; nothing where the payer has named an address. */
 export interface ReturnTo {
   address: Address | undefined
@@ -124,6 +143,7 @@ export async function returnPayment(
 ): Promise<void> {
   const payment = await lockOpen(ctx, merchantId, id)
   if (await isPaidOut(ctx, id)) throw new ApiError("INVALID_OPERATION", undefined, PAID_OUT)
+  if (await isRecovered(ctx, payment)) throw new ApiError("INVALID_OPERATION", undefined, RECOVERED)
   const named = (await namedAddress(ctx, payment))?.address
   const address = to.address ?? named
   if (!address)

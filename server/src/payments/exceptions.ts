@@ -2,8 +2,22 @@
 import { sql } from "kysely"
 import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
+import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { transactionsOf } from "./transactions.ts"
+
+/** Why a return waits, in a sentence for the merchant; `detail` is the node's word for a transfer that would fail. */
+function heldWords(reason: HeldReason, detail: string | null): string {
+  if (reason === "simulation")
+    return `The transfer would fail on chain now, and is tried again: ${detail ?? "no reason is known"}. The address may have been emptied by a recovery, or the token refuses the recipient.`
+  return {
+    short: "The chain took back money of this address. It is sent when that is there again.",
+    sanctions: "The recipient is on a sanctions list.",
+    low_gas: "The service has too little gas at the moment. It is sent when there is more.",
+    reverted: "It failed on chain, and is tried again.",
+    gas_budget: "The gas budget of your payouts of a day is spent. It is sent when there is room.",
+  }[reason]
+}
 
 /** These rows of the list, each with what was decided and where its payer wants it back. */
 export async function exceptionsOf(ctx: Context, rows: readonly Row<"transactions">[]) {
@@ -12,7 +26,7 @@ export async function exceptionsOf(ctx: Context, rows: readonly Row<"transaction
   const payments = await ctx.db.selectFrom("payments").selectAll().where("id", "in", ids).execute()
   const returns = await ctx.db
     .selectFrom("intents")
-    .select(["payment_id", "state", "tx_hash"])
+    .select(["payment_id", "state", "tx_hash", "held_reason", "held_detail"])
     .where("payment_id", "in", ids)
     .where("kind", "=", "return")
     .where("state", "<>", "cancelled")
@@ -37,7 +51,14 @@ export async function exceptionsOf(ctx: Context, rows: readonly Row<"transaction
       status: payment?.status ?? ("reversed" as const),
       acceptedAt: payment?.accepted_at?.toISOString() ?? null,
       returnAddress: wanted ? checksummed(wanted.address) : null,
-      return: to ? { address: checksummed(to), state: sent?.state ?? "queued", txHash: sent?.tx_hash ?? null } : null,
+      return: to
+        ? {
+            address: checksummed(to),
+            state: sent?.state ?? "queued",
+            txHash: sent?.tx_hash ?? null,
+            reason: sent?.held_reason ? heldWords(sent.held_reason, sent.held_detail) : null,
+          }
+        : null,
     }
   })
 }

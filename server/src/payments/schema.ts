@@ -16,6 +16,10 @@ export const transaction = {
     description: "In whole tokens, with at least two decimals; in base units where `decimals` is null",
   }),
   currency: Type.String({ description: "The token's symbol; its address where it has none that can be told" }),
+  currencyVerified: Type.Boolean({
+    description:
+      "Whether this is the network's settlement token. If false, `currency` is only what a contract calls itself",
+  }),
   token: Described(AddressText, "The token's contract: anyone can make another of the same name"),
   decimals: Nullable(Type.Integer({ description: "The token's decimals; null where they are not known" })),
   chain: Type.String(),
@@ -39,13 +43,14 @@ export const ExceptionalPayment = Type.Object({
   status: PaymentState,
   acceptedAt: Nullable(Timestamp),
   returnAddress: Described(Nullable(AddressText), "Where the payer wants it back, by its own signature"),
-  return: Type.Unsafe<null | { address: string; state: string; txHash: string | null }>({
+  return: Type.Unsafe<null | { address: string; state: string; txHash: string | null; reason: string | null }>({
     type: ["object", "null"],
     description: "Where it was sent back to, and how that stands; null where it was not",
     properties: {
       address: AddressText,
       state: Type.String({ description: "queued, held, assigned, mined, final or reverted" }),
       txHash: Nullable(HashText),
+      reason: Nullable(Type.String({ description: "Why it is held, in a sentence; null where it is not" })),
     },
   }),
 })

@@ -98,6 +98,8 @@ export interface ToldAmount {
   amount: string
   /** The token's symbol; its address where it has none that can be told. */
   currency: string
+  /** Whether it is the network's settlement token; any other's symbol is its own word. */
+  currencyVerified: boolean
   /** Null: `amount` is in base units. */
   decimals: number | null
 }
@@ -122,6 +124,7 @@ export async function amountTeller(
     return {
       amount: decimals === null ? `${amount}` : formatAmount(amount, decimals),
       currency: symbol ?? checksummed(address),
+      currencyVerified: address === token.address,
       decimals,
     }
   }

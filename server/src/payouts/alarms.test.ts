@@ -7,6 +7,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { openLog } from "../log.ts"
 import { endpointAlarmReasons, payoutAlarmReasons, registry } from "../metrics.ts"
+import { noteMissingKey } from "./alarms.ts"
 import { inFlight } from "./assign-intents.ts"
 
 const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
@@ -195,11 +196,42 @@ describe("other alarms", () => {
     expect(text).not.toContain("0x")
   })
 
+  it("payouts that wait without a payout key are one, and so is a payout that is in no block", async () => {
+    const { ctx } = rig.service
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    ctx.settings.payoutWallet = undefined
+    const words =
+      "base-sepolia: payouts wait, and the service has no payout key: set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE, and restart"
+    // As if verification looked on: the clock is moved on below.
+    expect((await ready()).alarms).toContain(words)
+    const { payoutSigner } = ctx.settings
+    ctx.settings.payoutSigner = undefined
+    await noteMissingKey(ctx)
+    await noteMissingKey(ctx)
+    expect([await total("no_key"), await standing("no_key"), told("no_key").length]).toEqual([1, 1, 0])
+    ctx.settings.payoutSigner = payoutSigner
+    ctx.settings.payoutWallet = rig.signer.address
+    expect((await ready()).alarms).not.toContain(words)
+
+    rig.proxy.spoil = (method, _params, result) => (method === "eth_sendRawTransaction" ? null : result)
+    await rig.anvil.client.setAutomine(false)
+    await rig.round()
+    rig.service.advance(16 * 60_000)
+    await rig.round()
+    expect(await alarms()).toContain("stuck")
+    await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
+    await rig.anvil.client.setAutomine(true)
+    rig.proxy.spoil = (_method, _params, result) => result
+    await rig.round(rig.signer, { resendMs: 0, replaceMs: 60_000 })
+    await rig.round()
+    expect(await alarms()).not.toContain("stuck")
+  })
+
   it("begin and end once, though several processes see them", async () => {
     const { ctx } = rig.service
     const [wallet] = await ctx.db.selectFrom("wallets").selectAll().execute()
     if (!wallet) throw new Error("no wallet")
-    expect(await inFlight(ctx, wallet)).toEqual({ n: 0, wei: 0n, parts: 0n })
+    expect(await inFlight(ctx, wallet)).toEqual({ n: 0, since: null, wei: 0n, parts: 0n })
     await setBalance(1n)
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await Promise.all([rig.round(), rig.round(), rig.round()])

@@ -27,6 +27,8 @@ import { isTotalSpent } from "./total-budget.ts"
 const USUAL_GAS = 118_000n
 /** With gas for fewer usual payouts a person is told, while there is time. */
 const ENOUGH_PAYOUTS = 100n
+/** A payout that was sent is in a block after some seconds, or is replaced for more after half a minute. */
+const STUCK_MS = 15 * 60_000
 const GWEI = 1_000_000_000n
 
 const words: Record<StandingAlarm, string> = {
@@ -36,6 +38,7 @@ const words: Record<StandingAlarm, string> = {
   untold: "can't be seen: no endpoint tells its count, its gas and the fees, and payouts wait",
   gas_total: "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait",
   transfer: "has a payout that was mined without its transfer, and a person must look",
+  stuck: "has sent a payout that is in no block after 15 minutes: `script/wallet show` says what nodes answer",
 }
 const halted: Record<Lane, string> = {
   payout: "payouts wait, and nothing can be sold on this network, until `script/wallet resume`",
@@ -55,7 +58,8 @@ export async function noteAlarms(
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
   const totalSpent = fees !== undefined && (await isTotalSpent(ctx, RELEASE_GAS * fees.maxFee + dataFee))
   const flying = await inFlight(ctx, wallet)
-  const told = alarmsOf(sight, flying, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
+  const isStuck = flying.since !== null && ctx.now().getTime() - flying.since.getTime() > STUCK_MS
+  const told = alarmsOf(sight, { ...flying, isStuck }, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
   const missing = await missesTransfer(ctx, wallet)
   const alarms = standing.filter(each => (each === "transfer" ? missing : told.includes(each)))
   const facts = { network: network.name, wallet: wallet.lane, balance, ...market }
@@ -94,7 +98,7 @@ async function missesTransfer(ctx: Context, wallet: Row<"wallets">): Promise<boo
 /** What is wrong by what endpoints say; what they don't say stays as it was. */
 function alarmsOf(
   { latest, market, balance, dataFee }: WalletSight,
-  flying: InFlight,
+  flying: InFlight & { isStuck: boolean },
   totalSpent: boolean,
   cap: bigint,
   before: StandingAlarm[],
@@ -112,6 +116,7 @@ function alarmsOf(
     untold: false,
     gas_total: totalSpent,
     transfer: false,
+    stuck: flying.isStuck,
   }
   return standing.filter(each => facts[each])
 }
@@ -168,19 +173,51 @@ export function showQueue(ctx: Context, network: Network, wallet: Lane, rows: re
   oldestQueued.set({ network: network.name, wallet }, Math.max(0, ageMs / 1_000))
 }
 
+const NO_KEY = "payouts wait, and the service has no payout key: set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE, and restart"
+const noted = new Set<number>()
+
+/** The networks where money is to move out of deposits and no process has the key. */
+async function withoutKey(ctx: Context): Promise<Set<number>> {
+  if (ctx.settings.payoutSigner || ctx.settings.payoutWallet) return new Set()
+  const { rows } = await sql<{ chain_id: number }>`
+    select chain_id from unnest(${sql.val(ctx.chain.networks.map(each => each.chainId))}::int[]) as served (chain_id)
+    where exists (select from intents i where i.chain_id = served.chain_id and i.lane = 'payout'
+        and i.state in ('queued', 'held'))
+      or exists (select from payments p where p.chain_id = served.chain_id and p.sweep_at is not null)`.execute(ctx.db)
+  return new Set(rows.map(row => row.chain_id))
+}
+
+/** Notes in log and metrics where payouts wait for a key, once when it begins: such a network has no payout rounds. */
+export async function noteMissingKey(ctx: Context): Promise<void> {
+  const keyless = await withoutKey(ctx)
+  for (const { name, chainId } of ctx.chain.networks) {
+    const labels = { network: name, wallet: "payout", reason: "no_key" }
+    standingAlarms.set(labels, keyless.has(chainId) ? 1 : 0)
+    if (!keyless.has(chainId)) noted.delete(chainId)
+    else if (!noted.has(chainId)) {
+      noted.add(chainId)
+      payoutAlarms.inc(labels)
+      ctx.log.error({ network: name, reason: "no_key" }, NO_KEY)
+    }
+  }
+}
+
 /** All that a person should look at, in words for everyone: no address, no amount, nobody's name. */
 export async function alarmsInWords(ctx: Context): Promise<string[]> {
   const { networks } = ctx.chain
   const ours = ctx.settings.serviceWallets
   const wallets = await ctx.db.selectFrom("wallets").selectAll().orderBy("id").execute()
+  const keyless = await withoutKey(ctx)
   const held = await sql<{ chain_id: number; held_reason: HeldReason; n: number }>`
     select chain_id, held_reason, count(*)::int as n from intents where state = 'held'
     group by 1, 2 order by 1, 2`.execute(ctx.db)
   return networks.flatMap(({ name, chainId }) => {
     const reasons = held.rows.filter(row => row.chain_id === chainId)
     const total = reasons.reduce((sum, { n }) => sum + n, 0)
+    const lacksKey = keyless.has(chainId) ? [`${name}: ${NO_KEY}`] : []
     const list = reasons.map(({ held_reason, n }) => `${n} ${held_reason}`).join(", ")
     return [
+      ...lacksKey,
       // The row of a wallet that is no longer used stays.
       ...wallets
         .filter(wallet => wallet.chain_id === chainId && (ours.length === 0 || ours.includes(wallet.address)))

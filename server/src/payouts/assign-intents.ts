@@ -38,6 +38,7 @@ const WAIT_MS = 30_000
 /** Where a node neither ran it nor said that it fails. */
 const UNTOLD_MS = 5_000
 const DETAIL_LENGTH = 200
+const SHORT = "the chain took back the money that it pays out of, or other money of its deposit"
 
 /** The gas limit of an intent's attempts. */
 const gasOf = (row: Row<"intents">): bigint => row.gas ?? RELEASE_GAS
@@ -74,7 +75,7 @@ export async function assignIntents(
   return { assigned: done.assigned, putOff: putOff + done.putOff }
 }
 
-/** What may be signed: what its deposit's book has room for, or a relay whose time is not over. */
+/** What may be signed: what its deposit's book has promised, or a relay whose time is not over. */
 const isSignable = (ctx: Context) => sql<boolean>`(reserved or relay_by > ${ctx.now()})`
 
 /** The intents that are due, but for those of some merchants and the small ones of others; what failed before comes last: it may be somebody's many. */
@@ -119,16 +120,18 @@ async function dueIntents(
 /** What a wallet has signed and not seen mined: how many, the wei that the gas of all of it may cost, and its data's size. */
 export async function inFlight(ctx: Context, wallet: Row<"wallets">): Promise<InFlight> {
   const { rows } = await sql<InFlight>`
-    select count(distinct i.id)::int as n, coalesce(sum(a.gas * a.max_fee), 0) as wei,
+    select count(distinct i.id)::int as n, min(i.updated_at) as since, coalesce(sum(a.gas * a.max_fee), 0) as wei,
       coalesce(sum(${dataPartsOf}), 0) as parts
     from intents i join attempts a on a.intent_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
       and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)`.execute(ctx.db)
-  return rows[0] ?? { n: 0, wei: 0n, parts: 0n }
+  return rows[0] ?? { n: 0, since: null, wei: 0n, parts: 0n }
 }
 
 export interface InFlight {
   n: number
+  /** When the oldest of them was signed, or taken back by the chain. */
+  since: Date | null
   wei: bigint
   /** How often the fee for data has to be paid, by {@link dataParts}. */
   parts: bigint
@@ -139,9 +142,12 @@ async function vet(
   ctx: Context,
   network: Network,
   { address: wallet, lane }: Row<"wallets">,
-  due: Row<"intents">[],
+  wanted: Row<"intents">[],
   { fees, balance }: { fees: Fees; balance: bigint },
 ): Promise<string[]> {
+  if (wanted.length === 0) return []
+  const short = await holdShort(ctx, wanted)
+  const due = wanted.filter(({ id }) => !short.has(id))
   if (due.length === 0) return []
   // A relay's recipient is a deposit of ours.
   const partyOf = (row: Row<"intents">) => row.payer ?? row.recipient
@@ -223,6 +229,16 @@ async function hold(
     .execute()
 }
 
+/** Takes the promise back of intents whose money a reorg took, until it is there again; answers their ids. */
+async function holdShort(ctx: Context, due: Row<"intents">[]): Promise<Set<string>> {
+  const ids = sql.join(due.map(({ id }) => sql`${id}::uuid`))
+  const { rows } = await sql<{ id: string }>`update intents i set state = 'held', held_reason = 'short',
+      held_detail = ${SHORT}, reserved = false, run_at = ${new Date(ctx.now().getTime() + WAIT_MS)}, updated_at = ${ctx.now()}
+    where i.id in (${ids}) and i.state in ('queued', 'held') and not has_money(i) returning i.id`.execute(ctx.db)
+  for (const { id } of rows) ctx.log.warn({ intentId: id, reason: "short" }, "a payout is held")
+  return new Set(rows.map(({ id }) => id))
+}
+
 async function putOff(ctx: Context, { id }: Row<"intents">, ms: number): Promise<void> {
   await ctx.db
     .updateTable("intents")
@@ -257,6 +273,7 @@ async function assign(
     .where("id", "in", vetted)
     .where("state", "in", ["queued", "held"])
     .where(isSignable(ctx))
+    .where(sql<boolean>`has_money(intents)`)
     .orderBy("created_at")
     .orderBy("id")
     .limit(Math.max(0, IN_FLIGHT - flying.n))

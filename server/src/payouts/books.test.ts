@@ -5,8 +5,9 @@ import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
+import { inTransaction } from "../context.ts"
 import { settleDue } from "../payments/settle.ts"
-import { cancelPayouts, makePayouts, reserveShort, sweepDue } from "./make-payouts.ts"
+import { cancelPayouts, makePayouts, reserveShort, sweepAfterRevert, sweepDue } from "./make-payouts.ts"
 import { sharesOf } from "./queries.ts"
 
 let service: TestService
@@ -83,6 +84,15 @@ const assign = (id: string) =>
     .set({ state: "assigned", held_reason: null, wallet: payer, nonce: nonces++ })
     .where("id", "=", id)
     .execute()
+/** The same, where the database lets it; answers whether it did. */
+const assignIfThere = (id: string): Promise<boolean> =>
+  assign(id).then(
+    () => true,
+    error => {
+      if (!/the money of payout .* is not there/.test(String(error))) throw error
+      return false
+    },
+  )
 const end = (id: string, succeeded: boolean) =>
   db()
     .updateTable("intents")
@@ -134,7 +144,7 @@ describe("the books", () => {
             await sweepDue(service.ctx, paperNetwork)
           }
           if (what === "reserve") await reserveShort(service.ctx, chainId)
-          if (what === "assign" && one(free)) await assign(one(free)?.id ?? "")
+          if (what === "assign" && one(free)) await assignIfThere(one(free)?.id ?? "")
           if ((what === "final" || what === "revert") && one(flying)) await end(one(flying)?.id ?? "", what === "final")
           await expectBalanced()
         }
@@ -174,6 +184,47 @@ describe("the books", () => {
     expect(await book(shop)).toMatchObject({ inflow: 2_000_000n, committed: 2_000_000n, shortfall: 0n })
   })
 
+  it.each(["before its shares were signed", "when they were signed and had failed"])(
+    "leave another buyer's money alone when a reorg takes a payment %s",
+    async when => {
+      const shop = await sell([50, 50])
+      await arrive(shop, 1, 1_000_000n)
+      await settle()
+      const first = await db().selectFrom("payments").select("id").executeTakeFirstOrThrow()
+      // Mined again in another block, and not confirmed there: the payment stands.
+      await db().updateTable("transfers").set({ state: "seen" }).execute()
+      if (when.startsWith("when"))
+        for (const { id } of await intents()) {
+          await sql`alter table intents disable trigger intents_keep_others_money`.execute(db())
+          await assign(id)
+          await sql`alter table intents enable trigger intents_keep_others_money`.execute(db())
+          await end(id, false)
+        }
+      await arrive(shop, 2, 900_000n)
+      await db()
+        .updateTable("transfers")
+        .set({ from_address: `0x${"d".repeat(40)}` as Address })
+        .where("tx_hash", "=", hashOf(2))
+        .execute()
+      await settle()
+      await makePayouts(service.ctx, first.id, { reason: "reverted" })
+      service.advance(86_400_000)
+      await reserveShort(service.ctx, chainId)
+      const open = (await intents()).filter(row => row.state === "queued" || row.state === "held")
+      expect(open.length).toBe(2)
+      for (const { id, reserved } of open) {
+        if (when.startsWith("when")) expect(reserved).toBe(false)
+        else expect(await assignIfThere(id)).toBe(false)
+      }
+      // Back at its place, it pays.
+      await setState(1, "confirmed")
+      await settle()
+      service.advance(86_400_000)
+      await reserveShort(service.ctx, chainId)
+      for (const { id } of open) expect(await assignIfThere(id)).toBe(true)
+    },
+  )
+
   it("find the share of a payment that is on its way back, and hold it until it is there", async () => {
     const shop = await sell([50, 50])
     await arrive(shop, 1, 1_000_000n)
@@ -189,6 +240,30 @@ describe("the books", () => {
     service.advance(86_400_000)
     await reserveShort(service.ctx, chainId)
     expect((await intents()).map(row => row.state)).toEqual(["reverted", "reverted", "queued", "queued"])
+  })
+
+  it("leave a sweep that always reverts to a person after five", async () => {
+    const shop = await sell(undefined)
+    await arrive(shop, 1, 3_000_000n)
+    await settle()
+    const newest = async () => (await intents()).at(-1)
+    for (let i = 0; i < 5; i++) {
+      const row = await newest()
+      expect([row?.state, row?.held_reason]).toEqual(["queued", null])
+      await assign(row?.id ?? "")
+      await end(row?.id ?? "", false)
+      await inTransaction(service.ctx, ctx => sweepAfterRevert(ctx, row as never, 5, service.ctx.now()))
+      await sweepDue(service.ctx, paperNetwork)
+    }
+    expect(await newest()).toMatchObject({
+      state: "held",
+      held_reason: "reverted",
+      held_detail: expect.stringMatching(/5 times .* person/),
+    })
+    service.advance(400 * 86_400_000)
+    await sweepDue(service.ctx, paperNetwork)
+    expect((await intents()).length).toBe(6)
+    expect((await newest())?.run_at.getTime()).toBeGreaterThan(service.ctx.now().getTime())
   })
 
   it("count a payment once though its shares are asked for again and again", async () => {

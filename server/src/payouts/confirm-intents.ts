@@ -13,7 +13,7 @@ import type { Row } from "../db/schema.ts"
 import { payoutAlarms, payoutEnds } from "../metrics.ts"
 import type { Panel } from "../payments/look.ts"
 import type { WalletSight } from "./evidence.ts"
-import { makePayouts, sweepAgain } from "./make-payouts.ts"
+import { makePayouts, sweepAfterRevert } from "./make-payouts.ts"
 import { returnAgain } from "./make-returns.ts"
 
 /** A nonce that seems to be used by another must seem so twice, so far apart. */
@@ -203,7 +203,8 @@ async function makeAnew(ctx: Context, row: OpenIntent): Promise<void> {
     { intentId: row.id, paymentId: row.payment_id, hash: row.hashes[0] },
     "a payout reverted on chain, or its nonce was used up",
   )
-  if (row.kind === "sweep") return await sweepAgain(ctx, row.id, new Date(ctx.now().getTime() + HOUR_MS))
+  if (row.kind === "sweep")
+    return await sweepAfterRevert(ctx, row, MAX_GENERATIONS, new Date(ctx.now().getTime() + HOUR_MS))
   if (row.payment_id === null) return
   if (row.kind === "return") return await returnAgain(ctx, row, MAX_GENERATIONS)
   const { n } = await ctx.db

@@ -142,6 +142,17 @@ export async function withinBudgets(
   return { due: payable, held }
 }
 
+/** Has payouts that are held for their budgets looked at now: at a start, as the budget may have been raised. */
+export async function recheckBudgets(ctx: Context): Promise<void> {
+  await ctx.db
+    .updateTable("intents")
+    .set({ run_at: ctx.now() })
+    .where("held_reason", "=", "gas_budget")
+    .where("state", "=", "held")
+    .where("run_at", ">", ctx.now())
+    .execute()
+}
+
 /**
  * Holds a merchant's due intents, or only the small ones, as many as one statement should, until its window has room for
  * another, an hour at most; `excess` wei must leave the window first.

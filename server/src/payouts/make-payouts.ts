@@ -16,6 +16,8 @@ import { drawShares, recheckMs } from "./plan.ts"
 import { releaseData } from "./release.ts"
 
 const DAY_MS = 86_400_000
+/** For what waits for a person. */
+const NEVER = new Date("9998-01-01T00:00:00Z")
 const DEPOSITS_A_ROUND = 200
 const TRANSFERS_A_SWEEP = 5_000
 
@@ -116,13 +118,15 @@ interface NewIntent {
   recipient: Address
   amount: bigint
   hold: HeldReason | undefined
+  /** Why it waits for a person: it is not looked at by itself. */
+  parked?: string | undefined
   checks: number
 }
 
 /** Writes an intent; one that the deposit's book has no room for is held until it has. */
 export async function insertIntent(ctx: Context, deposit: Row<"deposits">, intent: NewIntent): Promise<string> {
-  const { hold, ...fields } = intent
-  const reserved = (await roomIn(ctx, deposit.id, intent.token)) >= intent.amount
+  const { hold, parked, ...fields } = intent
+  const reserved = await fits(ctx, { ...intent, deposit_id: deposit.id })
   const reason = hold ?? (reserved ? undefined : "short")
   const id = randomUUID()
   const now = ctx.now()
@@ -138,7 +142,8 @@ export async function insertIntent(ctx: Context, deposit: Row<"deposits">, inten
       reserved,
       state: reason ? "held" : "queued",
       held_reason: reason ?? null,
-      run_at: reason ? new Date(now.getTime() + recheckMs(intent.checks)) : now,
+      held_detail: parked ?? null,
+      run_at: parked ? NEVER : reason ? new Date(now.getTime() + recheckMs(intent.checks)) : now,
       created_at: now,
       updated_at: now,
     })
@@ -146,8 +151,11 @@ export async function insertIntent(ctx: Context, deposit: Row<"deposits">, inten
   return id
 }
 
-/** What of a deposit is not yet promised, its book held until the transaction ends. */
-async function roomIn(ctx: Context, depositId: bigint, token: Address): Promise<bigint> {
+/**
+ * What of a deposit is not yet promised, its book held until the transaction ends. For a return that is all that came, for
+ * anything else not what waits for the merchant.
+ */
+async function roomIn(ctx: Context, depositId: bigint, token: Address, kind: NewIntent["kind"]): Promise<bigint> {
   const book = await ctx.db
     .selectFrom("deposit_books")
     .selectAll()
@@ -155,7 +163,31 @@ async function roomIn(ctx: Context, depositId: bigint, token: Address): Promise<
     .where("token", "=", token)
     .forNoKeyUpdate()
     .executeTakeFirst()
-  return book ? book.inflow - book.committed : 0n
+  if (!book) return 0n
+  if (kind === "return") return book.inflow - book.committed
+  const { rows } = await sql<{ room: bigint }>`
+    select room_in(${depositId}, ${token})::numeric(78,0) as room`.execute(ctx.db)
+  return rows[0]?.room ?? 0n
+}
+
+/** Whether an intent can be promised: its deposit has room, and the money of its own payment stands there. */
+async function fits(
+  ctx: Context,
+  {
+    deposit_id,
+    token,
+    kind,
+    payment_id,
+    amount,
+  }: Pick<Row<"intents">, "deposit_id" | "token" | "payment_id" | "amount"> & {
+    kind: NewIntent["kind"]
+  },
+): Promise<boolean> {
+  if ((await roomIn(ctx, deposit_id, token, kind)) < amount) return false
+  if (payment_id === null) return true
+  const { rows } = await sql<{ fits: boolean }>`
+    select own_room(${payment_id}, ${deposit_id}, ${token}) >= ${amount} as fits`.execute(ctx.db)
+  return rows[0]?.fits ?? false
 }
 
 /** Puts intents that did not fit their deposit's book into it where there is room by now. */
@@ -182,12 +214,12 @@ export async function reserveShort(ctx: Context, chainId: number): Promise<void>
         .skipLocked()
         .executeTakeFirst()
       if (!row || row.reserved) return
-      const fits = (await roomIn(ctx, row.deposit_id, row.token)) >= row.amount
+      const hasRoom = await fits(ctx, { ...row, kind: row.kind as NewIntent["kind"] })
       const now = ctx.now()
       await ctx.db
         .updateTable("intents")
         .set(
-          fits
+          hasRoom
             ? { reserved: true, state: "queued", held_reason: null, run_at: now, updated_at: now }
             : { checks: row.checks + 1, run_at: new Date(now.getTime() + recheckMs(row.checks + 1)) },
         )
@@ -258,11 +290,46 @@ export async function sweepDue(ctx: Context, network: Network): Promise<number> 
   return due.rows.length
 }
 
-/** One intent for all that a deposit owes its owner in a token, when that is more than `above`. */
-async function sweepDeposit(ctx: Context, token: Address, deposit: Row<"deposits">, above: bigint): Promise<void> {
+/**
+ * Plans a sweep again that reverted on chain. After `most` in a row it is held until a person releases it: a token that always
+ * reverts would cost gas for ever. Call it inside a transaction.
+ */
+export async function sweepAfterRevert(ctx: Context, failed: Row<"intents">, most: number, at: Date): Promise<void> {
+  const { rows } = await sql<{ n: number }>`select count(*)::int as n from intents
+    where deposit_id = ${failed.deposit_id} and token = ${failed.token} and kind = 'sweep' and state = 'reverted'
+      and created_at > coalesce((select max(created_at) from intents where deposit_id = ${failed.deposit_id}
+        and token = ${failed.token} and kind = 'sweep' and state = 'final'), '-infinity')`.execute(ctx.db)
+  const n = rows[0]?.n ?? 0
+  await sweepAgain(ctx, failed.id, at)
+  if (n < most) return
+  const deposit = await ctx.db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("id", "=", failed.deposit_id)
+    .executeTakeFirstOrThrow()
+  await sweepDeposit(
+    ctx,
+    failed.token,
+    deposit,
+    0n,
+    `it failed on chain ${n} times in a row, and waits for a person to release it`,
+  )
+}
+
+/**
+ * One intent for all that a deposit owes its owner in a token, when that is more than `above`; `parked` says why it waits for
+ * a person.
+ */
+async function sweepDeposit(
+  ctx: Context,
+  token: Address,
+  deposit: Row<"deposits">,
+  above: bigint,
+  parked?: string,
+): Promise<void> {
   // The book is the lock: two payments that are granted at once must not both take the same money along. And it is quick
   // to say that there is not enough.
-  const room = await roomIn(ctx, deposit.id, token)
+  const room = await roomIn(ctx, deposit.id, token, "sweep")
   if (room <= above) return
   const open = await sql<{ id: bigint; payment_id: string; left: bigint }>`
     select t.id, c.payment_id, ${unswept} as left
@@ -289,7 +356,8 @@ async function sweepDeposit(ctx: Context, token: Address, deposit: Row<"deposits
     token,
     recipient: deposit.owner,
     amount,
-    hold: undefined,
+    hold: parked ? "reverted" : undefined,
+    parked,
     checks: 0,
   })
   await ctx.db

@@ -565,7 +565,8 @@ describe("a relay that can't be carried out", () => {
   it("before its time is over ends then, though no node answers and the wallet is halted", async () => {
     const { session } = await submitted()
     const { ctx } = rig.service
-    await ctx.db.updateTable("wallets").set({ status: "halted", halted_reason: "a test" }).execute()
+    const relay = ctx.db.updateTable("wallets").where("lane", "=", "relay")
+    await relay.set({ status: "halted", halted_reason: "a test" }).execute()
     rig.service.advance(7_200_000)
     rig.proxy.broken = 503
     await on.round().catch(() => {})

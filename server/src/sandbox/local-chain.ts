@@ -55,11 +55,13 @@ const RPC_MS = 60_000
 const ORPHAN_MS = 5_000
 /** More than the keeper gives anvil before it kills it. */
 const STOP_MS = 8_000
+/** Finalized is two epochs behind the head: deeper than CONFIRMATIONS, so that a reorg of what is confirmed can be tried. */
+const EPOCH_SLOTS = "4"
 /**
- * Mined at each start on top of the known head. Anvil loads the state of the head alone, so reads at `finalized` (head - 2
- * with `--slots-in-an-epoch 1`) fail until two more blocks are there; the third is for what came after the last look.
+ * Mined at each start on top of the known head. Anvil loads the state of the head alone, so reads at `finalized` (head - 8)
+ * fail until eight more blocks are there; one more is for what came after the last look.
  */
-const REVIVAL_BLOCKS = 3
+const REVIVAL_BLOCKS = 9
 /** This many empty blocks are worth a dump: mining them again takes 0.1 s. */
 const EMPTY_BLOCKS = 200
 
@@ -124,7 +126,16 @@ export async function startLocalChain(o: {
     "/bin/sh",
     [
       ...["-c", KEEPER, "keeper", file("chain.log"), anvil, "--quiet"],
-      ...["--host", "127.0.0.1", "--port", `${o.port}`, "--chain-id", `${o.chainId}`, "--slots-in-an-epoch", "1"],
+      ...[
+        "--host",
+        "127.0.0.1",
+        "--port",
+        `${o.port}`,
+        "--chain-id",
+        `${o.chainId}`,
+        "--slots-in-an-epoch",
+        EPOCH_SLOTS,
+      ],
       ...["--timestamp", `${genesis.time}`],
       // Without it anvil writes the state of each block beyond 500 to a file in ~/.foundry and leaves them there when it
       // is killed: 5 GB after 20,000 blocks. Every kept state holds all block hashes, so few are kept.

@@ -1,0 +1,138 @@
+/**
+ * Adopts everything that a wallet sent and the database does not know, as after a backup was restored: finds the blocks of the
+ * missing nonces by the wallet's transaction counts, and takes in each transaction like `adopt` does.
+ */
+import { ask, awake } from "../chain/endpoints.ts"
+import type { Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { hexNumber } from "../chain/rpc.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError } from "../errors.ts"
+import { USED_BEFORE } from "../payouts/pay-out.ts"
+import type { Asked } from "./actions.ts"
+import { adopt } from "./adopt.ts"
+import { findWallet, refused, servedNetwork, type WalletNamed } from "./find.ts"
+import { listed, lookAt, unknownNonces } from "./unexplained.ts"
+
+/** Adopts all that can be; says what it did, and what is left with the reason. */
+export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promise<{ said: string }> {
+  const wallet = await findWallet(ctx, asked)
+  if (wallet.status !== "halted")
+    throw refused("Transactions are adopted while their wallet is halted. Run `script/wallet halt` first.")
+  const network = servedNetwork(ctx, wallet.chain_id)
+  const { sight, panel } = await lookAt(ctx, network, wallet)
+  const count = sight.agreedFinalized
+  if (count === undefined)
+    throw refused("Too few endpoints tell how many final transactions of the wallet there are: try again.")
+  const left: string[] = []
+  let adopted = 0
+  let from = 0n
+  const begin = await firstNonce(ctx, wallet)
+  for (let nonce = await firstUnknown(ctx, wallet, begin, count); nonce !== undefined; ) {
+    const number = await blockOfNonce(ctx, network, wallet, nonce, from, panel.finalized)
+    for (const { hash, nonce: used } of await sentIn(ctx, network, wallet, number)) {
+      if (!(await unknownNonces(ctx, wallet, used, used + 1n)).includes(used)) continue
+      const { by, reason } = asked
+      try {
+        await adopt(ctx, { hash, by, reason, any: true })
+        adopted++
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error
+        left.push(`nonce ${used}, ${hash}: ${error.message}`)
+      }
+    }
+    from = number
+    const after = (await countAt(ctx, network, wallet, number)) ?? nonce + 1n
+    nonce = await firstUnknown(ctx, wallet, after > nonce ? after : nonce + 1n, count)
+  }
+  const rest = await unknownNonces(ctx, wallet, begin, count)
+  const lines = [`${adopted} ${adopted === 1 ? "transaction was" : "transactions were"} adopted.`]
+  if (left.length > 0) lines.push("These were not:", ...left)
+  if (left.length === 0 && rest.length > 0) lines.push(`These nonces were not found: ${listed(rest)}.`)
+  lines.push(
+    rest.length === 0
+      ? "Every final transaction of the wallet is known. Go on with `script/wallet resume`."
+      : "Payouts that were planned after the backup are planned again while the scan catches up: wait, and run this again. What pays nothing of ours is adopted by its hash, with --foreign.",
+  )
+  return { said: lines.join("\n") }
+}
+
+const firstUnknown = async (
+  ctx: Context,
+  wallet: Row<"wallets">,
+  from: bigint,
+  to: bigint,
+): Promise<bigint | undefined> => (from < to ? (await unknownNonces(ctx, wallet, from, to))[0] : undefined)
+
+/** The first nonce that this database should know: of a wallet that was used before it, all may have paid what waits. */
+async function firstNonce(ctx: Context, wallet: Row<"wallets">): Promise<bigint> {
+  if (wallet.halted_reason === USED_BEFORE) return 0n
+  const { first } = await ctx.db
+    .selectFrom("intents")
+    .select(eb => eb.fn.min("nonce").as("first"))
+    .where("chain_id", "=", wallet.chain_id)
+    .where("wallet", "=", wallet.address)
+    .executeTakeFirstOrThrow()
+  const known = first === null ? wallet.next_nonce : BigInt(first)
+  return known < wallet.next_nonce ? known : wallet.next_nonce
+}
+
+/** The first block after which a wallet has used a nonce. */
+async function blockOfNonce(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  nonce: bigint,
+  from: bigint,
+  to: bigint,
+): Promise<bigint> {
+  let [low, high] = [from, to]
+  while (low < high) {
+    const middle = (low + high) / 2n
+    const count = await countAt(ctx, network, wallet, middle)
+    if (count === undefined)
+      throw refused(
+        `No endpoint tells the wallet's transactions at block ${middle}: nodes keep the state of recent blocks only. Give ` +
+          "an archive node in the settings, or adopt each transaction by its hash.",
+      )
+    if (count > nonce) high = middle
+    else low = middle + 1n
+  }
+  return low
+}
+
+/** How many transactions of a wallet there are at the end of a block, by the first endpoint that tells. */
+async function countAt(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  block: bigint,
+): Promise<bigint | undefined> {
+  const call = { method: "eth_getTransactionCount", params: [wallet.address, hexNumber(block)] }
+  for (const endpoint of awake(network.endpoints)) {
+    const told = (await ask(endpoint, [call], ctx.signal))?.[0]
+    if (told?.ok && typeof told.value === "string" && /^0x[0-9a-f]{1,16}$/i.test(told.value)) return BigInt(told.value)
+  }
+  return undefined
+}
+
+/** The transactions of a wallet in a block, in order; each is checked by its signature when it is adopted. */
+async function sentIn(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  block: bigint,
+): Promise<{ hash: Hash; nonce: bigint }[]> {
+  const call = { method: "eth_getBlockByNumber", params: [hexNumber(block), true] }
+  for (const endpoint of awake(network.endpoints)) {
+    const told = (await ask(endpoint, [call], ctx.signal))?.[0]
+    const transactions = told?.ok ? (told.value as { transactions?: unknown } | null)?.transactions : undefined
+    if (!Array.isArray(transactions)) continue
+    return transactions
+      .filter(({ from, hash, nonce }) => String(from).toLowerCase() === wallet.address && hash && nonce)
+      .map(({ hash, nonce }) => ({ hash: String(hash).toLowerCase() as Hash, nonce: BigInt(nonce) }))
+      .sort((a, b) => (a.nonce < b.nonce ? -1 : 1))
+  }
+  return []
+}
