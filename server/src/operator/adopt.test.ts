@@ -200,10 +200,10 @@ describe("an old backup", () => {
       await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
       const adoptAll = async () => (await operator.ask("/adopt-all", { wallet: "payout" })).body.said
       expect(await adoptAll()).toMatch(
-        /^0 transactions were adopted[^]*pays no payout that waits here[^]*run this again/,
+        /^0 transactions were adopted[\s\S]*pays no payout that waits here[\s\S]*run this again/,
       )
       for (const id of payments) await makePayouts(ctx, id)
-      expect(await adoptAll()).toMatch(/^4 transactions were adopted[^]*script\/wallet resume/)
+      expect(await adoptAll()).toMatch(/^4 transactions were adopted[\s\S]*script\/wallet resume/)
       expect((await resume()).status).toBe(200)
       await payAll()
     })
