@@ -250,7 +250,7 @@ export async function cancelPayouts(ctx: Context, paymentId: string): Promise<vo
 }
 
 /** The payments in a sweep that will not happen wait for another one. */
-export async function sweepAgain(ctx: Context, intentId: string, at: Date): Promise<void> {
+async function sweepAgain(ctx: Context, intentId: string, at: Date): Promise<void> {
   await sql`update payments set sweep_at = ${at} where status = 'granted' and recipient_set_id is null and id in (
     select c.payment_id from claims c join sweep_parts s on s.transfer_id = c.transfer_id
     where s.intent_id = ${intentId})`.execute(ctx.db)
