@@ -57,10 +57,7 @@ const ORPHAN_MS = 5_000
 const STOP_MS = 8_000
 /** Finalized is two epochs behind the head: deeper than CONFIRMATIONS, so that a reorg of what is confirmed can be tried. */
 const EPOCH_SLOTS = "4"
-/**
- * Mined at each start on top of the known head. Anvil loads the state of the head alone, so reads at `finalized` (head - 8)
- * fail until eight more blocks are there; one more is for what came after the last look.
- */
+/** Mined at each start: anvil loads the state of the head alone, so reads at `finalized` (head - 8) fail until they are there. */
 const REVIVAL_BLOCKS = 9
 /** This many empty blocks are worth a dump: mining them again takes 0.1 s. */
 const EMPTY_BLOCKS = 200
