@@ -13,7 +13,7 @@ import {
 } from "viem"
 import { type ErrorDetail, invalid } from "../errors.ts"
 import type { Mode, NetworkSettings } from "../settings.ts"
-import { askAny, type Endpoint, newEndpoint } from "./endpoints.ts"
+import { ask, type Endpoint, newEndpoint } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
 import { RpcError, type RpcResult } from "./rpc.ts"
 
@@ -116,63 +116,86 @@ const tokenAbi = parseAbi([
 /** An address nobody holds the key of, to ask an oracle a harmless question. */
 const NOBODY = "0x000000000000000000000000000000000000dEaD"
 
+/** What is the same at every endpoint of a chain. */
+type Facts = Pick<Network, "token" | "genesisHash">
+
 /**
  * Asks the chain for what the settings assume (chain id, token, its EIP-712 domain, sanctions oracle; the deposit factory
  * has a check of its own, `checkFactory`) and throws a {@link NetworkMismatch} where it says otherwise, an RpcError where it
- * can't be asked.
+ * can't be asked. All endpoints are asked: by the decimals that one alone tells, everything could be sold for nothing.
  */
 export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {
-  const mismatch = (message: string) => new NetworkMismatch(`${settings.name}: ${message}`)
-  const call = (to: Address, abi: readonly AbiFunction[], functionName: string) => ({
-    method: "eth_call",
-    params: [{ to, data: encodeFunctionData({ abi, functionName }) }, "latest"],
-  })
   const endpoints = settings.rpcUrls.map(url => newEndpoint(settings.name, url))
-  const tokenCalls = ["name", "version", "symbol", "decimals", "DOMAIN_SEPARATOR"] as const
-  const [chainId, genesis, oracle, ...token] = await askAny(
-    endpoints,
-    [
-      { method: "eth_chainId", params: [] },
-      { method: "eth_getBlockByNumber", params: ["0x0", false] },
-      settings.sanctionsOracle
-        ? {
-            method: "eth_call",
-            params: [
-              {
-                to: settings.sanctionsOracle,
-                data: encodeFunctionData({ abi: oracleAbi, functionName: "isSanctioned", args: [NOBODY] }),
-              },
-              "latest",
-            ],
-          }
-        : { method: "eth_chainId", params: [] },
-      ...tokenCalls.map(name => call(settings.token, tokenAbi, name)),
-    ],
-    signal,
-  )
+  const told = await Promise.all(endpoints.map(endpoint => factsBy(settings, endpoint, signal)))
+  const { name, chainId, confirmations, depositFactory, sanctionsOracle } = settings
+  return {
+    ...{ name, chainId, endpoints, depositFactory, sanctionsOracle },
+    ...factsOf(settings, told),
+    confirmations: BigInt(confirmations),
+  }
+}
+
+/** What most endpoints tell, two at least where there are three; of two that differ, neither. */
+function factsOf({ name, rpcUrls }: NetworkSettings, told: readonly (Facts | Error)[]): Facts {
+  const answers = told.filter(each => !(each instanceof RpcError))
+  const groups = Map.groupBy(answers, each => (each instanceof Error ? each.message : JSON.stringify(each)))
+  const [first, second] = [...groups.values()].sort((a, b) => b.length - a.length)
+  if (!first?.[0]) throw told[0] ?? new RpcError(`${name}: no endpoint can be reached`)
+  if (rpcUrls.length > 2 && first.length < 2)
+    throw new RpcError(`${name}: no two endpoints tell the same of the token and the genesis block`)
+  if (second && second.length === first.length)
+    throw (
+      answers.find(each => each instanceof Error) ??
+      new NetworkMismatch(`${name}: the endpoints tell different things of the token, or of the genesis block`)
+    )
+  if (first[0] instanceof Error) throw first[0]
+  return first[0]
+}
+
+/** The same by one endpoint; a {@link NetworkMismatch} or an RpcError, as a value, where it says otherwise or nothing. */
+async function factsBy(
+  settings: NetworkSettings,
+  endpoint: Endpoint,
+  signal: AbortSignal | undefined,
+): Promise<Facts | Error> {
+  const call = (to: Address, abi: readonly AbiFunction[], functionName: string, args: unknown[] = []) => ({
+    method: "eth_call",
+    params: [{ to, data: encodeFunctionData({ abi, functionName, args }) }, "latest"],
+  })
+  const { sanctionsOracle: oracle } = settings
+  const calls = [
+    { method: "eth_chainId", params: [] },
+    { method: "eth_getBlockByNumber", params: ["0x0", false] },
+    ...tokenCalls.map(name => call(settings.token, tokenAbi, name)),
+    ...(oracle ? [call(oracle, oracleAbi, "isSanctioned", [NOBODY])] : []),
+  ]
+  const results = await ask(endpoint, calls, signal)
+  try {
+    if (!results) throw new RpcError(`${settings.name}: no endpoint can be reached`)
+    return readFacts(settings, results)
+  } catch (error) {
+    if (error instanceof NetworkMismatch || error instanceof RpcError) return error
+    return new RpcError(`${settings.name}: an answer can't be read: ${(error as Error).message}`)
+  }
+}
+
+const tokenCalls = ["name", "version", "symbol", "decimals", "DOMAIN_SEPARATOR"] as const
+
+function readFacts(settings: NetworkSettings, [chainId, genesis, ...rest]: readonly RpcResult[]): Facts {
+  const mismatch = (message: string) => new NetworkMismatch(`${settings.name}: ${message}`)
   const told = Number(BigInt(value<Hex>(chainId, "eth_chainId")))
   if (told !== settings.chainId) throw mismatch(`the endpoint serves chain ${told}, not ${settings.chainId}`)
-  if (settings.sanctionsOracle && value<Hex>(oracle, "isSanctioned()") === "0x")
+  if (settings.sanctionsOracle && value<Hex>(rest[tokenCalls.length], "isSanctioned()") === "0x")
     throw mismatch(`no sanctions oracle stands at ${settings.sanctionsOracle}; see SANCTIONS_ORACLE_*`)
   const [name, version, symbol, decimals, separator] = tokenCalls.map((functionName, i) => {
-    const data = value<Hex>(token[i], `${functionName}() of the token`)
+    const data = value<Hex>(rest[i], `${functionName}() of the token`)
     if (data === "0x") throw mismatch(`the token ${settings.token} has no ${functionName}()`)
     return decodeFunctionResult({ abi: tokenAbi, functionName, data })
   }) as [string, string, string, number, Hex]
   if (separator !== domainSeparator(name, version, settings))
     throw mismatch(`the token ${settings.token} has another EIP-712 domain than its name and version say`)
   const genesisHash = value<{ hash: Hash }>(genesis, "the genesis block").hash
-  const { chainId: id, confirmations, depositFactory } = settings
-  return {
-    name: settings.name,
-    chainId: id,
-    endpoints,
-    confirmations: BigInt(confirmations),
-    token: { address: settings.token, symbol, decimals, name, version },
-    depositFactory,
-    sanctionsOracle: settings.sanctionsOracle,
-    genesisHash,
-  }
+  return { token: { address: settings.token, symbol, decimals, name, version }, genesisHash }
 
   function value<T>(result: RpcResult | undefined, what: string): T {
     if (result?.ok) return result.value as T

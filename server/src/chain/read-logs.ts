@@ -66,6 +66,7 @@ interface Window {
 export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: AbortSignal): Promise<LogReading> {
   const { logRange, logAddresses, logBytes } = endpoint
   const found = new Map<string, Transfer>()
+  const among = new Set(query.addresses)
   let readTo = query.fromBlock - 1n
   let left = query.windows ?? Number.POSITIVE_INFINITY
   let refusal: string | undefined
@@ -74,7 +75,7 @@ export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: Abo
   while (readTo < query.toBlock && left > 0 && refusals <= MOST_REFUSALS && performance.now() < until) {
     const windows = planWindows(endpoint, query, readTo + 1n, left)
     const outcome = await readWindows(endpoint, query, windows, signal)
-    for (const each of outcome.transfers) found.set(statement(each), each)
+    for (const each of outcome.transfers) if (isAsked(query, among, each)) found.set(statement(each), each)
     readTo = outcome.windows.at(-1)?.to ?? readTo
     left -= outcome.windows.length
     refusal = outcome.refused?.words
@@ -92,6 +93,10 @@ export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: Abo
   if (nothing) Object.assign(endpoint, { logRange, logAddresses, logBytes })
   return { transfers: [...found.values()], readTo, refusal: nothing ? refusal : undefined }
 }
+
+/** Nobody else reads what was not asked for here, so that the word of an endpoint on it could not be denied. */
+const isAsked = ({ token, side, fromBlock, toBlock }: LogQuery, among: Set<Address>, each: Transfer): boolean =>
+  each.token === token && each.blockNumber >= fromBlock && each.blockNumber <= toBlock && among.has(each[side])
 
 /** All of it: a log that is reported in two ways is two, and who reads them must see that. */
 const statement = ({ txHash, token, from, to, value, blockNumber, blockHash, logIndex, k }: Transfer): string =>

@@ -97,12 +97,16 @@ export function receiptAgreed(voters: readonly Voter[], hash: Hash, quorum: numb
   return answers.filter(receipt => receipt === null).length >= quorum ? null : undefined
 }
 
-/** The statements that a voter makes about a log's key: more than one where it contradicts itself. */
+/**
+ * The statements that a voter makes about a log's key, each once however often it makes it: they are counted as votes. More
+ * than one where it contradicts itself.
+ */
 function saidOf(voter: Voter, log: Transfer): Transfer[] {
   const key = keyOf(log)
   const receipt = voter.receipts.get(log.txHash)
   const inReceipt = receipt?.succeeded ? receipt.transfers.filter(each => keyOf(each) === key) : []
-  return [...(voter.logs.get(key) ?? []), ...inReceipt]
+  const said = [...inReceipt, ...(voter.logs.get(key) ?? [])]
+  return [...new Map(said.map(each => [statementOf(each), each])).values()]
 }
 
 /** Whether a voter has exactly this log, and says nothing else about it. */

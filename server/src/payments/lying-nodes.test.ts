@@ -79,6 +79,11 @@ const submit = (shop: { id: string }, txHash: string, address: string = A) =>
   service.call("POST", `/api/paywalls/${shop.id}/pay`, { txHash, address })
 const statusOf = async (shop: { id: string }, txHash: string, address: string = A) =>
   (await service.call("GET", `/api/paywalls/${shop.id}/payments/${txHash}?address=${address}`)).body
+/** A filter for all logs to an address. */
+const range = (to: string) => ({
+  ...{ address: paperNetwork.token.address, fromBlock: "0x0", toBlock: `0x${chain.head.number.toString(16)}` },
+  topics: ["", null, [`0x${to.slice(2).toLowerCase().padStart(64, "0")}`]],
+})
 const hasAccess = async (shop: { id: string }, address: string = A): Promise<boolean> =>
   (await service.call("GET", `/api/paywalls/${shop.id}/verify?address=${address}`)).body.hasAccess
 const cursor = async (): Promise<number> =>
@@ -537,6 +542,56 @@ describe("several endpoints", () => {
     ;(nodes[0] as ScriptedNode).broken = undefined
     await rounds(2)
     expect([await hasAccess(shop), await grantCount()]).toEqual([true, 3])
+  })
+
+  it("one of three that repeats its lie in the receipt keeps no payment from being counted", async () => {
+    await serve(3)
+    const shop = await paywall({ price: 5_000 })
+    const { hash } = chain.pay([{ from: A, to: shop.payTo, value: usd(5_000) }])
+    const value = `0x${usd(1).toString(16).padStart(64, "0")}`
+    ;(nodes[2] as ScriptedNode).hook = (method, params, blocks) => {
+      const [asked] = params as unknown as [string]
+      if (method === "eth_getTransactionReceipt" && asked === hash) {
+        const { number, hash: blockHash } = chain.blocks.find(each => each.transactions[0]?.hash === hash) ?? chain.head
+        const logs = logsJson([range(shop.payTo)] as never[], blocks).map(log => ({ ...log, data: value }))
+        const at = { blockNumber: `0x${number.toString(16)}`, blockHash }
+        return { status: "0x1", transactionHash: hash, ...at, logs, logsBloom: "0x1" }
+      }
+      if (method !== "eth_getLogs") return undefined
+      // A second one in a block that nobody has read yet: the receipt of the first is asked for.
+      const [log] = logsJson(params, blocks).map(each => ({ ...each, data: value }))
+      const ahead = `0x${(chain.head.number + 1).toString(16)}`
+      return log ? [log, { ...log, logIndex: "0x9", blockNumber: ahead, blockHash: newHash() }] : []
+    }
+    chain.mine(5)
+    await rounds(3)
+    const stored = await service.ctx.db.selectFrom("transfers").select(["value", "state"]).execute()
+    expect([stored, await cursor()]).toEqual([[{ value: usd(5_000), state: "confirmed" }], chain.head.number])
+  })
+
+  it("one of three that answers with logs that nobody asked for does not stop the scan", async () => {
+    await serve(3)
+    const shop = await paywall()
+    ;(nodes[2] as ScriptedNode).hook = (method, params, blocks) => {
+      if (method !== "eth_getLogs") return undefined
+      const old = blocks[5]
+      const [{ topics, address }] = params as unknown as [{ topics: [string, null, string[]]; address: string }]
+      const made = topics[2].map(to => ({
+        ...{
+          address,
+          topics: [topics[0], `0x${A.slice(2).padStart(64, "0")}`, to],
+          data: `0x${"1".padStart(64, "0")}`,
+        },
+        ...{ transactionHash: newHash(), blockNumber: "0x5", blockHash: old?.hash, logIndex: "0x0" },
+      }))
+      return [...logsJson(params, blocks), ...made]
+    }
+    const { hash } = chain.pay([{ from: A, to: shop.payTo, value: usd(5) }])
+    await submit(shop, hash)
+    await rounds(1)
+    chain.mine(30)
+    await rounds(2)
+    expect([await hasAccess(shop), await cursor()]).toEqual([true, chain.head.number])
   })
 
   describe("of three one runs ahead on a chain of its own", () => {

@@ -8,10 +8,12 @@ import {
   placeMulticall3,
   startAnvil,
 } from "../../test/anvil.ts"
+import { startProxy } from "../../test/proxy.ts"
 import { PAYOUT_ADDRESS, startService, type TestService } from "../../test/service.ts"
 import { sanctionsListAbi, testUsdcAbi } from "../chain/abi.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { checkNetwork, type Network, NetworkMismatch, type NetworkName } from "../chain/networks.ts"
+import { RpcError } from "../chain/rpc.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { NetworkSettings } from "../settings.ts"
 import { checkColdDeposits, coolDeposits } from "./check-cold-deposits.ts"
@@ -175,6 +177,22 @@ describe("checkNetwork", () => {
     const { settings } = sites[0]
     expect((await checkNetwork({ ...settings, rpcUrls: [dead, ...settings.rpcUrls] })).token.symbol).toBe("USDC")
     await expect(checkNetwork({ ...settings, rpcUrls: [dead] })).rejects.not.toBeInstanceOf(NetworkMismatch)
+  })
+})
+
+describe("checkNetwork where one endpoint tells other decimals of the token", () => {
+  it("believes two others, and of two neither", async () => {
+    const { settings } = sites[0]
+    const liar = await startProxy(sites[0].anvil.rpcUrl)
+    const data = encodeFunctionData({ abi: erc20Abi, functionName: "decimals" })
+    liar.spoil = (method, [call], result) =>
+      method === "eth_call" && (call as { data: Hex }).data === data ? `0x${"0".repeat(64)}` : result
+    const check = (...rpcUrls: string[]) => checkNetwork({ ...settings, rpcUrls: [liar.url, ...rpcUrls] })
+    const [url = ""] = settings.rpcUrls
+    expect((await check(url, url)).token.decimals).toBe(6)
+    await expect(check(url)).rejects.toBeInstanceOf(NetworkMismatch)
+    await expect(check(url, "http://127.0.0.1:1")).rejects.toBeInstanceOf(RpcError)
+    await liar.stop()
   })
 })
 

@@ -193,8 +193,10 @@ async function foundOf(
     ...agreed.map(log => ({ log, standing: "agreed" as Standing })),
     ...panel.reported().map(log => ({ log, standing: panel.standingOf(log) })),
   ].filter(({ log, standing }) => standing !== "denied" && deposits.has(log.to))
+  // What is open is not stored whatever its time is, and an endpoint can make up any number of blocks.
+  const untimed = logs.filter(({ log, standing }) => standing !== "open" && !panel.timeOf(log, standing))
   await panel.learn(
-    logs.filter(({ log, standing }) => !panel.timeOf(log, standing)).map(({ log }) => log.blockNumber),
+    untimed.map(({ log }) => log.blockNumber),
     [],
   )
   const found = new Map<string, Found>()

@@ -8,6 +8,7 @@ import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts
 import { relaysOn, type Session, type Signed } from "../../test/relays.ts"
 import { checkRows } from "../books/check-rows.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
+import { type Endpoint, newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import { replayCaution } from "../checkouts/session.ts"
 import { cancel } from "../operator/intents.ts"
@@ -442,6 +443,10 @@ describe("a relay that can't be carried out", () => {
       args: [buyer.address, signed.authorization.nonce, await on.signCancel(buyer, signed.authorization)],
       account: accounts[5],
     })
+    const endpoints = rig.network.endpoints as Endpoint[]
+    endpoints.push(newEndpoint("base-sepolia", "http://127.0.0.1:1"))
+    expect((await on.submit(cancelled, await on.sign(other, cancelled))).status, "by the word of one of two").toBe(503)
+    endpoints.pop()
     expect((await on.submit(cancelled, await on.sign(other, cancelled))).status).toBe(200)
     const outlived = await on.start()
     await rig.mint(buyer.address.toLowerCase() as Address, 5_000_000n)

@@ -18,7 +18,7 @@ import { ApiError } from "../errors.ts"
 import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
 import { lookSoon } from "../payments/queries.ts"
-import { lookAtWallet } from "./evidence.ts"
+import { lookAtWallet, quorumOf } from "./evidence.ts"
 import { firstFees, trialFees } from "./fees.ts"
 
 /**
@@ -258,18 +258,22 @@ export function replayableUntil(relays: readonly Pick<Row<"intents">, "data">[])
 
 /**
  * Of these relays those whose authorization can't move money any more, as the token has its nonce as used or cancelled by
- * every endpoint that answers. A `CHAIN_UNAVAILABLE` when none answers.
+ * every endpoint that answers. A `CHAIN_UNAVAILABLE` when fewer answer than must agree: who signs another authorization by
+ * the word of one that lies may pay twice.
  */
 export async function voided(ctx: Context, network: Network, relays: readonly Row<"intents">[]): Promise<Set<string>> {
   const asked = relays.flatMap(({ id, payer, auth_nonce: nonce }) => (payer && nonce ? [{ id, payer, nonce }] : []))
   if (asked.length === 0) return new Set()
   const calls = asked.map(({ payer, nonce }) => stateCall(network, payer, nonce))
-  const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, calls, ctx.signal)))
+  const quorum = quorumOf(network)
+  const ready = awake(network.endpoints)
+  const endpoints = ready.length < quorum ? network.endpoints : ready
+  const answers = await Promise.all(endpoints.map(endpoint => ask(endpoint, calls, ctx.signal)))
   const states = answers.flatMap(results => {
     const words = results?.map(wordOf)
     return words?.every(word => word !== undefined) ? [words] : []
   })
-  if (states.length === 0) throw new ApiError("CHAIN_UNAVAILABLE")
+  if (states.length < quorum) throw new ApiError("CHAIN_UNAVAILABLE")
   return new Set(asked.filter((_, i) => states.every(words => words[i] === 1n)).map(({ id }) => id))
 }
 
