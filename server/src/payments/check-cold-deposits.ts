@@ -22,7 +22,7 @@ const DAY_MS = 24 * HOUR_MS
 const ADDRESSES_A_CALL = 500
 /** A node that tells balances may be so far behind the scan. */
 const LAG_BLOCKS = 600
-/** Addresses asked in one round: 20 calls. */
+/** Addresses that are cooled, and that are asked in 20 calls, in one round. */
 const ADDRESSES_A_ROUND = 10_000
 
 /**
@@ -36,11 +36,12 @@ export async function coolDeposits(ctx: Context, network: Network): Promise<void
   await sql`update deposits d set hot = false, watched_number = c.block_number, cooled_at = ${now},
       check_at = ${new Date(now.getTime() + HOUR_MS)}
     from cursors c
-    where d.chain_id = ${network.chainId} and c.chain_id = d.chain_id and d.hot and d.hot_until < ${now}
+    where c.chain_id = d.chain_id and d.id in (select d.id from deposits d where d.chain_id = ${network.chainId} and d.hot and d.hot_until < ${now}
       and d.watched_number is null
       and (d.hot_until < ${dayAgo} or (${isActive("d")}) is not true)
       and not exists (select from transfers t where t.deposit_id = d.id and (t.state in ('seen', 'gone')
-        or (t.created_at > ${dayAgo} and (${isActive("d")}))))`.execute(ctx.db)
+        or (t.created_at > ${dayAgo} and (${isActive("d")}))))
+      order by d.hot_until limit ${ADDRESSES_A_ROUND})`.execute(ctx.db)
 }
 
 /**

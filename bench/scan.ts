@@ -1,0 +1,130 @@
+/**
+ * What a round of the scan costs with 150 addresses that were ever made, and with 150,000, of which 150 are in use in both:
+ * calls, bytes and time of a round, the statements beside it, and the hourly look at the balances of all others.
+ */
+import { sql } from "kysely"
+import { encodeFunctionResult, type Hex, multicall3Abi } from "viem"
+import { postgresBinaries, startPostgres } from "../server/test/postgres.ts"
+
+const SIZES = [150, 150_000]
+const IN_USE = 150
+const ROUNDS = 7
+/** A round with all of them costs at most so many times one with few: calls and bytes by count, time with some air. */
+const MOST = { calls: 1, bytes: 1.05, ms: 2 }
+
+const postgres = postgresBinaries() ? await startPostgres() : undefined
+if (postgres) process.env.DATABASE_URL = postgres.url
+// What opens databases looks at DATABASE_URL when it is loaded.
+const { paperNetwork, startService } = await import("../server/test/service.ts")
+const { ScriptedChain, startNode } = await import("../server/test/node.ts")
+const { newEndpoint } = await import("../server/src/chain/endpoints.ts")
+const { checkColdDeposits, coolDeposits } = await import("../server/src/payments/check-cold-deposits.ts")
+const { ensureCursor, verifyRound } = await import("../server/src/payments/verify-payments.ts")
+const { renewDeposits } = await import("../server/src/paywalls/versions.ts")
+
+const service = await startService()
+const chain = new ScriptedChain(service.ctx.now())
+const node = await startNode(chain)
+const zero = `0x${"0".repeat(64)}` as Hex
+node.hook = (method, params) => {
+  if (method !== "eth_call") return undefined
+  const [{ data }] = params as unknown as [{ data: string }]
+  // Each read of the call holds the selector of balanceOf once.
+  const reads = data.split("70a08231").length - 1
+  const result = Array.from({ length: reads }, () => ({ success: true, returnData: zero }))
+  return encodeFunctionResult({ abi: multicall3Abi, functionName: "aggregate3", result })
+}
+const network = { ...paperNetwork, endpoints: [newEndpoint("base-sepolia", node.url)] }
+service.ctx.chain.networks.splice(0, 1, network)
+const { db } = service.ctx
+
+/** In parts, as a statement has its time. */
+async function each(count: number, work: (from: number, to: number) => Promise<unknown>): Promise<void> {
+  for (let from = 1; from <= count; from += 10_000) await work(from, Math.min(count, from + 9_999))
+}
+
+async function make(count: number): Promise<void> {
+  await service.empty()
+  const merchant = await service.merchant("shop")
+  await ensureCursor(service.ctx, network)
+  const now = service.ctx.now()
+  await each(count, (from, to) =>
+    sql`insert into paywalls (id, merchant_id, chain_id, name, price, currency, content_type, pricing_model, active,
+      created_at, updated_at)
+    select 'pw_' || i, ${merchant}, ${network.chainId}, 'Film', 5000000, 'USDC', 'url', 'one_time', true, ${now}, ${now}
+    from generate_series(${from}::int, ${to}::int) i`.execute(db),
+  )
+  await each(count, (from, to) =>
+    sql`insert into deposits (chain_id, address, factory, salt, owner, open_after_s, paywall_id, created_at, hot_until)
+    select ${network.chainId}, '0x' || lpad(to_hex(i), 40, '0'), ${network.depositFactory}, '0x' || lpad(to_hex(i), 64, '0'),
+      ${network.depositFactory}, 4000000000, 'pw_' || i, ${now},
+      ${now}::timestamptz + make_interval(hours => case when i <= ${IN_USE} then 1 else -48 end)
+    from generate_series(${from}::int, ${to}::int) i`.execute(db),
+  )
+  await each(count, (from, to) =>
+    sql`insert into paywall_versions (paywall_id, n, price, active, deposit_id, from_at)
+    select d.paywall_id, 1, 5000000, true, d.id, ${now} from deposits d
+    where d.paywall_id in (select 'pw_' || i from generate_series(${from}::int, ${to}::int) i)`.execute(db),
+  )
+  await sql`analyze`.execute(db)
+}
+
+const median = (values: number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN
+
+async function timed(work: () => Promise<unknown>): Promise<number> {
+  const startedAt = performance.now()
+  await work()
+  return performance.now() - startedAt
+}
+
+async function measure(count: number) {
+  await make(count)
+  let firstCoolMs = 0
+  const hot = () => sql<{ n: number }>`select count(*)::int as n from deposits where hot`.execute(db)
+  while (((await hot()).rows[0]?.n ?? 0) > IN_USE) firstCoolMs += await timed(() => coolDeposits(service.ctx, network))
+  // As autovacuum does by itself within a minute of so many changes.
+  await sql`vacuum analyze`.execute(db)
+  const rounds: { calls: number; bytes: number; ms: number }[] = []
+  for (let i = 0; i < ROUNDS; i++) {
+    chain.mine(30)
+    await sql`update cursors set run_at = ${new Date(0)}`.execute(db)
+    const before = { calls: node.calls, bytes: node.bytes }
+    const ms = await timed(() => verifyRound(service.ctx, network))
+    rounds.push({ calls: node.calls - before.calls, bytes: node.bytes - before.bytes, ms })
+  }
+  const coolMs = await timed(() => coolDeposits(service.ctx, network))
+  const renewMs = await timed(() => renewDeposits(service.ctx))
+  const before = { calls: node.calls, bytes: node.bytes }
+  service.advance(3_700_000)
+  let coldMs = 0
+  const due = () =>
+    sql<{
+      n: number
+    }>`select count(*)::int as n from deposits where not hot and check_at <= ${service.ctx.now()}`.execute(db)
+  while ((await due()).rows[0]?.n) coldMs += await timed(() => checkColdDeposits(service.ctx, network))
+  const cold = { calls: node.calls - before.calls, bytes: node.bytes - before.bytes }
+  const of = (key: "calls" | "bytes" | "ms") => median(rounds.map(each => each[key]))
+  return { calls: of("calls"), bytes: of("bytes"), ms: of("ms"), firstCoolMs, coolMs, renewMs, coldMs, cold }
+}
+
+const say = (line: string) => process.stdout.write(`${line}\n`)
+const [few, many] = [await measure(SIZES[0] ?? 0), await measure(SIZES[1] ?? 0)]
+for (const [count, cost] of [
+  [SIZES[0], few],
+  [SIZES[1], many],
+] as const)
+  say(
+    `${count} addresses: a round ${cost.calls} calls, ${cost.bytes} bytes, ${cost.ms.toFixed(0)} ms; cooling ${cost.coolMs.toFixed(0)} ms ` +
+      `(the first ${cost.firstCoolMs.toFixed(0)}), renewal ${cost.renewMs.toFixed(0)} ms; balances of an hour: ` +
+      `${cost.cold.calls} calls, ${cost.cold.bytes} bytes, ${cost.coldMs.toFixed(0)} ms`,
+  )
+const ratio = { calls: many.calls / few.calls, bytes: many.bytes / few.bytes, ms: many.ms / few.ms }
+say(
+  `A round with 150,000 over one with 150: calls ${ratio.calls.toFixed(2)}, bytes ${ratio.bytes.toFixed(2)}, time ${ratio.ms.toFixed(2)}`,
+)
+const isFlat = ratio.calls <= MOST.calls && ratio.bytes <= MOST.bytes && ratio.ms <= MOST.ms
+say(isFlat ? "Flat." : `Not flat: the limits are ${JSON.stringify(MOST)}.`)
+await service.stop()
+await node.stop()
+await postgres?.stop()
+process.exit(isFlat ? 0 : 1)
