@@ -265,6 +265,20 @@ describe("the scan", () => {
   })
 })
 
+it("a buyer who submits is granted before a flood of dust at the same paywall is settled", async () => {
+  const shop = await paywall()
+  // More senders than a round settles, and all before the buyer by their addresses.
+  const dust = Array.from({ length: 510 }, (_, i) => `0x${i.toString(16).padStart(40, "0")}` as Address)
+  chain.pay(dust.map(from => ({ from, to: shop.payTo, value: 1n })))
+  const { hash } = chain.pay([{ from: A, to: shop.payTo, value: usd(5) }])
+  await submit(shop, hash)
+  chain.mine(3)
+  service.advance(11 * MINUTE)
+  await rounds(1)
+  await rounds(1)
+  expect(await hasAccess(shop)).toBe(true)
+})
+
 describe("a reorg that is told badly", () => {
   it("logs of the old fork with the head of the new: not granted", async () => {
     const shop = await paywall()

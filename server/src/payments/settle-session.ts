@@ -52,7 +52,10 @@ export async function settleSessions(ctx: Context, network: Network): Promise<nu
   return due.length
 }
 
-/** Sessions with a transfer to settle, or whose own time has come, and who sent what is not claimed yet. */
+/**
+ * Sessions with a transfer to settle, or whose own time has come, and who sent what is not claimed yet. Those with the fewest
+ * transfers come first: one that is flooded with dust takes minutes, and nobody else waits for it.
+ */
 async function dueSessions(ctx: Context, network: Network): Promise<{ id: string; senders: Address[] }[]> {
   const rows = await sql<{ id: string; senders: Address[] }>`
     with due as (
@@ -65,7 +68,8 @@ async function dueSessions(ctx: Context, network: Network): Promise<{ id: string
         where d.session_id = due.id and t.state <> 'gone'
           and not exists (select from claims c join payments p on p.id = c.payment_id
             where c.transfer_id = t.id and p.status in ('granted', 'returned'))) as senders
-    from due order by due.id`.execute(ctx.db)
+    from due order by (select count(*) from transfers t join deposits d on d.id = t.deposit_id where d.session_id = due.id),
+      due.id`.execute(ctx.db)
   return rows.rows
 }
 

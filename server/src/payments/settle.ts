@@ -68,13 +68,16 @@ export async function settleDue(ctx: Context, network: Network): Promise<number>
   return groups.length
 }
 
+/** Who submitted a hash comes before who did not, and much money before little: dust waits for whoever may be waiting. */
 async function dueGroups(ctx: Context, network: Network): Promise<Group[]> {
   const due = await sql<{ paywall_id: string; sender: Address; payer: Address | null }>`
     select d.paywall_id, t.from_address as sender, p.payer
     from transfers t join deposits d on d.id = t.deposit_id
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
     where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and d.paywall_id is not null
-    group by 1, 2, 3 order by row_number() over (partition by d.paywall_id order by min(t.run_at), t.from_address, p.payer), 1
+    group by 1, 2, 3 order by row_number() over (partition by d.paywall_id order by
+        exists (select from submissions s where s.paywall_id = d.paywall_id and s.address = t.from_address) desc,
+        sum(t.value) filter (where t.token = ${network.token.address}) desc nulls last, min(t.run_at), t.from_address, p.payer), 1
     limit ${GROUPS_A_ROUND}`.execute(ctx.db)
   const groups = new Map<string, Group>()
   for (const { paywall_id, sender, payer } of due.rows) {
