@@ -14,7 +14,7 @@ export const httpDuration = new Histogram({
 
 export const connectionsDropped = new Counter({
   name: "sluice_http_connections_dropped_total",
-  help: "Connections closed by a bound: pipelined, unread, stalled, too_many or stopping.",
+  help: "Connections closed by a bound: pipelined, unread, unsent, stalled, too_many or stopping.",
   labelNames: ["reason"],
   registers: [registry],
 })

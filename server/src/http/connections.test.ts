@@ -68,7 +68,7 @@ describe("a connection", () => {
   it("that is not read goes first when answers hold too much, and others are served", async () => {
     const big = "x".repeat(8_000_000)
     const listener: RequestListener = (request, response) => response.end(request.url === "/big" ? big : "small")
-    const { open, dropped } = await serve({ heldBytes: 2_500 }, listener, 1_000)
+    const { open, dropped } = await serve({ answerBytes: 2_500 }, listener, 1_000)
     const unread = [await open(), await open()]
     for (const [i, socket] of unread.entries()) {
       socket.write(get("/big"))
@@ -85,6 +85,62 @@ describe("a connection", () => {
     unread[0]?.resume()
     await once(unread[0] as Socket, "close")
     expect(unread[1]?.destroyed).toBe(false)
+  })
+
+  it("that reads slowly outlives one that reads nothing, however long its answer takes", async () => {
+    const { open, dropped } = await serve(
+      { answerBytes: 2_500 },
+      (request, response) => {
+        if (request.url === "/small") return void response.end("small")
+        response.write("x".repeat(8_000_000))
+        response.once("drain", () => response.write("<more>"))
+      },
+      1_000,
+    )
+    const [slow, unread, other] = [await open(), await open(), await open()] as const
+    for (const socket of [slow, unread]) {
+      socket.write(get("/long"))
+      await once(socket, "readable")
+    }
+    await readUntil(slow, "<more>")
+    other.write(get("/small"))
+    await readUntil(other, "small")
+    expect(dropped).toEqual(["unread"])
+    unread.resume()
+    await once(unread, "close")
+    expect(slow.destroyed).toBe(false)
+  })
+
+  it("that sends the most of what requests hold goes first", async () => {
+    const post = (bytes: number) => `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${bytes}\r\n\r\n`
+    const { server, open, dropped } = await serve(
+      { requestBytes: 60_000, bodyBytes: 50_000 },
+      (request, response) => void request.once("end", () => response.end("ended")).resume(),
+    )
+    const [honest, dripping, smaller] = [await open(), await open(), await open()] as const
+    honest.write(post(100))
+    await once(server, "request")
+    dripping.resume().write(post(1_000_000))
+    await once(server, "request")
+    smaller.write(post(20_000))
+    await once(dripping, "close")
+    expect(dropped).toEqual(["unsent"])
+    honest.write("x".repeat(100))
+    expect(await readUntil(honest, "ended")).toContain("200 OK")
+  })
+
+  it("beyond the most closes one that drips its body where none is idle", async () => {
+    const { server, open, dropped } = await serve(
+      { connections: 1 },
+      (request, response) => void request.once("end", () => response.end("ended")).resume(),
+    )
+    const dripping = await open()
+    dripping.resume().write("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    await once(server, "request")
+    const next = await open()
+    next.write(get("/"))
+    expect(await readUntil(next, "ended")).toContain("200 OK")
+    expect(dropped).toEqual(["too_many"])
   })
 
   it("whose caller reads nothing of its answer is closed after a time, a caller who waits for one is not", async () => {

@@ -1,7 +1,7 @@
 /**
  * What callers can make the HTTP server hold. A connection is served one request at a time; few more may be pipelined.
- * Answers that nobody reads hold a fixed number of bytes in all, whoever asked for them and however many connections
- * there are: above it the connection goes whose caller has read nothing for the longest time.
+ * Requests and answers hold a fixed number of bytes each, whoever asked and however many connections there are. Above it
+ * a connection goes: of requests the one that holds most, of answers the one whose caller has read nothing for longest.
  */
 import {
   createServer,
@@ -18,8 +18,12 @@ export interface Bounds {
   connections: number
   /** Requests of one connection that wait for the answer before them. One more closes it. */
   pipelined: number
-  /** Bytes of answers, and of requests that wait, in all. More closes the connection that has read nothing for longest. */
-  heldBytes: number
+  /** Bytes of answers in all. More closes the connection that has read nothing for longest. */
+  answerBytes: number
+  /** Bytes of requests in all: those that wait, and bodies that are not there yet. More closes the largest holder. */
+  requestBytes: number
+  /** Bytes of the largest body. */
+  bodyBytes: number
   /** Milliseconds in which a caller reads nothing of its answer, or sends nothing, before its connection is closed. */
   stalledMs: number
   /** Milliseconds that connections have to finish once the server closes. */
@@ -28,21 +32,28 @@ export interface Bounds {
 
 /**
  * An idle connection holds about 10 KB. Clients that pipeline at all send few requests ahead (undici ten, by a setting).
- * 64 MB are some thirty thousand answers of the usual size, or a few hundred downloads at once.
+ * 64 MB of answers are some thirty thousand of the usual size, or sixty downloads at once. 32 MB of requests are 8 KB for
+ * each connection: above them one holds more than that, which no usual request does.
+ * Two minutes, because a socket counts as read only when its buffer of 4 MB has emptied by a third: in 20 seconds a steady
+ * reader of 20 KB/s was cut off (measured).
  */
 export const defaultBounds: Bounds = {
   connections: 4_000,
   pipelined: 10,
-  heldBytes: 64 * 1024 * 1024,
-  stalledMs: 20_000,
+  answerBytes: 64 * 1024 * 1024,
+  requestBytes: 32 * 1024 * 1024,
+  bodyBytes: 256 * 1024,
+  stalledMs: 120_000,
   closingMs: 5_000,
 }
 
 /** Why a connection was closed: a label of a metric. */
-export type DropReason = "pipelined" | "unread" | "stalled" | "too_many" | "stopping"
+export type DropReason = "pipelined" | "unread" | "unsent" | "stalled" | "too_many" | "stopping"
 
 /** What one waiting request may hold: its headers (16 KB at most), the first part of its body, and the objects around them. */
 const WAITING_BYTES = 24 * 1024
+/** What a body of unknown length counts as until it is there: the usual ones are small, and the largest has four times as much. */
+const CHUNKED_BYTES = 64 * 1024
 
 export interface Connections {
   /** A server for `listener` within the bounds; for Fastify's `serverFactory`. */
@@ -57,7 +68,25 @@ interface Connection {
   /** The request that is being answered. */
   running: ServerResponse | undefined
   waiting: [IncomingMessage, ServerResponse][]
-  heldBytes: number
+}
+
+/** Bytes that connections hold, in the order in which they began to, or read last. */
+interface Holders {
+  bytes: Map<Socket, number>
+  total: number
+}
+const holdersOf = (): Holders => ({ bytes: new Map(), total: 0 })
+
+/** Of many it costs a look at each: some 20 µs for 4,000, and only above the bound. */
+function largestOf({ bytes }: Holders): Socket | undefined {
+  let largest: Socket | undefined
+  let most = 0
+  for (const [socket, held] of bytes)
+    if (held > most) {
+      largest = socket
+      most = held
+    }
+  return largest
 }
 
 /** Bounded connections; `dropped` is told of each connection that a bound closed, with its peer's address. */
@@ -68,9 +97,9 @@ export function boundedConnections(
   const connections = new Map<Socket, Connection>()
   /** In the order in which they became idle. */
   const idle = new Set<Socket>()
-  /** Those that hold bytes, in the order in which their callers last finished reading an answer. */
-  const holders = new Set<Socket>()
-  let heldBytes = 0
+  /** Those that hold answers, in the order in which their callers last read. */
+  const answers = holdersOf()
+  const requests = holdersOf()
 
   return {
     open: (listener, options) => {
@@ -86,7 +115,7 @@ export function boundedConnections(
     hold: (response, bytes) => {
       const { socket } = response
       const connection = socket && connections.get(socket)
-      if (connection?.running === response) hold(socket as Socket, connection, bytes)
+      if (connection?.running === response) holdAnswer(socket as Socket, bytes)
     },
     close: () => {
       const closeAll = () => {
@@ -97,13 +126,15 @@ export function boundedConnections(
   }
 
   function opened(socket: Socket): void {
-    connections.set(socket, { running: undefined, waiting: [], heldBytes: 0 })
+    connections.set(socket, { running: undefined, waiting: [] })
     idle.add(socket)
     socket.once("close", () => forget(socket))
+    socket.on("drain", () => moveToEnd(answers, socket))
     if (connections.size <= bounds.connections) return
     const [longestIdle] = idle
-    const [longestUnread] = holders
-    drop(longestIdle === socket ? (longestUnread ?? socket) : (longestIdle ?? socket), "too_many")
+    const [longestUnread] = answers.bytes.keys()
+    const other = longestIdle === socket ? (longestUnread ?? largestOf(requests)) : longestIdle
+    drop(other ?? socket, "too_many")
   }
 
   function enqueue(listener: RequestListener, request: IncomingMessage, response: ServerResponse): void {
@@ -115,7 +146,7 @@ export function boundedConnections(
     else if (connection.waiting.length >= bounds.pipelined) drop(socket, "pipelined")
     else {
       connection.waiting.push([request, response])
-      hold(socket, connection, WAITING_BYTES)
+      holdRequest(socket, WAITING_BYTES)
     }
   }
 
@@ -132,33 +163,61 @@ export function boundedConnections(
       connection.running = undefined
       // Gone, or its last answer said `Connection: close`.
       if (!connections.has(socket) || !socket.writable) return
-      letGo(socket, connection)
+      letGo(answers, socket)
+      letGo(requests, socket)
       const next = connection.waiting.shift()
       if (!next) idle.add(socket)
       else {
-        hold(socket, connection, connection.waiting.length * WAITING_BYTES)
+        holdRequest(socket, connection.waiting.length * WAITING_BYTES)
         run(listener, connection, ...next)
       }
     })
-    listener(request, response)
+    const bodyBytes = bodyBytesOf(request)
+    request.once("end", () => {
+      if (connection.running === response) add(requests, socket, -bodyBytes)
+    })
+    holdRequest(socket, bodyBytes)
+    // Unless its body is what no longer fits.
+    if (connections.has(socket)) listener(request, response)
   }
 
-  function hold(socket: Socket, connection: Connection, bytes: number): void {
-    if (bytes === 0) return
-    connection.heldBytes += bytes
-    heldBytes += bytes
+  /** As many as the body may have in the end; those who send slowly are counted before they have sent. */
+  function bodyBytesOf({ headers }: IncomingMessage): number {
+    const isChunked = headers["transfer-encoding"] !== undefined
+    return Math.min(isChunked ? CHUNKED_BYTES : Number(headers["content-length"] ?? 0), bounds.bodyBytes)
+  }
+
+  function holdAnswer(socket: Socket, bytes: number): void {
     // One that is there already keeps its place: asking for more is not reading.
-    holders.add(socket)
-    for (const longest of holders) {
-      if (heldBytes <= bounds.heldBytes) return
+    add(answers, socket, bytes)
+    for (const longest of answers.bytes.keys()) {
+      if (answers.total <= bounds.answerBytes) return
       drop(longest, "unread")
     }
   }
 
-  function letGo(socket: Socket, connection: Connection): void {
-    heldBytes -= connection.heldBytes
-    connection.heldBytes = 0
-    holders.delete(socket)
+  function holdRequest(socket: Socket, bytes: number): void {
+    add(requests, socket, bytes)
+    while (requests.total > bounds.requestBytes) drop(largestOf(requests) ?? socket, "unsent")
+  }
+
+  function add(holders: Holders, socket: Socket, bytes: number): void {
+    if (bytes === 0) return
+    if (!connections.has(socket)) return
+    holders.bytes.set(socket, (holders.bytes.get(socket) ?? 0) + bytes)
+    holders.total += bytes
+  }
+
+  function letGo(holders: Holders, socket: Socket): void {
+    holders.total -= holders.bytes.get(socket) ?? 0
+    holders.bytes.delete(socket)
+  }
+
+  function moveToEnd({ bytes }: Holders, socket: Socket): void {
+    const held = bytes.get(socket)
+    if (held === undefined) return
+    bytes.delete(socket)
+    bytes.set(socket, held)
   }
 
   function timedOut(socket: Socket): void {
@@ -178,7 +237,8 @@ export function boundedConnections(
   function forget(socket: Socket): void {
     const connection = connections.get(socket)
     if (!connection) return
-    letGo(socket, connection)
+    letGo(answers, socket)
+    letGo(requests, socket)
     connection.waiting = []
     connections.delete(socket)
     idle.delete(socket)

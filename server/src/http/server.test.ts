@@ -131,6 +131,17 @@ describe("bad input", () => {
     await own.close()
   })
 
+  it("of a path without a route is answered before its body comes", async () => {
+    const { port } = new URL(await service.listen())
+    for (const path of ["/healthz", "/docs/json", "/nowhere"]) {
+      const socket = connect(Number(port), "127.0.0.1")
+      socket.write(`POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n`)
+      const [answer] = await once(socket, "data")
+      socket.destroy()
+      expect(String(answer)).toMatch(/^HTTP\/1\.1 404 /)
+    }
+  })
+
   it("that never ends is cut off", async () => {
     const { ctx, issuer } = service
     const own = openServer(ctx, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience))

@@ -140,6 +140,8 @@ export function openServer(ctx: Context, tokens: TokenIssuer, bounds?: Bounds): 
       const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`
       if (!(await admit(request, reply, { subject, apiKey: caller.apiKey }))) return reply
       if (caller.refusal !== undefined) throw caller.refusal
+      // Before its body is read: much of what has no route has no limit either, and could send one for ever.
+      if (request.is404) throw new ApiError("NOT_FOUND")
       return undefined
     })
   })
