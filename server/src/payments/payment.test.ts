@@ -117,6 +117,16 @@ describe("foldTransfers", () => {
     expect(foldTransfers([old, transfer(2, 1n, { minedAt: new Date(ADD_UP_MS) })]).paid.map(ids)).toEqual([[1, 2]])
   })
 
+  it("keeps the price of a part for an hour, and its value for the week", () => {
+    const started = transfer(0, 1n, { price: 1_000n })
+    const cheap = transfer(0, 1n, { price: 5n })
+    const dear = (minutes: number, value: bigint) => transfer(1, value, { minedAt: at(minutes), price: 1_000n })
+    expect(foldTransfers([cheap, dear(60, 4n)]).paid.map(ids)).toEqual([[0, 1]])
+    expect(foldTransfers([cheap, dear(61, 4n)])).toMatchObject({ paid: [], short: [{ received: 5n, price: 1_000n }] })
+    expect(foldTransfers([cheap, dear(61, 999n)]).paid.map(ids)).toEqual([[0, 1]])
+    expect(foldTransfers([started, dear(61, 998n)]).paid).toEqual([])
+  })
+
   it("never uses a transfer twice, never a payment below its price, and loses none within the week", () => {
     const transfers = fc.array(
       fc.record({ value: fc.bigInt({ min: 1n, max: 12n }), price: fc.constantFrom(5n, 7n), ready: fc.boolean() }),

@@ -84,8 +84,7 @@ export interface Folded {
 
 /**
  * Adds one sender's open transfers up, in the order of the chain, into as many payments as they reach. Transfers that
- * are not ready are taken only to complete one. The price is the least that any of the transfers had to reach: "send 0.01
- * more" stays true after a price change.
+ * are not ready are taken only to complete one. What they have to reach together is their {@link leastPrice}.
  */
 export function foldTransfers(open: readonly OpenTransfer[]): Folded {
   const late = open.filter(transfer => transfer.price === undefined && transfer.ready)
@@ -115,11 +114,17 @@ export function foldTransfers(open: readonly OpenTransfer[]): Folded {
 
 const sum = (parts: readonly { value: bigint }[]): bigint => parts.reduce((total, part) => total + part.value, 0n)
 
-/** The least that any of the transfers had to reach; those without a price count for nothing. */
-export const leastPrice = (parts: readonly Pick<OpenTransfer, "price">[]): bigint =>
-  parts
+/**
+ * The least that any of the transfers of the last hour had to reach; those without a price count for nothing. So "send 0.01
+ * more" stays true for an hour after a price change, as a quote does, and one base unit holds no old price for a week.
+ */
+export function leastPrice(parts: readonly Pick<OpenTransfer, "price" | "minedAt">[]): bigint {
+  const newest = Math.max(...parts.map(part => part.minedAt.getTime()))
+  return parts
+    .filter(part => part.minedAt.getTime() >= newest - QUOTE_MS)
     .map(part => part.price ?? 0n)
     .reduce((least, price) => (least === 0n || (price > 0n && price < least) ? price : least), 0n)
+}
 
 /** The most that a receipt is waited for without a trace, from the submission on. */
 export const NO_TRACE_MS = DAY_MS
