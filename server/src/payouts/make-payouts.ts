@@ -277,7 +277,9 @@ export async function sweepDue(ctx: Context, network: Network): Promise<number> 
   const due = await sql<{ id: bigint; token: Address }>`
     select distinct t.deposit_id as id, t.token from payments p join claims c on c.payment_id = p.id
       join transfers t on t.id = c.transfer_id
-    where p.chain_id = ${network.chainId} and p.sweep_at <= ${ctx.now()} limit ${DEPOSITS_A_ROUND}`.execute(ctx.db)
+    where p.chain_id = ${network.chainId} and p.sweep_at <= ${ctx.now()} and not t.single_source limit ${DEPOSITS_A_ROUND}`.execute(
+    ctx.db,
+  )
   for (const { id, token } of due.rows)
     await inTransaction(ctx, async ctx => {
       const deposit = await ctx.db.selectFrom("deposits").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
@@ -335,7 +337,7 @@ async function sweepDeposit(
     select t.id, c.payment_id, ${unswept} as left
     from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
     where t.deposit_id = ${deposit.id} and t.token = ${token} and t.state in ('confirmed', 'final')
-      and p.status = 'granted' and p.sweep_at is not null and p.recipient_set_id is null
+      and not t.single_source and p.status = 'granted' and p.sweep_at is not null and p.recipient_set_id is null
     order by t.id limit ${TRANSFERS_A_SWEEP}`.execute(ctx.db)
   const parts = open.rows.filter(row => row.left > 0n)
   const amount = parts.reduce((sum, { left }) => sum + left, 0n)
