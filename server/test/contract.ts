@@ -17,6 +17,7 @@ export interface Parameter {
   name: string
   in: string
   example?: string
+  required?: boolean
   schema: Schema
 }
 export interface Operation {
