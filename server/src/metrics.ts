@@ -34,7 +34,7 @@ export const rpcCalls = new Counter({
 })
 
 /** Why a person should look at an RPC endpoint. */
-export const endpointAlarmReasons = ["silent", "behind", "contradiction"] as const
+export const endpointAlarmReasons = ["silent", "behind", "contradiction", "logs"] as const
 
 export const endpointAlarms = new Gauge({
   name: "sluice_rpc_alarm",

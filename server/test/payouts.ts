@@ -64,7 +64,7 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
   })
   const [signer, relayer] = [signerOf(wallet), signerOf(relay)]
   const service = await startService({
-    settings: { payoutWallet: signer.address, relayWallet: relayer.address, ...settings },
+    settings: { relayWallet: relayer.address, ...settings },
     networks: [
       {
         name: "base-sepolia",

@@ -27,7 +27,8 @@ export const paperNetwork: Network = {
   genesisHash: `0x${"00".repeat(32)}` as Hash,
 }
 
-export const PAYOUT_ADDRESS = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+/** No account that a test signs with as a wallet of the service, which a merchant's payout address must not be. */
+export const PAYOUT_ADDRESS = "0xa0Ee7A142d267C1f36714E4a8F75612F20a79720"
 
 interface Answer {
   status: number

@@ -174,7 +174,7 @@ describe("at a checkout", () => {
     expect(await rig.balanceOf(wanted)).toBe(5_000_000n)
     const [intent] = await intents()
     expect(intent).toMatchObject({ kind: "return", source_key: `payment:${id}:return:0`, state: "final" })
-    expect((await one()).return).toEqual({ address: wanted, state: "final", txHash: intent?.tx_hash })
+    expect((await one()).return).toEqual({ address: wanted, state: "final", txHash: intent?.tx_hash, reason: null })
     const { body } = await rig.service.call("GET", "/api/console/transactions?type=return", undefined, as)
     expect(body.data).toMatchObject([
       { type: "return", status: "final", recipient: wanted, paymentId: id, amount: "5.00" },
@@ -716,7 +716,12 @@ describe("a return that can't be paid", () => {
     await rig.blacklist(to, true)
     await giveBack(id, { address: to })
     await rig.payout()
-    expect((await one()).return).toEqual({ address: to, state: "held", txHash: null })
+    expect((await one()).return).toEqual({
+      address: to,
+      state: "held",
+      txHash: null,
+      reason: expect.stringContaining("would fail on chain now"),
+    })
     const [waits] = await intents()
     await cancel(rig.service.ctx, { intent: waits?.id ?? "", reason: "blocked by the issuer", by: "operator" })
     expect(await one()).toMatchObject({ status: "open", return: null })

@@ -249,6 +249,7 @@ describe("the gas budget of all merchants together", () => {
     await rig.round()
     await spend(LIMIT / 4n)
     ctx.settings.gasBudgetTotal = LIMIT / 2n
+    ctx.settings.payoutWallet = rig.signer.address
     // Neither merchant has spent its own.
     await rig.paid(shop, 1_000_000n)
     await rig.paid(other, 1_000_000n)
@@ -260,6 +261,7 @@ describe("the gas budget of all merchants together", () => {
     await rig.round()
     expect(await endings()).toEqual(Array(6).fill("paid"))
     expect(await alarmsInWords(ctx)).toEqual([])
+    ctx.settings.payoutWallet = undefined
   })
 })
 

@@ -63,7 +63,9 @@ function watched(signer: Signer): Signer {
 function watchQueries(): void {
   const query = pg.Client.prototype.query as (...args: unknown[]) => unknown
   pg.Client.prototype.query = function watchedQuery(this: pg.Client, ...args: unknown[]): unknown {
-    const [text, values] = args
+    // The pool gives a deadline with each statement, and so an object in place of text and values.
+    const [first, second] = args
+    const { text, values } = typeof first === "string" ? { text: first, values: second } : (first as pg.QueryConfig)
     if (
       /^\s*update intents i set state = s.state/.test(String(text)) &&
       Array.isArray(values) &&
