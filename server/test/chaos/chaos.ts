@@ -113,6 +113,9 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
     over.abort()
     await Promise.all(playing)
     report.violations.push(...(await violations(stage.database.db, stage.anvil, expectedOf(stage))))
+    const deadlocks = await sql<{ n: number }>`select deadlocks::int as n from pg_stat_database
+      where datname = current_database()`.execute(stage.database.db)
+    if (deadlocks.rows[0]?.n !== 0) report.violations.push(`${deadlocks.rows[0]?.n} deadlocks`)
     if (options.alter) {
       const { found, altered } = await unreconciled(stage.ctx, stage.anvil, stage.wallet, options.alter)
       report.violations.push(...found)
@@ -220,7 +223,8 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
   await client.mine({ blocks: 12 })
   await client.setAutomine(false)
   for (const proxy of proxies) {
-    proxy.rates = options.rates
+    // The first may fail, and does not lie.
+    proxy.rates = proxy === proxies[0] ? { ...options.rates, lie: 0 } : options.rates
     proxy.onSend = (worker, point) => {
       const playing = stage.children.get(worker)
       if (playing?.doom !== point || --playing.nth > 0) return false

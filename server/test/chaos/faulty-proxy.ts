@@ -17,9 +17,13 @@ export interface Rates {
   swallow: number
   /** A receipt is told as null. */
   forget: number
+  /** A block that is asked for by its number is told as null. */
+  hide: number
+  /** A count, a block or a receipt is told otherwise than it is: by one endpoint of several. */
+  lie: number
 }
 
-const noFaults: Rates = { refuse: 0, breakOff: 0, takeAndBreak: 0, swallow: 0, forget: 0 }
+const noFaults: Rates = { refuse: 0, breakOff: 0, takeAndBreak: 0, swallow: 0, forget: 0, hide: 0, lie: 0 }
 
 /** When a worker is to be ended by a proxy. */
 type SendPoint = "before send" | "after send"
@@ -38,6 +42,19 @@ interface Entry {
   id: unknown
   method: string
   params: unknown[]
+}
+
+/** What a liar tells in place of what it knows; what nothing is decided by stays as it is. */
+function liedOf(method: string, result: unknown, random: () => number): unknown {
+  const hash = `0x${Math.floor(random() * 2 ** 32)
+    .toString(16)
+    .padStart(64, "0")}`
+  if (method === "eth_getTransactionCount") return `0x${Math.floor(random() * 2_000).toString(16)}`
+  if (typeof result !== "object" || result === null) return result
+  if (method === "eth_getTransactionReceipt")
+    return random() < 0.5 ? { ...result, status: "0x0", logs: [] } : { ...result, blockHash: hash }
+  if (method === "eth_getBlockByNumber") return { ...result, hash }
+  return result
 }
 
 /** Starts one on a free port; `random` answers from 0 to 1. */
@@ -71,8 +88,11 @@ export async function startFaultyProxy(target: string, random: () => number): Pr
     if (random() < (sends.length > 0 ? rates.takeAndBreak : rates.breakOff)) return void response.destroy()
     for (const { id, params } of sends) if (swallowed.has(id)) replies.push({ id, result: keccak256(params[0] as Hex) })
     const spoilt = replies.map(reply => {
-      const method = entries.find(({ id }) => id === reply.id)?.method
-      return method === "eth_getTransactionReceipt" && random() < rates.forget ? { ...reply, result: null } : reply
+      const { method = "", params = [] } = entries.find(({ id }) => id === reply.id) ?? {}
+      if (method === "eth_getTransactionReceipt" && random() < rates.forget) return { ...reply, result: null }
+      if (method === "eth_getBlockByNumber" && `${params[0]}`.startsWith("0x") && random() < rates.hide)
+        return { ...reply, result: null }
+      return random() < rates.lie ? { ...reply, result: liedOf(method, reply.result, random) } : reply
     })
     response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(spoilt))
   }

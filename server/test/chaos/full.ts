@@ -20,7 +20,7 @@ const report = await runChaos({
   payouts: whole(values.payouts),
   workers: whole(values.workers),
   killsOfEach: whole(values.kills),
-  rates: { refuse: 0.05, breakOff: 0.05, takeAndBreak: 0.2, swallow: 0.05, forget: 0.1 },
+  rates: { refuse: 0.05, breakOff: 0.05, takeAndBreak: 0.2, swallow: 0.05, forget: 0.1, hide: 0.1, lie: 0.1 },
   reorgs: true,
   alter: "all",
   seed: whole(values.seed),
