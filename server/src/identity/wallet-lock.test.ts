@@ -8,7 +8,7 @@ import { newEndpoint } from "../chain/endpoints.ts"
 import { newCuid } from "../ids.ts"
 
 /** Holds the payout address that test merchants have. */
-const wallet = privateKeyToAccount("0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
+const wallet = privateKeyToAccount("0x2a871d0798f97d79848a013d4936a73bf4cc922c825d33c1cf7073dff6d409c6")
 const stranger = privateKeyToAccount(`0x${"5".repeat(64)}`)
 const A = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
 const B = "0x90F79bf6EB2c4f870365E785982E1f101E93b906"
