@@ -8,7 +8,7 @@ import { callingMerchant, type Server } from "../http/server.ts"
 import { gasBudgetOf } from "../payouts/gas-budget.ts"
 import { accountSecret, masked } from "../webhooks/secrets.ts"
 import { changeSettings, payoutAddresses } from "./settings.ts"
-import { approvedByWallet, protectedPart } from "./wallet-lock.ts"
+import { approvedByWallet, assertStillApproved, protectedPart } from "./wallet-lock.ts"
 
 const Settings = Type.Object({
   merchantId: Type.String(),
@@ -41,7 +41,7 @@ const SettingsChange = Strict(
     walletLock: Type.Optional(
       Type.Boolean({
         description:
-          "On: payout addresses, splits and what they are attached to change only with the payout wallet's signature, and then at once. Switched on and off with the signature too",
+          "On: payout addresses, splits, what they are attached to and where an open payment is returned change only with the payout wallet's signature. Switched on and off with the signature too",
       }),
     ),
     payoutAddress: Type.Optional(Described(AddressText, "Where the money goes on the default network")),
@@ -80,7 +80,7 @@ export function identityRoutes(app: Server, ctx: Context): void {
         description:
           "In live mode another payout address than before comes into force after 24 hours, and is shown until then. While " +
           "the wallet lock is on it needs the signature of the payout wallet on the default network (or on the first that " +
-          "has one), and comes into force at once.",
+          "has one). Signed by the very address that it replaces it comes into force at once.",
         tags,
         body: SettingsChange,
         response: { 200: Settings },
@@ -94,8 +94,11 @@ export function identityRoutes(app: Server, ctx: Context): void {
       const addresses = { ...(payoutAddress === undefined ? {} : { [defaultName]: payoutAddress }), ...payoutAddresses }
       const change = { ...rest, payoutAddresses: addresses }
       const part = await protectedPart(ctx, merchantId, change)
-      const signed = part !== undefined && (await approvedByWallet(ctx, request, merchantId, part.words, part.always))
-      await inTransaction(ctx, ctx => changeSettings(ctx, merchantId, change, signed))
+      const signer = part && (await approvedByWallet(ctx, request, merchantId, part.words, part.always))
+      await inTransaction(ctx, async ctx => {
+        await assertStillApproved(ctx, merchantId, change, part)
+        await changeSettings(ctx, merchantId, change, signer)
+      })
       ctx.wakes.wakeSoon("deliveries")
       return await settingsOf(ctx, merchantId)
     },

@@ -88,13 +88,14 @@ export async function readTargets(ctx: Context, asked: Record<string, string>): 
 
 /**
  * Changes the settings, all or nothing; call it inside a transaction. A new payout address gives every paywall of that
- * network a new receiving address, in live mode after 24 hours, or at once where the payout wallet has `signed` it.
+ * network a new receiving address, in live mode after 24 hours, or at once where `signer` is the address that it replaces:
+ * the first address on a further network needs no wait, so its wallet must not speak for the others.
  */
 export async function changeSettings(
   ctx: Context,
   merchantId: string,
   change: SettingsChange,
-  signed = false,
+  signer?: { address: Address },
 ): Promise<void> {
   const targets = await readTargets(ctx, change.payoutAddresses)
   if (change.name !== undefined || change.email !== undefined || change.walletLock !== undefined)
@@ -112,7 +113,8 @@ export async function changeSettings(
   const present = await payoutAddresses(ctx, merchantId)
   for (const { network, address } of targets) {
     const before = present.find(row => row.chain_id === network.chainId)
-    const waits = !signed && before !== undefined && ctx.settings.mode === "live" && before.address !== address
+    const isLater = ctx.settings.mode === "live" && before !== undefined && before.address !== address
+    const waits = isLater && signer?.address !== before.address
     // A change that is taken back is told too: the last that was heard must be true.
     if (address !== before?.address || before.pending_address)
       await tellChange(ctx, merchantId, network, { address, before: before?.address, inMs: waits ? LIVE_DELAY_MS : 0 })
@@ -125,14 +127,15 @@ export async function changeSettings(
         .execute()
     else await setPayoutAddress(ctx, merchantId, network, address, before?.address)
   }
-  if (signed) await dropPending(ctx, merchantId)
+  const named = new Set(targets.map(({ network }) => network.chainId))
+  if (signer) await dropPending(ctx, merchantId, named)
 }
 
 /** Takes back the payout addresses that wait and that no wallet signed: they would come into force past the wallet lock. */
-async function dropPending(ctx: Context, merchantId: string): Promise<void> {
+async function dropPending(ctx: Context, merchantId: string, signed: ReadonlySet<number>): Promise<void> {
   for (const { chain_id: chainId, address, pending_address: pending } of await payoutAddresses(ctx, merchantId)) {
     const network = ctx.chain.networks.find(each => each.chainId === chainId)
-    if (!pending || !network) continue
+    if (!pending || !network || signed.has(chainId)) continue
     await tellChange(ctx, merchantId, network, { address, before: address, inMs: 0 })
     await setPayoutAddress(ctx, merchantId, network, address, address)
   }

@@ -5,7 +5,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type Anvil, deployContractWallet, startAnvil } from "../../test/anvil.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
+import { inTransaction } from "../context.ts"
 import { newCuid } from "../ids.ts"
+import type { SettingsChange } from "./settings.ts"
+import { assertStillApproved, protectedPart } from "./wallet-lock.ts"
 
 /** Holds the payout address that test merchants have. */
 const wallet = privateKeyToAccount("0x2a871d0798f97d79848a013d4936a73bf4cc922c825d33c1cf7073dff6d409c6")
@@ -238,5 +241,37 @@ describe("the wallet lock", () => {
     const on = { method: "PUT", url: settings, body: { walletLock: true } } as const
     expect((await send(on, await signed(await send(on), stranger))).status).toBe(403)
     expect((await send(on, await signed(await send(on), owner))).body.walletLock).toBe(true)
+  })
+
+  it("lets no wallet speak for the payout address of another network before its day", async () => {
+    const { networks } = service.ctx.chain
+    const [first] = networks
+    networks.unshift({ ...paperNetwork, name: "base", chainId: 8453 })
+    try {
+      const thief = { payoutAddresses: { base: stranger.address } }
+      expect((await send({ method: "PUT", url: settings, body: thief })).status).toBe(200)
+      for (const walletLock of [{ walletLock: true }, {}]) {
+        const body = { ...walletLock, payoutAddresses: { "base-sepolia": stranger.address } }
+        const move = { method: "PUT", url: settings, body } as const
+        const answer = await send(move, await signed(await send(move), stranger))
+        expect(answer.body.payoutAddresses["base-sepolia"]).toBe(wallet.address)
+        expect(Object.keys(answer.body.pendingPayoutAddresses)).toEqual(["base-sepolia"])
+      }
+    } finally {
+      networks.splice(0, networks.length, ...(first ? [first] : []))
+    }
+  })
+
+  it("refuses at its commit what was let through just before the lock", async () => {
+    const { ctx } = service
+    const { body } = await service.call("GET", settings, undefined, { as: "shop" })
+    const steps: [SettingsChange, Awaited<ReturnType<typeof protectedPart>>][] = []
+    for (const change of [{ walletLock: false, payoutAddresses: {} }, { payoutAddresses: { "base-sepolia": A } }])
+      steps.push([change, await protectedPart(ctx, body.merchantId, change)])
+    await lock()
+    for (const [change, checked] of steps)
+      await expect(
+        inTransaction(ctx, ctx => assertStillApproved(ctx, body.merchantId, change, checked)),
+      ).rejects.toMatchObject({ code: "WALLET_SIGNATURE_REQUIRED" })
   })
 })

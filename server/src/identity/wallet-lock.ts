@@ -4,6 +4,7 @@
  * sign; the same request with the header `Wallet-Signature: <nonce> <signature>` is carried out.
  */
 import { createHash } from "node:crypto"
+import { isDeepStrictEqual } from "node:util"
 import type { FastifyRequest } from "fastify"
 import { type Hex, hashTypedData, recoverAddress } from "viem"
 import { isApproved } from "../chain/contract-wallets.ts"
@@ -47,14 +48,29 @@ const HEADER = "Wallet-Signature"
 /** A nonce, and a signature of 4 KB at most: all headers of a request have 16 KB. */
 const FORM = /^([A-Za-z0-9]{1,64}) (0x(?:[0-9a-fA-F]{2}){1,4096})$/
 
+/** What of a change of settings the lock protects. */
+export interface ProtectedPart {
+  words: WalletChange
+  /** Whether the signature is needed as things stand. */
+  needed: boolean
+  /** Whether it is needed with the lock off too. */
+  always: boolean
+}
+
 /** Whether the merchant has the lock on. */
 const isLocked = async (ctx: Context, merchantId: string): Promise<boolean> =>
   (await ctx.db.selectFrom("merchants").select("wallet_lock").where("id", "=", merchantId).executeTakeFirstOrThrow())
     .wallet_lock
 
+/** A payout wallet that approved a change. */
+export interface Signer {
+  network: Network
+  address: Address
+}
+
 /**
- * Makes sure that the payout wallet approves a change, and uses the signature up; answers whether one was needed. Needed
- * with the lock on, or where `always`. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign, `PAYOUT_ADDRESS_REQUIRED`
+ * Makes sure that the payout wallet approves a change, and uses the signature up; answers who signed, or undefined where
+ * nobody has to. Needed with the lock on, or where `always`. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign, `PAYOUT_ADDRESS_REQUIRED`
  * without a wallet, `CHAIN_UNAVAILABLE`. Asks nodes about contract wallets, so call it outside of any transaction, once all
  * else that can be checked is.
  */
@@ -64,8 +80,8 @@ export async function approvedByWallet(
   merchantId: string,
   change: WalletChange,
   always = false,
-): Promise<boolean> {
-  if (!always && !(await isLocked(ctx, merchantId))) return false
+): Promise<Signer | undefined> {
+  if (!always && !(await isLocked(ctx, merchantId))) return undefined
   const wallet = await lockingWallet(ctx, merchantId)
   const typedOf = typedChange(ctx, merchantId, wallet, change)
   const use: NonceUse = { purpose: "wallet-lock", resource: resourceOf(merchantId, wallet, change) }
@@ -81,7 +97,7 @@ export async function approvedByWallet(
     return (await takeNonce(ctx, nonce, use)) ? undefined : "was used before"
   }
   const why = await fault()
-  if (why === undefined) return true
+  if (why === undefined) return wallet
   const fresh = await makeNonce(ctx, use)
   const typedData = typedOf(fresh.nonce, fresh.expiresAt)
   const message = `The signature ${why}. Sign typedData, and send the request again.`
@@ -97,7 +113,7 @@ export async function protectedPart(
   ctx: Context,
   merchantId: string,
   change: SettingsChange,
-): Promise<{ words: WalletChange; always: boolean } | undefined> {
+): Promise<ProtectedPart | undefined> {
   const targets = await readTargets(ctx, change.payoutAddresses)
   const [present, locked] = [await payoutAddresses(ctx, merchantId), await isLocked(ctx, merchantId)]
   const moved = targets.flatMap(({ network, address }) => {
@@ -112,11 +128,32 @@ export async function protectedPart(
   if (parts.length === 0) return undefined
   const joined = (side: "from" | "to") => parts.map(part => part[side]).join("; ")
   const words = { action: "Change settings", subject: "settings", from: joined("from"), to: joined("to") }
-  return { words, always: switched }
+  return { words, needed: switched || locked, always: switched }
+}
+
+/**
+ * Throws `WALLET_SIGNATURE_REQUIRED` where a change needs an approval that it did not have when it was `checked`: the lock
+ * was switched, or an address moved, by a request beside it. Call it inside the transaction of the change; it holds the
+ * merchant's row.
+ */
+export async function assertStillApproved(
+  ctx: Context,
+  merchantId: string,
+  change: SettingsChange,
+  checked: ProtectedPart | undefined,
+): Promise<void> {
+  await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
+  const present = await protectedPart(ctx, merchantId, change)
+  if (present?.needed && !isDeepStrictEqual(present, checked))
+    throw new ApiError(
+      "WALLET_SIGNATURE_REQUIRED",
+      undefined,
+      "The settings were changed by another request meanwhile. Send the request again.",
+    )
 }
 
 /** The wallet that signs: the payout address on the default network, or else on the first network that has one. */
-async function lockingWallet(ctx: Context, merchantId: string): Promise<{ network: Network; address: Address }> {
+async function lockingWallet(ctx: Context, merchantId: string): Promise<Signer> {
   const rows = await payoutAddresses(ctx, merchantId)
   for (const network of ctx.chain.networks) {
     const row = rows.find(each => each.chain_id === network.chainId)

@@ -1,11 +1,12 @@
 /** `/api/console/payments`: money that waits for the merchant, and its two ways out. */
-import { parseAddress } from "../chain/hex.ts"
+import { checksummed, parseAddress } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { invalid } from "../errors.ts"
 import { idempotently } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { NoBody } from "../identity/schema.ts"
+import { approvedByWallet } from "../identity/wallet-lock.ts"
 import { acceptPayment, paymentOf, returnPayment, screenDecision } from "./decide.ts"
 import { exceptionsOf } from "./exceptions.ts"
 import { namedAddress } from "./return-address.ts"
@@ -84,6 +85,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
       config: {
         errors: ["SANCTIONS_MATCH", "NOT_FOUND", "INVALID_OPERATION", "CHAIN_UNAVAILABLE"],
         idempotencyKey: true,
+        walletLock: true,
       },
     },
     async (request, reply) => {
@@ -97,7 +99,13 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
           "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
         )
       const payment = await paymentOf(ctx, merchantId, id)
-      const screened = await screenDecision(ctx, payment, address ?? (await namedAddress(ctx, payment))?.address)
+      const named = (await namedAddress(ctx, payment))?.address
+      const screened = await screenDecision(ctx, payment, address ?? named)
+      // To where the payer's own signature says, it can go without the merchant's.
+      if (address !== undefined && address !== named) {
+        const [from, to] = ["waits for the merchant", `sent to ${checksummed(address)}`]
+        await approvedByWallet(ctx, request, merchantId, { action: "Return payment", subject: id, from, to })
+      }
       const told = await idempotently(ctx, request, reply, merchantId, async ctx => {
         await returnPayment(ctx, merchantId, id, { address, confirm }, screened)
         return await read(ctx, merchantId, id)

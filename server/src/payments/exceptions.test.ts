@@ -164,6 +164,12 @@ describe("at a checkout", () => {
       status: 409,
       body: { error: "INVALID_OPERATION" },
     })
+    // With the wallet lock on a console token alone sends it nowhere but where the payer signed for.
+    await db().updateTable("merchants").set({ wallet_lock: true }).execute()
+    expect(await giveBack(id, { address: elsewhere, confirm: true })).toMatchObject({
+      status: 403,
+      body: { error: "WALLET_SIGNATURE_REQUIRED", details: [{ typedData: { message: { subject: id } } }] },
+    })
     const answer = await giveBack(id, {})
     expect(answer).toMatchObject({
       status: 200,
