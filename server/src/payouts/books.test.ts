@@ -242,6 +242,24 @@ describe("the books", () => {
     expect((await intents()).map(row => row.state)).toEqual(["reverted", "reverted", "queued", "queued"])
   })
 
+  it("sweep later what a reorg moves while its payment is swept", async () => {
+    const shop = await sell(undefined)
+    await arrive(shop, 1, 500_000n)
+    await arrive(shop, 2, 500_000n)
+    await settle()
+    service.advance(86_400_000)
+    await db().updateTable("transfers").set({ state: "seen" }).where("tx_hash", "=", hashOf(2)).execute()
+    await sweepDue(service.ctx, paperNetwork)
+    await setState(2, "confirmed")
+    await settle()
+    await sweepDue(service.ctx, paperNetwork)
+    expect((await intents()).map(row => [row.kind, row.amount, row.state])).toEqual([
+      ["sweep", 500_000n, "queued"],
+      ["sweep", 500_000n, "queued"],
+    ])
+    expect(await sweepDue(service.ctx, paperNetwork)).toBe(0)
+  })
+
   it("leave a sweep that always reverts to a person after five", async () => {
     const shop = await sell(undefined)
     await arrive(shop, 1, 3_000_000n)

@@ -25,9 +25,12 @@ const TRANSFERS_A_SWEEP = 5_000
 const unswept = sql<bigint>`t.value - coalesce((select sum(s.amount) from sweep_parts s join intents i on i.id = s.intent_id
   where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
-/** Takes payments off the list of what is to be swept that have nothing left. */
+/**
+ * Takes payments off the list of what is to be swept that have nothing left. What a reorg has moved to another block is swept
+ * once it is confirmed there: nothing else would put its payment down again.
+ */
 const allSwept = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
-  where c.payment_id = p.id and t.token = p.token and t.state in ('confirmed', 'final') and ${unswept} > 0)`
+  where c.payment_id = p.id and t.token = p.token and t.state <> 'gone' and ${unswept} > 0)`
 
 /**
  * Makes the payouts of a granted payment: a share for each recipient of its set, or else what the merchant is owed, at once
