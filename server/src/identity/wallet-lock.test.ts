@@ -1,7 +1,7 @@
 // Who gets a merchant's money: each change is told to every endpoint, and with the wallet lock on needs the signature of the
 // payout wallet for exactly that change, once.
 import { privateKeyToAccount } from "viem/accounts"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { type Anvil, deployContractWallet, startAnvil } from "../../test/anvil.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
@@ -120,7 +120,10 @@ describe("settings.split_changed", () => {
       ["products", { name: "a", price: 5 }],
       ["payment-links", { slug: "aaa", title: "A", amount: 5 }],
     ] as const) {
+      const wakes = vi.spyOn(service.ctx.wakes, "wakeSoon")
       const [plain, split] = [await made(path, body), await made(path, { ...body, slug: undefined, splitId })]
+      expect(wakes.mock.calls, path).toEqual([["deliveries"], ["deliveries"]])
+      wakes.mockRestore()
       await send(console_("PUT", `${path}/${plain}`, { splitId }))
       await send(console_("PUT", `${path}/${plain}`, { splitId: null }))
       // No change of who is paid.

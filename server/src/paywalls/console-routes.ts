@@ -61,9 +61,11 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       const { name, splitId } = request.body
       await approveAttachment(ctx, request, merchantId, `new paywall ${name}`, null, splitId)
       reply.code(201)
-      return await idempotently(ctx, request, reply, merchantId, async ctx =>
+      const made = await idempotently(ctx, request, reply, merchantId, async ctx =>
         createdOf(await createPaywall(ctx, merchantId, request.body)),
       )
+      ctx.wakes.wakeSoon("deliveries")
+      return made
     },
   )
 
