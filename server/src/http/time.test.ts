@@ -19,7 +19,7 @@ describe("a time in a request", () => {
     expect(() => timeAt("from", text)).toThrow(
       expect.objectContaining({
         code: "VALIDATION_ERROR",
-        details: [{ path: "from", message: "must be in the years 1970 to 9998" }],
+        details: [{ path: "from", message: "`from` must be in the years 1970 to 9998." }],
       }),
     ),
   )
