@@ -18,8 +18,8 @@ interface Report {
 }
 
 /**
- * Not run again on Postgres: tests that start no database, and of the others those about nodes, addresses, files or Redis,
- * which are the same on any database. `pool.test.ts` starts a Postgres of its own in the first pass.
+ * Not run again on Postgres: tests that start no database, and of the others those about nodes, addresses, files, HTTP,
+ * tokens or Redis, which are the same on any database. `pool.test.ts` starts a Postgres of its own in the first pass.
  */
 const alike = [
   ...withoutDatabase(),
@@ -32,6 +32,11 @@ const alike = [
   "payments/scan-lag.test.ts",
   "payouts/hostile.test.ts",
   "identity/invite.test.ts",
+  "identity/auth-routes.test.ts",
+  "identity/signing-keys.test.ts",
+  "http/limit.test.ts",
+  "http/server.test.ts",
+  "splits/least-amount.test.ts",
   "webhooks/addresses.test.ts",
   "deposits/recover.test.ts",
   "limits/**",
