@@ -104,7 +104,7 @@ async function protectedChanges(): Promise<Change[]> {
 
 describe("settings.split_changed", () => {
   it("reaches every endpoint for each split that is made, changed, deleted, attached or detached", async () => {
-    const to = { url: "https://203.0.113.7/hook", events: ["checkout.failed"] }
+    const to = { url: "https://203.0.113.7/hook", events: JSON.stringify(["checkout.failed"]) }
     const row = {
       id: newCuid(),
       merchant_id: (await service.call("GET", settings, undefined, { as: "shop" })).body.merchantId,

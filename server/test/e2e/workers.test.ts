@@ -119,7 +119,9 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
       { n: payTos.length, p: payTos.length },
     ])
     expect(await rows("select paywall_id, address from grants group by 1, 2 having count(*) > 1")).toEqual([])
-    for (const { id, from, txHash } of [sales[0], sales[PAYMENTS / 2], sales.at(-1)].map(sale => sale as (typeof sales)[0]))
+    for (const { id, from, txHash } of [sales[0], sales[PAYMENTS / 2], sales.at(-1)].map(
+      sale => sale as (typeof sales)[0],
+    ))
       expect(await call("GET", `/api/paywalls/${id}/verify?address=${from}`)).toMatchObject({ hasAccess: true, txHash })
     // The dead worker's round is looked up once more; still far from 1.5 calls a payment.
     expect(proxy.total(), JSON.stringify([...proxy.calls])).toBeLessThan(1.5 * PAYMENTS)
