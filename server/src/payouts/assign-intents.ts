@@ -16,7 +16,7 @@ import type { Database, Row } from "../db/schema.ts"
 import { dataParts, dataPartsOf, type WalletSight } from "./evidence.ts"
 import { type Fees, firstFees, trialFees } from "./fees.ts"
 import { type Except, isSmall, lockBudgets, smallOf, withinBudgets } from "./gas-budget.ts"
-import { isPaused } from "./pause.ts"
+import { pausedIntents } from "./pause.ts"
 import { recheckMs } from "./plan.ts"
 import {
   balanceCall,
@@ -152,13 +152,14 @@ async function vet(
   // A relay's recipient is a deposit of ours.
   const partyOf = (row: Row<"intents">) => row.payer ?? row.recipient
   const screened = await screen(ctx, [...new Set(due.map(partyOf))], lane)
-  const [needless, failing] =
-    lane === "relay" ? [await outpaid(ctx, due), await failingPayers(ctx, due.map(partyOf))] : []
-  const paused = lane === "relay" && (await isPaused(ctx, network))
+  const [needless, failing, paused] =
+    lane === "relay"
+      ? [await outpaid(ctx, due), await failingPayers(ctx, due.map(partyOf)), await pausedIntents(ctx, network, due)]
+      : []
   const cleared: Row<"intents">[] = []
   for (const row of due) {
     const screening = screened.get(partyOf(row))
-    if (paused) await cancelRelay(ctx, row, "Payments on this network are paused.")
+    if (paused?.has(row.id)) await cancelRelay(ctx, row, "Payments on this network are paused.")
     else if (needless?.has(row.id)) await cancelRelay(ctx, row, "It was paid in another way meanwhile.")
     else if (failing?.has(partyOf(row)))
       await cancelRelay(ctx, row, "Too many authorizations of this wallet failed today.")

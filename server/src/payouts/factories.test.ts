@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { deployDepositFactory } from "../../test/anvil.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { relaysOn } from "../../test/relays.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Signer } from "../chain/signer.ts"
@@ -67,4 +68,42 @@ it("signs for its own factory's deposits alone, and leaves the others to the pro
     .where("halted_reason", "like", "%meant it")
     .execute()
   expect(halted.length).toBe(2)
+})
+
+it("pays no authorization into an address whose own older wallet is halted, and goes on with those of the current one", async () => {
+  const { ctx } = rig.service
+  const on = relaysOn(rig)
+  await on.begin()
+  const { client, accounts } = rig.anvil
+  const [, , , , , account] = accounts
+  const current = account.address.toLowerCase() as Address
+  const network = { ...rig.network, depositFactory: await deployDepositFactory(client, current) }
+  const submitted = async () => {
+    const session = await on.start()
+    const answer = await on.submit(session, await on.sign(await on.buyer(), session))
+    expect(answer.status, JSON.stringify(answer.body)).toBe(200)
+    return session
+  }
+  const older = await submitted()
+  ctx.chain.networks[0] = network
+  ctx.settings.serviceWallets = [current]
+  try {
+    const newer = await submitted()
+    // Its halt comes after the authorization was accepted.
+    await ctx.db
+      .updateTable("wallets")
+      .set({ status: "halted", halted_reason: "its key may be stolen" })
+      .where("address", "=", rig.signer.address)
+      .execute()
+    await payoutRound(ctx, network, { lane: "relay", signer: rig.relayer })
+    const relays = await on.relays()
+    expect(relays.map(({ state, held_detail }) => ({ state, held_detail }))).toEqual([
+      { state: "cancelled", held_detail: "Payments on this network are paused." },
+      { state: "mined", held_detail: null },
+    ])
+    expect([await on.received(older.payTo), await on.received(newer.payTo)]).toEqual([[], [5_000_000n]])
+  } finally {
+    ctx.chain.networks[0] = rig.network
+    ctx.settings.serviceWallets = []
+  }
 })

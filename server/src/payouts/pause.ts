@@ -5,6 +5,7 @@
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 
 /**
@@ -31,6 +32,27 @@ export async function pausedFactories(
 /** Whether nothing may be sold on a network now. */
 export const isPaused = async (ctx: Context, network: Network): Promise<boolean> =>
   (await pausedFactories(ctx))(network, network.depositFactory)
+
+/** Of intents those whose receiving address belongs to a factory that is paused on a network; answers their ids. */
+export async function pausedIntents(
+  ctx: Context,
+  network: Network,
+  rows: readonly Pick<Row<"intents">, "id" | "deposit_id">[],
+): Promise<Set<string>> {
+  if (rows.length === 0) return new Set()
+  const isPausedAt = await pausedFactories(ctx)
+  const deposits = await ctx.db
+    .selectFrom("deposits")
+    .select(["id", "factory"])
+    .where(
+      "id",
+      "in",
+      rows.map(row => row.deposit_id),
+    )
+    .execute()
+  const paused = new Set(deposits.filter(({ factory }) => isPausedAt(network, factory)).map(({ id }) => id))
+  return new Set(rows.filter(row => paused.has(row.deposit_id)).map(({ id }) => id))
+}
 
 /** Throws `PAYMENTS_PAUSED`, in words for the merchant, while nothing may be sold on a network. */
 export async function assertSelling(ctx: Context, network: Network): Promise<void> {
