@@ -326,6 +326,64 @@ describe("what is decided", () => {
     )
   })
 
+  it.each(["paywall", "checkout"])(
+    "at a %s: an acceptance stands when its money returns by one endpoint's word first",
+    async what => {
+      await open(true)
+      const { deposit } = what === "paywall" ? shop : session
+      await arrive(deposit, 3)
+      await settle()
+      const [waiting] = await payments("open")
+      expect((await accept(waiting?.id ?? "")).status).toBe(200)
+      const change = async (to: Partial<Row<"transfers">>) => {
+        await db()
+          .updateTable("transfers")
+          .set({ ...to, run_at: service.ctx.now() })
+          .execute()
+        await settle()
+        return (await payments()).map(({ id, status, accepted_at }) => ({
+          id,
+          status,
+          isAccepted: accepted_at !== null,
+        }))
+      }
+      const payment = { id: waiting?.id, isAccepted: true }
+      expect(await change({ state: "gone" })).toEqual([{ ...payment, status: "reversed" }])
+      expect(await change({ state: "confirmed", single_source: true })).toEqual([{ ...payment, status: "reversed" }])
+      expect((await intents()).filter(row => row.state !== "cancelled")).toEqual([])
+      // The other endpoint answers.
+      expect(await change({ single_source: false })).toEqual([{ ...payment, status: "granted" }])
+      expect((await intents()).filter(row => row.state !== "cancelled").map(row => row.amount)).toEqual([
+        1_500_000n,
+        1_500_000n,
+      ])
+    },
+  )
+
+  it("is taken anew of what is left, where one endpoint alone brought the rest back and it is gone again", async () => {
+    await arrive(shop.deposit, 2)
+    await arrive(shop.deposit, 1)
+    await settle()
+    const [waiting] = await payments("open")
+    expect((await accept(waiting?.id ?? "")).status).toBe(200)
+    const change = async (amounts: bigint[], to: Partial<Row<"transfers">>) => {
+      await db()
+        .updateTable("transfers")
+        .set({ ...to, run_at: service.ctx.now() })
+        .where("value", "in", amounts)
+        .execute()
+      await settle()
+      return (await payments()).map(({ status, amount, accepted_at }) => ({ status, amount, accepted: !!accepted_at }))
+    }
+    const [two, one] = [2_000_000n, 1_000_000n]
+    await change([two, one], { state: "gone" })
+    await change([one], { state: "confirmed", single_source: true })
+    const reversed = [{ status: "reversed", amount: two + one, accepted: true }]
+    expect(await change([two], { state: "confirmed" })).toEqual(reversed)
+    const left = [{ status: "open", amount: two, accepted: false }]
+    expect(await change([one], { state: "gone" })).toEqual(left)
+  })
+
   it("stops a return that is not signed when its money, mined again, is less or another's", async () => {
     for (const { deposit } of [shop, session])
       for (const from of [undefined, 1]) {

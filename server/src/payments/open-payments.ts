@@ -64,7 +64,8 @@ export async function writeOpen(
   recipientSetOf: (transfer: ClaimedTransfer) => bigint | null,
 ): Promise<void> {
   const { token } = networkOf(ctx.chain, owner.chain_id)
-  const groups = greatest(waiting.filter(({ transfers }) => transfers.length > 0).flatMap(apart), token.address)
+  const undecided = await withoutReturning(ctx, waiting)
+  const groups = greatest(undecided.filter(({ transfers }) => transfers.length > 0).flatMap(apart), token.address)
   const present = [...(await openOf(ctx, owner, payer)), ...(await reversedOf(ctx, owner, groups))]
   if (present.length === 0 && groups.length === 0) return
   const left = new Set(present)
@@ -94,6 +95,26 @@ export async function writeOpen(
     ctx,
     present.map(row => row.id),
   )
+}
+
+/**
+ * Leaves out the transfers of accepted payments that the chain took and is bringing back, while some of their money is
+ * unconfirmed, suspected or one endpoint's word: listed anew they would lose what the merchant decided. When all of it is sure
+ * they are granted again; when it is gone, what is left is listed.
+ */
+async function withoutReturning(ctx: Context, waiting: readonly Waiting[]): Promise<readonly Waiting[]> {
+  const reversed = waiting.flatMap(({ transfers }) => transfers.filter(row => row.payment_status === "reversed"))
+  if (reversed.length === 0) return waiting
+  const ids = sql.val(`{${[...new Set(reversed.map(row => row.payment_id))].join(",")}}`)
+  const { rows } = await sql<{ id: string }>`select distinct p.id from payments p join claims c on c.payment_id = p.id
+      join transfers t on t.id = c.transfer_id
+    where p.id = any(${ids}::text[]) and p.accepted_at is not null and t.state <> 'gone'
+      and (t.state = 'seen' or t.single_source or t.suspect_at is not null)`.execute(ctx.db)
+  const returning = new Set<string | null>(rows.map(row => row.id))
+  return waiting.map(({ exception, transfers }) => ({
+    exception,
+    transfers: transfers.filter(row => !returning.has(row.payment_id)),
+  }))
 }
 
 const openOf = (ctx: Context, { paywall_id, session_id }: Owner, payer: Address | undefined) =>
