@@ -260,6 +260,42 @@ describe("the books", () => {
     expect(await sweepDue(service.ctx, paperNetwork)).toBe(0)
   })
 
+  it("sweep those that wait longest first, and let none that can't be swept keep the others from their turn", async () => {
+    const stuck = await sell(undefined)
+    const shop = await sell(undefined)
+    await arrive(shop, 1, 500_000n)
+    await arrive(shop, 2, 500_000n)
+    await settle()
+    // 250 payments, each of a token of its own, whose money the chain is moving to another block.
+    const at = service.ctx.now()
+    const address = stuck.deposit.address
+    await sql`with made as (select n, 'pay_stuck' || n as id, '0x' || lpad(n::text, 40, 'd') as token,
+          '0x' || lpad(n::text, 64, 'd') as hash from generate_series(1, 250) as n),
+        paid as (insert into payments (id, merchant_id, paywall_id, chain_id, payer, token, amount, tx_hash, status, sweep_at,
+            created_at, updated_at)
+          select id, ${stuck.deposit.merchant_id}, ${stuck.id}, ${chainId}::int, ${payer}, token, 1000000, hash, 'granted',
+            ${at}, ${at}, ${at} from made returning id),
+        came as (insert into transfers (chain_id, tx_hash, token, to_address, k, deposit_id, from_address, value, block_number,
+            block_hash, log_index, block_time, state, created_at)
+          select ${chainId}::int, hash, token, ${address}, 0, ${stuck.deposit.id}::bigint, ${payer}, 1000000, n, hash, 0, ${at},
+            'seen', ${at} from made returning id, tx_hash)
+      insert into claims (transfer_id, payment_id) select came.id, made.id from came join made on made.hash = came.tx_hash
+        where (select count(*) from paid) = 250`.execute(db())
+    service.advance(86_400_000)
+    expect(await sweepDue(service.ctx, paperNetwork)).toBe(200)
+    expect(await sweepDue(service.ctx, paperNetwork)).toBe(51)
+    expect((await intents()).map(row => [row.kind, row.amount])).toEqual([["sweep", 1_000_000n]])
+    expect(await sweepDue(service.ctx, paperNetwork)).toBe(0)
+    // An hour later, one that stands again is swept.
+    const hash = `0x${"7".padStart(64, "d")}` as Hash
+    await db().updateTable("transfers").set({ state: "confirmed" }).where("tx_hash", "=", hash).execute()
+    await db().updateTable("payments").set({ sweep_at: null }).where("tx_hash", "<>", hash).execute()
+    expect(await sweepDue(service.ctx, paperNetwork)).toBe(0)
+    service.advance(3_600_000)
+    await sweepDue(service.ctx, paperNetwork)
+    expect((await intents()).length).toBe(2)
+  })
+
   it("leave a sweep that always reverts to a person after five", async () => {
     const shop = await sell(undefined)
     await arrive(shop, 1, 3_000_000n)

@@ -19,6 +19,8 @@ const DAY_MS = 86_400_000
 /** For what waits for a person. */
 const NEVER = new Date("9998-01-01T00:00:00Z")
 const DEPOSITS_A_ROUND = 200
+/** What a sweep found nothing to take of waits so long, so that what can't be swept keeps nothing else from its turn. */
+const SWEEP_AGAIN_MS = 3_600_000
 const TRANSFERS_A_SWEEP = 5_000
 
 /** Of a transfer `t`: what no sweep takes out. Intents that ended without moving money leave it free again. */
@@ -275,21 +277,25 @@ async function planSweep(ctx: Context, payment: Row<"payments">): Promise<void> 
   for (const deposit of await depositsOf(ctx, payment)) await sweepDeposit(ctx, payment.token, deposit, above)
 }
 
-/** Sweeps the deposits whose day is over; answers how many were looked at. */
+/**
+ * Sweeps the deposits whose day is over, those that wait longest first; answers how many were looked at. Where nothing could be
+ * taken it is tried again an hour later.
+ */
 export async function sweepDue(ctx: Context, network: Network): Promise<number> {
   const due = await sql<{ id: bigint; token: Address }>`
-    select distinct t.deposit_id as id, t.token from payments p join claims c on c.payment_id = p.id
+    select t.deposit_id as id, t.token from payments p join claims c on c.payment_id = p.id
       join transfers t on t.id = c.transfer_id
-    where p.chain_id = ${network.chainId} and p.sweep_at <= ${ctx.now()} and not t.single_source limit ${DEPOSITS_A_ROUND}`.execute(
-    ctx.db,
-  )
+    where p.chain_id = ${network.chainId} and p.sweep_at <= ${ctx.now()} and not t.single_source
+    group by 1, 2 order by min(p.sweep_at), 1, 2 limit ${DEPOSITS_A_ROUND}`.execute(ctx.db)
   for (const { id, token } of due.rows)
     await inTransaction(ctx, async ctx => {
       const deposit = await ctx.db.selectFrom("deposits").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
-      await sweepDeposit(ctx, token, deposit, -1n)
-      await sql`update payments p set sweep_at = null where p.sweep_at <= ${ctx.now()} and exists (
-        select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id and t.deposit_id = ${id})
-        and ${allSwept}`.execute(ctx.db)
+      const swept = await sweepDeposit(ctx, token, deposit, -1n)
+      const ofDeposit = sql`p.sweep_at <= ${ctx.now()} and exists (select from claims c join transfers t on t.id = c.transfer_id
+        where c.payment_id = p.id and t.deposit_id = ${id} and t.token = ${token})`
+      await sql`update payments p set sweep_at = null where ${ofDeposit} and ${allSwept}`.execute(ctx.db)
+      const again = new Date(ctx.now().getTime() + SWEEP_AGAIN_MS)
+      if (!swept) await sql`update payments p set sweep_at = ${again} where ${ofDeposit}`.execute(ctx.db)
     })
   if (due.rows.length > 0) await ctx.wakes.wake("payouts")
   return due.rows.length
@@ -322,8 +328,8 @@ export async function sweepAfterRevert(ctx: Context, failed: Row<"intents">, mos
 }
 
 /**
- * One intent for all that a deposit owes its owner in a token, when that is more than `above`; `parked` says why it waits for
- * a person.
+ * One intent for all that a deposit owes its owner in a token, when that is more than `above`; answers whether it was made.
+ * `parked` says why it waits for a person.
  */
 async function sweepDeposit(
   ctx: Context,
@@ -331,11 +337,11 @@ async function sweepDeposit(
   deposit: Row<"deposits">,
   above: bigint,
   parked?: string,
-): Promise<void> {
+): Promise<boolean> {
   // The book is the lock: two payments that are granted at once must not both take the same money along. And it is quick
   // to say that there is not enough.
   const room = await roomIn(ctx, deposit.id, token, "sweep")
-  if (room <= above) return
+  if (room <= above) return false
   const open = await sql<{ id: bigint; payment_id: string; left: bigint }>`
     select t.id, c.payment_id, ${unswept} as left
     from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
@@ -344,7 +350,7 @@ async function sweepDeposit(
     order by t.id limit ${TRANSFERS_A_SWEEP}`.execute(ctx.db)
   const parts = open.rows.filter(row => row.left > 0n)
   const amount = parts.reduce((sum, { left }) => sum + left, 0n)
-  if (amount === 0n || amount <= above) return
+  if (amount === 0n || amount <= above) return false
   const { n } = await ctx.db
     .selectFrom("intents")
     .select(sql<number>`count(*)::int`.as("n"))
@@ -372,4 +378,5 @@ async function sweepDeposit(
   // Payments with money in other deposits stay down until that is swept as well.
   await sql`update payments p set sweep_at = null where p.id in (${sql.join([...new Set(parts.map(row => row.payment_id))])})
     and ${allSwept}`.execute(ctx.db)
+  return true
 }
