@@ -2,6 +2,11 @@
 import { sql } from "kysely"
 import type { Db } from "../src/db/open.ts"
 
+const away = [
+  ...["transfers", "intents", "attempts", "deposit_books", "claims", "claim_books", "payments", "deposits"],
+  ...["sweep_parts", "outflows"],
+]
+
 /** By the table whose row is altered: what is done, and a name where one word of it would not do. */
 export const alterations: { table: string; what: string; statement: string }[] = [
   ...each("transfers", {
@@ -74,7 +79,8 @@ export const alterations: { table: string; what: string; statement: string }[] =
     "a hash": "tx_hash = overlay(tx_hash placing '00000000' from 3)",
     "a block's number": "block_number = block_number - 1",
   }),
-  ...["transfers", "intents", "attempts", "deposit_books", "claims", "sweep_parts", "outflows"].map(table => ({
+  ...each("claim_books", { "how many": "claims = claims + 1", which: "transfer_ids = transfer_ids + 1" }),
+  ...away.map(table => ({
     table,
     what: "the row, away",
     statement: `delete from ${table} where ctid = (select min(ctid) from ${table})`,

@@ -30,7 +30,8 @@ const questions: Question[] = [
     table: "deposit_books",
     of: chainId => sql`
       select coalesce(b.deposit_id, came.deposit_id, went.deposit_id) || '/' || coalesce(b.token, came.token, went.token) as id,
-        format('says %s in, %s promised, %s short; its transfers are %s and its payouts %s', b.inflow, b.committed, b.shortfall,
+        format('says %s in, %s promised, %s short; its transfers are %s and its payouts %s', coalesce(b.inflow, 0),
+          coalesce(b.committed, 0), coalesce(b.shortfall, 0),
           coalesce(came.sum, 0), coalesce(went.sum, 0)) as words
       from (select b.* from deposit_books b join deposits d on d.id = b.deposit_id where d.chain_id = ${chainId}) b
       full join (select deposit_id, token, sum(value) as sum from transfers
@@ -52,15 +53,16 @@ const questions: Question[] = [
           bool_or(t.reorged_at is not null
             or exists (select from screenings g where g.address = t.from_address and g.listed)) as unsure
         from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id) claimed on true
-      where p.chain_id = ${chainId} and p.status in ('granted', 'open')
-        and p.amount <> coalesce(claimed.sum, 0) and not (coalesce(claimed.unsure, false) and p.amount < claimed.sum)
+      where p.chain_id = ${chainId} and p.status in ('granted', 'open', 'returned')
+        and p.amount <> coalesce(claimed.sum, 0) and not (coalesce(claimed.unsure, false)
+          and (p.amount < claimed.sum or p.status = 'returned'))
         and ${isQuiet}`,
   },
   {
     table: "payments",
     of: (chainId, isQuiet) => sql`
       select p.id, format('is called %s, by %s of %s', p.status, p.tx_hash, p.payer) as words from payments p
-      where p.chain_id = ${chainId} and p.status in ('granted', 'open', 'reversed')
+      where p.chain_id = ${chainId} and p.status in ('granted', 'open', 'returned', 'reversed')
         and not exists (select from claims c join transfers t on t.id = c.transfer_id left join screenings g
           on g.address = t.from_address and g.listed
           where c.payment_id = p.id and (t.reorged_at is not null or g.id is not null))
@@ -94,6 +96,31 @@ const questions: Question[] = [
         left join deposits d on d.id = t.deposit_id
       where coalesce(p.chain_id, t.chain_id, ${chainId}) = ${chainId}
         and (p.paywall_id, p.session_id) is distinct from (d.paywall_id, d.session_id)`,
+  },
+  {
+    // Of every payment, also of one that was returned or reversed: no amount tells of its claims.
+    table: "claim_books",
+    of: chainId => sql`
+      select coalesce(b.payment_id, counted.payment_id, p.id) as id,
+        format('says %s claims, of transfers whose ids add up to %s; the rows of claims are %s, which add up to %s%s',
+          coalesce(b.claims::text, 'nothing of'), coalesce(b.transfer_ids, 0), coalesce(counted.n, 0),
+          coalesce(counted.ids, 0), case when p.id is null then '; its payment is not there' end) as words
+      from payments p full join claim_books b on b.payment_id = p.id
+        full join (select payment_id, count(*) as n, sum(transfer_id) as ids from claims group by 1) counted
+          on counted.payment_id = coalesce(p.id, b.payment_id)
+      where coalesce(p.chain_id, ${chainId}) = ${chainId} and (p.id is null or b.payment_id is null
+        or b.claims <> coalesce(counted.n, 0) or b.transfer_ids <> coalesce(counted.ids, 0))`,
+  },
+  {
+    // Its salt is nowhere else: without the row nobody can send on what lies there.
+    table: "deposits",
+    of: chainId => sql`
+      select v.deposit_id::text as id, format('is not there, and the paywall %s is paid to it', v.paywall_id) as words
+      from paywall_versions v join paywalls w on w.id = v.paywall_id left join deposits d on d.id = v.deposit_id
+      where w.chain_id = ${chainId} and d.id is null
+      union all
+      select s.id, 'is not there, and the session of that id is paid to it' from checkout_sessions s
+        left join deposits d on d.session_id = s.id where s.chain_id = ${chainId} and d.id is null`,
   },
   {
     table: "intents",
@@ -171,6 +198,13 @@ const questions: Question[] = [
         a.intent_id, coalesce(i.nonce::text, 'none'), coalesce(i.wallet, 'nobody')) as words
       from attempts a left join intents i on i.id = a.intent_id
       where a.chain_id = ${chainId} and (a.chain_id, a.wallet, a.nonce) is distinct from (i.chain_id, i.wallet, i.nonce)`,
+  },
+  {
+    table: "attempts",
+    of: chainId => sql`
+      select min(a.id)::text as id, format('is one of %s that were signed for the payout %s, and %s are left', max(a.n) + 1, a.intent_id,
+        count(*)) as words
+      from attempts a where a.chain_id = ${chainId} group by a.intent_id having count(*) <> max(a.n) + 1`,
   },
   {
     // One that is halted signs nothing; what it sent is adopted in any order.

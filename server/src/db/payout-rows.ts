@@ -167,6 +167,13 @@ export interface DepositBooks {
   shortfall: Generated<bigint>
 }
 
+/** What a payment's claims add up to, kept by triggers. */
+export interface ClaimBooks {
+  payment_id: string
+  claims: bigint
+  transfer_ids: bigint
+}
+
 /** What left a deposit and no intent meant. */
 export interface Outflows {
   id: Generated<string>

@@ -5,6 +5,7 @@ import type { Invitations, Merchants, PayoutAddresses } from "./merchant-rows.ts
 import type {
   Attempts,
   Books,
+  ClaimBooks,
   DepositBooks,
   ForeignNonces,
   GasBudgets,
@@ -417,6 +418,7 @@ export interface Database {
   attempts: Attempts
   sweep_parts: SweepParts
   deposit_books: DepositBooks
+  claim_books: ClaimBooks
   foreign_nonces: ForeignNonces
   operator_actions: OperatorActions
   outflows: Outflows
