@@ -3,7 +3,7 @@ import { sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { byHand } from "../../test/books.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
-import type { Hash } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { settleDue } from "../payments/settle.ts"
@@ -14,7 +14,7 @@ let service: TestService
 let key: string
 const as = { as: "shop" }
 const db = () => service.ctx.db
-const payerOf = (n: number) => `0x${(n + 1).toString(16).padStart(40, "b")}` as const
+const payerOf = (n: number) => `0x${(n + 1).toString(16).padStart(40, "b")}` as Address
 let placed = 0
 
 beforeAll(async () => {
