@@ -384,6 +384,17 @@ describe("what is decided", () => {
     expect(await change([one], { state: "gone" })).toEqual(left)
   })
 
+  it("returns what one endpoint alone has when the other has it too, and says until then why it waits", async () => {
+    await arrive(shop.deposit, 3)
+    await db().updateTable("transfers").set({ single_source: true }).execute()
+    await settle()
+    const id = (await payments("open"))[0]?.id ?? ""
+    expect((await giveBack(id)).status).toBe(200)
+    const { body } = await service.call("GET", "/api/console/payments", undefined, as)
+    const [row] = (body.data as { return: { state: string; reason: string } }[]) ?? []
+    expect(row?.return).toMatchObject({ state: "held", reason: expect.stringMatching(/not every node .* has it yet/) })
+  })
+
   it("stops a return that is not signed when its money, mined again, is less or another's", async () => {
     for (const { deposit } of [shop, session])
       for (const from of [undefined, 1]) {

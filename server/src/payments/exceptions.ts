@@ -11,7 +11,8 @@ function heldWords(reason: HeldReason, detail: string | null): string {
   if (reason === "simulation")
     return `The transfer would fail on chain now, and is tried again: ${detail ?? "no reason is known"}. The address may have been emptied by a recovery, or the token refuses the recipient.`
   return {
-    short: "The chain took back money of this address. It is sent when that is there again.",
+    short:
+      "Its money is not all at this address for sure: the chain is moving or took back a part, or not every node that is asked has it yet. It is sent when all of it is there.",
     sanctions: "The recipient is on a sanctions list.",
     low_gas: "The service has too little gas at the moment. It is sent when there is more.",
     reverted: "It failed on chain, and is tried again.",

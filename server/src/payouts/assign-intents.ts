@@ -38,7 +38,8 @@ const WAIT_MS = 30_000
 /** Where a node neither ran it nor said that it fails. */
 const UNTOLD_MS = 5_000
 const DETAIL_LENGTH = 200
-const SHORT = "the chain took back the money that it pays out of, or other money of its deposit"
+const SHORT =
+  "the money that it pays out of is not surely there: the chain took it, or other money of its deposit, back, or one of two endpoints alone has it"
 
 /** The gas limit of an intent's attempts. */
 const gasOf = (row: Row<"intents">): bigint => row.gas ?? RELEASE_GAS
@@ -302,7 +303,7 @@ async function assign(
       await hold(ctx, row, "low_gas", `the ${wallet.lane} wallet has too little for gas`, WAIT_MS)
       continue
     }
-    if (!totals.take(row, most)) {
+    if (!totals.holds(row, most)) {
       if (row.payer) refused.push(row)
       continue
     }
@@ -312,6 +313,7 @@ async function assign(
       else await hold(ctx, row, "gas_budget", "the merchant's gas budget of a day is spent", WAIT_MS)
       continue
     }
+    totals.take(row, most)
     wei -= most
     attempts.push(await signAttempt(signer, { ...row, wallet: wallet.address, nonce }, { n: 0, gas, ...fees }))
     nonce++

@@ -8,6 +8,8 @@ import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 import { alarmsInWords } from "./alarms.ts"
+import { assignIntents } from "./assign-intents.ts"
+import { lookAtWallet } from "./evidence.ts"
 import { lockBudgets } from "./gas-budget.ts"
 
 const DAY_MS = 86_400_000
@@ -262,6 +264,27 @@ describe("the gas budget of all merchants together", () => {
     expect(await endings()).toEqual(Array(6).fill("paid"))
     expect(await alarmsInWords(ctx)).toEqual([])
     ctx.settings.payoutWallet = undefined
+  })
+})
+
+describe("a payout that its merchant's budget refuses", () => {
+  it("takes nothing of the budget of all, which has room for another merchant's", async () => {
+    const { ctx } = rig.service
+    const { settings } = ctx
+    const [shop, other] = [await rig.sell([50, 50]), await rig.sell(undefined, "rival")]
+    await rig.paid(shop, 1_000_000n)
+    rig.service.advance(1)
+    await rig.paid(other, 2_000_000_000n)
+    await rig.anvil.client.setAutomine(false)
+    const { baseFeePerGas } = await rig.anvil.client.getBlock()
+    const most = 250_000n * (2n * (baseFeePerGas ?? 0n) + (await rig.anvil.client.estimateMaxPriorityFeePerGas()))
+    settings.gasBudget = most + most / 2n
+    settings.gasBudgetTotal = 2n * most + most / 2n
+    const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
+    const sight = await lookAtWallet(rig.network, rig.signer.address, ctx.signal)
+    // In one turn: a relay that the budget of all refuses is not looked at again.
+    await assignIntents(ctx, rig.network, wallet, rig.signer, sight)
+    expect(await heldReasons()).toEqual(["assigned", "gas_budget", "assigned"])
   })
 })
 

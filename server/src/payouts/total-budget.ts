@@ -15,8 +15,10 @@ const LOCK = 7_582_412
 
 /** What is left of the totals, held until the transaction ends. */
 export interface Totals {
-  /** Takes this many wei for an intent; false, and nothing taken, when that is more than is left. */
-  take(row: Pick<Row<"intents">, "data">, wei: bigint): boolean
+  /** Whether this many wei are left for an intent. Nothing is taken: another budget may still refuse it. */
+  holds(row: Pick<Row<"intents">, "data">, wei: bigint): boolean
+  /** Takes this many wei for an intent that is signed. */
+  take(row: Pick<Row<"intents">, "data">, wei: bigint): void
 }
 
 /** Whether a call carries out the authorization of a contract wallet. */
@@ -54,13 +56,11 @@ export async function lockTotals(ctx: Context, wallet: Row<"wallets">, dataFee: 
       ? undefined
       : relayContractBudget - (await spentOn(ctx, ofContracts(wallet.chain_id), dataFee))
   return {
+    holds: ({ data }, wei) =>
+      (total === undefined || wei <= total) && (contracts === undefined || !isContractRelay(data) || wei <= contracts),
     take: ({ data }, wei) => {
-      const byContract = isContractRelay(data)
-      if ((total !== undefined && wei > total) || (byContract && contracts !== undefined && wei > contracts))
-        return false
       if (total !== undefined) total -= wei
-      if (byContract && contracts !== undefined) contracts -= wei
-      return true
+      if (contracts !== undefined && isContractRelay(data)) contracts -= wei
     },
   }
 }
