@@ -45,6 +45,10 @@ export const networkFacts: Record<
 export type NetworkName = keyof typeof networkFacts
 export const networkNames = Object.keys(networkFacts) as [NetworkName, ...NetworkName[]]
 
+/** The name of a chain of {@link networkFacts}, served or not; its number where it is another. */
+export const chainName = (chainId: number): string =>
+  networkNames.find(name => networkFacts[name].chainId === chainId) ?? `chain ${chainId}`
+
 /** Where a person can look a transaction up; null in the sandbox, whose chain no explorer knows. */
 export const explorerUrl = (mode: Mode, network: { name: NetworkName }, txHash: Hash): string | null =>
   mode === "sandbox" ? null : `${networkFacts[network.name].explorer}/tx/${txHash}`

@@ -3,12 +3,12 @@ import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
-import { idempotently } from "../http/idempotency.ts"
+import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
-import { approveAttachment } from "../splits/split-guard.ts"
+import { approveAttachment, noSplit } from "../splits/split-guard.ts"
 import { changeLink, changeProduct, createLink, createProduct, ownLinkById, ownProduct, switchOff } from "./catalog.ts"
 import {
   Deleted,
@@ -42,11 +42,14 @@ export function catalogRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const { name, splitId } = request.body
-      await approveAttachment(ctx, request, merchantId, `new product ${name}`, null, splitId)
       reply.code(201)
-      const made = await idempotently(ctx, request, reply, merchantId, async ctx =>
-        productOf(await createProduct(ctx, merchantId, request.body)),
-      )
+      const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: () => approveAttachment(ctx, request, merchantId, `new product ${name}`, noSplit, splitId),
+        work: async (ctx, approval) => {
+          await approval.hold(ctx)
+          return productOf(await createProduct(ctx, merchantId, request.body))
+        },
+      })
       ctx.wakes.wakeSoon("deliveries")
       return made
     },
@@ -101,9 +104,16 @@ export function catalogRoutes(app: Server, ctx: Context): void {
     async request => {
       const merchantId = await callingMerchant(ctx, request)
       const { params, body } = request
-      const before = await ownProduct(ctx, merchantId, params.id)
-      if (before) await approveAttachment(ctx, request, merchantId, before.id, before.split_id, body.splitId)
-      const row = await inTransaction(ctx, ctx => changeProduct(ctx, merchantId, params.id, body))
+      const before = async (ctx: Context) => {
+        const row = await ownProduct(ctx, merchantId, params.id)
+        if (!row) throw new ApiError("NOT_FOUND")
+        return row.split_id
+      }
+      const approval = await approveAttachment(ctx, request, merchantId, params.id, before, body.splitId)
+      const row = await inTransaction(ctx, async ctx => {
+        await approval.hold(ctx)
+        return await changeProduct(ctx, merchantId, params.id, body)
+      })
       ctx.wakes.wakeSoon("deliveries")
       return productOf(row)
     },
@@ -144,11 +154,14 @@ export function catalogRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const { title, splitId } = request.body
-      await approveAttachment(ctx, request, merchantId, `new payment link ${title}`, null, splitId)
       reply.code(201)
-      const made = await idempotently(ctx, request, reply, merchantId, async ctx =>
-        linkOf(await createLink(ctx, merchantId, request.body)),
-      )
+      const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: () => approveAttachment(ctx, request, merchantId, `new payment link ${title}`, noSplit, splitId),
+        work: async (ctx, approval) => {
+          await approval.hold(ctx)
+          return linkOf(await createLink(ctx, merchantId, request.body))
+        },
+      })
       ctx.wakes.wakeSoon("deliveries")
       return made
     },
@@ -208,9 +221,16 @@ export function catalogRoutes(app: Server, ctx: Context): void {
     async request => {
       const merchantId = await callingMerchant(ctx, request)
       const { params, body } = request
-      const before = await ownLinkById(ctx, merchantId, params.id)
-      if (before) await approveAttachment(ctx, request, merchantId, before.id, before.split_id, body.splitId)
-      const row = await inTransaction(ctx, ctx => changeLink(ctx, merchantId, params.id, body))
+      const before = async (ctx: Context) => {
+        const row = await ownLinkById(ctx, merchantId, params.id)
+        if (!row) throw new ApiError("NOT_FOUND")
+        return row.split_id
+      }
+      const approval = await approveAttachment(ctx, request, merchantId, params.id, before, body.splitId)
+      const row = await inTransaction(ctx, async ctx => {
+        await approval.hold(ctx)
+        return await changeLink(ctx, merchantId, params.id, body)
+      })
       ctx.wakes.wakeSoon("deliveries")
       return linkOf(row)
     },

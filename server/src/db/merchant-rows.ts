@@ -23,6 +23,7 @@ export interface PayoutAddresses {
   merchant_id: string
   chain_id: number
   address: Address
+  since: Generated<Date>
   pending_address: Optional<Address>
   pending_at: Optional<Date>
 }

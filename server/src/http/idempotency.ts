@@ -30,6 +30,8 @@ interface Reply {
   serialize(payload: unknown): string | ArrayBuffer | Buffer
 }
 
+type Request = Pick<FastifyRequest, "method" | "headers" | "routeOptions" | "params" | "body">
+
 interface Reservation {
   merchantId: string
   route: string
@@ -52,15 +54,30 @@ interface Answer {
  * reply.code(201)
  * return await idempotently(ctx, request, reply, merchantId, ctx => createThing(ctx, request.body))
  */
-export async function idempotently<T>(
+export const idempotently = <T>(
   ctx: Context,
-  request: Pick<FastifyRequest, "method" | "headers" | "routeOptions" | "params" | "body">,
+  request: Request,
   reply: Reply,
   merchantId: string,
   work: (ctx: Context) => Promise<T>,
+): Promise<T> => idempotentlyPrepared(ctx, request, reply, merchantId, { prepare: async () => undefined, work })
+
+/**
+ * The same, where something has to be done outside of the transaction first: `prepare` asks nodes, or for a wallet's signature,
+ * and `work` gets what it answers. A request that is answered as the first time prepares nothing.
+ */
+export async function idempotentlyPrepared<P, T>(
+  ctx: Context,
+  request: Request,
+  reply: Reply,
+  merchantId: string,
+  { prepare, work }: { prepare: () => Promise<P>; work: (ctx: Context, prepared: P) => Promise<T> },
 ): Promise<T> {
   const key = keyOf(request.headers["idempotency-key"])
-  if (key === undefined) return await inTransaction(ctx, work)
+  if (key === undefined) {
+    const prepared = await prepare()
+    return await inTransaction(ctx, ctx => work(ctx, prepared))
+  }
 
   const reservation = {
     merchantId,
@@ -81,8 +98,9 @@ export async function idempotently<T>(
     return first.text as T
   }
   try {
+    const prepared = await prepare()
     return await inTransaction(ctx, async ctx => {
-      const body = await work(ctx)
+      const body = await work(ctx, prepared)
       const answer = { status: reply.statusCode, text: `${reply.serialize(body)}` }
       if (!(await keep(ctx, reservation, answer))) throw inProgress(reply)
       return body

@@ -1,14 +1,13 @@
 /** `/api/console/settings`: who the merchant is and where its money goes. */
 import { Type } from "typebox"
 import { checksummed } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { AddressText, Described, Matching, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { gasBudgetOf } from "../payouts/gas-budget.ts"
 import { accountSecret, masked } from "../webhooks/secrets.ts"
 import { changeSettings, payoutAddresses } from "./settings.ts"
-import { approvedByWallet, assertStillApproved, protectedPart } from "./wallet-lock.ts"
+import { approvedByWallet, protectedPart } from "./wallet-lock.ts"
 
 const Settings = Type.Object({
   merchantId: Type.String(),
@@ -79,8 +78,8 @@ export function identityRoutes(app: Server, ctx: Context): void {
         summary: "Changes the settings that are given",
         description:
           "In live mode another payout address than before comes into force after 24 hours, and is shown until then. While " +
-          "the wallet lock is on it needs the signature of the payout wallet on the default network (or on the first that " +
-          "has one). Signed by the very address that it replaces it comes into force at once.",
+          "the wallet lock is on it needs the payout wallet's signature: that of the payout address which has been in force " +
+          "longest. Signed by the very address that it replaces it comes into force at once.",
         tags,
         body: SettingsChange,
         response: { 200: Settings },
@@ -93,11 +92,10 @@ export function identityRoutes(app: Server, ctx: Context): void {
       const defaultName = ctx.chain.networks[0]?.name ?? ""
       const addresses = { ...(payoutAddress === undefined ? {} : { [defaultName]: payoutAddress }), ...payoutAddresses }
       const change = { ...rest, payoutAddresses: addresses }
-      const part = await protectedPart(ctx, merchantId, change)
-      const signer = part && (await approvedByWallet(ctx, request, merchantId, part.words, part.always))
+      const approval = await approvedByWallet(ctx, request, merchantId, ctx => protectedPart(ctx, merchantId, change))
       await inTransaction(ctx, async ctx => {
-        await assertStillApproved(ctx, merchantId, change, part)
-        await changeSettings(ctx, merchantId, change, signer)
+        await approval.hold(ctx)
+        await changeSettings(ctx, merchantId, change, approval.signer)
       })
       ctx.wakes.wakeSoon("deliveries")
       return await settingsOf(ctx, merchantId)
@@ -111,10 +109,11 @@ async function settingsOf(ctx: Context, merchantId: string) {
     .select(["name", "email", "wallet_lock"])
     .where("id", "=", merchantId)
     .executeTakeFirstOrThrow()
-  const rows = (await payoutAddresses(ctx, merchantId)).map(row => ({
-    ...row,
-    network: networkOf(ctx.chain, row.chain_id).name,
-  }))
+  // Those of networks that are not served now stay where they are, for when they are again.
+  const rows = (await payoutAddresses(ctx, merchantId)).flatMap(row => {
+    const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)?.name
+    return network === undefined ? [] : [{ ...row, network }]
+  })
   const addresses = Object.fromEntries(rows.map(row => [row.network, checksummed(row.address)]))
   const pending = rows.flatMap(row =>
     row.pending_address && row.pending_at

@@ -1,7 +1,7 @@
 /** What a merchant says of itself: name, e-mail, and where its money goes on each network. */
 import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
 import { noOwnerOf } from "../chain/known-contracts.ts"
-import type { Network } from "../chain/networks.ts"
+import { chainName, type Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
@@ -23,6 +23,16 @@ interface Target {
   network: Network
   address: Address
 }
+
+/** A payout wallet that approved a change. */
+export interface Signer extends Target {
+  /** Whether its key signed, which is the same on every network; a contract speaks for its address on its own alone. */
+  byKey: boolean
+}
+
+/** Whether a signature is that of the payout address of a network. */
+const speaksFor = (signer: Signer | undefined, network: Network, address: Address): boolean =>
+  signer?.address === address && (signer.byKey || signer.network.chainId === network.chainId)
 
 export const payoutAddresses = (ctx: Context, merchantId: string): Promise<Row<"payout_addresses">[]> =>
   ctx.db.selectFrom("payout_addresses").selectAll().where("merchant_id", "=", merchantId).execute()
@@ -88,14 +98,13 @@ export async function readTargets(ctx: Context, asked: Record<string, string>): 
 
 /**
  * Changes the settings, all or nothing; call it inside a transaction. A new payout address gives every paywall of that
- * network a new receiving address, in live mode after 24 hours, or at once where `signer` is the address that it replaces:
- * the first address on a further network needs no wait, so its wallet must not speak for the others.
+ * network a new receiving address, in live mode after 24 hours, or at once where `signer` is the address that it replaces.
  */
 export async function changeSettings(
   ctx: Context,
   merchantId: string,
   change: SettingsChange,
-  signer?: { address: Address },
+  signer?: Signer,
 ): Promise<void> {
   const targets = await readTargets(ctx, change.payoutAddresses)
   if (change.name !== undefined || change.email !== undefined || change.walletLock !== undefined)
@@ -114,7 +123,8 @@ export async function changeSettings(
   for (const { network, address } of targets) {
     const before = present.find(row => row.chain_id === network.chainId)
     const isLater = ctx.settings.mode === "live" && before !== undefined && before.address !== address
-    const waits = isLater && signer?.address !== before.address
+    const bySelf = before !== undefined && speaksFor(signer, network, before.address)
+    const waits = isLater && !bySelf
     // A change that is taken back is told too: the last that was heard must be true.
     if (address !== before?.address || before.pending_address)
       await tellChange(ctx, merchantId, network, { address, before: before?.address, inMs: waits ? LIVE_DELAY_MS : 0 })
@@ -125,7 +135,7 @@ export async function changeSettings(
         .where("merchant_id", "=", merchantId)
         .where("chain_id", "=", network.chainId)
         .execute()
-    else await setPayoutAddress(ctx, merchantId, network, address, before?.address)
+    else await setPayoutAddress(ctx, merchantId, network, address, before, bySelf)
   }
   const named = new Set(targets.map(({ network }) => network.chainId))
   if (signer) await dropPending(ctx, merchantId, named)
@@ -134,10 +144,15 @@ export async function changeSettings(
 /** Takes back the payout addresses that wait and that no wallet signed: they would come into force past the wallet lock. */
 async function dropPending(ctx: Context, merchantId: string, signed: ReadonlySet<number>): Promise<void> {
   for (const { chain_id: chainId, address, pending_address: pending } of await payoutAddresses(ctx, merchantId)) {
-    const network = ctx.chain.networks.find(each => each.chainId === chainId)
-    if (!pending || !network || signed.has(chainId)) continue
-    await tellChange(ctx, merchantId, network, { address, before: address, inMs: 0 })
-    await setPayoutAddress(ctx, merchantId, network, address, address)
+    if (!pending || signed.has(chainId)) continue
+    // Of every network, also one that is not served now: it would come into force when it is served again.
+    await tellChange(ctx, merchantId, { name: chainName(chainId) }, { address, before: address, inMs: 0 })
+    await ctx.db
+      .updateTable("payout_addresses")
+      .set({ pending_address: null, pending_at: null })
+      .where("merchant_id", "=", merchantId)
+      .where("chain_id", "=", chainId)
+      .execute()
   }
 }
 
@@ -145,7 +160,7 @@ async function dropPending(ctx: Context, merchantId: string, signed: ReadonlySet
 const tellChange = (
   ctx: Context,
   merchantId: string,
-  network: Network,
+  network: { name: string },
   { address, before, inMs }: { address: Address; before: Address | undefined; inMs: number },
 ) =>
   emit(ctx, {
@@ -161,20 +176,24 @@ const tellChange = (
     },
   })
 
+/** `bySelf`: approved by the address that it replaces, whose standing it takes over. */
 async function setPayoutAddress(
   ctx: Context,
   merchantId: string,
   network: Network,
   address: Address,
-  before: Address | undefined,
+  before: Row<"payout_addresses"> | undefined,
+  bySelf = false,
 ) {
-  const row = { merchant_id: merchantId, chain_id: network.chainId, address, pending_address: null, pending_at: null }
+  const since = before && (bySelf || address === before.address) ? before.since : ctx.now()
+  const pending = { pending_address: null, pending_at: null }
+  const row = { merchant_id: merchantId, chain_id: network.chainId, address, since, ...pending }
   await ctx.db
     .insertInto("payout_addresses")
     .values(row)
     .onConflict(conflict => conflict.columns(["merchant_id", "chain_id"]).doUpdateSet(row))
     .execute()
-  if (address !== before) await moveDeposits(ctx, merchantId, network, address)
+  if (address !== before?.address) await moveDeposits(ctx, merchantId, network, address)
 }
 
 /** Puts the payout addresses into force whose wait is over; answers how many. Call it inside a transaction. */
@@ -192,7 +211,7 @@ export async function applyPendingPayoutAddresses(ctx: Context): Promise<number>
     for (const row of await payoutAddresses(ctx, merchant_id)) {
       const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)
       if (!network || !row.pending_address || !row.pending_at || row.pending_at > ctx.now()) continue
-      await setPayoutAddress(ctx, merchant_id, network, row.pending_address, row.address)
+      await setPayoutAddress(ctx, merchant_id, network, row.pending_address, row)
       applied++
     }
   }

@@ -5,14 +5,16 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vites
 import { type Anvil, deployContractWallet, startAnvil } from "../../test/anvil.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
+import type { Address } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
 import { newCuid } from "../ids.ts"
-import type { SettingsChange } from "./settings.ts"
-import { assertStillApproved, protectedPart } from "./wallet-lock.ts"
+import { applyPendingPayoutAddresses, type SettingsChange } from "./settings.ts"
+import { approvedByWallet } from "./wallet-lock.ts"
 
 /** Holds the payout address that test merchants have. */
 const wallet = privateKeyToAccount("0x2a871d0798f97d79848a013d4936a73bf4cc922c825d33c1cf7073dff6d409c6")
 const stranger = privateKeyToAccount(`0x${"5".repeat(64)}`)
+const second = privateKeyToAccount(`0x${"6".repeat(64)}`)
 const A = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
 const B = "0x90F79bf6EB2c4f870365E785982E1f101E93b906"
 const recipients = [
@@ -77,15 +79,15 @@ const splitEvents = async () =>
       .execute()
   ).map(({ body }) => JSON.parse(`${body}`).data)
 
-/** Things made before the lock is on, and each change that the lock covers. */
-async function protectedChanges(): Promise<Change[]> {
+/** Things made before the lock is on, and each change that the lock covers; `before` runs when all are made. */
+async function protectedChanges(before: () => Promise<void> = lock): Promise<Change[]> {
   const splitId = await made("splits", { name: "old", recipients })
   const ids = {
     paywalls: await made("paywalls", { name: "a", price: 5 }),
     products: await made("products", { name: "a", price: 5 }),
     links: await made("payment-links", { slug: "aaa", title: "A", amount: 5 }),
   }
-  await lock()
+  await before()
   const half = recipients.map(each => ({ ...each, percent: 50 }))
   return [
     { method: "PUT", url: settings, body: { payoutAddress: A } },
@@ -161,16 +163,6 @@ describe("the wallet lock", () => {
 
   it("covers each route that changes who is paid: without the signature nothing is changed", async () => {
     const changes = await protectedChanges()
-    const tables = ["merchants", "payout_addresses", "splits", "recipients", "paywalls", "products", "payment_links"]
-    const rows = async () =>
-      await Promise.all(
-        tables.map(table =>
-          service.ctx.db
-            .selectFrom(table as "merchants")
-            .selectAll()
-            .execute(),
-        ),
-      )
     const before = await rows()
     for (const change of changes) {
       const answer = await send(change)
@@ -246,35 +238,177 @@ describe("the wallet lock", () => {
     expect((await send(on, await signed(await send(on), owner))).body.walletLock).toBe(true)
   })
 
-  it("lets no wallet speak for the payout address of another network before its day", async () => {
-    const { networks } = service.ctx.chain
-    const [first] = networks
-    networks.unshift({ ...paperNetwork, name: "base", chainId: 8453 })
-    try {
+  it("is switched on by the wallet that has been paid to longest, and not by one that a token has just added", async () => {
+    await onNetworks(["base", "base-sepolia"], async () => {
       const thief = { payoutAddresses: { base: stranger.address } }
       expect((await send({ method: "PUT", url: settings, body: thief })).status).toBe(200)
-      for (const walletLock of [{ walletLock: true }, {}]) {
-        const body = { ...walletLock, payoutAddresses: { "base-sepolia": stranger.address } }
-        const move = { method: "PUT", url: settings, body } as const
-        const answer = await send(move, await signed(await send(move), stranger))
-        expect(answer.body.payoutAddresses["base-sepolia"]).toBe(wallet.address)
-        expect(Object.keys(answer.body.pendingPayoutAddresses)).toEqual(["base-sepolia"])
+      const on = { method: "PUT", url: settings, body: { walletLock: true } } as const
+      const refused = await send(on)
+      expect(refused.body.details[0].typedData.domain.chainId).toBe(84532)
+      expect(refused.body.details[0].message).toContain(`with ${wallet.address} on base-sepolia`)
+      expect((await send(on, await signed(refused, stranger))).body.details[0].message).toContain("is not that of")
+      expect((await send(on, await signed(await send(on)))).body.walletLock).toBe(true)
+      // The owner's word moves the owner's address at once, and the thief's after a day.
+      const body = { payoutAddresses: { base: A, "base-sepolia": B } }
+      const moved = await approved({ method: "PUT", url: settings, body })
+      expect(moved.body.payoutAddresses).toEqual({ base: stranger.address, "base-sepolia": B })
+      expect(Object.keys(moved.body.pendingPayoutAddresses)).toEqual(["base"])
+    })
+  })
+
+  it("keeps its wallet where an address is replaced by its own signature, and not where a token alone replaced it", async () => {
+    await onNetworks(["base", "base-sepolia"], async () => {
+      await send({ method: "PUT", url: settings, body: { payoutAddresses: { base: stranger.address } } })
+      const signer = async () => {
+        const refused = await send({ method: "PUT", url: settings, body: { walletLock: true } })
+        return refused.body.details[0].message as string
       }
-    } finally {
-      networks.splice(0, networks.length, ...(first ? [first] : []))
-    }
+      await lock()
+      const { address } = second
+      await approved({ method: "PUT", url: settings, body: { payoutAddresses: { "base-sepolia": address } } })
+      const off = { method: "PUT", url: settings, body: { walletLock: false } } as const
+      await send(off, await signed(await send(off), second))
+      await send({ method: "PUT", url: settings, body: { payoutAddresses: { "base-sepolia": A } } })
+      expect(await signer()).toContain(`${address} on base-sepolia`)
+      await service.ctx.db
+        .updateTable("payout_addresses")
+        .set({ pending_at: new Date(0) })
+        .where("pending_address", "is not", null)
+        .execute()
+      await inTransaction(service.ctx, applyPendingPayoutAddresses)
+      expect(await signer()).toContain(`${stranger.address} on base`)
+    })
+  })
+
+  it("takes a key's word for its address on every network, and a contract's on its own alone", async () => {
+    const owner = privateKeyToAccount(`0x${"7".repeat(64)}`)
+    const contract = await deployContractWallet(anvil.client, owner.address)
+    await onNetworks(["base-sepolia", "base"], async () => {
+      for (const [address, signer, waits] of [
+        [wallet.address, wallet, []],
+        [contract, owner, ["base"]],
+      ] as const) {
+        await service.empty()
+        await service.merchant("shop")
+        await send({ method: "PUT", url: settings, body: { payoutAddresses: { base: address } } })
+        await service.ctx.db
+          .updateTable("payout_addresses")
+          .set({ address: address.toLowerCase() as Address })
+          .execute()
+        const on = { method: "PUT", url: settings, body: { walletLock: true } } as const
+        expect((await send(on, await signed(await send(on), signer))).status).toBe(200)
+        const move = { ...on, body: { payoutAddresses: { base: A, "base-sepolia": A } } }
+        const { body } = await send(move, await signed(await send(move), signer))
+        expect(body.payoutAddresses["base-sepolia"]).toBe(A)
+        expect(Object.keys(body.pendingPayoutAddresses)).toEqual(waits)
+      }
+    })
+  })
+
+  it("takes back what waits on a network that is not served any more", async () => {
+    await onNetworks(["base-sepolia", "base"], async () => {
+      await send({ method: "PUT", url: settings, body: { payoutAddresses: { base: wallet.address } } })
+      await send({ method: "PUT", url: settings, body: { payoutAddresses: { base: A } } })
+    })
+    await lock()
+    const rows = await service.ctx.db.selectFrom("payout_addresses").selectAll().execute()
+    expect(rows.map(row => row.pending_address)).toEqual([null, null])
+    const { body } = await service.ctx.db
+      .selectFrom("events")
+      .select("body")
+      .where("type", "=", "settings.payout_address_changed")
+      .orderBy("created_at", "desc")
+      .executeTakeFirstOrThrow()
+    expect(JSON.parse(body).data).toMatchObject({ chain: "base", payoutAddress: wallet.address })
   })
 
   it("refuses at its commit what was let through just before the lock", async () => {
+    const changes = await protectedChanges(async () => {})
+    const { db } = service.ctx
+    const switchedOff = (change: Change) => (change.body as SettingsChange | undefined)?.walletLock === false
+    for (const change of changes.filter(each => !switchedOff(each))) {
+      await setLock(false)
+      const before = await rows()
+      const begin = db.transaction.bind(db)
+      const spy = vi.spyOn(db, "transaction").mockImplementationOnce(() => {
+        const execute = async (work: Parameters<ReturnType<typeof begin>["execute"]>[0]) => {
+          await setLock(true)
+          return await begin().execute(work)
+        }
+        return { execute } as unknown as ReturnType<typeof begin>
+      })
+      const answer = await send(change)
+      expect([change.url, answer.status, answer.body.error]).toEqual([change.url, 403, "WALLET_SIGNATURE_REQUIRED"])
+      expect(answer.body.message).toContain("meanwhile")
+      spy.mockRestore()
+      await setLock(false)
+      expect(await rows()).toEqual(before)
+    }
+  })
+
+  it("refuses at its commit what was signed for other recipients than there are by then", async () => {
+    await service.ctx.db.updateTable("merchants").set({ wallet_lock: true }).execute()
+    const { merchantId } = (await service.call("GET", settings, undefined, { as: "shop" })).body
     const { ctx } = service
-    const { body } = await service.call("GET", settings, undefined, { as: "shop" })
-    const steps: [SettingsChange, Awaited<ReturnType<typeof protectedPart>>][] = []
-    for (const change of [{ walletLock: false, payoutAddresses: {} }, { payoutAddresses: { "base-sepolia": A } }])
-      steps.push([change, await protectedPart(ctx, body.merchantId, change)])
+    let from = "A"
+    const read = async () => ({ words: { action: "Change split", subject: "s", from, to: "C" } })
+    const refused = await approvedByWallet(ctx, { headers: {} }, merchantId, read).catch(error => error)
+    const { typedData } = refused.details[0]
+    const headers = { "wallet-signature": `${typedData.message.nonce} ${await wallet.signTypedData(typedData)}` }
+    const approval = await approvedByWallet(ctx, { headers }, merchantId, read)
+    await inTransaction(ctx, ctx => approval.hold(ctx))
+    from = "B"
+    await expect(inTransaction(ctx, ctx => approval.hold(ctx))).rejects.toMatchObject({
+      code: "WALLET_SIGNATURE_REQUIRED",
+    })
+  })
+
+  it("asks for nothing new where the same request is answered again", async () => {
     await lock()
-    for (const [change, checked] of steps)
-      await expect(
-        inTransaction(ctx, ctx => assertStillApproved(ctx, body.merchantId, change, checked)),
-      ).rejects.toMatchObject({ code: "WALLET_SIGNATURE_REQUIRED" })
+    const body = { name: "s", recipients }
+    const post = (signature?: string) =>
+      service.call("POST", "/api/console/splits", body, {
+        as: "shop",
+        headers: { "idempotency-key": "once", ...(signature && { "wallet-signature": signature }) },
+      })
+    const made = await post(await signed(await post()))
+    expect(made.status, JSON.stringify(made.body)).toBe(201)
+    const again = await post()
+    expect([again.status, again.headers["idempotent-replayed"]]).toEqual([201, "true"])
+    expect(again.body).toEqual(made.body)
+    expect((await service.ctx.db.selectFrom("nonces").selectAll().execute()).length).toBe(0)
   })
 })
+
+const tables = [
+  "merchants",
+  "payout_addresses",
+  "splits",
+  "recipients",
+  "paywalls",
+  "products",
+  "payment_links",
+] as const
+const rows = async () =>
+  await Promise.all(
+    tables.map(table =>
+      service.ctx.db
+        .selectFrom(table as "merchants")
+        .selectAll()
+        .execute(),
+    ),
+  )
+const setLock = (on: boolean) => service.ctx.db.updateTable("merchants").set({ wallet_lock: on }).execute()
+
+/** Serves these networks in this order while `work` runs; those that nobody listens for are paper. */
+async function onNetworks(names: ("base" | "base-sepolia")[], work: () => Promise<void>): Promise<void> {
+  const { networks } = service.ctx.chain
+  const served = [...networks]
+  const paper = { ...paperNetwork, name: "base", chainId: 8453 } as const
+  networks.splice(0, networks.length, ...names.map(name => served.find(each => each.name === name) ?? paper))
+  try {
+    await work()
+  } finally {
+    networks.splice(0, networks.length, ...served)
+  }
+}

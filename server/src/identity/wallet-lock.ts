@@ -8,12 +8,11 @@ import { isDeepStrictEqual } from "node:util"
 import type { FastifyRequest } from "fastify"
 import { type Hex, hashTypedData, recoverAddress } from "viem"
 import { isApproved } from "../chain/contract-wallets.ts"
-import { type Address, checksummed } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
+import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { makeNonce, type NonceUse, nonceExpiry, takeNonce } from "./nonces.ts"
-import { payoutAddresses, readTargets, type SettingsChange } from "./settings.ts"
+import { payoutAddresses, readTargets, type SettingsChange, type Signer } from "./settings.ts"
 
 /** One change in words for its owner: all of it is signed, so a signature is good for this change alone. */
 export interface WalletChange {
@@ -48,13 +47,25 @@ const HEADER = "Wallet-Signature"
 /** A nonce, and a signature of 4 KB at most: all headers of a request have 16 KB. */
 const FORM = /^([A-Za-z0-9]{1,64}) (0x(?:[0-9a-fA-F]{2}){1,4096})$/
 
-/** What of a change of settings the lock protects. */
-export interface ProtectedPart {
+/** What of a request the lock protects. */
+export interface ProtectedChange {
   words: WalletChange
-  /** Whether the signature is needed as things stand. */
-  needed: boolean
-  /** Whether it is needed with the lock off too. */
-  always: boolean
+  /** Whether it needs the signature with the lock off too. */
+  always?: boolean
+}
+
+/** Reads what of a request is protected as things stand; undefined where nothing is. */
+type ReadChange = (ctx: Context) => Promise<ProtectedChange | undefined>
+
+export interface Approval {
+  /** Who signed; undefined where nobody had to. */
+  signer: Signer | undefined
+  /**
+   * Throws `WALLET_SIGNATURE_REQUIRED` where the change needs an approval that it did not have when it was asked for: the lock
+   * was switched on, or what is changed is no longer as it was signed. Call it first in the transaction of the change: it
+   * holds the merchant's row, which every such change holds.
+   */
+  hold(ctx: Context): Promise<void>
 }
 
 /** Whether the merchant has the lock on. */
@@ -62,45 +73,66 @@ const isLocked = async (ctx: Context, merchantId: string): Promise<boolean> =>
   (await ctx.db.selectFrom("merchants").select("wallet_lock").where("id", "=", merchantId).executeTakeFirstOrThrow())
     .wallet_lock
 
-/** A payout wallet that approved a change. */
-export interface Signer {
-  network: Network
-  address: Address
-}
-
 /**
- * Makes sure that the payout wallet approves a change, and uses the signature up; answers who signed, or undefined where
- * nobody has to. Needed with the lock on, or where `always`. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign, `PAYOUT_ADDRESS_REQUIRED`
- * without a wallet, `CHAIN_UNAVAILABLE`. Asks nodes about contract wallets, so call it outside of any transaction, once all
- * else that can be checked is.
+ * Makes sure that the payout wallet approves what `read` finds protected, and uses the signature up. Needed with the lock on,
+ * or where `always`. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign, `PAYOUT_ADDRESS_REQUIRED` without a wallet,
+ * `CHAIN_UNAVAILABLE`. Asks nodes about contract wallets, so call it outside of any transaction, once all else that can be
+ * checked is; and `hold` inside it.
  */
 export async function approvedByWallet(
   ctx: Context,
   request: Pick<FastifyRequest, "headers">,
   merchantId: string,
+  read: ReadChange,
+): Promise<Approval> {
+  const isNeeded = async (ctx: Context, change: ProtectedChange | undefined) =>
+    change !== undefined && (change.always === true || (await isLocked(ctx, merchantId)))
+  const checked = await read(ctx)
+  const signer =
+    checked && (await isNeeded(ctx, checked)) ? await signerOf(ctx, request, merchantId, checked.words) : undefined
+  const hold = async (ctx: Context) => {
+    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
+    const present = await read(ctx)
+    if (!signer && !(await isNeeded(ctx, present))) return
+    const same = signer && isDeepStrictEqual(present, checked) && (await isStillWallet(ctx, merchantId, signer))
+    if (!same)
+      throw new ApiError(
+        "WALLET_SIGNATURE_REQUIRED",
+        undefined,
+        "The settings were changed by another request meanwhile. Send the request again.",
+      )
+  }
+  return { signer, hold }
+}
+
+/** Who signed a change; the signature is used up. */
+async function signerOf(
+  ctx: Context,
+  request: Pick<FastifyRequest, "headers">,
+  merchantId: string,
   change: WalletChange,
-  always = false,
-): Promise<Signer | undefined> {
-  if (!always && !(await isLocked(ctx, merchantId))) return undefined
+): Promise<Signer> {
   const wallet = await lockingWallet(ctx, merchantId)
   const typedOf = typedChange(ctx, merchantId, wallet, change)
   const use: NonceUse = { purpose: "wallet-lock", resource: resourceOf(merchantId, wallet, change) }
   const header = request.headers[HEADER.toLowerCase()]
   const [, nonce = "", signature = "0x"] = FORM.exec(`${header ?? ""}`) ?? []
-  const fault = async (): Promise<string | undefined> => {
+  const answer = async (): Promise<Signer | string> => {
     if (header === undefined) return "is missing"
     const expiresAt = await nonceExpiry(ctx, nonce, use)
     if (!expiresAt) return "is not for this change, was used before, or is too old"
     const digest = hashTypedData({ ...typedOf(nonce, expiresAt), types: { MerchantChange: types.MerchantChange } })
-    if (!(await isSignedBy(ctx, wallet, digest, signature as Hex)))
+    const byKey = await isByKey(wallet, digest, signature as Hex)
+    if (!byKey && !(await isApproved(ctx, wallet.network, wallet.address, digest, signature as Hex)))
       return `is not that of ${checksummed(wallet.address)} for this change`
-    return (await takeNonce(ctx, nonce, use)) ? undefined : "was used before"
+    return (await takeNonce(ctx, nonce, use)) ? { ...wallet, byKey } : "was used before"
   }
-  const why = await fault()
-  if (why === undefined) return wallet
+  const answered = await answer()
+  if (typeof answered !== "string") return answered
   const fresh = await makeNonce(ctx, use)
   const typedData = typedOf(fresh.nonce, fresh.expiresAt)
-  const message = `The signature ${why}. Sign typedData, and send the request again.`
+  const who = `${checksummed(wallet.address)} on ${wallet.network.name}`
+  const message = `The signature ${answered}. Sign typedData with ${who}, and send the request again.`
   throw new ApiError("WALLET_SIGNATURE_REQUIRED", [{ path: HEADER, message, typedData }])
 }
 
@@ -113,7 +145,7 @@ export async function protectedPart(
   ctx: Context,
   merchantId: string,
   change: SettingsChange,
-): Promise<ProtectedPart | undefined> {
+): Promise<ProtectedChange | undefined> {
   const targets = await readTargets(ctx, change.payoutAddresses)
   const [present, locked] = [await payoutAddresses(ctx, merchantId), await isLocked(ctx, merchantId)]
   const moved = targets.flatMap(({ network, address }) => {
@@ -128,42 +160,33 @@ export async function protectedPart(
   if (parts.length === 0) return undefined
   const joined = (side: "from" | "to") => parts.map(part => part[side]).join("; ")
   const words = { action: "Change settings", subject: "settings", from: joined("from"), to: joined("to") }
-  return { words, needed: switched || locked, always: switched }
+  return { words, always: switched }
 }
+
+type Wallet = Omit<Signer, "byKey">
 
 /**
- * Throws `WALLET_SIGNATURE_REQUIRED` where a change needs an approval that it did not have when it was `checked`: the lock
- * was switched, or an address moved, by a request beside it. Call it inside the transaction of the change; it holds the
- * merchant's row.
+ * The wallet that signs: the payout address that has been in force longest, of several the first in the order of networks. A
+ * token alone can add an address on a further network at once, so a young one must not speak for the others.
  */
-export async function assertStillApproved(
-  ctx: Context,
-  merchantId: string,
-  change: SettingsChange,
-  checked: ProtectedPart | undefined,
-): Promise<void> {
-  await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
-  const present = await protectedPart(ctx, merchantId, change)
-  if (present?.needed && !isDeepStrictEqual(present, checked))
-    throw new ApiError(
-      "WALLET_SIGNATURE_REQUIRED",
-      undefined,
-      "The settings were changed by another request meanwhile. Send the request again.",
-    )
+async function lockingWallet(ctx: Context, merchantId: string): Promise<Wallet> {
+  const rows = await payoutAddresses(ctx, merchantId)
+  const known = ctx.chain.networks.flatMap(network => {
+    const row = rows.find(each => each.chain_id === network.chainId)
+    return row ? [{ network, address: row.address, since: row.since.getTime() }] : []
+  })
+  const [oldest] = known.sort((a, b) => a.since - b.since)
+  if (!oldest) throw new ApiError("PAYOUT_ADDRESS_REQUIRED")
+  return { network: oldest.network, address: oldest.address }
 }
 
-/** The wallet that signs: the payout address on the default network, or else on the first network that has one. */
-async function lockingWallet(ctx: Context, merchantId: string): Promise<Signer> {
-  const rows = await payoutAddresses(ctx, merchantId)
-  for (const network of ctx.chain.networks) {
-    const row = rows.find(each => each.chain_id === network.chainId)
-    if (row) return { network, address: row.address }
-  }
-  throw new ApiError("PAYOUT_ADDRESS_REQUIRED")
+async function isStillWallet(ctx: Context, merchantId: string, { network, address }: Signer): Promise<boolean> {
+  const present = await lockingWallet(ctx, merchantId)
+  return present.address === address && present.network.chainId === network.chainId
 }
 
 const typedChange =
-  (ctx: Context, merchant: string, { network }: { network: Network }, change: WalletChange) =>
+  (ctx: Context, merchant: string, { network }: Wallet, change: WalletChange) =>
   (nonce: string, expiresAt: Date) => ({
     types,
     primaryType: "MerchantChange" as const,
@@ -174,20 +197,14 @@ const typedChange =
 /** What a nonce is for: one change of one merchant, by one wallet. */
 function resourceOf(
   merchantId: string,
-  { network, address }: { network: Network; address: Address },
+  { network, address }: Wallet,
   { action, subject, from, to }: WalletChange,
 ): string {
   const all = JSON.stringify([network.chainId, address, action, subject, from, to])
   return `${merchantId}:${createHash("sha256").update(all).digest("hex")}`
 }
 
-async function isSignedBy(
-  ctx: Context,
-  { network, address }: { network: Network; address: Address },
-  digest: Hex,
-  signature: Hex,
-): Promise<boolean> {
-  const recovered = await recoverAddress({ hash: digest, signature }).catch(() => undefined)
-  if (recovered?.toLowerCase() === address) return true
-  return await isApproved(ctx, network, address, digest, signature)
+async function isByKey({ address }: Wallet, hash: Hex, signature: Hex): Promise<boolean> {
+  const recovered = await recoverAddress({ hash, signature }).catch(() => undefined)
+  return recovered?.toLowerCase() === address
 }

@@ -2,7 +2,7 @@
 import { checksummed, parseAddress } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { invalid } from "../errors.ts"
-import { idempotently } from "../http/idempotency.ts"
+import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { NoBody } from "../identity/schema.ts"
@@ -59,10 +59,12 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const { id } = request.params
-      const screened = await screenDecision(ctx, await paymentOf(ctx, merchantId, id), undefined)
-      const told = await idempotently(ctx, request, reply, merchantId, async ctx => {
-        await acceptPayment(ctx, merchantId, id, screened)
-        return await read(ctx, merchantId, id)
+      const told = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: async () => await screenDecision(ctx, await paymentOf(ctx, merchantId, id), undefined),
+        work: async (ctx, screened) => {
+          await acceptPayment(ctx, merchantId, id, screened)
+          return await read(ctx, merchantId, id)
+        },
       })
       await wake()
       return told
@@ -98,17 +100,24 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
           "address",
           "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
         )
-      const payment = await paymentOf(ctx, merchantId, id)
-      const named = (await namedAddress(ctx, payment))?.address
-      const screened = await screenDecision(ctx, payment, address ?? named)
-      // To where the payer's own signature says, it can go without the merchant's.
-      if (address !== undefined && address !== named) {
-        const [from, to] = ["waits for the merchant", `sent to ${checksummed(address)}`]
-        await approvedByWallet(ctx, request, merchantId, { action: "Return payment", subject: id, from, to })
-      }
-      const told = await idempotently(ctx, request, reply, merchantId, async ctx => {
-        await returnPayment(ctx, merchantId, id, { address, confirm }, screened)
-        return await read(ctx, merchantId, id)
+      const told = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: async () => {
+          const payment = await paymentOf(ctx, merchantId, id)
+          const named = async (ctx: Context) => (await namedAddress(ctx, payment))?.address
+          const screened = await screenDecision(ctx, payment, address ?? (await named(ctx)))
+          const approval = await approvedByWallet(ctx, request, merchantId, async ctx => {
+            // To where the payer's own signature says, it can go without the merchant's.
+            if (address === undefined || address === (await named(ctx))) return undefined
+            const [from, to] = ["waits for the merchant", `sent to ${checksummed(address)}`]
+            return { words: { action: "Return payment", subject: id, from, to } }
+          })
+          return { screened, approval }
+        },
+        work: async (ctx, { screened, approval }) => {
+          await approval.hold(ctx)
+          await returnPayment(ctx, merchantId, id, { address, confirm }, screened)
+          return await read(ctx, merchantId, id)
+        },
       })
       await wake()
       return told

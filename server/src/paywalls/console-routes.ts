@@ -3,12 +3,12 @@ import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { idempotently } from "../http/idempotency.ts"
+import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
-import { approveAttachment } from "../splits/split-guard.ts"
+import { approveAttachment, noSplit } from "../splits/split-guard.ts"
 import { changePaywall, createPaywall, readPaywall, revokeGrant } from "./console.ts"
 import {
   Deleted,
@@ -59,11 +59,14 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const { name, splitId } = request.body
-      await approveAttachment(ctx, request, merchantId, `new paywall ${name}`, null, splitId)
       reply.code(201)
-      const made = await idempotently(ctx, request, reply, merchantId, async ctx =>
-        createdOf(await createPaywall(ctx, merchantId, request.body)),
-      )
+      const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: () => approveAttachment(ctx, request, merchantId, `new paywall ${name}`, noSplit, splitId),
+        work: async (ctx, approval) => {
+          await approval.hold(ctx)
+          return createdOf(await createPaywall(ctx, merchantId, request.body))
+        },
+      })
       ctx.wakes.wakeSoon("deliveries")
       return made
     },
@@ -135,9 +138,10 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     },
     async request => {
       const merchantId = await callingMerchant(ctx, request)
-      const { paywall: before } = await readPaywall(ctx, merchantId, request.params.id)
-      await approveAttachment(ctx, request, merchantId, before.id, before.split_id, request.body.splitId)
-      const row = await changePaywall(ctx, merchantId, request.params.id, request.body)
+      const { params, body } = request
+      const before = async (ctx: Context) => (await readPaywall(ctx, merchantId, params.id)).paywall.split_id
+      const approval = await approveAttachment(ctx, request, merchantId, params.id, before, body.splitId)
+      const row = await changePaywall(ctx, merchantId, params.id, body, approval)
       ctx.wakes.wakeSoon("deliveries")
       return { ...createdOf(row), updatedAt: row.updated_at.toISOString() }
     },

@@ -7,6 +7,7 @@ import { makeDeposit } from "../deposits/deposits.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/settings.ts"
+import type { Approval } from "../identity/wallet-lock.ts"
 import { newId } from "../ids.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
 import { assertSelling } from "../payouts/pause.ts"
@@ -68,15 +69,17 @@ export async function createPaywall(ctx: Context, merchantId: string, body: Payw
   return paywall
 }
 
-/** Changes what is given; price, switch and split also open a new version. */
+/** Changes what is given; price, switch and split also open a new version. Another split needs an `approval`. */
 export async function changePaywall(
   ctx: Context,
   merchantId: string,
   id: string,
   body: PaywallChange,
+  approval?: Approval,
 ): Promise<Row<"paywalls">> {
   return await orSlugTaken(
     inTransaction(ctx, async ctx => {
+      await approval?.hold(ctx)
       // Whose it is comes first, without a lock: splits are locked before the paywalls that use them.
       const known = await ownPaywall(ctx, merchantId, id).executeTakeFirst()
       if (!known) throw new ApiError("PAYWALL_NOT_FOUND")

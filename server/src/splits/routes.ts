@@ -1,8 +1,8 @@
 /** `/api/console/splits`: who is paid which part of a payment. */
 import { checksummed } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
+import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { idempotently } from "../http/idempotency.ts"
+import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
@@ -37,14 +37,19 @@ export function splitRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
-      const recipients = await checkedRecipients(ctx, request.body.recipients)
-      const [from, to] = [recipientWords([]), recipientWords(recipients)]
-      const change = { action: "Create split", subject: request.body.name, from, to }
-      await approvedByWallet(ctx, request, merchantId, change)
       reply.code(201)
-      const made = await idempotently(ctx, request, reply, merchantId, async ctx =>
-        wholeOf(await createSplit(ctx, merchantId, request.body, recipients)),
-      )
+      const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: async () => {
+          const recipients = await checkedRecipients(ctx, request.body.recipients)
+          const [from, to] = [recipientWords([]), recipientWords(recipients)]
+          const words = { action: "Create split", subject: request.body.name, from, to }
+          return { recipients, approval: await approvedByWallet(ctx, request, merchantId, async () => ({ words })) }
+        },
+        work: async (ctx, { recipients, approval }) => {
+          await approval.hold(ctx)
+          return wholeOf(await createSplit(ctx, merchantId, request.body, recipients))
+        },
+      })
       ctx.wakes.wakeSoon("deliveries")
       return made
     },
@@ -112,13 +117,18 @@ export function splitRoutes(app: Server, ctx: Context): void {
       const { id } = request.params
       const { body } = request
       // Whose it is comes first: what is wrong with the body is nobody else's business.
-      const before = await readSplit(ctx, merchantId, id)
+      await readSplit(ctx, merchantId, id)
       const recipients = body.recipients && (await checkedRecipients(ctx, body.recipients))
-      if (recipients) {
-        const [from, to] = [recipientWords(before.recipients), recipientWords(recipients)]
-        await approvedByWallet(ctx, request, merchantId, { action: "Change split", subject: id, from, to })
-      }
-      const split = await changeSplit(ctx, merchantId, id, body, recipients)
+      const approval = await approvedByWallet(
+        ctx,
+        request,
+        merchantId,
+        async ctx => recipients && (await splitChange(ctx, merchantId, id, "Change split", recipients)),
+      )
+      const split = await inTransaction(ctx, async ctx => {
+        await approval.hold(ctx)
+        return await changeSplit(ctx, merchantId, id, body, recipients)
+      })
       ctx.wakes.wakeSoon("deliveries")
       const { name, updated_at } = split
       return { id, name, recipients: split.recipients.map(shown), updatedAt: updated_at.toISOString() }
@@ -140,14 +150,23 @@ export function splitRoutes(app: Server, ctx: Context): void {
     async request => {
       const merchantId = await callingMerchant(ctx, request)
       const { id } = request.params
-      const before = await readSplit(ctx, merchantId, id)
-      const [from, to] = [recipientWords(before.recipients), recipientWords([])]
-      await approvedByWallet(ctx, request, merchantId, { action: "Delete split", subject: id, from, to })
-      await deleteSplit(ctx, merchantId, id)
+      const approval = await approvedByWallet(ctx, request, merchantId, ctx =>
+        splitChange(ctx, merchantId, id, "Delete split", []),
+      )
+      await inTransaction(ctx, async ctx => {
+        await approval.hold(ctx)
+        await deleteSplit(ctx, merchantId, id)
+      })
       ctx.wakes.wakeSoon("deliveries")
       return { deleted: true as const, id }
     },
   )
+}
+
+/** From its recipients of now to others, in words; throws as {@link readSplit}. */
+async function splitChange(ctx: Context, merchantId: string, id: string, action: string, to: readonly Recipient[]) {
+  const { recipients } = await readSplit(ctx, merchantId, id)
+  return { words: { action, subject: id, from: recipientWords(recipients), to: recipientWords(to) } }
 }
 
 const shown = ({ address, percentE4, label }: Recipient) => ({

@@ -2,7 +2,7 @@
 import type { FastifyRequest } from "fastify"
 import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
-import { approvedByWallet } from "../identity/wallet-lock.ts"
+import { type Approval, approvedByWallet } from "../identity/wallet-lock.ts"
 import { percentOf, type Recipient } from "./split.ts"
 import { emitSplitChanged } from "./split-events.ts"
 import { recipientsOf } from "./splits.ts"
@@ -28,22 +28,29 @@ export async function emitAttached(
 }
 
 /**
- * Has the payout wallet approve that `resource` (an id, or the name of what is made) gets another split, while the wallet
- * lock is on. A split that is not the merchant's is left to the change itself to refuse. Call it outside of a transaction.
+ * Has the payout wallet approve that `resource` (an id, or the name of what is made) gets another split than `before` reads,
+ * while the wallet lock is on. A split that is not the merchant's is left to the change itself to refuse. Call it outside of
+ * a transaction, and the approval's `hold` first in it.
  */
-export async function approveAttachment(
+export const approveAttachment = (
   ctx: Context,
   request: Pick<FastifyRequest, "headers">,
   merchantId: string,
   resource: string,
-  before: string | null,
+  before: (ctx: Context) => Promise<string | null>,
   after: string | null | undefined,
-): Promise<void> {
-  if (after === undefined || after === before) return
-  const [from, to] = [await splitWords(ctx, merchantId, before), await splitWords(ctx, merchantId, after)]
-  if (from === undefined || to === undefined) return
-  await approvedByWallet(ctx, request, merchantId, { action: "Attach split", subject: resource, from, to })
-}
+): Promise<Approval> =>
+  approvedByWallet(ctx, request, merchantId, async ctx => {
+    if (after === undefined) return undefined
+    const splitId = await before(ctx)
+    if (after === splitId) return undefined
+    const [from, to] = [await splitWords(ctx, merchantId, splitId), await splitWords(ctx, merchantId, after)]
+    if (from === undefined || to === undefined) return undefined
+    return { words: { action: "Attach split", subject: resource, from, to } }
+  })
+
+/** For what is made: it had no split. */
+export const noSplit = async (): Promise<null> => null
 
 async function splitWords(ctx: Context, merchantId: string, splitId: string | null): Promise<string | undefined> {
   if (splitId === null) return recipientWords([])

@@ -5,7 +5,7 @@
 import type { Address } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
-import { type Context, inTransaction } from "../context.ts"
+import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, type ErrorDetail, invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
@@ -64,7 +64,7 @@ export async function createSplit(
   return { ...row, recipients }
 }
 
-/** Changes what is given; new recipients are paid for payments from now on. */
+/** Changes what is given; new recipients are paid for payments from now on. Call it inside a transaction. */
 export async function changeSplit(
   ctx: Context,
   merchantId: string,
@@ -72,38 +72,34 @@ export async function changeSplit(
   { name, description }: SplitChange,
   recipients: Recipient[] | undefined,
 ): Promise<SplitWithRecipients> {
-  return await inTransaction(ctx, async ctx => {
-    const before = await lockSplit(ctx, merchantId, id)
-    const setId = recipients ? await newSet(ctx, recipients) : before.set_id
-    if (recipients) {
-      await assertDivisible(ctx, id, recipients.length)
-      await routePaywalls(ctx, id, setId)
-    }
-    const row = await ctx.db
-      .updateTable("splits")
-      .set({
-        set_id: setId,
-        updated_at: ctx.now(),
-        ...(name === undefined ? {} : { name }),
-        ...(description === undefined ? {} : { description }),
-      })
-      .where("id", "=", id)
-      .returningAll()
-      .executeTakeFirstOrThrow()
-    if (recipients)
-      await emitSplitChanged(ctx, merchantId, { change: "changed", splitId: id, resourceId: null, recipients })
-    return { ...row, recipients: (await recipientsOf(ctx, [setId])).get(setId) ?? [] }
-  })
+  const before = await lockSplit(ctx, merchantId, id)
+  const setId = recipients ? await newSet(ctx, recipients) : before.set_id
+  if (recipients) {
+    await assertDivisible(ctx, id, recipients.length)
+    await routePaywalls(ctx, id, setId)
+  }
+  const row = await ctx.db
+    .updateTable("splits")
+    .set({
+      set_id: setId,
+      updated_at: ctx.now(),
+      ...(name === undefined ? {} : { name }),
+      ...(description === undefined ? {} : { description }),
+    })
+    .where("id", "=", id)
+    .returningAll()
+    .executeTakeFirstOrThrow()
+  if (recipients)
+    await emitSplitChanged(ctx, merchantId, { change: "changed", splitId: id, resourceId: null, recipients })
+  return { ...row, recipients: (await recipientsOf(ctx, [setId])).get(setId) ?? [] }
 }
 
-/** Deletes a split for ever; what was attached to it is the merchant's alone from now on. */
+/** Deletes a split for ever; what was attached to it is the merchant's alone from now on. Call it inside a transaction. */
 export async function deleteSplit(ctx: Context, merchantId: string, id: string): Promise<void> {
-  await inTransaction(ctx, async ctx => {
-    await lockSplit(ctx, merchantId, id)
-    await routePaywalls(ctx, id, null)
-    await ctx.db.deleteFrom("splits").where("id", "=", id).execute()
-    await emitSplitChanged(ctx, merchantId, { change: "deleted", splitId: id, resourceId: null, recipients: [] })
-  })
+  await lockSplit(ctx, merchantId, id)
+  await routePaywalls(ctx, id, null)
+  await ctx.db.deleteFrom("splits").where("id", "=", id).execute()
+  await emitSplitChanged(ctx, merchantId, { change: "deleted", splitId: id, resourceId: null, recipients: [] })
 }
 
 /** The merchant's split; `NOT_FOUND` when there is none, `FORBIDDEN` when it is another's. */
