@@ -15,7 +15,7 @@ import { makeNonce, type NonceUse, nonceExpiry, takeNonce } from "./nonces.ts"
 import { payoutAddresses, readTargets, type SettingsChange, type Signer } from "./settings.ts"
 
 /** One change in words for its owner: all of it is signed, so a signature is good for this change alone. */
-export interface WalletChange {
+interface WalletChange {
   /** Such as `Change split`. */
   action: string
   /** What is changed: an id, or the name of what is made. */
@@ -48,7 +48,7 @@ const HEADER = "Wallet-Signature"
 const FORM = /^([A-Za-z0-9]{1,64}) (0x(?:[0-9a-fA-F]{2}){1,4096})$/
 
 /** What of a request the lock protects. */
-export interface ProtectedChange {
+interface ProtectedChange {
   words: WalletChange
   /** Whether it needs the signature with the lock off too. */
   always?: boolean
