@@ -232,6 +232,8 @@ interface Cursors {
   chain_id: number
   block_number: bigint
   block_hash: Hash
+  /** When that block was made; null until the first round after an upgrade. */
+  block_time: Optional<Date>
   finalized_number: bigint
   looked_at: Optional<Date>
   run_at: Date

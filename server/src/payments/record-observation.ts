@@ -80,10 +80,13 @@ export async function recordObservation(ctx: Context, network: Network, seen: Ob
  * scan goes back to the finalized block, as it may be deeper than the rescan.
  */
 function nextCheckpoint({ cursor, panel, scannedTo, reorged, allCompared }: Observation): Partial<Row<"cursors">> {
-  const at = (block: Block | undefined) => (block ? { block_number: block.number, block_hash: block.hash } : {})
+  const at = (block: Block | undefined) =>
+    block ? { block_number: block.number, block_hash: block.hash, block_time: block.time } : {}
   if (reorged && !allCompared) return {}
   if (reorged) return at(panel.blockAt(panel.finalized)?.block)
-  return scannedTo > cursor.block_number ? at(panel.blockAt(scannedTo)?.block) : {}
+  if (scannedTo > cursor.block_number) return at(panel.blockAt(scannedTo)?.block)
+  // A checkpoint of before its time was kept; read again to its end it stands where it stood.
+  return cursor.block_time === null && scannedTo === cursor.block_number ? at(panel.blockAt(scannedTo)?.block) : {}
 }
 
 /**

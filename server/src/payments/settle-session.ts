@@ -26,7 +26,7 @@ const SESSIONS_A_ROUND = 500
 const BUDGET_MS = 15_000
 /** What can't be decided now is looked at again after so long. */
 const AGAIN_MS = 30_000
-/** Blocks are stamped by others' clocks and told a moment later: a look so long after the expiry has seen all before it. */
+/** Nodes put logs into their index late: the scan has to be so far beyond the expiry, by the time of its last block. */
 const LOOK_SLACK_MS = 30_000
 /** An address that is looked at once more before its session expires stays in the scan for so long. */
 const LAST_LOOK_MS = 600_000
@@ -303,8 +303,11 @@ async function submissionsOf(ctx: Context, session: Row<"checkout_sessions">, in
 }
 
 /**
- * Whether all that was mined by the expiry has been looked at. An address that has left the scan comes back for this last
- * look: who pays from elsewhere, without the page, is found only by the hour otherwise.
+ * Whether all that was mined by the expiry has been looked at: the last block that the scan has surely read was made after
+ * it. No clock of ours says so: the scan may stand still, and a chain that does may make blocks of an earlier time
+ * afterwards, as rollups do. So on a chain without new blocks nothing expires; its next block ends what is over. An address
+ * that has left the scan comes back for this last look: who pays from elsewhere, without the page, is found only by the hour
+ * otherwise.
  */
 async function lookedPast(ctx: Context, session: Row<"checkout_sessions">, deposit: Row<"deposits">): Promise<boolean> {
   const seenAll = session.expires_at.getTime() + LOOK_SLACK_MS
@@ -312,10 +315,10 @@ async function lookedPast(ctx: Context, session: Row<"checkout_sessions">, depos
   if (deposit.hot && deposit.watched_number === null) {
     const cursor = await ctx.db
       .selectFrom("cursors")
-      .select("looked_at")
+      .select("block_time")
       .where("chain_id", "=", session.chain_id)
       .executeTakeFirst()
-    return (cursor?.looked_at?.getTime() ?? 0) > seenAll
+    return (cursor?.block_time?.getTime() ?? 0) > seenAll
   }
   await ctx.db
     .updateTable("deposits")

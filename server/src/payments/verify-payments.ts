@@ -63,7 +63,8 @@ export async function ensureCursor(ctx: Context, network: Network): Promise<void
   await panel.learn([panel.head], [])
   const block = panel.blockAt(panel.head)?.block
   if (!block) throw new RpcError(`${network.name}: the endpoints do not agree on a head`)
-  const row = { chain_id: network.chainId, block_number: block.number, block_hash: block.hash, finalized_number: 0n }
+  const at = { block_number: block.number, block_hash: block.hash, block_time: block.time }
+  const row = { chain_id: network.chainId, ...at, finalized_number: 0n }
   await ctx.db
     .insertInto("cursors")
     .values({ ...row, run_at: ctx.now() })

@@ -1,0 +1,94 @@
+// A checkout ends when the chain has been read beyond its time, and not because a clock says so.
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
+import { type Life, lifeOf } from "../../test/life.ts"
+import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
+import type { Address } from "../chain/hex.ts"
+import { settleSessions } from "./settle-session.ts"
+
+const MINUTE = 60_000
+let rig: PayoutRig
+let life: Life
+let key: string
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  life = lifeOf(rig)
+})
+afterAll(() => rig.stop())
+beforeEach(async () => {
+  await life.begin()
+  key = (await rig.service.call("POST", "/api/console/api-keys", { name: "Server" }, { as: "shop" })).body.key
+  // The chain's clock goes ahead with each block that is mined at once.
+  const { timestamp } = await rig.anvil.client.getBlock()
+  const ahead = Number(timestamp) * 1_000 + 1_000 - rig.service.ctx.now().getTime()
+  if (ahead > 0) rig.service.advance(ahead)
+  await life.advance(1_000)
+})
+
+const start = async () =>
+  (
+    await rig.service.call(
+      "POST",
+      "/api/checkouts",
+      { amount: "0.60", expiresIn: 300 },
+      { headers: { "x-api-key": key } },
+    )
+  ).body as { id: string; payTo: string; expiresAt: string }
+
+const statusOf = async (id: string) => (await rig.service.call("GET", `/api/pay/status/${id}`)).body.status
+
+/** Rounds a minute apart by the service's clock; the chain goes with it or not. */
+async function rounds(count: number, withChain = true): Promise<void> {
+  for (let i = 0; i < count; i++) {
+    if (withChain) await life.advance(MINUTE)
+    else rig.service.advance(MINUTE)
+    await life.verify()
+  }
+}
+
+it("paid in time while no node tells logs does not expire first: it is confirmed when they do", async () => {
+  const session = await start()
+  await life.verify()
+  rig.proxy.spoil = (method, _params, result) => (method === "eth_getLogs" ? null : result)
+  await life.send(session.payTo.toLowerCase() as Address, 600_000n)
+  await rounds(8)
+  expect(await statusOf(session.id)).toBe("pending")
+  rig.proxy.spoil = (_method, _params, result) => result
+  await rounds(2)
+  expect(await statusOf(session.id)).toBe("confirmed")
+  const told = await rig.service.ctx.db.selectFrom("events").select("type").execute()
+  expect(told.map(({ type }) => type)).not.toContain("checkout.expired")
+})
+
+it("does not expire on a chain that stands still, which may go on with blocks of an earlier time", async () => {
+  const [paid, unpaid] = [await start(), await start()]
+  await life.verify()
+  const { timestamp } = await rig.anvil.client.getBlock()
+  await rounds(8, false)
+  expect([await statusOf(paid.id), await statusOf(unpaid.id)]).toEqual(["pending", "pending"])
+  // Made an age later, and stamped before the time was over.
+  await rig.anvil.client.setNextBlockTimestamp({ timestamp: timestamp + 60n })
+  await life.send(paid.payTo.toLowerCase() as Address, 600_000n)
+  await life.verify()
+  await life.verify()
+  expect([await statusOf(paid.id), await statusOf(unpaid.id)]).toEqual(["confirmed", "pending"])
+  await rounds(2)
+  expect(await statusOf(unpaid.id)).toBe("expired")
+})
+
+it("after an upgrade expires once a round has told the time of the block that was read last", async () => {
+  const session = await start()
+  await life.verify()
+  await rounds(6)
+  await rig.service.ctx.db.updateTable("cursors").set({ block_time: null }).execute()
+  await rig.service.ctx.db.updateTable("checkout_sessions").set({ status: "pending" }).execute()
+  rig.service.advance(MINUTE)
+  await rig.service.ctx.db.updateTable("checkout_sessions").set({ run_at: rig.service.ctx.now() }).execute()
+  await settleSessions(rig.service.ctx, rig.network)
+  expect(await statusOf(session.id)).toBe("pending")
+  await rig.service.ctx.db.updateTable("checkout_sessions").set({ run_at: rig.service.ctx.now() }).execute()
+  await life.verify()
+  expect(await statusOf(session.id)).toBe("expired")
+  expect((await rig.service.ctx.db.selectFrom("cursors").select("block_time").executeTakeFirst())?.block_time).not.toBe(
+    null,
+  )
+})
