@@ -150,12 +150,13 @@ export const payoutAlarmReasons = [
   "foreign_nonce",
   "books",
   "stuck",
+  "given_up",
   "no_key",
 ] as const
 
 export const standingAlarms = new Gauge({
   name: "sluice_payout_alarm",
-  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_soon, fee_cap, gas_total, untold or transfer.",
+  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_soon, fee_cap, gas_total, untold, transfer, stuck, given_up or no_key.",
   labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })

@@ -52,7 +52,15 @@ export interface GasBudgets {
 }
 
 /** Alarms of a wallet that last until their reason is gone. */
-export type StandingAlarm = "low_gas" | "gas_soon" | "fee_cap" | "untold" | "gas_total" | "transfer" | "stuck"
+export type StandingAlarm =
+  | "low_gas"
+  | "gas_soon"
+  | "fee_cap"
+  | "untold"
+  | "gas_total"
+  | "transfer"
+  | "stuck"
+  | "given_up"
 
 export type IntentState = "queued" | "held" | "assigned" | "mined" | "final" | "reverted" | "cancelled"
 export type HeldReason = "short" | "sanctions" | "simulation" | "low_gas" | "reverted" | "gas_budget"

@@ -8,7 +8,9 @@ import { onPostgres } from "../../test/database.ts"
 import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
+import { testUsdcAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
+import { alarmsInWords } from "../payouts/alarms.ts"
 import { recheckBudgets } from "../payouts/gas-budget.ts"
 import { makePayouts, sweepDue } from "../payouts/make-payouts.ts"
 import { sharesSettled } from "../payouts/queries.ts"
@@ -109,6 +111,50 @@ describe("many held payouts", () => {
     await hold(first?.id, "gas_budget")
     await recheckBudgets(ctx)
     expect(await due()).toContain("gas_budget")
+  })
+})
+
+/** Has all that is queued signed, and then fail in its block. */
+async function failOnChain(): Promise<void> {
+  const { client } = rig.anvil
+  const args = [recipient(0)] as const
+  const blacklist = { address: rig.token, abi: testUsdcAbi, functionName: "blacklist", args } as const
+  await client.setAutomine(false)
+  await rig.round()
+  await client.writeContract({ ...blacklist, maxPriorityFeePerGas: 9_000_000_000n, maxFeePerGas: 20_000_000_000n })
+  await client.mine({ blocks: 1 })
+  await client.setAutomine(true)
+  await client.writeContractSync({ ...blacklist, functionName: "unBlacklist" })
+  await client.mine({ blocks: 3 })
+  await rig.round()
+}
+
+describe("a share that failed on chain five times", () => {
+  it("is an alarm that says what to do, waits for a person, and is paid when he releases it", async () => {
+    const { ctx } = rig.service
+    const before = await rig.balanceOf(recipient(0))
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    const told = async () => (await ctx.db.selectFrom("wallets").select("alarms").executeTakeFirstOrThrow()).alarms
+    for (let i = 0; i < 5; i++) {
+      expect(await told()).toEqual([])
+      if (i > 0) await operator.ask("/release-all", {})
+      await failOnChain()
+      expect((await rig.states()).filter(state => state === "reverted").length).toBe(i + 1)
+    }
+    expect(await told()).toEqual(["given_up"])
+    expect(await alarmsInWords(ctx)).toContainEqual(expect.stringContaining("`script/wallet release` tries one again"))
+    rig.service.advance(400 * DAY_MS)
+    await rig.round()
+    const [row, ...more] = await held()
+    expect(more).toEqual([])
+    expect(row).toMatchObject({ reason: "reverted", detail: expect.stringMatching(/5 times .* person/) })
+    const answer = await operator.ask("/release", { intent: row.id, reason: "its recipient is well again" })
+    expect([answer.status, answer.body.said]).toEqual([200, expect.stringContaining("is looked at now")])
+    await rig.round()
+    expect((await rig.balanceOf(recipient(0))) - before).toBe(500_000n)
+    await rig.anvil.client.mine({ blocks: 3 })
+    await rig.round()
+    expect(await told()).toEqual([])
   })
 })
 

@@ -20,6 +20,7 @@ import {
 import { type InFlight, inFlight } from "./assign-intents.ts"
 import type { WalletSight } from "./evidence.ts"
 import { firstFees } from "./fees.ts"
+import { NEVER } from "./make-payouts.ts"
 import { RELEASE_GAS } from "./release.ts"
 import { isTotalSpent } from "./total-budget.ts"
 
@@ -39,6 +40,8 @@ const words: Record<StandingAlarm, string> = {
   gas_total: "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait",
   transfer: "has a payout that was mined without its transfer, and a person must look",
   stuck: "has sent a payout that is in no block after 15 minutes: `script/wallet show` says what nodes answer",
+  given_up:
+    "has payouts that failed on chain five times and are not tried again by themselves: `script/wallet held` says which, `script/wallet release` tries one again",
 }
 const halted: Record<Lane, string> = {
   payout: "payouts wait, and nothing can be sold on this network, until `script/wallet resume`",
@@ -60,8 +63,11 @@ export async function noteAlarms(
   const flying = await inFlight(ctx, wallet)
   const isStuck = flying.since !== null && ctx.now().getTime() - flying.since.getTime() > STUCK_MS
   const told = alarmsOf(sight, { ...flying, isStuck }, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
-  const missing = await missesTransfer(ctx, wallet)
-  const alarms = standing.filter(each => (each === "transfer" ? missing : told.includes(each)))
+  const byRows: Partial<Record<StandingAlarm, boolean>> = {
+    transfer: await missesTransfer(ctx, wallet),
+    given_up: await hasParked(ctx, network, wallet),
+  }
+  const alarms = standing.filter(each => byRows[each] ?? told.includes(each))
   const facts = { network: network.name, wallet: wallet.lane, balance, ...market }
   if (balance !== undefined) walletGas.set(labels(network, wallet), integer(balance / GWEI))
   if (market && balance !== undefined)
@@ -95,6 +101,22 @@ async function missesTransfer(ctx: Context, wallet: Row<"wallets">): Promise<boo
   return (await rows.executeTakeFirst()) !== undefined
 }
 
+/** Whether a payout of the wallet's own factory waits for a person to release it. */
+async function hasParked(ctx: Context, { depositFactory }: Network, wallet: Row<"wallets">): Promise<boolean> {
+  if (wallet.lane !== "payout") return false
+  const rows = ctx.db
+    .selectFrom("intents")
+    .select("id")
+    .where("chain_id", "=", wallet.chain_id)
+    .where("lane", "=", "payout")
+    .where("state", "=", "held")
+    .where("held_reason", "=", "reverted")
+    .where("run_at", ">=", NEVER)
+    .where("to_address", "=", depositFactory)
+    .limit(1)
+  return (await rows.executeTakeFirst()) !== undefined
+}
+
 /** What is wrong by what endpoints say; what they don't say stays as it was. */
 function alarmsOf(
   { latest, market, balance, dataFee }: WalletSight,
@@ -117,6 +139,7 @@ function alarmsOf(
     gas_total: totalSpent,
     transfer: false,
     stuck: flying.isStuck,
+    given_up: false,
   }
   return standing.filter(each => facts[each])
 }

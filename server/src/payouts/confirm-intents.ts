@@ -13,14 +13,14 @@ import type { Row } from "../db/schema.ts"
 import { payoutAlarms, payoutEnds } from "../metrics.ts"
 import type { Panel } from "../payments/look.ts"
 import type { WalletSight } from "./evidence.ts"
-import { makePayouts, sweepAfterRevert } from "./make-payouts.ts"
+import { failedOften, makePayouts, sweepAfterRevert } from "./make-payouts.ts"
 import { returnAgain } from "./make-returns.ts"
 
 /** A nonce that seems to be used by another must seem so twice, so far apart. */
 const SUSPICION_MS = 30_000
 /** Receipts asked for in one round. */
 const INTENTS_A_ROUND = 200
-/** A share that reverted is made anew so often; then it waits for a person. */
+/** A share that failed so often is made anew once more, and waits for a person. */
 const MAX_GENERATIONS = 5
 const HOUR_MS = 3_600_000
 
@@ -213,7 +213,8 @@ async function makeAnew(ctx: Context, row: OpenIntent): Promise<void> {
     .where("payment_id", "=", row.payment_id)
     .where("share", "=", row.share)
     .executeTakeFirstOrThrow()
-  if (n < MAX_GENERATIONS) await makePayouts(ctx, row.payment_id, { reason: "reverted" })
+  const parked = n < MAX_GENERATIONS ? {} : { parked: failedOften(n) }
+  await makePayouts(ctx, row.payment_id, { reason: "reverted", ...parked })
 }
 
 /** Whether endpoints agree on another block at the height of an intent's. */

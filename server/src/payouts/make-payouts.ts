@@ -16,8 +16,8 @@ import { drawShares, recheckMs } from "./plan.ts"
 import { releaseData } from "./release.ts"
 
 const DAY_MS = 86_400_000
-/** For what waits for a person. */
-const NEVER = new Date("9998-01-01T00:00:00Z")
+/** When what waits for a person is looked at. */
+export const NEVER = new Date("9998-01-01T00:00:00Z")
 const DEPOSITS_A_ROUND = 200
 /** What a sweep found nothing to take of waits so long, so that what can't be swept keeps nothing else from its turn. */
 const SWEEP_AGAIN_MS = 3_600_000
@@ -34,11 +34,21 @@ const unswept = sql<bigint>`t.value - coalesce((select sum(s.amount) from sweep_
 const allSwept = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
   where c.payment_id = p.id and t.token = p.token and t.state <> 'gone' and ${unswept} > 0)`
 
+/** Why shares are held from the first; `parked` says why they wait for a person, and are not looked at by themselves. */
+interface Hold {
+  reason: HeldReason
+  parked?: string
+}
+
+/** In words for the operator why what failed `n` times is parked. */
+export const failedOften = (n: number): string =>
+  `it failed on chain ${n} times in a row, and waits for a person to release it`
+
 /**
  * Makes the payouts of a granted payment: a share for each recipient of its set, or else what the merchant is owed, at once
  * when it is more than `SWEEP_ABOVE`. Call it inside the transaction that granted the payment, or granted it again.
  */
-export async function makePayouts(ctx: Context, paymentId: string, hold?: { reason: HeldReason }): Promise<void> {
+export async function makePayouts(ctx: Context, paymentId: string, hold?: Hold): Promise<void> {
   // Held until the commit: a reversal at this moment must see what is made here, or this must see the reversal.
   const payment = await ctx.db
     .selectFrom("payments")
@@ -55,7 +65,7 @@ async function makeShares(
   ctx: Context,
   payment: Row<"payments">,
   setId: bigint,
-  hold: { reason: HeldReason } | undefined,
+  hold: Hold | undefined,
 ): Promise<void> {
   const recipients = (await recipientsOf(ctx, [setId])).get(setId) ?? []
   const whole = allocate(
@@ -93,6 +103,7 @@ async function makeShares(
       recipient: recipient.address,
       amount,
       hold: hold?.reason,
+      parked: hold?.parked,
       checks: earlier.length,
     })
     made.push(share)
@@ -318,13 +329,7 @@ export async function sweepAfterRevert(ctx: Context, failed: Row<"intents">, mos
     .selectAll()
     .where("id", "=", failed.deposit_id)
     .executeTakeFirstOrThrow()
-  await sweepDeposit(
-    ctx,
-    failed.token,
-    deposit,
-    0n,
-    `it failed on chain ${n} times in a row, and waits for a person to release it`,
-  )
+  await sweepDeposit(ctx, failed.token, deposit, 0n, failedOften(n))
 }
 
 /**
