@@ -3,14 +3,16 @@
  * file's own. Both are emptied between tests.
  */
 import { randomBytes } from "node:crypto"
+import { readFileSync } from "node:fs"
 import { PGlite } from "@electric-sql/pglite"
 import { sql } from "kysely"
 import pg from "pg"
+import { inject } from "vitest"
 import { type OpenDatabase, openPostgres, overPGlite } from "../src/db/open.ts"
 
 export const onPostgres = process.env.DATABASE_URL !== undefined
 
-let snapshot: Blob | File | undefined
+let snapshot: Blob | undefined
 
 /** A migrated, empty database. */
 export async function openTestDatabase(): Promise<OpenDatabase> {
@@ -18,12 +20,7 @@ export async function openTestDatabase(): Promise<OpenDatabase> {
 }
 
 async function openSnapshot(): Promise<OpenDatabase> {
-  if (!snapshot) {
-    const first = await PGlite.create()
-    await overPGlite(first)
-    snapshot = await first.dumpDataDir("none")
-    await first.close()
-  }
+  snapshot ??= new Blob([readFileSync(inject("snapshot"))])
   return await overPGlite(await PGlite.create({ loadDataDir: snapshot }))
 }
 
@@ -55,11 +52,30 @@ async function openOwnPostgres(server: string): Promise<OpenDatabase> {
   }
 }
 
-/** Empties every table but the list of migrations. */
+/**
+ * Empties every table but the list of migrations. Only tables that were ever written to are emptied: to truncate all of
+ * them takes 90 ms of CPU on the embedded database, this 24.
+ */
 export async function emptyDatabase({ db }: OpenDatabase): Promise<void> {
-  const tables = await sql<{ name: string }>`
-    select tablename as name from pg_tables where schemaname = 'public' and tablename <> 'migrations'`.execute(db)
-  await sql`truncate ${sql.join(tables.rows.map(row => sql.table(row.name)))} restart identity cascade`.execute(db)
+  await db.transaction().execute(async db => {
+    // No trigger runs and no foreign key is checked: all of it goes.
+    await sql`set local session_replication_role = replica`.execute(db)
+    await sql`
+      do $$
+      declare
+        name text;
+      begin
+        for name in
+          select relname from pg_class
+          where relnamespace = 'public'::regnamespace and relkind = 'r' and relname <> 'migrations'
+            and pg_relation_size(oid) > 0
+        loop
+          execute format('delete from %I', name);
+        end loop;
+        perform setval(format('%I', sequencename), start_value, false)
+        from pg_sequences where schemaname = 'public' and last_value is not null;
+      end $$`.execute(db)
+  })
 }
 
 /** All rows as they are now; the returned function puts them back, as a restored backup does. */
