@@ -1,14 +1,15 @@
 /** What a merchant does with its webhooks and their deliveries. */
-import { sql } from "kysely"
+import { type RawBuilder, sql } from "kysely"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { addressRule } from "../http/public-address.ts"
 import { newCuid, newId } from "../ids.ts"
 import { emit } from "./emit.ts"
+import type { EventData } from "./events.ts"
 import { skipWaiting } from "./record-attempts.ts"
 import type { WebhookChange, WebhookCreate } from "./schema.ts"
-import { newSecret, rollSecret, secretsOf } from "./secrets.ts"
+import { newSecret, retireSecrets, rollSecret, secretsOf } from "./secrets.ts"
 import type { Sender } from "./send.ts"
 import { isNoReceiver, PING, urlFault } from "./webhook.ts"
 
@@ -77,7 +78,10 @@ export async function createWebhook(
   })
 }
 
-/** Changes what is given; another address is tried first. Switching it on forgets why it was off. */
+/**
+ * Changes what is given; another address is tried first. Switching it on forgets why it was off. Moving or pausing it is told
+ * at its old address.
+ */
 export async function changeWebhook(
   ctx: Context,
   sender: Sender,
@@ -85,14 +89,16 @@ export async function changeWebhook(
   id: string,
   body: WebhookChange,
 ): Promise<Row<"webhooks">> {
-  const before = await readWebhook(ctx, merchantId, id)
-  if (body.url !== undefined && body.url !== before.url) {
+  const known = await readWebhook(ctx, merchantId, id)
+  if (body.url !== undefined && body.url !== known.url) {
     checkUrl(ctx, body.url)
     const secrets = await secretsOf(ctx, { merchantId, webhookId: id })
     await probe(ctx, sender, { url: body.url, webhookId: id, secrets })
   }
   return await inTransaction(ctx, async ctx => {
-    await lock(ctx, merchantId, id)
+    const before = await lock(ctx, merchantId, id)
+    if (body.url !== undefined && body.url !== before.url) await tellChange(ctx, before, "moved", body.url)
+    if (body.active === false && before.active) await tellChange(ctx, before, "paused")
     if (body.active === false) await skipWaiting(ctx, id)
     return await ctx.db
       .updateTable("webhooks")
@@ -110,25 +116,46 @@ export async function changeWebhook(
   })
 }
 
-/** Removes a webhook: nothing is sent to it any more. Its deliveries can still be read. */
+/**
+ * Tells every endpoint that one was changed, and that one at the address that it still has: who holds a stolen token must not
+ * silence it first. Call it inside the transaction of the change, before that is written.
+ */
+const tellChange = (
+  ctx: Context,
+  { id, merchant_id: merchantId, url }: Row<"webhooks">,
+  change: EventData["settings.webhook_changed"]["change"],
+  newUrl: string | null = null,
+) =>
+  emit(ctx, {
+    merchantId,
+    type: "settings.webhook_changed",
+    orderKey: `settings webhook ${id}`,
+    evenPaused: id,
+    data: { merchantId, webhookId: id, change, url, newUrl },
+  })
+
+/**
+ * Removes a webhook: it is told so, and nothing else is sent to it any more. Its deliveries can still be read. Its secrets sign
+ * for 24 more hours, for what is on its way to it.
+ */
 export async function deleteWebhook(ctx: Context, merchantId: string, id: string): Promise<void> {
   await inTransaction(ctx, async ctx => {
-    await lock(ctx, merchantId, id)
+    await tellChange(ctx, await lock(ctx, merchantId, id), "deleted")
     const now = ctx.now()
     await ctx.db
       .updateTable("webhooks")
       .set({ active: false, disabled_reason: null, deleted_at: now, updated_at: now })
       .where("id", "=", id)
       .execute()
-    await ctx.db.deleteFrom("webhook_secrets").where("webhook_id", "=", id).execute()
+    await retireSecrets(ctx, { merchantId, webhookId: id })
     await skipWaiting(ctx, id)
   })
 }
 
-/** A new secret for the webhook, answered once. */
+/** A new secret for the webhook, answered once; told to it, signed by the old one too. */
 export const rollWebhookSecret = (ctx: Context, merchantId: string, id: string): Promise<string> =>
   inTransaction(ctx, async ctx => {
-    await lock(ctx, merchantId, id)
+    await tellChange(ctx, await lock(ctx, merchantId, id), "secret_rolled")
     return await rollSecret(ctx, { merchantId, webhookId: id })
   })
 
@@ -191,14 +218,21 @@ export async function recover(ctx: Context, merchantId: string, id: string, sinc
   return Number(numUpdatedRows)
 }
 
-/** Who is sending it keeps it until it is written down. */
+/**
+ * Who is sending it keeps it until it is written down. What is on its way to the address that it was bound to stays so; what has
+ * ended goes to the endpoint's address of now.
+ */
 const again = (ctx: Context) => ({
+  ...{ url: ifEnded(sql`null`, sql`url`), lane: ifEnded(sql`webhook_id`, sql`lane`) },
   status: "pending" as const,
   attempts: 0,
   by_hand: true,
   run_at: ctx.now(),
   updated_at: ctx.now(),
 })
+
+const ifEnded = (then: RawBuilder<unknown>, otherwise: RawBuilder<unknown>) =>
+  sql<string>`case when webhook_id is not null and status <> 'pending' then ${then} else ${otherwise} end`
 
 function checkUrl(ctx: Context, url: string): void {
   const fault = receiverFault(ctx, url)

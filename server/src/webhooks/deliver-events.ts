@@ -133,7 +133,8 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       const [bodies, destinations] = await needs
       const body = bodies.get(row.event_id)
       const to = destinations.get(row.lane + (row.url ?? ""))
-      if (!to || body === undefined || (to.webhook && !to.webhook.active && !row.by_hand)) return await skip(ctx, row)
+      const isPaused = row.url === null && !row.by_hand && to?.webhook?.active === false
+      if (!to || body === undefined || isPaused) return await skip(ctx, row)
       const startedAt = ctx.now()
       const message = { url: to.url, secrets: to.secrets, eventId: row.event_id, idempotencyKey: row.id, body }
       const attempt = await sender.send(message, { timeoutMs, signal: cut })
@@ -209,7 +210,10 @@ async function bodiesOf(ctx: Context, rows: readonly InTurn[]): Promise<Bodies> 
   return new Map(events.map(({ id, body }) => [id, body]))
 }
 
-/** Where to, by lane and bare address; an endpoint that was deleted is not among them. */
+/**
+ * Where to, by lane and bound address. An endpoint that was deleted is not among them, but the address that a delivery was bound
+ * to is, as long as the endpoint's secrets sign.
+ */
 async function destinationsOf(ctx: Context, rows: readonly InTurn[]): Promise<Destinations> {
   const ids = [...new Set(rows.flatMap(row => row.webhook_id ?? []))]
   const webhooks =
@@ -223,11 +227,14 @@ async function destinationsOf(ctx: Context, rows: readonly InTurn[]): Promise<De
   const found = new Map<string, Destination>()
   for (const webhook of webhooks)
     found.set(webhook.id, { url: webhook.url, secrets: secrets.get(webhook.id) ?? [], webhook })
-  for (const { merchant_id, url, lane } of rows)
-    if (url !== null) {
-      const own = secrets.get(merchant_id) ?? [await accountSecret(ctx, merchant_id)]
-      found.set(lane + url, { url, secrets: own, webhook: undefined })
-    }
+  for (const { merchant_id, webhook_id, url, lane } of rows) {
+    if (url === null) continue
+    const ofAccount = async () => secrets.get(merchant_id) ?? [await accountSecret(ctx, merchant_id)]
+    const own = webhook_id === null ? await ofAccount() : secrets.get(webhook_id)
+    // What an address answers that the endpoint has left says nothing about the endpoint.
+    const webhook = webhooks.find(each => each.id === webhook_id && each.url === url)
+    if (own) found.set(lane + url, { url, secrets: own, webhook })
+  }
   return found
 }
 

@@ -3,7 +3,7 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import type { EventData } from "./events.ts"
-import { type EventType, wants } from "./webhook.ts"
+import { type EventType, isUnconditional, wants } from "./webhook.ts"
 
 export interface NewEvent<T extends keyof EventData> {
   merchantId: string
@@ -19,11 +19,14 @@ export interface NewEvent<T extends keyof EventData> {
   takesBack?: readonly EventType[]
   /** Goes only to this endpoint, wanted or not, paused or not. */
   onlyTo?: string
+  /** Goes to this endpoint too, paused or not. */
+  evenPaused?: string
 }
 
 /**
- * Writes an event and a delivery to each endpoint that wants it; to a paused one as `skipped`, for later. Answers the
- * event's id, or undefined when it was there before. Call it inside a transaction, and `wakes.wakeSoon("deliveries")`
+ * Writes an event and a delivery to each endpoint that wants it; to a paused one as `skipped`, for later. One that
+ * every endpoint gets is bound to the address of now, in a lane of its own, so that neither a later change of the endpoint nor
+ * what waits for it holds it up. Answers the event's id, or undefined when it was there before. Call it inside a transaction, and `wakes.wakeSoon("deliveries")`
  * once that has committed.
  */
 export async function emit<T extends keyof EventData>(ctx: Context, event: NewEvent<T>): Promise<string | undefined> {
@@ -67,14 +70,18 @@ export async function emit<T extends keyof EventData>(ctx: Context, event: NewEv
     await ctx.db
       .insertInto("deliveries")
       .values(
-        to.map(webhook => ({
-          id: newId("dlv"),
-          webhook_id: webhook.id,
-          lane: webhook.id,
-          status: webhook.active || onlyTo !== undefined ? ("pending" as const) : ("skipped" as const),
-          by_hand: onlyTo !== undefined,
-          ...common,
-        })),
+        to.map(webhook => {
+          const sends = webhook.active || onlyTo !== undefined || event.evenPaused === webhook.id
+          return {
+            id: newId("dlv"),
+            webhook_id: webhook.id,
+            lane: webhook.id,
+            status: sends ? ("pending" as const) : ("skipped" as const),
+            by_hand: onlyTo !== undefined,
+            ...(sends && isUnconditional(type) ? { url: webhook.url, lane: `${webhook.id} settings` } : {}),
+            ...common,
+          }
+        }),
       )
       .execute()
   return id

@@ -1,7 +1,7 @@
 /** What each event says: the wire contract of `data`, which the types and the API's document are made from. */
 import { type Static, type TSchema, Type } from "typebox"
 import { AddressText, Described, HashText, Money, Nullable, Timestamp } from "../http/schemas.ts"
-import { type EventType, namedEvents, reversalEvents, standardEvents, unconditionalEvents } from "./webhook.ts"
+import { type EventType, isUnconditional, namedEvents, reversalEvents, standardEvents } from "./webhook.ts"
 
 /** What spares a receiver the look-up, and tells it which of two events is the newer. */
 const about = {
@@ -97,6 +97,13 @@ const schemas = {
       description: "Who is paid for payments from now on; empty: the merchant alone",
     }),
   }),
+  "settings.webhook_changed": Type.Object({
+    merchantId: Type.String(),
+    webhookId: Type.String(),
+    change: Type.Enum(["moved", "paused", "deleted", "secret_rolled"], { type: "string" }),
+    url: Described(Type.String(), "The endpoint's address before the change; this event is sent there too"),
+    newUrl: Described(Nullable(Type.String()), "Its address from now on; null unless it was moved"),
+  }),
   ping: Type.Object({ webhookId: Type.String() }),
 } satisfies Record<EventType, TSchema>
 
@@ -118,6 +125,8 @@ const summaries: Record<EventType, string> = {
   "settings.payout_address_changed":
     "Somebody changed where the merchant's money goes, in live mode with 24 hours' notice",
   "settings.split_changed": "Somebody changed who is paid: a split, or what a split is attached to",
+  "settings.webhook_changed":
+    "Somebody moved, paused or deleted an endpoint, or rolled its secret: after that its owner may not hear of other changes",
   ping: "Tries an endpoint",
 }
 
@@ -128,8 +137,8 @@ const who = (type: EventType): string =>
       ? "Sent only to endpoints that name it; never by `*`."
       : reversalEvents.some(each => each === type)
         ? "Sent to whoever was sent the event that it takes back (a `callbackUrl`, `*`, or an endpoint that named that event), and to endpoints that name it or `*`."
-        : unconditionalEvents.some(each => each === type)
-          ? "Sent to every endpoint."
+        : isUnconditional(type)
+          ? "Sent to every endpoint that is not paused, at the address that it has when this happens, whatever becomes of it afterwards. An endpoint that is paused, deleted or moved is itself told of that at its old address."
           : "Sent at registration (signed with a secret that the receiver can't know yet) and by `POST …/test`."
 
 const header = (name: string, description: string) => ({

@@ -6,6 +6,7 @@ import { inTransaction } from "../context.ts"
 import { readSettings } from "../settings.ts"
 import { openDeliverer } from "./deliver-events.ts"
 import { emit } from "./emit.ts"
+import { forgetExpiredSecrets } from "./secrets.ts"
 import { openSender, type Sender } from "./send.ts"
 
 const as = "shop"
@@ -225,15 +226,114 @@ describe("reading, changing and deleting", () => {
       expect(answer).toMatchObject({ status: 404, body: { error: "NOT_FOUND" } })
     await send(2)
     await deliver()
-    expect(to.received).toHaveLength(1)
-    const [delivery] = await service.ctx.db.selectFrom("deliveries").selectAll().execute()
+    expect(told(to)).toEqual(["settings.webhook_changed"])
+    const [delivery] = await service.ctx.db.selectFrom("deliveries").selectAll().orderBy("seq").execute()
     expect((await get(`/api/console/deliveries/${delivery?.id}`)).body.data).toMatchObject({ status: "skipped" })
     expect((await post(`/api/console/deliveries/${delivery?.id}/resend`)).status).toBe(404)
+    service.advance(24 * HOUR)
+    await forgetExpiredSecrets(service.ctx)
     expect(
       await service.ctx.db.selectFrom("webhook_secrets").selectAll().where("webhook_id", "is not", null).execute(),
     ).toEqual([])
   })
 })
+
+describe("settings.webhook_changed", () => {
+  const [A, B] = ["0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC", "0x90F79bf6EB2c4f870365E785982E1f101E93b906"]
+  const payout = async (payoutAddress: string | undefined) =>
+    expect((await put("/api/console/settings", { payoutAddress })).status).toBe(200)
+  const PAYOUT = "settings.payout_address_changed"
+  const CHANGED = "settings.webhook_changed"
+  let moved: Receiver
+  beforeEach(async () => {
+    moved = await startReceiver()
+  })
+  afterEach(() => moved.stop())
+
+  it.each([
+    ["moved", (id: string) => put(`${base}/${id}`, { url: moved.url }), []],
+    ["paused", (id: string) => put(`${base}/${id}`, { active: false }), []],
+    ["deleted", (id: string) => remove(`${base}/${id}`), []],
+    ["secret_rolled", (id: string) => post(`${base}/${id}/roll-secret`), [PAYOUT]],
+  ] as const)(
+    "of an endpoint that is %s reaches its old address, and what was told before too",
+    async (change, act, later) => {
+      const other = await startReceiver()
+      await post(base, { url: other.url, events: ["checkout.failed"] })
+      const { id, secret } = await register(["checkout.failed"])
+      await payout(A)
+      expect((await act(id)).status).toBe(200)
+      await payout(B)
+      await deliver()
+      expect(told(to)).toEqual([PAYOUT, CHANGED, ...later])
+      for (const received of to.received.slice(1)) expect(good(received, secret)).toBe(true)
+      const newUrl = change === "moved" ? moved.url : null
+      expect(JSON.parse(to.received[2]?.body ?? "").data).toEqual({
+        merchantId,
+        webhookId: id,
+        change,
+        url: to.url,
+        newUrl,
+      })
+      expect(told(other)).toEqual([PAYOUT, CHANGED, PAYOUT])
+      expect(told(moved)).toEqual(change === "moved" ? [PAYOUT] : [])
+      await other.stop()
+    },
+  )
+
+  it("comes once for what changes, also to one that is paused already", async () => {
+    const { id } = await register()
+    await put(`${base}/${id}`, { active: false })
+    await put(`${base}/${id}`, { active: false, url: to.url, description: "x", events: ["*"] })
+    await put(`${base}/${id}`, { url: moved.url })
+    await put(`${base}/${id}`, { active: true })
+    await deliver()
+    expect(told(to)).toEqual([CHANGED, CHANGED])
+    expect(told(moved)).toEqual([])
+  })
+
+  it("is tried again for an endpoint that was deleted, and says nothing of one that was moved", async () => {
+    const { id } = await register()
+    to.answer(500)
+    await remove(`${base}/${id}`)
+    await deliver()
+    to.answer(200)
+    service.advance(2 * 60_000)
+    await deliver()
+    expect(told(to)).toEqual([CHANGED, CHANGED])
+
+    const { id: second } = await register()
+    to.answer(410)
+    await put(`${base}/${second}`, { url: moved.url })
+    await deliver()
+    expect((await get(`${base}/${second}`)).body.data).toMatchObject({ active: true, disabledReason: null })
+  })
+
+  it("goes on to its old address when it is sent again before it has ended, and to the new one afterwards", async () => {
+    const { id } = await register()
+    await put(`${base}/${id}`, { url: moved.url })
+    const delivery = (await get(`${base}/${id}/deliveries`)).body.data[0]
+    expect(delivery).toMatchObject({ url: to.url, status: "pending" })
+    await post(`/api/console/deliveries/${delivery.id}/resend`)
+    await deliver()
+    expect([told(to), told(moved)]).toEqual([[CHANGED], []])
+    await post(`/api/console/deliveries/${delivery.id}/resend`)
+    await deliver()
+    expect([told(to), told(moved)]).toEqual([[CHANGED], [CHANGED]])
+  })
+})
+
+/** The types of what a receiver was sent, but for the ping at its registration. */
+const told = ({ received }: Receiver): string[] => received.map(({ body }) => JSON.parse(body).event).slice(1)
+
+const good = ({ body, headers }: Received, secret: string): boolean => {
+  try {
+    Stripe.webhooks.constructEvent(body, headers["service-signature"] ?? "", secret)
+    return true
+  } catch {
+    return false
+  }
+}
 
 describe("secrets", () => {
   const sent = async () => {
@@ -242,14 +342,15 @@ describe("secrets", () => {
     await deliver()
     return to.received[before] as Received
   }
-  const good = ({ body, headers }: Received, secret: string): boolean => {
-    try {
-      Stripe.webhooks.constructEvent(body, headers["service-signature"] ?? "", secret)
-      return true
-    } catch {
-      return false
-    }
-  }
+
+  it("that is rolled time and again signs on, so that nobody is silenced at once", async () => {
+    const { id, secret } = await register()
+    const rolled: string[] = []
+    for (let n = 0; n < 6; n++) rolled.push((await post(`${base}/${id}/roll-secret`)).body.data.secret)
+    await deliver()
+    const last = to.received.at(-1) as Received
+    expect([secret, ...rolled].map(each => good(last, each))).toEqual([true, false, false, false, true, true, true])
+  })
 
   it("that is rolled signs for 24 more hours beside the new one", async () => {
     const { id, secret } = await register()
@@ -327,7 +428,7 @@ describe("by hand", () => {
     const since = service.ctx.now().toISOString()
     await send(2)
     await deliver()
-    expect(to.received).toHaveLength(2)
+    expect(told(to)).toEqual(["payment.refunded", "settings.webhook_changed"])
     const list = async (query: string) => (await get(`${base}/${id}/deliveries?${query}`)).body
     expect((await list("status=skipped")).total).toBe(3)
     await put(`${base}/${id}`, { active: true })
@@ -338,7 +439,8 @@ describe("by hand", () => {
     await deliver()
     expect(await list("status=delivered&event=payment.refunded")).toMatchObject({ total: 3 })
     expect(await list("event=checkout.confirmed")).toEqual({ data: [], total: 0 })
-    expect(to.received.slice(2).map(({ body }) => JSON.parse(body).data.n)).toEqual([2, 0, 1])
+    const numbers = to.received.slice(3).map(({ body }) => JSON.parse(body).data.n)
+    expect(numbers.filter(n => n !== undefined)).toEqual([2, 0, 1])
   })
 
   it("a resend takes the place of the planned retry, under the same key, with a count of its own", async () => {

@@ -114,7 +114,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         operationId: "changeWebhook",
         summary: "Changes what is given; pauses and resumes",
         description:
-          "Another `url` is tried first, as at registration. What comes while it is paused can be sent later.",
+          "Another `url` is tried first, as at registration. What comes while it is paused can be sent later. That it is moved or paused is told to every endpoint with `settings.webhook_changed`, and to this one at its old `url`.",
         tags,
         params: WebhookId,
         body: WebhookChange,
@@ -125,6 +125,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(ctx, request)
       const webhook = await changeWebhook(ctx, sender, merchantId, request.params.id, request.body)
+      ctx.wakes.wakeSoon("deliveries")
       reply.headers(noticeOf(request.body.url))
       return { data: wholeOf(webhook) }
     },
@@ -135,7 +136,8 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "deleteWebhook",
-        summary: "Removes an endpoint: nothing is sent to it any more",
+        summary:
+          "Removes an endpoint: it is told so with `settings.webhook_changed`, and nothing else is sent to it any more",
         tags,
         params: WebhookId,
         response: { 200: Success },
@@ -143,6 +145,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     },
     async request => {
       await deleteWebhook(ctx, await callingMerchant(ctx, request), request.params.id)
+      ctx.wakes.wakeSoon("deliveries")
       return { data: { success: true as const } }
     },
   )
@@ -174,7 +177,8 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       schema: {
         operationId: "rollWebhookSecret",
         summary: "Makes a new secret and shows it this once",
-        description: "For 24 hours both sign: `Service-Signature` has a `v1` for each, the newest first.",
+        description:
+          "For 24 hours both sign: `Service-Signature` has a `v1` for each, the newest first. Told to every endpoint with `settings.webhook_changed`.",
         tags,
         params: WebhookId,
         response: { 200: SecretRolled },
@@ -185,6 +189,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       const merchantId = await callingMerchant(ctx, request)
       const { id } = request.params
       const secret = await rollWebhookSecret(ctx, merchantId, id)
+      ctx.wakes.wakeSoon("deliveries")
       return { data: { id, secret, previousExpiresAt: overlapEnd() } }
     },
   )

@@ -7,7 +7,10 @@ import { seal, unseal } from "../secrets.ts"
 
 /** A rolled secret still signs so long, beside the new one. */
 export const OVERLAP_MS = 24 * 3_600_000
-/** However often it is rolled, no more than so many sign: a header has an end. */
+/**
+ * However often it is rolled, no more than so many sign: a header has an end. The one that signed first stays among them, so
+ * that rolling it often silences nobody who checks signatures.
+ */
 const MOST_SECRETS = 4
 
 /** Whose secret: a webhook's, or with null the account's. */
@@ -40,19 +43,27 @@ export function newSecretRow(ctx: Context, owner: Owner, secret = newSecret()) {
  */
 export async function rollSecret(ctx: Context, owner: Owner, secret = newSecret()): Promise<string> {
   const now = ctx.now()
-  await ctx.db
-    .updateTable("webhook_secrets")
-    .set({ expires_at: new Date(now.getTime() + OVERLAP_MS) })
-    .where(ofOwner(owner))
-    .where("expires_at", "is", null)
-    .execute()
+  await retireSecrets(ctx, owner)
   await ctx.db
     .insertInto("webhook_secrets")
     .values({ ...newSecretRow(ctx, owner, secret), shown_at: now })
     .execute()
-  await sql`delete from webhook_secrets where ${ofOwner(owner)} and id not in
-    (select id from webhook_secrets where ${ofOwner(owner)} order by id desc limit ${MOST_SECRETS})`.execute(ctx.db)
+  await sql`delete from webhook_secrets where ${ofOwner(owner)} and expires_at is not null and (expires_at <= ${now} or id not in (
+      select min(id) from webhook_secrets where ${ofOwner(owner)} and expires_at > ${now} union all
+      (select id from webhook_secrets where ${ofOwner(owner)} order by id desc limit ${MOST_SECRETS - 1})))`.execute(
+    ctx.db,
+  )
   return secret
+}
+
+/** Lets an owner's newest secret sign for 24 more hours, and no longer. */
+export async function retireSecrets(ctx: Context, owner: Owner): Promise<void> {
+  await ctx.db
+    .updateTable("webhook_secrets")
+    .set({ expires_at: new Date(ctx.now().getTime() + OVERLAP_MS) })
+    .where(ofOwner(owner))
+    .where("expires_at", "is", null)
+    .execute()
 }
 
 /**

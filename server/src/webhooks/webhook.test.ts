@@ -64,12 +64,14 @@ describe("wants", () => {
       "paywall.reversed",
       "settings.payout_address_changed",
       "settings.split_changed",
+      "settings.webhook_changed",
     ])
     expect(eventTypes.filter(type => wants(["paywall.granted", "checkout.failed"], type))).toEqual([
       "checkout.failed",
       "paywall.granted",
       "settings.payout_address_changed",
       "settings.split_changed",
+      "settings.webhook_changed",
     ])
   })
 })

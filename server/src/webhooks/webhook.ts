@@ -26,8 +26,18 @@ export const namedEvents = [
 /** What takes an earlier event back: for who names it, for `*`, and for whoever was sent what it takes back. */
 export const reversalEvents = ["checkout.session.reversed", "paywall.reversed"] as const
 
-/** Events that every endpoint gets, whatever it asked for. */
-export const unconditionalEvents = ["settings.payout_address_changed", "settings.split_changed"] as const
+/**
+ * Events that every endpoint gets, whatever it asked for, at the address that it has when they are emitted: who moves, pauses
+ * or deletes it afterwards does not silence them.
+ */
+export const unconditionalEvents = [
+  "settings.payout_address_changed",
+  "settings.split_changed",
+  "settings.webhook_changed",
+] as const
+
+/** Whether an event is one of {@link unconditionalEvents}. */
+export const isUnconditional = (type: EventType): boolean => unconditionalEvents.some(each => each === type)
 
 /** What is sent to try an endpoint; nobody can subscribe to it. */
 export const PING = "ping"
@@ -42,7 +52,7 @@ export const subscribable = ["*", ...standardEvents, ...namedEvents, ...reversal
 
 /** Whether an endpoint with these subscriptions gets an event. */
 export function wants(subscriptions: readonly string[], type: EventType): boolean {
-  if (unconditionalEvents.some(each => each === type) || subscriptions.includes(type)) return true
+  if (isUnconditional(type) || subscriptions.includes(type)) return true
   return subscriptions.includes("*") && [...standardEvents, ...reversalEvents].some(each => each === type)
 }
 
