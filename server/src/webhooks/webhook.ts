@@ -30,7 +30,7 @@ export const reversalEvents = ["checkout.session.reversed", "paywall.reversed"] 
  * Events that every endpoint gets, whatever it asked for, at the address that it has when they are emitted: who moves, pauses
  * or deletes it afterwards does not silence them.
  */
-export const unconditionalEvents = [
+const unconditionalEvents = [
   "settings.payout_address_changed",
   "settings.split_changed",
   "settings.webhook_changed",
