@@ -3,8 +3,9 @@
  * is answered when its block is mined, so that a round of payouts finds it.
  */
 import { createServer } from "node:http"
+import { type Hex, keccak256 } from "viem"
 import { untilMined } from "./anvil.ts"
-import { DROPPED } from "./node.ts"
+import { DROPPED, type failed } from "./node.ts"
 
 interface Entry {
   id: unknown
@@ -12,13 +13,26 @@ interface Entry {
   params: unknown[]
 }
 
+interface Reply {
+  id: unknown
+  result?: unknown
+  error?: unknown
+}
+
+const isSend = ({ method }: Entry): boolean => method === "eth_sendRawTransaction"
+
 export interface RpcProxy {
   url: string
   /** Calls that were asked, each entry of a batch counted, by method. */
   calls: Map<string, number>
   total(): number
-  /** Changes a result; {@link DROPPED} leaves the entry out of the reply. */
+  /**
+   * Changes a result, or answers a promise of another; {@link DROPPED} leaves the entry out of the reply, what `failed` makes
+   * is an error.
+   */
   spoil: (method: string, params: unknown[], result: unknown) => unknown
+  /** Whether a signed transaction is kept from the chain, which is not asked then; `spoil` gets its hash as the result. */
+  swallows: boolean
   /** Ends whole exchanges in another way: with a status, without ever answering, or by breaking the connection. */
   broken: number | "hang" | "reset" | undefined
   /** The only method whose exchanges are broken; undefined: all. */
@@ -43,19 +57,26 @@ export async function startProxy(target: string): Promise<RpcProxy> {
     if (broken === "hang") return
     if (broken === "reset") return void request.socket.destroy()
     if (broken !== undefined) return void response.writeHead(broken).end("broken")
-    const answer = await fetch(target, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: text,
-    })
-    if (entries.some(({ method }) => method === "eth_sendRawTransaction")) await untilMined(target)
-    const replies = [(await answer.json()) as { id: unknown; result?: unknown }].flat()
-    const spoilt = replies.flatMap(reply => {
+    const swallowed = proxy.swallows ? entries.filter(isSend) : []
+    const passed = entries.filter(entry => !swallowed.includes(entry))
+    const replies: Reply[] = swallowed.map(({ id, params }) => ({ id, result: keccak256(params[0] as Hex) }))
+    if (passed.length > 0) {
+      const answer = await fetch(target, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify(passed),
+      })
+      if (passed.some(isSend)) await untilMined(target)
+      replies.push(...((await answer.json()) as Reply[]))
+    }
+    const spoilt: Reply[] = []
+    for (const reply of replies) {
       const entry = entries.find(({ id }) => id === reply.id)
-      if (!entry || !("result" in reply)) return [reply]
-      const result = spoil(entry.method, entry.params, reply.result)
-      return result === DROPPED ? [] : [{ ...reply, result }]
-    })
+      const result = entry && "result" in reply ? await spoil(entry.method, entry.params, reply.result) : reply.result
+      const error = (result as Partial<ReturnType<typeof failed>> | null | undefined)?.scriptedError
+      if (error !== undefined) spoilt.push({ id: reply.id, error: { code: -32000, message: error } })
+      else if (result !== DROPPED) spoilt.push({ ...reply, ...("result" in reply ? { result } : {}) })
+    }
     response.writeHead(200, { "content-type": "application/json" })
     response.end(JSON.stringify(Array.isArray(asked) ? spoilt : spoilt[0]))
   })
@@ -65,6 +86,7 @@ export async function startProxy(target: string): Promise<RpcProxy> {
     calls: new Map(),
     total: () => [...proxy.calls.values()].reduce((sum, n) => sum + n, 0),
     spoil: honest,
+    swallows: false,
     broken: undefined,
     brokenFor: undefined,
     stop: () =>

@@ -31,6 +31,7 @@ const alike = [
   "payments/lying-*.test.ts",
   "payments/scan-lag.test.ts",
   "payouts/hostile.test.ts",
+  "payouts/lying-endpoint.test.ts",
   "identity/invite.test.ts",
   "identity/auth-routes.test.ts",
   "identity/signing-keys.test.ts",

@@ -4,7 +4,7 @@ import { type Address, type Hash, parseAddress, parseHash } from "./hex.ts"
 import { hexNumber, type RpcCall, RpcError } from "./rpc.ts"
 
 /** keccak256("Transfer(address,address,uint256)"), EIP-20. */
-const TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+export const TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
 /** In wei; a node that tells more than there is tells nothing. */
 const BEYOND_ALL_ETHER = 1n << 100n

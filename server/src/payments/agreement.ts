@@ -203,10 +203,30 @@ export function dissentAmong(voters: readonly Voter[], logs: readonly Transfer[]
     for (const voter of voters)
       for (const each of saidOf(voter, log))
         say(contents, `${keyOf(each)} ${each.blockHash}`, voter.position, statementOf(each))
+  for (const said of receiptsSaid(voters)) for (const position of minority(said, quorum)) dissent.apparent.add(position)
   for (const said of contents.values()) for (const position of minority(said, quorum)) dissent.proven.add(position)
   for (const said of heights.values()) for (const position of minority(said, quorum)) dissent.apparent.add(position)
   for (const log of logs) for (const position of minorityOn(voters, log, endpoints)) dissent.apparent.add(position)
   return dissent
+}
+
+/**
+ * What voters say of each transaction. Knowing no receipt counts as a word only of who has the block that another names, and
+ * calls it final: before that its index may be behind.
+ */
+function receiptsSaid(voters: readonly Voter[]): { position: number; text: string }[][] {
+  const hashes = new Set(voters.flatMap(({ receipts }) => [...receipts.keys()]))
+  return [...hashes].map(hash => {
+    const told = voters.flatMap(({ receipts }) => receipts.get(hash) ?? [])
+    return voters.flatMap(({ position, receipts, blocks, finalized = 0n }) => {
+      const receipt = receipts.get(hash)
+      if (receipt) return [{ position, text: receiptStatement(receipt) }]
+      const isDenied = told.some(
+        ({ blockNumber, blockHash }) => blockNumber <= finalized && blocks.get(blockNumber)?.hash === blockHash,
+      )
+      return receipt === null && isDenied ? [{ position, text: "none" }] : []
+    })
+  })
 }
 
 /** Who says something else than a quorum; all of them where there is no quorum. */

@@ -6,6 +6,7 @@ import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { endpointAlarmReasons, endpointAlarms } from "../metrics.ts"
+import type { Dissent } from "./agreement.ts"
 import type { Panel } from "./look.ts"
 
 type Kind = Row<"endpoint_troubles">["kind"]
@@ -29,29 +30,68 @@ const inWords = ({ endpoints }: Network, { position, kind }: Pick<Trouble, "posi
 
 type Trouble = Pick<Row<"endpoint_troubles">, "position" | "kind" | "is_alarm">
 
+interface Seen {
+  position: number
+  kind: Kind
+  /** Told at once; anything else must last. */
+  isPlain: boolean
+  /** In the endpoint's words, for the log. */
+  answer?: string | undefined
+}
+
+const contradictionsIn = ({ proven, apparent }: Dissent): Seen[] =>
+  [...new Set([...proven, ...apparent])].map(position => ({
+    position,
+    kind: "contradiction",
+    isPlain: proven.has(position),
+  }))
+
+const knownTroubles = (ctx: Context, { chainId }: Network): Promise<Row<"endpoint_troubles">[]> =>
+  ctx.db.selectFrom("endpoint_troubles").selectAll().where("chain_id", "=", chainId).execute()
+
+/**
+ * Keeps who contradicted the others in what was asked beside the scan, about payouts. Nothing ends here: the scan's rounds end
+ * a contradiction that was not seen for ten minutes.
+ */
+export async function noteDissent(ctx: Context, network: Network, dissent: Dissent): Promise<void> {
+  const seen = contradictionsIn(dissent)
+  if (seen.length > 0) await noteSeen(ctx, network, seen, await knownTroubles(ctx, network))
+}
+
 /** Keeps what a round showed of a network's endpoints; call it inside the transaction that records the round. */
 export async function noteTroubles(ctx: Context, network: Network, panel: Panel): Promise<void> {
   const now = ctx.now()
-  const { proven, apparent } = panel.dissent()
-  const refusals = panel.refusals()
-  const seen = [
+  const seen: Seen[] = [
     ...panel.silent.map(position => ({ position, kind: "silent" as const, isPlain: false })),
     ...panel.behind.map(position => ({ position, kind: "behind" as const, isPlain: false })),
-    ...[...new Set([...proven, ...apparent])].map(position => ({
-      position,
-      kind: "contradiction" as const,
-      isPlain: proven.has(position),
-    })),
+    ...contradictionsIn(panel.dissent()),
     // At once: it answers everything else, and nothing else shows that what is paid is not found.
-    ...[...refusals.keys()].map(position => ({ position, kind: "logs" as const, isPlain: true })),
+    ...[...panel.refusals()].map(([position, answer]) => ({ position, kind: "logs" as const, isPlain: true, answer })),
   ]
-  const known = await ctx.db
-    .selectFrom("endpoint_troubles")
-    .selectAll()
-    .where("chain_id", "=", network.chainId)
-    .execute()
+  const known = await knownTroubles(ctx, network)
+  const standing = await noteSeen(ctx, network, seen, known)
+  const rest = known.filter(row => !seen.some(each => each.position === row.position && each.kind === row.kind))
+  const isOver = (row: Row<"endpoint_troubles">) =>
+    row.kind !== "contradiction" || now.getTime() - row.last_at.getTime() >= QUIET_MS
+  for (const row of rest.filter(isOver)) await endTrouble(ctx, network, row)
+  standing.push(...rest.filter(row => !isOver(row)))
+  for (const [position] of network.endpoints.entries())
+    for (const kind of endpointAlarmReasons)
+      endpointAlarms.set(
+        { network: network.name, endpoint: `${position + 1}`, reason: kind },
+        standing.some(each => each.is_alarm && each.position === position && each.kind === kind) ? 1 : 0,
+      )
+}
+
+async function noteSeen(
+  ctx: Context,
+  network: Network,
+  seen: readonly Seen[],
+  known: readonly Row<"endpoint_troubles">[],
+): Promise<Trouble[]> {
+  const now = ctx.now()
   const standing: Trouble[] = []
-  for (const { position, kind, isPlain } of seen) {
+  for (const { position, kind, isPlain, answer } of seen) {
     const before = known.find(row => row.position === position && row.kind === kind)
     const since = before?.since ?? now
     const is_alarm = before?.is_alarm || isPlain || now.getTime() - since.getTime() >= LASTING_MS
@@ -65,20 +105,10 @@ export async function noteTroubles(ctx: Context, network: Network, panel: Panel)
     standing.push({ position, kind, is_alarm })
     if (!is_alarm || before?.is_alarm) continue
     const host = new URL(network.endpoints[position]?.url ?? "http://unknown").hostname
-    const answer = kind === "logs" ? { answer: refusals.get(position) } : {}
-    ctx.log.error({ network: network.name, host, reason: kind, ...answer }, inWords(network, { position, kind }))
+    const said = answer === undefined ? {} : { answer }
+    ctx.log.error({ network: network.name, host, reason: kind, ...said }, inWords(network, { position, kind }))
   }
-  const rest = known.filter(row => !seen.some(each => each.position === row.position && each.kind === row.kind))
-  const isOver = (row: Row<"endpoint_troubles">) =>
-    row.kind !== "contradiction" || now.getTime() - row.last_at.getTime() >= QUIET_MS
-  for (const row of rest.filter(isOver)) await endTrouble(ctx, network, row)
-  standing.push(...rest.filter(row => !isOver(row)))
-  for (const [position] of network.endpoints.entries())
-    for (const kind of endpointAlarmReasons)
-      endpointAlarms.set(
-        { network: network.name, endpoint: `${position + 1}`, reason: kind },
-        standing.some(each => each.is_alarm && each.position === position && each.kind === kind) ? 1 : 0,
-      )
+  return standing
 }
 
 async function endTrouble(ctx: Context, network: Network, { position, kind, is_alarm }: Trouble): Promise<void> {

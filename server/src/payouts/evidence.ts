@@ -5,7 +5,7 @@
  */
 import { sql } from "kysely"
 import { type Hex, size } from "viem"
-import { ask, awake } from "../chain/endpoints.ts"
+import { ask, awake, type Endpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { RpcResult } from "../chain/rpc.ts"
@@ -33,6 +33,17 @@ export interface WalletSight {
    * is mined, and no limit of ours bounds it. Zero where there is no such fee, or nobody tells.
    */
   dataFee: bigint
+  /** What each endpoint that answered tells, by its place. */
+  words: WalletWord[]
+}
+
+interface WalletWord {
+  position: number
+  /** Transactions in mined blocks. */
+  latest: bigint | undefined
+  /** In wei. */
+  balance: bigint | undefined
+  baseFee: bigint | undefined
 }
 
 /** Of the OP stack, on every network that we serve. */
@@ -68,7 +79,8 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
     dataFeeCall,
     { method: "eth_getTransactionCount", params: [wallet, "pending"] },
   ]
-  const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, calls, signal)))
+  const asked = awake(network.endpoints)
+  const answers = await Promise.all(asked.map(endpoint => ask(endpoint, calls, signal)))
   const told = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
   const agreed = (values: bigint[]) => descending(values)[quorumOf(network) - 1]
   const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)
@@ -86,8 +98,31 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
     balance: cautious(descending(told(2)).reverse()),
     market: baseFee === undefined || tip === undefined ? undefined : { baseFee, tip },
     dataFee: MARGIN * (agreed(answers.filter(answer => answer).map(answer => word(answer?.[5]))) ?? 0n),
+    words: answers.map((answer, i) => ({
+      position: network.endpoints.indexOf(asked[i] as Endpoint),
+      latest: quantity(answer?.[0]),
+      balance: quantity(answer?.[2]),
+      baseFee: baseFeeOf(answer?.[3]),
+    })),
   }
 }
+
+/**
+ * Endpoints that tell of a wallet what no lag explains: more transactions than were ever signed, `nextNonce`, where the others
+ * don't; a balance or a base fee more than twice another's. Of two that differ so both are named.
+ */
+export function walletDissent({ words, agreedLatest }: WalletSight, nextNonce: bigint): Set<number> {
+  const ahead = words.filter(({ latest = 0n }) => latest > nextNonce && (agreedLatest ?? 0n) <= nextNonce)
+  const far = [words.map(word => word.balance), words.map(word => word.baseFee)].flatMap(values => {
+    const known = descending(values.filter(value => value !== undefined))
+    if (known.length < 2) return []
+    const others = known.length < TELLING ? known : [known[Math.floor((known.length - 1) / 2)] ?? 0n]
+    return words.filter((_, i) => others.some(other => isFar(values[i] ?? other, other)))
+  })
+  return new Set(words.length < 2 ? [] : [...ahead, ...far].map(({ position }) => position))
+}
+
+const isFar = (a: bigint, b: bigint): boolean => a > 2n * b + 1n || b > 2n * a + 1n
 
 /** With so many answers one of them can be passed over. */
 const TELLING = 3

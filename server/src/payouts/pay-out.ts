@@ -9,13 +9,14 @@ import type { Context } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { claimDue } from "../jobs/claim.ts"
+import { noteDissent } from "../payments/endpoint-troubles.ts"
 import { openPanel } from "../payments/look.ts"
 import { lookSoon } from "../payments/queries.ts"
 import { noteAlarms, showQueue, showWallet, waitingIntents } from "./alarms.ts"
 import { assignIntents } from "./assign-intents.ts"
 import { checkBooks } from "./check-books.ts"
 import { confirmIntents, haltWallet } from "./confirm-intents.ts"
-import { lookAtWallet } from "./evidence.ts"
+import { lookAtWallet, walletDissent } from "./evidence.ts"
 import { reserveShort } from "./make-payouts.ts"
 import { tendRelays } from "./relays.ts"
 import { type Pace, replaceStuck, sendAttempts, usualPace } from "./send-attempts.ts"
@@ -111,6 +112,8 @@ async function turn(
     claimed.lane === "relay" && changed > 0 ? lookSoon(ctx, network.chainId) : undefined
   await lookAfter(confirmed)
   const wallet = await walletRow(ctx, claimed)
+  const { proven, apparent } = panel.dissent()
+  await noteDissent(ctx, network, { proven, apparent: apparent.union(walletDissent(sight, wallet.next_nonce)) })
   await noteAlarms(ctx, network, wallet, sight)
   // A halted wallet is looked at, and nothing is sent for it.
   if (wallet.status === "halted") return false
