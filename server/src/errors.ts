@@ -190,7 +190,8 @@ export const errorTable = {
   RATE_LIMITED: {
     status: 429,
     message: "Too many requests. Wait for the seconds in `retryAfter`, then try again.",
-    help: "`X-RateLimit-Remaining` and `X-RateLimit-Reset` on each answer tell how much is left, and until when.",
+    help: "`X-RateLimit-Remaining` and `X-RateLimit-Reset` on each answer tell how much is left, and until when. Long lists and CSV files of one merchant are also bounded by how many are on their way at once (`MAX_DOWNLOADS`): read one to its end before asking for another.",
+    retryAfterS: 1,
   },
   INTERNAL_ERROR: {
     status: 500,

@@ -244,6 +244,12 @@ export const settingsTable = {
   LIMIT_MERCHANT: perMinute("merchant routes without a limit of their own, by API key", "60"),
   LIMIT_CONSUME: perMinute("POST /api/paywalls/:id/consume and verify with an API key, by API key", "600"),
   LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
+  MAX_DOWNLOADS: {
+    meaning:
+      "how many long lists and CSV files of one merchant each process has on their way at once; more are answered 429",
+    fallback: "10",
+    parse: whole(1, 1_000),
+  },
   HEALTH_PORT: {
     meaning:
       "the port on HOST where a process with --role worker answers /healthz, /readyz and, by METRICS_TOKEN, /metrics",

@@ -91,6 +91,8 @@ export interface Settings {
   healthPort: number | undefined
   /** How long a process serves on after it was told to stop. */
   drainMs: number
+  /** Answers in parts of one merchant that are on their way at once. */
+  maxDownloads: number
   metricsPort: number | undefined
   metricsHost: string
   metricsToken: string | undefined
@@ -289,6 +291,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
       consume: read("LIMIT_CONSUME"),
       public: read("LIMIT_PUBLIC"),
     },
+    maxDownloads: read("MAX_DOWNLOADS"),
     healthPort: read("HEALTH_PORT"),
     drainMs: read("DRAIN") ?? (mode === "live" ? 5_000 : 0),
     metricsPort: read("METRICS_PORT"),

@@ -15,6 +15,8 @@ declare module "fastify" {
     subject: Subject | undefined
     /** Set where an API key is asked for, or came, once it is known to be good. */
     apiKey: ApiKey | undefined
+    /** Whose console request it is, set once its route has asked. */
+    merchantId: string | undefined
   }
 }
 

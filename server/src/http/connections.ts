@@ -47,6 +47,13 @@ export const defaultBounds: Bounds = {
   closingMs: 5_000,
 }
 
+/**
+ * How long a request may take to come in. Fastify's own is for ever, so that a body without end holds its memory and its
+ * connection; in a minute the largest body comes over a line of 35 kbit/s. Node gives headers alone a minute, too.
+ */
+export const REQUEST_TIMEOUT_MS = 60_000
+/** How long a connection may be idle between two requests, in milliseconds; longer than the 60 s of common proxies. */
+export const KEEP_ALIVE_MS = 72_000
 /** Why a connection was closed: a label of a metric. */
 export type DropReason = "pipelined" | "unread" | "unsent" | "stalled" | "too_many" | "stopping"
 

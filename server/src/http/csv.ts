@@ -32,7 +32,7 @@ export async function* csv<R, C extends string>(
 
 /** Sends CSV as a file of this name; answers it as the text that the document says it is. */
 export async function sendCsv(
-  ctx: Pick<Context, "log">,
+  ctx: Pick<Context, "log" | "settings">,
   reply: PartsReply & { header(name: string, value: string): unknown },
   name: string,
   parts: AsyncGenerator<string>,

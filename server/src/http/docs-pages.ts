@@ -19,13 +19,18 @@ const NOT_MODIFIED = 304
 const KEPT_HEADERS = ["content-type", "content-security-policy"]
 
 /**
- * Adds `/docs`, its parts, and the document as `/docs/json` and `/docs/yaml`. `documentOf` is asked once. Answers share one
+ * Adds `/docs`, its parts, and the document as `/docs/json` and `/docs/yaml`. `documentOf` is asked once, and
+ * again where the rendering failed. Answers share one
  * copy of each page, and none opens a file: about 3 MB in all, however many ask.
  */
 export function docsPages(app: Server, documentOf: () => object): void {
   let rendered: Promise<Map<string, Page>> | undefined
   const send = async (request: FastifyRequest, reply: FastifyReply): Promise<unknown> => {
-    rendered ??= render(documentOf())
+    rendered ??= render(documentOf()).catch(error => {
+      // The next one who asks tries again.
+      rendered = undefined
+      throw error
+    })
     const page = (await rendered).get(request.url.split("?", 1)[0] ?? "")
     if (!page) throw new ApiError("NOT_FOUND")
     reply.headers(page.headers)

@@ -1,4 +1,7 @@
+import { once } from "node:events"
+import { connect } from "node:net"
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest"
+import { until } from "../../test/e2e/program.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import { newId } from "../ids.ts"
 
@@ -7,8 +10,10 @@ const PRODUCTS = 173
 describe("a list", () => {
   let service: TestService
   let ids: string[]
+  let url: string
   beforeAll(async () => {
-    service = await startService()
+    // So that each list must give its place back.
+    service = await startService({ settings: { maxDownloads: 1 } })
     const merchantId = await service.merchant("shop")
     const at = service.ctx.now().getTime()
     const products = Array.from({ length: PRODUCTS }, (_, i) => ({
@@ -27,6 +32,9 @@ describe("a list", () => {
     const newest = products.sort((a, b) => b.created_at.getTime() - a.created_at.getTime() || (a.id < b.id ? 1 : -1))
     ids = newest.map(({ id }) => id)
   })
+  beforeAll(async () => {
+    url = await service.listen()
+  })
   afterAll(() => service.stop())
 
   const list = async (query: string) => {
@@ -43,13 +51,37 @@ describe("a list", () => {
     },
   )
 
+  it("is refused while as many of the merchant are on their way, until one is given up", async () => {
+    const products = service.ctx.db.updateTable("products")
+    // More than any socket takes unread.
+    await products.set({ description: "x".repeat(60_000) }).execute()
+    const { port, hostname } = new URL(url)
+    const token = await service.issuer.token("shop")
+    const socket = connect(Number(port), hostname)
+    const path = "/api/console/products?limit=1000"
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\n\r\n`)
+    await once(socket, "readable")
+    const { status, headers, body } = await service.call("GET", path, undefined, { as: "shop" })
+    expect({ status, error: body.error, retryAfter: body.retryAfter, header: headers["retry-after"] }).toEqual({
+      status: 429,
+      error: "RATE_LIMITED",
+      retryAfter: 1,
+      header: "1",
+    })
+    await service.merchant("rival")
+    expect((await service.call("GET", path, undefined, { as: "rival" })).status).toBe(200)
+    socket.destroy()
+    const isFree = async () => (await service.call("GET", path, undefined, { as: "shop" })).status === 200
+    await until("its place is free", isFree)
+    await products.set({ description: null }).execute()
+  })
+
   it("whose later part fails is cut off, not ended, and the log says so", async () => {
     const oldest = ids.at(-1) ?? ""
     const products = service.ctx.db.updateTable("products").where("id", "=", oldest)
     // No network of this service.
     await products.set({ chain_id: 1 }).execute()
     const logged = vi.spyOn(service.ctx.log, "error")
-    const url = await service.listen()
     const headers = { authorization: `Bearer ${await service.issuer.token("shop")}`, "x-request-id": "r-1" }
     const answer = await fetch(`${url}/api/console/products?limit=1000`, { headers })
     expect(answer.status).toBe(200)

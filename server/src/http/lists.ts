@@ -51,7 +51,7 @@ export const inData = <T>(data: T[], total: number): { data: T[]; total: number 
  * must hold one `[]`, the list's place. More than 50 rows are sent in parts that the route's own schema serializes.
  */
 export async function sendList<R, T, E>(
-  ctx: Pick<Context, "log">,
+  ctx: Pick<Context, "log" | "settings">,
   reply: ListReply,
   { limit, offset }: Page,
   source: ListSource<R>,

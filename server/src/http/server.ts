@@ -23,7 +23,7 @@ import type { TokenIssuer } from "../identity/tokens.ts"
 import { connectionsDropped, httpDuration } from "../metrics.ts"
 import { authenticator, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
-import { type Bounds, boundedConnections } from "./connections.ts"
+import { type Bounds, boundedConnections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
 import { detailsOf, validatorFactory } from "./faults.ts"
 import { isStorable, NOT_STORABLE, parseJson } from "./json.ts"
 import { limiter, nobody } from "./limit.ts"
@@ -41,13 +41,6 @@ type Compilers = NonNullable<NonNullable<FastifyHttpOptions<RawServerDefault>["s
 type BuildValidator = NonNullable<Compilers["buildValidator"]>
 
 const BODY_LIMIT = 256 * 1024
-/**
- * How long a request may take to come in. Fastify's own is for ever, so that a body without end holds its memory and its
- * connection; in a minute the largest body comes over a line of 35 kbit/s. Node gives headers alone a minute, too.
- */
-const REQUEST_TIMEOUT_MS = 60_000
-/** How long a connection may be idle between two requests, in milliseconds; longer than the 60 s of common proxies. */
-const KEEP_ALIVE_MS = 72_000
 /** Text is held twice while it is sent: as text, and as the bytes that were made of it. */
 const HELD_A_CHARACTER = 2
 /** What an answer that is read and sent in parts holds at a time: a part in the making, one ready, one on its way. */
@@ -62,9 +55,10 @@ const exposed = [
 ]
 
 /** The merchant behind a console request, made on first sight. */
-export function callingMerchant(ctx: Context, request: FastifyRequest): Promise<string> {
+export async function callingMerchant(ctx: Context, request: FastifyRequest): Promise<string> {
   if (!request.subject) throw new ApiError("UNAUTHORIZED")
-  return merchantOf(ctx, request.subject)
+  request.merchantId = await merchantOf(ctx, request.subject)
+  return request.merchantId
 }
 
 /** For routes that need no body: none is the same as an empty one. */
@@ -109,6 +103,7 @@ export function openServer(ctx: Context, tokens: TokenIssuer, bounds?: Bounds): 
 
   app.decorateRequest("subject", undefined)
   app.decorateRequest("apiKey", undefined)
+  app.decorateRequest("merchantId", undefined)
   app.removeAllContentTypeParsers()
   app.addContentTypeParser("application/json", { parseAs: "string" }, async (request: FastifyRequest, text: string) => {
     // JSON is UTF-8 (RFC 8259, 8.1); bytes of another encoding would be read as other text.
@@ -222,7 +217,11 @@ export function sendError(ctx: Context, request: FastifyRequest, reply: FastifyR
   const { code, message, details } = known ?? new ApiError("INTERNAL_ERROR")
   const retryAfterS = retryAfterOf(code)
   if (retryAfterS !== undefined) void reply.header("retry-after", retryAfterS)
-  void reply
-    .code(errorTable[code].status)
-    .send({ error: code, message, requestId: request.id, ...(details ? { details } : {}) })
+  void reply.code(errorTable[code].status).send({
+    error: code,
+    message,
+    requestId: request.id,
+    ...(code === "RATE_LIMITED" ? { retryAfter: retryAfterS } : {}),
+    ...(details ? { details } : {}),
+  })
 }

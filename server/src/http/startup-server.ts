@@ -3,8 +3,9 @@
  * takes minutes, and a liveness probe that gets no answer would kill the process in the middle of it.
  */
 import { randomUUID } from "node:crypto"
-import { createServer } from "node:http"
 import { errorTable } from "../errors.ts"
+import { connectionsDropped } from "../metrics.ts"
+import { type Bounds, boundedConnections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
 
 export interface StartupServer {
   /** What the start waits for now, as a clause after "Not ready: ". */
@@ -14,15 +15,18 @@ export interface StartupServer {
 }
 
 /**
- * Listens on the API's address, or on that of HEALTH_PORT, which `setting` names: `GET /healthz` answers 200, everything else 503 `NOT_READY` with `Retry-After`. Rejects
- * with a sentence for the operator when the port can't be used.
+ * Listens on the API's address, or on that of HEALTH_PORT, which `setting` names: `GET /healthz` answers 200, everything else 503 `NOT_READY` with `Retry-After`.
+ * Callers are bounded as the API's are; `bounds` stand in for the usual ones. Rejects with a sentence for the operator when the port can't be used.
  */
 export async function openStartupServer(
   { host, port }: { host: string; port: number },
   setting = "PORT",
+  bounds?: Bounds,
 ): Promise<StartupServer> {
   let phase = "it is starting"
-  const server = createServer((request, response) => {
+  const connections = boundedConnections(reason => connectionsDropped.inc({ reason }), bounds)
+  const timeouts = { requestTimeout: REQUEST_TIMEOUT_MS, keepAliveTimeout: KEEP_ALIVE_MS }
+  const server = connections.open((request, response) => {
     const alive = (request.method === "GET" || request.method === "HEAD") && request.url?.split("?")[0] === "/healthz"
     const requestId = randomUUID()
     const { status } = errorTable.NOT_READY
@@ -35,7 +39,7 @@ export async function openStartupServer(
       ...(alive ? {} : { "retry-after": "1" }),
     })
     response.end(JSON.stringify(body))
-  })
+  }, timeouts)
   await new Promise<void>((resolve, reject) => server.once("error", reject).listen(port, host, resolve)).catch(
     error => {
       if (error.code === "EADDRINUSE")

@@ -1,0 +1,31 @@
+// The whole program is told to stop while a caller drips its upload: it closes its database and ends with 0 all the same.
+import { once } from "node:events"
+import { connect } from "node:net"
+import { afterAll, beforeAll, expect, it } from "vitest"
+import { newSandbox, type Sandbox } from "./program.ts"
+
+let sandbox: Sandbox
+beforeAll(async () => {
+  sandbox = await newSandbox()
+})
+afterAll(() => sandbox.remove())
+
+it("a dripping upload does not make a stop unclean", async () => {
+  const run = await sandbox.start()
+  const key = Object.values(sandbox.file().merchants as Record<string, { apiKey: string }>)[0]?.apiKey
+  const socket = connect(sandbox.port, "127.0.0.1").on("error", () => undefined)
+  const head = ["POST /api/checkouts HTTP/1.1", "Host: a", "Content-Type: application/json", `x-api-key: ${key}`]
+  socket.write(`${head.join("\r\n")}\r\nContent-Length: 200000\r\nExpect: 100-continue\r\n\r\n`)
+  // The server waits for the body now.
+  expect(`${(await once(socket, "data"))[0]}`).toContain("100 Continue")
+  // Never idle, never done.
+  const drip = setInterval(() => socket.write(" "), 200)
+  const closed = once(socket, "close")
+  expect(await run.kill("SIGTERM")).toEqual({ code: 0, signal: null })
+  await closed
+  clearInterval(drip)
+  // What was closed in order opens again.
+  const again = await sandbox.start()
+  expect((await sandbox.call("/readyz")).status).toBe(200)
+  expect(await again.kill("SIGTERM")).toEqual({ code: 0, signal: null })
+})
