@@ -4,10 +4,9 @@
  */
 import { type Insertable, sql } from "kysely"
 import { type Hex, keccak256, parseTransaction, recoverTransactionAddress } from "viem"
-import { askAny } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { hexNumber } from "../chain/rpc.ts"
+import { hexNumber, type RpcResult } from "../chain/rpc.ts"
 import { listedBy, screen } from "../chain/sanctions.ts"
 import type { Signer, UnsignedTransaction } from "../chain/signer.ts"
 import { type Context, inTransaction } from "../context.ts"
@@ -30,6 +29,7 @@ import {
 } from "./relays.ts"
 import { RELEASE_GAS } from "./release.ts"
 import { isTotalSpent, lockTotals } from "./total-budget.ts"
+import { agreedVerdict, askEach, noteDisagreement } from "./verdicts.ts"
 
 /** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
 const IN_FLIGHT = 16
@@ -183,26 +183,31 @@ async function vet(
   }))
   const relayed = cleared.filter(({ kind }) => kind === "authorize")
   const balances = relayed.map(row => balanceCall(network, row.recipient))
-  const trials = await askAny(network.endpoints, [...calls, ...balances], ctx.signal)
-  const held = new Map(relayed.map((row, i) => [row.deposit_id, trials[calls.length + i]]))
+  const answers = await askEach(network, [...calls, ...balances], ctx.signal)
+  const held = new Map(relayed.map((row, i) => [row.deposit_id, answers.map(told => told?.[calls.length + i])]))
   const unseen = held.size > 0 ? await unseenAt(ctx, network, held) : held
   const vetted: string[] = []
   for (const [i, row] of cleared.entries()) {
-    const trial = trials[i]
+    const trials = answers.flatMap(told => trialOf(told?.[i]))
+    const trial = agreedVerdict(network, trials)?.[0]
     // The look that finds it comes at once, as this counts as put off.
     if (unseen.has(row.deposit_id)) await putOff(ctx, row, UNTOLD_MS)
-    else if (trial?.ok) vetted.push(row.id)
-    else if (trial && failedTrial.test(trial.error) && row.payer)
+    else if (trial?.verdict === "succeeds") vetted.push(row.id)
+    else if (trial && row.payer)
       await cancelRelay(ctx, row, await whyRefused(ctx, network, row.payer, row.amount, trial.error))
-    else if (trial && failedTrial.test(trial.error))
-      await hold(ctx, row, "simulation", trial.error.slice(0, DETAIL_LENGTH))
-    // Anything else is the endpoint's bad moment.
+    else if (trial) await hold(ctx, row, "simulation", trial.error.slice(0, DETAIL_LENGTH))
     else {
-      ctx.log.warn({ intentId: row.id, trial }, "a payout could not be tried, and waits")
+      noteDisagreement(ctx, network, lane, trials, row.id)
       await putOff(ctx, row, UNTOLD_MS)
     }
   }
   return vetted
+}
+
+/** What an endpoint says of a trial run; nothing where it had a bad moment. */
+function trialOf(told: RpcResult | undefined): { verdict: "succeeds" | "fails"; error: string }[] {
+  if (told?.ok) return [{ verdict: "succeeds", error: "" }]
+  return told && failedTrial.test(told.error) ? [{ verdict: "fails", error: told.error }] : []
 }
 
 async function hold(

@@ -13,8 +13,6 @@ import { votesNeeded } from "../payments/agreement.ts"
 import type { Market } from "./fees.ts"
 
 export interface WalletSight {
-  /** The most transactions of the wallet in mined blocks that any endpoint tells; undefined: nobody told. */
-  highest: bigint | undefined
   /** The fewest that any endpoint tells: sending a signed transaction again does no harm, so one word is enough for it. */
   lowest: bigint | undefined
   /** The same that signing goes by: of three or more endpoints' words the second largest. */
@@ -89,7 +87,6 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
   const counts = descending(told(0))
   const careful = (values: bigint[]) => values[values.length >= TELLING ? 1 : 0]
   return {
-    highest: counts[0],
     lowest: counts.at(-1),
     latest: careful(counts),
     pending: careful(descending(told(6))),

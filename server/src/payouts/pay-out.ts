@@ -3,12 +3,14 @@
  * the others need not ask the same; what is right does not rest on it, but on the wallet's row being locked. Each lane has a
  * wallet, and so rounds of its own: relays, for which buyers and agents wait, never queue behind payouts.
  */
+import { hostOf } from "../chain/endpoints.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import type { Context } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { claimDue } from "../jobs/claim.ts"
+import { payoutAlarms } from "../metrics.ts"
 import { noteDissent } from "../payments/endpoint-troubles.ts"
 import { openPanel } from "../payments/look.ts"
 import { lookSoon } from "../payments/queries.ts"
@@ -152,11 +154,13 @@ async function ensureWallet(
       `${network.name}: ${signer.address} is the ${known.lane} wallet, and can't be the ${lane} wallet too`,
     )
   if (known) return known
-  const { highest: latest, agreedLatest } = await lookAtWallet(network, signer.address, ctx.signal)
+  const { latest, agreedLatest } = await lookAtWallet(network, signer.address, ctx.signal)
   const { finalized } = await openPanel(network, 0n, ctx.signal)
-  // Too high a start is a gap for ever, so the highest count must not be one endpoint's alone.
+  // Too high a start is a gap for ever, so the count must not be one endpoint's alone; of three, one that lies delays nothing.
   if (latest === undefined || latest !== agreedLatest) {
-    ctx.log.error({ network: network.name, lane, latest, agreedLatest }, "endpoints don't agree on the wallet's nonce")
+    const facts = { network: network.name, lane, latest, agreedLatest, endpoints: network.endpoints.map(hostOf) }
+    ctx.log.error(facts, "endpoints don't agree on the wallet's nonce: nothing is signed until they do")
+    payoutAlarms.inc({ network: network.name, wallet: lane, reason: "untold" })
     return undefined
   }
   const waiting = ctx.db

@@ -6,7 +6,7 @@
 import { sql } from "kysely"
 import { encodeFunctionData, type Hex, parseAbi } from "viem"
 import { type SignedBy, validBeforeOf } from "../chain/authorizations.ts"
-import { ask, askAny, awake } from "../chain/endpoints.ts"
+import { askAny } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
@@ -20,6 +20,7 @@ import { formatAmount } from "../money/amount.ts"
 import { lookSoon } from "../payments/queries.ts"
 import { lookAtWallet, quorumOf } from "./evidence.ts"
 import { firstFees, trialFees } from "./fees.ts"
+import { agreedVerdict, askEach, noteDisagreement } from "./verdicts.ts"
 
 /**
  * The highest gas limits of relays. A key's signature takes some 100,000; a contract's as much as the contract likes, a
@@ -94,24 +95,43 @@ export async function tryRelay(
     balanceCall(network, deposit.address),
     ...(by === "contract" ? [{ method: "eth_estimateGas", params: [call] }] : []),
   ]
-  for (const endpoint of awake(network.endpoints)) {
-    const [used, trial, held, estimate] = (await ask(endpoint, calls, ctx.signal)) ?? []
-    // Anything else is the endpoint's bad moment.
-    if (!used?.ok || !trial || (!trial.ok && !failedTrial.test(trial.error))) continue
-    if (wordOf(used) === 1n) return "used"
-    if ((await unseenAt(ctx, network, new Map([[deposit.id, held]]))).size > 0) return "unseen"
-    const failed = !trial.ok
-      ? trial
-      : estimate && !estimate.ok && failedTrial.test(estimate.error)
-        ? estimate
-        : undefined
-    if (failed) return { words: await whyRefused(ctx, network, payer, amount, failed.error) }
-    const maxFee = fees?.maxFee ?? 0n
-    if (!estimate) return { gas, maxFee }
-    const took = quantityOf(estimate)
-    if (took !== undefined) return { gas: least(gas, withMargin(took)), maxFee }
+  const answers = await askEach(network, calls, ctx.signal)
+  const verdicts = answers.flatMap(results => verdictOf(results, by) ?? [])
+  const agreed = agreedVerdict(network, verdicts)
+  if (!agreed) {
+    noteDisagreement(ctx, network, "relay", verdicts)
+    throw new ApiError("CHAIN_UNAVAILABLE")
   }
-  throw new ApiError("CHAIN_UNAVAILABLE")
+  const [{ verdict, error }] = agreed
+  if (verdict === "used") return "used"
+  const held = answers.map(results => results?.[2])
+  if ((await unseenAt(ctx, network, new Map([[deposit.id, held]]))).size > 0) return "unseen"
+  if (verdict === "fails") return { words: await whyRefused(ctx, network, payer, amount, error ?? "") }
+  const maxFee = fees?.maxFee ?? 0n
+  if (by === "key") return { gas, maxFee }
+  // The most that any of them tells: too little would have it fail, and it takes no more than its limit.
+  const took = agreed.map(each => each.took ?? 0n).reduce((a, b) => (a > b ? a : b))
+  return { gas: least(gas, withMargin(took)), maxFee }
+}
+
+/** What one endpoint says of an authorization: its nonce is used, the call fails (with the node's word), or it succeeds. */
+interface Verdict {
+  verdict: "used" | "fails" | "succeeds"
+  error?: string
+  /** The gas that it took, where that was asked. */
+  took?: bigint
+}
+
+/** An endpoint's word on the calls of {@link tryRelay}; undefined where it had a bad moment. */
+function verdictOf(results: RpcResult[] | undefined, by: SignedBy): Verdict | undefined {
+  const [used, trial, , estimate] = results ?? []
+  if (!used?.ok || !trial || (!trial.ok && !failedTrial.test(trial.error))) return undefined
+  if (wordOf(used) === 1n) return { verdict: "used" }
+  if (!trial.ok) return { verdict: "fails", error: trial.error }
+  if (by === "key") return { verdict: "succeeds" }
+  if (estimate && !estimate.ok && failedTrial.test(estimate.error)) return { verdict: "fails", error: estimate.error }
+  const took = estimate && quantityOf(estimate)
+  return took === undefined ? undefined : { verdict: "succeeds", took }
 }
 
 /** The quantity that a node answered; undefined where it answered none. */
@@ -123,17 +143,19 @@ const wordOf = (told: RpcResult | undefined): bigint | undefined =>
   told?.ok && typeof told.value === "string" && /^0x[0-9a-f]{64}$/i.test(told.value) ? BigInt(told.value) : undefined
 
 /**
- * Of deposits, with the answers to {@link balanceCall}, those that hold more than the rows explain: the buyer has paid by
- * hand a moment ago, and would pay twice. A node that lags, or tells nothing, shows none.
+ * Of deposits, with each endpoint's answer to {@link balanceCall}, those that hold more than the rows explain: the buyer has
+ * paid by hand a moment ago, and would pay twice. Of three or more endpoints two must say so, of fewer one.
  */
 export async function unseenAt(
   ctx: Context,
   network: Network,
-  held: ReadonlyMap<bigint, RpcResult | undefined>,
+  held: ReadonlyMap<bigint, readonly (RpcResult | undefined)[]>,
 ): Promise<Set<bigint>> {
   const sums = await depositSums(ctx, network.token.address, [...held.keys()])
   const known = [...sums].map(([id, { came, went }]) => ({ id, known: came - went }))
-  return new Set(known.filter(({ id, known }) => (wordOf(held.get(id)) ?? known) > known).map(({ id }) => id))
+  const enough = network.endpoints.length > 2 ? 2 : 1
+  const tellMore = (id: bigint, known: bigint) => (held.get(id) ?? []).filter(told => (wordOf(told) ?? known) > known)
+  return new Set(known.filter(({ id, known }) => tellMore(id, known).length >= enough).map(({ id }) => id))
 }
 
 /** In a sentence that a payer understands, why a token did not move `amount` for the payer; `error` is the node's word. */
@@ -266,9 +288,7 @@ export async function voided(ctx: Context, network: Network, relays: readonly Ro
   if (asked.length === 0) return new Set()
   const calls = asked.map(({ payer, nonce }) => stateCall(network, payer, nonce))
   const quorum = quorumOf(network)
-  const ready = awake(network.endpoints)
-  const endpoints = ready.length < quorum ? network.endpoints : ready
-  const answers = await Promise.all(endpoints.map(endpoint => ask(endpoint, calls, ctx.signal)))
+  const answers = await askEach(network, calls, ctx.signal)
   const states = answers.flatMap(results => {
     const words = results?.map(wordOf)
     return words?.every(word => word !== undefined) ? [words] : []

@@ -1,0 +1,114 @@
+// What one endpoint that lies alone can do to payouts and relays: of three nothing, of two it has them wait.
+import { encodeFunctionData, type Hex, parseAbi } from "viem"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { failed } from "../../test/node.ts"
+import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { type RpcProxy, startProxy } from "../../test/proxy.ts"
+import { relaysOn } from "../../test/relays.ts"
+import { newEndpoint } from "../chain/endpoints.ts"
+import { registry } from "../metrics.ts"
+import { checkWallet } from "./pay-out.ts"
+
+let rig: PayoutRig
+let liar: RpcProxy
+let on: ReturnType<typeof relaysOn>
+let single: PayoutRig["network"]["endpoints"]
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  liar = await startProxy(rig.anvil.rpcUrl)
+  on = relaysOn(rig)
+  single = rig.network.endpoints
+})
+afterAll(async () => {
+  await liar.stop()
+  await rig.stop()
+})
+beforeEach(async () => {
+  liar.spoil = (_method, _params, result) => result
+  await on.begin()
+})
+afterEach(() => void Object.assign(rig.network, { endpoints: single }))
+
+/** The endpoint that lies comes first, and with it so many that do not. */
+function among(honest: number): void {
+  const urls = [liar.url, ...Array<string>(honest).fill(rig.proxy.url)]
+  Object.assign(rig.network, { endpoints: urls.map(url => newEndpoint(rig.network.name, url)) })
+}
+
+/** Spoils calls to an address, alone or in a batch of its own. */
+function spoilCalls(to: string, answer: unknown, selector: Hex = "0x"): void {
+  liar.spoil = (method, [call], result) => {
+    const { to: called, data } = (method === "eth_call" ? call : {}) as { to?: string; data?: string }
+    return called?.toLowerCase() === to.toLowerCase() && data?.startsWith(selector) ? answer : result
+  }
+}
+
+const untold = async () => {
+  const { values } = (await registry.getSingleMetric("sluice_payout_alarms_total")?.get()) ?? { values: [] }
+  return values.filter(({ labels }) => labels.reason === "untold").reduce((sum, { value }) => sum + value, 0)
+}
+
+describe("one that says that payouts would fail", () => {
+  it("is outvoted by two others", async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    among(2)
+    spoilCalls(rig.network.depositFactory, failed("execution reverted: lie"))
+    await rig.round()
+    expect(await rig.states()).toEqual(["mined", "mined"])
+  })
+
+  it("has them wait where it is one of two, and is an alarm; nothing is held for it", async () => {
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    among(1)
+    spoilCalls(rig.network.depositFactory, failed("execution reverted: lie"))
+    const before = await untold()
+    await rig.round()
+    expect(await rig.states()).toEqual(["queued", "queued"])
+    expect(await untold()).toBeGreaterThan(before)
+    expect((await rig.intents()).map(row => row.checks)).toEqual([0, 0])
+    liar.spoil = (_method, _params, result) => result
+    rig.service.advance(6_000)
+    await rig.round()
+    expect(await rig.states()).toEqual(["mined", "mined"])
+  })
+})
+
+describe("one that says that an authorization is used", () => {
+  const abi = parseAbi(["function authorizationState(address, bytes32) view returns (bool)"])
+  const zero = `0x${"0".repeat(64)}` as const
+  const state = encodeFunctionData({ abi, functionName: "authorizationState", args: [recipient(0), zero] })
+  const lie = () => spoilCalls(rig.token, `0x${"1".padStart(64, "0")}`, state.slice(0, 10) as Hex)
+
+  it("is outvoted by two others", async () => {
+    among(2)
+    lie()
+    const session = await on.start()
+    expect((await on.submit(session, await on.sign(await on.buyer(), session))).status).toBe(200)
+    await on.round()
+    expect((await on.relays()).map(row => row.state)).toEqual(["mined"])
+  })
+
+  it("has its payer try again where it is one of two, and nothing is written", async () => {
+    among(1)
+    lie()
+    const session = await on.start()
+    expect((await on.submit(session, await on.sign(await on.buyer(), session))).status).toBe(503)
+    expect(await on.relays()).toEqual([])
+  })
+})
+
+it("one that tells a higher count delays no wallet's beginning where two others agree, and of two it does", async () => {
+  const { ctx } = rig.service
+  liar.spoil = (method, _params, result) => (method === "eth_getTransactionCount" ? "0x64" : result)
+  const begun = async (honest: number) => {
+    await rig.service.empty()
+    among(honest)
+    await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+    return (await ctx.db.selectFrom("wallets").select(["next_nonce", "status"]).execute()).at(0)
+  }
+  const count = await rig.anvil.client.getTransactionCount({ address: rig.signer.address })
+  expect(await begun(2)).toEqual({ next_nonce: BigInt(count), status: "active" })
+  const before = await untold()
+  expect(await begun(1)).toBeUndefined()
+  expect(await untold()).toBeGreaterThan(before)
+})
