@@ -31,7 +31,7 @@ export const alterations: { table: string; what: string; statement: string }[] =
     "a hash": "tx_hash = overlay(tx_hash placing '00000000' from 3)",
     "a block's number": "block_number = block_number - 1",
     "a block's hash": "block_hash = overlay(block_hash placing '00000000' from 3)",
-    "a nonce": "nonce = nonce + 1000",
+    "a nonce": "nonce = nonce + 1000000",
     "an end": "state = 'reverted', succeeded = false",
     "a merchant": "merchant_id = 'mer_nobody'",
     "a deposit": "deposit_id = 4711",
@@ -41,7 +41,7 @@ export const alterations: { table: string; what: string; statement: string }[] =
   ...each("attempts", {
     "its bytes": "raw = overlay(raw placing '00000000' from 20)",
     "a hash": "hash = overlay(hash placing '00000000' from 3)",
-    "a nonce": "nonce = nonce + 1000",
+    "a nonce": "nonce = nonce + 1000000",
     "an intent": "intent_id = gen_random_uuid()",
   }),
   ...each("deposit_books", {

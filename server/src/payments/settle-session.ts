@@ -14,14 +14,14 @@ import { paymentChanges } from "../metrics.ts"
 import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
 import { stopReturns } from "../payouts/make-returns.ts"
 import { relayStanding } from "../payouts/relays.ts"
-import { type ClaimedTransfer, claim, writeOpen } from "./open-payments.ts"
+import { claim, writeOpen } from "./open-payments.ts"
+import { lookSoon } from "./queries.ts"
 import { sanctioned } from "./reasons.ts"
+import { dueSessions, endBatch, holdBatch, readBatch, type SessionTransfer } from "./session-batch.ts"
 import { believed } from "./single-source.ts"
 import { tellCheckout, toldOf } from "./tell-checkout.ts"
 import { tellPaid } from "./tell-paid.ts"
 
-/** Sessions in one round; the rest is due in the next. */
-const SESSIONS_A_ROUND = 500
 /** Settling stops after so long, so that the round's lease is never outlived. */
 const BUDGET_MS = 15_000
 /** What can't be decided now is looked at again after so long. */
@@ -38,14 +38,18 @@ export async function settleSessions(ctx: Context, network: Network): Promise<nu
   const senders = new Set(due.flatMap(session => session.senders))
   const screened = await screen(ctx, [...senders], "checkout")
   const until = performance.now() + BUDGET_MS
+  let isMore = false
   for (const { id } of due) {
     if (ctx.signal.aborted || performance.now() > until) break
     try {
-      await inTransaction(ctx, ctx => settleSession(ctx, id, screened))
+      const { waiting } = await inTransaction(ctx, ctx => settleSession(ctx, id, screened))
+      isMore ||= waiting > 0
     } catch (error) {
       ctx.log.error({ err: error, sessionId: id }, "settling a session failed and will be tried again")
     }
   }
+  // The next part of a flood comes in a round of its own, at once: whoever has paid meanwhile is before it again.
+  if (isMore) await lookSoon(ctx, network.chainId)
   await ctx.wakes.wake("payments")
   await ctx.wakes.wake("payouts")
   ctx.wakes.wakeSoon("deliveries")
@@ -53,36 +57,20 @@ export async function settleSessions(ctx: Context, network: Network): Promise<nu
 }
 
 /**
- * Sessions with a transfer to settle, or whose own time has come, and who sent what is not claimed yet. Those with the fewest
- * transfers come first: one that is flooded with dust takes minutes, and nobody else waits for it.
+ * Settles one session; call it inside a transaction. Senders that are not among `screened` can't be counted yet. Answers how
+ * many transfers are left that could be settled at once, in a transaction of their own.
  */
-async function dueSessions(ctx: Context, network: Network): Promise<{ id: string; senders: Address[] }[]> {
-  const rows = await sql<{ id: string; senders: Address[] }>`
-    with due as (
-      (select d.session_id as id from transfers t join deposits d on d.id = t.deposit_id
-        where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and d.session_id is not null
-        limit ${SESSIONS_A_ROUND})
-      union (select id from checkout_sessions where chain_id = ${network.chainId} and run_at <= ${ctx.now()}
-        order by run_at limit ${SESSIONS_A_ROUND}))
-    select due.id, array(select distinct t.from_address::text from transfers t join deposits d on d.id = t.deposit_id
-        where d.session_id = due.id and t.state <> 'gone'
-          and not exists (select from claims c join payments p on p.id = c.payment_id
-            where c.transfer_id = t.id and p.status in ('granted', 'returned'))) as senders
-    from due order by (select count(*) from transfers t join deposits d on d.id = t.deposit_id where d.session_id = due.id),
-      due.id`.execute(ctx.db)
-  return rows.rows
-}
-
-type SessionTransfer = ClaimedTransfer & { beside: boolean | null }
-
-/** Settles one session; call it inside a transaction. Senders that are not among `screened` can't be counted yet. */
-export async function settleSession(ctx: Context, id: string, screened: Map<Address, Screening>): Promise<void> {
+export async function settleSession(
+  ctx: Context,
+  id: string,
+  screened: Map<Address, Screening>,
+): Promise<{ waiting: number }> {
   const session = await lockSession(ctx, id)
   const deposit = await ctx.db.selectFrom("deposits").selectAll().where("session_id", "=", id).executeTakeFirstOrThrow()
   const network = networkOf(ctx.chain, session.chain_id)
-  await lockTransfers(ctx, id)
+  const batch = await holdBatch(ctx, deposit, network.token.address)
   await followDecisions(ctx, session)
-  const transfers = await transfersOf(ctx, deposit.id)
+  const transfers = await readBatch(ctx, batch)
   const payments = await ctx.db
     .selectFrom("payments")
     .selectAll()
@@ -145,7 +133,8 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
         : null,
     wrongAsset: others.length > 0,
     // What has expired was looked at to its end; that its address has left the scan since changes nothing.
-    lookedPastExpiry: session.status === "expired" || (await lookedPast(ctx, session, deposit)),
+    lookedPastExpiry:
+      session.status === "expired" || (batch.waiting === 0 && (await lookedPast(ctx, session, deposit))),
     accepted: accepted
       ? { exception: accepted.exception === "sanctioned" ? null : (accepted.exception ?? null) }
       : null,
@@ -206,12 +195,11 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
     })
     .where("id", "=", id)
     .execute()
-  await ctx.db
-    .updateTable("transfers")
-    .set({ run_at: null })
-    .where("deposit_id", "=", deposit.id)
-    .where("run_at", "<=", ctx.now())
-    .execute()
+  const isUnscreened = (row: SessionTransfer) => stands(row) && screeningOf(row) === "unknown"
+  const [unsure, done] = [transfers.filter(isUnscreened), transfers.filter(row => !isUnscreened(row))].map(rows =>
+    rows.map(row => row.id),
+  )
+  await endBatch(ctx, done ?? [], unsure ?? [], again)
   if (paidId !== undefined && session.status !== "confirmed") await tellPaid(ctx, network, paidId)
   if (folded.status !== session.status) {
     const { status, exception, received: amountReceived } = folded
@@ -228,6 +216,8 @@ export async function settleSession(ctx: Context, id: string, screened: Map<Addr
     ctx.log.info({ sessionId: id, from: session.status, to: folded.status, exception: folded.exception }, "session")
     paymentChanges.inc({ network: network.name, change: `checkout ${folded.status}` })
   }
+  // What nobody can screen is not tried again at once.
+  return { waiting: unscreened ? 0 : batch.waiting }
 }
 
 /** The session's row, held until the transaction ends: whoever changes its payments holds it. */
@@ -242,15 +232,6 @@ export const lockTransfers = (ctx: Context, id: string) =>
 /** Whether it pays the session, or did until the chain took it back. One that only waited is not meant. */
 export const everPaid = ({ status, beside, accepted_at, exception }: Row<"payments">): boolean =>
   !beside && (status === "granted" || (status === "reversed" && (accepted_at !== null || exception === null)))
-
-/** All that was ever seen to arrive at the address, in chain order. */
-async function transfersOf(ctx: Context, depositId: bigint): Promise<SessionTransfer[]> {
-  const rows = await sql<SessionTransfer>`
-    select t.*, p.id as payment_id, p.status as payment_status, p.status = 'granted' and p.beside as beside from transfers t
-      left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-    where t.deposit_id = ${depositId} order by t.block_number, t.log_index`.execute(ctx.db)
-  return rows.rows
-}
 
 /**
  * What the merchant has decided stands, as long as the chain leaves the money there: what it accepted is reversed while some

@@ -36,6 +36,8 @@ const BUDGET_MS = 15_000
  * more than this each time.
  */
 const OPEN_TRANSFERS = 2_000
+/** Due transfers of a group that one transaction looks at; the others stay due, and come in the next round. */
+const DUE_A_BATCH = 5_000
 /** Groups in one round, of each paywall in its turn: a flood of senders at one must not keep the buyers of others waiting. */
 const GROUPS_A_ROUND = 500
 /** While the screening can't be done, grants wait so long before they are tried again. */
@@ -236,7 +238,7 @@ async function lockDueTransfers(ctx: Context, paywallId: string, payers: readonl
         where d.paywall_id = ${paywallId} and s.from_address in (${sql.join(payers)})
       union select c.transfer_id from payments p join claims c on c.payment_id = p.id
         where p.paywall_id = ${paywallId} and p.payer in (${sql.join(payers)}))
-    order by t.id for no key update of t`.execute(ctx.db)
+    order by t.id limit ${DUE_A_BATCH} for no key update of t`.execute(ctx.db)
   return rows.rows.map(row => row.id)
 }
 
