@@ -3,12 +3,17 @@ import { execFileSync } from "node:child_process"
 import { once } from "node:events"
 import { connect, type Socket } from "node:net"
 import fc from "fast-check"
+import pg from "pg"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { newSandbox, type Run, type Sandbox } from "./program.ts"
+import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.ts"
+import { newSandbox, type Run, type Sandbox, until } from "./program.ts"
 
 const MB = 1024 * 1024
-/** Of some 7 KB each: together they make a list of 1 MB. */
-const CHECKOUTS = 150
+/** Of some 7 KB each: together they make a list of 7 MB. A socket's buffers take 4 of it, the process holds the rest. */
+const CHECKOUTS = 1_000
+/** Requests that wait without a bound need more, which ends the process. */
+const HEAP_MB = 256
+const METRICS_TOKEN = "of the memory test"
 
 /** Without limits, so that nothing but the bounds on connections is in the way. */
 const unlimited = Object.fromEntries(
@@ -43,14 +48,23 @@ const flood: fc.Arbitrary<Flood> = fc.record({
   credentials: fc.constantFrom("", "token", "key"),
 })
 
-describe("callers who do not read their answers", () => {
+describe.runIf(postgresBinaries())("callers who do not read their answers", () => {
   let sandbox: Sandbox
   let run: Run
+  let postgres: TestPostgres
   let headers: Record<string, string>
   let id: string
 
   beforeAll(async () => {
-    sandbox = await newSandbox({ ...unlimited, LOG_LEVEL: "fatal" })
+    // The embedded database would be most of the process's memory.
+    postgres = await startPostgres()
+    sandbox = await newSandbox({
+      ...unlimited,
+      LOG_LEVEL: "fatal",
+      METRICS_TOKEN,
+      DATABASE_URL: postgres.url,
+      NODE_OPTIONS: `--max-old-space-size=${HEAP_MB}`,
+    })
     run = await sandbox.start()
     const [merchant] = sandbox.file().merchants
     headers = {
@@ -60,18 +74,30 @@ describe("callers who do not read their answers", () => {
     }
     const metadata = Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`field${i}`, "m".repeat(480)]))
     const order = { amount: 5, description: "d".repeat(2_000), metadata }
-    for (let i = 0; i < CHECKOUTS; i += 10) {
-      const made = Array.from({ length: 10 }, () =>
-        sandbox.call("/api/checkouts", order, { "x-api-key": merchant.apiKey }),
-      )
-      for (const { status, body } of await Promise.all(made)) {
-        expect(status).toBe(201)
-        id = body.sessionId ?? body.id
-      }
-    }
+    const { status, body } = await sandbox.call("/api/checkouts", order, { "x-api-key": merchant.apiKey })
+    expect(status).toBe(201)
+    id = body.sessionId ?? body.id
+    await copyCheckout()
     for (const path of paths) await ask(path)
   }, 120_000)
-  afterAll(() => sandbox?.remove())
+  afterAll(async () => {
+    await sandbox?.remove()
+    await postgres?.stop()
+  })
+
+  /** As many as a list takes; made one by one they would take a minute. */
+  async function copyCheckout(): Promise<void> {
+    const client = new pg.Client({ connectionString: postgres.url })
+    await client.connect()
+    const copies = `generate_series(1, ${CHECKOUTS - 1}) n`
+    await client.query(`insert into checkout_sessions
+      select (jsonb_populate_record(s, jsonb_build_object('id', s.id || n))).* from checkout_sessions s, ${copies}`)
+    await client.query(`insert into deposits overriding system value
+      select (jsonb_populate_record(d, jsonb_build_object('id', d.id + n, 'session_id', d.session_id || n,
+        'address', '0x' || lpad(to_hex(n), 40, '0'), 'salt', '0x' || lpad(to_hex(n), 64, '0')))).*
+      from deposits d, ${copies} where d.session_id is not null`)
+    await client.end()
+  }
 
   const ask = async (path: string): Promise<number> => {
     const response = await fetch(sandbox.url + path.replace("ID?wait=25", id), {
@@ -81,6 +107,41 @@ describe("callers who do not read their answers", () => {
     return response.status
   }
   const rss = (): number => Number(execFileSync("ps", ["-o", "rss=", "-p", `${run.process.pid}`])) * 1024
+
+  const dropped = async (reason: string): Promise<number> => {
+    const response = await fetch(`${sandbox.url}/metrics`, { headers: { authorization: `Bearer ${METRICS_TOKEN}` } })
+    const text = await response.text()
+    return Number(
+      text.match(new RegExp(`^sluice_http_connections_dropped_total{reason="${reason}"} (\\d+)$`, "m"))?.[1] ?? 0,
+    )
+  }
+  const closing = (sockets: Socket[]) => {
+    for (const socket of sockets) socket.destroy()
+  }
+
+  it("are disconnected when their requests wait: half a million end nothing in a heap of 256 MB", async () => {
+    const many = { requests: 5_000, paths: ["/api/pay/status/ID?wait=25"], credentials: "" }
+    const sockets = await Promise.all(Array.from({ length: 100 }, () => pour({ ...many, connections: 1 })))
+    try {
+      await until("each is disconnected", async () => (await dropped("pipelined")) >= sockets.length, 20_000)
+      expect(await ask("/docs/json")).toBe(200)
+    } finally {
+      closing(sockets)
+    }
+  })
+
+  it("are disconnected when more than 64 do not read a list: each part of one counts as 1 MB", async () => {
+    const idle = rss()
+    const one = { connections: 1, requests: 1, paths: ["/api/checkouts?limit=1000"], credentials: "key" }
+    const sockets = await Promise.all(Array.from({ length: 100 }, () => pour(one)))
+    try {
+      await until("36 are disconnected", async () => (await dropped("unread")) >= sockets.length - 64, 20_000)
+      expect(rss() - idle).toBeLessThan(150 * MB)
+      expect(await ask("/api/checkouts?limit=10")).toBe(200)
+    } finally {
+      closing(sockets)
+    }
+  })
 
   it("leave the process under 1.5 times its idle memory + 100 MB, and others served", async () => {
     const most = 1.5 * rss() + 100 * MB
