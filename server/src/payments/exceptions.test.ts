@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto"
 import { sql } from "kysely"
 import { privateKeyToAccount } from "viem/accounts"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { deployContractWallet } from "../../test/anvil.ts"
 import { type ExceptionsRig, startExceptionsRig } from "../../test/exceptions.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
@@ -545,6 +545,50 @@ describe("at a paywall", () => {
     expect(again.headers["idempotent-replayed"]).toBe("true")
     expect((await giveBack(id, { address: fresh() }, options)).status).toBe(422)
     expect((await intents()).length).toBe(1)
+  })
+})
+
+describe("a return while the wallet lock is on", () => {
+  const wallet = privateKeyToAccount("0x2a871d0798f97d79848a013d4936a73bf4cc922c825d33c1cf7073dff6d409c6")
+  const setLock = (on: boolean) => db().updateTable("merchants").set({ wallet_lock: on }).execute()
+  async function open() {
+    const shop = await paywall()
+    await submit(shop.id, await rig.pay(shop.payTo, "1"))
+    await rig.rounds(2)
+    return (await one()).id as string
+  }
+
+  it("needs the payout wallet's signature once, and none for the same answer again", async () => {
+    const id = await open()
+    await setLock(true)
+    const headers = { "idempotency-key": "k1" }
+    const to = { address: fresh() }
+    const refused = await giveBack(id, to, { ...as, headers })
+    expect(refused.body.error).toBe("WALLET_SIGNATURE_REQUIRED")
+    const [{ typedData }] = refused.body.details
+    const signature = `${typedData.message.nonce} ${await wallet.signTypedData(typedData)}`
+    const first = await giveBack(id, to, { ...as, headers: { ...headers, "wallet-signature": signature } })
+    expect(first.status).toBe(200)
+    const again = await giveBack(id, to, { ...as, headers })
+    expect([again.status, again.headers["idempotent-replayed"]]).toEqual([200, "true"])
+    expect(again.body).toEqual(first.body)
+  })
+
+  it("is refused at its commit where it was let through just before", async () => {
+    const id = await open()
+    const begin = db().transaction.bind(db())
+    const spy = vi.spyOn(db(), "transaction").mockImplementationOnce(() => {
+      const execute = async (work: Parameters<ReturnType<typeof begin>["execute"]>[0]) => {
+        await setLock(true)
+        return await begin().execute(work)
+      }
+      return { execute } as unknown as ReturnType<typeof begin>
+    })
+    const refused = await giveBack(id, { address: fresh() })
+    spy.mockRestore()
+    expect([refused.status, refused.body.error]).toEqual([403, "WALLET_SIGNATURE_REQUIRED"])
+    expect(await intents()).toEqual([])
+    expect(await one()).toMatchObject({ status: "open" })
   })
 })
 
