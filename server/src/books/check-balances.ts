@@ -40,17 +40,19 @@ export async function checkBalances(
   let untold: string | undefined
   for (let start = 0; start < deposits.length; start += ADDRESSES_A_CALL) {
     const part = deposits.slice(start, start + ADDRESSES_A_CALL)
-    const balances = await firstTold(ctx, network, part, panel.finalized)
-    if (!balances) {
-      untold ??= `no node tells the balances of deposits at block ${panel.finalized}`
+    const told = await toldByAll(ctx, network, part, panel.finalized)
+    if (told.size < quorumOf(network)) {
+      untold ??= `too few nodes tell the balances of deposits at block ${panel.finalized}`
       continue
     }
     const sums = await sumsOf(ctx, network, part, panel.finalized)
     const agreeing: bigint[] = []
     for (const deposit of part) {
-      const [sum, balance] = [sums.get(deposit.id), balances.get(deposit.address)]
-      if (!sum || balance === undefined) continue
-      if (balance === sum.came - sum.went) agreeing.push(deposit.id)
+      const sum = sums.get(deposit.id)
+      if (!sum) continue
+      const balance = agreedBalance(network, told, deposit)
+      if (balance === undefined) untold ??= contradiction(network, told, deposit, panel.finalized)
+      else if (balance === sum.came - sum.went) agreeing.push(deposit.id)
       // What is in flight by our own rows is nothing to compare yet.
       else if (!sum.inFlight) {
         const compared = await explain(ctx, network, panel, deposit, balance, sum)
@@ -72,18 +74,34 @@ async function balanced(ctx: Context, ids: readonly bigint[], at: bigint): Promi
   )
 }
 
-/** The balances by the first endpoint that has the state of the block. */
-async function firstTold(
-  ctx: Context,
-  network: Network,
-  deposits: readonly Deposit[],
-  at: bigint,
-): Promise<Map<Address, bigint> | undefined> {
-  for (const endpoint of awake(network.endpoints)) {
-    const told = await balancesAt(ctx, network, endpoint, deposits, at)
-    if (told) return told
-  }
-  return undefined
+/** Balances by address, as each endpoint tells them that has the state of the block; by its place in the setting, from 0. */
+type Told = ReadonlyMap<number, ReadonlyMap<Address, bigint>>
+
+async function toldByAll(ctx: Context, network: Network, deposits: readonly Deposit[], at: bigint): Promise<Told> {
+  const answers = await Promise.all(
+    awake(network.endpoints).map(async endpoint => {
+      const balances = await balancesAt(ctx, network, endpoint, deposits, at)
+      return balances ? [[network.endpoints.indexOf(endpoint), balances] as const] : []
+    }),
+  )
+  return new Map(answers.flat())
+}
+
+/** What as many endpoints tell as must agree, and no as many tell otherwise; undefined where there is no such balance. */
+function agreedBalance(network: Network, told: Told, { address }: Deposit): bigint | undefined {
+  const values = [...told.values()].flatMap(balances => balances.get(address) ?? [])
+  const groups = [...Map.groupBy(values, value => value).values()].sort((a, b) => b.length - a.length)
+  const [first, second] = groups
+  if (!first || first.length < quorumOf(network) || second?.length === first.length) return undefined
+  return first[0]
+}
+
+/** Which endpoints tell what, where they do not agree. */
+function contradiction({ endpoints }: Network, told: Told, { id, address }: Deposit, at: bigint): string {
+  const said = [...told].map(
+    ([i, balances]) => `endpoint ${i + 1} of ${endpoints.length}: ${balances.get(address) ?? "nothing"}`,
+  )
+  return `the RPC endpoints do not agree on what the deposit ${address} (row ${id} of deposits) holds at block ${at} (${said.join(", ")})`
 }
 
 async function balancesAt(

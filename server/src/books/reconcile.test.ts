@@ -254,6 +254,30 @@ describe("halts nothing:", () => {
     expect((await ctx().db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()).status).toBe("halted")
   })
 
+  it("the first of two endpoints that tells what the rows say: it is not believed alone, and both are named", async () => {
+    const shop = await rig.sell()
+    await rig.paid(shop, 600_000n)
+    await life.mine(4)
+    await life.verify()
+    await life.verify()
+    await rig.mint(shop.deposit.address, 1n)
+    await life.mine(4)
+    liar.spoil = (method, _params, result) =>
+      method === "eth_call" ? String(result).replace((600_001).toString(16), (600_000).toString(16)) : result
+    const urls = [liar.url, rig.proxy.url]
+    const network = { ...rig.network, endpoints: urls.map(url => newEndpoint("base-sepolia", url)) }
+    const said: string[] = []
+    const log = { ...ctx().log, error: (_facts: unknown, words: string) => void said.push(words) }
+    const inside = { ...ctx(), log: Object.assign(Object.create(ctx().log), log) }
+    await ctx().db.deleteFrom("reconciliations").execute()
+    await reconcileRound(inside, network, rig.signer.address)
+    expect(said.join()).toContain("endpoint 1 of 2: 600000, endpoint 2 of 2: 600001")
+    const { number } = await rig.anvil.client.getBlock({ blockTag: "finalized" })
+    const { balanced_number } = await ctx().db.selectFrom("deposits").selectAll().executeTakeFirstOrThrow()
+    expect(balanced_number).not.toBe(number)
+    expect((await ctx().db.selectFrom("wallets").select("status").executeTakeFirstOrThrow()).status).toBe("active")
+  })
+
   it("what strangers send: ether, zeros, other tokens, and recoveries", async () => {
     const { client } = rig.anvil
     const { split, swept, old } = await life.live()

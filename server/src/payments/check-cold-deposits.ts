@@ -11,6 +11,7 @@ import type { Network } from "../chain/networks.ts"
 import type { RpcResult } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import { depositSums } from "../deposits/balance.ts"
+import { votesNeeded } from "./agreement.ts"
 
 /** Whether something is for sale at a deposit: by its own index, as a join would read the versions of all paywalls. */
 const isActive = (deposit: "d" | "w") =>
@@ -20,6 +21,8 @@ const isActive = (deposit: "d" | "w") =>
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const ADDRESSES_A_CALL = 500
+/** Until a balance is asked for again that fewer endpoints told than must agree. */
+const ALONE_MS = 300_000
 /** A node that tells balances may be so far behind the scan. */
 const LAG_BLOCKS = 600
 /** Addresses that are cooled, and that are asked in 20 calls, in one round. */
@@ -68,11 +71,17 @@ export async function checkColdDeposits(ctx: Context, network: Network): Promise
       const { came, went } = sums.get(id) ?? { came: 0n, went: 0n }
       return balances[i]?.some(balance => balance !== came - went)
     })
-    // An address whose balance was not told stays due.
-    const told = ids.filter((_, i) => (balances[i]?.length ?? 0) > 0)
+    // An address whose balance was not told stays due; what one endpoint alone told is asked again soon.
+    const enough = votesNeeded(network.endpoints.length)
+    const toldBy = (i: number) => balances[i]?.length ?? 0
+    const told = ids.filter((_, i) => toldBy(i) >= enough)
     if (told.length > 0) await scheduleChecks(ctx, told)
-    const enough = Math.min(2, network.endpoints.length)
-    const quiet = part.filter((row, i) => !differs.includes(row) && (balances[i]?.length ?? 0) >= enough)
+    const alone = ids.filter((_, i) => toldBy(i) > 0 && toldBy(i) < enough)
+    if (alone.length > 0) {
+      const check_at = new Date(now.getTime() + ALONE_MS)
+      await ctx.db.updateTable("deposits").set({ check_at }).where("id", "in", alone).execute()
+    }
+    const quiet = part.filter((row, i) => !differs.includes(row) && toldBy(i) >= enough)
     await knownUpTo(
       ctx,
       network,

@@ -11,6 +11,7 @@ import {
 import { startProxy } from "../../test/proxy.ts"
 import { PAYOUT_ADDRESS, startService, type TestService } from "../../test/service.ts"
 import { sanctionsListAbi, testUsdcAbi } from "../chain/abi.ts"
+import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { checkNetwork, type Network, NetworkMismatch, type NetworkName } from "../chain/networks.ts"
 import { RpcError } from "../chain/rpc.ts"
@@ -293,6 +294,22 @@ describe("cold addresses", () => {
     await checkColdDeposits(service.ctx, network(0))
     // Its balance is known by now.
     expect(await hot(shop.id)).toBe(false)
+  })
+
+  it("told by one of two endpoints alone is asked for again in minutes, as that one may hide what was paid", async () => {
+    const shop = await paywall()
+    await rounds(1)
+    await service.call("DELETE", `/api/console/paywalls/${shop.id}`, undefined, { as: "shop" })
+    await coolDeposits(service.ctx, network(0))
+    await cool()
+    service.advance(HOUR)
+    const endpoints = [...network(0).endpoints, newEndpoint("base-sepolia", "http://127.0.0.1:1")]
+    await checkColdDeposits(service.ctx, { ...network(0), endpoints })
+    expect(await hot(shop.id)).toBe(false)
+    await pay(0, shop.payTo)
+    service.advance(6 * MINUTE)
+    await checkColdDeposits(service.ctx, network(0))
+    expect(await hot(shop.id)).toBe(true)
   })
 
   it("an active paywall that nobody asks for in a day leaves the scan, is checked hourly, and whoever asks wakes it", async () => {
