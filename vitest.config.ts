@@ -5,6 +5,7 @@ export default defineConfig({
   test: {
     include: ["server/**/*.test.ts", "contracts/**/*.test.ts"],
     globalSetup: ["server/test/snapshot.ts"],
+    isolate: false,
     testTimeout: 60_000,
     hookTimeout: 120_000,
     // By default one fewer than there are cores: on two cores one, and the run took ten and a half minutes a database. Many

@@ -1,30 +1,14 @@
-/**
- * Runs once before the tests: migrates an embedded database and keeps its files, from which each test file starts. To
- * create and migrate one takes five seconds of CPU, to load these files one.
- */
+/** Runs once before all tests: migrates an embedded database and keeps its files, from which each test file starts. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { PGlite } from "@electric-sql/pglite"
-import type { TestProject } from "vitest/node"
-import { overPGlite } from "../src/db/open.ts"
+import { migratedFiles } from "./database.ts"
 
-declare module "vitest" {
-  interface ProvidedContext {
-    /** The path of a migrated database's files, as a tar archive. */
-    snapshot: string
-  }
-}
-
-/** Writes the archive and provides its path; the function it answers removes it. */
-export default async function setup(project: TestProject): Promise<() => void> {
+/** Writes the archive and names it in `TEST_SNAPSHOT`; the function it answers removes it. */
+export default async function setup(): Promise<() => void> {
   const folder = mkdtempSync(join(tmpdir(), "sluice-snapshot-"))
-  const path = join(folder, "database.tar")
-  const database = await PGlite.create()
-  await overPGlite(database)
-  const files = await database.dumpDataDir("none")
-  writeFileSync(path, Buffer.from(await files.arrayBuffer()))
-  await database.close()
-  project.provide("snapshot", path)
+  process.env.TEST_SNAPSHOT = join(folder, "database.tar")
+  const files = await migratedFiles()
+  writeFileSync(process.env.TEST_SNAPSHOT, Buffer.from(await files.arrayBuffer()))
   return () => rmSync(folder, { recursive: true })
 }
