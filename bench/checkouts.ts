@@ -21,8 +21,8 @@ const { paperNetwork, startService } = await import("../server/test/service.ts")
 const { openApp } = await import("../server/src/app.ts")
 const { tokenIssuer } = await import("../server/src/identity/tokens.ts")
 const { newEndpoint } = await import("../server/src/chain/endpoints.ts")
-const { ensureCursor, verifyRound } = await import("../server/src/payments/verify-payments.ts")
-const { checkColdDeposits, coolDeposits } = await import("../server/src/payments/check-cold-deposits.ts")
+const { ensureCursor, verifyRound } = await import("../server/src/scanner/verify-payments.ts")
+const { checkColdDeposits, coolDeposits } = await import("../server/src/scanner/check-dormant-deposits.ts")
 
 const service = await startService()
 const { db } = service.ctx

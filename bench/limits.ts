@@ -13,11 +13,11 @@ import RedisStore from "@fastify/rate-limit/store/RedisStore.js"
 import { RateLimiterMemory, RateLimiterRedis } from "rate-limiter-flexible"
 import type { Context } from "../server/src/context.ts"
 import { openServer } from "../server/src/http/server.ts"
-import { type Limits, openLimits, processLimits } from "../server/src/limits/open.ts"
+import { type Limits, openLimits, processLimits } from "../server/src/limits/limiter.ts"
 import { redisConnection, sharedLog } from "../server/src/limits/shared-log.ts"
 import { memoryLog } from "../server/src/limits/sliding-log.ts"
 import { openLog } from "../server/src/log.ts"
-import { readSettings } from "../server/src/settings.ts"
+import { readSettings } from "../server/src/config/settings.ts"
 import { redisBinary, startRedis, type TestRedis } from "../server/test/redis.ts"
 
 const LIMIT = 30

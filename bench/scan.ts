@@ -18,9 +18,9 @@ if (postgres) process.env.DATABASE_URL = postgres.url
 const { paperNetwork, startService } = await import("../server/test/service.ts")
 const { ScriptedChain, startNode } = await import("../server/test/node.ts")
 const { newEndpoint } = await import("../server/src/chain/endpoints.ts")
-const { checkColdDeposits, coolDeposits } = await import("../server/src/payments/check-cold-deposits.ts")
-const { ensureCursor, verifyRound } = await import("../server/src/payments/verify-payments.ts")
-const { renewDeposits } = await import("../server/src/paywalls/versions.ts")
+const { checkColdDeposits, coolDeposits } = await import("../server/src/scanner/check-dormant-deposits.ts")
+const { ensureCursor, verifyRound } = await import("../server/src/scanner/verify-payments.ts")
+const { renewDeposits } = await import("../server/src/deposits/versions.ts")
 
 const service = await startService()
 const chain = new ScriptedChain(service.ctx.now())

@@ -3,8 +3,8 @@ import type { Logger } from "pino"
 import type { Chain } from "./chain/networks.ts"
 import type { Db } from "./db/open.ts"
 import type { Wakes } from "./jobs/wake.ts"
-import type { Limits } from "./limits/open.ts"
-import type { Settings } from "./settings.ts"
+import type { Limits } from "./limits/limiter.ts"
+import type { Settings } from "./config/settings.ts"
 
 export interface Context {
   /** The pool, or inside {@link inTransaction} the transaction. */

@@ -1,8 +1,8 @@
 /** What is wrong with the service, as `/readyz` of any process says it: the scan of the networks, endpoints, and payouts. */
 import type { Context } from "./context.ts"
 import type { Troubles } from "./http/health.ts"
-import { troublesInWords } from "./payments/endpoint-troubles.ts"
-import { scanTroubles } from "./payments/scan-lag.ts"
+import { troublesInWords } from "./scanner/endpoint-troubles.ts"
+import { scanTroubles } from "./scanner/scan-lag.ts"
 import { alarmsInWords } from "./payouts/alarms.ts"
 
 /** Asks the database alone. */

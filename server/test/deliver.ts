@@ -2,9 +2,9 @@
 import type { Context } from "../src/context.ts"
 import { openPostgres } from "../src/db/open.ts"
 import { openWakes } from "../src/jobs/wake.ts"
-import { processLimits } from "../src/limits/open.ts"
+import { processLimits } from "../src/limits/limiter.ts"
 import { openLog } from "../src/log.ts"
-import { readSettings } from "../src/settings.ts"
+import { readSettings } from "../src/config/settings.ts"
 import { runDeliveries } from "../src/webhooks/deliver-events.ts"
 import { openSender } from "../src/webhooks/send.ts"
 

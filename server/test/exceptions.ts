@@ -1,12 +1,12 @@
 /** Money that fits nothing, in a test: a service over a real chain, buyers, another token, a sanctions list, payouts. */
 import { encodeFunctionData, erc20Abi, type Hex, parseUnits } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
-import { checkRows } from "../src/books/check-rows.ts"
+import { checkRows } from "../src/reconciliation/check-consistency.ts"
 import { otherTokenAbi, sanctionsListAbi, testUsdcAbi } from "../src/chain/abi.ts"
 import type { Address } from "../src/chain/hex.ts"
 import type { Network } from "../src/chain/networks.ts"
 import type { Signer } from "../src/chain/signer.ts"
-import { ensureCursor, verifyRound } from "../src/payments/verify-payments.ts"
+import { ensureCursor, verifyRound } from "../src/scanner/verify-payments.ts"
 import { checkWallet, payoutRound } from "../src/payouts/pay-out.ts"
 import {
   type Anvil,

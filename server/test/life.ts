@@ -1,7 +1,7 @@
 /** Money through a whole service in a test: the real scan, payouts, sweeps and recoveries, until all of it is final. */
 import { depositFactoryAbi, testUsdcAbi } from "../src/chain/abi.ts"
 import type { Address } from "../src/chain/hex.ts"
-import { ensureCursor, verifyRound } from "../src/payments/verify-payments.ts"
+import { ensureCursor, verifyRound } from "../src/scanner/verify-payments.ts"
 import { sweepDue } from "../src/payouts/make-payouts.ts"
 import type { PayoutRig } from "./payouts.ts"
 

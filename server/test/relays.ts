@@ -7,7 +7,7 @@ import { type Authorization, typedAuthorization } from "../src/chain/authorizati
 import type { Address, Hash } from "../src/chain/hex.ts"
 import type { Network } from "../src/chain/networks.ts"
 import type { Row } from "../src/db/schema.ts"
-import { ensureCursor, verifyRound } from "../src/payments/verify-payments.ts"
+import { ensureCursor, verifyRound } from "../src/scanner/verify-payments.ts"
 import { checkWallet, payoutRound } from "../src/payouts/pay-out.ts"
 import type { Pace } from "../src/payouts/send-attempts.ts"
 import type { PayoutRig } from "./payouts.ts"

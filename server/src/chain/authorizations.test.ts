@@ -4,7 +4,7 @@ import { decodeFunctionData, type Hex, parseAbi, slice, toHex } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
 import { expect, it } from "vitest"
 import { paperNetwork } from "../../test/service.ts"
-import { intentIdIn, marked } from "../payouts/release.ts"
+import { intentIdIn, marked } from "./release-call.ts"
 import {
   type Authorization,
   authorizationDigest,

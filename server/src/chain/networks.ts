@@ -12,7 +12,7 @@ import {
   toHex,
 } from "viem"
 import { type ErrorDetail, invalid } from "../errors.ts"
-import type { Mode, NetworkSettings } from "../settings.ts"
+import type { Mode, NetworkSettings } from "../config/settings.ts"
 import { ask, type Endpoint, newEndpoint } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
 import { RpcError, type RpcResult } from "./rpc.ts"

@@ -16,8 +16,8 @@ import { startService, type TestService } from "../../test/service.ts"
 import { otherTokenAbi, sanctionsListAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { checkColdDeposits, coolDeposits } from "../payments/check-cold-deposits.ts"
-import { ensureCursor, verifyRound } from "../payments/verify-payments.ts"
+import { checkColdDeposits, coolDeposits } from "../scanner/check-dormant-deposits.ts"
+import { ensureCursor, verifyRound } from "../scanner/verify-payments.ts"
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE

@@ -6,7 +6,7 @@ import { warm } from "../deposits/deposits.ts"
 import { invalid } from "../errors.ts"
 import type { Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
-import { awaitEnd } from "../payments/await-end.ts"
+import { awaitEnd } from "../http/long-poll.ts"
 import { authorizeSession } from "./authorize.ts"
 import {
   LinkSession,
@@ -19,7 +19,7 @@ import {
   SessionId,
   StatusQuery,
 } from "./schema.ts"
-import { confirmSession, createLinkSession, isOver, payTosOf, sessionOf, sessionUrl, shownOf } from "./sessions.ts"
+import { confirmSession, createLinkSession, isOver, payTosOf, sessionOf, sessionUrl, shownOf } from "./create-session.ts"
 
 const tags = ["payers"]
 

@@ -10,7 +10,7 @@ import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { sharesOf } from "../payouts/queries.ts"
 import { CheckoutCreate, Deleted, Session, SessionChange, SessionId, SessionList, SessionQuery } from "./schema.ts"
-import { closeSession, createSession, metadataFaults, payTosOf, sessionOf, sessionUrl, shownOf } from "./sessions.ts"
+import { closeSession, createSession, metadataFaults, payTosOf, sessionOf, sessionUrl, shownOf } from "./create-session.ts"
 
 const tags = ["checkouts"]
 

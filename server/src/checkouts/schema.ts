@@ -19,7 +19,7 @@ import {
 import { TimeInput } from "../http/time.ts"
 import { Signature } from "../identity/schema.ts"
 import { idPattern } from "../ids.ts"
-import { MAX_WAIT_S } from "../payments/await-end.ts"
+import { MAX_WAIT_S } from "../http/long-poll.ts"
 import { SplitId } from "../splits/schema.ts"
 
 const Text = Type.String({ maxLength: 2_000 })

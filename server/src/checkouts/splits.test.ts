@@ -4,8 +4,8 @@ import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
-import { tellDuePayments } from "../payments/tell-paid.ts"
-import { ensureCursor, verifyRound } from "../payments/verify-payments.ts"
+import { tellDuePayments } from "../settlement/notify-paid.ts"
+import { ensureCursor, verifyRound } from "../scanner/verify-payments.ts"
 
 let rig: PayoutRig
 beforeAll(async () => {

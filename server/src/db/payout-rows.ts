@@ -64,7 +64,7 @@ export type StandingAlarm =
 
 export type IntentState = "queued" | "held" | "assigned" | "mined" | "final" | "reverted" | "cancelled"
 export type HeldReason = "short" | "sanctions" | "simulation" | "low_gas" | "reverted" | "gas_budget"
-/** What a node's answer to a broadcast means; `payouts/answers.ts` says which is which. */
+/** What a node's answer to a broadcast means; `payouts/broadcast-results.ts` says which is which. */
 export type SendResult = "sent" | "look" | "wait" | "bump" | "alarm" | "unknown"
 
 export interface Intents {

@@ -98,7 +98,7 @@ interface Transfers {
   log_index: number
   block_time: Date
   state: TransferState
-  /** Whether one of two endpoints alone vouches for it; see `payments/agreement.ts`. */
+  /** Whether one of two endpoints alone vouches for it; see `chain/agreement.ts`. */
   single_source: Generated<boolean>
   suspect_at: Optional<Date>
   run_at: Optional<Date>

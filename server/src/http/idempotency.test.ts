@@ -391,7 +391,7 @@ describe.runIf(onPostgres)("on Postgres, where requests run at the same time", (
       import { openPostgres } from ${at("../db/open.ts")}
       import { idempotently } from ${at("./idempotency.ts")}
       import { parseJson } from ${at("./json.ts")}
-      import { createPaywall } from ${at("../paywalls/console.ts")}
+      import { createPaywall } from ${at("../paywalls/manage-paywalls.ts")}
       import { paperNetwork } from ${at("../../test/service.ts")}
       const { db } = await openPostgres(${JSON.stringify(url.href)}, () => {})
       const ctx = { db, now: () => new Date(), settings: { minAmount: "0.01" }, chain: { networks: [paperNetwork] } }

@@ -3,9 +3,9 @@ import { afterAll, afterEach, describe, expect, it, vi } from "vitest"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
 import { createApiKey, newApiKey, revokeApiKey } from "../identity/api-keys.ts"
 import { type Credential, countsOf, type LimitRow, limitRows, WINDOW_MS } from "../limits/buckets.ts"
-import { processLimits } from "../limits/open.ts"
+import { processLimits } from "../limits/limiter.ts"
 import { memoryLog } from "../limits/sliding-log.ts"
-import { readSettings, type Settings } from "../settings.ts"
+import { readSettings, type Settings } from "../config/settings.ts"
 
 const defaults = readSettings({}).limits
 const started: TestService[] = []

@@ -6,8 +6,8 @@ import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { newId, randomText } from "../ids.ts"
 import { KEYS_A_MERCHANT } from "../limits/buckets.ts"
-import type { Mode } from "../settings.ts"
-import type { Misses } from "./misses.ts"
+import type { Mode } from "../config/settings.ts"
+import type { Misses } from "./negative-cache.ts"
 import type { Lookup } from "./shared-lookup.ts"
 
 /** Whose key a request bears. */

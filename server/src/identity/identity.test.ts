@@ -5,7 +5,7 @@ import { AUDIENCE, startIssuer } from "../../test/issuer.ts"
 import { PAYOUT_ADDRESS, paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { inTransaction } from "../context.ts"
 import { depositAddress, depositImplementation } from "../deposits/address.ts"
-import { applyPendingPayoutAddresses } from "./settings.ts"
+import { applyPendingPayoutAddresses } from "./merchant-settings.ts"
 import { tokenIssuer } from "./tokens.ts"
 
 let service: TestService

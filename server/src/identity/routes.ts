@@ -6,7 +6,7 @@ import { AddressText, Described, Matching, Nullable, Strict, Timestamp } from ".
 import { callingMerchant, type Server } from "../http/server.ts"
 import { gasBudgetOf } from "../payouts/gas-budget.ts"
 import { accountSecret, masked } from "../webhooks/secrets.ts"
-import { changeSettings, payoutAddresses } from "./settings.ts"
+import { changeSettings, payoutAddresses } from "./merchant-settings.ts"
 import { approvedByWallet, protectedPart } from "./wallet-lock.ts"
 
 const Settings = Type.Object({

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { startService, type TestService } from "../../test/service.ts"
 import { BASE_URL } from "../../test/wallet.ts"
 import { unseal } from "../secrets.ts"
-import { recentMisses } from "./misses.ts"
+import { recentMisses } from "./negative-cache.ts"
 import { forgetRetiredKeys, signToken, TOKEN_TYPES, verifyConsoleToken } from "./signing-keys.ts"
 
 let service: TestService

@@ -19,7 +19,7 @@ import { sql } from "kysely"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { seal, unseal } from "../secrets.ts"
-import type { Misses } from "./misses.ts"
+import type { Misses } from "./negative-cache.ts"
 import type { Lookup } from "./shared-lookup.ts"
 import type { Subject } from "./tokens.ts"
 

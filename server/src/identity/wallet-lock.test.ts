@@ -8,7 +8,7 @@ import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
 import { newCuid } from "../ids.ts"
-import { applyPendingPayoutAddresses, type SettingsChange } from "./settings.ts"
+import { applyPendingPayoutAddresses, type SettingsChange } from "./merchant-settings.ts"
 import { approvedByWallet } from "./wallet-lock.ts"
 
 /** Holds the payout address that test merchants have. */

@@ -12,7 +12,7 @@ import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { makeNonce, type NonceUse, nonceExpiry, takeNonce } from "./nonces.ts"
-import { payoutAddresses, readTargets, type SettingsChange, type Signer } from "./settings.ts"
+import { payoutAddresses, readTargets, type SettingsChange, type Signer } from "./merchant-settings.ts"
 
 /** One change in words for its owner: all of it is signed, so a signature is good for this change alone. */
 interface WalletChange {

@@ -2,7 +2,7 @@
 import { hash } from "node:crypto"
 import { isIPv4 } from "node:net"
 import ipaddr from "ipaddr.js"
-import type { Bucket, Settings } from "../settings.ts"
+import type { Bucket, Settings } from "../config/settings.ts"
 import type { Count } from "./sliding-log.ts"
 
 /** What a request must bear to be counted by who is calling; all others count by where they come from. */

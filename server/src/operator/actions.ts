@@ -2,7 +2,7 @@
 import { type Context, inTransaction } from "../context.ts"
 import type { OperatorAction } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
-import { networkNamed } from "./find.ts"
+import { networkNamed } from "./lookup.ts"
 
 /** Who asks for something and why, as the command gave it. */
 export interface Asked {

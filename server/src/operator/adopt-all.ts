@@ -12,7 +12,7 @@ import { ApiError } from "../errors.ts"
 import { USED_BEFORE } from "../payouts/pay-out.ts"
 import type { Asked } from "./actions.ts"
 import { adopt } from "./adopt.ts"
-import { findWallet, refused, servedNetwork, type WalletNamed } from "./find.ts"
+import { findWallet, refused, servedNetwork, type WalletNamed } from "./lookup.ts"
 import { listed, lookAt, unknownNonces } from "./unexplained.ts"
 
 /** Adopts all that can be; says what it did, and what is left with the reason. */

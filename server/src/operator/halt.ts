@@ -3,7 +3,7 @@ import type { Context } from "../context.ts"
 import { lockWallet } from "../payouts/assign-intents.ts"
 import { USED_BEFORE } from "../payouts/pay-out.ts"
 import { type Asked, byHand } from "./actions.ts"
-import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } from "./find.ts"
+import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } from "./lookup.ts"
 import { listed, lookAt, unexplained, unknownNonces } from "./unexplained.ts"
 
 /** Stops signing and sending for a wallet at once; what is on its way may still be mined, and is followed. */

@@ -3,7 +3,7 @@ import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { laneOf, networkNamed } from "./find.ts"
+import { laneOf, networkNamed } from "./lookup.ts"
 import { type Look, lookAt, unexplained } from "./unexplained.ts"
 import { ether, gwei } from "./unstick.ts"
 

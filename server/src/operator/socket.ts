@@ -7,7 +7,7 @@ import { connect } from "node:net"
 import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
 import type { Logger } from "pino"
-import { writeFileAtomic } from "../data-dir.ts"
+import { writeFileAtomic } from "../config/data-dir.ts"
 import type { Server } from "../http/server.ts"
 
 /** A socket's path has 108 bytes on Linux and 104 on macOS, its end included; longer ones are cut off in silence. */

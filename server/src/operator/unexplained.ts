@@ -4,8 +4,8 @@ import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { openPanel, type Panel } from "../payments/look.ts"
-import { lookAtWallet, type WalletSight } from "../payouts/evidence.ts"
+import { openPanel, type Panel } from "../chain/quorum.ts"
+import { lookAtWallet, type WalletSight } from "../chain/wallet-state.ts"
 
 /** A look at a wallet through all endpoints of its network. */
 export interface Look {

@@ -7,11 +7,11 @@ import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { lockWallet } from "../payouts/assign-intents.ts"
-import { lookAtWallet } from "../payouts/evidence.ts"
-import { raisedFees } from "../payouts/fees.ts"
+import { lookAtWallet } from "../chain/wallet-state.ts"
+import { raisedFees } from "../chain/fees.ts"
 import { signAgain } from "../payouts/send-attempts.ts"
 import { type Asked, byHand } from "./actions.ts"
-import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./find.ts"
+import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./lookup.ts"
 
 /** Signs the empty replacement of the lowest unmined nonce; the engine sends it. `maxFee` in wei goes beyond `PAYOUT_MAX_FEE`. */
 export async function unstick(

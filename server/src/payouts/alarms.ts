@@ -18,10 +18,10 @@ import {
   walletPayouts,
 } from "../metrics.ts"
 import { type InFlight, inFlight } from "./assign-intents.ts"
-import type { WalletSight } from "./evidence.ts"
-import { firstFees } from "./fees.ts"
+import type { WalletSight } from "../chain/wallet-state.ts"
+import { firstFees } from "../chain/fees.ts"
 import { NEVER } from "./make-payouts.ts"
-import { RELEASE_GAS } from "./release.ts"
+import { RELEASE_GAS } from "../chain/release-call.ts"
 import { isTotalSpent } from "./total-budget.ts"
 
 /** Gas of a usual payout: the first release of a deposit takes the most. */

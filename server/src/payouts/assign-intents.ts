@@ -12,11 +12,11 @@ import type { Signer, UnsignedTransaction } from "../chain/signer.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Database, Row } from "../db/schema.ts"
-import { dataParts, dataPartsOf, type WalletSight } from "./evidence.ts"
-import { type Fees, firstFees, trialFees } from "./fees.ts"
+import { dataParts, dataPartsOf, type WalletSight } from "../chain/wallet-state.ts"
+import { type Fees, firstFees, trialFees } from "../chain/fees.ts"
 import { type Except, isSmall, lockBudgets, smallOf, withinBudgets } from "./gas-budget.ts"
 import { pausedIntents } from "./pause.ts"
-import { recheckMs } from "./plan.ts"
+import { recheckMs } from "./draw-shares.ts"
 import {
   balanceCall,
   cancelRelay,
@@ -27,7 +27,7 @@ import {
   unseenAt,
   whyRefused,
 } from "./relays.ts"
-import { RELEASE_GAS } from "./release.ts"
+import { RELEASE_GAS } from "../chain/release-call.ts"
 import { isTotalSpent, lockTotals } from "./total-budget.ts"
 import { agreedVerdict, askEach, noteDisagreement } from "./verdicts.ts"
 

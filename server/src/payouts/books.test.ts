@@ -6,7 +6,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
-import { settleDue } from "../payments/settle.ts"
+import { settleDue } from "../settlement/settle.ts"
 import { cancelPayouts, makePayouts, reserveShort, sweepAfterRevert, sweepDue } from "./make-payouts.ts"
 import { sharesOf } from "./queries.ts"
 

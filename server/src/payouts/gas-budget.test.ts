@@ -9,7 +9,7 @@ import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 import { alarmsInWords } from "./alarms.ts"
 import { assignIntents } from "./assign-intents.ts"
-import { lookAtWallet } from "./evidence.ts"
+import { lookAtWallet } from "../chain/wallet-state.ts"
 import { lockBudgets } from "./gas-budget.ts"
 
 const DAY_MS = 86_400_000

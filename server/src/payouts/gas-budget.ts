@@ -9,7 +9,7 @@ import { type Context, inTransaction } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
-import { dataPartsOf } from "./evidence.ts"
+import { dataPartsOf } from "../chain/wallet-state.ts"
 
 const WINDOW_MS = 24 * 3_600_000
 const MINUTE_MS = 60_000

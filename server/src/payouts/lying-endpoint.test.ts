@@ -10,8 +10,8 @@ import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { RpcError } from "../chain/rpc.ts"
-import { troublesInWords } from "../payments/endpoint-troubles.ts"
-import { ensureCursor, verifyRound } from "../payments/verify-payments.ts"
+import { troublesInWords } from "../scanner/endpoint-troubles.ts"
+import { ensureCursor, verifyRound } from "../scanner/verify-payments.ts"
 import { payoutRound } from "./pay-out.ts"
 
 const RUNS = Number(process.env.LYING_RUNS ?? 6)

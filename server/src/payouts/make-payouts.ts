@@ -12,8 +12,8 @@ import type { Row } from "../db/schema.ts"
 import { allocate } from "../money/allocate.ts"
 import { parseAmount } from "../money/amount.ts"
 import { recipientsOf } from "../splits/splits.ts"
-import { drawShares, recheckMs } from "./plan.ts"
-import { releaseData } from "./release.ts"
+import { drawShares, recheckMs } from "./draw-shares.ts"
+import { releaseData } from "../chain/release-call.ts"
 
 const DAY_MS = 86_400_000
 /** When what waits for a person is looked at. */

@@ -3,7 +3,7 @@ import { sql } from "kysely"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import type { HeldReason, IntentState } from "../db/payout-rows.ts"
-import { amountTeller, type ToldAmount } from "../payments/tokens.ts"
+import { amountTeller, type ToldAmount } from "../scanner/tokens.ts"
 import { percentOf } from "../splits/split.ts"
 
 /** A disbursement as `checkout.session.completed` lists it. */

@@ -17,9 +17,9 @@ import { warm } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
-import { lookSoon } from "../payments/queries.ts"
-import { lookAtWallet, quorumOf } from "./evidence.ts"
-import { firstFees, trialFees } from "./fees.ts"
+import { lookSoon } from "../scanner/queries.ts"
+import { lookAtWallet, quorumOf } from "../chain/wallet-state.ts"
+import { firstFees, trialFees } from "../chain/fees.ts"
 import { agreedVerdict, askEach, noteDisagreement } from "./verdicts.ts"
 
 /**

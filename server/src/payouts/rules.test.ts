@@ -4,10 +4,10 @@ import { decodeFunctionData, type Hex, slice } from "viem"
 import { describe, expect, it } from "vitest"
 import { depositFactoryAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
-import { classifyAnswer, summaryOf } from "./answers.ts"
-import { firstFees, raisedFees } from "./fees.ts"
-import { drawShares, recheckMs } from "./plan.ts"
-import { intentIdIn, releaseData } from "./release.ts"
+import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
+import { firstFees, raisedFees } from "../chain/fees.ts"
+import { drawShares, recheckMs } from "./draw-shares.ts"
+import { intentIdIn, releaseData } from "../chain/release-call.ts"
 
 describe("classifyAnswer", () => {
   it.each([

@@ -10,10 +10,10 @@ import type { Signer } from "../chain/signer.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Database, Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
-import { classifyAnswer, summaryOf } from "./answers.ts"
+import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
 import { lockWallet, signAttempt } from "./assign-intents.ts"
-import type { WalletSight } from "./evidence.ts"
-import { type Fees, raisedFees } from "./fees.ts"
+import type { WalletSight } from "../chain/wallet-state.ts"
+import { type Fees, raisedFees } from "../chain/fees.ts"
 
 /** How long sent bytes are left alone, and how long they may stay unmined. */
 export interface Pace {

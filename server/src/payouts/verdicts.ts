@@ -8,7 +8,7 @@ import type { RpcCall, RpcResult } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import { payoutAlarms } from "../metrics.ts"
-import { quorumOf } from "./evidence.ts"
+import { quorumOf } from "../chain/wallet-state.ts"
 
 /** The verdicts that as many endpoints share as must agree, and that are more than any others; undefined where there are none. */
 export function agreedVerdict<V extends { verdict: string }>(

@@ -9,7 +9,7 @@ import { Page } from "../http/schemas.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
 import { approveAttachment, noSplit } from "../splits/split-guard.ts"
-import { changePaywall, createPaywall, readPaywall, revokeGrant } from "./console.ts"
+import { changePaywall, createPaywall, readPaywall, revokeGrant } from "./manage-paywalls.ts"
 import {
   Deleted,
   GrantId,

@@ -9,12 +9,12 @@ import { ApiError } from "../errors.ts"
 import { AddressText, Described } from "../http/schemas.ts"
 import type { Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
-import { awaitEnd, MAX_WAIT_S } from "../payments/await-end.ts"
-import { statusMessage } from "../payments/reasons.ts"
+import { awaitEnd, MAX_WAIT_S } from "../http/long-poll.ts"
+import { statusMessage } from "../scanner/submission-faults.ts"
 import { pausedFactories } from "../payouts/pause.ts"
 import { accessOf } from "./access.ts"
-import { payToOf } from "./console.ts"
-import { paymentState, publicPaywall, submitPayment } from "./payments.ts"
+import { payToOf } from "./manage-paywalls.ts"
+import { paymentState, publicPaywall, submitPayment } from "./submissions.ts"
 import {
   AccessAnswer,
   addressOf,

@@ -14,7 +14,7 @@ import type { Readable, Writable } from "node:stream"
 import { setTimeout as sleep } from "node:timers/promises"
 import { promisify } from "node:util"
 import { gunzip } from "node:zlib"
-import { readJsonIfThere, removeTemporaryFiles, writeFileAtomic } from "../data-dir.ts"
+import { readJsonIfThere, removeTemporaryFiles, writeFileAtomic } from "../config/data-dir.ts"
 
 export interface LocalChain {
   rpcUrl: string

@@ -4,7 +4,7 @@ import { ApiError } from "../errors.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { timeAt } from "../http/time.ts"
-import { readWebhook, resend } from "./console.ts"
+import { readWebhook, resend } from "./manage-endpoints.ts"
 import { attemptsOf, deliveryOf, filteredDeliveries, readDelivery } from "./queries.ts"
 import {
   Delivery,

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { type Received, type Receiver, startReceiver } from "../../test/receiver.ts"
 import { PAYOUT_ADDRESS, startService, type TestService } from "../../test/service.ts"
 import { inTransaction } from "../context.ts"
-import { readSettings } from "../settings.ts"
+import { readSettings } from "../config/settings.ts"
 import { openDeliverer } from "./deliver-events.ts"
 import { emit } from "./emit.ts"
 import { forgetExpiredSecrets } from "./secrets.ts"

@@ -14,7 +14,7 @@ import {
   rollAccountSecret,
   rollWebhookSecret,
   sendTest,
-} from "./console.ts"
+} from "./manage-endpoints.ts"
 import { readDelivery } from "./queries.ts"
 import {
   AccountSecretRevealed,

@@ -13,10 +13,10 @@ import type { Context } from "../../src/context.ts"
 import { openPostgres } from "../../src/db/open.ts"
 import type { Lane } from "../../src/db/payout-rows.ts"
 import { openWakes } from "../../src/jobs/wake.ts"
-import { processLimits } from "../../src/limits/open.ts"
+import { processLimits } from "../../src/limits/limiter.ts"
 import { openLog } from "../../src/log.ts"
 import { payoutRound } from "../../src/payouts/pay-out.ts"
-import { type NetworkSettings, readSettings } from "../../src/settings.ts"
+import { type NetworkSettings, readSettings } from "../../src/config/settings.ts"
 
 /** Moments in the worker itself; the proxy knows those of sending. */
 export type KillPoint = "after signing" | "before commit" | "after commit" | "before final"

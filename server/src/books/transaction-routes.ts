@@ -1,0 +1,88 @@
+/** `/api/console/transactions`: what a merchant was paid, and what went out. */
+import { type Static, Type } from "typebox"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { CsvAnswer, sendCsv } from "../http/csv.ts"
+import { inData, newestFirst, sendList } from "../http/lists.ts"
+import { Described, Matching, Page } from "../http/schemas.ts"
+import { callingMerchant, type Server } from "../http/server.ts"
+import { TimeInput, timeAt } from "../http/time.ts"
+import { transaction } from "../settlement/schema.ts"
+import { type Filter, transactions, transactionsCsv, transactionsOf } from "./transactions.ts"
+
+const tags = ["transactions"]
+const Status = Type.Enum(
+  ["granted", "reversed", "open", "returned", "queued", "held", "assigned", "mined", "final", "reverted", "cancelled"],
+  {
+    type: "string",
+    description:
+      "Of payments granted, reversed, open (it waits for the merchant, `exception` says why) or returned; of what goes out queued, held, assigned, mined, final, reverted or cancelled",
+  },
+)
+const TransactionType = Type.Unsafe<Row<"transactions">["type"]>({
+  type: "string",
+  enum: ["payment", "share", "sweep", "return"],
+  description: "payment came in; share (of a split), sweep (to the merchant) and return (to a payer) went out",
+})
+
+const Transaction = Type.Object({ ...transaction, type: TransactionType, status: Status })
+const TransactionList = Type.Object({ data: Type.Array(Transaction), total: Type.Integer() })
+
+const filters = {
+  type: Type.Optional(TransactionType),
+  status: Type.Optional(Status),
+  from: Type.Optional(TimeInput),
+  to: Type.Optional(Described(TimeInput, "As `from`; what was made at this time is not included")),
+  q: Type.Optional(
+    Matching(
+      "^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|(cs|pw|pay)_[a-z0-9]{24}|po_[0-9a-f]{32})$",
+      "An id (`pay_`, `cs_`, `pw_`, `po_`), a transaction hash, or the address of a payer or recipient",
+    ),
+  ),
+}
+const Filters = Type.Object(filters)
+const Query = Type.Object({ ...Page.properties, ...filters })
+export function transactionRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/transactions",
+    {
+      schema: {
+        operationId: "listTransactions",
+        summary: "What came in and what went out, newest first",
+        tags,
+        querystring: Query,
+        response: { 200: TransactionList },
+      },
+    },
+    async (request, reply) => {
+      const { limit, offset, ...filter } = request.query
+      const query = transactions(ctx, await callingMerchant(ctx, request), filterOf(filter))
+      const tell = (rows: Row<"transactions">[]) => transactionsOf(ctx, rows)
+      return await sendList(ctx, reply, { limit, offset }, newestFirst(query), tell, inData)
+    },
+  )
+
+  app.get(
+    "/api/console/transactions.csv",
+    {
+      schema: {
+        operationId: "exportTransactions",
+        summary: "All that passes the filter, as CSV",
+        tags,
+        querystring: Filters,
+        response: CsvAnswer,
+      },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      const filter = filterOf(request.query)
+      return await sendCsv(ctx, reply, "transactions.csv", transactionsCsv(ctx, merchantId, filter))
+    },
+  )
+}
+
+/** The same filter, its times checked before anything is sent. */
+function filterOf<T extends Filter | Static<typeof Filters>>(filter: T): T {
+  for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
+  return filter
+}

@@ -1,0 +1,100 @@
+/** The merchant's money in one list: filters, pages and the whole as CSV. */
+
+import { checksummed, parseAddress, parseHash } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row, WaitingFor } from "../db/schema.ts"
+import { csv } from "../http/csv.ts"
+import { timeAt } from "../http/time.ts"
+import { intentIdOf, payoutIdOf } from "../ids.ts"
+import { amountTeller } from "../scanner/tokens.ts"
+
+/** What narrows the list; text as it came. */
+export interface Filter {
+  type?: Row<"transactions">["type"] | undefined
+  status?: Row<"transactions">["status"] | undefined
+  exception?: WaitingFor | undefined
+  /** Only what waits, or once waited, for the merchant. */
+  exceptional?: boolean
+  from?: string | undefined
+  to?: string | undefined
+  q?: string | undefined
+}
+
+const columns = [
+  "id",
+  "type",
+  "status",
+  "exception",
+  "amount",
+  "currency",
+  "chain",
+  "txHash",
+  "payer",
+  "recipient",
+  "paywallId",
+  "sessionId",
+  "paymentId",
+  "createdAt",
+  "token",
+  "decimals",
+] as const
+
+/** The merchant's transactions that pass the filter, in no order yet. `from` and `to` are instants: from ≤ created < to. */
+export function transactions(ctx: Context, merchantId: string, filter: Filter) {
+  let query = ctx.db.selectFrom("transactions").selectAll("transactions").where("merchant_id", "=", merchantId)
+  if (filter.type !== undefined) query = query.where("type", "=", filter.type)
+  if (filter.status !== undefined) query = query.where("status", "=", filter.status)
+  if (filter.exception !== undefined) query = query.where("exception", "=", filter.exception)
+  if (filter.exceptional) query = query.where("exception", "is not", null)
+  if (filter.from !== undefined) query = query.where("created_at", ">=", timeAt("from", filter.from))
+  if (filter.to !== undefined) query = query.where("created_at", "<", timeAt("to", filter.to))
+  if (filter.q === undefined) return query
+  // What is searched for is known by its form, so that one index answers.
+  const [hash, address] = [parseHash(filter.q), parseAddress(filter.q)]
+  if (hash) return query.where("tx_hash", "=", hash)
+  if (address) return query.where(eb => eb.or([eb("payer", "=", address), eb("recipient", "=", address)]))
+  if (filter.q.startsWith("po_")) return query.where("id", "=", intentIdOf(filter.q))
+  if (filter.q.startsWith("cs_")) return query.where("session_id", "=", filter.q)
+  if (filter.q.startsWith("pw_")) return query.where("paywall_id", "=", filter.q)
+  return query.where("payment_id", "=", filter.q)
+}
+
+/** Transactions as they are told. */
+export async function transactionsOf(ctx: Context, rows: readonly Row<"transactions">[]) {
+  const tell = await amountTeller(ctx, rows)
+  return rows.map(row => ({
+    id: row.type === "payment" ? row.id : payoutIdOf(row.id),
+    type: row.type,
+    status: row.status,
+    exception: row.exception,
+    ...tell(row),
+    token: checksummed(row.token),
+    chain: networkOf(ctx.chain, row.chain_id).name,
+    txHash: row.tx_hash,
+    payer: row.payer && checksummed(row.payer),
+    recipient: row.recipient && checksummed(row.recipient),
+    paywallId: row.paywall_id,
+    sessionId: row.session_id,
+    paymentId: row.payment_id,
+    createdAt: row.created_at.toISOString(),
+  }))
+}
+
+/** All that passes the filter as CSV, newest first; a token's symbol is letters and digits. */
+export const transactionsCsv = (ctx: Context, merchantId: string, filter: Filter): AsyncGenerator<string> =>
+  csv<Row<"transactions">, (typeof columns)[number]>(
+    columns,
+    rows => transactionsOf(ctx, rows),
+    (last, limit) =>
+      transactions(ctx, merchantId, filter)
+        .$if(last !== undefined, query =>
+          query.where(eb =>
+            eb(eb.refTuple("created_at", "id"), "<", eb.tuple(last?.created_at ?? new Date(0), last?.id ?? "")),
+          ),
+        )
+        .orderBy("created_at", "desc")
+        .orderBy("id", "desc")
+        .limit(limit)
+        .execute(),
+  )

@@ -1,0 +1,48 @@
+/** What a transaction pays for its place in a block. Pure; all in wei for a unit of gas. */
+
+import { hexNumber } from "./rpc.ts"
+
+export interface Fees {
+  maxFee: bigint
+  tip: bigint
+}
+
+/**
+ * The fees of a trial run as a node takes them: those that will be signed. Without them a contract sees a gas price of 0,
+ * and can behave otherwise than when it costs us. None where `balance` wei are too little, as nodes then refuse to run it.
+ */
+export const trialFees = ({ maxFee, tip }: Fees, gas: bigint, balance: bigint) =>
+  balance < gas * maxFee ? {} : { maxFeePerGas: hexNumber(maxFee), maxPriorityFeePerGas: hexNumber(tip) }
+
+/** What the network asks for at the moment. */
+export interface Market {
+  baseFee: bigint
+  tip: bigint
+}
+
+/**
+ * The fees of a first attempt, twice the base fee so that it stays good for six full blocks; undefined when the market is
+ * above `cap`.
+ */
+export function firstFees({ baseFee, tip }: Market, cap: bigint): Fees | undefined {
+  if (baseFee + tip > cap) return undefined
+  return { maxFee: least(2n * baseFee + tip, cap), tip }
+}
+
+/**
+ * The fees of an attempt that replaces another: both raised by an eighth and rounded up, as nodes refuse less than a tenth,
+ * at least to 0.001 gwei and at least the market's; undefined when that is above `cap`.
+ */
+export function raisedFees(before: Fees, { baseFee, tip }: Market, cap: bigint): Fees | undefined {
+  const maxFee = most(raised(before.maxFee), least(2n * baseFee + tip, cap))
+  const raisedTip = most(raised(before.tip), tip)
+  if (maxFee > cap || raisedTip > maxFee) return undefined
+  return { maxFee, tip: raisedTip }
+}
+
+/** A bid of nothing, as an endpoint that lies may suggest, would stay nothing however often it is raised by an eighth. */
+const LEAST_RAISED = 1_000_000n
+
+const raised = (fee: bigint): bigint => most((fee * 9n + 7n) / 8n, LEAST_RAISED)
+const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
+const most = (a: bigint, b: bigint): bigint => (a > b ? a : b)

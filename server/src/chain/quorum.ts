@@ -1,0 +1,284 @@
+/**
+ * Looks at the chain through all endpoints of a network, and says what they agree on. Reads only. Where a network has two
+ * endpoints or more, nothing here is one endpoint's word alone but what {@link Panel.standingOf} calls `single`.
+ *
+ * A *voter* is an endpoint that answers for the right chain and whose finalized block has not gone backwards. An error, or
+ * a list without something, is never by itself evidence that it is not there.
+ */
+import type { Endpoint } from "./endpoints.ts"
+import { ask, awake } from "./endpoints.ts"
+import type { Address, Hash } from "./hex.ts"
+import type { Network } from "./networks.ts"
+import { readLogs } from "./read-logs.ts"
+import { hexNumber, RpcError, type RpcResult } from "./rpc.ts"
+import {
+  type Block,
+  blockCall,
+  type Receipt,
+  readBlock,
+  readReceipt,
+  receiptCall,
+  type Transfer,
+} from "./transfers.ts"
+import {
+  blockAgreed,
+  type Dissent,
+  dissentAmong,
+  keyOf,
+  reachedBy,
+  receiptAgreed,
+  type Standing,
+  standingOf,
+  statementOf,
+  timeOf,
+  votesNeeded,
+  type Voter as Word,
+} from "./agreement.ts"
+
+/** An endpoint whose head is so many blocks behind the agreed head is called behind. */
+const MAX_LAG_BLOCKS = 5n
+/** Windows of logs in one round and endpoint: after downtime the scan catches up over several rounds. */
+const WINDOWS_A_ROUND = 5
+/** What counts as final on a node that can't tell: over an hour on every network served. */
+const FINAL_DEPTH = 2_000n
+
+interface Voter extends Word {
+  /** Why it reported no log, in its words; undefined where it did, or was not asked. */
+  refusal?: string
+  endpoint: Endpoint
+}
+
+/** What the voters of a round say together. */
+export interface Panel {
+  /** The highest block that a quorum has; the only voter's where one of two endpoints is there. */
+  head: bigint
+  /** The highest block that a quorum calls final; 0 where there is no quorum. */
+  finalized: bigint
+  voters: number
+  /** Endpoints that did not answer, or not for this chain, by their places from 0; and those far behind the agreed head. */
+  silent: number[]
+  behind: number[]
+  /** The block that a quorum names at a height, and how many name it; undefined when there is none, or it was not asked. */
+  blockAt(height: bigint): { block: Block; votes: number } | undefined
+  /** How many blocks stand on this one, itself counted, by the word of a quorum; 0 where it is not canonical. */
+  depthOf(height: bigint, hash: Hash): bigint
+  /** The receipt that a quorum has, in a block that a quorum names; null when a quorum knows none; undefined: not known. */
+  receiptOf(hash: Hash): Receipt | null | undefined
+  /** What each voter says of a transaction: null where it knows none, nothing of who did not answer or has another block. */
+  receiptsOf(hash: Hash): (Receipt | null)[]
+  /** Every log that any voter reported in the scans so far, each statement once. */
+  reported(): Transfer[]
+  /** How a log stands by all that was learnt so far. */
+  standingOf(log: Transfer): Standing
+  /** The same by the word of any voter; 0 where another has another block there. */
+  depthAlone(height: bigint, hash: Hash): bigint
+  /** When the block of a log was made: what a quorum says, or where it is `single` its only voter; undefined: not known. */
+  timeOf(log: Transfer, standing: Standing): Date | undefined
+  /** How many voters know no receipt with a transfer of this key, and are not just without its block. */
+  votesWithout(txHash: Hash, key: string, height: bigint): number
+  dissent(): Dissent
+  /** Endpoints that reported no log in a scan, however little was asked for, by their places; and their words. */
+  refusals(): Map<number, string>
+  /** Asks all voters for blocks and receipts that are not known yet, and for the blocks that those receipts name. */
+  learn(heights: Iterable<bigint>, hashes: Iterable<Hash>): Promise<void>
+  /** Reads all transfers to these addresses from a block on; answers the last block that a quorum has surely read. */
+  scan(addresses: readonly Address[], from: bigint): Promise<bigint>
+}
+
+/**
+ * Asks every endpoint where it stands; an {@link RpcError} where fewer may vote than must agree. With `alone` one of two
+ * endpoints is enough to look through.
+ */
+export async function openPanel(
+  network: Network,
+  checkpoint: bigint,
+  signal: AbortSignal,
+  { alone = false } = {},
+): Promise<Panel> {
+  const { endpoints } = network
+  const quorum = votesNeeded(endpoints.length)
+  const ready = awake(endpoints)
+  // The two that failed lately may be the honest ones.
+  const asked = endpoints.length > 2 && ready.length < quorum ? endpoints : ready
+  const seats = await Promise.all(asked.map(endpoint => seat(endpoint, network, checkpoint, signal)))
+  const voters = seats.filter(voter => voter !== undefined)
+  if (voters.length === 0) throw new RpcError(`${network.name}: no endpoint may vote`)
+  if (voters.length < quorum && !(alone && endpoints.length === 2))
+    throw new RpcError(`${network.name}: no endpoint may vote alone, ${quorum} of ${endpoints.length} must agree`)
+  const heads = voters.map(voter => voter.head.number)
+  const head = reachedBy(heads, Math.min(quorum, voters.length)) ?? 0n
+  const finalized = reachedBy(voters.map(finalizedBy), quorum) ?? 0n
+  for (const voter of voters) rememberFinalized(voter, finalized)
+  const present = new Set(voters.map(voter => voter.position))
+  return {
+    head,
+    finalized,
+    voters: voters.length,
+    silent: endpoints.flatMap((_, position) => (present.has(position) ? [] : [position])),
+    behind: behindOthers(voters, endpoints.length),
+    blockAt: height => blockAgreed(voters, height, quorum),
+    depthOf: (height, hash) =>
+      reachedBy(
+        voters.map(voter => depthBy(voter, height, hash)),
+        quorum,
+      ) ?? 0n,
+    receiptOf: hash => receiptAgreed(voters, hash, quorum),
+    receiptsOf: hash =>
+      voters
+        .map(voter => voter.receipts.get(hash))
+        .filter(receipt => receipt !== undefined)
+        .filter(told => told === null || blockAgreed(voters, told.blockNumber, quorum)?.block.hash === told.blockHash),
+    reported: () => reportedBy(voters),
+    standingOf: log => standingOf(voters, log, endpoints.length),
+    depthAlone: (height, hash) => {
+      const isDisputed = voters.some(({ blocks }) => (blocks.get(height)?.hash ?? hash) !== hash)
+      const depths = voters.map(voter => depthBy(voter, height, hash))
+      return isDisputed ? 0n : (reachedBy(depths, 1) ?? 0n)
+    },
+    timeOf: (log, standing) => timeOf(voters, log, standing === "single" ? 1 : quorum),
+    votesWithout: (txHash, key, height) =>
+      voters.filter(({ blocks, head, receipts }) => {
+        const isThere = blocks.has(height) || height > head.number
+        const receipt = isThere ? receipts.get(txHash) : undefined
+        if (!receipt) return receipt === null
+        return !(receipt.succeeded && receipt.transfers.some(each => keyOf(each) === key))
+      }).length,
+    refusals: () =>
+      new Map(voters.flatMap(({ position, refusal }) => (refusal === undefined ? [] : [[position, refusal]]))),
+    dissent: () => dissentAmong(voters, reportedBy(voters), endpoints.length),
+    learn: async (heights, hashes) => {
+      const wanted = [...new Set(hashes)]
+      await learnAll(voters, [...new Set(heights)], wanted, signal)
+      const named = voters.flatMap(({ receipts }) => wanted.flatMap(hash => receipts.get(hash)?.blockNumber ?? []))
+      await learnAll(voters, [...new Set(named)], [], signal)
+    },
+    scan: async (addresses, from) => {
+      const among = new Set(addresses)
+      const parts = await Promise.all(voters.map(voter => scanAlone(network, voter, among, from, signal)))
+      return reachedBy(parts, quorum) ?? from - 1n
+    },
+  }
+}
+
+async function seat(
+  endpoint: Endpoint,
+  network: Network,
+  checkpoint: bigint,
+  signal: AbortSignal,
+): Promise<Voter | undefined> {
+  const calls = [
+    { method: "eth_chainId", params: [] },
+    blockCall("latest"),
+    blockCall("finalized"),
+    blockCall(checkpoint),
+  ]
+  const results = await ask(endpoint, calls, signal)
+  if (!results) return undefined
+  const [chainId, latest, finalizedBlock, checkpointBlock] = results
+  const head = blockOf(latest)
+  if (!head || !chainId?.ok || String(chainId.value) !== hexNumber(network.chainId)) return undefined
+  const finalized = blockOf(finalizedBlock)?.number
+  // A finalized block that goes backwards is no such thing; its endpoint waits until it has caught up with itself.
+  if (finalized !== undefined && finalized < endpoint.finalizedHigh) return undefined
+  const blocks = new Map([[head.number, head]])
+  const known = blockOf(checkpointBlock)
+  if (known?.number === checkpoint) blocks.set(checkpoint, known)
+  const position = network.endpoints.indexOf(endpoint)
+  return { endpoint, position, head, finalized, blocks, receipts: new Map(), logs: new Map(), readings: [] }
+}
+
+const finalizedBy = ({ finalized, head: { number } }: Voter): bigint =>
+  finalized ?? (number > FINAL_DEPTH ? number - FINAL_DEPTH : 0n)
+
+/** No further than what is agreed on: an endpoint that names a block far ahead once is believed again afterwards. */
+function rememberFinalized({ endpoint, finalized }: Voter, agreed: bigint): void {
+  if (finalized === undefined) return
+  const sure = finalized < agreed ? finalized : agreed
+  if (sure > endpoint.finalizedHigh) endpoint.finalizedHigh = sure
+}
+
+/** Of two endpoints the lower may be behind the other; of more, those below the head that two have. */
+function behindOthers(voters: readonly Voter[], endpoints: number): number[] {
+  const heads = voters.map(voter => voter.head.number)
+  const head = reachedBy(heads, endpoints > 2 ? 2 : 1) ?? 0n
+  return voters.filter(voter => voter.head.number + MAX_LAG_BLOCKS < head).map(voter => voter.position)
+}
+
+/** How many blocks a voter has from this one to its head, both counted; undefined where it does not have it. */
+const depthBy = ({ blocks, head }: Voter, height: bigint, hash: Hash): bigint | undefined =>
+  blocks.get(height)?.hash === hash && head.number >= height ? head.number - height + 1n : undefined
+
+function reportedBy(voters: readonly Voter[]): Transfer[] {
+  const logs = voters.flatMap(voter => [...voter.logs.values()].flat())
+  return [...new Map(logs.map(log => [statementOf(log), log])).values()]
+}
+
+/** What an entry holds, or undefined for an error, a null or what can't be read: one odd answer must not spoil the rest. */
+function tolerant<T>(result: RpcResult | undefined, read: (value: unknown) => T): T | undefined {
+  try {
+    return result?.ok ? read(result.value) : undefined
+  } catch (error) {
+    if (error instanceof RpcError) return undefined
+    throw error
+  }
+}
+
+const blockOf = (result: RpcResult | undefined): Block | undefined => tolerant(result, readBlock)
+
+const learnAll = async (
+  voters: readonly Voter[],
+  heights: readonly bigint[],
+  hashes: readonly Hash[],
+  signal: AbortSignal,
+): Promise<void> => void (await Promise.all(voters.map(voter => learn(voter, heights, hashes, signal))))
+
+async function learn(
+  voter: Voter,
+  heights: readonly bigint[],
+  hashes: readonly Hash[],
+  signal: AbortSignal,
+): Promise<void> {
+  const numbers = heights.filter(height => !voter.blocks.has(height))
+  const wanted = hashes.filter(hash => !voter.receipts.has(hash))
+  if (numbers.length + wanted.length === 0) return
+  const results = await ask(voter.endpoint, [...numbers.map(blockCall), ...wanted.map(receiptCall)], signal)
+  numbers.forEach((height, i) => {
+    const block = blockOf(results?.[i])
+    if (block?.number === height) voter.blocks.set(height, block)
+  })
+  wanted.forEach((hash, i) => {
+    const receipt = tolerant(results?.[numbers.length + i], value => readReceipt(value) ?? null)
+    // A receipt of another transaction is no answer; nodes that mix replies up have been seen.
+    if (receipt === null || receipt?.txHash === hash) voter.receipts.set(hash, receipt)
+  })
+}
+
+/** One voter's logs, as its endpoint lets them be read; answers how far they were surely read. */
+async function scanAlone(
+  network: Network,
+  voter: Voter,
+  addresses: ReadonlySet<Address>,
+  from: bigint,
+  signal: AbortSignal,
+): Promise<bigint> {
+  const { endpoint, head } = voter
+  if (addresses.size === 0) return head.number
+  const query = {
+    token: network.token.address,
+    side: "to",
+    addresses: [...addresses],
+    windows: WINDOWS_A_ROUND,
+  } as const
+  const range = { fromBlock: from, toBlock: head.number, has: head }
+  const { transfers, readTo, refusal } = await readLogs(endpoint, { ...query, ...range }, signal)
+  for (const log of transfers) addLog(voter, log)
+  if (refusal !== undefined) voter.refusal = refusal
+  voter.readings.push({ from, to: readTo, addresses })
+  return readTo
+}
+
+function addLog({ logs }: Voter, log: Transfer): void {
+  const key = keyOf(log)
+  const known = logs.get(key) ?? []
+  if (!known.some(each => statementOf(each) === statementOf(log))) logs.set(key, [...known, log])
+}

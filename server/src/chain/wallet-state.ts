@@ -1,0 +1,145 @@
+/**
+ * What all endpoints say of a wallet: its nonces, its gas, and what a place in a block costs. Reads only. Of nonces the larger
+ * counts, as a node that lags would have us use one again; of what we bid and reserve the lower of two words, so that one
+ * endpoint cannot raise it; of the balance the lower. Where three or more answer, one that lies alone decides nothing.
+ */
+import { sql } from "kysely"
+import { type Hex, size } from "viem"
+import { ask, awake, type Endpoint } from "./endpoints.ts"
+import type { Address } from "./hex.ts"
+import type { Network } from "./networks.ts"
+import type { RpcResult } from "./rpc.ts"
+import { votesNeeded } from "./agreement.ts"
+import type { Market } from "./fees.ts"
+
+export interface WalletSight {
+  /** The fewest that any endpoint tells: sending a signed transaction again does no harm, so one word is enough for it. */
+  lowest: bigint | undefined
+  /** The same that signing goes by: of three or more endpoints' words the second largest. */
+  latest: bigint | undefined
+  /** The same with those that wait to be mined; undefined where no endpoint tells of these. */
+  pending: bigint | undefined
+  /** As many endpoints as a network has, or two, tell of at least so many. */
+  agreedLatest: bigint | undefined
+  /** The same of finalized blocks. */
+  agreedFinalized: bigint | undefined
+  /** In wei. */
+  balance: bigint | undefined
+  market: Market | undefined
+  /**
+   * What a usual transaction's data may cost beside its gas, in wei, ample; see {@link dataParts} for larger ones. Rollups of the OP stack take it from the sender when it
+   * is mined, and no limit of ours bounds it. Zero where there is no such fee, or nobody tells.
+   */
+  dataFee: bigint
+  /** What each endpoint that answered tells, by its place. */
+  words: WalletWord[]
+}
+
+interface WalletWord {
+  position: number
+  /** Transactions in mined blocks. */
+  latest: bigint | undefined
+  /** In wei. */
+  balance: bigint | undefined
+  baseFee: bigint | undefined
+}
+
+/** Of the OP stack, on every network that we serve. */
+const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000f"
+/** Bytes of a usual transaction that we sign, its signature left out, and those of them that are no calldata. */
+const TRANSACTION_BYTES = 600
+const ENVELOPE_BYTES = 100
+/** The fee may double until a transaction is mined; then it is the reserve of the others that pays. */
+const MARGIN = 2n
+/** getL1FeeUpperBound(uint256) */
+const dataFeeCall = {
+  method: "eth_call",
+  params: [{ to: GAS_PRICE_ORACLE, data: `0xf1c7a58b${TRANSACTION_BYTES.toString(16).padStart(64, "0")}` }, "latest"],
+}
+
+/** How many times the fee of a usual transaction's data a call may take: contract wallets sign as much as they like. */
+export const dataParts = (data: Hex): bigint => BigInt(Math.ceil((size(data) + ENVELOPE_BYTES) / TRANSACTION_BYTES))
+
+/** The same of an intent `i`. */
+export const dataPartsOf = sql`ceil((length(i.data) / 2 - 1 + ${ENVELOPE_BYTES}::int) / ${TRANSACTION_BYTES}::numeric)`
+
+/** How many endpoints must say what money is paid anew for, or a wallet halted: as many as there are, or two. */
+export const quorumOf = ({ endpoints }: Network): number => votesNeeded(endpoints.length)
+
+/** Asks all endpoints of a network about a wallet. */
+export async function lookAtWallet(network: Network, wallet: Address, signal: AbortSignal): Promise<WalletSight> {
+  const calls = [
+    { method: "eth_getTransactionCount", params: [wallet, "latest"] },
+    { method: "eth_getTransactionCount", params: [wallet, "finalized"] },
+    { method: "eth_getBalance", params: [wallet, "latest"] },
+    { method: "eth_getBlockByNumber", params: ["latest", false] },
+    { method: "eth_maxPriorityFeePerGas", params: [] },
+    dataFeeCall,
+    { method: "eth_getTransactionCount", params: [wallet, "pending"] },
+  ]
+  const asked = awake(network.endpoints)
+  const answers = await Promise.all(asked.map(endpoint => ask(endpoint, calls, signal)))
+  const told = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
+  const agreed = (values: bigint[]) => descending(values)[quorumOf(network) - 1]
+  const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)
+  // What is bid too low by a lie is raised until it is mined; too high it would be lost.
+  const [baseFee, tip] = [agreed(baseFees), agreed(told(4))]
+  const counts = descending(told(0))
+  const careful = (values: bigint[]) => values[values.length >= TELLING ? 1 : 0]
+  return {
+    lowest: counts.at(-1),
+    latest: careful(counts),
+    pending: careful(descending(told(6))),
+    agreedLatest: agreed(counts),
+    agreedFinalized: agreed(told(1)),
+    balance: cautious(descending(told(2)).reverse()),
+    market: baseFee === undefined || tip === undefined ? undefined : { baseFee, tip },
+    dataFee: MARGIN * (agreed(answers.filter(answer => answer).map(answer => word(answer?.[5]))) ?? 0n),
+    words: answers.map((answer, i) => ({
+      position: network.endpoints.indexOf(asked[i] as Endpoint),
+      latest: quantity(answer?.[0]),
+      balance: quantity(answer?.[2]),
+      baseFee: baseFeeOf(answer?.[3]),
+    })),
+  }
+}
+
+/**
+ * Endpoints that tell of a wallet what no lag explains: more transactions than were ever signed, `nextNonce`, where the others
+ * don't; a balance or a base fee more than twice another's. Of two that differ so both are named.
+ */
+export function walletDissent({ words, agreedLatest }: WalletSight, nextNonce: bigint): Set<number> {
+  const ahead = words.filter(({ latest = 0n }) => latest > nextNonce && (agreedLatest ?? 0n) <= nextNonce)
+  const far = [words.map(word => word.balance), words.map(word => word.baseFee)].flatMap(values => {
+    const known = descending(values.filter(value => value !== undefined))
+    if (known.length < 2) return []
+    const others = known.length < TELLING ? known : [known[Math.floor((known.length - 1) / 2)] ?? 0n]
+    return words.filter((_, i) => others.some(other => isFar(values[i] ?? other, other)))
+  })
+  return new Set(words.length < 2 ? [] : [...ahead, ...far].map(({ position }) => position))
+}
+
+const isFar = (a: bigint, b: bigint): boolean => a > 2n * b + 1n || b > 2n * a + 1n
+
+/** With so many answers one of them can be passed over. */
+const TELLING = 3
+
+/** The first of two values, and of three or more the one in the middle. */
+const cautious = (values: bigint[]): bigint | undefined =>
+  values[values.length >= TELLING ? Math.floor((values.length - 1) / 2) : 0]
+
+const descending = (values: bigint[]): bigint[] => values.sort((a, b) => (a < b ? 1 : a > b ? -1 : 0))
+
+function quantity(result: RpcResult | undefined): bigint | undefined {
+  const value = result?.ok ? result.value : undefined
+  return typeof value === "string" && /^0x[0-9a-f]{1,64}$/i.test(value) ? BigInt(value) : undefined
+}
+
+/** A number that a contract answers; zero for anything else, as from an address without code. */
+const word = (result: RpcResult | undefined): bigint =>
+  result?.ok && typeof result.value === "string" && result.value.length === 66 ? (quantity(result) ?? 0n) : 0n
+
+function baseFeeOf(result: RpcResult | undefined): bigint | undefined {
+  if (!result?.ok || typeof result.value !== "object" || result.value === null) return undefined
+  return quantity({ ok: true, value: (result.value as Record<string, unknown>).baseFeePerGas })
+}

@@ -1,0 +1,372 @@
+/** Makes checkout sessions, and takes what payers say of them. */
+import { sql } from "kysely"
+import { type Address, checksummed, type Hash, parseAddress, parseHash } from "../chain/hex.ts"
+import { type Network, networkAsked, networkOf } from "../chain/networks.ts"
+import { screen } from "../chain/sanctions.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { makeDeposit, warm } from "../deposits/deposits.ts"
+import { ApiError, type ErrorDetail, invalid } from "../errors.ts"
+import { asWritten } from "../http/json.ts"
+import { payoutAddressOn } from "../identity/merchant-settings.ts"
+import { newId } from "../ids.ts"
+import { formatAmount, parseAmount, readAmount } from "../money/amount.ts"
+import { freshSubmission, lookSoon } from "../scanner/queries.ts"
+import { assertSelling, isPaused, pausedFactories } from "../payouts/pause.ts"
+import { recipientSetOf, recipientsOf } from "../splits/splits.ts"
+import { receiverFault } from "../webhooks/manage-endpoints.ts"
+import { isOnSale, ownLink, ownProduct } from "./catalog.ts"
+import type { CheckoutCreate, PayConfirm } from "./schema.ts"
+import { messageOf } from "./session-rules.ts"
+
+const DEFAULT_LIFE_S = 86_400
+const METADATA_BYTES = 4_096
+/** Money that comes late is looked for so long after the end. */
+const LATE_WATCH_MS = 30 * 86_400_000
+/** Hashes of one session that are looked at together: a payer has one or two. */
+const MAX_OPEN_HASHES = 10
+
+/** What a session is to sell, read from a request or a link. */
+interface Terms {
+  network: Network
+  amount: bigint
+  link: Row<"payment_links"> | undefined
+  productId: string | null
+  splitId: string | null
+  /** Who is paid which part, as it is now; undefined: all is the merchant's. */
+  setId: bigint | undefined
+}
+
+/** Makes a session with a receiving address of its own; `PAYMENTS_PAUSED`. Call it inside a transaction. */
+export async function createSession(
+  ctx: Context,
+  merchantId: string,
+  body: CheckoutCreate,
+): Promise<Row<"checkout_sessions">> {
+  const terms = await termsOf(ctx, merchantId, body)
+  await assertSelling(ctx, terms.network)
+  const faults = metadataFaults(body.metadata)
+  if (body.redirectUrl !== undefined && !URL.canParse(body.redirectUrl))
+    faults.push({ path: "redirectUrl", message: "must be a valid http(s) address" })
+  if (body.payerFields !== undefined && body.payerInfo !== undefined)
+    faults.push({
+      path: "payerInfo",
+      message: "can't be given together with `payerFields`: it is the older name of it",
+    })
+  const callbackFault = body.callbackUrl === undefined ? undefined : receiverFault(ctx, body.callbackUrl)
+  if (callbackFault) faults.push({ path: "callbackUrl", message: callbackFault })
+  if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+  return await insertSession(ctx, merchantId, terms, body)
+}
+
+/** A session of a payment link, for whoever has its slug; `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`. */
+export async function createLinkSession(
+  ctx: Context,
+  body: { slug: string; amount?: number | string },
+): Promise<Row<"checkout_sessions">> {
+  const link = await ctx.db.selectFrom("payment_links").selectAll().where("slug", "=", body.slug).executeTakeFirst()
+  if (!link) throw new ApiError("LINK_NOT_FOUND")
+  if (!isOnSale(ctx, link)) throw new ApiError("LINK_UNAVAILABLE")
+  if (await isPaused(ctx, networkOf(ctx.chain, link.chain_id))) throw new ApiError("PAYMENTS_PAUSED")
+  return await insertSession(ctx, link.merchant_id, await linkTerms(ctx, link, body), {})
+}
+
+/** What is wrong with a session's metadata beyond its schema. */
+export const metadataFaults = (metadata: unknown): ErrorDetail[] =>
+  metadata && Buffer.byteLength(JSON.stringify(metadata)) > METADATA_BYTES
+    ? [{ path: "metadata", message: "must be at most 4 KB as JSON" }]
+    : []
+
+async function insertSession(
+  ctx: Context,
+  merchantId: string,
+  { network, amount, link, productId, splitId, setId }: Terms,
+  body: CheckoutCreate,
+): Promise<Row<"checkout_sessions">> {
+  const now = ctx.now()
+  // A price of its own may have been set when the split had fewer recipients; each is a transfer that we pay for.
+  const parts = setId === undefined ? 1 : ((await recipientsOf(ctx, [setId])).get(setId)?.length ?? 1)
+  if (amount < parseAmount(ctx.settings.minAmount, network.token.decimals) * BigInt(parts))
+    throw invalid(
+      "splitId",
+      `names a split with too many recipients for this amount: each must get at least ${ctx.settings.minAmount}`,
+    )
+  const owner = await payoutAddressOn(ctx, merchantId, network)
+  const expiresAt = new Date(now.getTime() + (body.expiresIn ?? DEFAULT_LIFE_S) * 1_000)
+  const json = (value: unknown) => (value === undefined ? null : JSON.stringify(value))
+  const session = await ctx.db
+    .insertInto("checkout_sessions")
+    .values({
+      id: newId("cs"),
+      merchant_id: merchantId,
+      chain_id: network.chainId,
+      amount,
+      currency: network.token.symbol,
+      description: body.description ?? link?.description ?? null,
+      redirect_url: body.redirectUrl ?? link?.redirect_url ?? null,
+      callback_url: body.callbackUrl ?? null,
+      link_id: link?.id ?? null,
+      product_id: productId,
+      split_id: splitId,
+      recipient_set_id: setId ?? null,
+      customer_email: body.customerEmail ?? null,
+      payer_fields: json(body.payerFields ?? body.payerInfo),
+      payer_info: null,
+      metadata: json(body.metadata),
+      status: "pending",
+      expires_at: expiresAt,
+      run_at: expiresAt,
+      created_at: now,
+      updated_at: now,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+  await makeDeposit(ctx, network, { sessionId: session.id, owner, endsAt: expiresAt })
+  return session
+}
+
+/** What is sold, and for how much: said by the request, by a link, or by a product, and by one of them only. */
+async function termsOf(ctx: Context, merchantId: string, body: CheckoutCreate): Promise<Terms> {
+  if (body.slug !== undefined && body.productId !== undefined)
+    throw invalid("productId", "can't be given together with `slug`: the link says what is sold")
+  if (body.slug !== undefined) {
+    const link = await ownLink(ctx, merchantId, body.slug)
+    if (!link) throw invalid("slug", "must be the slug of one of your payment links")
+    if (!isOnSale(ctx, link)) throw new ApiError("LINK_UNAVAILABLE")
+    return await linkTerms(ctx, link, body)
+  }
+  const product = body.productId === undefined ? undefined : await ownProduct(ctx, merchantId, body.productId)
+  if (body.productId !== undefined && !product?.active)
+    throw invalid("productId", "must be the id of one of your active products")
+  const splitId = body.splitId ?? product?.split_id ?? null
+  const split = await recipientSetOf(ctx, merchantId, splitId)
+  const chain = product ? networkOf(ctx.chain, product.chain_id).name : body.chain
+  const { network, faults } = networkAsked(ctx.chain, { chain, currency: body.currency })
+  if (product && body.chain !== undefined && body.chain !== chain)
+    faults.push({ path: "chain", message: `must be ${chain}, the network of the product` })
+  if (product && body.amount !== undefined)
+    faults.push({ path: "amount", message: "can't be given together with `productId`: the product has a price" })
+  const amount =
+    product?.price ??
+    readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount, split?.size)
+  if (typeof amount !== "bigint")
+    faults.push(
+      body.amount === undefined
+        ? { path: "amount", message: "is required unless `slug` or `productId` sets the price" }
+        : amount,
+    )
+  if (typeof amount !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+  return { network, amount, link: undefined, productId: product?.id ?? null, splitId, setId: split?.setId }
+}
+
+async function linkTerms(
+  ctx: Context,
+  link: Row<"payment_links">,
+  body: { amount?: number | string; splitId?: string | null },
+): Promise<Terms> {
+  const network = networkOf(ctx.chain, link.chain_id)
+  const splitId = body.splitId ?? link.split_id
+  const split = await recipientSetOf(ctx, link.merchant_id, splitId)
+  const terms = { network, link, productId: link.product_id, splitId, setId: split?.setId }
+  if (link.amount !== null) {
+    if (body.amount !== undefined) throw invalid("amount", "can't be given: this link has a fixed amount")
+    return { ...terms, amount: link.amount }
+  }
+  const amount = readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount, split?.size)
+  if (typeof amount !== "bigint") throw new ApiError("VALIDATION_ERROR", [amount])
+  return { ...terms, amount }
+}
+
+/** A session by its id, for whoever has it; `SESSION_NOT_FOUND`. */
+export async function sessionOf(ctx: Context, id: string, merchantId?: string): Promise<Row<"checkout_sessions">> {
+  const row = await ctx.db
+    .selectFrom("checkout_sessions")
+    .selectAll()
+    .where("id", "=", id)
+    .$if(merchantId !== undefined, query => query.where("merchant_id", "=", merchantId ?? ""))
+    .executeTakeFirst()
+  if (!row) throw new ApiError("SESSION_NOT_FOUND")
+  return row
+}
+
+/**
+ * Notes that a session is said to be paid by a transaction. A hint: the session would confirm without it. Throws
+ * `INVALID_TX_HASH`, `SESSION_NOT_FOUND`, `SANCTIONS_MATCH`, `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`,
+ * `TXHASH_ALREADY_USED`.
+ */
+export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ status: "verifying"; txHash: Hash }> {
+  const txHash = parseHash(body.txHash)
+  if (!txHash) throw new ApiError("INVALID_TX_HASH")
+  const payer = payerOf(body.payerAddress)
+  const known = await sessionOf(ctx, body.sessionId)
+  if (payer && (await screen(ctx, [payer], `confirm:${known.id}`)).get(payer) === "listed")
+    throw new ApiError("SANCTIONS_MATCH")
+  await inTransaction(ctx, async ctx => {
+    const session = await ctx.db
+      .selectFrom("checkout_sessions")
+      .selectAll()
+      .where("id", "=", known.id)
+      .forNoKeyUpdate()
+      .executeTakeFirstOrThrow()
+    if (session.status === "confirmed") throw new ApiError("SESSION_ALREADY_CONFIRMED")
+    if (session.expires_at.getTime() + LATE_WATCH_MS < ctx.now().getTime()) throw new ApiError("SESSION_EXPIRED")
+    const asked = new Set(session.payer_fields ?? [])
+    const unknown = Object.keys(body.payerInfo ?? {}).filter(name => !asked.has(name))
+    if (unknown.length > 0)
+      throw new ApiError(
+        "VALIDATION_ERROR",
+        unknown.map(name => ({
+          path: `payerInfo.${name}`,
+          message: "is not a field that this checkout asks for: `payerFields` of its status lists them",
+        })),
+      )
+    await assertUsable(ctx, session, txHash)
+    await submit(ctx, session, txHash, payer)
+    // Anyone may submit anything: what has ended, or knows of money, stays as it is until the chain says otherwise.
+    const begins = session.status === "pending" && ctx.now() <= session.expires_at
+    await ctx.db
+      .updateTable("checkout_sessions")
+      .set({
+        ...(begins ? { status: "verifying", message: null } : {}),
+        customer_email: body.customerEmail ?? session.customer_email,
+        payer_info: body.payerInfo
+          ? JSON.stringify(body.payerInfo)
+          : session.payer_info && JSON.stringify(session.payer_info),
+        run_at: ctx.now(),
+        updated_at: ctx.now(),
+      })
+      .where("id", "=", session.id)
+      .execute()
+  })
+  await warm(ctx, known.id)
+  await lookSoon(ctx, known.chain_id)
+  return { status: "verifying", txHash }
+}
+
+function payerOf(text: string | undefined): Address | null {
+  if (text === undefined) return null
+  const address = parseAddress(text)
+  if (!address)
+    throw invalid(
+      "payerAddress",
+      "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
+    )
+  return address
+}
+
+/** A transaction whose transfers to us all paid for other things can't pay this one. */
+async function assertUsable(ctx: Context, session: Row<"checkout_sessions">, txHash: Hash): Promise<void> {
+  const { rows } = await sql<{ here: boolean; used: boolean }>`
+    select d.session_id is not distinct from ${session.id} as here, coalesce(p.status = 'granted', false) as used
+    from transfers t join deposits d on d.id = t.deposit_id
+      left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+    where t.chain_id = ${session.chain_id} and t.tx_hash = ${txHash} and t.state <> 'gone'`.execute(ctx.db)
+  if (rows.length > 0 && rows.every(row => !row.here && row.used)) throw new ApiError("TXHASH_ALREADY_USED")
+}
+
+async function submit(ctx: Context, session: Row<"checkout_sessions">, txHash: Hash, address: Address | null) {
+  const open = await ctx.db
+    .selectFrom("submissions")
+    .select("id")
+    .where("session_id", "=", session.id)
+    .where("status", "=", "verifying")
+    .where("tx_hash", "<>", txHash)
+    .limit(MAX_OPEN_HASHES)
+    .execute()
+  if (open.length === MAX_OPEN_HASHES)
+    throw new ApiError(
+      "INVALID_OPERATION",
+      undefined,
+      `${MAX_OPEN_HASHES} hashes of this checkout are being looked at; wait for them.`,
+    )
+  const fresh = { address, ...freshSubmission(ctx.now()) }
+  await ctx.db
+    .insertInto("submissions")
+    .values({ session_id: session.id, chain_id: session.chain_id, tx_hash: txHash, ...fresh })
+    .onConflict(conflict =>
+      conflict
+        .columns(["session_id", "tx_hash"])
+        .where("session_id", "is not", null)
+        .doUpdateSet(fresh)
+        .where("submissions.status", "in", ["failed", "reversed"]),
+    )
+    .execute()
+}
+
+const OVER = "This checkout is over: it has expired, or was deleted before."
+
+/** Ends a session that nobody has begun to pay; `SESSION_NOT_FOUND` once it is over, `INVALID_OPERATION` for any other. Late money is still found. */
+export async function closeSession(ctx: Context, merchantId: string, id: string): Promise<void> {
+  const closed = await ctx.db
+    .updateTable("checkout_sessions")
+    .set({ expires_at: ctx.now(), run_at: ctx.now(), updated_at: ctx.now() })
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    .where("status", "=", "pending")
+    .where("expires_at", ">", ctx.now())
+    .executeTakeFirst()
+  if (closed.numUpdatedRows > 0n) return
+  const { status } = await sessionOf(ctx, id, merchantId)
+  // A closed one stays pending until its expiry is worked off.
+  if (status === "pending" || status === "expired") throw new ApiError("SESSION_NOT_FOUND", undefined, OVER)
+  throw new ApiError("INVALID_OPERATION", undefined, `Only a pending checkout can be closed; this one is ${status}.`)
+}
+
+/** What everyone may see of a session; nobody is asked to pay one that is paused. */
+export function shownOf(ctx: Context, session: Row<"checkout_sessions">, { address: payTo, paused }: PayTo) {
+  const { name: chain, chainId, token } = networkOf(ctx.chain, session.chain_id)
+  return {
+    status: session.status,
+    exception: session.exception,
+    // It has none from the moment on that something is said to be on its way, until it is settled.
+    message:
+      paused && !isOver(session)
+        ? PAUSED
+        : (session.message ?? messageOf({ ...session, inFlight: session.status === "verifying" }, token)),
+    amount: formatAmount(session.amount, token.decimals),
+    amountReceived: formatAmount(session.received, token.decimals),
+    currency: session.currency,
+    chain,
+    chainId,
+    token: { address: checksummed(token.address), decimals: token.decimals, symbol: token.symbol },
+    payTo: checksummed(payTo),
+    paused,
+    description: session.description,
+    redirectUrl: session.redirect_url,
+    txHash: session.tx_hash,
+    expiresAt: session.expires_at.toISOString(),
+  }
+}
+
+/** The page on which a session is paid. */
+export const sessionUrl = (ctx: Context, id: string): string => `${ctx.settings.baseUrl}/pay/${id}`
+
+const PAUSED =
+  "Payments on this network are paused: send no money now. What was sent before is still found and counted."
+
+/** Whether a session has ended: neither `pending` nor `verifying`. */
+export const isOver = ({ status }: Pick<Row<"checkout_sessions">, "status">): boolean =>
+  status !== "pending" && status !== "verifying"
+
+/** A session's receiving address, and whether payments to it are paused. */
+export interface PayTo {
+  address: Address
+  paused: boolean
+}
+
+/** The receiving addresses of sessions. */
+export async function payTosOf(ctx: Context, ids: readonly string[]): Promise<Map<string, PayTo>> {
+  if (ids.length === 0) return new Map()
+  const rows = await ctx.db
+    .selectFrom("deposits")
+    .select(["session_id", "chain_id", "factory", "address"])
+    .where("session_id", "in", ids)
+    .execute()
+  const paused = await pausedFactories(ctx)
+  return new Map(
+    rows.map(row => [
+      row.session_id ?? "",
+      { address: row.address, paused: paused(networkOf(ctx.chain, row.chain_id), row.factory) },
+    ]),
+  )
+}

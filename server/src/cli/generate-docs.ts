@@ -1,0 +1,114 @@
+/**
+ * Writes docs/openapi.json, docs/errors.md and docs/settings.md from the code; with --check it writes nothing and fails
+ * when a committed file is not what the code gives.
+ */
+import { existsSync, readFileSync, writeFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { openApp } from "../app.ts"
+import type { Context } from "../context.ts"
+import { type ErrorCode, errorTable } from "../errors.ts"
+import { listSettings, readSettings } from "../config/settings.ts"
+
+const MADE_BY = "<!-- Made from the code by `npm run docs`; do not edit. -->"
+
+/** The routes are declared without being called, so that of the context only the settings are needed. */
+async function openDocument() {
+  const settings = readSettings({ METRICS_TOKEN: "so that /metrics is a route" })
+  const app = openApp({ settings } as Context, { verify: async () => undefined })
+  await app.ready()
+  const document = app.swagger()
+  await app.close()
+  return document
+}
+
+interface Responses {
+  [status: string]: { $ref?: string }
+}
+
+/** `METHOD path` of each route, and the codes that it can answer. */
+function routesOf(document: { paths?: object }): { route: string; codes: string[] }[] {
+  const paths = Object.entries(document.paths ?? {}) as [string, Record<string, { responses: Responses }>][]
+  return paths.flatMap(([path, item]) =>
+    Object.entries(item).map(([method, { responses }]) => ({
+      route: `${method.toUpperCase()} ${path}`,
+      codes: Object.values(responses).flatMap(({ $ref = "" }) => $ref.split("/").at(-1)?.split(".") ?? []),
+    })),
+  )
+}
+
+/** Names for sets of routes that a code can hold for as a whole, the widest first. */
+const groups: [name: string, has: RegExp][] = [
+  ["every route", /./],
+  ["every route under `/api`", / \/api\//],
+  ["every route under `/api/console`", / \/api\/console\//],
+  ["every route but a GET", /^(?!GET)/],
+  ["every route with a parameter in its path", /\{/],
+]
+
+function errorsDocument(document: object): string {
+  const routes = routesOf(document)
+  const whereOf = (code: ErrorCode): string => {
+    const among = routes.filter(({ codes }) => codes.includes(code)).map(({ route }) => route)
+    const group = groups.find(([_, has]) => {
+      const members = routes.filter(({ route }) => has.test(route))
+      return members.every(({ route }) => among.includes(route))
+    })
+    const others = among.filter(route => !group?.[1].test(route)).map(route => `\`${route}\``)
+    return [...(group ? [group[0]] : []), ...others].join(", ")
+  }
+  const sections = (Object.keys(errorTable) as ErrorCode[]).map(code => {
+    const { status, message, help } = errorTable[code]
+    return `## ${code}\n\n**${status}** ${message}\n\n${help}\n\nAnswered by: ${whereOf(code)}.`
+  })
+  return `${MADE_BY}
+
+# Errors
+
+Every error has the same flat shape. \`error\` is for programs and stays as it is; \`message\` is for people and may change;
+\`requestId\` is also in the header \`X-Request-Id\` and in the service's log.
+
+\`\`\`json
+{
+  "error": "VALIDATION_ERROR",
+  "message": "${errorTable.VALIDATION_ERROR.message}",
+  "requestId": "3f0c2d5e-7a41-4b8e-9c55-0d6f1a2b3c4d",
+  "details": [{ "path": "pirce", "message": "\`pirce\` is not a field of this request: did you mean \`price\`?" }]
+}
+\`\`\`
+
+\`details\` is there where single fields are at fault. A \`RATE_LIMITED\` error has \`retryAfter\`, the seconds to wait.
+
+${sections.join("\n\n")}
+`
+}
+
+function settingsDocument(): string {
+  const row = (cells: string[]) => `| ${cells.map(cell => cell.replaceAll("|", "\\|")).join(" | ")} |`
+  const rows = listSettings().map(({ name, meaning, standsIn, live }) => row([`\`${name}\``, meaning, standsIn, live]))
+  return `${MADE_BY}
+
+# Settings
+
+All are environment variables, read once at the start; every fault is reported at once. \`<NETWORK>\` is a network's name
+in upper case with \`_\` for \`-\`: \`RPC_BASE_SEPOLIA\`.
+
+| setting | meaning | default | live mode demands |
+|---|---|---|---|
+${rows.join("\n")}
+`
+}
+
+const document = await openDocument()
+const files = {
+  "docs/openapi.json": `${JSON.stringify(document, null, 2)}\n`,
+  "docs/errors.md": errorsDocument(document),
+  "docs/settings.md": settingsDocument(),
+}
+for (const [name, text] of Object.entries(files)) {
+  const path = fileURLToPath(new URL(`../../${name}`, import.meta.url))
+  if (!process.argv.includes("--check")) writeFileSync(path, text)
+  else if (!existsSync(path) || readFileSync(path, "utf8") !== text) {
+    process.stderr.write(`${name} is not what the code gives: run \`npm run docs\` and commit it\n`)
+    process.exitCode = 1
+  }
+}

@@ -1,0 +1,139 @@
+// The command as an operator runs it, and the person who was invited.
+import { spawn } from "node:child_process"
+import { once } from "node:events"
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { sql } from "kysely"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { onPostgres } from "../../test/database.ts"
+import { root } from "../../test/e2e/program.ts"
+import { liveEnv } from "../../test/live.ts"
+import { startService, type TestService } from "../../test/service.ts"
+import { lockDataDir } from "../config/data-dir.ts"
+import { claimInstallation } from "../db/installation.ts"
+import { openDatabase } from "../db/open.ts"
+import { invite } from "./invite.ts"
+
+const iss = liveEnv.OIDC_ISSUER
+const env: Record<string, string> = { ...liveEnv, MODE: "test", SIGNUP: "invite", OIDC_ISSUER: iss }
+
+/** Runs `script/invite` and answers what it said and how it ended. */
+async function run(args: string[], more: Record<string, string>): Promise<{ code: number; text: string }> {
+  const { PATH, HOME } = process.env
+  const child = spawn(join(root, "script/invite"), args, {
+    env: { PATH, HOME, ...env, ...more },
+    stdio: ["ignore", "pipe", "pipe"],
+  })
+  let text = ""
+  for (const stream of [child.stdout, child.stderr])
+    stream.on("data", chunk => {
+      text += chunk
+    })
+  const [code] = await once(child, "close")
+  return { code, text }
+}
+
+describe("an invitation", () => {
+  let service: TestService
+  beforeAll(async () => {
+    service = await startService({ settings: { signup: "invite" } })
+  })
+  afterAll(() => service.stop())
+  beforeEach(() => service.empty())
+
+  const settings = (as: string) => service.call("GET", "/api/console/settings", undefined, { as })
+
+  it("lets exactly the subject in that it names, of the issuer that it names", async () => {
+    const { issuer } = service.issuer
+    await invite(service.ctx.db, { iss: issuer, sub: "auth0|Carol" }, new Date())
+    await invite(service.ctx.db, { iss: "https://other.example/", sub: "dave" }, new Date())
+    expect((await settings("auth0|Carol")).status).toBe(200)
+    for (const other of ["auth0|carol", "dave"]) expect((await settings(other)).body.error).toBe("SIGNUP_CLOSED")
+  })
+
+  it("is given once: again changes nothing, and a merchant needs none", async () => {
+    const { issuer } = service.issuer
+    const again = () => invite(service.ctx.db, { iss: issuer, sub: "carol" }, new Date())
+    expect(await again()).toMatch(/^Invited carol of http/)
+    expect(await again()).toMatch(/was invited already/)
+    expect(await service.ctx.db.selectFrom("invitations").selectAll().execute()).toHaveLength(1)
+    const { merchantId } = (await settings("carol")).body
+    expect(await again()).toContain(`is the merchant ${merchantId} already`)
+  })
+
+  describe.runIf(onPostgres)("on Postgres", () => {
+    it("is given by the command while the service runs", async () => {
+      const { rows } = await sql<{ name: string }>`select current_database() as name`.execute(service.ctx.db)
+      const url = new URL(process.env.DATABASE_URL ?? "")
+      url.pathname = `/${rows[0]?.name}`
+      const more = { DATABASE_URL: url.href, OIDC_ISSUER: service.issuer.issuer }
+      expect(await run(["carol"], more)).toMatchObject({ code: 1, text: expect.stringContaining("database is new") })
+      await claimInstallation(service.ctx.db, "test", [])
+      expect((await settings("carol")).status).toBe(403)
+      expect(await run(["carol"], more)).toEqual({ code: 0, text: expect.stringMatching(/^Invited carol of http/) })
+      expect((await settings("carol")).status).toBe(200)
+    })
+  })
+})
+
+describe("script/invite on the embedded database", () => {
+  let dir: string
+  beforeEach(() => {
+    dir = mkdtempSync(join(tmpdir(), "sluice-invite-"))
+    return () => rmSync(dir, { recursive: true, force: true })
+  })
+
+  const at = () => ({ DATABASE_URL: "", DATA_DIR: dir })
+  async function database<T>(work: (db: Awaited<ReturnType<typeof openDatabase>>["db"]) => Promise<T>): Promise<T> {
+    const opened = await openDatabase({ databaseUrl: undefined, dataDir: dir }, () => {})
+    return await work(opened.db).finally(() => opened.close())
+  }
+  const invitations = () => database(db => db.selectFrom("invitations").select(["iss", "sub"]).orderBy("sub").execute())
+
+  it("invites for OIDC_ISSUER, or the issuer that is named, and says so", async () => {
+    await database(db => claimInstallation(db, "test", []))
+    expect(await run(["carol"], at())).toEqual({
+      code: 0,
+      text: `Invited carol of ${iss}: the first valid token makes a merchant.\n`,
+    })
+    expect((await run(["carol"], at())).text).toContain("was invited already")
+    const other = await run(["dave", "https://other.example/"], { ...at(), SIGNUP: "open" })
+    expect(other.text).toMatch(/Invited dave of https:\/\/other.example\/:.*\n.*OIDC_ISSUER is .*\n.*SIGNUP is open/)
+    expect(await invitations()).toEqual([
+      { iss, sub: "carol" },
+      { iss: "https://other.example/", sub: "dave" },
+    ])
+  })
+
+  it("says what is wrong in a sentence, and invites nobody", async () => {
+    const refused = async (args: string[], words: RegExp, more: Record<string, string> = {}) => {
+      const { code, text } = await run(args, { ...at(), ...more })
+      expect({ code, text }).toEqual({ code: 1, text: expect.stringMatching(words) })
+      expect(text).not.toMatch(/^\s+at /m)
+    }
+    await refused(["carol"], /There is no database in .*DATA_DIR/)
+    await refused(["carol"], /There is no database in .*DATA_DIR/, { DATA_DIR: join(dir, "mistyped") })
+    await database(db => claimInstallation(db, "sandbox", []))
+    await refused(["carol"], /belongs to an installation with MODE=sandbox; MODE is test/)
+    await refused([], /script\/invite SUBJECT \[ISSUER\]/)
+    await refused(["carol", iss, "more"], /script\/invite SUBJECT \[ISSUER\]/)
+    await refused(["carol", "not-a-url"], /The issuer must be an http\(s\) address/)
+    await refused(["carol"], /OIDC_ISSUER is not set/, { MODE: "sandbox", OIDC_ISSUER: "" })
+    await refused(["carol"], /OIDC_ISSUER must be set/, { OIDC_ISSUER: "" })
+    const unlock = lockDataDir(dir)
+    await refused(["carol"], /The service is running on .* Stop it, invite, start it again/)
+    unlock()
+    expect(await invitations()).toEqual([])
+  })
+
+  it("refuses a database that nobody has served yet", async () => {
+    mkdirSync(dir, { recursive: true })
+    await database(async () => {})
+    expect(await run(["carol"], at())).toMatchObject({ code: 1, text: expect.stringContaining("database is new") })
+  })
+
+  it("tells how it is used", async () => {
+    expect(await run(["--help"], at())).toEqual({ code: 0, text: expect.stringContaining("SUBJECT  the `sub`") })
+  })
+})

@@ -1,0 +1,104 @@
+/**
+ * `script/invite SUBJECT [ISSUER]`: lets a subject become a merchant where sign-up is by invitation. A program of its own,
+ * with the environment of the service.
+ */
+import { existsSync } from "node:fs"
+import { join } from "node:path"
+import { parseArgs } from "node:util"
+import { lockDataDir } from "../config/data-dir.ts"
+import { assertInstallation } from "../db/installation.ts"
+import { type Db, openDatabase } from "../db/open.ts"
+import { issuerUrl } from "../config/setting-values.ts"
+import { readSettings, type Settings } from "../config/settings.ts"
+import type { Subject } from "../identity/tokens.ts"
+
+const usage = `Lets a subject of the identity provider become a merchant, where SIGNUP=invite (as in live mode).
+
+  script/invite SUBJECT [ISSUER]
+
+  SUBJECT  the \`sub\` of the person's tokens, just as it stands there.
+  ISSUER   the \`iss\` of the tokens; OIDC_ISSUER by default. BASE_URL for a wallet, whose SUBJECT is
+           eip155:CHAIN_ID:ADDRESS with the address in its checksummed form.
+
+It needs the environment of the service. The embedded database serves one process: stop the service first.
+`
+
+/** Invites a subject; once is enough, and again changes nothing. Answers what is so, in a sentence. */
+export async function invite(db: Db, { iss, sub }: Subject, now: Date): Promise<string> {
+  const merchant = await db
+    .selectFrom("merchants")
+    .select("id")
+    .where("iss", "=", iss)
+    .where("sub", "=", sub)
+    .executeTakeFirst()
+  if (merchant) return `${sub} of ${iss} is the merchant ${merchant.id} already.`
+  const invited = await db
+    .insertInto("invitations")
+    .values({ iss, sub, created_at: now })
+    .onConflict(conflict => conflict.doNothing())
+    .returning("sub")
+    .executeTakeFirst()
+  return invited
+    ? `Invited ${sub} of ${iss}: the first valid token makes a merchant.`
+    : `${sub} of ${iss} was invited already.`
+}
+
+async function main(): Promise<string> {
+  const { positionals, values } = parseArgs({ allowPositionals: true, options: { help: { type: "boolean" } } })
+  const [sub, issuer, ...more] = positionals
+  if (values.help) return usage.trimEnd()
+  if (!sub || more.length > 0) throw new Error(`Name one subject, and its issuer where it is another.\n\n${usage}`)
+  const settings = readSettings()
+  const iss = issuerOf(issuer, settings)
+  const { db, close } = await open(settings)
+  try {
+    await assertInstallation(db, settings.mode)
+    const said = [await invite(db, { iss, sub }, new Date())]
+    if (settings.oidcIssuer !== "" && iss !== settings.oidcIssuer && iss !== settings.baseUrl)
+      said.push(`Mind that OIDC_ISSUER is ${settings.oidcIssuer}: tokens of other issuers are not accepted.`)
+    if (settings.signup === "open") said.push("SIGNUP is open here, so nobody needs an invitation.")
+    return said.join("\n")
+  } finally {
+    await close()
+  }
+}
+
+function issuerOf(given: string | undefined, { oidcIssuer }: Settings): string {
+  if (given === undefined && oidcIssuer === "")
+    throw new Error("OIDC_ISSUER is not set: name the issuer after the subject.")
+  try {
+    return given === undefined ? oidcIssuer : issuerUrl(given)
+  } catch (error) {
+    throw new Error(`The issuer ${(error as Error).message}.`)
+  }
+}
+
+async function open(settings: Settings): Promise<{ db: Db; close: () => Promise<void> }> {
+  const { databaseUrl, dataDir } = settings
+  // A folder that was mistyped must not become a database that nobody serves.
+  if (databaseUrl === undefined && !existsSync(join(dataDir, "db")))
+    throw new Error(`There is no database in ${dataDir}. Start the service once, or check DATA_DIR and DATABASE_URL.`)
+  const unlock = databaseUrl === undefined ? lockForUs(dataDir) : () => {}
+  const database = await openDatabase(settings, () => {})
+  return { db: database.db, close: () => database.close().finally(unlock) }
+}
+
+function lockForUs(dir: string): () => void {
+  try {
+    return lockDataDir(dir)
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== "DATA_DIR_BUSY") throw error
+    throw new Error(
+      `The service is running on ${dir}, and its embedded database serves one process. Stop it, invite, start it again.`,
+    )
+  }
+}
+
+if (import.meta.main)
+  main().then(
+    said => process.stdout.write(`${said}\n`),
+    (error: Error) => {
+      process.stderr.write(`\nNobody was invited. ${error.message}\n`)
+      process.exitCode = 1
+    },
+  )

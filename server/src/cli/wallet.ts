@@ -1,0 +1,214 @@
+/** `script/wallet`: what an operator sees of the service's wallets and does to them, asked of the running service. */
+import { request } from "node:http"
+import { userInfo } from "node:os"
+import { parseArgs } from "node:util"
+import { readDataDir } from "../config/settings.ts"
+import { heldText, logText, walletsText } from "./print-wallets.ts"
+import { socketPath } from "../operator/socket.ts"
+
+const usage = `Shows, stops and mends the wallets that the running service pays from.
+
+  script/wallet show [--network N]        how each wallet stands, and what it has on its way
+  script/wallet held                      the payouts that are held, and why
+  script/wallet log                       what was done by hand, by whom and why
+  script/wallet halt WALLET --reason R    stops signing and sending at once
+  script/wallet resume WALLET --reason R [--books-compared] [--nothing-paid]
+                                          lets it go on; refused while a nonce on the chain is unexplained
+  script/wallet adopt HASH [--intent ID]  takes in a transaction of ours that the database does not know
+  script/wallet adopt --all WALLET        finds by itself what the wallet sent that the database does not know, and adopts it
+  script/wallet adopt HASH --foreign --reason R
+                                          the same of one that pays nothing of ours
+  script/wallet unstick WALLET NONCE --reason R [--max-fee GWEI]
+                                          replaces a nonce that can't be mined by an empty transfer
+  script/wallet release PAYOUT [--reason R]
+                                          has a held payout looked at now; no check is passed over
+  script/wallet release --all [--held WHY] [--reason R]
+                                          has all held payouts looked at now, or those held for one reason
+  script/wallet cancel PAYOUT --reason R  cancels a payout that has no nonce; its money stays where it is
+
+  WALLET             payout, relay, or an address; with --network N where there are several
+  --books-compared   you have compared what left the deposits so far with what was to leave them
+  --nothing-paid     you have made sure that no other earlier transaction of the wallet paid what waits here
+  --json             the service's answer as it came
+  --help             this text
+
+It needs the DATA_DIR of the service and the right to open admin.sock in it. docs/wallet.md says when to use what.
+Ends with 0 when it was done, 1 when it was refused, 2 when it was called wrongly, 3 when the service can't be reached.
+`
+
+/** The command was written wrongly. */
+class UsageError extends Error {}
+/** No service answers on the socket. */
+class Unreachable extends Error {}
+
+const options = {
+  network: { type: "string" },
+  reason: { type: "string" },
+  intent: { type: "string" },
+  foreign: { type: "boolean" },
+  all: { type: "boolean" },
+  held: { type: "string" },
+  "max-fee": { type: "string" },
+  "books-compared": { type: "boolean" },
+  "nothing-paid": { type: "boolean" },
+  json: { type: "boolean" },
+  help: { type: "boolean" },
+} as const
+
+type Flags = ReturnType<typeof parsed>["values"]
+
+const parsed = (args: string[]) => parseArgs({ args, options, allowPositionals: true })
+
+/** A command: its arguments by name, which flags it takes, and what it asks. */
+interface Command {
+  takes: string[]
+  flags: (keyof Flags)[]
+  /** What it is with --all. */
+  all?: Command
+  ask: (given: string[], flags: Flags) => { path: string; body?: object }
+  // biome-ignore lint/suspicious/noExplicitAny: what the service answers, which prints itself.
+  print?: (data: any) => string
+}
+
+const commands: Record<string, Command> = {
+  show: {
+    takes: [],
+    flags: ["network"],
+    ask: (_given, { network }) => ({ path: `/wallets${network ? `?network=${encodeURIComponent(network)}` : ""}` }),
+    print: walletsText,
+  },
+  held: { takes: [], flags: [], ask: () => ({ path: "/held?limit=1000" }), print: heldText },
+  log: { takes: [], flags: [], ask: () => ({ path: "/log?limit=100" }), print: logText },
+  halt: {
+    takes: ["WALLET"],
+    flags: ["network", "reason"],
+    ask: ([wallet], { network, reason }) => ({ path: "/halt", body: { wallet, network, reason } }),
+  },
+  resume: {
+    takes: ["WALLET"],
+    flags: ["network", "reason", "books-compared", "nothing-paid"],
+    ask: ([wallet], { network, reason, ...flags }) => ({
+      path: "/resume",
+      body: {
+        wallet,
+        network,
+        reason,
+        booksCompared: flags["books-compared"],
+        nothingPaid: flags["nothing-paid"],
+      },
+    }),
+  },
+  adopt: {
+    all: {
+      takes: ["WALLET"],
+      flags: ["network", "reason"],
+      ask: ([wallet], { network, reason }) => ({ path: "/adopt-all", body: { wallet, network, reason } }),
+    },
+    takes: ["HASH"],
+    flags: ["intent", "foreign", "reason"],
+    ask: ([hash], { intent, foreign, reason }) => ({
+      path: "/adopt",
+      body: { hash: hash?.toLowerCase(), intent: intent?.toLowerCase(), foreign, reason },
+    }),
+  },
+  unstick: {
+    takes: ["WALLET", "NONCE"],
+    flags: ["network", "reason", "max-fee"],
+    ask: ([wallet, nonce], { network, reason, ...flags }) => ({
+      path: "/unstick",
+      body: { wallet, network, nonce, maxFeeGwei: flags["max-fee"], reason },
+    }),
+  },
+  release: {
+    all: {
+      takes: [],
+      flags: ["held", "reason"],
+      ask: (_given, { held, reason }) => ({ path: "/release-all", body: { held, reason } }),
+    },
+    takes: ["PAYOUT"],
+    flags: ["reason"],
+    ask: ([intent], { reason }) => ({ path: "/release", body: { intent: intent?.toLowerCase(), reason } }),
+  },
+  cancel: {
+    takes: ["PAYOUT"],
+    flags: ["reason"],
+    ask: ([intent], { reason }) => ({ path: "/cancel", body: { intent: intent?.toLowerCase(), reason } }),
+  },
+}
+
+async function main(): Promise<string> {
+  const { positionals, values: flags } = read(process.argv.slice(2))
+  const [name, ...given] = positionals
+  if (flags.help) return usage.trimEnd()
+  const one = name === undefined ? undefined : commands[name]
+  const command = (flags.all && one?.all) || one
+  if (!command) throw new UsageError(name === undefined ? "Name a command." : `There is no command ${name}.`)
+  if (given.length !== command.takes.length)
+    throw new UsageError(`${name} takes ${command.takes.length === 0 ? "no argument" : command.takes.join(" and ")}.`)
+  const stray = Object.keys(flags).find(
+    flag => flag !== "json" && !(flag === "all" && one?.all) && !command.flags.includes(flag as keyof Flags),
+  )
+  if (stray) throw new UsageError(`${name} has no --${stray}.`)
+  const { path, body } = command.ask(given, flags)
+  const answer = await call(path, body)
+  if (flags.json) return JSON.stringify(answer, undefined, 2)
+  return command.print ? command.print(answer.data) : String(answer.said)
+}
+
+function read(args: string[]) {
+  try {
+    return parsed(args)
+  } catch (error) {
+    throw new UsageError((error as Error).message)
+  }
+}
+
+/** Asks the service; an Error with its words when it refuses. What it answers is JSON, undefined fields left out. */
+async function call(path: string, body: object | undefined): Promise<Record<string, unknown>> {
+  const socket = socketPath(readDataDir())
+  const { status, text } = await exchange(socket, path, body && JSON.stringify({ ...body, by: userInfo().username }))
+  const answer = JSON.parse(text)
+  if (status < 300) return answer
+  const details: { path: string; message: string }[] = answer.details ?? []
+  throw new Error([answer.message, ...details.map(({ message }) => `  ${message}`)].join("\n"))
+}
+
+function exchange(socketPath: string, path: string, body?: string): Promise<{ status: number; text: string }> {
+  return new Promise((resolve, reject) => {
+    const sent = request(
+      {
+        socketPath,
+        path,
+        method: body === undefined ? "GET" : "POST",
+        headers: body === undefined ? {} : { "content-type": "application/json" },
+      },
+      async response => {
+        let text = ""
+        for await (const chunk of response) text += chunk
+        resolve({ status: response.statusCode ?? 0, text })
+      },
+    )
+    sent.once("error", (error: NodeJS.ErrnoException) =>
+      reject(
+        new Unreachable(
+          error.code === "EACCES"
+            ? `You may not open ${socketPath}. Run this as the user of the service.`
+            : `No service answers at ${socketPath} (${error.code}). Is it running, with this DATA_DIR?`,
+        ),
+      ),
+    )
+    sent.end(body)
+  })
+}
+
+/** A contract's reason for a failure is anyone's text: it must not move the cursor, or colour what is true. */
+const plain = (text: string): string => text.replace(/(?!\n)\p{C}/gu, "\ufffd")
+
+main().then(
+  said => process.stdout.write(`${plain(said)}\n`),
+  (error: Error) => {
+    const help = error instanceof UsageError ? "\n`script/wallet --help` tells how it is used." : ""
+    process.stderr.write(`${plain(error.message)}${help}\n`)
+    process.exitCode = error instanceof UsageError ? 2 : error instanceof Unreachable ? 3 : 1
+  },
+)

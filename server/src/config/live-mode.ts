@@ -1,0 +1,159 @@
+/**
+ * What live mode refuses to start with: settings that are right for a sandbox or a test, and cost money where money is
+ * real. Pure; each fault begins with the name of its setting, and none repeats a value that may be secret.
+ */
+import { isIP } from "node:net"
+import { type Hex, toHex } from "viem"
+import { mnemonicToAccount, privateKeyToAddress } from "viem/accounts"
+import { isPublicAddress } from "../public-address.ts"
+import { formatAmount } from "../money/amount.ts"
+import { RELEASE_GAS } from "../chain/release-call.ts"
+import type { Settings } from "./settings.ts"
+
+const LEAST_CONFIRMATIONS = 3
+const LEAST_TOKEN_CHARACTERS = 16
+/** Of the 31 steps from byte to byte in a random key about 29 differ. */
+const LEAST_DIFFERENT_STEPS = 16
+
+const testNetworks: readonly string[] = ["base-sepolia"]
+
+/**
+ * Why these settings can't be used in live mode, all at once; empty when they can. `keySettings` names the settings by which
+ * the wallets' keys came.
+ */
+export function liveFaults(settings: Settings, keySettings: { payout: string; relay: string }): string[] {
+  const { secretKey, payoutWallet, relayWallet, networks, metricsToken } = settings
+  const faults: string[] = []
+  const refuse = (wrong: boolean, fault: string) => {
+    if (wrong) faults.push(fault)
+  }
+  refuse(settings.sandboxPublic, "SANDBOX_PUBLIC must not be set: it opens a sandbox to everyone")
+  refuse(
+    settings.databaseUrl === undefined && !settings.allowEmbeddedDb,
+    "DATABASE_URL must be set: the embedded database serves one process; ALLOW_EMBEDDED_DB=1 takes it on purpose",
+  )
+
+  if (secretKey === undefined)
+    faults.push("SECRET_KEY must be set: 32 random bytes, as `openssl rand -hex 32` prints them")
+  else if (isGuessable(secretKey))
+    faults.push("SECRET_KEY is not random, so it can be guessed: take what `openssl rand -hex 32` prints")
+  else {
+    const wallet = walletOf(toHex(secretKey))
+    refuse(developmentWallets().has(wallet), "SECRET_KEY is a well-known development key")
+    refuse(
+      wallet !== undefined && [payoutWallet, relayWallet].some(each => each === wallet),
+      "SECRET_KEY must not be the key of a wallet: it is kept in other places",
+    )
+  }
+  for (const [name, wallet, task] of [
+    [keySettings.payout, payoutWallet, "moves money out of deposits"],
+    [keySettings.relay, relayWallet, "relays buyers' authorizations"],
+  ] as const) {
+    const either = `${name} must be set, or ${name.replace("PRIVATE_KEY", "KEYSTORE")}`
+    refuse(wallet === undefined, `${either}: this wallet ${task}`)
+    refuse(
+      wallet !== undefined && developmentWallets().has(wallet),
+      `${name} is a well-known development key: anyone can take what the wallet holds`,
+    )
+  }
+  refuse(
+    payoutWallet !== undefined && payoutWallet === relayWallet,
+    `${keySettings.relay} must be another key than ${keySettings.payout}: two senders of one wallet take each other's nonces`,
+  )
+  const least = RELEASE_GAS * settings.payoutMaxFee
+  refuse(
+    settings.gasBudget > 0n && settings.gasBudget < least,
+    `GAS_BUDGET must be 0 or at least ${formatAmount(least, 18)}, what one payout may cost at PAYOUT_MAX_FEE`,
+  )
+
+  faults.push(...addressFaults("BASE_URL", settings.baseUrl, "buyers and merchants come from outside"))
+  if (settings.oidcIssuer !== "") {
+    faults.push(...addressFaults("OIDC_ISSUER", settings.oidcIssuer, "merchants sign in there from outside"))
+    refuse(
+      `${new URL(settings.oidcIssuer).pathname}/`.includes("/sandbox/"),
+      "OIDC_ISSUER is the identity provider of a sandbox, which gives anyone a token",
+    )
+  }
+  refuse(
+    settings.webhooks.allowCidrs.some(range => /\/0+$/.test(range)),
+    "WEBHOOK_ALLOW_CIDRS must not open everything: any merchant could send requests into your network",
+  )
+  refuse(
+    metricsToken !== undefined && metricsToken.length < LEAST_TOKEN_CHARACTERS,
+    `METRICS_TOKEN must have at least ${LEAST_TOKEN_CHARACTERS} characters`,
+  )
+
+  for (const { name, rpcUrls } of networks) {
+    refuse(
+      testNetworks.includes(name),
+      `NETWORKS must not name ${name}, a test network: what is paid there is worthless`,
+    )
+    refuse(
+      rpcUrls.some(url => url.startsWith("http:") && !isPrivate(url)),
+      `RPC_${name.toUpperCase().replaceAll("-", "_")} must use https: only a node on a private address is asked over http`,
+    )
+  }
+  refuse(
+    networks.some(({ confirmations }) => confirmations < LEAST_CONFIRMATIONS),
+    `CONFIRMATIONS must be at least ${LEAST_CONFIRMATIONS}: blocks that are less deep are taken back`,
+  )
+  return faults
+}
+
+/** What live mode does without, and says so at the start. */
+export function liveWarnings({ sanctionsFile, networks, redisUrl }: Settings): string[] {
+  const screened = sanctionsFile !== undefined || networks.some(({ sanctionsOracle }) => sanctionsOracle !== undefined)
+  return [
+    ...(screened
+      ? []
+      : ["No buyer is screened: there is neither a SANCTIONS_FILE nor a sanctions oracle on a network"]),
+    ...(redisUrl === undefined
+      ? ["Rate limits are not shared: without REDIS_URL each process admits as much as the limits say"]
+      : []),
+  ]
+}
+
+function addressFaults(name: string, url: string, why: string): string[] {
+  return [
+    ...(url.startsWith("https://") ? [] : [`${name} must be an https address`]),
+    ...(isPrivate(url) ? [`${name} must not be a private or loopback address: ${why}`] : []),
+  ]
+}
+
+/** Whether a URL's host is reached from inside only: a private or special address, or a name that no public DNS has. */
+function isPrivate(url: string): boolean {
+  const host = new URL(url).hostname.replace(/^\[|\]$|\.$/g, "")
+  if (isIP(host) !== 0) return !isPublicAddress(host)
+  return !host.includes(".") || /\.(localhost|local|internal|intranet|lan|home\.arpa)$/.test(host)
+}
+
+/** Whether a key was repeated or counted, or typed: 32 random bytes are all visible characters once in 10^13 keys. */
+function isGuessable(key: Uint8Array): boolean {
+  const steps = key.slice(1).map((byte, i) => byte - (key[i] ?? 0))
+  return new Set(steps).size < LEAST_DIFFERENT_STEPS || key.every(byte => byte >= 0x20 && byte < 0x7f)
+}
+
+/** The wallet of a key, undefined where the curve has no such key; the library's own error would repeat it. */
+function walletOf(key: Hex): string | undefined {
+  try {
+    return privateKeyToAddress(key).toLowerCase()
+  } catch {
+    return undefined
+  }
+}
+
+let known: Set<string | undefined> | undefined
+
+/** Wallets whose keys everybody has: those of anvil and Hardhat, the first numbers, and one byte over and over. */
+function developmentWallets(): ReadonlySet<string | undefined> {
+  known ??= new Set([
+    ...Array.from({ length: 20 }, (_, addressIndex) =>
+      mnemonicToAccount("test test test test test test test test test test test junk", {
+        addressIndex,
+      }).address.toLowerCase(),
+    ),
+    ...Array.from({ length: 20 }, (_, i) => walletOf(toHex(i + 1, { size: 32 }))),
+    ...Array.from({ length: 254 }, (_, i) => walletOf(toHex(new Uint8Array(32).fill(i + 1)))),
+  ])
+  return known
+}

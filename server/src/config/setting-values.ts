@@ -1,0 +1,136 @@
+/** How the text of a setting becomes a value; each throws an Error whose message completes "NAME …". */
+import { isIP } from "node:net"
+import { type Address, parseAddress, parseHash } from "../chain/hex.ts"
+import { localSigner, type Signer } from "../chain/signer.ts"
+import { AmountError, parseAmount } from "../money/amount.ts"
+
+export const text = (value: string): string => value
+
+export function whole(min: number, max: number) {
+  return (value: string): number => {
+    const n = /^\d{1,9}$/.test(value) ? Number.parseInt(value, 10) : Number.NaN
+    if (!(n >= min && n <= max)) throw new Error(`must be a whole number from ${min} to ${max}`)
+    return n
+  }
+}
+
+export function oneOf<const T extends string>(...choices: T[]) {
+  return (value: string): T => {
+    const choice = choices.find(each => each === value)
+    if (!choice) throw new Error(`must be one of: ${choices.join(", ")}`)
+    return choice
+  }
+}
+
+/** An http(s) address without a slash at the end; throws an Error that completes "NAME …". */
+export function httpUrl(value: string): string {
+  if (!URL.canParse(value) || !/^https?:$/.test(new URL(value).protocol)) throw new Error("must be an http(s) address")
+  return value.replace(/\/+$/, "")
+}
+
+/** An http(s) address just as it is written: an issuer is compared letter by letter, and some end in a slash. */
+export function issuerUrl(value: string): string {
+  httpUrl(value)
+  return value
+}
+
+/** The address of a Redis server; the fault never repeats it, for it may hold a password. */
+export function redisUrl(value: string): string {
+  if (!URL.canParse(value) || !/^rediss?:\/\/./.test(value)) throw new Error("must be a redis:// or rediss:// address")
+  return value
+}
+
+/** An IP address, or a network in CIDR notation. */
+export function cidr(value: string): string {
+  const [ip = "", prefix, ...rest] = value.split("/")
+  const bits = { 4: 32, 6: 128 }[isIP(ip)]
+  const length = prefix === undefined ? bits : /^\d{1,3}$/.test(prefix) ? Number.parseInt(prefix, 10) : undefined
+  if (bits === undefined || length === undefined || length > bits || rest.length > 0 || /%|^::ffff:/i.test(ip))
+    throw new Error(`must be addresses or networks such as 10.0.0.0/8 and fd00::/8, not ${value}`)
+  return value
+}
+
+/** A {@link cidr} that is not everyone. */
+export function proxies(value: string): string {
+  if (/\/0+$/.test(cidr(value)))
+    throw new Error("must not trust everyone: callers would choose the address by which they are limited")
+  return value
+}
+
+const list = (value: string): string[] =>
+  value
+    .split(",")
+    .map(part => part.trim())
+    .filter(part => part !== "")
+
+export function listOf<T>(parse: (part: string) => T) {
+  return (value: string): T[] => list(value).map(parse)
+}
+
+export function address(value: string): Address {
+  const parsed = parseAddress(value)
+  if (!parsed) throw new Error("must be an address: 0x and 40 hexadecimal digits")
+  return parsed
+}
+
+/** `5s`, `2m`, `1h` or plain seconds, as milliseconds. */
+export function duration(value: string): number {
+  const match = /^(\d{1,7})(s|m|h|d)?$/.exec(value)
+  if (!match) throw new Error("must be a time such as 30s, 5m or 1h")
+  const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }[match[2] ?? "s"] ?? 1_000
+  return Number.parseInt(match[1] ?? "", 10) * unitMs
+}
+
+/** A time from `minS` to `maxS` seconds, as milliseconds. */
+export function durationWithin(minS: number, maxS: number) {
+  return (value: string): number => {
+    const ms = duration(value)
+    if (ms < minS * 1_000 || ms > maxS * 1_000) throw new Error(`must be from ${minS}s to ${maxS}s`)
+    return ms
+  }
+}
+
+/** Only what signs: the key is kept where nothing prints it. */
+export function privateKey(value: string): Signer {
+  // The key itself stays out of the message: settings faults are printed, and the library's own would repeat it.
+  if (!parseHash(value)) throw new Error("must be a private key: 0x and 64 hexadecimal digits")
+  try {
+    return localSigner(value as `0x${string}`)
+  } catch {
+    throw new Error("is not a private key: it is zero, or beyond the order of the curve")
+  }
+}
+
+export function bytes32(value: string): Uint8Array {
+  const hex = /^(?:0x)?([0-9a-f]{64})$/i.exec(value)?.[1]
+  const base64 = /^[A-Za-z0-9+/_-]{43}=?$/.test(value) ? value : undefined
+  if (hex === undefined && base64 === undefined) throw new Error("must be 32 bytes in hexadecimal or base64")
+  return hex === undefined ? Buffer.from(base64 ?? "", "base64") : Buffer.from(hex, "hex")
+}
+
+/** Gwei, as wei. */
+export const gwei = (value: string): bigint => wei(value, 9)
+
+/** Ether, as wei; 0 too. */
+export const ether = (value: string): bigint => (/^0(\.0+)?$/.test(value) ? 0n : wei(value, 18))
+
+function wei(value: string, decimals: number): bigint {
+  try {
+    return parseAmount(value, decimals)
+  } catch (error) {
+    if (error instanceof AmountError) throw new Error(error.message)
+    throw error
+  }
+}
+
+export const flag = (value: string): boolean => oneOf("1", "0")(value) === "1"
+
+export function decimal(value: string): string {
+  try {
+    parseAmount(value, 18)
+  } catch (error) {
+    if (error instanceof AmountError) throw new Error(error.message)
+    throw error
+  }
+  return value
+}

@@ -1,0 +1,297 @@
+/**
+ * Every setting, declared once: what it means, how it is read, what it is without a value. The settings, `--help`, the
+ * start-up errors and `docs/settings.md` are made from it.
+ */
+import { networkNames } from "../chain/networks.ts"
+import {
+  bytes32,
+  cidr,
+  decimal,
+  duration,
+  durationWithin,
+  ether,
+  flag,
+  gwei,
+  httpUrl,
+  issuerUrl,
+  listOf,
+  oneOf,
+  privateKey,
+  proxies,
+  redisUrl,
+  text,
+  whole,
+} from "./setting-values.ts"
+
+export interface Meaning {
+  meaning: string
+  /** The text that stands in when the variable is not set; none means "unset". */
+  fallback?: string
+  /** In words, where what stands in depends on other settings. */
+  otherwise?: string
+  /** What live mode demands of it, for the documents. */
+  live?: string
+}
+
+export interface Setting<T> extends Meaning {
+  /** Throws an Error whose message completes "NAME …". */
+  parse: (text: string) => T
+}
+
+const perMinute = (meaning: string, fallback: string): Setting<number> & { fallback: string } => ({
+  meaning: `${meaning}, requests a minute; 0 switches it off`,
+  fallback,
+  parse: whole(0, 1_000_000),
+})
+
+/** The table of settings, in the order in which `--help` prints them. */
+export const settingsTable = {
+  MODE: {
+    meaning: "sandbox (everything local), test (a public test network) or live",
+    fallback: "sandbox",
+    parse: oneOf("sandbox", "test", "live"),
+  },
+  HOST: { meaning: "the address to listen on", fallback: "127.0.0.1", parse: text },
+  SANDBOX_PUBLIC: {
+    meaning: "1: the sandbox may listen on other addresses than loopback",
+    fallback: "0",
+    live: "must not be set",
+    parse: flag,
+  },
+  PORT: { meaning: "the port to listen on", fallback: "4000", parse: whole(1, 65_535) },
+  BASE_URL: {
+    meaning: "how callers reach the service",
+    otherwise: "http://HOST:PORT",
+    live: "must be set; https, and not a private address",
+    parse: httpUrl,
+  },
+  CONSOLE_ORIGINS: {
+    meaning: "origins of browser consoles, comma-separated",
+    fallback: "",
+    parse: listOf(part => new URL(httpUrl(part)).origin),
+  },
+  TRUSTED_PROXIES: {
+    meaning: "addresses and CIDRs of proxies whose X-Forwarded-For is believed, comma-separated",
+    fallback: "",
+    parse: listOf(proxies),
+  },
+  DATA_DIR: { meaning: "where the embedded database and the sandbox keep their files", fallback: ".data", parse: text },
+  DATABASE_URL: {
+    meaning: "a Postgres address",
+    otherwise: "an embedded database in DATA_DIR",
+    live: "must be set, unless ALLOW_EMBEDDED_DB=1",
+    parse: text,
+  },
+  ALLOW_EMBEDDED_DB: { meaning: "1: live mode takes the embedded database too", fallback: "0", parse: flag },
+  REDIS_URL: {
+    meaning: "a Redis address (redis: or rediss:), through which several processes share the rate limits",
+    otherwise: "each process counts in its own memory",
+    parse: redisUrl,
+  },
+  SECRET_KEY: {
+    meaning: "32 random bytes in hexadecimal or base64, such as `openssl rand -hex 32` prints",
+    otherwise: "the sandbox's own; needed elsewhere",
+    live: "must be set, and random",
+    parse: bytes32,
+  },
+  OIDC_ISSUER: {
+    meaning: "the issuer of console tokens; the same as BASE_URL where merchants sign in with wallets alone",
+    otherwise: "the sandbox's own; needed elsewhere",
+    live: "must be set; https, not a private address, not a sandbox's",
+    parse: issuerUrl,
+  },
+  OIDC_AUDIENCE: { meaning: "the audience that console tokens must name", fallback: "sluice", parse: text },
+  SIGNUP: {
+    meaning: "open: the first valid token makes a merchant; invite: only for invited subjects",
+    otherwise: "open, in live mode invite",
+    parse: oneOf("open", "invite"),
+  },
+  NETWORKS: {
+    meaning: `the networks to serve, the first is the default: ${networkNames.join(", ")}`,
+    otherwise: "base-sepolia, in live mode base",
+    live: "no test network",
+    parse: listOf(oneOf(...networkNames)),
+  },
+  CONFIRMATIONS: {
+    meaning: "how many blocks deep a payment must be, its own block counted",
+    fallback: "3",
+    live: "at least 3",
+    parse: whole(1, 1_000),
+  },
+  VERIFY_INTERVAL: {
+    meaning: "how often pending payments are looked at",
+    otherwise: "60s, in the sandbox 2s",
+    parse: duration,
+  },
+  MAX_SCAN_LAG: {
+    meaning:
+      "how many blocks the scan of a network may be behind its head; beyond it, and without catching up, /readyz says 503",
+    fallback: "300",
+    parse: whole(20, 1_000_000),
+  },
+  SANCTIONS_FILE: { meaning: "a list of sanctioned addresses (OFAC SDN format or one a line)", parse: text },
+  PAYOUT_PRIVATE_KEY: {
+    meaning: "the key of the wallet that moves money out of deposits",
+    live: "this or PAYOUT_KEYSTORE must be set; no well-known key",
+    parse: privateKey,
+  },
+  PAYOUT_KEYSTORE: {
+    meaning: "a file with that key, encrypted (Web3 Secret Storage v3, as geth and foundry write it); in its place",
+    live: "no well-known key",
+    parse: text,
+  },
+  PAYOUT_KEYSTORE_PASSWORD_FILE: {
+    meaning: "a file with the password of that",
+    live: "only its owner can read it",
+    parse: text,
+  },
+  RELAY_PRIVATE_KEY: {
+    meaning: "the key of the wallet that relays buyers' authorizations",
+    live: "this or RELAY_KEYSTORE must be set; no well-known key, not the payout wallet's",
+    parse: privateKey,
+  },
+  RELAY_KEYSTORE: {
+    meaning: "a file with that key, encrypted, in its place",
+    live: "no well-known key, not the payout wallet's",
+    parse: text,
+  },
+  RELAY_KEYSTORE_PASSWORD_FILE: {
+    meaning: "a file with the password of that",
+    live: "only its owner can read it",
+    parse: text,
+  },
+  MIN_AMOUNT: { meaning: "the least price, in whole tokens", fallback: "0.01", parse: decimal },
+  QUORUM_ABOVE: {
+    meaning: "payments above this, in whole tokens, need both RPC endpoints where a network has two",
+    fallback: "100",
+    parse: decimal,
+  },
+  WEBHOOK_TIMEOUT: {
+    meaning: "how long a delivery may take, the answer's body included",
+    fallback: "30s",
+    parse: durationWithin(1, 300),
+  },
+  WEBHOOK_PROBE_TIMEOUT: {
+    meaning: "the same for the request that tries an address when a webhook is made",
+    fallback: "10s",
+    parse: durationWithin(1, 60),
+  },
+  WEBHOOK_CONCURRENCY_PER_ENDPOINT: {
+    meaning: "deliveries at once to one endpoint, of each process",
+    fallback: "10",
+    parse: whole(1, 1_000),
+  },
+  WEBHOOK_CONCURRENCY: {
+    meaning: "deliveries at once in all, of each process",
+    fallback: "500",
+    parse: whole(1, 10_000),
+  },
+  WEBHOOK_ALLOW_CIDRS: {
+    meaning:
+      "ranges of private addresses that webhooks may reach, comma-separated: every merchant can send requests there",
+    otherwise: "none, in the sandbox loopback",
+    live: "not everything",
+    parse: listOf(cidr),
+  },
+  WEBHOOK_RETENTION: {
+    meaning: "how long events, their deliveries and attempts are kept",
+    fallback: "90d",
+    parse: durationWithin(86_400, 36_500 * 86_400),
+  },
+  SWEEP_ABOVE: {
+    meaning: "what a deposit holds for its merchant is sent on at once above this, in whole tokens; else daily",
+    fallback: "10",
+    parse: decimal,
+  },
+  PAYOUT_MAX_FEE: {
+    meaning:
+      "the most a payout pays for a unit of gas, tip included, in gwei; while the network asks more, payouts wait",
+    fallback: "20",
+    parse: gwei,
+  },
+  GAS_BUDGET: {
+    meaning:
+      "ether that the payouts of one merchant may cost in 24 hours, over all networks; more are held until then; relays get half of it; 0: no bound",
+    otherwise: "0.02, in the sandbox 0",
+    live: "0, or what one payout may cost at PAYOUT_MAX_FEE",
+    parse: ether,
+  },
+  GAS_BUDGET_TOTAL: {
+    meaning:
+      "ether that the payouts and relays of all merchants together may cost in 24 hours; more wait, and relays are refused; 0: no bound",
+    otherwise: "0; in live mode with SIGNUP=open 0.2",
+    parse: ether,
+  },
+  RELAY_CONTRACT_BUDGET: {
+    meaning:
+      "ether that relays of contract wallets may cost in 24 hours on each network; more are refused; 0: no bound",
+    otherwise: "0.005, in the sandbox 0",
+    parse: ether,
+  },
+  SMALL_PAYOUT: {
+    meaning:
+      "payouts below this, in whole tokens, and relays get three quarters of GAS_BUDGET at most: strangers can cause many at little cost",
+    fallback: "0.10",
+    parse: decimal,
+  },
+  LIMIT_AUTH: perMinute("POST /api/auth/*, by IP", "5"),
+  LIMIT_CHECKOUT: perMinute("POST /api/checkouts, by API key", "10"),
+  LIMIT_PAY_CONFIRM: perMinute("POST /api/pay/confirm and /api/pay/authorize together, by IP", "10"),
+  LIMIT_PAY_STATUS: perMinute("GET /api/pay/status/:id, by IP", "30"),
+  LIMIT_CONSOLE: perMinute("/api/console/*, by token subject", "60"),
+  LIMIT_PAYWALL_VERIFY: perMinute("GET /api/paywalls/:id/verify, by IP", "30"),
+  LIMIT_PAYWALL_PAY: perMinute("POST /api/paywalls/:id/pay, by IP", "10"),
+  LIMIT_MERCHANT: perMinute("merchant routes without a limit of their own, by API key", "60"),
+  LIMIT_CONSUME: perMinute("POST /api/paywalls/:id/consume and verify with an API key, by API key", "600"),
+  LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
+  MAX_DOWNLOADS: {
+    meaning:
+      "how many long lists and CSV files of one merchant each process has on their way at once; more are answered 429",
+    fallback: "10",
+    parse: whole(1, 1_000),
+  },
+  HEALTH_PORT: {
+    meaning:
+      "the port on HOST where a process with --role worker answers /healthz, /readyz and, by METRICS_TOKEN, /metrics",
+    otherwise: "none",
+    parse: whole(1, 65_535),
+  },
+  DRAIN: {
+    meaning:
+      "how long a process that was told to stop serves on while /readyz answers 503, so that no new request is sent to it",
+    otherwise: "0s, in live mode 5s",
+    parse: durationWithin(0, 300),
+  },
+  METRICS_PORT: { meaning: "a port on METRICS_HOST that serves /metrics to anyone", parse: whole(1, 65_535) },
+  METRICS_HOST: { meaning: "the address that METRICS_PORT listens on", fallback: "127.0.0.1", parse: text },
+  METRICS_TOKEN: {
+    meaning: "the bearer token that opens /metrics on PORT",
+    live: "at least 16 characters",
+    parse: text,
+  },
+  LOG_LEVEL: {
+    meaning: "fatal, error, warn, info, debug or trace",
+    otherwise: "info, in the sandbox warn",
+    parse: oneOf("fatal", "error", "warn", "info", "debug", "trace"),
+  },
+  RPC_PORT: { meaning: "the port of the sandbox's chain", fallback: "8545", parse: whole(1, 65_535) },
+} satisfies Record<string, Setting<unknown>>
+
+/** The settings that exist once per network, by their first part. */
+export const networkSettingsTable = {
+  RPC: {
+    meaning: "RPC endpoints, comma-separated",
+    otherwise: "the sandbox's chain; needed elsewhere",
+    live: "must be set; https, or a node on a private address",
+  },
+  TOKEN: { meaning: "the settlement token", otherwise: "USDC" },
+  DEPOSIT_FACTORY: {
+    meaning: "the deposit factory whose operator is the payout wallet",
+    otherwise: "the sandbox's; needed elsewhere",
+    live: "must be set",
+  },
+  SANCTIONS_ORACLE: {
+    meaning: "a contract with isSanctioned(address), which screens the buyers of all networks",
+    otherwise: "Chainalysis' on base",
+  },
+} satisfies Record<string, Meaning>

@@ -1,0 +1,144 @@
+import { inspect } from "node:util"
+import { describe, expect, it } from "vitest"
+import { liveEnv } from "../../test/live.ts"
+import { describeSettings, readSettings, SettingsError } from "./settings.ts"
+import { settingsTable } from "./settings-table.ts"
+
+const faultsOf = (env: Record<string, string>): string[] => {
+  try {
+    readSettings(env)
+    return []
+  } catch (error) {
+    if (error instanceof SettingsError) return error.faults
+    throw error
+  }
+}
+
+describe("readSettings", () => {
+  it("is a sandbox on loopback without a single variable", () => {
+    expect(readSettings({})).toMatchObject({
+      mode: "sandbox",
+      host: "127.0.0.1",
+      port: 4000,
+      baseUrl: "http://127.0.0.1:4000",
+      databaseUrl: undefined,
+      signup: "open",
+      verifyIntervalMs: 2_000,
+      limits: { paywallPay: 10, console: 60 },
+    })
+  })
+
+  it("keeps a key where nothing prints it", () => {
+    const key = `0x${"7f3a".repeat(16)}`
+    const settings = readSettings({ PAYOUT_PRIVATE_KEY: key })
+    expect(settings.payoutSigner?.address).toBe(settings.payoutWallet)
+    for (const text of [
+      inspect(settings, { depth: 9, showHidden: true }),
+      Object.values(settings.payoutSigner ?? {}).join(),
+    ])
+      expect(text).not.toContain("7f3a7f3a")
+  })
+
+  it("reads several networks, the first is the default", () => {
+    const settings = readSettings({
+      ...liveEnv,
+      OIDC_ISSUER: "https://id.example.com/",
+      NETWORKS: "base, worldchain",
+      RPC_BASE: "https://one.example,https://two.example/key",
+      RPC_WORLDCHAIN: "https://three.example",
+      TOKEN_WORLDCHAIN: `0x${"11".repeat(20)}`,
+      DEPOSIT_FACTORY_BASE: `0x${"22".repeat(20)}`,
+      DEPOSIT_FACTORY_WORLDCHAIN: `0x${"33".repeat(20)}`,
+      CONFIRMATIONS: "5",
+    })
+    expect(settings).toMatchObject({ signup: "invite", verifyIntervalMs: 60_000 })
+    // Just as it is written: tokens name it so.
+    expect(settings.oidcIssuer).toBe("https://id.example.com/")
+    expect(settings.networks).toMatchObject([
+      { name: "base", chainId: 8453, rpcUrls: ["https://one.example", "https://two.example/key"], confirmations: 5 },
+      { name: "worldchain", chainId: 480, token: `0x${"11".repeat(20)}` },
+    ])
+  })
+
+  it("tells all faults at once, each by its name", () => {
+    const faults = faultsOf({
+      MODE: "prod",
+      PORT: "99999",
+      NETWORKS: "solana",
+      MIN_AMOUNT: "-1",
+      PAYOUT_PRIVATE_KEY: "0xabc",
+      TRUSTED_PROXIES: "",
+    })
+    expect(faults.map(fault => fault.split(" ")[0])).toEqual([
+      "MODE",
+      "PORT",
+      "NETWORKS",
+      "NETWORKS",
+      "PAYOUT_PRIVATE_KEY",
+      "MIN_AMOUNT",
+    ])
+  })
+
+  it("asks outside the sandbox for what has no default", () => {
+    expect(faultsOf({ MODE: "test" }).map(fault => fault.split(" ")[0])).toEqual([
+      "RPC_BASE_SEPOLIA",
+      "DEPOSIT_FACTORY_BASE_SEPOLIA",
+      "SECRET_KEY",
+      "OIDC_ISSUER",
+    ])
+  })
+
+  it("keeps the sandbox on loopback unless told otherwise on purpose", () => {
+    expect(faultsOf({ HOST: "0.0.0.0" })).toEqual([expect.stringContaining("SANDBOX_PUBLIC=1")])
+    expect(faultsOf({ HOST: "0.0.0.0", SANDBOX_PUBLIC: "1" })).toEqual([])
+  })
+
+  it("believes X-Forwarded-For from proxies alone that can be told apart from callers", () => {
+    const proxies = "10.0.0.0/8, fd00::/8,203.0.113.7,2001:db8::1"
+    expect(readSettings({ TRUSTED_PROXIES: proxies }).trustedProxies).toEqual(proxies.split(/, ?/))
+    for (const everyone of ["0.0.0.0/0", "::/0", "10.0.0.0/8, 0.0.0.0/00"])
+      expect(faultsOf({ TRUSTED_PROXIES: everyone })).toEqual([
+        expect.stringMatching(/^TRUSTED_PROXIES must not trust everyone/),
+      ])
+    for (const wrong of ["loopback", "10.0.0", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/8/8", "10.0.0.0/255.0.0.0", "a.b"])
+      expect(faultsOf({ TRUSTED_PROXIES: wrong })).toEqual([
+        expect.stringMatching(/^TRUSTED_PROXIES must be addresses/),
+      ])
+    for (const wrong of ["::ffff:10.0.0.1", "fe80::1%eth0", "fd00::/129"])
+      expect(faultsOf({ TRUSTED_PROXIES: wrong })).toEqual([expect.stringContaining(`not ${wrong}`)])
+  })
+
+  it("takes Redis by redis: or rediss:, and never repeats its password", () => {
+    for (const url of ["redis://127.0.0.1:6379/2", "rediss://user:hunter2@redis.example"])
+      expect(readSettings({ REDIS_URL: url }).redisUrl).toBe(url)
+    for (const url of ["127.0.0.1:6379", "http://:hunter2@redis.example", "redis:hunter2", "redis://:hunter2@ x"])
+      expect(faultsOf({ REDIS_URL: url })).toEqual(["REDIS_URL must be a redis:// or rediss:// address"])
+  })
+
+  it("bounds what a merchant may cost outside the sandbox, unless told otherwise", () => {
+    expect(readSettings({}).gasBudget).toBe(0n)
+    expect(readSettings(liveEnv).gasBudget).toBe(20_000_000_000_000_000n)
+    expect(readSettings({ ...liveEnv, GAS_BUDGET: "0" }).gasBudget).toBe(0n)
+    expect(readSettings({ GAS_BUDGET: "0.5" }).gasBudget).toBe(500_000_000_000_000_000n)
+  })
+
+  it("refuses one key for both wallets", () => {
+    const key = `0x${"5".repeat(64)}`
+    expect(faultsOf({ PAYOUT_PRIVATE_KEY: key, RELAY_PRIVATE_KEY: key })).toEqual([
+      expect.stringMatching(/^RELAY_PRIVATE_KEY must be another key/),
+    ])
+    const { relaySigner, relayWallet } = readSettings({ RELAY_PRIVATE_KEY: key })
+    expect(relaySigner?.address).toBe(relayWallet)
+  })
+
+  it("never repeats a key in its faults", () => {
+    const key = `0x${"5".repeat(63)}`
+    expect(faultsOf({ PAYOUT_PRIVATE_KEY: key }).join()).not.toContain("555")
+  })
+})
+
+describe("describeSettings", () => {
+  it("has a line for every setting", () => {
+    for (const name of Object.keys(settingsTable)) expect(describeSettings()).toMatch(new RegExp(`^  ${name} `, "m"))
+  })
+})

@@ -1,0 +1,348 @@
+/** The settings as the service uses them. The only reader of `process.env`; all faults are reported together. */
+import type { Address } from "../chain/hex.ts"
+import { type NetworkName, networkFacts } from "../chain/networks.ts"
+import type { Signer } from "../chain/signer.ts"
+import { liveFaults } from "./live-mode.ts"
+import { address, httpUrl, listOf } from "./setting-values.ts"
+import { type Meaning, networkSettingsTable, type Setting, settingsTable } from "./settings-table.ts"
+import { walletSigner } from "./wallet-keys.ts"
+
+export type Mode = "sandbox" | "test" | "live"
+
+/** What one network needs to be served. */
+export interface NetworkSettings {
+  name: NetworkName
+  chainId: number
+  rpcUrls: string[]
+  token: Address
+  /** Blocks, the one that holds the transfer included. */
+  confirmations: number
+  depositFactory: Address
+  sanctionsOracle: Address | undefined
+}
+
+/** The names of the rate-limit buckets; `limits/buckets.ts` says what each counts. */
+export type Bucket =
+  | "auth"
+  | "checkout"
+  | "payConfirm"
+  | "payStatus"
+  | "console"
+  | "paywallVerify"
+  | "paywallPay"
+  | "merchant"
+  | "consume"
+  | "public"
+
+export interface Settings {
+  mode: Mode
+  host: string
+  port: number
+  /** Without a slash at the end. */
+  baseUrl: string
+  consoleOrigins: string[]
+  trustedProxies: string[]
+  dataDir: string
+  /** Undefined: the embedded database in `dataDir`. */
+  databaseUrl: string | undefined
+  /** Live mode takes the embedded database too. */
+  allowEmbeddedDb: boolean
+  /** Undefined: requests are counted in each process's memory. */
+  redisUrl: string | undefined
+  sandboxPublic: boolean
+  /** 32 bytes, under which secrets are encrypted at rest; in the sandbox undefined until it has made its own. */
+  secretKey: Uint8Array | undefined
+  oidcIssuer: string
+  oidcAudience: string
+  signup: "open" | "invite"
+  /** The first is the default. */
+  networks: NetworkSettings[]
+  verifyIntervalMs: number
+  /** Blocks. */
+  maxScanLag: number
+  sanctionsFile: string | undefined
+  /** A decimal string in whole tokens: each token has decimals of its own. */
+  minAmount: string
+  /** Above this, in whole tokens, two endpoints must have a payment where a network has two. */
+  quorumAbove: string
+  /** A payment's deposit is swept at once above this, in whole tokens. */
+  sweepAbove: string
+  /** The most a payout pays for a unit of gas, in wei. */
+  payoutMaxFee: bigint
+  /** The most that a merchant's payouts may cost in 24 hours, in wei; 0: no bound. */
+  gasBudget: bigint
+  /** The most that the payouts and relays of all merchants may cost in 24 hours, in wei; 0: no bound. */
+  gasBudgetTotal: bigint
+  /** The most that relays of contract wallets may cost in 24 hours on each network, in wei; 0: no bound. */
+  relayContractBudget: bigint
+  /** Below this, in whole tokens, payouts get no more than a part of a merchant's gas budget. */
+  smallPayout: string
+  /** Signs for the payout wallet; undefined: no money moves out of deposits. */
+  payoutSigner: Signer | undefined
+  payoutWallet: Address | undefined
+  /** Signs for the relay wallet; undefined: no authorization is relayed. */
+  relaySigner: Signer | undefined
+  relayWallet: Address | undefined
+  /** Wallets of the service itself; they can't be a merchant's payout address. */
+  serviceWallets: Address[]
+  /** Requests a minute; 0 switches a bucket off. */
+  limits: Record<Bucket, number>
+  /** Where a process without the API answers probes; undefined: nowhere. */
+  healthPort: number | undefined
+  /** How long a process serves on after it was told to stop. */
+  drainMs: number
+  /** Answers in parts of one merchant that are on their way at once. */
+  maxDownloads: number
+  metricsPort: number | undefined
+  metricsHost: string
+  metricsToken: string | undefined
+  logLevel: string
+  rpcPort: number
+  webhooks: WebhookSettings
+}
+
+/** How events are delivered. */
+export interface WebhookSettings {
+  /** For a whole exchange, the answer's body included. */
+  timeoutMs: number
+  /** The same, for the request that tries an address at registration. */
+  probeTimeoutMs: number
+  /** Requests at once to one endpoint, and in all, of each process. */
+  concurrencyPerEndpoint: number
+  concurrency: number
+  /** Ranges that are sent to though they are not public. */
+  allowCidrs: string[]
+  /** How long events and their attempts are kept. */
+  retentionMs: number
+}
+
+/** A problem with the settings; `faults` has one line for each. */
+export class SettingsError extends Error {
+  readonly faults: string[]
+  constructor(faults: string[]) {
+    super(`The settings are not right:\n${faults.map(fault => `  ${fault}`).join("\n")}`)
+    this.name = "SettingsError"
+    this.faults = faults
+  }
+}
+
+type Table = typeof settingsTable
+type Name = keyof Table
+type ValueOf<N extends Name> = Table[N] extends { fallback: string; parse: (text: string) => infer T }
+  ? T
+  : Table[N] extends { parse: (text: string) => infer T }
+    ? T | undefined
+    : never
+
+/**
+ * In wei. On Base, where gas costs a hundredth of a gwei or two, it is five to ten thousand payouts a day, more than an
+ * honest merchant has; and the most that somebody who pays himself round and round can cost us.
+ */
+const DEFAULT_GAS_BUDGET = 20_000_000_000_000_000n
+
+/** In wei: as much as ten merchants, for whoever opens an installation to strangers. */
+const DEFAULT_TOTAL = 10n * DEFAULT_GAS_BUDGET
+/** In wei: on Base some two thousand relays of contract wallets. */
+const DEFAULT_CONTRACT_BUDGET = 5_000_000_000_000_000n
+
+const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
+
+const suffix = (name: NetworkName): string => name.toUpperCase().replaceAll("-", "_")
+
+/** The settings of `script/migrate`: where the database is, and nothing that a migration has no use for. */
+export function readDatabaseSettings(
+  env: Record<string, string | undefined> = process.env,
+): Pick<Settings, "databaseUrl" | "dataDir"> {
+  const read = <T>(name: "DATABASE_URL" | "DATA_DIR", parse: (text: string) => T, fallback?: string): T | undefined => {
+    const value = env[name] || fallback
+    try {
+      return value === undefined ? undefined : parse(value)
+    } catch (error) {
+      throw new SettingsError([`${name} ${(error as Error).message}`])
+    }
+  }
+  const { DATABASE_URL, DATA_DIR } = settingsTable
+  return {
+    databaseUrl: read("DATABASE_URL", DATABASE_URL.parse),
+    dataDir: read("DATA_DIR", DATA_DIR.parse, DATA_DIR.fallback) ?? DATA_DIR.fallback,
+  }
+}
+
+/**
+ * The settings from the environment, or a {@link SettingsError} that lists every fault. In the sandbox the networks' and
+ * the issuer's values are placeholders: its chain and its identity provider are local, and known once they run.
+ */
+export function readSettings(env: Record<string, string | undefined> = process.env): Settings {
+  const faults: string[] = []
+  const attempt = <T>(name: string, value: string, parse: (text: string) => T): T | undefined => {
+    try {
+      return parse(value)
+    } catch (error) {
+      faults.push(`${name} ${(error as Error).message}`)
+      return undefined
+    }
+  }
+  function read<N extends Name>(name: N): ValueOf<N> {
+    const setting: Setting<unknown> = settingsTable[name]
+    const value = env[name] || setting.fallback
+    return (value === undefined ? undefined : attempt(name, value, setting.parse)) as ValueOf<N>
+  }
+  const required = (name: string): undefined => {
+    faults.push(`${name} must be set when MODE is not sandbox`)
+    return undefined
+  }
+
+  const mode = read("MODE") ?? "sandbox"
+  const sandbox = mode === "sandbox"
+  const signup = read("SIGNUP") ?? (mode === "live" ? "invite" : "open")
+  const host = read("HOST")
+  const port = read("PORT")
+  const loopback = host === "localhost" || host === "::1" || /^127\./.test(host)
+  const sandboxPublic = read("SANDBOX_PUBLIC")
+  if (sandbox && !loopback && !sandboxPublic)
+    faults.push("HOST must be a loopback address in the sandbox; SANDBOX_PUBLIC=1 opens it to others on purpose")
+
+  const confirmations = read("CONFIRMATIONS")
+  const fallbackNetwork: NetworkName = mode === "live" ? "base" : "base-sepolia"
+  const names = env.NETWORKS ? (read("NETWORKS") ?? []) : [fallbackNetwork]
+  const networks = names.map(name => networkSettings(name))
+  if (networks.length === 0) faults.push("NETWORKS must name at least one network")
+  function networkSettings(name: NetworkName): NetworkSettings {
+    const facts = networkFacts[name]
+    const variable = (part: keyof typeof networkSettingsTable) => `${part}_${suffix(name)}`
+    const get = <T>(part: keyof typeof networkSettingsTable, parse: (text: string) => T, fallback?: string) => {
+      const value = env[variable(part)] || fallback
+      if (value !== undefined) return attempt(variable(part), value, parse)
+      return sandbox ? undefined : required(variable(part))
+    }
+    return {
+      name,
+      chainId: facts.chainId,
+      rpcUrls: get("RPC", listOf(httpUrl)) ?? [],
+      token: get("TOKEN", address, facts.usdc) ?? facts.usdc,
+      confirmations,
+      depositFactory: get("DEPOSIT_FACTORY", address) ?? facts.usdc,
+      sanctionsOracle: env[variable("SANCTIONS_ORACLE")] ? get("SANCTIONS_ORACLE", address) : facts.sanctionsOracle,
+    }
+  }
+
+  /** By which setting each wallet's key came, or should have come. */
+  const keySettings = { payout: keySetting("PAYOUT"), relay: keySetting("RELAY") }
+  function keySetting(wallet: "PAYOUT" | "RELAY"): string {
+    return env[`${wallet}_KEYSTORE`] ? `${wallet}_KEYSTORE` : `${wallet}_PRIVATE_KEY`
+  }
+  const payoutSigner = signerOf("PAYOUT")
+  const relaySigner = signerOf("RELAY")
+  function signerOf(wallet: "PAYOUT" | "RELAY"): Signer | undefined {
+    const { signer, faults: found } = walletSigner({
+      wallet,
+      key: read(`${wallet}_PRIVATE_KEY`),
+      keystore: read(`${wallet}_KEYSTORE`),
+      passwordFile: read(`${wallet}_KEYSTORE_PASSWORD_FILE`),
+      live: mode === "live",
+    })
+    faults.push(...found)
+    return signer
+  }
+  const payoutWallet = payoutSigner?.address
+  const relayWallet = relaySigner?.address
+  const settings: Settings = {
+    mode,
+    host,
+    port,
+    baseUrl: read("BASE_URL") ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
+    consoleOrigins: read("CONSOLE_ORIGINS"),
+    trustedProxies: read("TRUSTED_PROXIES") ?? [],
+    dataDir: read("DATA_DIR"),
+    databaseUrl: read("DATABASE_URL"),
+    allowEmbeddedDb: read("ALLOW_EMBEDDED_DB"),
+    redisUrl: read("REDIS_URL"),
+    sandboxPublic,
+    secretKey: read("SECRET_KEY") ?? (mode === "test" ? required("SECRET_KEY") : undefined),
+    oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),
+    oidcAudience: read("OIDC_AUDIENCE"),
+    signup,
+    networks,
+    maxScanLag: read("MAX_SCAN_LAG"),
+    verifyIntervalMs: read("VERIFY_INTERVAL") ?? (sandbox ? 2_000 : 60_000),
+    sanctionsFile: read("SANCTIONS_FILE"),
+    minAmount: read("MIN_AMOUNT"),
+    quorumAbove: read("QUORUM_ABOVE"),
+    sweepAbove: read("SWEEP_ABOVE"),
+    payoutMaxFee: read("PAYOUT_MAX_FEE"),
+    gasBudget: read("GAS_BUDGET") ?? (sandbox ? 0n : DEFAULT_GAS_BUDGET),
+    gasBudgetTotal: read("GAS_BUDGET_TOTAL") ?? (mode === "live" && signup === "open" ? DEFAULT_TOTAL : 0n),
+    relayContractBudget: read("RELAY_CONTRACT_BUDGET") ?? (sandbox ? 0n : DEFAULT_CONTRACT_BUDGET),
+    smallPayout: read("SMALL_PAYOUT"),
+    payoutSigner,
+    payoutWallet,
+    relaySigner,
+    relayWallet,
+    serviceWallets: [payoutWallet, relayWallet].filter(wallet => wallet !== undefined),
+    limits: {
+      auth: read("LIMIT_AUTH"),
+      checkout: read("LIMIT_CHECKOUT"),
+      payConfirm: read("LIMIT_PAY_CONFIRM"),
+      payStatus: read("LIMIT_PAY_STATUS"),
+      console: read("LIMIT_CONSOLE"),
+      paywallVerify: read("LIMIT_PAYWALL_VERIFY"),
+      paywallPay: read("LIMIT_PAYWALL_PAY"),
+      merchant: read("LIMIT_MERCHANT"),
+      consume: read("LIMIT_CONSUME"),
+      public: read("LIMIT_PUBLIC"),
+    },
+    maxDownloads: read("MAX_DOWNLOADS"),
+    healthPort: read("HEALTH_PORT"),
+    drainMs: read("DRAIN") ?? (mode === "live" ? 5_000 : 0),
+    metricsPort: read("METRICS_PORT"),
+    metricsHost: read("METRICS_HOST"),
+    metricsToken: read("METRICS_TOKEN"),
+    logLevel: read("LOG_LEVEL") ?? (sandbox ? "warn" : "info"),
+    rpcPort: read("RPC_PORT"),
+    webhooks: {
+      timeoutMs: read("WEBHOOK_TIMEOUT"),
+      probeTimeoutMs: read("WEBHOOK_PROBE_TIMEOUT"),
+      concurrencyPerEndpoint: read("WEBHOOK_CONCURRENCY_PER_ENDPOINT"),
+      concurrency: read("WEBHOOK_CONCURRENCY"),
+      allowCidrs: read("WEBHOOK_ALLOW_CIDRS") ?? (sandbox ? ["127.0.0.0/8", "::1/128"] : []),
+      retentionMs: read("WEBHOOK_RETENTION"),
+    },
+  }
+  // Live mode says it for itself, with all else that is wrong there.
+  if (mode !== "live" && payoutWallet !== undefined && payoutWallet === relayWallet)
+    faults.push(
+      `${keySettings.relay} must be another key than ${keySettings.payout}: each wallet has nonces of its own`,
+    )
+  if (mode === "live") {
+    if (!env.BASE_URL) faults.push("BASE_URL must be set: the https address at which callers reach the service")
+    // What can't be read has been told; what stands in for it is not worth another fault.
+    const told = new Set(faults.map(nameIn))
+    if (told.has("PAYOUT_KEYSTORE_PASSWORD_FILE")) told.add(keySettings.payout)
+    if (told.has("RELAY_KEYSTORE_PASSWORD_FILE")) told.add(keySettings.relay)
+    faults.push(...liveFaults(settings, keySettings).filter(fault => !told.has(nameIn(fault))))
+  }
+  if (faults.length > 0) throw new SettingsError(faults)
+  return settings
+}
+
+/** `DATA_DIR` alone, for a program beside the service that needs none of its secrets. */
+export const readDataDir = (env: Record<string, string | undefined> = process.env): string =>
+  env.DATA_DIR || settingsTable.DATA_DIR.fallback
+
+/** All settings in order, each with its default in words; those of a network have `_<NETWORK>` in their names. */
+export function listSettings(): { name: string; meaning: string; standsIn: string; live: string }[] {
+  const perNetwork = Object.entries<Meaning>(networkSettingsTable).map(([part, rest]): [string, Meaning] => [
+    `${part}_<NETWORK>`,
+    { ...rest, meaning: `${rest.meaning}, such as ${part}_${suffix("base")}` },
+  ])
+  const all = [...Object.entries<Meaning>(settingsTable), ...perNetwork]
+  return all.map(([name, { meaning, fallback = "", otherwise: standsIn = fallback, live = "" }]) => {
+    return { name, meaning, standsIn, live }
+  })
+}
+
+/** What `--help` prints of the settings: a line each, with the default. */
+export const describeSettings = (): string =>
+  listSettings()
+    .map(({ name, meaning, standsIn }) => `  ${name.padEnd(34)}${meaning}${standsIn && ` (${standsIn})`}`)
+    .join("\n")

@@ -1,0 +1,209 @@
+// Keys from encrypted files: the standard's own vectors, what geth and foundry write, and all that is refused.
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { inspect } from "node:util"
+import { generatePrivateKey, privateKeyToAddress } from "viem/accounts"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { foundry, keystoreOf } from "../../test/keystore.ts"
+import { liveEnv } from "../../test/live.ts"
+import { openKeystore } from "../chain/keystore.ts"
+import { readSettings, SettingsError } from "./settings.ts"
+
+type Env = Record<string, string | undefined>
+
+/** From the definition of Web3 Secret Storage; both hold one key. */
+const standard = {
+  password: "testpassword",
+  key: "0x7a28b5ba57c53603b0b07b56bba752f7784bf506fa95edc395f5cf6c7514fe9d",
+  pbkdf2: {
+    crypto: {
+      cipher: "aes-128-ctr",
+      cipherparams: { iv: "6087dab2f9fdbbfaddc31a909735c1e6" },
+      ciphertext: "5318b4d5bcd28de64ee5559e671353e16f075ecae9f99c7a79a38af5f869aa46",
+      kdf: "pbkdf2",
+      kdfparams: {
+        c: 262144,
+        dklen: 32,
+        prf: "hmac-sha256",
+        salt: "ae3cd4e7013836a3df6bd7241b12db061dbe2c6785853cce422d148a624ce0bd",
+      },
+      mac: "517ead924a9d0dc3124507e3393d175ce3ff7c1e96529c6c555ce9e51205e9b2",
+    },
+    id: "3198bc9c-6672-5ab3-d995-4942343ae5b6",
+    version: 3,
+  },
+  scrypt: {
+    crypto: {
+      cipher: "aes-128-ctr",
+      cipherparams: { iv: "83dbcc02d8ccb40e466191a123791e0e" },
+      ciphertext: "d172bf743a674da9cdad04534d56926ef8358534d458fffccd4e6ad2fbde479c",
+      kdf: "scrypt",
+      kdfparams: {
+        dklen: 32,
+        n: 262144,
+        p: 8,
+        r: 1,
+        salt: "ab0c7876052600dd703518d6fc3fe8984592145b591fc8fb5c6d43190334ba19",
+      },
+      mac: "2103ac29920d71da29f15d75b4a16dbe95cfd7ff8faea1056c33131d846e3097",
+    },
+    id: "3198bc9c-6672-5ab3-d995-4942343ae5b6",
+    version: 3,
+  },
+} as const
+
+let dir: string
+beforeAll(() => {
+  dir = mkdtempSync(join(tmpdir(), "sluice-keys-"))
+})
+afterAll(() => rmSync(dir, { recursive: true }))
+
+let files = 0
+function file(text: string, mode = 0o600): string {
+  const path = join(dir, `${files++}`)
+  writeFileSync(path, text)
+  chmodSync(path, mode)
+  return path
+}
+
+const faultsOf = (env: Env): string[] => {
+  try {
+    readSettings(env)
+    return []
+  } catch (error) {
+    if (error instanceof SettingsError) return error.faults
+    throw error
+  }
+}
+
+describe("openKeystore", () => {
+  it.each(["pbkdf2", "scrypt"] as const)("reads the standard's own vector for %s", kdf => {
+    expect(openKeystore(JSON.stringify(standard[kdf]), standard.password)).toBe(standard.key)
+  })
+
+  it("reads what geth writes, and what foundry does", () => {
+    const key = generatePrivateKey()
+    const address = privateKeyToAddress(key)
+    const geth = keystoreOf(key, "pass wörd", { n: 262144, r: 8, p: 1 }, { address: address.slice(2).toLowerCase() })
+    expect(openKeystore(geth, "pass wörd")).toBe(key)
+    expect(openKeystore(keystoreOf(key, "x", foundry), "x")).toBe(key)
+    expect(openKeystore(keystoreOf(key, "x", { c: 1_000 }, { address }), "x")).toBe(key)
+  })
+
+  it("refuses another password, and a file that was changed", () => {
+    const key = generatePrivateKey()
+    const json = keystoreOf(key, "right", foundry)
+    const damaged = JSON.parse(json)
+    damaged.crypto.ciphertext = `00${damaged.crypto.ciphertext.slice(2)}`
+    for (const attempt of [() => openKeystore(json, "wrong"), () => openKeystore(JSON.stringify(damaged), "right")])
+      expect(attempt).toThrow("does not open with the password")
+  })
+
+  it("refuses a key that is not of the address it tells", () => {
+    const json = keystoreOf(generatePrivateKey(), "x", foundry, { address: "11".repeat(20) })
+    expect(() => openKeystore(json, "x")).toThrow("of another address")
+  })
+
+  it.each([
+    ["not JSON", "{"],
+    ["null", "null"],
+    ["a key", JSON.stringify(`0x${"7f3a".repeat(16)}`)],
+    ["version 1", JSON.stringify({ ...standard.scrypt, version: 1 })],
+    ["without crypto", JSON.stringify({ version: 3 })],
+    ...(
+      [
+        ["another cipher", { cipher: "aes-128-cbc" }],
+        ["another kdf", { kdf: "argon2" }],
+        ["a short key", { ciphertext: "d172" }],
+        ["no mac", { mac: undefined }],
+        ["no iv", { cipherparams: {} }],
+        ["scrypt without its numbers", { kdfparams: { dklen: 32, salt: "ab" } }],
+        ["scrypt of a terabyte", { kdfparams: { ...standard.scrypt.crypto.kdfparams, n: 2 ** 40 } }],
+        ["scrypt for days", { kdfparams: { ...standard.scrypt.crypto.kdfparams, n: 2, p: 2 ** 40 } }],
+        ["PBKDF2 for days", { kdf: "pbkdf2", kdfparams: { c: 2 ** 40, prf: "hmac-sha256", dklen: 32, salt: "ab" } }],
+        ["scrypt for no power of two", { kdfparams: { ...standard.scrypt.crypto.kdfparams, n: 1000 } }],
+        ["a short derived key", { kdfparams: { ...standard.scrypt.crypto.kdfparams, dklen: 16 } }],
+      ] as const
+    ).map(([what, change]) => [
+      what,
+      JSON.stringify({ ...standard.scrypt, crypto: { ...standard.scrypt.crypto, ...change } }),
+    ]),
+  ] as [string, string][])("refuses what is no keystore: %s", (_what, json) => {
+    expect(() => openKeystore(json, standard.password)).toThrow(/is not a keystore|does not open/)
+  })
+})
+
+describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {
+  const [KEYSTORE, PASSWORD, KEY] = [`${wallet}_KEYSTORE`, `${wallet}_KEYSTORE_PASSWORD_FILE`, `${wallet}_PRIVATE_KEY`]
+  const key = generatePrivateKey()
+  const address = privateKeyToAddress(key).toLowerCase()
+  const given = (change: Env = {}): Env => ({
+    [KEYSTORE]: file(keystoreOf(key, "hunter2", foundry)),
+    [PASSWORD]: file("hunter2\n"),
+    ...change,
+  })
+  const live = (change: Env = {}): Env => ({ ...liveEnv, [KEY]: "", ...given(change) })
+
+  it("signs as its key would, and nothing prints it", async () => {
+    for (const password of ["hunter2", "hunter2\n", "hunter2\r\n"]) {
+      const settings = readSettings(given({ [PASSWORD]: file(password) }))
+      const signer = wallet === "PAYOUT" ? settings.payoutSigner : settings.relaySigner
+      expect(signer?.address).toBe(address)
+      expect(wallet === "PAYOUT" ? settings.payoutWallet : settings.relayWallet).toBe(address)
+      expect(settings.serviceWallets).toEqual([address])
+      expect(inspect(settings, { depth: 9, showHidden: true })).not.toMatch(new RegExp(`${key.slice(2)}|hunter2`))
+    }
+  })
+
+  it("is enough in live mode", () => {
+    expect(faultsOf(live())).toEqual([])
+  })
+
+  it("stands alone, and with a password", () => {
+    const both = new RegExp(`^${KEYSTORE} can't be set together with ${KEY}`)
+    expect(faultsOf(given({ [KEY]: key }))).toEqual([expect.stringMatching(both)])
+    expect(faultsOf({ [KEY]: key, [PASSWORD]: file("x") })).toEqual([expect.stringMatching(both)])
+    expect(faultsOf(given({ [PASSWORD]: "" }))).toEqual([expect.stringMatching(`^${PASSWORD} must be set`)])
+    expect(faultsOf(given({ [KEYSTORE]: "" }))).toEqual([expect.stringMatching(`^${KEYSTORE} must be set`)])
+  })
+
+  it("names the file that is wrong, once, and repeats nothing of it", () => {
+    const wrong: [Env, RegExp][] = [
+      [{ [KEYSTORE]: join(dir, "none") }, /KEYSTORE can't be read: ENOENT$/],
+      [{ [KEYSTORE]: dir }, /KEYSTORE can't be read: EISDIR$/],
+      [{ [KEYSTORE]: file("x".repeat(70_000)) }, /KEYSTORE is too large/],
+      [{ [KEYSTORE]: file(key) }, /KEYSTORE is not a keystore/],
+      [{ [PASSWORD]: file("hunter3") }, /KEYSTORE does not open/],
+      [{ [PASSWORD]: file("hunter2\n\n") }, /KEYSTORE does not open/],
+      [{ [PASSWORD]: file("\n") }, /PASSWORD_FILE is empty$/],
+      [{ [PASSWORD]: join(dir, "none") }, /PASSWORD_FILE can't be read: ENOENT$/],
+    ]
+    for (const [change, words] of wrong)
+      for (const env of [given(change), live(change)]) {
+        const faults = faultsOf(env)
+        expect(faults).toEqual([expect.stringMatching(words)])
+        expect(faults[0]).toMatch(new RegExp(`^${wallet}_`))
+        expect(faults.join()).not.toMatch(new RegExp(`hunter|${key.slice(2)}`))
+      }
+  })
+
+  it("has a password that others can't read, in live mode", () => {
+    for (const mode of [0o640, 0o604, 0o660, 0o610]) {
+      const change = { [PASSWORD]: file("hunter2", mode) }
+      expect(faultsOf(live(change))).toEqual([expect.stringMatching(/PASSWORD_FILE can be read by others/)])
+      expect(faultsOf(given(change))).toEqual([])
+    }
+    expect(faultsOf(live({ [PASSWORD]: file("hunter2", 0o400) }))).toEqual([])
+  })
+
+  it("is held to the rules of live mode like a key", () => {
+    const anvil = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
+    const known = live({ [KEYSTORE]: file(keystoreOf(anvil, "hunter2", foundry)) })
+    expect(faultsOf(known)).toEqual([expect.stringMatching(`^${KEYSTORE} is a well-known development key`)])
+    const other = wallet === "PAYOUT" ? "RELAY_PRIVATE_KEY" : "PAYOUT_PRIVATE_KEY"
+    expect(faultsOf({ ...live(), [other]: key })).toEqual([expect.stringMatching(/^RELAY_.* must be another key than/)])
+    expect(faultsOf({ ...live(), SECRET_KEY: key })).toEqual([expect.stringMatching(/^SECRET_KEY must not be the key/)])
+    expect(faultsOf({ ...liveEnv, [KEY]: "" })).toEqual([expect.stringMatching(`^${KEY} must be set, or ${KEYSTORE}`)])
+  })
+})

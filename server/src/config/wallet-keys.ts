@@ -1,0 +1,61 @@
+/** Where a wallet's key comes from: the environment, or an encrypted file and a file with its password. */
+import { readFileSync, statSync } from "node:fs"
+import { openKeystore } from "../chain/keystore.ts"
+import { localSigner, type Signer } from "../chain/signer.ts"
+
+/** Bits of a file's mode that let others than its owner in. */
+const OTHERS = 0o077
+const KEYSTORE_BYTES = 64 * 1024
+
+/** The settings of a wallet, as they were read; undefined: not set. */
+export interface WalletSettings {
+  wallet: "PAYOUT" | "RELAY"
+  key: Signer | undefined
+  keystore: string | undefined
+  passwordFile: string | undefined
+  /** Whether a password that others can read is refused. */
+  live: boolean
+}
+
+/** What signs for a wallet, undefined where nothing is set; faults begin with the name of a setting and tell no secret. */
+export function walletSigner({ wallet, key, keystore, passwordFile, live }: WalletSettings): {
+  signer: Signer | undefined
+  faults: string[]
+} {
+  const name = `${wallet}_KEYSTORE`
+  const fault = (text: string) => ({ signer: undefined, faults: [text] })
+  if (key && (keystore ?? passwordFile) !== undefined)
+    return fault(`${name} can't be set together with ${wallet}_PRIVATE_KEY: one of them holds the key`)
+  if (keystore === undefined)
+    return passwordFile === undefined
+      ? { signer: key, faults: [] }
+      : fault(`${name} must be set: ${name}_PASSWORD_FILE holds the password of one`)
+  if (passwordFile === undefined) return fault(`${name}_PASSWORD_FILE must be set: it names a file with the password`)
+  let at = `${name}_PASSWORD_FILE`
+  try {
+    const password = passwordIn(passwordFile, live)
+    at = name
+    return { signer: localSigner(openKeystore(textOf(keystore), password)), faults: [] }
+  } catch (error) {
+    return fault(`${at} ${(error as Error).message}`)
+  }
+}
+
+function passwordIn(path: string, live: boolean): string {
+  const password = textOf(path).replace(/\r?\n$/, "")
+  if (password === "") throw new Error("is empty")
+  if (live && (statSync(path).mode & OTHERS) !== 0)
+    throw new Error("can be read by others than its owner: chmod 600, and think of the password as known")
+  return password
+}
+
+/** The text of a small file; an Error whose message completes "NAME …". */
+function textOf(path: string): string {
+  try {
+    const bytes = readFileSync(path)
+    if (bytes.length <= KEYSTORE_BYTES) return bytes.toString("utf8")
+  } catch (error) {
+    throw new Error(`can't be read: ${(error as NodeJS.ErrnoException).code ?? "unknown fault"}`)
+  }
+  throw new Error("is too large to be what it should be")
+}

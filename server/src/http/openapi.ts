@@ -1,0 +1,84 @@
+/**
+ * The OpenAPI document and its page at /docs. Routes say what they take and answer in their schemas, and in their `config`
+ * which errors of their own they have; `answers.ts` adds what holds by rule.
+ */
+import swagger from "@fastify/swagger"
+import type { FastifyContextConfig } from "fastify"
+import root from "../../../package.json" with { type: "json" }
+import type { Settings } from "../config/settings.ts"
+import { completed, facts } from "./openapi-responses.ts"
+import { type Credential, credentialOf } from "./authenticate.ts"
+import { docsPages } from "./docs-pages.ts"
+import type { Server } from "./server.ts"
+
+const description = `Stablecoin payments that you host yourself.
+
+- **Amounts** are decimal strings in answers (\`"5.00"\`), numbers or decimal strings in requests, taken exactly as written.
+- **Addresses** are taken in any case and answered with their checksum; **hashes** are answered in lower case.
+- **Times** are ISO 8601 in UTC with milliseconds.
+- **Errors** have one flat shape, \`{ error, message, requestId, details? }\`; \`docs/errors.md\` lists every code.
+- **Bodies** with a field that the route does not know are refused; unknown names in a query are ignored.
+- **Lists** take \`limit\` and \`offset\`, are newest first, and tell the \`total\`.`
+
+const tags = [
+  { name: "paywalls", description: "What is sold, and the access that was granted; for merchants" },
+  { name: "splits", description: "Who is paid which part of a payment, and what became of each part; for merchants" },
+  { name: "buyers", description: "What buyers, and the pages that serve them, ask; without credentials" },
+  { name: "checkouts", description: "One payment each; for a merchant's server, and its console" },
+  { name: "payers", description: "What a payer's page asks of a checkout; without credentials" },
+  { name: "products", description: "What is sold at checkouts, with a price" },
+  { name: "payment links", description: "Addresses that start a checkout for whoever opens them" },
+  { name: "transactions", description: "What a merchant was paid, and what waits for its decision" },
+  { name: "books", description: "Every transfer into and out of a merchant's receiving addresses, and their terms" },
+  { name: "sign-in", description: "Wallets as identities, and the keys of the tokens that the service signs" },
+  { name: "webhooks", description: "Where events are sent, and what came of it" },
+  { name: "settings", description: "Who the merchant is, and where its money goes" },
+  { name: "operation", description: "For those who run the service" },
+]
+
+const securitySchemes = {
+  bearer: {
+    type: "http",
+    scheme: "bearer",
+    bearerFormat: "JWT",
+    description:
+      "A token of the installation's OIDC issuer (`OIDC_ISSUER`) for its audience (`OIDC_AUDIENCE`), or of `POST /api/auth/verify`",
+  },
+  apiKey: {
+    type: "apiKey",
+    in: "header",
+    name: "x-api-key",
+    description: "A key that a merchant made with `POST /api/console/api-keys`",
+  },
+  metrics: { type: "http", scheme: "bearer", description: "The operator's `METRICS_TOKEN`" },
+} as const
+
+/** Which of them opens a route; an empty one is for nobody's. */
+const securityOf = (url: string): Record<string, string[]>[] => {
+  const byCredential = { token: [{ bearer: [] }], key: [{ apiKey: [] }], "optional key": [{}, { apiKey: [] }] }
+  const credential: Credential | undefined = credentialOf(url)
+  return credential ? byCredential[credential] : url === "/metrics" ? [{ metrics: [] }] : []
+}
+
+/**
+ * Adds the document, its page at `/docs` and its JSON at `/docs/json`; call it before any route is added. `webhooks` are the
+ * requests that the service sends.
+ */
+export function documentApi(app: Server, { baseUrl }: Settings, webhooks: Record<string, object>): void {
+  app.register(swagger, {
+    openapi: {
+      openapi: "3.1.0",
+      info: { title: "Sluice", version: root.version, description, license: { name: root.license } },
+      servers: [{ url: baseUrl }],
+      tags,
+      components: { securitySchemes },
+    },
+    transform: ({ schema, url, route }) => {
+      const { errors, idempotencyKey, walletLock }: FastifyContextConfig = route.config ?? {}
+      const more = facts({ method: String(route.method), url, errors, idempotencyKey, walletLock })
+      return { url, schema: { ...schema, ...more, security: securityOf(url) } }
+    },
+    transformObject: found => ("openapiObject" in found ? { ...completed(found.openapiObject), webhooks } : {}),
+  })
+  app.register(async routes => docsPages(routes, () => app.swagger()))
+}

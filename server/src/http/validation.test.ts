@@ -1,0 +1,86 @@
+import { Type } from "typebox"
+import { describe, expect, it } from "vitest"
+import { detailsOf, validatorFactory } from "./validation.ts"
+import { Described, Matching, MoneyInput, Nullable, Strict } from "./schemas.ts"
+
+/** What is said of a value, `path: message` each. */
+function told(schema: object, value: unknown, httpPart = "body"): string[] {
+  const validate = validatorFactory({ schema, httpPart })
+  validate(value)
+  return detailsOf(validate.errors ?? []).map(({ path, message }) => `${path}: ${message}`)
+}
+
+const one = (schema: object, value: unknown): string | undefined =>
+  told(Strict({ a: schema as never }), { a: value })[0]
+
+describe("a fault", () => {
+  it.each([
+    [Type.String(), 5, "must be text"],
+    [Type.Number(), "5", "must be a number"],
+    [Type.Integer(), 1.5, "must be a whole number"],
+    [Type.Boolean(), "true", "must be true or false"],
+    [Type.Object({}), [], "must be an object"],
+    [Type.Array(Type.String()), {}, "must be a list"],
+    [MoneyInput, null, "must be a number, or text that holds one"],
+    [Nullable(Type.String()), 5, "must be text or null"],
+    [Type.Enum(["day", "week"]), "hour", "must be one of: day, week"],
+    [Type.Literal("day"), "hour", "must be day"],
+    [Type.String({ minLength: 1 }), "", "must not be empty"],
+    [Type.String({ minLength: 3 }), "ab", "must have at least 3 characters"],
+    [Type.String({ maxLength: 2_000 }), "x".repeat(2_001), "must have at most 2,000 characters"],
+    [Type.Array(Type.String(), { minItems: 2 }), ["x"], "must have at least 2 entries"],
+    [Type.Array(Type.String(), { maxItems: 1 }), ["x", "y"], "must have at most 1 entry"],
+    [Type.Record(Type.String(), Type.String(), { maxProperties: 1 }), { x: "", y: "" }, "must have at most 1 field"],
+    [Type.Integer({ minimum: 1 }), 0, "must be at least 1"],
+    [Type.Integer({ maximum: 1_000 }), 1_001, "must be at most 1,000"],
+    [MoneyInput, 0, "must be above 0"],
+    [MoneyInput, 1_000_001, "must be at most 1,000,000"],
+    [Type.Integer({ exclusiveMaximum: 5 }), 5, "must be below 5"],
+    [Matching("^[a-z]+$", "A lower-case word"), "A", "must be a lower-case word"],
+    [Described(Matching("^a$", "The letter a"), "Where it goes"), "b", "must be the letter a"],
+    [Type.Array(Type.String(), { uniqueItems: true }), ["x", "x"], "must not have an entry twice"],
+  ])("of %j with %j is: %s", (schema, value, words) => {
+    expect(one(schema, value)).toBe(`a: ${words}`)
+  })
+
+  it("names its place, however deep and oddly named", () => {
+    const schema = Strict({
+      list: Type.Array(Strict({ address: Type.String() })),
+      map: Type.Record(Type.String(), Type.String()),
+    })
+    expect(told(schema, { list: [{ address: "x" }, { address: 5 }, {}], map: { "a/b~c": 5 } })).toEqual([
+      "list.1.address: must be text",
+      "list.2.address: is required",
+      "map.a/b~c: must be text",
+    ])
+  })
+
+  it("of a field that nobody knows names the one that was meant, and none when none is close", () => {
+    const schema = Strict({
+      splitId: Type.Optional(Type.String()),
+      list: Type.Optional(Type.Array(Strict({ percent: Type.Number() }))),
+    })
+    expect(told(schema, { spiltId: "spl_1", amount: 5, list: [{ percnt: 5, percent: 5 }] })).toEqual([
+      "spiltId: is not a field of this request: did you mean `splitId`?",
+      "amount: is not a field of this request: leave it out",
+      "list.0.percnt: is not a field of this request: did you mean `percent`?",
+    ])
+  })
+
+  it.each([null, [], "text", 5])("of a body that is %j is the whole body's", body => {
+    expect(told(Strict({}), body)).toEqual([": must be a JSON object"])
+  })
+
+  it("is told with all others, up to a hundred", () => {
+    expect(told(Strict({ a: Type.String(), b: Type.String() }), { a: 1, c: 1 })).toHaveLength(3)
+    const many = Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`field${i}`, 1]))
+    expect(told(Strict({}), many)).toHaveLength(100)
+  })
+})
+
+it("queries may be numbers in text, bodies may not", () => {
+  const schema = Type.Object({ limit: Type.Integer() })
+  expect(told(schema, { limit: "5" }, "querystring")).toEqual([])
+  expect(told(schema, { limit: "five" }, "querystring")).toEqual(["limit: must be a whole number"])
+  expect(told(schema, { limit: "5" })).toEqual(["limit: must be a whole number"])
+})

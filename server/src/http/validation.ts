@@ -1,0 +1,93 @@
+/** How requests are held against their schemas, and what is wrong with them in plain words. */
+import { Ajv, type AnySchema, type ErrorObject, type Options } from "ajv"
+import type { ErrorDetail } from "../errors.ts"
+import { nearest } from "./suggest-field.ts"
+import { wordsOfPattern } from "./schemas.ts"
+
+/** Enough to mend any request; without an end, 256 KB of unknown fields would be answered with 5 MB. */
+const MAX_DETAILS = 100
+
+/** All faults at once, with the schema that each is against. */
+const options: Options = { allErrors: true, verbose: true, useDefaults: true, removeAdditional: false, strict: false }
+const strictly = new Ajv({ ...options, coerceTypes: false })
+const leniently = new Ajv({ ...options, coerceTypes: true })
+
+/** Fastify's validators. Bodies are taken as they are; queries and paths are text and may become numbers. */
+export const validatorFactory = ({ schema, httpPart }: { schema: AnySchema; httpPart?: string }) =>
+  (httpPart === "body" ? strictly : leniently).compile(schema)
+
+/** The faults of a request as clauses about their fields, at most 100. */
+export const detailsOf = (faults: ErrorObject[]): ErrorDetail[] =>
+  faults.slice(0, MAX_DETAILS).map(fault => {
+    const parts = fault.instancePath.split("/").slice(1).map(unescaped)
+    const { missingProperty, additionalProperty } = fault.params
+    return { path: [...parts, missingProperty ?? additionalProperty ?? []].flat().join("."), message: wordsOf(fault) }
+  })
+
+/** A part of a JSON pointer (RFC 6901). */
+const unescaped = (part: string): string => part.replaceAll("~1", "/").replaceAll("~0", "~")
+
+const typeWords: Record<string, string> = {
+  string: "text",
+  number: "a number",
+  integer: "a whole number",
+  boolean: "true or false",
+  object: "an object",
+  array: "a list",
+  null: "null",
+}
+
+function wordsOf({ keyword, params, parentSchema, instancePath, message }: ErrorObject): string {
+  const { limit } = params
+  switch (keyword) {
+    case "required":
+      return "is required"
+    case "additionalProperties": {
+      const meant = nearest(params.additionalProperty, Object.keys(parentSchema?.properties ?? {}))
+      return `is not a field of this request${meant === undefined ? ": leave it out" : `: did you mean \`${meant}\`?`}`
+    }
+    case "type": {
+      if (instancePath === "") return "must be a JSON object"
+      const types: string[] = [params.type].flat()
+      if (types.length === 2 && types[1] === "string")
+        return `must be ${typeWords[types[0] ?? ""]}, or text that holds one`
+      return `must be ${types.map(type => typeWords[type] ?? type).join(" or ")}`
+    }
+    case "enum":
+      return `must be one of: ${params.allowedValues.join(", ")}`
+    case "const":
+      return `must be ${params.allowedValue}`
+    case "pattern":
+      return `must be ${wordsOfPattern(params.pattern) ?? "in another form: see its description"}`
+    case "minLength":
+      return limit === 1 ? "must not be empty" : `must have at least ${counted(limit, "character")}`
+    case "maxLength":
+      return `must have at most ${counted(limit, "character")}`
+    case "minItems":
+      return `must have at least ${counted(limit, "entry")}`
+    case "maxItems":
+      return `must have at most ${counted(limit, "entry")}`
+    case "maxProperties":
+      return `must have at most ${counted(limit, "field")}`
+    case "uniqueItems":
+      return "must not have an entry twice"
+    case "minimum":
+      return `must be at least ${counted(limit)}`
+    case "maximum":
+      return `must be at most ${counted(limit)}`
+    case "exclusiveMinimum":
+      return `must be above ${counted(limit)}`
+    case "exclusiveMaximum":
+      return `must be below ${counted(limit)}`
+    default:
+      // No schema of ours gets here: a test sees the words of every answer.
+      return message ?? "is not valid: see its description"
+  }
+}
+
+/** A number as people read it, with what is counted: 1 entry, 2 entries. */
+function counted(n: number, noun?: "character" | "entry" | "field"): string {
+  const number = n.toLocaleString("en-US")
+  if (noun === undefined) return number
+  return `${number} ${n === 1 ? noun : noun === "entry" ? "entries" : `${noun}s`}`
+}

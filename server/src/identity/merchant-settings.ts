@@ -1,0 +1,219 @@
+/** What a merchant says of itself: name, e-mail, and where its money goes on each network. */
+import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
+import { noOwnerOf } from "../chain/known-contracts.ts"
+import { chainName, type Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError, type ErrorDetail } from "../errors.ts"
+import { moveDeposits } from "../deposits/versions.ts"
+import { emit } from "../webhooks/emit.ts"
+
+/** In live mode a new payout address waits so long, in sight of its owner. */
+const LIVE_DELAY_MS = 24 * 3_600_000
+
+export interface SettingsChange {
+  name?: string
+  email?: string | null
+  walletLock?: boolean
+  /** Text as it came, by network name. */
+  payoutAddresses: Record<string, string>
+}
+
+interface Target {
+  network: Network
+  address: Address
+}
+
+/** A payout wallet that approved a change. */
+export interface Signer extends Target {
+  /** Whether its key signed, which is the same on every network; a contract speaks for its address on its own alone. */
+  byKey: boolean
+}
+
+/** Whether a signature is that of the payout address of a network. */
+const speaksFor = (signer: Signer | undefined, network: Network, address: Address): boolean =>
+  signer?.address === address && (signer.byKey || signer.network.chainId === network.chainId)
+
+export const payoutAddresses = (ctx: Context, merchantId: string): Promise<Row<"payout_addresses">[]> =>
+  ctx.db.selectFrom("payout_addresses").selectAll().where("merchant_id", "=", merchantId).execute()
+
+/** Where the merchant's money goes on a network; `PAYOUT_ADDRESS_REQUIRED` when it never said. */
+export async function payoutAddressOn(ctx: Context, merchantId: string, network: Network): Promise<Address> {
+  const row = (await payoutAddresses(ctx, merchantId)).find(each => each.chain_id === network.chainId)
+  if (!row) throw new ApiError("PAYOUT_ADDRESS_REQUIRED")
+  return row.address
+}
+
+/** Why money must not be sent to some of these addresses: what is ours or nobody's would strand it. */
+export async function refusalsOf(ctx: Context, addresses: readonly Address[]): Promise<Map<Address, string>> {
+  const refusals = new Map<Address, string>()
+  if (addresses.length === 0) return refusals
+  const deposits = await ctx.db
+    .selectFrom("deposits")
+    .select("address")
+    .where("address", "in", [...addresses])
+    .execute()
+  for (const { address } of deposits)
+    refusals.set(address, "is a receiving address of this service: name a wallet of your own")
+  // Those of every network, and those that were used before.
+  const wallets = await ctx.db
+    .selectFrom("wallets")
+    .select("address")
+    .where("address", "in", [...addresses])
+    .execute()
+  for (const { address } of wallets) refusals.set(address, "is a wallet of this service: name one of your own")
+  for (const address of addresses) {
+    const noOwner = noOwnerOf(address)
+    if (noOwner) refusals.set(address, noOwner)
+    if (ctx.settings.serviceWallets.includes(address))
+      refusals.set(address, "is a wallet of this service: name one of your own")
+    for (const { token, depositFactory, sanctionsOracle } of ctx.chain.networks) {
+      if (address === sanctionsOracle) refusals.set(address, "is the sanctions oracle: name a wallet")
+      if (address === token.address) refusals.set(address, "is a token contract: name a wallet")
+      if (address === depositFactory) refusals.set(address, "is the deposit factory: name a wallet")
+    }
+  }
+  return refusals
+}
+
+/** The payout addresses that are asked for, or a `VALIDATION_ERROR` with all that is wrong with them. */
+export async function readTargets(ctx: Context, asked: Record<string, string>): Promise<Target[]> {
+  const faults: ErrorDetail[] = []
+  const targets: Target[] = []
+  for (const [name, text] of Object.entries(asked)) {
+    const path = `payoutAddresses.${name}`
+    const network = ctx.chain.networks.find(each => each.name === name)
+    const address = parseAddress(text)
+    const fault = !network
+      ? `must name a network of this service: ${ctx.chain.networks.map(each => each.name).join(", ")}`
+      : address
+        ? (await refusalsOf(ctx, [address])).get(address)
+        : "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed"
+    if (fault) faults.push({ path, message: fault })
+    else if (network && address) targets.push({ network, address })
+  }
+  if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+  return targets
+}
+
+/**
+ * Changes the settings, all or nothing; call it inside a transaction. A new payout address gives every paywall of that
+ * network a new receiving address, in live mode after 24 hours, or at once where `signer` is the address that it replaces.
+ */
+export async function changeSettings(
+  ctx: Context,
+  merchantId: string,
+  change: SettingsChange,
+  signer?: Signer,
+): Promise<void> {
+  const targets = await readTargets(ctx, change.payoutAddresses)
+  if (change.name !== undefined || change.email !== undefined || change.walletLock !== undefined)
+    await ctx.db
+      .updateTable("merchants")
+      .set({
+        ...(change.name === undefined ? {} : { name: change.name }),
+        ...(change.walletLock === undefined ? {} : { wallet_lock: change.walletLock }),
+        ...(change.email === undefined ? {} : { email: change.email }),
+      })
+      .where("id", "=", merchantId)
+      .execute()
+  // The merchant's row is the lock: two changes at once must not interleave.
+  await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
+  const present = await payoutAddresses(ctx, merchantId)
+  for (const { network, address } of targets) {
+    const before = present.find(row => row.chain_id === network.chainId)
+    const isLater = ctx.settings.mode === "live" && before !== undefined && before.address !== address
+    const bySelf = before !== undefined && speaksFor(signer, network, before.address)
+    const waits = isLater && !bySelf
+    // A change that is taken back is told too: the last that was heard must be true.
+    if (address !== before?.address || before.pending_address)
+      await tellChange(ctx, merchantId, network, { address, before: before?.address, inMs: waits ? LIVE_DELAY_MS : 0 })
+    if (waits)
+      await ctx.db
+        .updateTable("payout_addresses")
+        .set({ pending_address: address, pending_at: new Date(ctx.now().getTime() + LIVE_DELAY_MS) })
+        .where("merchant_id", "=", merchantId)
+        .where("chain_id", "=", network.chainId)
+        .execute()
+    else await setPayoutAddress(ctx, merchantId, network, address, before, bySelf)
+  }
+  const named = new Set(targets.map(({ network }) => network.chainId))
+  if (signer) await dropPending(ctx, merchantId, named)
+}
+
+/** Takes back the payout addresses that wait and that no wallet signed: they would come into force past the wallet lock. */
+async function dropPending(ctx: Context, merchantId: string, signed: ReadonlySet<number>): Promise<void> {
+  for (const { chain_id: chainId, address, pending_address: pending } of await payoutAddresses(ctx, merchantId)) {
+    if (!pending || signed.has(chainId)) continue
+    // Of every network, also one that is not served now: it would come into force when it is served again.
+    await tellChange(ctx, merchantId, { name: chainName(chainId) }, { address, before: address, inMs: 0 })
+    await ctx.db
+      .updateTable("payout_addresses")
+      .set({ pending_address: null, pending_at: null })
+      .where("merchant_id", "=", merchantId)
+      .where("chain_id", "=", chainId)
+      .execute()
+  }
+}
+
+/** At once, though in live mode it comes into force a day later: whoever did not want it has that day. */
+const tellChange = (
+  ctx: Context,
+  merchantId: string,
+  network: { name: string },
+  { address, before, inMs }: { address: Address; before: Address | undefined; inMs: number },
+) =>
+  emit(ctx, {
+    merchantId,
+    type: "settings.payout_address_changed",
+    orderKey: `settings ${network.name}`,
+    data: {
+      merchantId,
+      chain: network.name,
+      payoutAddress: checksummed(address),
+      previousAddress: before ? checksummed(before) : null,
+      effectiveAt: new Date(ctx.now().getTime() + inMs).toISOString(),
+    },
+  })
+
+/** `bySelf`: approved by the address that it replaces, whose standing it takes over. */
+async function setPayoutAddress(
+  ctx: Context,
+  merchantId: string,
+  network: Network,
+  address: Address,
+  before: Row<"payout_addresses"> | undefined,
+  bySelf = false,
+) {
+  const since = before && (bySelf || address === before.address) ? before.since : ctx.now()
+  const pending = { pending_address: null, pending_at: null }
+  const row = { merchant_id: merchantId, chain_id: network.chainId, address, since, ...pending }
+  await ctx.db
+    .insertInto("payout_addresses")
+    .values(row)
+    .onConflict(conflict => conflict.columns(["merchant_id", "chain_id"]).doUpdateSet(row))
+    .execute()
+  if (address !== before?.address) await moveDeposits(ctx, merchantId, network, address)
+}
+
+/** Puts the payout addresses into force whose wait is over; answers how many. Call it inside a transaction. */
+export async function applyPendingPayoutAddresses(ctx: Context): Promise<number> {
+  const due = await ctx.db
+    .selectFrom("payout_addresses")
+    .select("merchant_id")
+    .distinct()
+    .where("pending_at", "<=", ctx.now())
+    .execute()
+  let applied = 0
+  for (const { merchant_id } of due) {
+    // The merchant's row first, as everywhere: it may have changed its mind meanwhile.
+    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchant_id).forNoKeyUpdate().execute()
+    for (const row of await payoutAddresses(ctx, merchant_id)) {
+      const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)
+      if (!network || !row.pending_address || !row.pending_at || row.pending_at > ctx.now()) continue
+      await setPayoutAddress(ctx, merchant_id, network, row.pending_address, row)
+      applied++
+    }
+  }
+  return applied
+}

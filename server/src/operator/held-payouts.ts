@@ -1,0 +1,185 @@
+/** Payouts without a nonce, by hand: which are held and why, looked at now, or cancelled. */
+import { sql } from "kysely"
+import { checksummed } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import type { HeldReason } from "../db/payout-rows.ts"
+import type { Row } from "../db/schema.ts"
+import { formatAmount } from "../money/amount.ts"
+import { makePayouts } from "../payouts/make-payouts.ts"
+import { type Asked, byHand } from "./actions.ts"
+import { findIntent, networkNamed, refused } from "./lookup.ts"
+
+const waiting: readonly Row<"intents">["state"][] = ["queued", "held"]
+
+/** The held intents, the oldest first, with the evidence of those that are held for sanctions. */
+export async function heldIntents(ctx: Context, limit: number) {
+  const { rows } = await sql<Row<"intents"> & { source: string | null; screened_at: Date | null }>`
+    select i.*, s.source, s.screened_at from intents i left join lateral (
+      select source, screened_at from screenings where i.held_reason = 'sanctions' and address = i.recipient and listed
+      order by id desc limit 1) s on true
+    where i.state = 'held' order by i.created_at, i.id limit ${limit}`.execute(ctx.db)
+  return rows.map(row => ({
+    id: row.id,
+    network: networkNamed(ctx, row.chain_id),
+    kind: row.kind,
+    merchant: row.merchant_id,
+    payment: row.payment_id,
+    recipient: checksummed(row.recipient),
+    amount: amountOf(ctx, row),
+    reason: row.held_reason,
+    detail: row.held_detail,
+    createdAt: row.created_at.toISOString(),
+    since: row.updated_at.toISOString(),
+    checks: row.checks,
+    nextLook: row.run_at.toISOString(),
+    screening: row.source === null ? null : { source: row.source, at: row.screened_at?.toISOString() ?? null },
+  }))
+}
+
+/** In whole tokens, or base units of another token, or where the settings no longer have its network. */
+function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"intents">): string {
+  const network = ctx.chain.networks.find(each => each.chainId === chainId)
+  if (network?.token.address === token) return formatAmount(amount, network.token.decimals)
+  return `${amount} of ${checksummed(token)}`
+}
+
+/**
+ * Has an intent without a nonce looked at now, from the first wait on. It passes every check as ever: who is on a sanctions
+ * list stays held. A share that reverted so often that the engine gave up is made once more.
+ */
+export async function release(ctx: Context, asked: Asked & { intent: string }): Promise<{ said: string }> {
+  const seen = await findIntent(ctx, asked.intent)
+  if (seen.state === "reverted" && seen.payment_id !== null) return await makeAgain(ctx, asked, seen.payment_id)
+  const { reason } = await byHand(ctx, asked, async ctx => {
+    const row = await lockWaiting(ctx, asked.intent)
+    const after = { checks: 0, run_at: ctx.now() }
+    await ctx.db.updateTable("intents").set(after).where("id", "=", row.id).execute()
+    return {
+      action: "release" as const,
+      chainId: row.chain_id,
+      intentId: row.id,
+      before: { state: row.state, held_reason: row.held_reason, checks: row.checks, run_at: row.run_at },
+      after,
+      reason: row.held_reason,
+    }
+  })
+  const how =
+    reason === "sanctions"
+      ? "Its recipient is screened again; while it is listed, it stays held."
+      : "It is paid where its checks succeed, and stays held where they don't."
+  return { said: `The payout ${asked.intent} is looked at now. ${how}` }
+}
+
+/** Has all held payouts looked at now, or those held for one reason; one record for each network. */
+export async function releaseAll(
+  ctx: Context,
+  asked: Asked & { held?: HeldReason | undefined },
+): Promise<{ said: string }> {
+  const { rows: chains } = await sql<{
+    chain_id: number
+  }>`select distinct chain_id from intents where state = 'held'`.execute(ctx.db)
+  let total = 0
+  for (const { chain_id: chainId } of chains)
+    await byHand(ctx, asked, async ctx => {
+      const { rows } = await sql<{ reason: HeldReason; n: number }>`
+        with released as (update intents set checks = 0, run_at = ${ctx.now()} where state = 'held' and chain_id = ${chainId}
+          and ${asked.held === undefined ? sql`true` : sql`held_reason = ${asked.held}`} returning held_reason)
+        select held_reason as reason, count(*)::int as n from released group by 1`.execute(ctx.db)
+      total += rows.reduce((sum, { n }) => sum + n, 0)
+      const counts = Object.fromEntries(rows.map(({ reason, n }) => [reason, n]))
+      return { action: "release" as const, chainId, before: { held: counts }, after: { checks: 0, run_at: ctx.now() } }
+    })
+  const which = asked.held === undefined ? "" : ` for ${asked.held}`
+  if (total === 0) throw refused(`No payout is held${which}.`)
+  return {
+    said: `${total} held ${total === 1 ? "payout is" : "payouts are"} looked at now. Each is paid where its checks succeed, and stays held where they don't.`,
+  }
+}
+
+/** Makes a reverted share anew, as the engine does; refused where it was made anew already, or nothing is owed any more. */
+async function makeAgain(
+  ctx: Context,
+  asked: Asked & { intent: string },
+  paymentId: string,
+): Promise<{ said: string }> {
+  const { id } = await byHand(ctx, asked, async ctx => {
+    const successors = () =>
+      ctx.db.selectFrom("intents").select(["id", "chain_id"]).where("replaces", "=", asked.intent).execute()
+    // The payment before its intents, as settling takes them.
+    await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
+    const before = await successors()
+    await makePayouts(ctx, paymentId, { reason: "reverted" })
+    const made = (await successors()).find(row => !before.some(({ id }) => id === row.id))
+    if (!made) throw refused(`The payout ${asked.intent} reverted, and nothing is left to be made of it again.`)
+    await ctx.db.updateTable("intents").set({ run_at: ctx.now() }).where("id", "=", made.id).execute()
+    return {
+      action: "release" as const,
+      chainId: made.chain_id,
+      intentId: asked.intent,
+      before: { state: "reverted" },
+      after: { state: "reverted", made_again_as: made.id },
+      id: made.id,
+    }
+  })
+  return { said: `The payout ${asked.intent} reverted. It is made again as ${id}, and paid where its checks succeed.` }
+}
+
+/** Cancels an intent without a nonce for good; its money stays in its deposit. */
+export async function cancel(
+  ctx: Context,
+  asked: Asked & { intent: string; reason: string },
+): Promise<{ said: string }> {
+  const { payment_id: paymentId } = await findIntent(ctx, asked.intent)
+  const { kind } = await byHand(ctx, asked, async ctx => {
+    // The payment before its intents and books, as settling takes them.
+    if (paymentId !== null)
+      await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
+    const row = await lockWaiting(ctx, asked.intent)
+    // Why a relay waited is no word for its payer, who is told why it ended.
+    const after = {
+      state: "cancelled",
+      stopped: true,
+      held_reason: null,
+      ...(row.payer && { held_detail: null }),
+    } as const
+    await ctx.db
+      .updateTable("intents")
+      .set({ ...after, updated_at: ctx.now() })
+      .where("id", "=", row.id)
+      .execute()
+    return {
+      action: "cancel" as const,
+      chainId: row.chain_id,
+      intentId: row.id,
+      before: { state: row.state, held_reason: row.held_reason, held_detail: row.held_detail },
+      after,
+      kind: row.kind,
+    }
+  })
+  // Whoever waits for the shares of a payment need not wait for this one.
+  await ctx.wakes.wake("payments")
+  return { said: `The payout ${asked.intent} is cancelled. ${moneyWords[kind] ?? moneyWords.share}` }
+}
+
+/** What becomes of the money, by the kind of intent. */
+const moneyWords: Partial<Record<Row<"intents">["kind"], string>> = {
+  share:
+    "Its money stays in its deposit, and is not paid to anyone by itself; the merchant's console shows the share as cancelled.",
+  sweep:
+    "Its money stays in its deposit, and is not swept again by itself; the merchant's transactions show it as cancelled.",
+  authorize: "Its payer is told that it was not carried out, and may sign again or pay by himself.",
+  return: "Its money stays in its deposit; the payment is open again, and waits for the merchant.",
+}
+
+/** The intent's row, held as the assignment of nonces holds it: of the two that want it, one gets it. */
+async function lockWaiting(ctx: Context, id: string): Promise<Row<"intents">> {
+  const row = await ctx.db
+    .selectFrom("intents")
+    .selectAll()
+    .where("id", "=", id)
+    .forNoKeyUpdate()
+    .executeTakeFirstOrThrow()
+  if (waiting.includes(row.state)) return row
+  const state = row.nonce === null ? row.state : `${row.state}, with the nonce ${row.nonce}`
+  throw refused(`The payout ${id} is ${state}: only what is queued or held can be released or cancelled.`)
+}

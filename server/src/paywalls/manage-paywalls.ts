@@ -1,0 +1,193 @@
+/** What a merchant does with its paywalls. */
+import { type Network, networkAsked, networkOf } from "../chain/networks.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { orSlugTaken } from "../db/slugs.ts"
+import { makeDeposit } from "../deposits/deposits.ts"
+import { ApiError, type ErrorDetail } from "../errors.ts"
+import { asWritten } from "../http/json.ts"
+import { payoutAddressOn } from "../identity/merchant-settings.ts"
+import type { Approval } from "../identity/wallet-lock.ts"
+import { newId } from "../ids.ts"
+import { formatAmount, readAmount } from "../money/amount.ts"
+import { assertSelling } from "../payouts/pause.ts"
+import { emitAttached } from "../splits/split-guard.ts"
+import { recipientSetOf } from "../splits/splits.ts"
+import { foldAccess, lockAccess } from "./access.ts"
+import { contentFaults, defaultDuration, durationAfter } from "./paywall.ts"
+import type { PaywallChange, PaywallCreate } from "./schema.ts"
+import { openVersion } from "../deposits/versions.ts"
+
+/** Makes a paywall with a receiving address of its own; `PAYMENTS_PAUSED`. Call it inside a transaction. */
+export async function createPaywall(ctx: Context, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
+  const { network, faults } = networkAsked(ctx.chain, body)
+  const split = await recipientSetOf(ctx, merchantId, body.splitId)
+  faults.push(...contentFaults(body))
+  const price = readAmount("price", asWritten(body, "price"), network.token, ctx.settings.minAmount, split?.size)
+  if (typeof price !== "bigint") faults.push(price)
+  if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+
+  await assertSelling(ctx, network)
+  // Held until the commit: a payout address that changes at this moment must find the paywall, or the paywall it.
+  await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forShare().execute()
+  const owner = await payoutAddressOn(ctx, merchantId, network)
+  const now = ctx.now()
+  const pricingModel = body.pricingModel ?? "one_time"
+  const paywall = await orSlugTaken(
+    ctx.db
+      .insertInto("paywalls")
+      .values({
+        id: newId("pw"),
+        merchant_id: merchantId,
+        chain_id: network.chainId,
+        name: body.name,
+        price,
+        currency: network.token.symbol,
+        description: body.description ?? null,
+        content_type: body.contentType ?? "content",
+        content_data: body.contentData ? JSON.stringify(body.contentData) : null,
+        content_url: body.contentUrl ?? null,
+        pricing_model: pricingModel,
+        access_duration_s: durationAfter({ pricingModel, durationS: defaultDuration(pricingModel) }, body),
+        slug: body.slug ?? null,
+        split_id: body.splitId ?? null,
+        active: true,
+        created_at: now,
+        updated_at: now,
+      })
+      .returningAll()
+      .executeTakeFirstOrThrow(),
+  )
+  const deposit = await makeDeposit(ctx, network, { paywallId: paywall.id, owner })
+  await openVersion(ctx, paywall.id, {
+    price,
+    active: true,
+    depositId: deposit.id,
+    recipientSetId: split?.setId ?? null,
+  })
+  await emitAttached(ctx, merchantId, paywall.id, null, paywall.split_id)
+  return paywall
+}
+
+/** Changes what is given; price, switch and split also open a new version. Another split needs an `approval`. */
+export async function changePaywall(
+  ctx: Context,
+  merchantId: string,
+  id: string,
+  body: PaywallChange,
+  approval?: Approval,
+): Promise<Row<"paywalls">> {
+  return await orSlugTaken(
+    inTransaction(ctx, async ctx => {
+      await approval?.hold(ctx)
+      // Whose it is comes first, without a lock: splits are locked before the paywalls that use them.
+      const known = await ownPaywall(ctx, merchantId, id).executeTakeFirst()
+      if (!known) throw new ApiError("PAYWALL_NOT_FOUND")
+      const asksForSplit = body.splitId !== undefined || body.price !== undefined
+      const splitId = body.splitId === undefined ? known.split_id : body.splitId
+      const split = asksForSplit ? await recipientSetOf(ctx, merchantId, splitId) : undefined
+      const before = await lockPaywall(ctx, merchantId, id)
+      const { token } = networkOf(ctx.chain, before.chain_id)
+      const faults: ErrorDetail[] = contentFaults(body)
+      const price =
+        body.price === undefined && !body.splitId
+          ? before.price
+          : readAmount(
+              "price",
+              asWritten(body, "price") ?? formatAmount(before.price, token.decimals),
+              token,
+              ctx.settings.minAmount,
+              split?.size,
+            )
+      if (typeof price !== "bigint") faults.push(price)
+      if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+      const active = body.active ?? before.active
+      const rerouted = body.splitId !== undefined && body.splitId !== before.split_id
+      if (price !== before.price || active !== before.active || rerouted)
+        await openVersion(ctx, id, { price, active, ...(rerouted ? { recipientSetId: split?.setId ?? null } : {}) })
+      if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
+      return await ctx.db
+        .updateTable("paywalls")
+        .set({
+          name: body.name ?? before.name,
+          price,
+          active,
+          pricing_model: body.pricingModel ?? before.pricing_model,
+          access_duration_s: durationAfter(
+            { pricingModel: before.pricing_model, durationS: before.access_duration_s },
+            body,
+          ),
+          updated_at: ctx.now(),
+          ...(body.description === undefined ? {} : { description: body.description }),
+          ...(body.contentUrl === undefined ? {} : { content_url: body.contentUrl }),
+          ...(body.contentData === undefined
+            ? {}
+            : { content_data: body.contentData && JSON.stringify(body.contentData) }),
+          ...(body.slug === undefined ? {} : { slug: body.slug }),
+          ...(body.splitId === undefined ? {} : { split_id: body.splitId }),
+        })
+        .where("id", "=", id)
+        .returningAll()
+        .executeTakeFirstOrThrow()
+    }),
+  )
+}
+
+/** The merchant's paywall, held until the transaction ends; `PAYWALL_NOT_FOUND` for anyone else's. */
+async function lockPaywall(ctx: Context, merchantId: string, id: string): Promise<Row<"paywalls">> {
+  const row = await ownPaywall(ctx, merchantId, id).forNoKeyUpdate().executeTakeFirst()
+  if (!row) throw new ApiError("PAYWALL_NOT_FOUND")
+  return row
+}
+
+const ownPaywall = (ctx: Context, merchantId: string, id: string) =>
+  ctx.db.selectFrom("paywalls").selectAll().where("id", "=", id).where("merchant_id", "=", merchantId)
+
+/** The merchant's paywall with its present receiving address; `PAYWALL_NOT_FOUND` for anyone else's. */
+export async function readPaywall(ctx: Context, merchantId: string, id: string) {
+  const paywall = await ownPaywall(ctx, merchantId, id).executeTakeFirst()
+  if (!paywall) throw new ApiError("PAYWALL_NOT_FOUND")
+  return {
+    paywall,
+    payTo: (await payToOf(ctx, id)).address,
+    network: networkOf(ctx.chain, paywall.chain_id) as Network,
+  }
+}
+
+/** The address that a paywall is paid at now, and its factory. */
+export async function payToOf(ctx: Context, paywallId: string) {
+  return await ctx.db
+    .selectFrom("paywall_versions")
+    .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
+    .select(["deposits.address", "deposits.factory"])
+    .where("paywall_versions.paywall_id", "=", paywallId)
+    .where("until_at", "is", null)
+    .executeTakeFirstOrThrow()
+}
+
+/** Takes a live grant away, once; `NOT_FOUND` for any other. Exactly its own time goes. */
+export async function revokeGrant(
+  ctx: Context,
+  paywallId: string,
+  grantId: string,
+  reason: string | undefined,
+): Promise<void> {
+  await inTransaction(ctx, async ctx => {
+    const grant = await ctx.db
+      .selectFrom("grants")
+      .select("address")
+      .where("id", "=", grantId)
+      .where("paywall_id", "=", paywallId)
+      .executeTakeFirst()
+    if (!grant) throw new ApiError("NOT_FOUND")
+    await lockAccess(ctx, paywallId, grant.address)
+    const revoked = await ctx.db
+      .updateTable("grants")
+      .set({ revoked_at: ctx.now(), revoked_by: "merchant", revoke_reason: reason ?? null })
+      .where("id", "=", grantId)
+      .where("revoked_at", "is", null)
+      .executeTakeFirst()
+    if (revoked.numUpdatedRows === 0n) throw new ApiError("NOT_FOUND")
+    await foldAccess(ctx, paywallId, grant.address)
+  })
+}

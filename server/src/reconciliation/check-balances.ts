@@ -1,0 +1,219 @@
+/**
+ * Compares what deposits hold at one finalized block with what the rows say came in and went out by then. What differs is
+ * explained first: by what is in flight, by a row that receipts contradict, by a log that the scan had missed.
+ */
+import { sql } from "kysely"
+import { decodeFunctionResult, encodeFunctionData, erc20Abi } from "viem"
+import { ask, awake, type Endpoint } from "../chain/endpoints.ts"
+import type { Address } from "../chain/hex.ts"
+import { multicall, readMulticall } from "../chain/multicall.ts"
+import type { Network } from "../chain/networks.ts"
+import { RpcError } from "../chain/rpc.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { type DepositSums, depositSums } from "../deposits/balance.ts"
+import type { Panel } from "../chain/quorum.ts"
+import { quorumOf } from "../chain/wallet-state.ts"
+import { checkIntent, signedIntents } from "./check-signed-transactions.ts"
+import { checkClaims, type Finding, intentClaim, outflowClaim, transferClaim } from "./check-receipts.ts"
+import { type Compared, compareLogs } from "./compare-logs.ts"
+
+const ADDRESSES_A_CALL = 500
+/** Rows of a deposit that are looked at one by one: the newest. The daily pass sees them all. */
+const ROWS_OF_A_DEPOSIT = 500
+const WINDOWS_OF_A_DEPOSIT = 50
+/** What is missing and can't be explained must be so twice, so far apart: a node may put a log into its index late. */
+const UNEXPLAINED_MS = 600_000
+
+type Deposit = Row<"deposits">
+
+/** Since when deposits lack money that nothing explains, by id. In memory: a restart only looks twice again. */
+export const unexplained = new Map<string, number>()
+
+/** Compares these deposits at the panel's finalized block. */
+export async function checkBalances(
+  ctx: Context,
+  network: Network,
+  panel: Panel,
+  deposits: readonly Deposit[],
+): Promise<Compared> {
+  let untold: string | undefined
+  for (let start = 0; start < deposits.length; start += ADDRESSES_A_CALL) {
+    const part = deposits.slice(start, start + ADDRESSES_A_CALL)
+    const told = await toldByAll(ctx, network, part, panel.finalized)
+    if (told.size < quorumOf(network)) {
+      untold ??= `too few nodes tell the balances of deposits at block ${panel.finalized}`
+      continue
+    }
+    const sums = await sumsOf(ctx, network, part, panel.finalized)
+    const agreeing: bigint[] = []
+    for (const deposit of part) {
+      const sum = sums.get(deposit.id)
+      if (!sum) continue
+      const balance = agreedBalance(network, told, deposit)
+      if (balance === undefined) untold ??= contradiction(network, told, deposit, panel.finalized)
+      else if (balance === sum.came - sum.went) agreeing.push(deposit.id)
+      // What is in flight by our own rows is nothing to compare yet.
+      else if (!sum.inFlight) {
+        const compared = await explain(ctx, network, panel, deposit, balance, sum)
+        if (compared.finding) return compared
+        untold ??= compared.untold
+      }
+    }
+    await balanced(ctx, agreeing, panel.finalized)
+  }
+  return untold === undefined ? {} : { untold }
+}
+
+async function balanced(ctx: Context, ids: readonly bigint[], at: bigint): Promise<void> {
+  for (const id of ids) unexplained.delete(`${id}`)
+  if (ids.length === 0) return
+  await sql`update deposits set balanced_number = ${at}
+    where id = any(${sql.val(`{${ids.join(",")}}`)}::bigint[]) and balanced_number is distinct from ${at}::bigint`.execute(
+    ctx.db,
+  )
+}
+
+/** Balances by address, as each endpoint tells them that has the state of the block; by its place in the setting, from 0. */
+type Told = ReadonlyMap<number, ReadonlyMap<Address, bigint>>
+
+async function toldByAll(ctx: Context, network: Network, deposits: readonly Deposit[], at: bigint): Promise<Told> {
+  const answers = await Promise.all(
+    awake(network.endpoints).map(async endpoint => {
+      const balances = await balancesAt(ctx, network, endpoint, deposits, at)
+      return balances ? [[network.endpoints.indexOf(endpoint), balances] as const] : []
+    }),
+  )
+  return new Map(answers.flat())
+}
+
+/** What as many endpoints tell as must agree, and no as many tell otherwise; undefined where there is no such balance. */
+function agreedBalance(network: Network, told: Told, { address }: Deposit): bigint | undefined {
+  const values = [...told.values()].flatMap(balances => balances.get(address) ?? [])
+  const groups = [...Map.groupBy(values, value => value).values()].sort((a, b) => b.length - a.length)
+  const [first, second] = groups
+  if (!first || first.length < quorumOf(network) || second?.length === first.length) return undefined
+  return first[0]
+}
+
+/** Which endpoints tell what, where they do not agree. */
+function contradiction({ endpoints }: Network, told: Told, { id, address }: Deposit, at: bigint): string {
+  const said = [...told].map(
+    ([i, balances]) => `endpoint ${i + 1} of ${endpoints.length}: ${balances.get(address) ?? "nothing"}`,
+  )
+  return `the RPC endpoints do not agree on what the deposit ${address} (row ${id} of deposits) holds at block ${at} (${said.join(", ")})`
+}
+
+async function balancesAt(
+  ctx: Context,
+  network: Network,
+  endpoint: Endpoint,
+  deposits: readonly Pick<Deposit, "address">[],
+  at: bigint,
+): Promise<Map<Address, bigint> | undefined> {
+  const functionName = "balanceOf"
+  const to = network.token.address
+  const reads = deposits.map(({ address }) => ({
+    to,
+    data: encodeFunctionData({ abi: erc20Abi, functionName, args: [address] }),
+  }))
+  const [result] = (await ask(endpoint, [multicall(reads, at)], ctx.signal)) ?? []
+  if (!result?.ok) return undefined
+  try {
+    const values = readMulticall(result.value).map(data =>
+      data ? decodeFunctionResult({ abi: erc20Abi, functionName, data }) : undefined,
+    )
+    return new Map(
+      deposits.flatMap(({ address }, i) => {
+        const value = values[i]
+        return value === undefined ? [] : [[address, value] as const]
+      }),
+    )
+  } catch {
+    return undefined
+  }
+}
+
+const sumsOf = (ctx: Context, network: Network, deposits: readonly Deposit[], at: bigint) =>
+  depositSums(
+    ctx,
+    network.token.address,
+    deposits.map(({ id }) => id),
+    at,
+  )
+
+/** Why a deposit does not hold what its rows say. */
+async function explain(
+  ctx: Context,
+  network: Network,
+  panel: Panel,
+  deposit: Deposit,
+  balance: bigint,
+  { came, went }: DepositSums,
+): Promise<Compared> {
+  const id = `${deposit.id}`
+  const words = `the deposit ${deposit.address} (row ${id} of deposits) holds ${balance} at block ${panel.finalized}, and its rows say ${came} in, ${went} out`
+  const told = await Promise.all(
+    network.endpoints.map(each => balancesAt(ctx, network, each, [deposit], panel.finalized)),
+  )
+  if (told.filter(each => each?.get(deposit.address) === balance).length < quorumOf(network)) return { untold: words }
+  const rows = await checkRowsOf(ctx, network, panel, deposit)
+  if (rows.finding) return { finding: rows.finding }
+  const logs = await compareSince(ctx, network, panel, deposit)
+  if (logs.finding ?? logs.untold) return logs
+  const again = (await sumsOf(ctx, network, [deposit], panel.finalized)).get(deposit.id)
+  // What was missed is stored by now: in flight, or noted.
+  if (!again || again.inFlight || balance === again.came - again.went) return {}
+  // More than the rows say is nobody's loss, and no reason to stop paying.
+  if (balance > again.came - again.went) return { untold: words }
+  const since = unexplained.get(id) ?? ctx.now().getTime()
+  unexplained.set(id, since)
+  if (ctx.now().getTime() - since < UNEXPLAINED_MS) return { untold: words }
+  return { finding: { table: "deposits", id, words } }
+}
+
+/** The first of a deposit's newest rows that its receipt contradicts, or that says another thing than what was signed. */
+export async function checkRowsOf(
+  ctx: Context,
+  network: Network,
+  panel: Panel,
+  deposit: Deposit,
+): Promise<{ finding?: Finding }> {
+  const { rows: transfers } = await sql<Row<"transfers">>`select * from transfers where deposit_id = ${deposit.id}
+    and state = 'final' order by block_number desc limit ${ROWS_OF_A_DEPOSIT}`.execute(ctx.db)
+  const of = sql`i.deposit_id = ${deposit.id} and i.state in ('assigned', 'mined', 'final', 'reverted')`
+  const intents = await signedIntents(ctx, network.chainId, of, ROWS_OF_A_DEPOSIT)
+  for (const intent of intents) {
+    const finding = checkIntent(intent)
+    if (finding) return { finding }
+  }
+  const outflows = await ctx.db.selectFrom("outflows").selectAll().where("deposit_id", "=", deposit.id).execute()
+  return await checkClaims(ctx, network, panel, [
+    ...transfers.map(transferClaim),
+    ...intents
+      .filter(({ state, token }) => ["final", "reverted"].includes(state) && token === network.token.address)
+      .map(intentClaim),
+    ...outflows.map(row => outflowClaim({ ...row, deposit: deposit.address })),
+  ])
+}
+
+/** Compares a deposit's logs since its balance was last right. */
+async function compareSince(ctx: Context, network: Network, panel: Panel, deposit: Deposit): Promise<Compared> {
+  const range = network.endpoints.reduce((low, { logRange }) => (logRange < low ? logRange : low), 10_000n)
+  const furthest = panel.finalized - range * BigInt(WINDOWS_OF_A_DEPOSIT)
+  let from = deposit.balanced_number === null ? furthest : deposit.balanced_number + 1n
+  if (from < furthest) from = furthest
+  if (from < 0n) from = 0n
+  for (; from <= panel.finalized; from += range) {
+    const end = from + range - 1n
+    const to = end < panel.finalized ? end : panel.finalized
+    try {
+      const compared = await compareLogs(ctx, network, panel, [deposit], { from, to })
+      if (compared.finding ?? compared.untold) return compared
+    } catch (error) {
+      if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
+      return { untold: error.message }
+    }
+  }
+  return {}
+}

@@ -1,0 +1,239 @@
+/**
+ * Compares the database with itself: sums with what they are the sums of, parts with their whole, copies with what they
+ * were copied from. Each question is one statement, so that it sees one moment; none of them can be answered wrongly by
+ * work in progress.
+ */
+import { type RawBuilder, sql } from "kysely"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { outgoingKinds } from "../deposits/balance.ts"
+import type { Finding } from "./check-receipts.ts"
+
+/** Clocks of processes, and of the database, may differ so much. */
+const SLACK_MS = 60_000
+
+/** Transfers of a payment that are settled and not about to be settled again. */
+const quietAt = (now: Date) => sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
+    where c.payment_id = p.id and (t.state = 'seen' or t.suspect_at is not null or t.run_at is not null
+      or (t.state = 'gone' and p.session_id is null)))
+  and not exists (select from checkout_sessions s where s.id = p.session_id
+    and s.run_at <= ${new Date(now.getTime() + SLACK_MS)})`
+
+interface Question {
+  table: string
+  of: (chainId: number, isQuiet: RawBuilder<unknown>) => RawBuilder<{ id: string; words: string }>
+}
+
+/** Each answers rows that must not be there: their id and what is wrong with them. */
+const questions: Question[] = [
+  {
+    table: "deposit_books",
+    of: chainId => sql`
+      select coalesce(b.deposit_id, came.deposit_id, went.deposit_id) || '/' || coalesce(b.token, came.token, went.token) as id,
+        format('says %s in, %s promised, %s short; its transfers are %s and its payouts %s', coalesce(b.inflow, 0),
+          coalesce(b.committed, 0), coalesce(b.shortfall, 0),
+          coalesce(came.sum, 0), coalesce(went.sum, 0)) as words
+      from (select b.* from deposit_books b join deposits d on d.id = b.deposit_id where d.chain_id = ${chainId}) b
+      full join (select deposit_id, token, sum(value) as sum from transfers
+        where chain_id = ${chainId} and state in ('confirmed', 'final') group by 1, 2) came
+        on came.deposit_id = b.deposit_id and came.token = b.token
+      full join (select deposit_id, token, sum(amount) as sum from intents
+        where chain_id = ${chainId} and reserved and state not in ('cancelled', 'reverted') and kind in ${outgoingKinds}
+        group by 1, 2) went
+        on went.deposit_id = coalesce(b.deposit_id, came.deposit_id) and went.token = coalesce(b.token, came.token)
+      where b.inflow is distinct from coalesce(came.sum, 0) or b.committed is distinct from coalesce(went.sum, 0)
+        or b.shortfall <> greatest(0, b.committed - b.inflow)`,
+  },
+  {
+    table: "payments",
+    of: (chainId, isQuiet) => sql`
+      select p.id, format('says %s; by the rows of claims its transfers are %s', p.amount, coalesce(claimed.sum, 0)) as words
+      from payments p left join lateral (
+        select sum(t.value) filter (where t.state in ('confirmed', 'final')) as sum,
+          bool_or(t.reorged_at is not null
+            or exists (select from screenings g where g.address = t.from_address and g.listed)) as unsure
+        from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id) claimed on true
+      where p.chain_id = ${chainId} and p.status in ('granted', 'open', 'returned')
+        and p.amount <> coalesce(claimed.sum, 0) and not (coalesce(claimed.unsure, false)
+          and (p.amount < claimed.sum or p.status = 'returned'))
+        and ${isQuiet}`,
+  },
+  {
+    table: "payments",
+    of: (chainId, isQuiet) => sql`
+      select p.id, format('is called %s, by %s of %s', p.status, p.tx_hash, p.payer) as words from payments p
+      where p.chain_id = ${chainId} and p.status in ('granted', 'open', 'returned', 'reversed')
+        and not exists (select from claims c join transfers t on t.id = c.transfer_id left join screenings g
+          on g.address = t.from_address and g.listed
+          where c.payment_id = p.id and (t.reorged_at is not null or g.id is not null))
+        and (not exists (select from claims c join transfers t on t.id = c.transfer_id
+            where c.payment_id = p.id and t.tx_hash = p.tx_hash and t.from_address = p.payer)
+          or p.status = 'reversed') and ${isQuiet}
+        and (p.status <> 'reversed' or exists (select from claims c where c.payment_id = p.id))`,
+  },
+  {
+    table: "payments",
+    of: chainId => sql`
+      select p.id, format('is called the merchant %s''s', p.merchant_id) as words from payments p
+      where p.chain_id = ${chainId} and p.merchant_id is distinct from coalesce(
+        (select merchant_id from paywalls where id = p.paywall_id),
+        (select merchant_id from checkout_sessions where id = p.session_id))`,
+  },
+  {
+    table: "transfers",
+    of: chainId => sql`
+      select t.id::text, format('is to %s, %s''s; the row %s of deposits is %s, %s''s', t.to_address, t.merchant_id,
+        t.deposit_id, coalesce(d.address, 'not there'), d.merchant_id) as words
+      from transfers t left join deposits d on d.id = t.deposit_id
+      where t.chain_id = ${chainId} and (t.to_address, t.chain_id, t.merchant_id)
+        is distinct from (d.address, d.chain_id, d.merchant_id)`,
+  },
+  {
+    table: "claims",
+    of: chainId => sql`
+      select c.transfer_id::text as id, format('counts a row of transfers for the row %s of payments, which is of another thing', c.payment_id) as words
+      from claims c left join payments p on p.id = c.payment_id left join transfers t on t.id = c.transfer_id
+        left join deposits d on d.id = t.deposit_id
+      where coalesce(p.chain_id, t.chain_id, ${chainId}) = ${chainId}
+        and (p.paywall_id, p.session_id) is distinct from (d.paywall_id, d.session_id)`,
+  },
+  {
+    // Of every payment, also of one that was returned or reversed: no amount tells of its claims.
+    table: "claim_books",
+    of: chainId => sql`
+      select coalesce(b.payment_id, counted.payment_id, p.id) as id,
+        format('says %s claims, of transfers whose ids add up to %s; the rows of claims are %s, which add up to %s%s',
+          coalesce(b.claims::text, 'nothing of'), coalesce(b.transfer_ids, 0), coalesce(counted.n, 0),
+          coalesce(counted.ids, 0), case when p.id is null then '; its payment is not there' end) as words
+      from payments p full join claim_books b on b.payment_id = p.id
+        full join (select payment_id, count(*) as n, sum(transfer_id) as ids from claims group by 1) counted
+          on counted.payment_id = coalesce(p.id, b.payment_id)
+      where coalesce(p.chain_id, ${chainId}) = ${chainId} and (p.id is null or b.payment_id is null
+        or b.claims <> coalesce(counted.n, 0) or b.transfer_ids <> coalesce(counted.ids, 0))`,
+  },
+  {
+    // Its salt is nowhere else: without the row nobody can send on what lies there.
+    table: "deposits",
+    of: chainId => sql`
+      select v.deposit_id::text as id, format('is not there, and the paywall %s is paid to it', v.paywall_id) as words
+      from paywall_versions v join paywalls w on w.id = v.paywall_id left join deposits d on d.id = v.deposit_id
+      where w.chain_id = ${chainId} and d.id is null
+      union all
+      select s.id, 'is not there, and the session of that id is paid to it' from checkout_sessions s
+        left join deposits d on d.session_id = s.id where s.chain_id = ${chainId} and d.id is null`,
+  },
+  {
+    table: "intents",
+    of: chainId => sql`
+      select i.id::text, format('is called the merchant %s''s', i.merchant_id) as words
+      from intents i left join deposits d on d.id = i.deposit_id
+      where i.chain_id = ${chainId} and i.kind in ${outgoingKinds}
+        and (i.merchant_id, i.chain_id) is distinct from (d.merchant_id, d.chain_id)`,
+  },
+  {
+    table: "intents",
+    of: chainId => sql`
+      select i.id::text, format('is a share of %s/10000 %% for %s; by the row %s of payments it is %s/10000 %% for %s', i.percent_e4,
+        i.recipient, p.id, coalesce(r.percent_e4::text, 'none'), coalesce(r.address, 'nobody')) as words
+      from intents i join payments p on p.id = i.payment_id
+        left join recipients r on r.set_id = p.recipient_set_id and r.position = i.share
+      where i.chain_id = ${chainId} and i.kind = 'share'
+        and (i.recipient, i.percent_e4) is distinct from (r.address, r.percent_e4)`,
+  },
+  {
+    table: "payments",
+    of: (chainId, isQuiet) => sql`
+      select p.id, format('is %s; its shares are %s', p.amount, sum(i.amount)) as words
+      from intents i join payments p on p.id = i.payment_id
+      where i.chain_id = ${chainId} and i.kind = 'share' and i.state not in ('cancelled', 'reverted') and p.status = 'granted'
+        and not exists (select from transfers t where t.deposit_id = i.deposit_id
+          and (t.state in ('seen', 'gone') or t.reorged_at is not null)) and ${isQuiet}
+      group by p.id having sum(i.amount) > p.amount`,
+  },
+  {
+    table: "intents",
+    of: chainId => sql`
+      select i.id::text, format('sweeps %s; its parts are %s', i.amount, coalesce(sum(s.amount), 0)) as words
+      from intents i left join sweep_parts s on s.intent_id = i.id
+      where i.chain_id = ${chainId} and i.kind = 'sweep' group by i.id having i.amount <> coalesce(sum(s.amount), 0)`,
+  },
+  {
+    table: "sweep_parts",
+    of: chainId => sql`
+      select s.intent_id || '/' || s.transfer_id as id, 'is of another deposit than its sweep, or more than its transfer' as words
+      from sweep_parts s left join intents i on i.id = s.intent_id left join transfers t on t.id = s.transfer_id
+      where coalesce(i.chain_id, t.chain_id, ${chainId}) = ${chainId}
+        and ((t.deposit_id, t.token) is distinct from (i.deposit_id, i.token)
+          or (s.amount > t.value and t.reorged_at is null))`,
+  },
+  {
+    table: "sweep_parts",
+    of: chainId => sql`
+      select i.id || '/' || t.id as id, format('takes more of the transfer than it is: %s', t.value) as words
+      from sweep_parts s join intents i on i.id = s.intent_id join transfers t on t.id = s.transfer_id
+      where i.chain_id = ${chainId} and i.state not in ('cancelled', 'reverted') and t.reorged_at is null
+      group by t.id, i.id having (select sum(o.amount) from sweep_parts o join intents l on l.id = o.intent_id
+        where o.transfer_id = t.id and l.state not in ('cancelled', 'reverted')) > t.value`,
+  },
+  {
+    table: "intents",
+    of: chainId => sql`
+      select i.id::text, format('is %s by %s; signed for it is %s', i.state, i.tx_hash,
+        (select coalesce(string_agg(format('the row %s of attempts, %s', a.id, a.hash), '; '), 'nothing') from attempts a where a.intent_id = i.id)) as words
+      from intents i where i.chain_id = ${chainId} and i.state in ('mined', 'final')
+        and not exists (select from attempts a where a.intent_id = i.id and a.hash = i.tx_hash)
+        and not exists (select from foreign_nonces f where f.chain_id = i.chain_id and f.tx_hash = i.tx_hash)`,
+  },
+  {
+    table: "intents",
+    of: chainId => sql`
+      select i.id::text, format('is assigned, and nothing is signed for it') as words
+      from intents i where i.chain_id = ${chainId} and i.state = 'assigned'
+        and not exists (select from attempts a where a.intent_id = i.id)`,
+  },
+  {
+    table: "attempts",
+    of: chainId => sql`
+      select a.id::text, format('is signed with the nonce %s of %s; the row %s of intents has %s of %s', a.nonce, a.wallet,
+        a.intent_id, coalesce(i.nonce::text, 'none'), coalesce(i.wallet, 'nobody')) as words
+      from attempts a left join intents i on i.id = a.intent_id
+      where a.chain_id = ${chainId} and (a.chain_id, a.wallet, a.nonce) is distinct from (i.chain_id, i.wallet, i.nonce)`,
+  },
+  {
+    table: "attempts",
+    of: chainId => sql`
+      select min(a.id)::text as id, format('is one of %s that were signed for the payout %s, and %s are left', max(a.n) + 1, a.intent_id,
+        count(*)) as words
+      from attempts a where a.chain_id = ${chainId} group by a.intent_id having count(*) <> max(a.n) + 1`,
+  },
+  {
+    // One that is halted signs nothing; what it sent is adopted in any order.
+    table: "wallets",
+    of: chainId => sql`
+      select w.id::text, format('signs next with the nonce %s, and has signed with %s', w.next_nonce, max(a.nonce)) as words
+      from wallets w join attempts a on a.chain_id = w.chain_id and a.wallet = w.address
+      where w.chain_id = ${chainId} and w.status = 'active' group by w.id having max(a.nonce) >= w.next_nonce`,
+  },
+]
+
+/** All that does not add up, the first of each question; empty when everything does. */
+export async function checkRows(ctx: Context, chainId: number): Promise<Finding[]> {
+  const found: Finding[] = []
+  const isQuiet = quietAt(ctx.now())
+  for (const { table, of } of questions) {
+    const { rows } = await sql<{ id: string; words: string }>`${of(chainId, isQuiet)} limit 1`.execute(ctx.db)
+    for (const { id, words } of rows) found.push({ table, id, words: `the row ${id} of ${table} ${words}` })
+  }
+  return found
+}
+
+/** The deposits whose rows may be behind findings about sums. */
+export async function depositsBehind(ctx: Context, findings: readonly Finding[]): Promise<Row<"deposits">[]> {
+  const idsOf = (name: string) => findings.filter(({ table }) => table === name).map(({ id }) => id)
+  const books = idsOf("deposit_books").map(id => id.split("/")[0])
+  const { rows } = await sql<Row<"deposits">>`
+    select * from deposits where id = any(${sql.val(`{${books.join(",")}}`)}::bigint[]) or id in (
+      select d.id from payments p join deposits d on d.paywall_id = p.paywall_id or d.session_id = p.session_id
+      where p.id = any(${sql.val(idsOf("payments"))}::text[])) order by id limit 20`.execute(ctx.db)
+  return rows
+}

@@ -1,0 +1,183 @@
+/**
+ * What a row says of the chain, and whether receipts bear it out. As many endpoints as must agree have to bear it out, and as
+ * many have to contradict it before a wallet is halted; what is neither is not proven. An error, or a null by itself, is never
+ * evidence.
+ */
+import { ask, awake } from "../chain/endpoints.ts"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { hexNumber } from "../chain/rpc.ts"
+import { type Receipt, readReceipt, receiptCall } from "../chain/transfers.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import type { Panel } from "../chain/quorum.ts"
+import { quorumOf } from "../chain/wallet-state.ts"
+
+/** A row that is not as it has to be. */
+export interface Finding {
+  table: string
+  id: string
+  /** What the row says, and what the chain or another row says. */
+  words: string
+}
+
+/** That a transaction in a final block moved money, or (`moved` false) that it did not. */
+export interface Claim {
+  table: "transfers" | "intents" | "outflows"
+  id: string
+  txHash: Hash
+  blockNumber: bigint
+  blockHash: Hash
+  token: Address
+  from: Address
+  to: Address
+  value: bigint
+  /** The how-manieth transfer to this address; undefined: any. */
+  k: number | undefined
+  moved: boolean
+}
+
+export const transferClaim = (row: Row<"transfers">): Claim => ({
+  table: "transfers",
+  id: `${row.id}`,
+  txHash: row.tx_hash,
+  blockNumber: row.block_number,
+  blockHash: row.block_hash,
+  token: row.token,
+  from: row.from_address,
+  to: row.to_address,
+  value: row.value,
+  k: row.k,
+  moved: true,
+})
+
+/** Of an intent that ended in a block, and the address of its deposit. */
+export const intentClaim = (row: Row<"intents"> & { deposit: Address }): Claim => ({
+  table: "intents",
+  id: row.id,
+  // The database refuses a final or reverted intent without these.
+  txHash: row.tx_hash as Hash,
+  blockNumber: row.block_number as bigint,
+  blockHash: row.block_hash as Hash,
+  token: row.token,
+  from: row.deposit,
+  to: row.recipient,
+  value: row.amount,
+  k: undefined,
+  moved: row.state === "final",
+})
+
+export const outflowClaim = (row: Row<"outflows"> & { deposit: Address }): Claim => ({
+  table: "outflows",
+  id: row.id,
+  txHash: row.tx_hash,
+  blockNumber: row.block_number,
+  blockHash: row.block_hash,
+  token: row.token,
+  from: row.deposit,
+  to: row.recipient,
+  value: row.amount,
+  k: undefined,
+  moved: true,
+})
+
+type Movement = Pick<Claim, "token" | "from" | "to" | "value"> & { k?: number | undefined }
+
+const holds = (receipt: Receipt, { token, from, to, value, k }: Movement): boolean =>
+  receipt.succeeded &&
+  receipt.transfers.some(
+    each =>
+      each.token === token &&
+      each.from === from &&
+      each.to === to &&
+      each.value === value &&
+      (k === undefined || each.k === k),
+  )
+
+const isBorneOut = (receipt: Receipt, claim: Claim): boolean =>
+  receipt.blockHash === claim.blockHash &&
+  receipt.blockNumber === claim.blockNumber &&
+  holds(receipt, claim) === claim.moved
+
+/** The first claim that the chain contradicts; `unproven` tells what one endpoint says and not enough others. */
+export async function checkClaims(
+  ctx: Context,
+  network: Network,
+  panel: Panel,
+  claims: readonly Claim[],
+): Promise<{ finding?: Finding; unproven?: string }> {
+  if (claims.length === 0) return {}
+  const calls = claims.map(claim => receiptCall(claim.txHash))
+  const quorum = quorumOf(network)
+  // As many as must agree, and not always the first: who reported a log once must not be its only witness.
+  const asked = awake(network.endpoints).slice(0, quorum)
+  const told = await Promise.all(asked.map(endpoint => ask(endpoint, calls, ctx.signal)))
+  const doubtful = claims.filter((claim, i) => {
+    const receipts = told.map(answers => (answers?.[i]?.ok ? readOrNone(answers[i].value) : undefined))
+    return receipts.filter(receipt => receipt?.txHash === claim.txHash && isBorneOut(receipt, claim)).length < quorum
+  })
+  if (doubtful.length === 0) return {}
+  await panel.learn(
+    doubtful.map(claim => claim.blockNumber),
+    doubtful.map(claim => claim.txHash),
+  )
+  let unproven: string | undefined
+  for (const claim of doubtful) {
+    const receipts = panel.receiptsOf(claim.txHash)
+    const bearing = receipts.filter(receipt => receipt !== null && isBorneOut(receipt, claim)).length
+    if (bearing >= quorum) continue
+    const nulls = receipts.filter(receipt => receipt === null).length
+    const against = receipts.length - nulls - bearing
+    const bodies = nulls > 0 ? await bodiesWithout(ctx, network, claim) : 0
+    if (against + Math.min(nulls, bodies) >= quorum)
+      return { finding: { table: claim.table, id: claim.id, words: wordsFor(claim, receipts) } }
+    // A node that has pruned its receipts knows nothing of what is old, and says so by a null.
+    if (against > 0 || bodies > 0) unproven ??= wordsFor(claim, receipts)
+  }
+  return unproven === undefined ? {} : { unproven }
+}
+
+/** Whether as many endpoints as it takes tell this transfer, in a block that is agreed on. */
+export async function isProven(
+  network: Network,
+  panel: Panel,
+  transfer: Movement & { txHash: Hash; blockNumber: bigint },
+): Promise<boolean> {
+  await panel.learn([transfer.blockNumber], [transfer.txHash])
+  const receipts = panel.receiptsOf(transfer.txHash)
+  return receipts.filter(receipt => receipt !== null && holds(receipt, transfer)).length >= quorumOf(network)
+}
+
+/** How many endpoints have the block at a claim's height, and it is another block, or lacks the transaction. */
+async function bodiesWithout(ctx: Context, network: Network, claim: Claim): Promise<number> {
+  const call = { method: "eth_getBlockByNumber", params: [hexNumber(claim.blockNumber), false] }
+  const answers = await Promise.all(network.endpoints.map(endpoint => ask(endpoint, [call], ctx.signal)))
+  return answers.filter(results => {
+    const block = results?.[0]?.ok ? (results[0].value as { hash?: unknown; transactions?: unknown } | null) : null
+    if (!block || !Array.isArray(block.transactions)) return false
+    return block.hash !== claim.blockHash || !block.transactions.includes(claim.txHash)
+  }).length
+}
+
+function wordsFor(claim: Claim, receipts: readonly (Receipt | null)[]): string {
+  const { table, id, txHash, value, token, from, to, blockNumber, moved } = claim
+  const says = moved
+    ? `moved ${value} of ${token} from ${from} to ${to} in block ${blockNumber}`
+    : `failed in block ${blockNumber}`
+  const receipt = receipts.find(each => each !== null)
+  const near = receipt?.transfers.filter(each => each.from === from || each.to === to) ?? []
+  const chain = !receipt
+    ? "the chain has no such transaction there"
+    : `the chain says, in block ${receipt.blockNumber}: ${
+        near.map(each => `${each.value} of ${each.token} from ${each.from} to ${each.to}`).join(", ") || "nothing moved"
+      }`
+  return `the row ${id} of ${table} says that ${txHash} ${says}; ${chain}`
+}
+
+function readOrNone(value: unknown): Receipt | undefined {
+  try {
+    return readReceipt(value)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,99 @@
+/**
+ * Whether what is signed, and what is about to be, is what the rows say: an intent's calldata is that of its own deposit,
+ * token, recipient, amount and id, an attempt's bytes are that calldata, and a deposit's address follows from its terms.
+ */
+import { sql } from "kysely"
+import { type Hex, keccak256, parseTransaction } from "viem"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { depositAddress, depositImplementation } from "../deposits/address.ts"
+import { outgoingKinds } from "../deposits/balance.ts"
+import { releaseData, withoutId } from "../chain/release-call.ts"
+import type { Finding } from "./check-receipts.ts"
+
+type Terms = Pick<Row<"deposits">, "factory" | "salt" | "owner" | "open_after_s">
+
+/** An intent with its deposit and all that was signed for it. */
+export type SignedIntent = Row<"intents"> & {
+  deposit: Address
+  terms: { factory: Address; salt: Hash; owner: Address; open_after_s: string }
+  attempts: { id: string; raw: Hex; hash: Hash }[]
+}
+
+/** Intents out of deposits, with their signed bytes, in the order of their ids. */
+export async function signedIntents(
+  ctx: Context,
+  chainId: number,
+  which: ReturnType<typeof sql>,
+  limit: number,
+): Promise<SignedIntent[]> {
+  const { rows } = await sql<SignedIntent>`
+    select i.*, d.address as deposit,
+      json_build_object('factory', d.factory, 'salt', d.salt, 'owner', d.owner, 'open_after_s', d.open_after_s::text) as terms,
+      (select coalesce(json_agg(json_build_object('id', a.id::text, 'raw', a.raw, 'hash', a.hash)), '[]'::json)
+        from attempts a where a.intent_id = i.id) as attempts
+    from intents i join deposits d on d.id = i.deposit_id
+    where i.chain_id = ${chainId} and i.kind in ${outgoingKinds} and ${which} order by i.id limit ${limit}`.execute(
+    ctx.db,
+  )
+  return rows
+}
+
+/** The first thing signed, or about to be, that is not what its row says. */
+export function checkIntent(intent: SignedIntent): Finding | undefined {
+  const { id, terms, to_address: to, data, token, recipient, amount, nonce } = intent
+  const deposit = { salt: terms.salt, owner: terms.owner, open_after_s: BigInt(terms.open_after_s) }
+  if (data !== releaseData(id, deposit, { token, recipient, amount }) || to !== terms.factory)
+    return {
+      table: "intents",
+      id,
+      words: `the row ${id} of intents says ${amount} of ${token} from ${intent.deposit} to ${recipient}; its calldata says another thing`,
+    }
+  for (const { id: attemptId, raw, hash } of intent.attempts) {
+    const wrong = wrongIn(intent, raw, hash, nonce)
+    if (wrong)
+      return {
+        table: "attempts",
+        id: attemptId,
+        words: `the row ${attemptId} of attempts is not what it is for, the payout ${id}: ${wrong}`,
+      }
+  }
+  return undefined
+}
+
+function wrongIn(intent: SignedIntent, raw: Hex, hash: Hash, nonce: bigint | null): string | undefined {
+  let said: ReturnType<typeof parseTransaction>
+  try {
+    if (keccak256(raw) !== hash) return "its bytes have another hash"
+    said = parseTransaction(raw)
+  } catch {
+    return "its bytes are no transaction"
+  }
+  if (said.chainId !== intent.chain_id || BigInt(said.nonce ?? 0) !== nonce)
+    return "its bytes have another nonce or chain"
+  const to = said.to?.toLowerCase()
+  // An empty transfer of the wallet to itself, by which a person frees a nonce, moves nothing of anyone's.
+  if (to === intent.wallet && (said.value ?? 0n) === 0n && (said.data ?? "0x") === "0x") return undefined
+  // One that was taken in from the chain may end with the id of an intent that an old backup does not know.
+  if (
+    to !== intent.to_address ||
+    withoutId(said.data ?? "0x") !== withoutId(intent.data) ||
+    (said.value ?? 0n) !== intent.value
+  )
+    return "its bytes say another thing"
+  return undefined
+}
+
+/** What is wrong with a deposit's terms; undefined when its address follows from them. */
+export function checkTerms(deposit: Terms & { id: bigint; address: Address }): Finding | undefined {
+  const { factory, salt, owner, open_after_s: openAfter } = deposit
+  const implementation = depositImplementation(factory)
+  if (depositAddress({ factory, implementation, salt, owner, openAfter }) === deposit.address) return undefined
+  const id = `${deposit.id}`
+  return {
+    table: "deposits",
+    id,
+    words: `the row ${id} of deposits has other terms than its address ${deposit.address}`,
+  }
+}

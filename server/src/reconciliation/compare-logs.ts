@@ -1,0 +1,292 @@
+/**
+ * Compares the logs of finalized blocks with the rows, both ways: what left deposits with intents, what came in with
+ * transfers. What the scan had missed is stored; what anyone recovered is noted; what nobody meant, or what a row tells
+ * otherwise, is a finding.
+ */
+import { sql } from "kysely"
+import { awake, type Endpoint } from "../chain/endpoints.ts"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { readLogs } from "../chain/read-logs.ts"
+import type { Transfer } from "../chain/transfers.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { outgoingKinds } from "../deposits/balance.ts"
+import { keyOf, statementOf } from "../chain/agreement.ts"
+import type { Panel } from "../chain/quorum.ts"
+import { storeTransfers, wakeSessions } from "../scanner/queries.ts"
+import { quorumOf } from "../chain/wallet-state.ts"
+import { checkClaims, type Finding, intentClaim, isProven, transferClaim } from "./check-receipts.ts"
+
+export type KnownDeposit = Pick<Row<"deposits">, "id" | "address" | "owner" | "open_after_s" | "merchant_id">
+
+/** What a comparison showed; `untold`: no node told the logs, or not enough of them what would halt. */
+export interface Compared {
+  finding?: Finding
+  untold?: string
+}
+
+/** Compares one range of blocks, both ends included, for these deposits of the network. */
+export async function compareLogs(
+  ctx: Context,
+  network: Network,
+  panel: Panel,
+  deposits: readonly KnownDeposit[],
+  { from, to }: { from: bigint; to: bigint },
+): Promise<Compared> {
+  const logs = await logsOf(ctx, network, deposits, from, to)
+  if (!logs) return { untold: "the books can't be compared: endpoints do not answer, or do not agree on the logs" }
+  const byAddress = new Map(deposits.map(deposit => [deposit.address, deposit]))
+  const range = { from, to, ids: deposits.map(deposit => deposit.id) }
+  const out = await compareOutgoing(ctx, network, panel, byAddress, logs.outgoing, range)
+  if (out.finding ?? out.untold) return out
+  return await compareIncoming(ctx, network, panel, byAddress, logs.incoming, range)
+}
+
+interface Range {
+  from: bigint
+  to: bigint
+  ids: bigint[]
+}
+
+const idsIn = (ids: readonly bigint[]) => sql`any(${sql.val(`{${ids.join(",")}}`)}::bigint[])`
+
+/**
+ * What as many endpoints report as must agree, without what as many lack; undefined where a log is neither, or too few
+ * answered. One that leaves logs out hides nothing, and what one makes up stops nothing.
+ */
+async function logsOf(
+  ctx: Context,
+  network: Network,
+  deposits: readonly KnownDeposit[],
+  from: bigint,
+  to: bigint,
+): Promise<{ outgoing: Transfer[]; incoming: Transfer[] } | undefined> {
+  const addresses = deposits.map(deposit => deposit.address)
+  const range = { token: network.token.address, addresses, fromBlock: from, toBlock: to, has: { number: to } }
+  const answers = await Promise.all(awake(network.endpoints).map(endpoint => logsBy(endpoint)))
+  const told = answers.filter(answer => answer !== undefined)
+  const quorum = quorumOf(network)
+  const pick = (lists: Transfer[][]): Transfer[] | undefined => {
+    const votes = Map.groupBy(lists.flat(), statementOf)
+    const sure = [...votes.values()].filter(same => same.length >= quorum)
+    const isOpen = [...votes.values()].some(same => same.length < quorum && lists.length - same.length < quorum)
+    return isOpen ? undefined : sure.flatMap(same => same.slice(0, 1))
+  }
+  const outgoing = pick(told.map(answer => answer.outgoing))
+  const incoming = pick(told.map(answer => answer.incoming))
+  return told.length < quorum || !outgoing || !incoming ? undefined : { outgoing, incoming }
+
+  async function logsBy(endpoint: Endpoint) {
+    const outgoing = await readLogs(endpoint, { ...range, side: "from" }, ctx.signal)
+    if (outgoing.readTo < to) return undefined
+    const incoming = await readLogs(endpoint, { ...range, side: "to" }, ctx.signal)
+    return incoming.readTo < to ? undefined : { outgoing: outgoing.transfers, incoming: incoming.transfers }
+  }
+}
+
+type Ended = Row<"intents"> & { deposit: Address; hashes: Hash[] }
+
+async function compareOutgoing(
+  ctx: Context,
+  network: Network,
+  panel: Panel,
+  deposits: ReadonlyMap<Address, KnownDeposit>,
+  left: readonly Transfer[],
+  range: Range,
+): Promise<Compared> {
+  const hashes = left.map(transfer => transfer.txHash)
+  const known = await intentsOf(ctx, network, hashes)
+  const noted = await notedOutflows(ctx, network, hashes)
+  const paid = new Set<string>()
+  const second = new Set<Transfer>()
+  for (const transfer of left) {
+    const intent = known.find(
+      row =>
+        row.hashes.includes(transfer.txHash) &&
+        transfer.from === row.deposit &&
+        transfer.to === row.recipient &&
+        transfer.value === row.amount,
+    )
+    if (intent && !paid.has(intent.id) && (intent.state !== "final" || intent.tx_hash === transfer.txHash)) {
+      paid.add(intent.id)
+      if (intent.state !== "reverted") continue
+    }
+    if (intent) second.add(transfer)
+    if (noted.has(`${transfer.txHash} ${transfer.logIndex}`)) continue
+    const words = strangerWords(transfer, intent, known)
+    if (!(await isProven(network, panel, { ...transfer, k: undefined }))) return { untold: words }
+    const deposit = deposits.get(transfer.from)
+    if (!deposit) continue
+    const finding = await noteOutflow(ctx, network, panel, deposit, transfer, intent, words)
+    if (finding) return { finding }
+  }
+  const finals = await endedIn(ctx, network, range)
+  const missing = finals.filter(row => !paid.has(row.id) && row.state === "final").map(intentClaim)
+  const { finding, unproven } = await checkClaims(ctx, network, panel, missing)
+  if (finding) return { finding }
+  return unproven === undefined ? {} : { untold: unproven }
+}
+
+function strangerWords(transfer: Transfer, intent: Ended | undefined, known: readonly Ended[]): string {
+  if (intent?.state === "reverted")
+    return `the row ${intent.id} of intents is called reverted, and ${transfer.txHash} paid it`
+  if (intent) return `the payout ${intent.id} was paid twice, by ${transfer.txHash} too`
+  const named = known.find(row => row.hashes.includes(transfer.txHash))
+  if (named) return `the transfer ${transfer.txHash} is not what the payout ${named.id} meant`
+  return `the transfer ${transfer.txHash} left a deposit, and no payout meant it`
+}
+
+/** Notes what left without an intent; answers the finding that it is, unless anyone may do so by now. */
+async function noteOutflow(
+  ctx: Context,
+  network: Network,
+  panel: Panel,
+  deposit: KnownDeposit,
+  transfer: Transfer,
+  intent: Ended | undefined,
+  words: string,
+): Promise<Finding | undefined> {
+  const time = panel.blockAt(transfer.blockNumber)?.block.time ?? ctx.now()
+  const isOpen = BigInt(Math.floor(time.getTime() / 1_000)) > deposit.open_after_s
+  const isRecovery = !intent && transfer.to === deposit.owner && isOpen
+  const [row] = await ctx.db
+    .insertInto("outflows")
+    .values({
+      chain_id: network.chainId,
+      deposit_id: deposit.id,
+      merchant_id: deposit.merchant_id,
+      reason: isRecovery ? "recovery" : "unknown",
+      tx_hash: transfer.txHash,
+      token: transfer.token,
+      recipient: transfer.to,
+      amount: transfer.value,
+      block_number: transfer.blockNumber,
+      block_hash: transfer.blockHash,
+      log_index: transfer.logIndex,
+      block_time: time,
+      created_at: ctx.now(),
+    })
+    .onConflict(conflict => conflict.doNothing())
+    .returning("id")
+    .execute()
+  ctx.log.warn(
+    { txHash: transfer.txHash, deposit: deposit.address, isRecovery },
+    "money left a deposit without a payout",
+  )
+  if (isRecovery) return undefined
+  // Noted, it belongs to the books from here on: whoever resumes the wallet need not forget it.
+  return { table: "outflows", id: row?.id ?? "", words }
+}
+
+async function intentsOf(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Ended[]> {
+  if (hashes.length === 0) return []
+  const among = sql`any(${sql.val(hashes)}::text[])`
+  const { rows } = await sql<Ended>`
+    select i.*, d.address as deposit, array_agg(h.hash::text) as hashes
+    from (select intent_id, hash from attempts where hash = ${among}
+      union select id, tx_hash from intents where tx_hash = ${among}) h
+      join intents i on i.id = h.intent_id join deposits d on d.id = i.deposit_id
+    where i.chain_id = ${network.chainId} and i.token = ${network.token.address} group by i.id, d.address
+    order by i.id`.execute(ctx.db)
+  return rows
+}
+
+/** Final intents in the settlement token, the one whose logs are compared, by which block the rows say. */
+async function endedIn(ctx: Context, network: Network, { from, to, ids }: Range): Promise<Ended[]> {
+  const { rows } = await sql<Ended>`
+    select i.*, d.address as deposit from intents i join deposits d on d.id = i.deposit_id
+    where i.chain_id = ${network.chainId} and i.state = 'final' and i.block_number between ${from} and ${to}
+      and i.kind in ${outgoingKinds} and i.token = ${network.token.address} and i.deposit_id = ${idsIn(ids)}`.execute(
+    ctx.db,
+  )
+  return rows
+}
+
+async function notedOutflows(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Set<string>> {
+  if (hashes.length === 0) return new Set()
+  const rows = await ctx.db
+    .selectFrom("outflows")
+    .select(["tx_hash", "log_index"])
+    .where("chain_id", "=", network.chainId)
+    .where("tx_hash", "in", hashes)
+    .execute()
+  return new Set(rows.map(row => `${row.tx_hash} ${row.log_index}`))
+}
+
+async function compareIncoming(
+  ctx: Context,
+  network: Network,
+  panel: Panel,
+  deposits: ReadonlyMap<Address, KnownDeposit>,
+  came: readonly Transfer[],
+  range: Range,
+): Promise<Compared> {
+  const rows = new Map((await rowsOf(ctx, network, came)).map(row => [rowKey(row), row]))
+  const missed: Transfer[] = []
+  const doubtful = new Map<bigint, Row<"transfers">>()
+  for (const transfer of came) {
+    const row = rows.get(keyOf(transfer))
+    const isSettled = row?.state === "final" || (row && row.state !== "gone" && row.block_hash === transfer.blockHash)
+    if (!row || !isSettled) missed.push(transfer)
+    else if (
+      row.value !== transfer.value ||
+      row.from_address !== transfer.from ||
+      row.block_hash !== transfer.blockHash
+    )
+      doubtful.set(row.id, row)
+  }
+  const stored = await storeMissed(ctx, network, panel, deposits, missed)
+  const seen = new Set(came.map(keyOf))
+  for (const row of await finalIn(ctx, network, range)) if (!seen.has(rowKey(row))) doubtful.set(row.id, row)
+  const { finding, unproven } = await checkClaims(ctx, network, panel, [...doubtful.values()].map(transferClaim))
+  if (finding) return { finding }
+  const untold = unproven ?? (stored ? undefined : "a transfer to a deposit is not in the books, and not proven yet")
+  return untold === undefined ? {} : { untold }
+}
+
+const rowKey = (row: Row<"transfers">): string =>
+  keyOf({ txHash: row.tx_hash, token: row.token, to: row.to_address, k: row.k })
+
+const rowsOf = async (ctx: Context, network: Network, transfers: readonly Transfer[]): Promise<Row<"transfers">[]> => {
+  if (transfers.length === 0) return []
+  const { rows } = await sql<Row<"transfers">>`
+    select * from transfers where chain_id = ${network.chainId}
+      and tx_hash = any(${sql.val([...new Set(transfers.map(each => each.txHash))])}::text[])`.execute(ctx.db)
+  return rows
+}
+
+const finalIn = async (ctx: Context, network: Network, { from, to, ids }: Range): Promise<Row<"transfers">[]> => {
+  const { rows } = await sql<Row<"transfers">>`
+    select * from transfers where chain_id = ${network.chainId} and state = 'final' and token = ${network.token.address}
+      and block_number between ${from} and ${to} and deposit_id = ${idsIn(ids)}`.execute(ctx.db)
+  return rows
+}
+
+/** What the scan did not find is stored as it would have stored it: a payment is never lost. False where one was not proven. */
+async function storeMissed(
+  ctx: Context,
+  network: Network,
+  panel: Panel,
+  deposits: ReadonlyMap<Address, KnownDeposit>,
+  missed: readonly Transfer[],
+): Promise<boolean> {
+  const found: (Transfer & { depositId: bigint; blockTime: Date; isSingle: boolean })[] = []
+  for (const transfer of missed) {
+    const deposit = deposits.get(transfer.to)
+    const proven = deposit && (await isProven(network, panel, transfer))
+    const blockTime = panel.blockAt(transfer.blockNumber)?.block.time
+    if (deposit && proven && blockTime) found.push({ ...transfer, depositId: deposit.id, blockTime, isSingle: false })
+  }
+  if (found.length > 0) {
+    const changed = await inTransaction(ctx, async ctx => {
+      const ids = await storeTransfers(ctx, network, found)
+      await wakeSessions(ctx, ids, [])
+      return ids
+    })
+    for (const { txHash, to } of found)
+      ctx.log.warn({ network: network.name, txHash, deposit: to }, "a transfer that the scan had not found is stored")
+    if (changed.length > 0) await ctx.wakes.wake("verify")
+  }
+  return found.length === missed.length
+}

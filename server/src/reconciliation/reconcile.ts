@@ -1,0 +1,279 @@
+/**
+ * The reconciliation of one network. Every hour: the database with itself, what is about to be signed, and the balances of
+ * deposits where something moved. In a pass that begins every day: each deposit's terms and balance, each final transfer and
+ * ended payout by its receipt, a part in each round. What is wrong halts the payout wallet, and says which row.
+ */
+import { sql } from "kysely"
+import type { Address } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { RpcError } from "../chain/rpc.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { outgoingKinds } from "../deposits/balance.ts"
+import { claimDue } from "../jobs/claim.ts"
+import { payoutAlarms } from "../metrics.ts"
+import { openPanel, type Panel } from "../chain/quorum.ts"
+import { haltWallet } from "../payouts/confirm-intents.ts"
+import { lookAtWallet } from "../chain/wallet-state.ts"
+import { checkBalances, checkRowsOf, unexplained } from "./check-balances.ts"
+import { checkIntent, checkTerms, signedIntents } from "./check-signed-transactions.ts"
+import { checkRows, depositsBehind } from "./check-consistency.ts"
+import { checkClaims, type Finding, intentClaim, outflowClaim, transferClaim } from "./check-receipts.ts"
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+/** Longer than a round may take: another that begins in it would have this one write nothing, and both begin again. */
+const LEASE_MS = 900_000
+/** Between the rounds of a pass: 500 receipts of each kind a minute are 720,000 rows of each a day. */
+const ROUND_MS = 60_000
+const RECEIPTS_A_ROUND = 500
+const DEPOSITS_A_ROUND = 10_000
+/** Intents that are not ended and looked at hourly; more of them than this never wait in practice. */
+const OPEN_INTENTS = 20_000
+const ZERO_ID = "00000000-0000-0000-0000-000000000000"
+
+/** One round; answers how many milliseconds the next may wait. Without a `wallet` it alarms, and halts nothing. */
+export async function reconcileRound(ctx: Context, network: Network, wallet: Address | undefined): Promise<number> {
+  const now = ctx.now()
+  await ctx.db
+    .insertInto("reconciliations")
+    .values({ chain_id: network.chainId, hour_at: now, pass_at: now, run_at: now })
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+  const job = { table: "reconciliations", key: "chain_id", only: network.chainId, limit: 1, leaseMs: LEASE_MS } as const
+  const nextRunAt = new Date(now.getTime() + ROUND_MS)
+  const [claimed] = await claimDue(ctx.db, { ...job, now, nextRunAt })
+  if (!claimed) return ROUND_MS
+  try {
+    const round = { ctx, network, wallet }
+    // Without a node the database can still be compared with itself.
+    const panel = await openPanelOrNone(ctx, network)
+    if (claimed.hour_at <= now) await lookHourly(round, claimed, panel)
+    if (panel) await passOn(round, claimed, panel)
+  } finally {
+    await ctx.db
+      .updateTable("reconciliations")
+      .set({ claim_id: null, lease_until: null })
+      .where("chain_id", "=", network.chainId)
+      .where("claim_id", "=", claimed.claim_id)
+      .execute()
+  }
+  return ROUND_MS
+}
+
+interface Round {
+  ctx: Context
+  network: Network
+  wallet: Address | undefined
+}
+
+type Job = Row<"reconciliations">
+
+async function update({ ctx, network }: Round, claimed: Job, change: Partial<Job>): Promise<void> {
+  await ctx.db
+    .updateTable("reconciliations")
+    .set(change)
+    .where("chain_id", "=", network.chainId)
+    .where("claim_id", "=", claimed.claim_id)
+    .execute()
+}
+
+async function openPanelOrNone(ctx: Context, network: Network): Promise<Panel | undefined> {
+  const cursor = await ctx.db
+    .selectFrom("cursors")
+    .select("block_number")
+    .where("chain_id", "=", network.chainId)
+    .executeTakeFirst()
+  try {
+    return await openPanel(network, cursor?.block_number ?? 0n, ctx.signal)
+  } catch (error) {
+    if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
+    tell({ ctx, network }, `the chain can't be asked: ${error.message}`)
+    return undefined
+  }
+}
+
+/** What is no proof, or could not be asked: a person should know, and nothing stops. */
+function tell({ ctx, network }: Pick<Round, "ctx" | "network">, words: string): void {
+  ctx.log.error({ network: network.name }, `${words} (not proven; looked at again)`)
+  payoutAlarms.inc({ network: network.name, wallet: "payout", reason: "books" })
+}
+
+/** Halts the payout wallets for what is wrong. */
+async function halt(round: Round, findings: readonly (Finding | undefined)[]): Promise<void> {
+  const { ctx, network } = round
+  const found = findings.filter(finding => finding !== undefined)
+  if (found.length === 0) return
+  for (const { words } of found) ctx.log.fatal({ network: network.name, reason: words }, "the books do not agree")
+  const words = found.map(finding => finding.words).join("; ")
+  const wallets = await payoutWallets(round)
+  for (const row of wallets) await haltWallet(ctx, network, row, "books", words)
+  if (wallets.length === 0) payoutAlarms.inc({ network: network.name, wallet: "payout", reason: "books" })
+}
+
+/** The wallets that move money out of deposits: ours, and that of a factory of before. */
+async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wallets">[]> {
+  const { rows } = await sql<Row<"wallets">>`
+    select w.* from wallets w where w.chain_id = ${network.chainId} and (w.address = ${wallet ?? ""}
+      or exists (select from intents i where i.chain_id = w.chain_id and i.wallet = w.address and i.kind in ${outgoingKinds}))`.execute(
+    ctx.db,
+  )
+  return rows
+}
+
+async function lookHourly(round: Round, claimed: Job, panel: Panel | undefined): Promise<void> {
+  const { ctx, network } = round
+  const found: (Finding | undefined)[] = await checkRows(ctx, network.chainId)
+  const open = await signedIntents(
+    ctx,
+    network.chainId,
+    sql`i.state in ('queued', 'held', 'assigned', 'mined')`,
+    OPEN_INTENTS,
+  )
+  found.push(firstOf(open, checkIntent))
+  if (panel)
+    found.push(
+      ...(await narrow(
+        round,
+        panel,
+        found.filter(finding => finding !== undefined),
+      )),
+    )
+  // What the database says by itself needs no node.
+  await halt(round, found)
+  const hour = { hour_at: new Date(ctx.now().getTime() + HOUR_MS) }
+  if (!panel) return await update(round, claimed, hour)
+  const moved = await movedDeposits(ctx, network, claimed.moved_number ?? panel.finalized, panel.finalized)
+  const { finding, untold } = await checkBalances(ctx, network, panel, moved)
+  await halt(round, [finding, await nonceGap(round)])
+  if (untold) tell(round, untold)
+  await update(round, claimed, { ...hour, moved_number: panel.finalized })
+}
+
+/** Sums that are wrong do not say which of their rows is; the chain may. */
+async function narrow({ ctx, network }: Round, panel: Panel, found: readonly Finding[]): Promise<Finding[]> {
+  const rows: Finding[] = []
+  for (const deposit of await depositsBehind(ctx, found)) {
+    const { finding } = await checkRowsOf(ctx, network, panel, deposit).catch(none)
+    if (finding) rows.push(finding)
+  }
+  return rows
+
+  function none(error: unknown): { finding?: Finding } {
+    if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
+    return {}
+  }
+}
+
+/** Nonces that were passed over: nothing after them can be mined. Those that another used are no gap, as the chain has them. */
+async function nonceGap({ ctx, network, wallet }: Round): Promise<Finding | undefined> {
+  if (!wallet) return undefined
+  const { rows } = await sql<{ id: number; next: bigint; signed: bigint | null }>`
+    select w.id, w.next_nonce as next, max(a.nonce) + 1 as signed from wallets w
+      left join attempts a on a.chain_id = w.chain_id and a.wallet = w.address
+    where w.chain_id = ${network.chainId} and w.address = ${wallet} group by w.id`.execute(ctx.db)
+  const [row] = rows
+  if (!row || row.next === row.signed) return undefined
+  const { latest, agreedLatest } = await lookAtWallet(network, wallet, ctx.signal)
+  if (latest === undefined || agreedLatest === undefined || latest >= row.next) return undefined
+  const words = `the row ${row.id} of wallets signs next with the nonce ${row.next}; the chain is at ${latest}, and nothing signed is between`
+  return { table: "wallets", id: `${row.id}`, words }
+}
+
+function firstOf<T>(rows: readonly T[], check: (row: T) => Finding | undefined): Finding | undefined {
+  for (const row of rows) {
+    const finding = check(row)
+    if (finding) return finding
+  }
+  return undefined
+}
+
+/** Deposits with a transfer or payout that is final since a block, and those that lack money. */
+async function movedDeposits(ctx: Context, network: Network, since: bigint, to: bigint): Promise<Row<"deposits">[]> {
+  const { rows } = await sql<Row<"deposits">>`
+    select * from deposits where id in (
+      select deposit_id from transfers where chain_id = ${network.chainId} and state = 'final'
+        and block_number > ${since} and block_number <= ${to}
+      union select deposit_id from intents where chain_id = ${network.chainId} and state = 'final'
+        and block_number > ${since} and block_number <= ${to})
+      or id = any(${sql.val(`{${[...unexplained.keys()].join(",")}}`)}::bigint[]) order by id limit ${DEPOSITS_A_ROUND}`.execute(
+    ctx.db,
+  )
+  return rows
+}
+
+/** The next part of the daily pass. */
+async function passOn(round: Round, claimed: Job, panel: Panel): Promise<void> {
+  const { ctx, network } = round
+  const isOver =
+    claimed.deposit_position === null && claimed.transfer_position === null && claimed.intent_position === null
+  if (isOver && claimed.pass_at > ctx.now()) return
+  const begin = { deposit_position: 0n, transfer_position: 0n, intent_position: ZERO_ID }
+  const at = isOver ? begin : claimed
+  const next = {
+    deposit_position: at.deposit_position === null ? null : await passDeposits(round, panel, at.deposit_position),
+    transfer_position: at.transfer_position === null ? null : await passTransfers(round, panel, at.transfer_position),
+    intent_position: at.intent_position === null ? null : await passIntents(round, panel, at.intent_position),
+  }
+  await update(round, claimed, {
+    ...next,
+    ...(isOver ? { pass_at: new Date(ctx.now().getTime() + DAY_MS) } : {}),
+  })
+  if (Object.values(next).every(position => position === null))
+    ctx.log.info({ network: network.name }, "all books were compared with the chain")
+}
+
+async function passDeposits(round: Round, panel: Panel, after: bigint): Promise<bigint | null> {
+  const { ctx, network } = round
+  const rows = await ctx.db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("chain_id", "=", network.chainId)
+    .where("id", ">", after)
+    .orderBy("id")
+    .limit(DEPOSITS_A_ROUND)
+    .execute()
+  await halt(round, [firstOf(rows, checkTerms)])
+  const { finding, untold } = await checkBalances(ctx, network, panel, rows)
+  const outflows = await checkClaims(ctx, network, panel, (await outflowsOf(ctx, rows)).map(outflowClaim))
+  await halt(round, [finding, outflows.finding])
+  for (const words of [untold, outflows.unproven]) if (words) tell(round, words)
+  return rows.length < DEPOSITS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
+}
+
+async function outflowsOf(ctx: Context, deposits: readonly Row<"deposits">[]) {
+  const { rows } = await sql<Row<"outflows"> & { deposit: Address }>`
+    select o.*, d.address as deposit from outflows o join deposits d on d.id = o.deposit_id
+    where d.id = any(${sql.val(`{${deposits.map(({ id }) => id).join(",")}}`)}::bigint[])`.execute(ctx.db)
+  return rows
+}
+
+async function passTransfers(round: Round, panel: Panel, after: bigint): Promise<bigint | null> {
+  const { ctx, network } = round
+  const rows = await ctx.db
+    .selectFrom("transfers")
+    .selectAll()
+    .where("chain_id", "=", network.chainId)
+    .where("state", "=", "final")
+    .where("id", ">", after)
+    .orderBy("id")
+    .limit(RECEIPTS_A_ROUND)
+    .execute()
+  const { finding, unproven } = await checkClaims(ctx, network, panel, rows.map(transferClaim))
+  await halt(round, [finding])
+  if (unproven) tell(round, unproven)
+  return rows.length < RECEIPTS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
+}
+
+async function passIntents(round: Round, panel: Panel, after: string): Promise<string | null> {
+  const { ctx, network } = round
+  const ended = sql`i.id > ${after}::uuid and i.state in ('final', 'reverted')`
+  const rows = await signedIntents(ctx, network.chainId, ended, RECEIPTS_A_ROUND)
+  await halt(round, [firstOf(rows, checkIntent)])
+  // Any other token could halt the wallet by logs that it leaves out.
+  const settled = rows.filter(row => row.token === network.token.address)
+  const { finding, unproven } = await checkClaims(ctx, network, panel, settled.map(intentClaim))
+  await halt(round, [finding])
+  if (unproven) tell(round, unproven)
+  return rows.length < RECEIPTS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
+}

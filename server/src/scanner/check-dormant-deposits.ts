@@ -1,0 +1,165 @@
+/**
+ * Receiving addresses that are not in use leave the scan of the logs, and are asked for their balance
+ * instead: hourly for a day, then daily, 500 in a call. One that holds another sum than its rows say is scanned again.
+ */
+import { sql } from "kysely"
+import { decodeFunctionResult, encodeFunctionData, erc20Abi } from "viem"
+import { ask, awake } from "../chain/endpoints.ts"
+import type { Address } from "../chain/hex.ts"
+import { multicall, readMulticall } from "../chain/multicall.ts"
+import type { Network } from "../chain/networks.ts"
+import type { RpcResult } from "../chain/rpc.ts"
+import type { Context } from "../context.ts"
+import { depositSums } from "../deposits/balance.ts"
+import { votesNeeded } from "../chain/agreement.ts"
+
+/** Whether something is for sale at a deposit: by its own index, as a join would read the versions of all paywalls. */
+const isActive = (deposit: "d" | "w") =>
+  sql<boolean>`select v.active from paywall_versions v
+    where v.deposit_id = ${sql.ref(`${deposit}.id`)} and v.until_at is null limit 1`
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+const ADDRESSES_A_CALL = 500
+/** Until a balance is asked for again that fewer endpoints told than must agree. */
+const ALONE_MS = 300_000
+/** A node that tells balances may be so far behind the scan. */
+const LAG_BLOCKS = 600
+/** Addresses that are cooled, and that are asked in 20 calls, in one round. */
+const ADDRESSES_A_ROUND = 10_000
+
+/**
+ * Takes addresses out of the scan that nobody asked about lately; an active paywall's only when it was neither asked about nor
+ * paid in a day, so that the scan costs what is in use, and not what was ever made. What they received is known up to the last
+ * scan.
+ */
+export async function coolDeposits(ctx: Context, network: Network): Promise<void> {
+  const now = ctx.now()
+  const dayAgo = new Date(now.getTime() - DAY_MS)
+  await sql`update deposits d set hot = false, watched_number = c.block_number, cooled_at = ${now},
+      check_at = ${new Date(now.getTime() + HOUR_MS)}
+    from cursors c
+    where c.chain_id = d.chain_id and d.id in (select d.id from deposits d where d.chain_id = ${network.chainId} and d.hot and d.hot_until < ${now}
+      and d.watched_number is null
+      and (d.hot_until < ${dayAgo} or (${isActive("d")}) is not true)
+      and not exists (select from transfers t where t.deposit_id = d.id and (t.state in ('seen', 'gone')
+        or (t.created_at > ${dayAgo} and (${isActive("d")}))))
+      order by d.hot_until limit ${ADDRESSES_A_ROUND})`.execute(ctx.db)
+}
+
+/**
+ * Asks the balances of the cold addresses that are due, and puts those back into the scan that hold another sum than their
+ * rows say: more was received, or something left that is not noted yet, which could hide what is received.
+ */
+export async function checkColdDeposits(ctx: Context, network: Network): Promise<void> {
+  const now = ctx.now()
+  const due = await ctx.db
+    .selectFrom("deposits")
+    .select(["id", "address"])
+    .where("chain_id", "=", network.chainId)
+    .where("hot", "=", false)
+    .where("check_at", "<=", now)
+    .orderBy("check_at")
+    .limit(ADDRESSES_A_ROUND)
+    .execute()
+  for (let start = 0; start < due.length; start += ADDRESSES_A_CALL) {
+    const part = due.slice(start, start + ADDRESSES_A_CALL)
+    const ids = part.map(row => row.id)
+    const sums = await depositSums(ctx, network.token.address, ids)
+    const balances = await balancesOf(network, part, ctx.signal)
+    const differs = part.filter(({ id }, i) => {
+      const { came, went } = sums.get(id) ?? { came: 0n, went: 0n }
+      return balances[i]?.some(balance => balance !== came - went)
+    })
+    // An address whose balance was not told stays due; what one endpoint alone told is asked again soon.
+    const enough = votesNeeded(network.endpoints.length)
+    const toldBy = (i: number) => balances[i]?.length ?? 0
+    const told = ids.filter((_, i) => toldBy(i) >= enough)
+    if (told.length > 0) await scheduleChecks(ctx, told)
+    const alone = ids.filter((_, i) => toldBy(i) > 0 && toldBy(i) < enough)
+    if (alone.length > 0) {
+      const check_at = new Date(now.getTime() + ALONE_MS)
+      await ctx.db.updateTable("deposits").set({ check_at }).where("id", "in", alone).execute()
+    }
+    const quiet = part.filter((row, i) => !differs.includes(row) && toldBy(i) >= enough)
+    await knownUpTo(
+      ctx,
+      network,
+      quiet.map(row => row.id),
+    )
+    if (differs.length === 0) continue
+    await ctx.db
+      .updateTable("deposits")
+      .set({ hot: true, hot_until: new Date(now.getTime() + HOUR_MS) })
+      .where(
+        "id",
+        "in",
+        differs.map(row => row.id),
+      )
+      .execute()
+    await ctx.wakes.wake("verify")
+  }
+}
+
+/**
+ * What holds just what its rows say has received nothing: woken, it is scanned from here, and not through all of the months
+ * that nobody asked for it.
+ */
+async function knownUpTo(ctx: Context, { chainId }: Network, ids: readonly bigint[]): Promise<void> {
+  if (ids.length === 0) return
+  await sql`update deposits d set watched_number = greatest(d.watched_number, c.block_number - ${LAG_BLOCKS}::bigint)
+    from cursors c where c.chain_id = ${chainId} and d.id in (${sql.join(ids)}) and not d.hot`.execute(ctx.db)
+}
+
+/**
+ * When cold addresses are asked again: hourly while a session is open or a paywall active, and for a day after what was sold
+ * there ended, then daily; a session's no more after 30 days.
+ */
+async function scheduleChecks(ctx: Context, ids: readonly bigint[]): Promise<void> {
+  const now = ctx.now().getTime()
+  const [dayAgo, monthAgo, inAnHour, inADay] = [-DAY_MS, -30 * DAY_MS, HOUR_MS, DAY_MS].map(ms => new Date(now + ms))
+  await sql`update deposits d set check_at = case
+      when d.session_id is not null and e.ended_at < ${monthAgo} then null
+      when coalesce(e.ended_at, ${new Date(now)}) > ${dayAgo} then ${inAnHour}::timestamptz
+      else ${inADay}::timestamptz end
+    from (select w.id, case when s.id is null then case when (${isActive("w")}) then null else w.cooled_at end
+        when s.status in ('pending', 'verifying') then null
+        else coalesce(s.confirmed_at, s.expires_at) end as ended_at
+      from deposits w left join checkout_sessions s on s.id = w.session_id where w.id in (${sql.join(ids)})) as e
+    where d.id = e.id`.execute(ctx.db)
+}
+
+/**
+ * Balances in the settlement token as each endpoint tells them: one that lags, or hides what was paid, must not be the only
+ * one that is asked.
+ */
+async function balancesOf(
+  network: Network,
+  deposits: readonly { address: Address }[],
+  signal: AbortSignal,
+): Promise<bigint[][]> {
+  const functionName = "balanceOf"
+  const reads = deposits.map(({ address }) => ({
+    to: network.token.address,
+    data: encodeFunctionData({ abi: erc20Abi, functionName, args: [address] }),
+  }))
+  const answers = await Promise.all(
+    awake(network.endpoints).map(async endpoint => {
+      const [result] = (await ask(endpoint, [multicall(reads)], signal)) ?? []
+      return readBalances(result)
+    }),
+  )
+  return deposits.map((_, i) => answers.flatMap(balances => balances[i] ?? []))
+}
+
+/** What can't be read is as good as no answer. */
+function readBalances(result: RpcResult | undefined): (bigint | undefined)[] {
+  if (!result?.ok) return []
+  try {
+    return readMulticall(result.value).map(data =>
+      data ? decodeFunctionResult({ abi: erc20Abi, functionName: "balanceOf", data }) : undefined,
+    )
+  } catch {
+    return []
+  }
+}

@@ -1,0 +1,139 @@
+/**
+ * Endpoints that a person should look at: kept in the database, as the process that answers `/readyz` may be another than
+ * the one that asks the chain. An endpoint is named by its place in `RPC_<NETWORK>`, as its address may hold a key.
+ */
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { endpointAlarmReasons, endpointAlarms } from "../metrics.ts"
+import type { Dissent } from "../chain/agreement.ts"
+import type { Panel } from "../chain/quorum.ts"
+
+type Kind = Row<"endpoint_troubles">["kind"]
+
+/** What a lagging node, a restart, or the first seconds of a reorg look like too must last so long. */
+const LASTING_MS = 30_000
+/** A contradiction is over when none was seen for so long: who lies does not do so in every round. */
+const QUIET_MS = 600_000
+
+/** `silent`: no answer, or not for this chain. `behind`: far from the others' head. `contradiction`: another chain or content.
+ * `logs`: it reports no log, however little is asked for. */
+const words: Record<Kind, string> = {
+  silent: "does not answer",
+  behind: "is behind the others",
+  contradiction: "contradicts the others",
+  logs: "refuses eth_getLogs",
+}
+
+const inWords = ({ endpoints }: Network, { position, kind }: Pick<Trouble, "position" | "kind">): string =>
+  `RPC endpoint ${position + 1} of ${endpoints.length} ${words[kind]}`
+
+type Trouble = Pick<Row<"endpoint_troubles">, "position" | "kind" | "is_alarm">
+
+interface Seen {
+  position: number
+  kind: Kind
+  /** Told at once; anything else must last. */
+  isPlain: boolean
+  /** In the endpoint's words, for the log. */
+  answer?: string | undefined
+}
+
+const contradictionsIn = ({ proven, apparent }: Dissent): Seen[] =>
+  [...new Set([...proven, ...apparent])].map(position => ({
+    position,
+    kind: "contradiction",
+    isPlain: proven.has(position),
+  }))
+
+const knownTroubles = (ctx: Context, { chainId }: Network): Promise<Row<"endpoint_troubles">[]> =>
+  ctx.db.selectFrom("endpoint_troubles").selectAll().where("chain_id", "=", chainId).execute()
+
+/**
+ * Keeps who contradicted the others in what was asked beside the scan, about payouts. Nothing ends here: the scan's rounds end
+ * a contradiction that was not seen for ten minutes.
+ */
+export async function noteDissent(ctx: Context, network: Network, dissent: Dissent): Promise<void> {
+  const seen = contradictionsIn(dissent)
+  if (seen.length > 0) await noteSeen(ctx, network, seen, await knownTroubles(ctx, network))
+}
+
+/** Keeps what a round showed of a network's endpoints; call it inside the transaction that records the round. */
+export async function noteTroubles(ctx: Context, network: Network, panel: Panel): Promise<void> {
+  const now = ctx.now()
+  const seen: Seen[] = [
+    ...panel.silent.map(position => ({ position, kind: "silent" as const, isPlain: false })),
+    ...panel.behind.map(position => ({ position, kind: "behind" as const, isPlain: false })),
+    ...contradictionsIn(panel.dissent()),
+    // At once: it answers everything else, and nothing else shows that what is paid is not found.
+    ...[...panel.refusals()].map(([position, answer]) => ({ position, kind: "logs" as const, isPlain: true, answer })),
+  ]
+  const known = await knownTroubles(ctx, network)
+  const standing = await noteSeen(ctx, network, seen, known)
+  const rest = known.filter(row => !seen.some(each => each.position === row.position && each.kind === row.kind))
+  const isOver = (row: Row<"endpoint_troubles">) =>
+    row.kind !== "contradiction" || now.getTime() - row.last_at.getTime() >= QUIET_MS
+  for (const row of rest.filter(isOver)) await endTrouble(ctx, network, row)
+  standing.push(...rest.filter(row => !isOver(row)))
+  for (const [position] of network.endpoints.entries())
+    for (const kind of endpointAlarmReasons)
+      endpointAlarms.set(
+        { network: network.name, endpoint: `${position + 1}`, reason: kind },
+        standing.some(each => each.is_alarm && each.position === position && each.kind === kind) ? 1 : 0,
+      )
+}
+
+async function noteSeen(
+  ctx: Context,
+  network: Network,
+  seen: readonly Seen[],
+  known: readonly Row<"endpoint_troubles">[],
+): Promise<Trouble[]> {
+  const now = ctx.now()
+  const standing: Trouble[] = []
+  for (const { position, kind, isPlain, answer } of seen) {
+    const before = known.find(row => row.position === position && row.kind === kind)
+    const since = before?.since ?? now
+    const is_alarm = before?.is_alarm || isPlain || now.getTime() - since.getTime() >= LASTING_MS
+    await ctx.db
+      .insertInto("endpoint_troubles")
+      .values({ chain_id: network.chainId, position, kind, since, last_at: now, is_alarm })
+      .onConflict(conflict =>
+        conflict.columns(["chain_id", "position", "kind"]).doUpdateSet({ last_at: now, is_alarm }),
+      )
+      .execute()
+    standing.push({ position, kind, is_alarm })
+    if (!is_alarm || before?.is_alarm) continue
+    const host = new URL(network.endpoints[position]?.url ?? "http://unknown").hostname
+    const said = answer === undefined ? {} : { answer }
+    ctx.log.error({ network: network.name, host, reason: kind, ...said }, inWords(network, { position, kind }))
+  }
+  return standing
+}
+
+async function endTrouble(ctx: Context, network: Network, { position, kind, is_alarm }: Trouble): Promise<void> {
+  await ctx.db
+    .deleteFrom("endpoint_troubles")
+    .where("chain_id", "=", network.chainId)
+    .where("position", "=", position)
+    .where("kind", "=", kind)
+    .execute()
+  if (is_alarm)
+    ctx.log.info({ network: network.name, reason: kind }, `no longer so: ${inWords(network, { position, kind })}`)
+}
+
+/** What a person should look at about endpoints, in words for everyone: no address. */
+export async function troublesInWords(ctx: Context): Promise<string[]> {
+  const rows = await ctx.db
+    .selectFrom("endpoint_troubles")
+    .selectAll()
+    .where("is_alarm", "=", true)
+    .orderBy("position")
+    .orderBy("kind")
+    .execute()
+  return ctx.chain.networks.flatMap(network =>
+    rows
+      .filter(row => row.chain_id === network.chainId && row.position < network.endpoints.length)
+      .map(row => `${network.name}: ${inWords(network, row)}`),
+  )
+}

@@ -1,0 +1,256 @@
+/**
+ * What one round of verification learns: reads the database and the chain, and writes nothing. `record-observation.ts`
+ * writes what follows from it.
+ */
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Transfer } from "../chain/transfers.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { keyOf, type Standing } from "../chain/agreement.ts"
+import { openPanel, type Panel } from "../chain/quorum.ts"
+import { depositsAmong, dueSubmissions, hotDeposits, unfinalTransfers, type WatchedDeposit } from "./queries.ts"
+
+/** Blocks scanned again each round: nodes put logs into their index late, and shallow reorgs move them. */
+const RESCAN_BLOCKS = 20n
+/** Scanned again every {@link DEEP_MS}: what a node that lagged unnoticed did not report. Twice the blocks of that time. */
+const DEEP_BLOCKS = 600n
+const DEEP_MS = 600_000
+/** Receipts asked for in one round for submissions, and as many for transfers that endpoints do not agree on. */
+const RECEIPTS_A_ROUND = 100
+/** Heights compared at once when a reorg was noticed. */
+const HEIGHTS_A_STEP = 50
+
+/** A transfer to a deposit of ours, and whether one of two endpoints alone has it. */
+interface Found {
+  log: Transfer & { blockTime: Date }
+  isSingle: boolean
+}
+
+/** All that a round learnt. */
+export interface Observation {
+  cursor: Row<"cursors">
+  panel: Panel
+  deposits: Map<Address, WatchedDeposit>
+  submissions: Row<"submissions">[]
+  unfinal: Row<"transfers">[]
+  /** What the scans and the receipts show; each log once. */
+  found: Found[]
+  /** The last block from which everything is read and agreed on. */
+  scannedTo: bigint
+  /** The deposits that the scan had to catch up with, and how far that went. */
+  backfill: { ids: bigint[]; scannedTo: bigint } | undefined
+  /** Transfers that are not where they were: their height, and whether their receipt is anywhere, were asked for. */
+  doubted: Row<"transfers">[]
+  /** Whether another block stands where the head of the last round was. */
+  reorged: boolean
+  /** Whether all transfers in doubt could be compared with the canonical chain. */
+  allCompared: boolean
+}
+
+/** Reads the database and the chain; writes nothing. */
+export async function observeChain(ctx: Context, network: Network, cursor: Row<"cursors">): Promise<Observation> {
+  const hot = await hotDeposits(ctx, network.chainId)
+  const submissions = await dueSubmissions(ctx, network.chainId, RECEIPTS_A_ROUND)
+  const unfinal = await unfinalTransfers(ctx, network.chainId)
+  const deposits = new Map<Address, WatchedDeposit>()
+  // Of a million addresses only those that this round can meet.
+  const know = async (addresses: Address[], resources: string[] = []) => {
+    const unknown = [...new Set(addresses)].filter(address => !deposits.has(address))
+    for (const deposit of await depositsAmong(ctx, network.chainId, unknown, resources))
+      deposits.set(deposit.address, deposit)
+  }
+  for (const deposit of hot) deposits.set(deposit.address, deposit)
+  await know(
+    unfinal.map(row => row.to_address),
+    submissions.map(resourceOf),
+  )
+  const panel = await openPanel(network, cursor.block_number, ctx.signal, { alone: true })
+
+  const from = back(cursor.block_number, isDeepRound(ctx, cursor) ? DEEP_BLOCKS : RESCAN_BLOCKS)
+  let scannedTo = await panel.scan(
+    hot.map(deposit => deposit.address),
+    from,
+  )
+  const backfill = await scanBehind(panel, hot, cursor.block_number)
+
+  const checkpoint = panel.blockAt(cursor.block_number)
+  const reorged = checkpoint !== undefined && checkpoint.block.hash !== cursor.block_hash
+  const inPlace = placesOf(panel)
+  const start = back(cursor.block_number, RESCAN_BLOCKS)
+  const doubted = unfinal.filter(
+    row =>
+      row.suspect_at ||
+      (row.block_number >= start &&
+        row.block_number <= scannedTo &&
+        !inPlace.has(`${keyOfRow(row)} ${row.block_hash}`)),
+  )
+  const deepest = panel.head - network.confirmations + 1n
+  const changing = unfinal.filter(row =>
+    row.state === "seen"
+      ? row.block_number <= deepest || row.single_source
+      : !row.suspect_at && row.block_number <= panel.finalized,
+  )
+  const asked = unsettled(ctx, panel, unfinal)
+  await panel.learn(
+    [...doubted, ...changing].map(row => row.block_number),
+    [...doubted.map(row => row.tx_hash), ...unexplained(panel, unfinal, submissions, deposits), ...asked],
+  )
+  // What one endpoint alone has reported may stand nowhere, and is compared by its receipt.
+  const agreedOnce = unfinal.filter(row => !row.single_source)
+  const allCompared = !reorged || (await compareDownwards(panel, agreedOnce, doubted))
+  await know(
+    [...submissions, ...doubted].flatMap(row => panel.receiptOf(row.tx_hash)?.transfers ?? []).map(log => log.to),
+  )
+  const { found, heldFrom } = await foundOf(panel, [...submissions, ...doubted], new Set(asked), deposits)
+  // Whatever endpoints do not agree on yet is looked at again: nothing goes on beyond it.
+  const sure = (to: bigint) => (heldFrom !== undefined && to >= heldFrom ? heldFrom - 1n : to)
+  scannedTo = sure(scannedTo)
+  if (backfill) backfill.scannedTo = sure(backfill.scannedTo)
+  // Where the next round may go on from.
+  await panel.learn(reorged ? [panel.finalized] : scannedTo > cursor.block_number ? [scannedTo] : [], [])
+  return { cursor, panel, deposits, submissions, unfinal, found, scannedTo, backfill, doubted, reorged, allCompared }
+}
+
+/** Scans the deposits that have come back into the scan, from where each of them was left. */
+async function scanBehind(panel: Panel, hot: readonly WatchedDeposit[], number: bigint) {
+  const behind = hot.filter(deposit => deposit.watchedNumber !== null)
+  if (behind.length === 0) return undefined
+  const oldest = behind.reduce(
+    (low, { watchedNumber }) => (watchedNumber !== null && watchedNumber < low ? watchedNumber : low),
+    number,
+  )
+  const scannedTo = await panel.scan(
+    behind.map(deposit => deposit.address),
+    back(oldest, RESCAN_BLOCKS),
+  )
+  return { ids: behind.map(deposit => deposit.id), scannedTo }
+}
+
+/** Where a quorum reported logs, by key and block hash. */
+const placesOf = (panel: Panel): Set<string> =>
+  new Set(
+    panel
+      .reported()
+      .filter(log => panel.standingOf(log) === "agreed")
+      .map(log => `${keyOf(log)} ${log.blockHash}`),
+  )
+
+/** The transactions of submissions that no transfer in sight explains. */
+function unexplained(
+  panel: Panel,
+  unfinal: readonly Row<"transfers">[],
+  submissions: readonly Row<"submissions">[],
+  deposits: ReadonlyMap<Address, WatchedDeposit>,
+): Hash[] {
+  const inSight = [
+    ...panel.reported().filter(log => ["agreed", "single"].includes(panel.standingOf(log))),
+    ...unfinal.map(row => ({ txHash: row.tx_hash, from: row.from_address, to: row.to_address })),
+  ]
+  const explained = new Set(
+    inSight.flatMap(({ txHash, from, to }) => {
+      const resource = deposits.get(to)?.resource
+      return [`${txHash} ${from} ${resource}`, `${txHash} ${resource}`]
+    }),
+  )
+  return submissions
+    .filter(row => {
+      const sender = row.paywall_id === null ? "" : `${row.address} `
+      return !explained.has(`${row.tx_hash} ${sender}${resourceOf(row)}`)
+    })
+    .map(submission => submission.tx_hash)
+}
+
+/**
+ * The transactions of logs that some endpoint has and no quorum: their receipts decide. So many in a round, another part of
+ * them in each, as an endpoint can make up any number.
+ */
+function unsettled(ctx: Context, panel: Panel, unfinal: readonly Row<"transfers">[]): Hash[] {
+  // Where only one can be asked, its receipt adds nothing to its log.
+  if (panel.voters < 2) return []
+  const inPlace = placesOf(panel)
+  const open = panel.reported().filter(log => ["open", "single"].includes(panel.standingOf(log)))
+  const alone = unfinal.filter(row => row.single_source && !inPlace.has(`${keyOfRow(row)} ${row.block_hash}`))
+  const hashes = [...new Set([...alone.map(row => row.tx_hash), ...open.map(log => log.txHash)])]
+  if (hashes.length <= RECEIPTS_A_ROUND) return hashes
+  const start = Math.floor(ctx.now().getTime() / 1_000) % hashes.length
+  return [...hashes.slice(start), ...hashes.slice(0, start)].slice(0, RECEIPTS_A_ROUND)
+}
+
+/**
+ * Which logs are sure enough to be stored, and the first block that has one that is not. A log that one of two endpoints
+ * has is stored once the other was `asked` for its receipt.
+ */
+async function foundOf(
+  panel: Panel,
+  named: readonly { tx_hash: Hash }[],
+  asked: ReadonlySet<Hash>,
+  deposits: ReadonlyMap<Address, WatchedDeposit>,
+): Promise<{ found: Found[]; heldFrom: bigint | undefined }> {
+  const receipts = named.flatMap(row => panel.receiptOf(row.tx_hash) ?? [])
+  const agreed = receipts.flatMap(receipt => (receipt.succeeded ? receipt.transfers : []))
+  const logs = [
+    ...agreed.map(log => ({ log, standing: "agreed" as Standing })),
+    ...panel.reported().map(log => ({ log, standing: panel.standingOf(log) })),
+  ].filter(({ log, standing }) => standing !== "denied" && deposits.has(log.to))
+  // What is open is not stored whatever its time is, and an endpoint can make up any number of blocks.
+  const untimed = logs.filter(({ log, standing }) => standing !== "open" && !panel.timeOf(log, standing))
+  await panel.learn(
+    untimed.map(({ log }) => log.blockNumber),
+    [],
+  )
+  const found = new Map<string, Found>()
+  let heldFrom: bigint | undefined
+  for (const { log, standing } of logs) {
+    const canonical = panel.blockAt(log.blockNumber)?.block
+    // Logs can be older than the blocks asked for after them; the block decides.
+    if (canonical && canonical.hash !== log.blockHash) continue
+    const blockTime = panel.timeOf(log, standing)
+    const isSure = standing === "agreed" || (standing === "single" && (panel.voters < 2 || asked.has(log.txHash)))
+    const known = found.get(keyOf(log))
+    if (blockTime && isSure && (!known || known.isSingle))
+      found.set(keyOf(log), { log: { ...log, blockTime }, isSingle: standing === "single" })
+    else if (!(blockTime && isSure) && (heldFrom === undefined || log.blockNumber < heldFrom))
+      heldFrom = log.blockNumber
+  }
+  return { found: [...found.values()], heldFrom }
+}
+
+/** What a submission names: a paywall or a checkout session. */
+export const resourceOf = ({ paywall_id, session_id }: Row<"submissions">): string => paywall_id ?? session_id ?? ""
+
+const back = (number: bigint, blocks: bigint): bigint => (number > blocks ? number - blocks : 0n)
+
+/** Whether this round is the first of its ten minutes. */
+const isDeepRound = (ctx: Context, cursor: Row<"cursors">): boolean =>
+  Math.floor(ctx.now().getTime() / DEEP_MS) !== Math.floor((cursor.looked_at?.getTime() ?? 0) / DEEP_MS)
+
+/** The key of a stored transfer; see {@link keyOf}. */
+export const keyOfRow = (row: Row<"transfers">): string =>
+  keyOf({ txHash: row.tx_hash, token: row.token, to: row.to_address, k: row.k })
+
+/**
+ * After a reorg: compares transfers that are not final with the canonical chain from the top down, until one stands where
+ * it stood, and adds the others to `doubted`. False when a height could not be asked.
+ */
+async function compareDownwards(
+  panel: Panel,
+  unfinal: readonly Row<"transfers">[],
+  doubted: Row<"transfers">[],
+): Promise<boolean> {
+  const heights = [...new Set(unfinal.map(row => row.block_number))].sort((a, b) => (a < b ? 1 : -1))
+  for (let start = 0; start < heights.length; start += HEIGHTS_A_STEP) {
+    const step = new Set(heights.slice(start, start + HEIGHTS_A_STEP))
+    await panel.learn(step, [])
+    const rows = unfinal.filter(row => step.has(row.block_number))
+    if (rows.some(row => !panel.blockAt(row.block_number))) return false
+    const displaced = rows.filter(row => panel.blockAt(row.block_number)?.block.hash !== row.block_hash)
+    await panel.learn(
+      [],
+      displaced.map(row => row.tx_hash),
+    )
+    doubted.push(...displaced.filter(row => !doubted.includes(row)))
+    if (displaced.length < rows.length) return true
+  }
+  return true
+}

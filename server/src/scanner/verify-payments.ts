@@ -1,0 +1,83 @@
+/**
+ * The verification of one network: each round looks at the chain, stores what was seen in one transaction, and settles
+ * what is confirmed.
+ *
+ * What is evidence is what as many endpoints as must agree say (`agreement.ts`): a log, whole; that its block is canonical
+ * when it is confirmed and again when it becomes final; a receipt; that another block stands at a transfer's height while
+ * the log is nowhere. On no evidence nothing changes, and it is tried again.
+ */
+import type { Network } from "../chain/networks.ts"
+import { RpcError } from "../chain/rpc.ts"
+import { type Context, inTransaction } from "../context.ts"
+import { claimDue } from "../jobs/claim.ts"
+import { openPanel } from "../chain/quorum.ts"
+import { observeChain } from "./observe-chain.ts"
+import { recordObservation } from "./record-observation.ts"
+import { logLag } from "./scan-lag.ts"
+import { settleDue } from "../settlement/settle.ts"
+import { settleSessions } from "../settlement/settle-session.ts"
+import { learnTokens } from "./tokens.ts"
+
+/** Longer than a round's requests and its settling can take together. */
+const LEASE_MS = 90_000
+
+/** One round for one network; nothing happens when it is not due or another process has it. */
+export async function verifyRound(ctx: Context, network: Network): Promise<void> {
+  const now = ctx.now()
+  const job = { table: "cursors", key: "chain_id", only: network.chainId, limit: 1, leaseMs: LEASE_MS } as const
+  // Due again before the work begins: a submission in the middle of it brings that forward, and is not overwritten.
+  const [cursor] = await claimDue(ctx.db, {
+    ...job,
+    now,
+    nextRunAt: new Date(now.getTime() + ctx.settings.verifyIntervalMs),
+  })
+  if (!cursor) return
+  try {
+    const observation = await observeChain(ctx, network, cursor)
+    const ended = await inTransaction(ctx, ctx => recordObservation(ctx, network, observation))
+    await logLag(ctx, network, cursor)
+    if (ended) await ctx.wakes.wake("payments")
+    await learnTokens(ctx, network)
+    await settleDue(ctx, network)
+    await settleSessions(ctx, network)
+  } finally {
+    await ctx.db
+      .updateTable("cursors")
+      .set({ claim_id: null, lease_until: null })
+      .where("chain_id", "=", network.chainId)
+      .where("claim_id", "=", cursor.claim_id)
+      .execute()
+  }
+}
+
+/** Starts the scan of a network at its present head; must be done before any of its addresses is shown. */
+export async function ensureCursor(ctx: Context, network: Network): Promise<void> {
+  const there = await ctx.db
+    .selectFrom("cursors")
+    .select("chain_id")
+    .where("chain_id", "=", network.chainId)
+    .executeTakeFirst()
+  if (there) return
+  // By the word of a quorum: a scan that begins far beyond the chain would never see what is paid until then.
+  const panel = await openPanel(network, 0n, ctx.signal)
+  await panel.learn([panel.head], [])
+  const block = panel.blockAt(panel.head)?.block
+  if (!block) throw new RpcError(`${network.name}: the endpoints do not agree on a head`)
+  const at = { block_number: block.number, block_hash: block.hash, block_time: block.time }
+  const row = { chain_id: network.chainId, ...at, finalized_number: 0n }
+  await ctx.db
+    .insertInto("cursors")
+    .values({ ...row, run_at: ctx.now() })
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+}
+
+/** How long until the network is due again, in milliseconds. */
+export async function msUntilDue(ctx: Context, network: Network): Promise<number> {
+  const row = await ctx.db
+    .selectFrom("cursors")
+    .select("run_at")
+    .where("chain_id", "=", network.chainId)
+    .executeTakeFirst()
+  return row ? Math.max(0, row.run_at.getTime() - ctx.now().getTime()) : 0
+}

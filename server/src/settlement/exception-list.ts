@@ -1,0 +1,65 @@
+/** Payments that are not as they should be, as the merchant is told of them. */
+import { sql } from "kysely"
+import { checksummed } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import type { HeldReason } from "../db/payout-rows.ts"
+import type { Row } from "../db/schema.ts"
+import { transactionsOf } from "../books/transactions.ts"
+
+/** Why a return waits, in a sentence for the merchant; `detail` is the node's word for a transfer that would fail. */
+function heldWords(reason: HeldReason, detail: string | null): string {
+  if (reason === "simulation")
+    return `The transfer would fail on chain now, and is tried again: ${detail ?? "no reason is known"}. The address may have been emptied by a recovery, or the token refuses the recipient.`
+  return {
+    short:
+      "Its money is not all at this address for sure: the chain is moving or took back a part, or not every node that is asked has it yet. It is sent when all of it is there.",
+    sanctions: "The recipient is on a sanctions list.",
+    low_gas: "The service has too little gas at the moment. It is sent when there is more.",
+    reverted: "It failed on chain, and is tried again.",
+    gas_budget: "The gas budget of your payouts of a day is spent. It is sent when there is room.",
+  }[reason]
+}
+
+/** These rows of the list, each with what was decided and where its payer wants it back. */
+export async function exceptionsOf(ctx: Context, rows: readonly Row<"transactions">[]) {
+  if (rows.length === 0) return []
+  const ids = rows.map(row => row.id)
+  const payments = await ctx.db.selectFrom("payments").selectAll().where("id", "in", ids).execute()
+  const returns = await ctx.db
+    .selectFrom("intents")
+    .select(["payment_id", "state", "tx_hash", "held_reason", "held_detail"])
+    .where("payment_id", "in", ids)
+    .where("kind", "=", "return")
+    .where("state", "<>", "cancelled")
+    .orderBy("created_at", "desc")
+    .orderBy("checks", "desc")
+    .execute()
+  const resources = payments.map(row => row.paywall_id ?? row.session_id ?? "")
+  const named = await sql<Row<"return_addresses">>`
+    select distinct on (resource_id, payer) * from return_addresses
+    where resource_id in (${sql.join(resources)}) and payer in (${sql.join(payments.map(row => row.payer))})
+    order by resource_id, payer, id desc`.execute(ctx.db)
+  return (await transactionsOf(ctx, rows)).map(each => {
+    const payment = payments.find(row => row.id === each.id)
+    const sent = returns.find(row => row.payment_id === each.id)
+    const wanted = named.rows.find(
+      row => row.payer === payment?.payer && row.resource_id === (payment.paywall_id ?? payment.session_id),
+    )
+    const to = payment?.returned_to
+    return {
+      ...each,
+      type: "payment" as const,
+      status: payment?.status ?? ("reversed" as const),
+      acceptedAt: payment?.accepted_at?.toISOString() ?? null,
+      returnAddress: wanted ? checksummed(wanted.address) : null,
+      return: to
+        ? {
+            address: checksummed(to),
+            state: sent?.state ?? "queued",
+            txHash: sent?.tx_hash ?? null,
+            reason: sent?.held_reason ? heldWords(sent.held_reason, sent.held_detail) : null,
+          }
+        : null,
+    }
+  })
+}

@@ -1,0 +1,139 @@
+/** `/api/console/payments`: money that waits for the merchant, and its two ways out. */
+import { checksummed, parseAddress } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import { invalid } from "../errors.ts"
+import { idempotentlyPrepared } from "../http/idempotency.ts"
+import { inData, newestFirst, sendList } from "../http/lists.ts"
+import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
+import { NoBody } from "../identity/schema.ts"
+import { approvedByWallet } from "../identity/wallet-lock.ts"
+import { acceptPayment, paymentOf, returnPayment, screenDecision } from "./resolve-exception.ts"
+import { exceptionsOf } from "./exception-list.ts"
+import { namedAddress } from "./return-address.ts"
+import { ExceptionalPayment, ExceptionalPaymentList, PaymentId, PaymentQuery, ReturnOrder } from "./schema.ts"
+import { transactions } from "../books/transactions.ts"
+
+const tags = ["transactions"]
+
+export function exceptionRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/console/payments",
+    {
+      schema: {
+        operationId: "listExceptionalPayments",
+        summary: "Payments that are not as they should be, newest first",
+        description:
+          "Money that was too little, too much, late, paid twice, of another token or from a sender on a sanctions list. What is `open` waits for you: accept it, or return it.",
+        tags,
+        querystring: PaymentQuery,
+        response: { 200: ExceptionalPaymentList },
+      },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { exception, status, ...page } = request.query
+      const query = transactions(ctx, merchantId, { exception, status, exceptional: true })
+      return await sendList(ctx, reply, page, newestFirst(query), rows => exceptionsOf(ctx, rows), inData)
+    },
+  )
+
+  app.post(
+    "/api/console/payments/:id/accept",
+    {
+      schema: {
+        operationId: "acceptPayment",
+        summary: "Lets an open payment count as paid",
+        description:
+          "It grants access, or confirms its checkout, which is told as usual; where the checkout is confirmed already, the money is yours beside that, and nothing is told twice. It is divided or swept like any other, in its own token.",
+        tags,
+        params: PaymentId,
+        body: NoBody,
+        response: { 200: ExceptionalPayment },
+      },
+      config: {
+        errors: ["SANCTIONS_MATCH", "NOT_FOUND", "INVALID_OPERATION", "CHAIN_UNAVAILABLE"],
+        idempotencyKey: true,
+      },
+      preValidation: orEmptyBody,
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { id } = request.params
+      const told = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: async () => await screenDecision(ctx, await paymentOf(ctx, merchantId, id), undefined),
+        work: async (ctx, screened) => {
+          await acceptPayment(ctx, merchantId, id, screened)
+          return await read(ctx, merchantId, id)
+        },
+      })
+      await wake()
+      return told
+    },
+  )
+
+  app.post(
+    "/api/console/payments/:id/return",
+    {
+      schema: {
+        operationId: "returnPayment",
+        summary: "Sends an open payment back, once",
+        description:
+          "All of it, in its own token, to `address`: what you give is what you confirm. Without one it goes to the address that the payer named by signature (`returnAddress`); never by itself to where it came from, which may be an exchange. Where the payer named another address than you give, say `confirm: true`.",
+        tags,
+        params: PaymentId,
+        body: ReturnOrder,
+        response: { 200: ExceptionalPayment },
+      },
+      config: {
+        errors: ["SANCTIONS_MATCH", "NOT_FOUND", "INVALID_OPERATION", "CHAIN_UNAVAILABLE"],
+        idempotencyKey: true,
+        walletLock: true,
+      },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(ctx, request)
+      const { id } = request.params
+      const { address: text, confirm = false } = request.body
+      const address = text === undefined ? undefined : parseAddress(text)
+      if (text !== undefined && !address)
+        throw invalid(
+          "address",
+          "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
+        )
+      const told = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: async () => {
+          const payment = await paymentOf(ctx, merchantId, id)
+          const named = async (ctx: Context) => (await namedAddress(ctx, payment))?.address
+          const screened = await screenDecision(ctx, payment, address ?? (await named(ctx)))
+          const approval = await approvedByWallet(ctx, request, merchantId, async ctx => {
+            // To where the payer's own signature says, it can go without the merchant's.
+            if (address === undefined || address === (await named(ctx))) return undefined
+            const [from, to] = ["waits for the merchant", `sent to ${checksummed(address)}`]
+            return { words: { action: "Return payment", subject: id, from, to } }
+          })
+          return { screened, approval }
+        },
+        work: async (ctx, { screened, approval }) => {
+          await approval.hold(ctx)
+          await returnPayment(ctx, merchantId, id, { address, confirm }, screened)
+          return await read(ctx, merchantId, id)
+        },
+      })
+      await wake()
+      return told
+    },
+  )
+
+  async function read(ctx: Context, merchantId: string, id: string) {
+    const rows = await transactions(ctx, merchantId, { exceptional: true }).where("id", "=", id).execute()
+    const [told] = await exceptionsOf(ctx, rows)
+    if (!told) throw new Error(`${id} is decided and is not there`)
+    return told
+  }
+
+  async function wake(): Promise<void> {
+    await ctx.wakes.wake("payouts")
+    await ctx.wakes.wake("payments")
+    ctx.wakes.wakeSoon("deliveries")
+  }
+}

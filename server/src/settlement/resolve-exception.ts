@@ -1,0 +1,230 @@
+/**
+ * What the merchant decides about money that waits for it: it counts as paid, or it goes back, once. Both take the lock
+ * under which the money is settled, so that one of two decisions wins and no round of settling comes between.
+ */
+import { sql } from "kysely"
+import { type Address, checksummed } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import { type Screening, screen } from "../chain/sanctions.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { depositSums } from "../deposits/balance.ts"
+import { ApiError, invalid } from "../errors.ts"
+import { refusalsOf } from "../identity/merchant-settings.ts"
+import { paymentChanges } from "../metrics.ts"
+import { makePayouts } from "../payouts/make-payouts.ts"
+import { makeReturn } from "../payouts/make-returns.ts"
+import { foldAccess, lockAccess } from "../paywalls/access.ts"
+import { giveAccess } from "./give-access.ts"
+import { hashesClaimed } from "./exceptions.ts"
+import { statusMessage } from "../scanner/submission-faults.ts"
+import { namedAddress } from "./return-address.ts"
+import { everPaid, lockSession, lockTransfers, settleSession, takeUse } from "./settle-session.ts"
+
+export type Screened = Map<Address, Screening>
+
+/** A payment of this merchant; `NOT_FOUND` for any other. */
+export async function paymentOf(ctx: Context, merchantId: string, id: string): Promise<Row<"payments">> {
+  const payment = await ctx.db
+    .selectFrom("payments")
+    .selectAll()
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    .executeTakeFirst()
+  if (!payment) throw new ApiError("NOT_FOUND")
+  return payment
+}
+
+/**
+ * Screens whoever has to do with a decision, before its transaction: `SANCTIONS_MATCH` when the payer or `recipient` is
+ * listed, `CHAIN_UNAVAILABLE` when that can't be known.
+ */
+export async function screenDecision(
+  ctx: Context,
+  payment: Row<"payments">,
+  recipient: Address | undefined,
+): Promise<Screened> {
+  const others = payment.session_id === null ? [] : await sendersOf(ctx, payment.session_id)
+  const concerned = [payment.payer, ...(recipient ? [recipient] : [])]
+  const screened = await screen(ctx, [...new Set([...concerned, ...others])], `decide:${payment.id}`)
+  if (concerned.some(address => screened.get(address) === "listed")) throw new ApiError("SANCTIONS_MATCH")
+  if (concerned.some(address => screened.get(address) !== "clear"))
+    throw new ApiError(
+      "CHAIN_UNAVAILABLE",
+      undefined,
+      "The network can't be reached, so nobody can say whether the payer is on a sanctions list. Try again in a moment.",
+    )
+  return screened
+}
+
+async function sendersOf(ctx: Context, sessionId: string): Promise<Address[]> {
+  const rows = await ctx.db
+    .selectFrom("transfers")
+    .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
+    .select("from_address")
+    .distinct()
+    .where("deposits.session_id", "=", sessionId)
+    .where("transfers.state", "<>", "gone")
+    .execute()
+  return rows.map(row => row.from_address)
+}
+
+/**
+ * Lets a payment that waits count as paid: it grants access, confirms its session, or is the merchant's beside what had paid
+ * the session. Its payouts are made, of what was received. Call it inside a transaction; `INVALID_OPERATION` unless it waits.
+ */
+export async function acceptPayment(ctx: Context, merchantId: string, id: string, screened: Screened): Promise<void> {
+  const payment = await lockOpen(ctx, merchantId, id)
+  const session = payment.session_id
+  const before = session === null ? [] : await paymentsOf(ctx, session)
+  const beside = before.some(row => row.status === "granted" && !row.beside)
+  await ctx.db
+    .updateTable("payments")
+    .set({ status: "granted", accepted_at: ctx.now(), beside, updated_at: ctx.now() })
+    .where("id", "=", id)
+    .execute()
+  if (payment.paywall_id !== null) {
+    const paywall = await ctx.db
+      .selectFrom("paywalls")
+      .selectAll()
+      .where("id", "=", payment.paywall_id)
+      .executeTakeFirstOrThrow()
+    await giveAccess(ctx, paywall, payment, await hashesClaimed(ctx, id))
+    await foldAccess(ctx, paywall.id, payment.payer)
+  }
+  if (session !== null) {
+    await makePayouts(ctx, id)
+    // The merchant may go beyond the uses that it gave the link; they are counted as far as they go, a session's once.
+    if (!before.some(everPaid)) await takeUse(ctx, (await lockSession(ctx, session)).link_id)
+    await settleSession(ctx, session, screened)
+  }
+  told(ctx, payment, "accepted")
+}
+
+const PAID_OUT =
+  "This payment was paid out before the chain took a part of it back, so it can't be returned from here. Accept it, or wait until its payouts have failed."
+
+const RECOVERED =
+  "This payment's money is no longer at its receiving address: after its time it was recovered to the address's owner, your payout address then. Send it back from there."
+
+/** Whether so much left the payment's address without a payout that what is left does not hold the payment. */
+async function isRecovered(ctx: Context, { deposit_id, token, amount }: Row<"payments">): Promise<boolean> {
+  if (deposit_id === null) return false
+  const recovered = await ctx.db
+    .selectFrom("outflows")
+    .select("id")
+    .where("deposit_id", "=", deposit_id)
+    .where("token", "=", token)
+    .limit(1)
+    .executeTakeFirst()
+  if (!recovered) return false
+  const sums = (await depositSums(ctx, token, [deposit_id])).get(deposit_id)
+  return sums !== undefined && sums.came - sums.went < amount
+}
+
+/** Whom a payment goes back to, as the merchant says; nothing where the payer has named an address. */
+export interface ReturnTo {
+  address: Address | undefined
+  /** That it is meant, though the payer named another address. */
+  confirm: boolean
+}
+
+/**
+ * Sends a payment that waits back, by one intent. Without an address it goes where its payer wants it, by signature; never
+ * by itself to where it came from, as that may be an exchange. Call it inside a transaction. `INVALID_OPERATION` unless it
+ * waits, or when the payer named another address; `VALIDATION_ERROR` for one that money must not be sent to.
+ */
+export async function returnPayment(
+  ctx: Context,
+  merchantId: string,
+  id: string,
+  to: ReturnTo,
+  screened: Screened,
+): Promise<void> {
+  const payment = await lockOpen(ctx, merchantId, id)
+  if (await isPaidOut(ctx, id)) throw new ApiError("INVALID_OPERATION", undefined, PAID_OUT)
+  if (await isRecovered(ctx, payment)) throw new ApiError("INVALID_OPERATION", undefined, RECOVERED)
+  const named = (await namedAddress(ctx, payment))?.address
+  const address = to.address ?? named
+  if (!address)
+    throw invalid("address", "is required, as the payer has named none: the sender may be an exchange's wallet")
+  if (named && named !== address && !to.confirm)
+    throw new ApiError(
+      "INVALID_OPERATION",
+      undefined,
+      `The payer named ${checksummed(named)} by signature. To send it to another address all the same, say \`confirm: true\`.`,
+    )
+  const refusal =
+    address === payment.token ? "is a token contract: name a wallet" : (await refusalsOf(ctx, [address])).get(address)
+  if (refusal) throw invalid("address", refusal)
+  // The payer may have named it a moment ago.
+  if (screened.get(address) !== "clear") throw busy("Its payer has just named another address.")
+  const returned = { status: "returned" as const, returned_at: ctx.now(), returned_to: address }
+  await ctx.db
+    .updateTable("payments")
+    .set({ ...returned, updated_at: ctx.now() })
+    .where("id", "=", id)
+    .execute()
+  await makeReturn(ctx, { ...payment, ...returned })
+  if (payment.session_id !== null) await settleSession(ctx, payment.session_id, screened)
+  if (payment.paywall_id !== null)
+    await sql`update submissions set status = 'failed', reason = ${payment.exception}, message = ${statusMessage.returned},
+        run_at = null, updated_at = ${ctx.now()}
+      where paywall_id = ${payment.paywall_id} and address = ${payment.payer} and status in ('verifying', 'failed', 'reversed')
+        and tx_hash in (${sql.join(await hashesClaimed(ctx, id))})`.execute(ctx.db)
+  told(ctx, payment, "returned")
+}
+
+function told(ctx: Context, { id, chain_id, exception }: Row<"payments">, change: "accepted" | "returned"): void {
+  ctx.log.info({ paymentId: id, exception }, `payment ${change} by the merchant`)
+  paymentChanges.inc({ network: networkOf(ctx.chain, chain_id).name, change })
+}
+
+/** The payment, held with all that settles it; `INVALID_OPERATION` unless it waits and all its money stands. */
+async function lockOpen(ctx: Context, merchantId: string, id: string): Promise<Row<"payments">> {
+  const known = await paymentOf(ctx, merchantId, id)
+  if (known.session_id !== null) {
+    await lockSession(ctx, known.session_id)
+    await lockTransfers(ctx, known.session_id)
+  }
+  if (known.paywall_id !== null) await lockAccess(ctx, known.paywall_id, known.payer)
+  await ctx.db.selectFrom("payments").select("id").where("id", "=", id).forNoKeyUpdate().execute()
+  const payment = await paymentOf(ctx, merchantId, id)
+  if (payment.status !== "open") throw new ApiError("INVALID_OPERATION", undefined, stateOf(payment))
+  const stands = await sql`select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = ${id}
+    having sum(t.value) = ${payment.amount} and bool_and(t.state in ('confirmed', 'final') and t.suspect_at is null
+      and t.from_address = ${payment.payer} and t.token = ${payment.token} and t.deposit_id = ${payment.deposit_id})`.execute(
+    ctx.db,
+  )
+  if (stands.rows.length === 0) throw busy("The chain is moving this payment to another block.")
+  return payment
+}
+
+const busy = (why: string) => new ApiError("INVALID_OPERATION", undefined, `${why} Look at it again in a minute.`)
+
+function stateOf({ status, returned_to, accepted_at, exception }: Row<"payments">): string {
+  if (status === "returned")
+    return `This payment is returned already${returned_to ? `, to ${checksummed(returned_to)}` : ""}.`
+  if (status === "reversed") return "This payment is reversed: the chain took its money back."
+  if (accepted_at) return `This payment is granted: it was accepted at ${accepted_at.toISOString()}.`
+  if (exception === "overpaid")
+    return "This payment is granted, and what came beyond the price was counted in full with it: nothing of it waits."
+  return "This payment is granted: nothing of it waits."
+}
+
+const paymentsOf = (ctx: Context, sessionId: string): Promise<Row<"payments">[]> =>
+  ctx.db.selectFrom("payments").selectAll().where("session_id", "=", sessionId).execute()
+
+/**
+ * Whether what a payment brought was paid out to others, or is on its way to them: before the chain took some of it back. It
+ * would have to be returned out of other payers' money.
+ */
+async function isPaidOut(ctx: Context, id: string): Promise<boolean> {
+  const { rows } = await sql`
+    select from intents where payment_id = ${id} and kind = 'share' and state not in ('cancelled', 'reverted')
+    union all
+    select from claims c join sweep_parts s on s.transfer_id = c.transfer_id join intents i on i.id = s.intent_id
+      where c.payment_id = ${id} and i.state not in ('cancelled', 'reverted')
+    limit 1`.execute(ctx.db)
+  return rows.length > 0
+}

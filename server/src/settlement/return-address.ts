@@ -1,0 +1,80 @@
+/** Where a payer wants its money back: named with the signature of the wallet that sent it. */
+import { type Address, checksummed } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import { screen } from "../chain/sanctions.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError, invalid } from "../errors.ts"
+import { refusalsOf } from "../identity/merchant-settings.ts"
+import { type Door, proveWallet, type Signed, useProof } from "../identity/wallets.ts"
+
+export const RETURN_ADDRESS_PATH = "/api/pay/return-address"
+
+/** What a signature names: the paywall or session, and the address, so that it can be used for no other. */
+export const returnUse = (resourceId: string, address: Address): Pick<Door, "purpose" | "resource"> => ({
+  purpose: "return",
+  resource: `${resourceId}:${address}`,
+})
+
+/** The network of a paywall or session; `PAYWALL_NOT_FOUND` or `SESSION_NOT_FOUND`. */
+export async function chainOf(ctx: Context, resourceId: string): Promise<number> {
+  const table = resourceId.startsWith("pw_") ? "paywalls" : "checkout_sessions"
+  const row = await ctx.db.selectFrom(table).select("chain_id").where("id", "=", resourceId).executeTakeFirst()
+  if (!row) throw new ApiError(table === "paywalls" ? "PAYWALL_NOT_FOUND" : "SESSION_NOT_FOUND")
+  return row.chain_id
+}
+
+/**
+ * Keeps the address with its evidence; the newest that a payer names is what it wants. Answers the payer. A
+ * `PAYMENT_NOT_FOUND` when no money of the signer waits there, `VALIDATION_ERROR` for an address that money must not be sent
+ * to, `SANCTIONS_MATCH`, and the faults of {@link proveWallet}.
+ */
+export async function nameReturnAddress(
+  ctx: Context,
+  resourceId: string,
+  address: Address,
+  signed: Signed,
+): Promise<Address> {
+  const networks = [networkOf(ctx.chain, await chainOf(ctx, resourceId))]
+  const refusal = (await refusalsOf(ctx, [address])).get(address)
+  if (refusal) throw invalid("address", refusal)
+  const door: Door = { ...returnUse(resourceId, address), path: RETURN_ADDRESS_PATH, networks }
+  const proof = await proveWallet(ctx, door, signed)
+  const screened = await screen(ctx, [...new Set([address, proof.address])], `return:${resourceId}`)
+  if ([...screened.values()].includes("listed")) throw new ApiError("SANCTIONS_MATCH")
+  await inTransaction(ctx, async ctx => {
+    const waiting = await ctx.db
+      .selectFrom("payments")
+      .select("id")
+      .where(eb => eb.or([eb("paywall_id", "=", resourceId), eb("session_id", "=", resourceId)]))
+      .where("payer", "=", proof.address)
+      .where("status", "=", "open")
+      .executeTakeFirst()
+    if (!waiting)
+      throw new ApiError(
+        "PAYMENT_NOT_FOUND",
+        undefined,
+        `No money from ${checksummed(proof.address)} waits there. What was paid in full is not returned.`,
+      )
+    await useProof(ctx, door, proof)
+    await ctx.db
+      .insertInto("return_addresses")
+      .values({ resource_id: resourceId, payer: proof.address, address, ...signed, named_at: ctx.now() })
+      .execute()
+  })
+  return proof.address
+}
+
+/** The address that the payer of a payment named last, with its evidence. */
+export const namedAddress = (
+  ctx: Context,
+  { paywall_id, session_id, payer }: Pick<Row<"payments">, "paywall_id" | "session_id" | "payer">,
+): Promise<Row<"return_addresses"> | undefined> =>
+  ctx.db
+    .selectFrom("return_addresses")
+    .selectAll()
+    .where("resource_id", "=", paywall_id ?? session_id ?? "")
+    .where("payer", "=", payer)
+    .orderBy("id", "desc")
+    .limit(1)
+    .executeTakeFirst()

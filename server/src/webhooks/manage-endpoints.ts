@@ -1,0 +1,263 @@
+/** What a merchant does with its webhooks and their deliveries. */
+import { type RawBuilder, sql } from "kysely"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError, invalid } from "../errors.ts"
+import { addressRule } from "../public-address.ts"
+import { newCuid, newId } from "../ids.ts"
+import { emit } from "./emit.ts"
+import type { EventData } from "./events.ts"
+import { skipWaiting } from "./record-attempts.ts"
+import type { WebhookChange, WebhookCreate } from "./schema.ts"
+import { newSecret, retireSecrets, rollSecret, secretsOf } from "./secrets.ts"
+import type { Sender } from "./send.ts"
+import { isNoReceiver, PING, urlFault } from "./webhook.ts"
+
+/** Each event is a row for each of them. */
+const MOST_WEBHOOKS = 100
+
+/** The merchant's webhook; `NOT_FOUND` for anyone else's and for a deleted one. */
+export async function readWebhook(ctx: Context, merchantId: string, id: string): Promise<Row<"webhooks">> {
+  return found(await own(ctx, merchantId, id).executeTakeFirst())
+}
+
+const own = (ctx: Context, merchantId: string, id: string) =>
+  ctx.db
+    .selectFrom("webhooks")
+    .selectAll()
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    .where("deleted_at", "is", null)
+
+const lock = async (ctx: Context, merchantId: string, id: string) =>
+  found(await own(ctx, merchantId, id).forNoKeyUpdate().executeTakeFirst())
+
+function found<T>(row: T | undefined): T {
+  if (row === undefined) throw new ApiError("NOT_FOUND")
+  return row
+}
+
+/** Registers an address that can be reached; answers the webhook with its secret. `VALIDATION_ERROR`, `URL_UNREACHABLE`. */
+export async function createWebhook(
+  ctx: Context,
+  sender: Sender,
+  merchantId: string,
+  body: WebhookCreate,
+): Promise<{ webhook: Row<"webhooks">; secret: string }> {
+  checkUrl(ctx, body.url)
+  const id = newCuid()
+  const secret = newSecret()
+  await probe(ctx, sender, { url: body.url, webhookId: id, secrets: [secret] })
+  return await inTransaction(ctx, async ctx => {
+    // Held, so that two at once do not both become the last one that may be.
+    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
+    const { total } = await ctx.db
+      .selectFrom("webhooks")
+      .select(sql<number>`count(*)::int`.as("total"))
+      .where("merchant_id", "=", merchantId)
+      .where("deleted_at", "is", null)
+      .executeTakeFirstOrThrow()
+    if (total >= MOST_WEBHOOKS) throw invalid("", `There are ${MOST_WEBHOOKS} webhooks already. Delete one first.`)
+    const now = ctx.now()
+    const webhook = await ctx.db
+      .insertInto("webhooks")
+      .values({
+        id,
+        merchant_id: merchantId,
+        url: body.url,
+        description: body.description ?? null,
+        events: JSON.stringify([...new Set(body.events)]),
+        active: true,
+        created_at: now,
+        updated_at: now,
+      })
+      .returningAll()
+      .executeTakeFirstOrThrow()
+    await rollSecret(ctx, { merchantId, webhookId: id }, secret)
+    return { webhook, secret }
+  })
+}
+
+/**
+ * Changes what is given; another address is tried first. Switching it on forgets why it was off. Moving or pausing it is told
+ * at its old address.
+ */
+export async function changeWebhook(
+  ctx: Context,
+  sender: Sender,
+  merchantId: string,
+  id: string,
+  body: WebhookChange,
+): Promise<Row<"webhooks">> {
+  const known = await readWebhook(ctx, merchantId, id)
+  if (body.url !== undefined && body.url !== known.url) {
+    checkUrl(ctx, body.url)
+    const secrets = await secretsOf(ctx, { merchantId, webhookId: id })
+    await probe(ctx, sender, { url: body.url, webhookId: id, secrets })
+  }
+  return await inTransaction(ctx, async ctx => {
+    const before = await lock(ctx, merchantId, id)
+    if (body.url !== undefined && body.url !== before.url) await tellChange(ctx, before, "moved", body.url)
+    if (body.active === false && before.active) await tellChange(ctx, before, "paused")
+    if (body.active === false) await skipWaiting(ctx, id)
+    return await ctx.db
+      .updateTable("webhooks")
+      .set({
+        updated_at: ctx.now(),
+        ...(body.url === undefined ? {} : { url: body.url }),
+        ...(body.events === undefined ? {} : { events: JSON.stringify([...new Set(body.events)]) }),
+        ...(body.description === undefined ? {} : { description: body.description }),
+        ...(body.active === undefined ? {} : { active: body.active }),
+        ...(body.active === true ? { disabled_reason: null, failing_since: null } : {}),
+      })
+      .where("id", "=", id)
+      .returningAll()
+      .executeTakeFirstOrThrow()
+  })
+}
+
+/**
+ * Tells every endpoint that one was changed, and that one at the address that it still has: who holds a stolen token must not
+ * silence it first. Call it inside the transaction of the change, before that is written.
+ */
+const tellChange = (
+  ctx: Context,
+  { id, merchant_id: merchantId, url }: Row<"webhooks">,
+  change: EventData["settings.webhook_changed"]["change"],
+  newUrl: string | null = null,
+) =>
+  emit(ctx, {
+    merchantId,
+    type: "settings.webhook_changed",
+    orderKey: `settings webhook ${id}`,
+    evenPaused: id,
+    data: { merchantId, webhookId: id, change, url, newUrl },
+  })
+
+/**
+ * Removes a webhook: it is told so, and nothing else is sent to it any more. Its deliveries can still be read. Its secrets sign
+ * for 24 more hours, for what is on its way to it.
+ */
+export async function deleteWebhook(ctx: Context, merchantId: string, id: string): Promise<void> {
+  await inTransaction(ctx, async ctx => {
+    await tellChange(ctx, await lock(ctx, merchantId, id), "deleted")
+    const now = ctx.now()
+    await ctx.db
+      .updateTable("webhooks")
+      .set({ active: false, disabled_reason: null, deleted_at: now, updated_at: now })
+      .where("id", "=", id)
+      .execute()
+    await retireSecrets(ctx, { merchantId, webhookId: id })
+    await skipWaiting(ctx, id)
+  })
+}
+
+/** A new secret for the webhook, answered once; told to it, signed by the old one too. */
+export const rollWebhookSecret = (ctx: Context, merchantId: string, id: string): Promise<string> =>
+  inTransaction(ctx, async ctx => {
+    await tellChange(ctx, await lock(ctx, merchantId, id), "secret_rolled")
+    return await rollSecret(ctx, { merchantId, webhookId: id })
+  })
+
+/** A new secret of the account, answered once. */
+export const rollAccountSecret = (ctx: Context, merchantId: string): Promise<string> =>
+  inTransaction(ctx, async ctx => {
+    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
+    return await rollSecret(ctx, { merchantId, webhookId: null })
+  })
+
+/** Sends a `ping` the way every event goes, to a paused webhook too; answers the delivery's id. */
+export async function sendTest(ctx: Context, merchantId: string, id: string): Promise<string> {
+  const deliveryId = await inTransaction(ctx, async ctx => {
+    await readWebhook(ctx, merchantId, id)
+    const eventId = await emit(ctx, {
+      merchantId,
+      type: PING,
+      data: { webhookId: id },
+      orderKey: newId("evt"),
+      onlyTo: id,
+    })
+    const { id: deliveryId } = await ctx.db
+      .selectFrom("deliveries")
+      .select("id")
+      .where("event_id", "=", eventId ?? "")
+      .executeTakeFirstOrThrow()
+    return deliveryId
+  })
+  ctx.wakes.wakeSoon("deliveries")
+  return deliveryId
+}
+
+/**
+ * Sends a delivery again now, to a paused webhook too, in place of a planned retry and with a count of its own. One that is
+ * being sent just now counts anew. `NOT_FOUND` for anyone else's, and when its webhook was deleted.
+ */
+export async function resend(ctx: Context, merchantId: string, deliveryId: string): Promise<void> {
+  const { numUpdatedRows } = await ctx.db
+    .updateTable("deliveries")
+    .set(again(ctx))
+    .where("id", "=", deliveryId)
+    .where("merchant_id", "=", merchantId)
+    .where(sql<boolean>`not exists (select from webhooks w where w.id = webhook_id and w.deleted_at is not null)`)
+    .executeTakeFirst()
+  if (numUpdatedRows === 0n) throw new ApiError("NOT_FOUND")
+  ctx.wakes.wakeSoon("deliveries")
+}
+
+/** Sends again what failed or was skipped since a time; answers how many. */
+export async function recover(ctx: Context, merchantId: string, id: string, since: Date): Promise<number> {
+  await readWebhook(ctx, merchantId, id)
+  const { numUpdatedRows } = await ctx.db
+    .updateTable("deliveries")
+    .set(again(ctx))
+    .where("webhook_id", "=", id)
+    .where("status", "in", ["failed", "skipped"])
+    .where("created_at", ">=", since)
+    .executeTakeFirst()
+  ctx.wakes.wakeSoon("deliveries")
+  return Number(numUpdatedRows)
+}
+
+/**
+ * Who is sending it keeps it until it is written down. What is on its way to the address that it was bound to stays so; what has
+ * ended goes to the endpoint's address of now.
+ */
+const again = (ctx: Context) => ({
+  ...{ url: ifEnded(sql`null`, sql`url`), lane: ifEnded(sql`webhook_id`, sql`lane`) },
+  status: "pending" as const,
+  attempts: 0,
+  by_hand: true,
+  run_at: ctx.now(),
+  updated_at: ctx.now(),
+})
+
+const ifEnded = (then: RawBuilder<unknown>, otherwise: RawBuilder<unknown>) =>
+  sql<string>`case when webhook_id is not null and status <> 'pending' then ${then} else ${otherwise} end`
+
+function checkUrl(ctx: Context, url: string): void {
+  const fault = receiverFault(ctx, url)
+  if (fault) throw invalid("url", fault)
+}
+
+/** Why nothing can be sent to an address from here, as words that follow its name, or undefined. */
+export function receiverFault(ctx: Context, url: string): string | undefined {
+  const { mode, webhooks } = ctx.settings
+  return urlFault(url, { httpsOnly: mode === "live", allows: addressRule(webhooks.allowCidrs) })
+}
+
+/** Tries an address with a signed `ping`; `URL_UNREACHABLE` with the reason. */
+async function probe(
+  ctx: Context,
+  sender: Sender,
+  { url, webhookId, secrets }: { url: string; webhookId: string; secrets: string[] },
+): Promise<void> {
+  const eventId = newId("evt")
+  const event = { id: eventId, event: PING, createdAt: ctx.now().toISOString(), data: { webhookId } }
+  const message = { url, secrets, eventId, idempotencyKey: newId("dlv"), body: JSON.stringify(event) }
+  const timeoutMs = ctx.settings.webhooks.probeTimeoutMs
+  const { status, error } = await sender.send(message, { timeoutMs, signal: ctx.signal })
+  // An answer that never ends is still an answer from somebody, but not in time.
+  const reached = status !== null && !isNoReceiver(status) && (error === null || error === `answered ${status}`)
+  if (!reached)
+    throw new ApiError("URL_UNREACHABLE", undefined, `The webhook's URL could not be reached: ${error ?? status}.`)
+}
