@@ -11,13 +11,14 @@ import LocalStore from "@fastify/rate-limit/store/LocalStore.js"
 // @ts-expect-error: as above.
 import RedisStore from "@fastify/rate-limit/store/RedisStore.js"
 import { RateLimiterMemory, RateLimiterRedis } from "rate-limiter-flexible"
+import { readSettings } from "../server/src/config/settings.ts"
 import type { Context } from "../server/src/context.ts"
+import { nobodyKnown } from "../server/src/http/authenticate.ts"
 import { openServer } from "../server/src/http/server.ts"
 import { type Limits, openLimits, processLimits } from "../server/src/limits/limiter.ts"
 import { redisConnection, sharedLog } from "../server/src/limits/shared-log.ts"
 import { memoryLog } from "../server/src/limits/sliding-log.ts"
 import { openLog } from "../server/src/log.ts"
-import { readSettings } from "../server/src/config/settings.ts"
 import { redisBinary, startRedis, type TestRedis } from "../server/test/redis.ts"
 
 const LIMIT = 30
@@ -138,7 +139,7 @@ function onRedis(server: TestRedis, parallel: number, checks: number): Record<st
 async function withinRequests(title: string, limits: Limits): Promise<void> {
   const log = openLog("silent")
   const settings = { ...readSettings({}), trustedProxies: ["127.0.0.1"] }
-  const app = openServer({ settings, limits, log } as Context, { verify: async () => undefined })
+  const app = openServer({ settings, limits, log } as Context, nobodyKnown)
   await app.listen({ host: "127.0.0.1", port: 0 })
   const { port } = app.server.address() as AddressInfo
   const agent = new Agent({ keepAlive: true, maxSockets: 1 })

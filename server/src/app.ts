@@ -1,24 +1,25 @@
 /** The HTTP API: the server and the list of everything it serves. */
 import { bookRoutes } from "./books/routes.ts"
+import { transactionRoutes } from "./books/transaction-routes.ts"
 import { catalogRoutes } from "./checkouts/catalog-routes.ts"
 import { payRoutes } from "./checkouts/pay-routes.ts"
 import { checkoutRoutes } from "./checkouts/routes.ts"
 import type { Context } from "./context.ts"
 import { depositRoutes } from "./deposits/routes.ts"
-import { documentApi } from "./http/openapi.ts"
 import { healthRoutes } from "./http/health.ts"
+import { documentApi } from "./http/openapi.ts"
 import { openServer, type Server } from "./http/server.ts"
 import { apiKeyRoutes } from "./identity/api-key-routes.ts"
 import { authRoutes } from "./identity/auth-routes.ts"
+import { openIdentities } from "./identity/identities.ts"
 import { identityRoutes } from "./identity/routes.ts"
 import type { TokenIssuer } from "./identity/tokens.ts"
-import { exceptionRoutes } from "./settlement/exception-routes.ts"
-import { returnAddressRoutes } from "./settlement/return-address-routes.ts"
-import { transactionRoutes } from "./books/transaction-routes.ts"
 import { payoutRoutes } from "./payouts/routes.ts"
 import { accessRoutes } from "./paywalls/access-routes.ts"
 import { paywallConsoleRoutes } from "./paywalls/console-routes.ts"
 import { paywallRoutes } from "./paywalls/routes.ts"
+import { exceptionRoutes } from "./settlement/exception-routes.ts"
+import { returnAddressRoutes } from "./settlement/return-address-routes.ts"
 import { splitRoutes } from "./splits/routes.ts"
 import { troublesNow } from "./troubles.ts"
 import { deliveryRoutes } from "./webhooks/delivery-routes.ts"
@@ -36,7 +37,7 @@ export function openApp(
   sender: Sender = openSender(ctx.settings.webhooks),
   draining: AbortSignal = ctx.signal,
 ): Server {
-  const app = openServer(ctx, tokens)
+  const app = openServer(ctx, openIdentities(ctx, tokens))
   app.addHook("onRequest", async (_request, reply) => {
     if (draining.aborted) reply.header("connection", "close")
   })

@@ -1,10 +1,10 @@
 /** What is passed as the first argument wherever I/O happens. */
 import type { Logger } from "pino"
 import type { Chain } from "./chain/networks.ts"
+import type { Settings } from "./config/settings.ts"
 import type { Db } from "./db/open.ts"
 import type { Wakes } from "./jobs/wake.ts"
 import type { Limits } from "./limits/limiter.ts"
-import type { Settings } from "./config/settings.ts"
 
 export interface Context {
   /** The pool, or inside {@link inTransaction} the transaction. */

@@ -1,9 +1,9 @@
 /** What is wrong with the service, as `/readyz` of any process says it: the scan of the networks, endpoints, and payouts. */
 import type { Context } from "./context.ts"
 import type { Troubles } from "./http/health.ts"
+import { alarmsInWords } from "./payouts/alarms.ts"
 import { troublesInWords } from "./scanner/endpoint-troubles.ts"
 import { scanTroubles } from "./scanner/scan-lag.ts"
-import { alarmsInWords } from "./payouts/alarms.ts"
 
 /** Asks the database alone. */
 export async function troublesNow(ctx: Context): Promise<Troubles> {

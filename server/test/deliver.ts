@@ -1,10 +1,11 @@
 /** A worker that only delivers, as a process of its own on `DATABASE_URL`, for tests that kill it. */
+
+import { readSettings } from "../src/config/settings.ts"
 import type { Context } from "../src/context.ts"
 import { openPostgres } from "../src/db/open.ts"
 import { openWakes } from "../src/jobs/wake.ts"
 import { processLimits } from "../src/limits/limiter.ts"
 import { openLog } from "../src/log.ts"
-import { readSettings } from "../src/config/settings.ts"
 import { runDeliveries } from "../src/webhooks/deliver-events.ts"
 import { openSender } from "../src/webhooks/send.ts"
 

@@ -1,13 +1,14 @@
 /** Money that fits nothing, in a test: a service over a real chain, buyers, another token, a sanctions list, payouts. */
 import { encodeFunctionData, erc20Abi, type Hex, parseUnits } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
-import { checkRows } from "../src/reconciliation/check-consistency.ts"
 import { otherTokenAbi, sanctionsListAbi, testUsdcAbi } from "../src/chain/abi.ts"
 import type { Address } from "../src/chain/hex.ts"
 import type { Network } from "../src/chain/networks.ts"
 import type { Signer } from "../src/chain/signer.ts"
-import { ensureCursor, verifyRound } from "../src/scanner/verify-payments.ts"
 import { checkWallet, payoutRound } from "../src/payouts/pay-out.ts"
+import { checkRows } from "../src/reconciliation/check-consistency.ts"
+import { ensureCursor } from "../src/scanner/scan-round.ts"
+import { verifyRound } from "../src/settlement/verify-payments.ts"
 import {
   type Anvil,
   deployDepositFactory,

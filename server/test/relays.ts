@@ -7,9 +7,10 @@ import { type Authorization, typedAuthorization } from "../src/chain/authorizati
 import type { Address, Hash } from "../src/chain/hex.ts"
 import type { Network } from "../src/chain/networks.ts"
 import type { Row } from "../src/db/schema.ts"
-import { ensureCursor, verifyRound } from "../src/scanner/verify-payments.ts"
 import { checkWallet, payoutRound } from "../src/payouts/pay-out.ts"
 import type { Pace } from "../src/payouts/send-attempts.ts"
+import { ensureCursor } from "../src/scanner/scan-round.ts"
+import { verifyRound } from "../src/settlement/verify-payments.ts"
 import type { PayoutRig } from "./payouts.ts"
 
 export interface Signed {

@@ -74,7 +74,7 @@ export function bookRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const { limit, offset, ...filter } = request.query
-      const books = await booksOf(ctx, await callingMerchant(ctx, request), checked(filter))
+      const books = await booksOf(ctx, await callingMerchant(request), checked(filter))
       return await sendList(ctx, reply, { limit, offset }, books, rows => rows.map(row => entryOf(ctx, row)), inData)
     },
   )
@@ -91,7 +91,7 @@ export function bookRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const filter = checked(request.query)
       return await sendCsv(ctx, reply, "books.csv", booksCsv(ctx, merchantId, filter))
     },

@@ -7,7 +7,7 @@ import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { Described, Matching, Page } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { TimeInput, timeAt } from "../http/time.ts"
-import { transaction } from "../settlement/schema.ts"
+import { transaction } from "./schema.ts"
 import { type Filter, transactions, transactionsCsv, transactionsOf } from "./transactions.ts"
 
 const tags = ["transactions"]
@@ -56,7 +56,7 @@ export function transactionRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const { limit, offset, ...filter } = request.query
-      const query = transactions(ctx, await callingMerchant(ctx, request), filterOf(filter))
+      const query = transactions(ctx, await callingMerchant(request), filterOf(filter))
       const tell = (rows: Row<"transactions">[]) => transactionsOf(ctx, rows)
       return await sendList(ctx, reply, { limit, offset }, newestFirst(query), tell, inData)
     },
@@ -74,7 +74,7 @@ export function transactionRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const filter = filterOf(request.query)
       return await sendCsv(ctx, reply, "transactions.csv", transactionsCsv(ctx, merchantId, filter))
     },

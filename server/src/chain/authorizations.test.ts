@@ -4,7 +4,6 @@ import { decodeFunctionData, type Hex, parseAbi, slice, toHex } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
 import { expect, it } from "vitest"
 import { paperNetwork } from "../../test/service.ts"
-import { intentIdIn, marked } from "./release-call.ts"
 import {
   type Authorization,
   authorizationDigest,
@@ -13,6 +12,7 @@ import {
   typedAuthorization,
 } from "./authorizations.ts"
 import type { Address, Hash } from "./hex.ts"
+import { intentIdIn, marked } from "./release-call.ts"
 
 const hex = (bytes: number) => fc.uint8Array({ minLength: bytes, maxLength: bytes }).map(each => toHex(each))
 const uint = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })

@@ -12,10 +12,24 @@ import {
   toHex,
 } from "viem"
 import { type ErrorDetail, invalid } from "../errors.ts"
-import type { Mode, NetworkSettings } from "../config/settings.ts"
 import { ask, type Endpoint, newEndpoint } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
 import { RpcError, type RpcResult } from "./rpc.ts"
+
+/** `sandbox`: a chain of its own, play money. `test`: a public test network. `live`: real money. */
+export type Mode = "sandbox" | "test" | "live"
+
+/** What one network needs to be served, as the operator sets it. */
+export interface NetworkSettings {
+  name: NetworkName
+  chainId: number
+  rpcUrls: string[]
+  token: Address
+  /** Blocks, the one that holds the transfer included. */
+  confirmations: number
+  depositFactory: Address
+  sanctionsOracle: Address | undefined
+}
 
 /** What is the same for everyone on a network: its chain id, its USDC, Chainalysis' oracle where there is one, its explorer. */
 export const networkFacts: Record<

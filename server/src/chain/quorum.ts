@@ -5,21 +5,7 @@
  * A *voter* is an endpoint that answers for the right chain and whose finalized block has not gone backwards. An error, or
  * a list without something, is never by itself evidence that it is not there.
  */
-import type { Endpoint } from "./endpoints.ts"
-import { ask, awake } from "./endpoints.ts"
-import type { Address, Hash } from "./hex.ts"
-import type { Network } from "./networks.ts"
-import { readLogs } from "./read-logs.ts"
-import { hexNumber, RpcError, type RpcResult } from "./rpc.ts"
-import {
-  type Block,
-  blockCall,
-  type Receipt,
-  readBlock,
-  readReceipt,
-  receiptCall,
-  type Transfer,
-} from "./transfers.ts"
+
 import {
   blockAgreed,
   type Dissent,
@@ -34,6 +20,13 @@ import {
   votesNeeded,
   type Voter as Word,
 } from "./agreement.ts"
+import type { Endpoint } from "./endpoints.ts"
+import { ask, awake } from "./endpoints.ts"
+import type { Address, Hash } from "./hex.ts"
+import type { Network } from "./networks.ts"
+import { readLogs } from "./read-logs.ts"
+import { hexNumber, RpcError, type RpcResult } from "./rpc.ts"
+import { type Block, blockCall, type Receipt, readBlock, readReceipt, receiptCall, type Transfer } from "./transfers.ts"
 
 /** An endpoint whose head is so many blocks behind the agreed head is called behind. */
 const MAX_LAG_BLOCKS = 5n

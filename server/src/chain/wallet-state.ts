@@ -5,12 +5,12 @@
  */
 import { sql } from "kysely"
 import { type Hex, size } from "viem"
+import { votesNeeded } from "./agreement.ts"
 import { ask, awake, type Endpoint } from "./endpoints.ts"
+import type { Market } from "./fees.ts"
 import type { Address } from "./hex.ts"
 import type { Network } from "./networks.ts"
 import type { RpcResult } from "./rpc.ts"
-import { votesNeeded } from "./agreement.ts"
-import type { Market } from "./fees.ts"
 
 export interface WalletSight {
   /** The fewest that any endpoint tells: sending a signed transaction again does no harm, so one word is enough for it. */

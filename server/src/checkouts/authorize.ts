@@ -8,6 +8,7 @@ import type { Hex } from "viem"
 import { type Authorization, authorizationDigest, readSignature, relayCall } from "../chain/authorizations.ts"
 import { type Address, checksummed, type Hash, parseAddress, ZERO_ADDRESS } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
+import { marked } from "../chain/release-call.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { IntentState } from "../db/payout-rows.ts"
@@ -16,7 +17,6 @@ import { warm } from "../deposits/deposits.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
-import { lookSoon } from "../scanner/queries.ts"
 import { relaysSpent } from "../payouts/gas-budget.ts"
 import { pausedFactories } from "../payouts/pause.ts"
 import {
@@ -31,11 +31,11 @@ import {
   tryRelay,
   voided,
 } from "../payouts/relays.ts"
-import { marked } from "../chain/release-call.ts"
 import { areContractRelaysSpent, isTotalSpent } from "../payouts/total-budget.ts"
+import { lookSoon } from "../scanner/queries.ts"
+import { sessionOf } from "./create-session.ts"
 import type { PayAuthorize } from "./schema.ts"
 import { replayCaution } from "./session-rules.ts"
-import { sessionOf } from "./create-session.ts"
 
 /** What a relay needs from its submission to its block, on a network that is busy. */
 const LEAST_TIME_MS = 60_000

@@ -40,7 +40,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       config: { errors: ["FORBIDDEN"], idempotencyKey: true, walletLock: true },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { name, splitId } = request.body
       reply.code(201)
       const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
@@ -66,7 +66,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const query = ctx.db.selectFrom("products").selectAll().where("merchant_id", "=", merchantId)
       return await sendList(ctx, reply, request.query, newestFirst(query), rows => rows.map(productOf), inData)
     },
@@ -83,7 +83,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       },
     },
     async request => {
-      const row = await ownProduct(ctx, await callingMerchant(ctx, request), request.params.id)
+      const row = await ownProduct(ctx, await callingMerchant(request), request.params.id)
       if (!row) throw new ApiError("NOT_FOUND")
       return productOf(row)
     },
@@ -102,7 +102,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       config: { errors: ["FORBIDDEN"], walletLock: true },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { params, body } = request
       const before = async (ctx: Context) => {
         const row = await ownProduct(ctx, merchantId, params.id)
@@ -130,7 +130,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { id } = request.params
       await switchOff(ctx, "products", merchantId, id)
       return { deleted: true as const, id }
@@ -152,7 +152,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       config: { errors: ["FORBIDDEN", "SLUG_TAKEN"], idempotencyKey: true, walletLock: true },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { title, splitId } = request.body
       reply.code(201)
       const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
@@ -178,7 +178,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const query = ctx.db.selectFrom("payment_links").selectAll().where("merchant_id", "=", merchantId)
       return await sendList(ctx, reply, request.query, newestFirst(query), rows => rows.map(linkOf), inData)
     },
@@ -199,7 +199,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         .selectFrom("payment_links")
         .selectAll()
         .where("id", "=", request.params.id)
-        .where("merchant_id", "=", await callingMerchant(ctx, request))
+        .where("merchant_id", "=", await callingMerchant(request))
         .executeTakeFirst()
       if (!row) throw new ApiError("NOT_FOUND")
       return linkOf(row)
@@ -219,7 +219,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       config: { errors: ["FORBIDDEN"], walletLock: true },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { params, body } = request
       const before = async (ctx: Context) => {
         const row = await ownLinkById(ctx, merchantId, params.id)
@@ -248,7 +248,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { id } = request.params
       await switchOff(ctx, "payment_links", merchantId, id)
       return { deleted: true as const, id }

@@ -17,7 +17,8 @@ import { otherTokenAbi, sanctionsListAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { checkColdDeposits, coolDeposits } from "../scanner/check-dormant-deposits.ts"
-import { ensureCursor, verifyRound } from "../scanner/verify-payments.ts"
+import { ensureCursor } from "../scanner/scan-round.ts"
+import { verifyRound } from "../settlement/verify-payments.ts"
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE

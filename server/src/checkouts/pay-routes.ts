@@ -4,10 +4,19 @@ import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { warm } from "../deposits/deposits.ts"
 import { invalid } from "../errors.ts"
+import { awaitEnd } from "../http/long-poll.ts"
 import type { Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
-import { awaitEnd } from "../http/long-poll.ts"
 import { authorizeSession } from "./authorize.ts"
+import {
+  confirmSession,
+  createLinkSession,
+  isOver,
+  payTosOf,
+  sessionOf,
+  sessionUrl,
+  shownOf,
+} from "./create-session.ts"
 import {
   LinkSession,
   LinkSessionCreate,
@@ -19,7 +28,6 @@ import {
   SessionId,
   StatusQuery,
 } from "./schema.ts"
-import { confirmSession, createLinkSession, isOver, payTosOf, sessionOf, sessionUrl, shownOf } from "./create-session.ts"
 
 const tags = ["payers"]
 

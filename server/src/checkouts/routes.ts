@@ -9,8 +9,16 @@ import { idempotently } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { sharesOf } from "../payouts/queries.ts"
+import {
+  closeSession,
+  createSession,
+  metadataFaults,
+  payTosOf,
+  sessionOf,
+  sessionUrl,
+  shownOf,
+} from "./create-session.ts"
 import { CheckoutCreate, Deleted, Session, SessionChange, SessionId, SessionList, SessionQuery } from "./schema.ts"
-import { closeSession, createSession, metadataFaults, payTosOf, sessionOf, sessionUrl, shownOf } from "./create-session.ts"
 
 const tags = ["checkouts"]
 
@@ -19,7 +27,7 @@ const surfaces = [
   {
     prefix: "/api/checkouts",
     by: "",
-    merchantOf: async (_ctx: Context, request: FastifyRequest) => callingMerchantByKey(request),
+    merchantOf: async (request: FastifyRequest) => callingMerchantByKey(request),
   },
   { prefix: "/api/console/checkouts", by: "InConsole", merchantOf: callingMerchant },
 ] as const
@@ -42,7 +50,7 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
         },
       },
       async (request, reply) => {
-        const merchantId = await merchantOf(ctx, request)
+        const merchantId = await merchantOf(request)
         reply.code(201)
         return await idempotently(ctx, request, reply, merchantId, async ctx =>
           wholeOf(ctx, await createSession(ctx, merchantId, request.body)),
@@ -66,7 +74,7 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
         const query = ctx.db
           .selectFrom("checkout_sessions")
           .selectAll()
-          .where("merchant_id", "=", await merchantOf(ctx, request))
+          .where("merchant_id", "=", await merchantOf(request))
           .$if(status !== undefined, q => q.where("status", "=", status ?? "pending"))
           .$if(exception !== undefined, q => q.where("exception", "=", exception ?? null))
         return await sendList(ctx, reply, page, newestFirst(query), rows => wholesOf(ctx, rows), inData)
@@ -86,7 +94,7 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
         config: { errors: ["SESSION_NOT_FOUND"] },
       },
       async request => {
-        const row = await sessionOf(ctx, request.params.id, await merchantOf(ctx, request))
+        const row = await sessionOf(ctx, request.params.id, await merchantOf(request))
         const whole = await wholeOf(ctx, row)
         if (row.recipient_set_id === null) return whole
         const payment = await ctx.db
@@ -116,7 +124,7 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
       config: { errors: ["SESSION_NOT_FOUND"] },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { description, redirectUrl, metadata } = request.body
       const faults: ErrorDetail[] = metadataFaults(metadata)
       if (redirectUrl && !URL.canParse(redirectUrl))
@@ -154,7 +162,7 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
     },
     async request => {
       const { id } = request.params
-      await closeSession(ctx, await callingMerchant(ctx, request), id)
+      await closeSession(ctx, await callingMerchant(request), id)
       return { deleted: true as const, id }
     },
   )

@@ -1,6 +1,7 @@
 /** The wire contract of checkouts, payment links and products. */
 import { type Static, Type } from "typebox"
 import type { PaymentException } from "../db/schema.ts"
+import { MAX_WAIT_S } from "../http/long-poll.ts"
 import {
   AddressInput,
   AddressText,
@@ -19,7 +20,6 @@ import {
 import { TimeInput } from "../http/time.ts"
 import { Signature } from "../identity/schema.ts"
 import { idPattern } from "../ids.ts"
-import { MAX_WAIT_S } from "../http/long-poll.ts"
 import { SplitId } from "../splits/schema.ts"
 
 const Text = Type.String({ maxLength: 2_000 })

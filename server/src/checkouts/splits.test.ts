@@ -4,8 +4,9 @@ import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
+import { ensureCursor } from "../scanner/scan-round.ts"
 import { tellDuePayments } from "../settlement/notify-paid.ts"
-import { ensureCursor, verifyRound } from "../scanner/verify-payments.ts"
+import { verifyRound } from "../settlement/verify-payments.ts"
 
 let rig: PayoutRig
 beforeAll(async () => {

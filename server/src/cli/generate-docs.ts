@@ -5,9 +5,9 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { openApp } from "../app.ts"
+import { listSettings, readSettings } from "../config/settings.ts"
 import type { Context } from "../context.ts"
 import { type ErrorCode, errorTable } from "../errors.ts"
-import { listSettings, readSettings } from "../config/settings.ts"
 
 const MADE_BY = "<!-- Made from the code by `npm run docs`; do not edit. -->"
 

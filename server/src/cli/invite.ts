@@ -6,11 +6,11 @@ import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { parseArgs } from "node:util"
 import { lockDataDir } from "../config/data-dir.ts"
-import { assertInstallation } from "../db/installation.ts"
-import { type Db, openDatabase } from "../db/open.ts"
 import { issuerUrl } from "../config/setting-values.ts"
 import { readSettings, type Settings } from "../config/settings.ts"
-import type { Subject } from "../identity/tokens.ts"
+import { assertInstallation } from "../db/installation.ts"
+import { type Db, openDatabase } from "../db/open.ts"
+import type { Subject } from "../http/authenticate.ts"
 
 const usage = `Lets a subject of the identity provider become a merchant, where SIGNUP=invite (as in live mode).
 

@@ -3,8 +3,8 @@ import { request } from "node:http"
 import { userInfo } from "node:os"
 import { parseArgs } from "node:util"
 import { readDataDir } from "../config/settings.ts"
-import { heldText, logText, walletsText } from "./print-wallets.ts"
 import { socketPath } from "../operator/socket.ts"
+import { heldText, logText, walletsText } from "./print-wallets.ts"
 
 const usage = `Shows, stops and mends the wallets that the running service pays from.
 

@@ -5,9 +5,9 @@
 import { isIP } from "node:net"
 import { type Hex, toHex } from "viem"
 import { mnemonicToAccount, privateKeyToAddress } from "viem/accounts"
-import { isPublicAddress } from "../public-address.ts"
-import { formatAmount } from "../money/amount.ts"
 import { RELEASE_GAS } from "../chain/release-call.ts"
+import { formatAmount } from "../money/amount.ts"
+import { isPublicAddress } from "../public-address.ts"
 import type { Settings } from "./settings.ts"
 
 const LEAST_CONFIRMATIONS = 3

@@ -1,25 +1,11 @@
 /** The settings as the service uses them. The only reader of `process.env`; all faults are reported together. */
 import type { Address } from "../chain/hex.ts"
-import { type NetworkName, networkFacts } from "../chain/networks.ts"
+import { type Mode, type NetworkName, type NetworkSettings, networkFacts } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import { liveFaults } from "./live-mode.ts"
 import { address, httpUrl, listOf } from "./setting-values.ts"
 import { type Meaning, networkSettingsTable, type Setting, settingsTable } from "./settings-table.ts"
 import { walletSigner } from "./wallet-keys.ts"
-
-export type Mode = "sandbox" | "test" | "live"
-
-/** What one network needs to be served. */
-export interface NetworkSettings {
-  name: NetworkName
-  chainId: number
-  rpcUrls: string[]
-  token: Address
-  /** Blocks, the one that holds the transfer included. */
-  confirmations: number
-  depositFactory: Address
-  sanctionsOracle: Address | undefined
-}
 
 /** The names of the rate-limit buckets; `limits/buckets.ts` says what each counts. */
 export type Bucket =

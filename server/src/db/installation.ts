@@ -1,6 +1,5 @@
 /** What a database remembers of the installation it was made for, so that it is never opened as another. */
-import type { Network } from "../chain/networks.ts"
-import type { Mode } from "../config/settings.ts"
+import type { Mode, Network } from "../chain/networks.ts"
 import type { Db } from "./open.ts"
 
 /**

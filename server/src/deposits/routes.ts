@@ -58,7 +58,7 @@ export function depositRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const deposits = depositsOf(ctx, await callingMerchant(ctx, request))
+      const deposits = depositsOf(ctx, await callingMerchant(request))
       return await sendList(ctx, reply, request.query, deposits, rows => rows.map(row => told(ctx, row)), inData)
     },
   )
@@ -74,7 +74,7 @@ export function depositRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       return await sendCsv(ctx, reply, "deposits.csv", depositsCsv(ctx, merchantId))
     },
   )

@@ -1,13 +1,19 @@
-/** Who is calling: which credential a path asks for, and whose the one is that came with the request. */
+/** Who is calling: which credential a path asks for. Who a credential belongs to is known by the `Identities` that the server is given. */
 import type { IncomingHttpHeaders } from "node:http"
 import type { FastifyRequest } from "fastify"
-import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
-import { type ApiKey, apiKeyOf, keysByHash } from "../identity/api-keys.ts"
-import { recentMisses } from "../identity/negative-cache.ts"
-import { type Lookup, sharedLookup } from "../identity/shared-lookup.ts"
-import { namesUs, signingKeysById, verifyConsoleToken } from "../identity/signing-keys.ts"
-import type { Subject, TokenIssuer } from "../identity/tokens.ts"
+
+/** Whom a bearer token speaks for. */
+export interface Subject {
+  iss: string
+  sub: string
+}
+
+/** An API key that is in force. */
+export interface ApiKey {
+  id: string
+  merchantId: string
+}
 
 declare module "fastify" {
   interface FastifyRequest {
@@ -43,40 +49,23 @@ export interface Caller {
   apiKey: ApiKey | undefined
 }
 
-/** Nobody whom we know. */
-const stranger: Caller = { subject: undefined, apiKey: undefined }
+/** What the server asks about callers. */
+export interface Identities {
+  /**
+   * Who is calling; never throws. `refusal` is what the request must be answered with, once it was counted. `isRefused` says
+   * that the caller's address is over its limit.
+   */
+  authenticate(path: string, headers: IncomingHttpHeaders, isRefused: boolean): Promise<Caller & { refusal?: unknown }>
+  /** The id of a subject's merchant, which is made on first sight; throws `SIGNUP_CLOSED`. */
+  merchantOf(subject: Subject): Promise<string>
+}
 
-/**
- * Tells who is calling, never throwing: `refusal` is what the request must be answered with, once it was counted. A
- * credential that came and is not good is refused even where none is needed, or a revoked key would seem to work. With
- * `isRefused` the address is over its limit: what it bears is looked up together with the others', as a good credential
- * among them must not be refused for its neighbours.
- */
-export function authenticator(ctx: Context, tokens: TokenIssuer) {
-  const misses = recentMisses()
-  const keys = lookups(names => keysByHash(ctx, names))
-  const signingKeys = lookups(names => signingKeysById(ctx, names))
-  return async (
-    path: string,
-    headers: IncomingHttpHeaders,
-    isRefused: boolean,
-  ): Promise<Caller & { refusal?: unknown }> => {
-    const credential = credentialOf(path)
-    try {
-      if (credential === "token") {
-        const token = /^Bearer ([\w.~+/-]+=*)$/i.exec(headers.authorization ?? "")?.[1]
-        const ours = async (token: string) => await verifyConsoleToken(ctx, misses, signingKeys(isRefused), token)
-        const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token)))
-        return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }
-      }
-      const key = headers["x-api-key"]
-      if (credential === undefined || (credential === "optional key" && key === undefined)) return stranger
-      const apiKey = await apiKeyOf(ctx, misses, keys(isRefused), key)
-      return apiKey ? { ...stranger, apiKey } : { ...stranger, refusal: keyNeeded() }
-    } catch (error) {
-      return { ...stranger, refusal: error }
-    }
-  }
+/** For a server of which no route asks for a credential. */
+export const nobodyKnown: Identities = {
+  authenticate: async () => ({ subject: undefined, apiKey: undefined }),
+  merchantOf: async () => {
+    throw new ApiError("UNAUTHORIZED")
+  },
 }
 
 /** The merchant whose API key a request bears; `UNAUTHORIZED` without one. */
@@ -85,11 +74,5 @@ export function callingMerchantByKey(request: FastifyRequest): string {
   return request.apiKey.merchantId
 }
 
-/** Looks up at once, or for an address that is over its limit together with others. */
-function lookups<R>(ask: (names: readonly string[]) => Promise<Map<string, R>>): (isRefused: boolean) => Lookup<R> {
-  const together = sharedLookup(ask)
-  const atOnce: Lookup<R> = async name => (await ask([name])).get(name)
-  return isRefused => (isRefused ? together : atOnce)
-}
-
-const keyNeeded = () => new ApiError("UNAUTHORIZED", undefined, "A valid API key is needed: `x-api-key: sk_…`.")
+/** The refusal of a request whose API key is missing or not in force. */
+export const keyNeeded = () => new ApiError("UNAUTHORIZED", undefined, "A valid API key is needed: `x-api-key: sk_…`.")

@@ -1,5 +1,6 @@
 /** What a process without the API serves: its health and, with METRICS_TOKEN, its metrics. */
 import type { Context } from "../context.ts"
+import { nobodyKnown } from "./authenticate.ts"
 import { healthRoutes, type Troubles } from "./health.ts"
 import { openServer, type Server } from "./server.ts"
 
@@ -9,8 +10,7 @@ export function openHealthServer(
   troublesNow: () => Promise<Troubles>,
   draining: AbortSignal = ctx.signal,
 ): Server {
-  // No route of it takes a token.
-  const app = openServer(ctx, { verify: async () => undefined })
+  const app = openServer(ctx, nobodyKnown)
   app.register(async routes => healthRoutes(routes, ctx, troublesNow, draining))
   return app
 }

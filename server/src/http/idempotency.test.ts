@@ -7,6 +7,7 @@ import { onPostgres } from "../../test/database.ts"
 import { until } from "../../test/e2e/program.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import type { Context } from "../context.ts"
+import { openIdentities } from "../identity/identities.ts"
 import { tokenIssuer } from "../identity/tokens.ts"
 import { runWorker } from "../worker.ts"
 import { idempotently } from "./idempotency.ts"
@@ -20,7 +21,7 @@ let meanwhile: (ctx: Context) => Promise<void>
 beforeAll(async () => {
   service = await startService()
   const { ctx } = service
-  own = openServer(ctx, tokenIssuer(service.issuer.issuer, ctx.settings.oidcAudience))
+  own = openServer(ctx, openIdentities(ctx, tokenIssuer(service.issuer.issuer, ctx.settings.oidcAudience)))
   const answer = Type.Object({ made: Type.String() })
   for (const url of ["/api/console/notes/:id", "/api/console/marks/:id"])
     own.post(
@@ -33,7 +34,7 @@ beforeAll(async () => {
           await meanwhile(ctx)
           return { made: id }
         }
-        return await idempotently(ctx, request, reply, await callingMerchant(ctx, request), work)
+        return await idempotently(ctx, request, reply, await callingMerchant(request), work)
       },
     )
   await own.ready()

@@ -1,11 +1,11 @@
 /** The limits as callers meet them: every row of the table, errors, and who is believed about where a request comes from. */
 import { afterAll, afterEach, describe, expect, it, vi } from "vitest"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
+import { readSettings, type Settings } from "../config/settings.ts"
 import { createApiKey, newApiKey, revokeApiKey } from "../identity/api-keys.ts"
 import { type Credential, countsOf, type LimitRow, limitRows, WINDOW_MS } from "../limits/buckets.ts"
 import { processLimits } from "../limits/limiter.ts"
 import { memoryLog } from "../limits/sliding-log.ts"
-import { readSettings, type Settings } from "../config/settings.ts"
 
 const defaults = readSettings({}).limits
 const started: TestService[] = []

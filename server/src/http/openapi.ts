@@ -6,9 +6,9 @@ import swagger from "@fastify/swagger"
 import type { FastifyContextConfig } from "fastify"
 import root from "../../../package.json" with { type: "json" }
 import type { Settings } from "../config/settings.ts"
-import { completed, facts } from "./openapi-responses.ts"
 import { type Credential, credentialOf } from "./authenticate.ts"
 import { docsPages } from "./docs-pages.ts"
+import { completed, facts } from "./openapi-responses.ts"
 import type { Server } from "./server.ts"
 
 const description = `Stablecoin payments that you host yourself.

@@ -4,6 +4,7 @@ import { connect } from "node:net"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
 import { errorTable } from "../errors.ts"
+import { openIdentities } from "../identity/identities.ts"
 import { tokenIssuer } from "../identity/tokens.ts"
 import { defaultBounds } from "./connections.ts"
 import { openServer } from "./server.ts"
@@ -92,7 +93,7 @@ describe("bad input", () => {
     ["a bad chunk", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "not valid HTTP"],
   ])("%s has the shape of every error, and ends the connection", async (_what, text, words) => {
     const { ctx, issuer } = service
-    const own = openServer(ctx, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience))
+    const own = openServer(ctx, openIdentities(ctx, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience)))
     await own.listen({ host: "127.0.0.1", port: 0 })
     const socket = connect((own.server.address() as { port: number }).port, "127.0.0.1")
     let answer = ""
@@ -116,7 +117,7 @@ describe("bad input", () => {
   it("an expectation that nobody knows is passed over, and a stop does not wait for a body without end", async () => {
     const { ctx, issuer } = service
     const tokens = tokenIssuer(issuer.issuer, ctx.settings.oidcAudience)
-    const own = openServer(ctx, tokens, { ...defaultBounds, closingMs: 10 })
+    const own = openServer(ctx, openIdentities(ctx, tokens), { ...defaultBounds, closingMs: 10 })
     const address = await own.listen({ host: "127.0.0.1", port: 0 })
     const answer = await new Promise<IncomingMessage>((resolve, reject) =>
       get(`${address}/nowhere`, { headers: { expect: "a-miracle" } }, resolve).once("error", reject),
@@ -144,7 +145,7 @@ describe("bad input", () => {
 
   it("that never ends is cut off", async () => {
     const { ctx, issuer } = service
-    const own = openServer(ctx, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience))
+    const own = openServer(ctx, openIdentities(ctx, tokenIssuer(issuer.issuer, ctx.settings.oidcAudience)))
     const { requestTimeout, headersTimeout } = own.server
     expect({ requestTimeout, headersTimeout }).toEqual({ requestTimeout: 60_000, headersTimeout: 60_000 })
     await own.close()

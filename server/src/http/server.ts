@@ -18,16 +18,14 @@ import Fastify, {
 import type { Context } from "../context.ts"
 import { DatabaseUnavailable } from "../db/pool.ts"
 import { ApiError, type ErrorCode, errorTable, invalid, retryAfterOf } from "../errors.ts"
-import { merchantOf } from "../identity/merchants.ts"
-import type { TokenIssuer } from "../identity/tokens.ts"
 import { connectionsDropped, httpDuration } from "../metrics.ts"
-import { authenticator, isPrivate } from "./authenticate.ts"
+import { type Identities, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { type Bounds, boundedConnections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
-import { detailsOf, validatorFactory } from "./validation.ts"
 import { isStorable, NOT_STORABLE, parseJson } from "./json.ts"
 import { limiter, nobody } from "./limit.ts"
 import { pathOf } from "./path.ts"
+import { detailsOf, validatorFactory } from "./validation.ts"
 
 export type Server = FastifyInstance<
   RawServerDefault,
@@ -54,10 +52,16 @@ const exposed = [
   "Idempotent-Replayed",
 ]
 
-/** The merchant behind a console request, made on first sight. */
-export async function callingMerchant(ctx: Context, request: FastifyRequest): Promise<string> {
+declare module "fastify" {
+  interface FastifyInstance {
+    identities: Identities
+  }
+}
+
+/** The id of the merchant behind a console request, which is made on first sight; throws `UNAUTHORIZED`. */
+export async function callingMerchant(request: FastifyRequest): Promise<string> {
   if (!request.subject) throw new ApiError("UNAUTHORIZED")
-  request.merchantId = await merchantOf(ctx, request.subject)
+  request.merchantId = await request.server.identities.merchantOf(request.subject)
   return request.merchantId
 }
 
@@ -67,13 +71,12 @@ export async function orEmptyBody(request: FastifyRequest): Promise<void> {
 }
 
 /** A server with everything but routes; they are added before it listens. `bounds` stand in for the usual ones. */
-export function openServer(ctx: Context, tokens: TokenIssuer, bounds?: Bounds): Server {
+export function openServer(ctx: Context, identities: Identities, bounds?: Bounds): Server {
   const connections = boundedConnections((reason, peer) => {
     connectionsDropped.inc({ reason })
     ctx.log.info({ reason, peer }, "connection closed by a bound")
   }, bounds)
   const { admit, isRefused } = limiter(ctx)
-  const authenticate = authenticator(ctx, tokens)
   const { trustedProxies } = ctx.settings
 
   const options: FastifyHttpOptions<RawServerDefault> = {
@@ -101,6 +104,7 @@ export function openServer(ctx: Context, tokens: TokenIssuer, bounds?: Bounds): 
   }
   const app = Fastify(options).withTypeProvider<TypeBoxTypeProvider>()
 
+  app.decorate("identities", identities)
   app.decorateRequest("subject", undefined)
   app.decorateRequest("apiKey", undefined)
   app.decorateRequest("merchantId", undefined)
@@ -129,7 +133,7 @@ export function openServer(ctx: Context, tokens: TokenIssuer, bounds?: Bounds): 
   // After CORS has written its headers: a page must be able to read a 401 or a 429. Preflights end there.
   app.after(() => {
     app.addHook("onRequest", async (request, reply) => {
-      const caller = await authenticate(pathOf(request), request.headers, isRefused(request))
+      const caller = await identities.authenticate(pathOf(request), request.headers, isRefused(request))
       request.subject = caller.subject
       request.apiKey = caller.apiKey
       const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`

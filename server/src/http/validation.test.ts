@@ -1,7 +1,7 @@
 import { Type } from "typebox"
 import { describe, expect, it } from "vitest"
-import { detailsOf, validatorFactory } from "./validation.ts"
 import { Described, Matching, MoneyInput, Nullable, Strict } from "./schemas.ts"
+import { detailsOf, validatorFactory } from "./validation.ts"
 
 /** What is said of a value, `path: message` each. */
 function told(schema: object, value: unknown, httpPart = "body"): string[] {

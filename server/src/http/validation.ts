@@ -1,8 +1,8 @@
 /** How requests are held against their schemas, and what is wrong with them in plain words. */
 import { Ajv, type AnySchema, type ErrorObject, type Options } from "ajv"
 import type { ErrorDetail } from "../errors.ts"
-import { nearest } from "./suggest-field.ts"
 import { wordsOfPattern } from "./schemas.ts"
+import { nearest } from "./suggest-field.ts"
 
 /** Enough to mend any request; without an end, 256 KB of unknown fields would be answered with 5 MB. */
 const MAX_DETAILS = 100

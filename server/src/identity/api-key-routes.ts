@@ -23,7 +23,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
       config: { errors: ["INVALID_OPERATION"] },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { key, row } = await createApiKey(ctx, merchantId, request.body.name)
       reply.code(201)
       return { ...shownOf(row), key }
@@ -42,7 +42,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const query = ctx.db.selectFrom("api_keys").selectAll().where("merchant_id", "=", merchantId)
       const tell = (row: Row<"api_keys">) => ({
         ...shownOf(row),
@@ -64,7 +64,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
       },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       await revokeApiKey(ctx, merchantId, request.params.id)
       return { deleted: true as const, id: request.params.id }
     },

@@ -1,20 +1,15 @@
 /** API keys: how a merchant's server says who it is. Kept as hashes only, looked up at each request. */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
+import type { Mode } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
+import type { ApiKey } from "../http/authenticate.ts"
 import { newId, randomText } from "../ids.ts"
 import { KEYS_A_MERCHANT } from "../limits/buckets.ts"
-import type { Mode } from "../config/settings.ts"
 import type { Misses } from "./negative-cache.ts"
 import type { Lookup } from "./shared-lookup.ts"
-
-/** Whose key a request bears. */
-export interface ApiKey {
-  id: string
-  merchantId: string
-}
 
 const RANDOM_CHARACTERS = 40
 const LAST_USED_STEP_MS = 60_000

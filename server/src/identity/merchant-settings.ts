@@ -4,8 +4,8 @@ import { noOwnerOf } from "../chain/known-contracts.ts"
 import { chainName, type Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { ApiError, type ErrorDetail } from "../errors.ts"
 import { moveDeposits } from "../deposits/versions.ts"
+import { ApiError, type ErrorDetail } from "../errors.ts"
 import { emit } from "../webhooks/emit.ts"
 
 /** In live mode a new payout address waits so long, in sight of its owner. */

@@ -2,9 +2,9 @@
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
+import type { Subject } from "../http/authenticate.ts"
 import { newId } from "../ids.ts"
 import { newSecretRow } from "../webhooks/secrets.ts"
-import type { Subject } from "./tokens.ts"
 
 /**
  * The merchant of a subject. The first valid token makes it; with `SIGNUP=invite` only for an invited subject

@@ -67,7 +67,7 @@ export function identityRoutes(app: Server, ctx: Context): void {
         response: { 200: Settings },
       },
     },
-    async request => await settingsOf(ctx, await callingMerchant(ctx, request)),
+    async request => await settingsOf(ctx, await callingMerchant(request)),
   )
 
   app.put(
@@ -87,7 +87,7 @@ export function identityRoutes(app: Server, ctx: Context): void {
       config: { walletLock: true },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { payoutAddress, payoutAddresses = {}, ...rest } = request.body
       const defaultName = ctx.chain.networks[0]?.name ?? ""
       const addresses = { ...(payoutAddress === undefined ? {} : { [defaultName]: payoutAddress }), ...payoutAddresses }

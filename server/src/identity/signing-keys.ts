@@ -18,10 +18,10 @@ import {
 import { sql } from "kysely"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import type { Subject } from "../http/authenticate.ts"
 import { seal, unseal } from "../secrets.ts"
 import type { Misses } from "./negative-cache.ts"
 import type { Lookup } from "./shared-lookup.ts"
-import type { Subject } from "./tokens.ts"
 
 const ALGORITHM = "ES256"
 /** A thumbprint (RFC 7638) by SHA-256. */

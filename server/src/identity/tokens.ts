@@ -5,13 +5,9 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { createRemoteJWKSet, customFetch, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from "jose"
 import type { Logger } from "pino"
 import { ApiError } from "../errors.ts"
+import type { Subject } from "../http/authenticate.ts"
 import { boundedText } from "../http/bounded-body.ts"
 import { isStorable } from "../http/json.ts"
-
-export interface Subject {
-  iss: string
-  sub: string
-}
 
 export interface TokenIssuer {
   /** Who the token speaks for, or undefined when it is not valid; `IDENTITY_UNAVAILABLE` when the keys can't be had. */

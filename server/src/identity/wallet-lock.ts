@@ -11,8 +11,8 @@ import { isApproved } from "../chain/contract-wallets.ts"
 import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
-import { makeNonce, type NonceUse, nonceExpiry, takeNonce } from "./nonces.ts"
 import { payoutAddresses, readTargets, type SettingsChange, type Signer } from "./merchant-settings.ts"
+import { makeNonce, type NonceUse, nonceExpiry, takeNonce } from "./nonces.ts"
 
 /** One change in words for its owner: all of it is signed, so a signature is good for this change alone. */
 interface WalletChange {

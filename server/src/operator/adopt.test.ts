@@ -7,12 +7,12 @@ import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { startProxy } from "../../test/proxy.ts"
 import { bodyOf, relaysOn } from "../../test/relays.ts"
-import { checkRows } from "../reconciliation/check-consistency.ts"
-import { reconcileRound } from "../reconciliation/reconcile.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import { makePayouts } from "../payouts/make-payouts.ts"
 import { checkWallet } from "../payouts/pay-out.ts"
+import { checkRows } from "../reconciliation/check-consistency.ts"
+import { reconcileRound } from "../reconciliation/reconcile.ts"
 
 const DAY_MS = 86_400_000
 let rig: PayoutRig

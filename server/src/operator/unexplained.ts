@@ -2,10 +2,10 @@
 import { sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
-import type { Row } from "../db/schema.ts"
 import { openPanel, type Panel } from "../chain/quorum.ts"
 import { lookAtWallet, type WalletSight } from "../chain/wallet-state.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
 
 /** A look at a wallet through all endpoints of its network. */
 export interface Look {

@@ -4,11 +4,11 @@
  * once its block is final.
  */
 import { sql } from "kysely"
+import { raisedFees } from "../chain/fees.ts"
+import { lookAtWallet } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { lockWallet } from "../payouts/assign-intents.ts"
-import { lookAtWallet } from "../chain/wallet-state.ts"
-import { raisedFees } from "../chain/fees.ts"
 import { signAgain } from "../payouts/send-attempts.ts"
 import { type Asked, byHand } from "./actions.ts"
 import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./lookup.ts"

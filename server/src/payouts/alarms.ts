@@ -3,7 +3,10 @@
  * ends, whichever process is at work, and so that every process can say how things are. `docs/alarms.md` says what to do.
  */
 import { sql } from "kysely"
+import { firstFees } from "../chain/fees.ts"
 import type { Network } from "../chain/networks.ts"
+import { RELEASE_GAS } from "../chain/release-call.ts"
+import type { WalletSight } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { HeldReason, Lane, StandingAlarm } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
@@ -18,10 +21,7 @@ import {
   walletPayouts,
 } from "../metrics.ts"
 import { type InFlight, inFlight } from "./assign-intents.ts"
-import type { WalletSight } from "../chain/wallet-state.ts"
-import { firstFees } from "../chain/fees.ts"
 import { NEVER } from "./make-payouts.ts"
-import { RELEASE_GAS } from "../chain/release-call.ts"
 import { isTotalSpent } from "./total-budget.ts"
 
 /** Gas of a usual payout: the first release of a deposit takes the most. */

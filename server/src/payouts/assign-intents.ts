@@ -4,19 +4,20 @@
  */
 import { type Insertable, sql } from "kysely"
 import { type Hex, keccak256, parseTransaction, recoverTransactionAddress } from "viem"
+import { type Fees, firstFees, trialFees } from "../chain/fees.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
+import { RELEASE_GAS } from "../chain/release-call.ts"
 import { hexNumber, type RpcResult } from "../chain/rpc.ts"
 import { listedBy, screen } from "../chain/sanctions.ts"
 import type { Signer, UnsignedTransaction } from "../chain/signer.ts"
+import { dataParts, dataPartsOf, type WalletSight } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Database, Row } from "../db/schema.ts"
-import { dataParts, dataPartsOf, type WalletSight } from "../chain/wallet-state.ts"
-import { type Fees, firstFees, trialFees } from "../chain/fees.ts"
+import { recheckMs } from "./draw-shares.ts"
 import { type Except, isSmall, lockBudgets, smallOf, withinBudgets } from "./gas-budget.ts"
 import { pausedIntents } from "./pause.ts"
-import { recheckMs } from "./draw-shares.ts"
 import {
   balanceCall,
   cancelRelay,
@@ -27,7 +28,6 @@ import {
   unseenAt,
   whyRefused,
 } from "./relays.ts"
-import { RELEASE_GAS } from "../chain/release-call.ts"
 import { isTotalSpent, lockTotals } from "./total-budget.ts"
 import { agreedVerdict, askEach, noteDisagreement } from "./verdicts.ts"
 

@@ -4,12 +4,12 @@ import type { Hex } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
+import { lookAtWallet } from "../chain/wallet-state.ts"
 import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 import { alarmsInWords } from "./alarms.ts"
 import { assignIntents } from "./assign-intents.ts"
-import { lookAtWallet } from "../chain/wallet-state.ts"
 import { lockBudgets } from "./gas-budget.ts"
 
 const DAY_MS = 86_400_000

@@ -5,11 +5,11 @@
  */
 import { type RawBuilder, sql } from "kysely"
 import { type Network, networkOf } from "../chain/networks.ts"
+import { dataPartsOf } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
-import { dataPartsOf } from "../chain/wallet-state.ts"
 
 const WINDOW_MS = 24 * 3_600_000
 const MINUTE_MS = 60_000

@@ -6,9 +6,9 @@ import { type RpcProxy, startProxy } from "../../test/proxy.ts"
 import { oddTokenAbi, oddTokenBytecode, testUsdcAbi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import { checksummed, type Hash } from "../chain/hex.ts"
-import { settleDue } from "../settlement/settle.ts"
-import { learnTokens } from "../scanner/tokens.ts"
 import { lookAtWallet } from "../chain/wallet-state.ts"
+import { learnTokens } from "../scanner/tokens.ts"
+import { settleDue } from "../settlement/settle.ts"
 import { payoutRound } from "./pay-out.ts"
 
 let rig: PayoutRig

@@ -11,7 +11,8 @@ import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { RpcError } from "../chain/rpc.ts"
 import { troublesInWords } from "../scanner/endpoint-troubles.ts"
-import { ensureCursor, verifyRound } from "../scanner/verify-payments.ts"
+import { ensureCursor } from "../scanner/scan-round.ts"
+import { verifyRound } from "../settlement/verify-payments.ts"
 import { payoutRound } from "./pay-out.ts"
 
 const RUNS = Number(process.env.LYING_RUNS ?? 6)

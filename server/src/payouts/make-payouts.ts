@@ -6,6 +6,7 @@ import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
+import { releaseData } from "../chain/release-call.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
@@ -13,7 +14,6 @@ import { allocate } from "../money/allocate.ts"
 import { parseAmount } from "../money/amount.ts"
 import { recipientsOf } from "../splits/splits.ts"
 import { drawShares, recheckMs } from "./draw-shares.ts"
-import { releaseData } from "../chain/release-call.ts"
 
 const DAY_MS = 86_400_000
 /** When what waits for a person is looked at. */

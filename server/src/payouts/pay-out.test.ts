@@ -8,11 +8,11 @@ import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
+import { intentIdIn } from "../chain/release-call.ts"
 import { settleDue } from "../settlement/settle.ts"
 import { sweepDue } from "./make-payouts.ts"
 import { checkWallet } from "./pay-out.ts"
 import { sharesOf, sharesSettled } from "./queries.ts"
-import { intentIdIn } from "../chain/release-call.ts"
 
 const owner = PAYOUT_ADDRESS.toLowerCase() as Address
 const DAY_MS = 86_400_000

@@ -19,7 +19,7 @@ export function payoutRoutes(app: Server, ctx: Context): void {
       config: { errors: ["NOT_FOUND"] },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const payment = await ctx.db
         .selectFrom("payments")
         .select("id")

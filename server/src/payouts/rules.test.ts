@@ -3,11 +3,11 @@ import fc from "fast-check"
 import { decodeFunctionData, type Hex, slice } from "viem"
 import { describe, expect, it } from "vitest"
 import { depositFactoryAbi } from "../chain/abi.ts"
-import type { Address } from "../chain/hex.ts"
-import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
 import { firstFees, raisedFees } from "../chain/fees.ts"
-import { drawShares, recheckMs } from "./draw-shares.ts"
+import type { Address } from "../chain/hex.ts"
 import { intentIdIn, releaseData } from "../chain/release-call.ts"
+import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
+import { drawShares, recheckMs } from "./draw-shares.ts"
 
 describe("classifyAnswer", () => {
   it.each([

@@ -4,16 +4,16 @@
  */
 import { type Insertable, sql } from "kysely"
 import { ask, awake } from "../chain/endpoints.ts"
+import { type Fees, raisedFees } from "../chain/fees.ts"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
+import type { WalletSight } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Database, Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
-import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
 import { lockWallet, signAttempt } from "./assign-intents.ts"
-import type { WalletSight } from "../chain/wallet-state.ts"
-import { type Fees, raisedFees } from "../chain/fees.ts"
+import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
 
 /** How long sent bytes are left alone, and how long they may stay unmined. */
 export interface Pace {

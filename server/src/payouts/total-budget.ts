@@ -5,9 +5,9 @@
  */
 import { type RawBuilder, sql } from "kysely"
 import { CONTRACT_RELAY } from "../chain/authorizations.ts"
+import { dataPartsOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { dataPartsOf } from "../chain/wallet-state.ts"
 
 const WINDOW_MS = 24 * 3_600_000
 /** Any number that no other advisory lock has. */

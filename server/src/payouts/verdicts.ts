@@ -5,10 +5,10 @@
 import { ask, awake, hostOf } from "../chain/endpoints.ts"
 import type { Network } from "../chain/networks.ts"
 import type { RpcCall, RpcResult } from "../chain/rpc.ts"
+import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import { payoutAlarms } from "../metrics.ts"
-import { quorumOf } from "../chain/wallet-state.ts"
 
 /** The verdicts that as many endpoints share as must agree, and that are more than any others; undefined where there are none. */
 export function agreedVerdict<V extends { verdict: string }>(

@@ -9,8 +9,8 @@ import { NoBody, NonceAnswer } from "../identity/schema.ts"
 import { signToken, TOKEN_TYPES } from "../identity/signing-keys.ts"
 import { caip10Of, type Door, offerNonce, proveWallet, useProof } from "../identity/wallets.ts"
 import { accessOf, takeCall } from "./access.ts"
-import { publicPaywall } from "./submissions.ts"
 import { AccessProve, AccessToken, addressOf, Consume, ConsumeAnswer, Id } from "./schema.ts"
+import { publicPaywall } from "./submissions.ts"
 
 /** An access token is as good as the access for so long, whatever happens to it meanwhile. */
 const ACCESS_TOKEN_MS = 300_000

@@ -57,7 +57,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { name, splitId } = request.body
       reply.code(201)
       const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
@@ -84,7 +84,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       // Not what is sold: up to 64 KB each.
       const query = ctx.db.selectFrom("paywalls").select(listed).where("merchant_id", "=", merchantId)
       return await sendList(
@@ -111,7 +111,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       config: { errors: ["PAYWALL_NOT_FOUND"] },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { paywall, payTo } = await readPaywall(ctx, merchantId, request.params.id)
       return {
         ...createdOf(paywall),
@@ -137,7 +137,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       config: { errors: ["PAYWALL_NOT_FOUND", "SLUG_TAKEN", "FORBIDDEN"], walletLock: true },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { params, body } = request
       const before = async (ctx: Context) => (await readPaywall(ctx, merchantId, params.id)).paywall.split_id
       const approval = await approveAttachment(ctx, request, merchantId, params.id, before, body.splitId)
@@ -160,7 +160,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       config: { errors: ["PAYWALL_NOT_FOUND"] },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { id } = await changePaywall(ctx, merchantId, request.params.id, { active: false })
       return { deleted: true as const, id }
     },
@@ -180,7 +180,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       config: { errors: ["PAYWALL_NOT_FOUND"] },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { paywall, network } = await readPaywall(ctx, merchantId, request.params.id)
       const query = ctx.db
         .selectFrom("grants")
@@ -222,7 +222,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       preValidation: orEmptyBody,
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { paywall } = await readPaywall(ctx, merchantId, request.params.id)
       const { grantId } = request.params
       await revokeGrant(ctx, paywall.id, grantId, request.body.reason)

@@ -3,9 +3,9 @@ import { checksummed } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { amountTeller } from "../scanner/tokens.ts"
 import { nextSequence } from "../settlement/event-sequence.ts"
 import { tellPaid, tellReversed } from "../settlement/notify-paid.ts"
-import { amountTeller } from "../scanner/tokens.ts"
 import { emit } from "../webhooks/emit.ts"
 
 /**

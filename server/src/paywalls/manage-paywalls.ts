@@ -4,6 +4,7 @@ import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { orSlugTaken } from "../db/slugs.ts"
 import { makeDeposit } from "../deposits/deposits.ts"
+import { openVersion } from "../deposits/versions.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/merchant-settings.ts"
@@ -16,7 +17,6 @@ import { recipientSetOf } from "../splits/splits.ts"
 import { foldAccess, lockAccess } from "./access.ts"
 import { contentFaults, defaultDuration, durationAfter } from "./paywall.ts"
 import type { PaywallChange, PaywallCreate } from "./schema.ts"
-import { openVersion } from "../deposits/versions.ts"
 
 /** Makes a paywall with a receiving address of its own; `PAYMENTS_PAUSED`. Call it inside a transaction. */
 export async function createPaywall(ctx: Context, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {

@@ -6,15 +6,14 @@ import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
 import { warm } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
+import { awaitEnd, MAX_WAIT_S } from "../http/long-poll.ts"
 import { AddressText, Described } from "../http/schemas.ts"
 import type { Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
-import { awaitEnd, MAX_WAIT_S } from "../http/long-poll.ts"
-import { statusMessage } from "../scanner/submission-faults.ts"
 import { pausedFactories } from "../payouts/pause.ts"
+import { statusMessage } from "../scanner/submission-faults.ts"
 import { accessOf } from "./access.ts"
 import { payToOf } from "./manage-paywalls.ts"
-import { paymentState, publicPaywall, submitPayment } from "./submissions.ts"
 import {
   AccessAnswer,
   addressOf,
@@ -25,6 +24,7 @@ import {
   PaymentSubmitted,
   PublicPaywall,
 } from "./schema.ts"
+import { paymentState, publicPaywall, submitPayment } from "./submissions.ts"
 
 const tags = ["buyers"]
 

@@ -3,13 +3,13 @@
  * once and left twice, what is called final and never left, what a row tells otherwise: each halts the wallet.
  */
 
-import { compareLogs } from "./compare-logs.ts"
 import type { Network } from "../chain/networks.ts"
+import type { Panel } from "../chain/quorum.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
-import type { Panel } from "../chain/quorum.ts"
 import { haltWallet } from "../payouts/confirm-intents.ts"
+import { compareLogs } from "./compare-logs.ts"
 
 const HOUR_MS = 3_600_000
 /** After a look that did not get on: a node must not be asked the same in every turn. */

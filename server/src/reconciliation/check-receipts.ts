@@ -6,12 +6,12 @@
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
+import type { Panel } from "../chain/quorum.ts"
 import { hexNumber } from "../chain/rpc.ts"
 import { type Receipt, readReceipt, receiptCall } from "../chain/transfers.ts"
+import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import type { Panel } from "../chain/quorum.ts"
-import { quorumOf } from "../chain/wallet-state.ts"
 
 /** A row that is not as it has to be. */
 export interface Finding {

@@ -5,11 +5,11 @@
 import { sql } from "kysely"
 import { type Hex, keccak256, parseTransaction } from "viem"
 import type { Address, Hash } from "../chain/hex.ts"
+import { releaseData, withoutId } from "../chain/release-call.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositAddress, depositImplementation } from "../deposits/address.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
-import { releaseData, withoutId } from "../chain/release-call.ts"
 import type { Finding } from "./check-receipts.ts"
 
 type Terms = Pick<Row<"deposits">, "factory" | "salt" | "owner" | "open_after_s">

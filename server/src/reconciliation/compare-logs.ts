@@ -4,18 +4,18 @@
  * otherwise, is a finding.
  */
 import { sql } from "kysely"
+import { keyOf, statementOf } from "../chain/agreement.ts"
 import { awake, type Endpoint } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
+import type { Panel } from "../chain/quorum.ts"
 import { readLogs } from "../chain/read-logs.ts"
 import type { Transfer } from "../chain/transfers.ts"
+import { quorumOf } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
-import { keyOf, statementOf } from "../chain/agreement.ts"
-import type { Panel } from "../chain/quorum.ts"
 import { storeTransfers, wakeSessions } from "../scanner/queries.ts"
-import { quorumOf } from "../chain/wallet-state.ts"
 import { checkClaims, type Finding, intentClaim, isProven, transferClaim } from "./check-receipts.ts"
 
 export type KnownDeposit = Pick<Row<"deposits">, "id" | "address" | "owner" | "open_after_s" | "merchant_id">

@@ -6,19 +6,19 @@
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
+import { openPanel, type Panel } from "../chain/quorum.ts"
 import { RpcError } from "../chain/rpc.ts"
+import { lookAtWallet } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import { claimDue } from "../jobs/claim.ts"
 import { payoutAlarms } from "../metrics.ts"
-import { openPanel, type Panel } from "../chain/quorum.ts"
 import { haltWallet } from "../payouts/confirm-intents.ts"
-import { lookAtWallet } from "../chain/wallet-state.ts"
 import { checkBalances, checkRowsOf, unexplained } from "./check-balances.ts"
-import { checkIntent, checkTerms, signedIntents } from "./check-signed-transactions.ts"
 import { checkRows, depositsBehind } from "./check-consistency.ts"
 import { checkClaims, type Finding, intentClaim, outflowClaim, transferClaim } from "./check-receipts.ts"
+import { checkIntent, checkTerms, signedIntents } from "./check-signed-transactions.ts"
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS

@@ -4,6 +4,7 @@
  */
 import { sql } from "kysely"
 import { decodeFunctionResult, encodeFunctionData, erc20Abi } from "viem"
+import { votesNeeded } from "../chain/agreement.ts"
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import { multicall, readMulticall } from "../chain/multicall.ts"
@@ -11,7 +12,6 @@ import type { Network } from "../chain/networks.ts"
 import type { RpcResult } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import { depositSums } from "../deposits/balance.ts"
-import { votesNeeded } from "../chain/agreement.ts"
 
 /** Whether something is for sale at a deposit: by its own index, as a join would read the versions of all paywalls. */
 const isActive = (deposit: "d" | "w") =>

@@ -2,12 +2,13 @@
  * Endpoints that a person should look at: kept in the database, as the process that answers `/readyz` may be another than
  * the one that asks the chain. An endpoint is named by its place in `RPC_<NETWORK>`, as its address may hold a key.
  */
+
+import type { Dissent } from "../chain/agreement.ts"
 import type { Network } from "../chain/networks.ts"
+import type { Panel } from "../chain/quorum.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { endpointAlarmReasons, endpointAlarms } from "../metrics.ts"
-import type { Dissent } from "../chain/agreement.ts"
-import type { Panel } from "../chain/quorum.ts"
 
 type Kind = Row<"endpoint_troubles">["kind"]
 

@@ -9,7 +9,8 @@ import { startService, type TestService } from "../../test/service.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { ensureCursor, verifyRound } from "./verify-payments.ts"
+import { verifyRound } from "../settlement/verify-payments.ts"
+import { ensureCursor } from "./scan-round.ts"
 
 const MINUTE = 60_000
 let anvil: Anvil

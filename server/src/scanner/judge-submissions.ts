@@ -4,9 +4,22 @@ import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { type Observation, resourceOf } from "./observe-chain.ts"
-import { NO_TRACE_MS, receiptBackoffMs } from "../settlement/payment.ts"
 import type { WatchedDeposit } from "./queries.ts"
 import { type Failure, faultOf, notFound } from "./submission-faults.ts"
+
+const SECOND_MS = 1_000
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+
+/** How long a submission whose transaction no endpoint knows is asked for, from its submission on. */
+const NO_TRACE_MS = DAY_MS
+
+/**
+ * The milliseconds before a receipt is asked for again, after so many attempts without one: 5 s, doubling, at most an
+ * hour, so that made-up hashes cost little (17 calls in their day).
+ */
+export const receiptBackoffMs = (attempts: number): number =>
+  Math.min(5 * SECOND_MS * 2 ** Math.min(attempts, 12), HOUR_MS)
 
 /** A receipt that is there, but not deep enough to be judged, is looked at again after so long. */
 const SHALLOW_MS = 5_000

@@ -12,12 +12,13 @@ import {
   startNode,
 } from "../../test/node.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { blockAgreed, reachedBy, receiptAgreed, standingOf, type Voter } from "../chain/agreement.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Receipt } from "../chain/transfers.ts"
-import { blockAgreed, reachedBy, receiptAgreed, standingOf, type Voter } from "../chain/agreement.ts"
-import { ensureCursor, verifyRound } from "./verify-payments.ts"
+import { verifyRound } from "../settlement/verify-payments.ts"
+import { ensureCursor } from "./scan-round.ts"
 
 const RUNS = Number(process.env.LYING_RUNS ?? 8)
 const MINUTE = 60_000

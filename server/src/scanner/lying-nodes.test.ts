@@ -17,7 +17,8 @@ import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { sweepDue } from "../payouts/make-payouts.ts"
-import { ensureCursor, verifyRound } from "./verify-payments.ts"
+import { verifyRound } from "../settlement/verify-payments.ts"
+import { ensureCursor } from "./scan-round.ts"
 
 const A = `0x${"a".repeat(40)}` as Address
 const B = `0x${"b".repeat(40)}` as Address

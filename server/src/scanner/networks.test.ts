@@ -13,12 +13,13 @@ import { PAYOUT_ADDRESS, startService, type TestService } from "../../test/servi
 import { sanctionsListAbi, testUsdcAbi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
+import type { NetworkSettings } from "../chain/networks.ts"
 import { checkNetwork, type Network, NetworkMismatch, type NetworkName } from "../chain/networks.ts"
 import { RpcError } from "../chain/rpc.ts"
 import { screen } from "../chain/sanctions.ts"
-import type { NetworkSettings } from "../config/settings.ts"
+import { verifyRound } from "../settlement/verify-payments.ts"
 import { checkColdDeposits, coolDeposits } from "./check-dormant-deposits.ts"
-import { ensureCursor, verifyRound } from "./verify-payments.ts"
+import { ensureCursor } from "./scan-round.ts"
 
 /** Two chains with their contracts, and one service on both. */
 interface Site {

@@ -2,13 +2,14 @@
  * What one round of verification learns: reads the database and the chain, and writes nothing. `record-observation.ts`
  * writes what follows from it.
  */
+
+import { keyOf, type Standing } from "../chain/agreement.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
+import { openPanel, type Panel } from "../chain/quorum.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { keyOf, type Standing } from "../chain/agreement.ts"
-import { openPanel, type Panel } from "../chain/quorum.ts"
 import { depositsAmong, dueSubmissions, hotDeposits, unfinalTransfers, type WatchedDeposit } from "./queries.ts"
 
 /** Blocks scanned again each round: nodes put logs into their index late, and shallow reorgs move them. */

@@ -3,11 +3,11 @@
  * final, and from where the next round goes on.
  */
 import { sql } from "kysely"
+import { votesNeeded } from "../chain/agreement.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Block, Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { votesNeeded } from "../chain/agreement.ts"
 import { noteTroubles } from "./endpoint-troubles.ts"
 import { judgeSubmissions } from "./judge-submissions.ts"
 import { keyOfRow, type Observation } from "./observe-chain.ts"
@@ -20,8 +20,8 @@ import {
   wakeSessions,
   watchedUpTo,
 } from "./queries.ts"
-import { statusMessage } from "./submission-faults.ts"
 import { lagAfter } from "./scan-lag.ts"
+import { statusMessage } from "./submission-faults.ts"
 import { withoutFlood } from "./tokens.ts"
 
 /** Another block at a transfer's height must be seen twice, so far apart, where there is one endpoint. */

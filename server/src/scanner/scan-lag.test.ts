@@ -7,7 +7,8 @@ import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openLog } from "../log.ts"
 import { registry } from "../metrics.ts"
-import { ensureCursor, verifyRound } from "./verify-payments.ts"
+import { verifyRound } from "../settlement/verify-payments.ts"
+import { ensureCursor } from "./scan-round.ts"
 
 let service: TestService
 let chain: ScriptedChain

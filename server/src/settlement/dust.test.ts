@@ -2,9 +2,9 @@
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
-import { checkRows } from "../reconciliation/check-consistency.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Row } from "../db/schema.ts"
+import { checkRows } from "../reconciliation/check-consistency.ts"
 import { settleSessions } from "./settle-session.ts"
 
 const DUST = 7_000

@@ -1,10 +1,10 @@
 /** Payments that are not as they should be, as the merchant is told of them. */
 import { sql } from "kysely"
+import { transactionsOf } from "../books/transactions.ts"
 import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
-import { transactionsOf } from "../books/transactions.ts"
 
 /** Why a return waits, in a sentence for the merchant; `detail` is the node's word for a transfer that would fail. */
 function heldWords(reason: HeldReason, detail: string | null): string {

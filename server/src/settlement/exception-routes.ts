@@ -1,4 +1,6 @@
 /** `/api/console/payments`: money that waits for the merchant, and its two ways out. */
+
+import { transactions } from "../books/transactions.ts"
 import { checksummed, parseAddress } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { invalid } from "../errors.ts"
@@ -7,11 +9,10 @@ import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { NoBody } from "../identity/schema.ts"
 import { approvedByWallet } from "../identity/wallet-lock.ts"
-import { acceptPayment, paymentOf, returnPayment, screenDecision } from "./resolve-exception.ts"
 import { exceptionsOf } from "./exception-list.ts"
+import { acceptPayment, paymentOf, returnPayment, screenDecision } from "./resolve-exception.ts"
 import { namedAddress } from "./return-address.ts"
 import { ExceptionalPayment, ExceptionalPaymentList, PaymentId, PaymentQuery, ReturnOrder } from "./schema.ts"
-import { transactions } from "../books/transactions.ts"
 
 const tags = ["transactions"]
 
@@ -30,7 +31,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { exception, status, ...page } = request.query
       const query = transactions(ctx, merchantId, { exception, status, exceptional: true })
       return await sendList(ctx, reply, page, newestFirst(query), rows => exceptionsOf(ctx, rows), inData)
@@ -57,7 +58,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
       preValidation: orEmptyBody,
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { id } = request.params
       const told = await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: async () => await screenDecision(ctx, await paymentOf(ctx, merchantId, id), undefined),
@@ -91,7 +92,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { id } = request.params
       const { address: text, confirm = false } = request.body
       const address = text === undefined ? undefined : parseAddress(text)

@@ -4,9 +4,9 @@ import { explorerUrl, type Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { PaymentException, Row, SessionStatus } from "../db/schema.ts"
 import type { Share } from "../payouts/queries.ts"
+import { amountTeller } from "../scanner/tokens.ts"
 import { emit } from "../webhooks/emit.ts"
 import { nextSequence } from "./event-sequence.ts"
-import { amountTeller } from "../scanner/tokens.ts"
 
 /** A session, or a paywall's payment, which is told as a session of its own. */
 export interface Told {

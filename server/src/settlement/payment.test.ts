@@ -1,14 +1,6 @@
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
-import {
-  ADD_UP_MS,
-  foldTransfers,
-  type OpenTransfer,
-  priceAt,
-  receiptBackoffMs,
-  recipientSetAt,
-  type Version,
-} from "./payment.ts"
+import { ADD_UP_MS, foldTransfers, type OpenTransfer, priceAt, recipientSetAt, type Version } from "./payment.ts"
 
 const at = (minutes: number) => new Date(Date.UTC(2026, 0, 1) + minutes * 60_000)
 
@@ -148,15 +140,5 @@ describe("foldTransfers", () => {
         for (const each of short) expect(each.received).toBeLessThan(each.price)
       }),
     )
-  })
-})
-
-describe("receiptBackoffMs", () => {
-  it("starts at five seconds, ends at an hour, and asks fewer than 40 times a day", () => {
-    expect(receiptBackoffMs(0)).toBe(5_000)
-    expect(receiptBackoffMs(1_000_000)).toBe(3_600_000)
-    let asked = 0
-    for (let t = 0; t < 86_400_000; t += receiptBackoffMs(asked)) asked++
-    expect(asked).toBeLessThan(40)
   })
 })

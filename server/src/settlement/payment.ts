@@ -125,13 +125,3 @@ export function leastPrice(parts: readonly Pick<OpenTransfer, "price" | "minedAt
     .map(part => part.price ?? 0n)
     .reduce((least, price) => (least === 0n || (price > 0n && price < least) ? price : least), 0n)
 }
-
-/** The most that a receipt is waited for without a trace, from the submission on. */
-export const NO_TRACE_MS = DAY_MS
-
-/**
- * How long to wait before a receipt is asked for again, after so many vain attempts: 5 s, doubling, at most an hour, so
- * that made-up hashes cost little (17 calls in their day).
- */
-export const receiptBackoffMs = (attempts: number): number =>
-  Math.min(5 * SECOND_MS * 2 ** Math.min(attempts, 12), HOUR_MS)

@@ -1,36 +1,10 @@
-/** The wire contract of the merchant's money: transactions, and payments that wait for a decision. */
+/** The wire contract of payments that wait for the merchant's decision. */
 import { Type } from "typebox"
+import { exceptions, transaction } from "../books/schema.ts"
 import type { WaitingFor } from "../db/schema.ts"
 import { AddressText, Described, HashText, Matching, Nullable, Page, Strict, Timestamp } from "../http/schemas.ts"
 import { nonceAnswer, Signature, SignedMessage, signedExample } from "../identity/schema.ts"
 import { idPattern } from "../ids.ts"
-
-const exceptions: WaitingFor[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset", "sanctioned"]
-
-/** What each row of money has, but for its type and status. */
-export const transaction = {
-  id: Type.String(),
-  exception: Type.Unsafe<WaitingFor | null>({ type: ["string", "null"], enum: [...exceptions, null] }),
-  amount: Type.String({
-    examples: ["5.00"],
-    description: "In whole tokens, with at least two decimals; in base units where `decimals` is null",
-  }),
-  currency: Type.String({ description: "The token's symbol; its address where it has none that can be told" }),
-  currencyVerified: Type.Boolean({
-    description:
-      "Whether this is the network's settlement token. If false, `currency` is only what a contract calls itself",
-  }),
-  token: Described(AddressText, "The token's contract: anyone can make another of the same name"),
-  decimals: Nullable(Type.Integer({ description: "The token's decimals; null where they are not known" })),
-  chain: Type.String(),
-  txHash: Nullable(HashText),
-  payer: Nullable(AddressText),
-  recipient: Nullable(AddressText),
-  paywallId: Nullable(Type.String()),
-  sessionId: Nullable(Type.String()),
-  paymentId: Nullable(Type.String()),
-  createdAt: Timestamp,
-}
 
 const PaymentState = Type.Enum(["open", "granted", "returned", "reversed"], {
   type: "string",

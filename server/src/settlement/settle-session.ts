@@ -6,7 +6,14 @@ import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
 import { type Screening, screen } from "../chain/sanctions.ts"
-import { type Arrival, type Facts, type Folded, foldSession, messageOf, replayCaution } from "../checkouts/session-rules.ts"
+import {
+  type Arrival,
+  type Facts,
+  type Folded,
+  foldSession,
+  messageOf,
+  replayCaution,
+} from "../checkouts/session-rules.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
@@ -14,13 +21,13 @@ import { paymentChanges } from "../metrics.ts"
 import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
 import { stopReturns } from "../payouts/make-returns.ts"
 import { relayStanding } from "../payouts/relays.ts"
-import { claim, writeOpen } from "./exceptions.ts"
 import { lookSoon } from "../scanner/queries.ts"
 import { sanctioned } from "../scanner/submission-faults.ts"
-import { dueSessions, endBatch, holdBatch, readBatch, type SessionTransfer } from "./session-batch.ts"
-import { believed } from "./single-source.ts"
+import { claim, writeOpen } from "./exceptions.ts"
 import { tellCheckout, toldOf } from "./notify-checkout.ts"
 import { tellPaid } from "./notify-paid.ts"
+import { dueSessions, endBatch, holdBatch, readBatch, type SessionTransfer } from "./session-batch.ts"
+import { believed } from "./single-source.ts"
 
 /** Settling stops after so long, so that the round's lease is never outlived. */
 const BUDGET_MS = 15_000

@@ -14,8 +14,10 @@ import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
 import { stopReturns } from "../payouts/make-returns.ts"
 import { foldAccess, lockAccess } from "../paywalls/access.ts"
 import { tellPayment } from "../paywalls/events.ts"
-import { giveAccess } from "./give-access.ts"
+import { alreadyUsed, type Failure, late, sanctioned, statusMessage, underpaid } from "../scanner/submission-faults.ts"
 import { type ClaimedTransfer, claim, hashesClaimed, type Waiting, wasGranted, writeOpen } from "./exceptions.ts"
+import { giveAccess } from "./give-access.ts"
+import { tellPaid } from "./notify-paid.ts"
 import {
   foldTransfers,
   leastPrice,
@@ -25,9 +27,7 @@ import {
   UNSUBMITTED_MS,
   type Version,
 } from "./payment.ts"
-import { alreadyUsed, type Failure, late, sanctioned, statusMessage, underpaid } from "../scanner/submission-faults.ts"
 import { believed, countedAlone } from "./single-source.ts"
-import { tellPaid } from "./notify-paid.ts"
 
 /** Settling stops after so long and goes on in the next round, so that the round's lease is never outlived. */
 const BUDGET_MS = 15_000

@@ -36,7 +36,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
       config: { errors: ["INVALID_SPLIT", "SANCTIONS_MATCH"], idempotencyKey: true, walletLock: true },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       reply.code(201)
       const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: async () => {
@@ -67,7 +67,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const query = ctx.db.selectFrom("splits").selectAll().where("merchant_id", "=", merchantId)
       const tell = async (rows: Row<"splits">[]) => {
         const sets = await recipientsOf(
@@ -93,7 +93,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
       config: { errors: ["FORBIDDEN", "NOT_FOUND"] },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       return wholeOf(await readSplit(ctx, merchantId, request.params.id))
     },
   )
@@ -113,7 +113,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
       config: { errors: ["INVALID_SPLIT", "SANCTIONS_MATCH", "FORBIDDEN", "NOT_FOUND"], walletLock: true },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { id } = request.params
       const { body } = request
       // Whose it is comes first: what is wrong with the body is nobody else's business.
@@ -148,7 +148,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
       config: { errors: ["FORBIDDEN", "NOT_FOUND"], walletLock: true },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { id } = request.params
       const approval = await approvedByWallet(ctx, request, merchantId, ctx =>
         splitChange(ctx, merchantId, id, "Delete split", []),

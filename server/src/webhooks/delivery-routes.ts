@@ -36,7 +36,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { id } = await readWebhook(ctx, merchantId, request.params.id)
       const deliveries = filteredDeliveries(ctx, merchantId, { ...request.query, webhookId: id })
       return await sendList(ctx, reply, request.query, deliveries, rows => rows.map(deliveryOf), inData)
@@ -56,7 +56,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const deliveries = filteredDeliveries(ctx, await callingMerchant(ctx, request), request.query)
+      const deliveries = filteredDeliveries(ctx, await callingMerchant(request), request.query)
       return await sendList(ctx, reply, request.query, deliveries, rows => rows.map(deliveryOf), inData)
     },
   )
@@ -73,7 +73,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
       },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const delivery = await readDelivery(ctx, merchantId, request.params.id)
       return { data: { ...delivery, log: await attemptsOf(ctx, delivery.id) } }
     },
@@ -94,7 +94,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
       preValidation: orEmptyBody,
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       await resend(ctx, merchantId, request.params.id)
       return { data: await readDelivery(ctx, merchantId, request.params.id) }
     },
@@ -112,7 +112,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { type, since } = request.query
       let query = ctx.db.selectFrom("events").selectAll().where("merchant_id", "=", merchantId)
       if (type !== undefined) query = query.where("type", "=", type)
@@ -135,7 +135,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
       },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { id } = request.params
       const event = await ctx.db
         .selectFrom("events")

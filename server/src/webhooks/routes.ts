@@ -53,7 +53,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       config: { errors: ["URL_UNREACHABLE"] },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { webhook, secret } = await createWebhook(ctx, sender, merchantId, request.body)
       const { id, url, events, active } = webhook
       reply.code(201).headers(noticeOf(url))
@@ -73,7 +73,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const query = ctx.db
         .selectFrom("webhooks")
         .selectAll()
@@ -102,7 +102,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       return { data: wholeOf(await readWebhook(ctx, merchantId, request.params.id)) }
     },
   )
@@ -123,7 +123,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       config: { errors: ["URL_UNREACHABLE"] },
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const webhook = await changeWebhook(ctx, sender, merchantId, request.params.id, request.body)
       ctx.wakes.wakeSoon("deliveries")
       reply.headers(noticeOf(request.body.url))
@@ -144,7 +144,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       },
     },
     async request => {
-      await deleteWebhook(ctx, await callingMerchant(ctx, request), request.params.id)
+      await deleteWebhook(ctx, await callingMerchant(request), request.params.id)
       ctx.wakes.wakeSoon("deliveries")
       return { data: { success: true as const } }
     },
@@ -164,7 +164,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       preValidation: orEmptyBody,
     },
     async (request, reply) => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const deliveryId = await sendTest(ctx, merchantId, request.params.id)
       reply.code(201)
       return { data: await readDelivery(ctx, merchantId, deliveryId) }
@@ -186,7 +186,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       preValidation: orEmptyBody,
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const { id } = request.params
       const secret = await rollWebhookSecret(ctx, merchantId, id)
       ctx.wakes.wakeSoon("deliveries")
@@ -207,7 +207,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       },
     },
     async request => {
-      const merchantId = await callingMerchant(ctx, request)
+      const merchantId = await callingMerchant(request)
       const since = timeAt("since", request.body.since)
       return { data: { recovered: await recover(ctx, merchantId, request.params.id, since) } }
     },
@@ -226,7 +226,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       preValidation: orEmptyBody,
     },
     async request => {
-      const webhookSecret = await rollAccountSecret(ctx, await callingMerchant(ctx, request))
+      const webhookSecret = await rollAccountSecret(ctx, await callingMerchant(request))
       return { data: { webhookSecret, previousExpiresAt: overlapEnd() } }
     },
   )
@@ -246,7 +246,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       config: { errors: ["INVALID_OPERATION"] },
     },
     async request => {
-      const webhookSecret = await revealAccountSecret(ctx, await callingMerchant(ctx, request))
+      const webhookSecret = await revealAccountSecret(ctx, await callingMerchant(request))
       return { data: { webhookSecret } }
     },
   )

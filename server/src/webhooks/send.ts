@@ -1,7 +1,7 @@
 /** One exchange with a receiver: a signed POST, and what came of it in words. The same for all destinations. */
 import { Agent } from "undici"
-import { addressRule, isPublicAddress } from "../public-address.ts"
 import type { WebhookSettings } from "../config/settings.ts"
+import { addressRule, isPublicAddress } from "../public-address.ts"
 import { guardedConnector, openResolver, type Resolve } from "./connector.ts"
 import { type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
 

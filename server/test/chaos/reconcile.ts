@@ -1,11 +1,12 @@
 /** After the chaos: the books are the chain's, to the unit, and one row altered by hand is found and named. */
 import { sql } from "kysely"
 import { erc20Abi } from "viem"
-import { reconcileRound } from "../../src/reconciliation/reconcile.ts"
 import type { Address } from "../../src/chain/hex.ts"
 import type { Network } from "../../src/chain/networks.ts"
 import { type Context, inTransaction } from "../../src/context.ts"
-import { ensureCursor, verifyRound } from "../../src/scanner/verify-payments.ts"
+import { reconcileRound } from "../../src/reconciliation/reconcile.ts"
+import { ensureCursor } from "../../src/scanner/scan-round.ts"
+import { verifyRound } from "../../src/settlement/verify-payments.ts"
 import type { Anvil } from "../anvil.ts"
 import { alterations, byHand } from "../books.ts"
 

@@ -2,8 +2,8 @@
 import { sql } from "kysely"
 import { type Hex, keccak256, parseAbiItem, parseTransaction } from "viem"
 import type { Address } from "../../src/chain/hex.ts"
-import type { Db } from "../../src/db/open.ts"
 import { intentIdIn } from "../../src/chain/release-call.ts"
+import type { Db } from "../../src/db/open.ts"
 import type { Anvil } from "../anvil.ts"
 
 const transferEvent = parseAbiItem("event Transfer(address indexed from, address indexed to, uint256 value)")

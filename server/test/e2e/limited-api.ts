@@ -1,8 +1,8 @@
 /** An API process of a limits test: started with its settings as JSON, it tells its address and ends with its parent. */
 
+import type { Settings } from "../../src/config/settings.ts"
 import { openLimits } from "../../src/limits/limiter.ts"
 import { openLog } from "../../src/log.ts"
-import type { Settings } from "../../src/config/settings.ts"
 import { startService } from "../service.ts"
 
 const settings = JSON.parse(process.argv[2] ?? "{}") as Partial<Settings>

@@ -7,22 +7,23 @@
  * the log is nowhere. On no evidence nothing changes, and it is tried again.
  */
 import type { Network } from "../chain/networks.ts"
+import { openPanel } from "../chain/quorum.ts"
 import { RpcError } from "../chain/rpc.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { claimDue } from "../jobs/claim.ts"
-import { openPanel } from "../chain/quorum.ts"
 import { observeChain } from "./observe-chain.ts"
 import { recordObservation } from "./record-observation.ts"
 import { logLag } from "./scan-lag.ts"
-import { settleDue } from "../settlement/settle.ts"
-import { settleSessions } from "../settlement/settle-session.ts"
 import { learnTokens } from "./tokens.ts"
 
 /** Longer than a round's requests and its settling can take together. */
 const LEASE_MS = 90_000
 
-/** One round for one network; nothing happens when it is not due or another process has it. */
-export async function verifyRound(ctx: Context, network: Network): Promise<void> {
+/**
+ * One round for one network: scans, then runs `settle` under the same lease. A no-op when the network is not due or another
+ * process holds the lease.
+ */
+export async function scanRound(ctx: Context, network: Network, settle: () => Promise<void>): Promise<void> {
   const now = ctx.now()
   const job = { table: "cursors", key: "chain_id", only: network.chainId, limit: 1, leaseMs: LEASE_MS } as const
   // Due again before the work begins: a submission in the middle of it brings that forward, and is not overwritten.
@@ -38,8 +39,7 @@ export async function verifyRound(ctx: Context, network: Network): Promise<void>
     await logLag(ctx, network, cursor)
     if (ended) await ctx.wakes.wake("payments")
     await learnTokens(ctx, network)
-    await settleDue(ctx, network)
-    await settleSessions(ctx, network)
+    await settle()
   } finally {
     await ctx.db
       .updateTable("cursors")

@@ -11,7 +11,8 @@ import {
 import { startService, type TestService } from "../../test/service.ts"
 import { forwarderAbi, otherTokenAbi, testUsdcAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
-import { ensureCursor, verifyRound } from "./verify-payments.ts"
+import { ensureCursor } from "../scanner/scan-round.ts"
+import { verifyRound } from "./verify-payments.ts"
 
 let anvil: Anvil
 let service: TestService

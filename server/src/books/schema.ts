@@ -1,0 +1,32 @@
+/** The wire contract of the merchant's money: what a payment, share, sweep and return have in common. */
+import { Type } from "typebox"
+import type { WaitingFor } from "../db/schema.ts"
+import { AddressText, Described, HashText, Nullable, Timestamp } from "../http/schemas.ts"
+
+/** Why a payment waits for the merchant. */
+export const exceptions: WaitingFor[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset", "sanctioned"]
+
+/** What each row of money has, but for its type and status. */
+export const transaction = {
+  id: Type.String(),
+  exception: Type.Unsafe<WaitingFor | null>({ type: ["string", "null"], enum: [...exceptions, null] }),
+  amount: Type.String({
+    examples: ["5.00"],
+    description: "In whole tokens, with at least two decimals; in base units where `decimals` is null",
+  }),
+  currency: Type.String({ description: "The token's symbol; its address where it has none that can be told" }),
+  currencyVerified: Type.Boolean({
+    description:
+      "Whether this is the network's settlement token. If false, `currency` is only what a contract calls itself",
+  }),
+  token: Described(AddressText, "The token's contract: anyone can make another of the same name"),
+  decimals: Nullable(Type.Integer({ description: "The token's decimals; null where they are not known" })),
+  chain: Type.String(),
+  txHash: Nullable(HashText),
+  payer: Nullable(AddressText),
+  recipient: Nullable(AddressText),
+  paywallId: Nullable(Type.String()),
+  sessionId: Nullable(Type.String()),
+  paymentId: Nullable(Type.String()),
+  createdAt: Timestamp,
+}

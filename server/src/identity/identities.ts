@@ -1,0 +1,49 @@
+/** Finds out whose a credential is: a bearer token's subject, or an API key's merchant. */
+import type { Context } from "../context.ts"
+import { ApiError } from "../errors.ts"
+import { type Caller, credentialOf, type Identities, keyNeeded } from "../http/authenticate.ts"
+import { apiKeyOf, keysByHash } from "./api-keys.ts"
+import { merchantOf } from "./merchants.ts"
+import { recentMisses } from "./negative-cache.ts"
+import { type Lookup, sharedLookup } from "./shared-lookup.ts"
+import { namesUs, signingKeysById, verifyConsoleToken } from "./signing-keys.ts"
+import type { TokenIssuer } from "./tokens.ts"
+
+/** A caller without a credential. */
+const stranger: Caller = { subject: undefined, apiKey: undefined }
+
+/**
+ * What the server asks about callers, answered from the database and the token issuer. A credential that is sent and is not
+ * valid is refused even where none is needed, or a revoked key would seem to work. Credentials of an address that is over its
+ * limit are looked up in one query with the others': a valid one among them must not be refused for its neighbours.
+ */
+export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
+  const misses = recentMisses()
+  const keys = lookups(names => keysByHash(ctx, names))
+  const signingKeys = lookups(names => signingKeysById(ctx, names))
+  const authenticate: Identities["authenticate"] = async (path, headers, isRefused) => {
+    const credential = credentialOf(path)
+    try {
+      if (credential === "token") {
+        const token = /^Bearer ([\w.~+/-]+=*)$/i.exec(headers.authorization ?? "")?.[1]
+        const ours = async (token: string) => await verifyConsoleToken(ctx, misses, signingKeys(isRefused), token)
+        const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token)))
+        return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }
+      }
+      const key = headers["x-api-key"]
+      if (credential === undefined || (credential === "optional key" && key === undefined)) return stranger
+      const apiKey = await apiKeyOf(ctx, misses, keys(isRefused), key)
+      return apiKey ? { ...stranger, apiKey } : { ...stranger, refusal: keyNeeded() }
+    } catch (error) {
+      return { ...stranger, refusal: error }
+    }
+  }
+  return { authenticate, merchantOf: subject => merchantOf(ctx, subject) }
+}
+
+/** Looks up at once, or for an address that is over its limit together with others. */
+function lookups<R>(ask: (names: readonly string[]) => Promise<Map<string, R>>): (isRefused: boolean) => Lookup<R> {
+  const together = sharedLookup(ask)
+  const atOnce: Lookup<R> = async name => (await ask([name])).get(name)
+  return isRefused => (isRefused ? together : atOnce)
+}
