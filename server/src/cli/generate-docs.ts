@@ -105,7 +105,7 @@ const files = {
   "docs/settings.md": settingsDocument(),
 }
 for (const [name, text] of Object.entries(files)) {
-  const path = fileURLToPath(new URL(`../../${name}`, import.meta.url))
+  const path = fileURLToPath(new URL(`../../../${name}`, import.meta.url))
   if (!process.argv.includes("--check")) writeFileSync(path, text)
   else if (!existsSync(path) || readFileSync(path, "utf8") !== text) {
     process.stderr.write(`${name} is not what the code gives: run \`npm run docs\` and commit it\n`)
