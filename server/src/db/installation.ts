@@ -4,12 +4,13 @@ import type { Db } from "./open.ts"
 
 /**
  * Claims an empty database for this mode and these chains, or throws when it belongs to another mode, or when a network
- * is another chain than it was (a sandbox whose chain was lost, an endpoint of another network).
+ * is another chain than it was (a sandbox whose chain was lost, an endpoint of another network), or its token has other
+ * decimals.
  */
 export async function claimInstallation(db: Db, mode: Mode, networks: readonly Network[]): Promise<void> {
   await remember(db, "mode", mode)
   await assertInstallation(db, mode)
-  for (const { name, chainId, genesisHash } of networks)
+  for (const { name, chainId, genesisHash, token } of networks) {
     if ((await remember(db, `genesis ${chainId}`, genesisHash)) !== genesisHash) {
       const cure =
         mode === "sandbox"
@@ -17,6 +18,13 @@ export async function claimInstallation(db: Db, mode: Mode, networks: readonly N
           : `Check RPC_${name.toUpperCase().replaceAll("-", "_")}.`
       throw new Error(`The chain of ${name} is not the one this database knows: its genesis block differs. ${cure}`)
     }
+    // By other decimals everything would be sold for nothing, and while one of two endpoints is silent one alone tells them.
+    const known = await remember(db, `decimals ${chainId} ${token.address}`, `${token.decimals}`)
+    if (known !== `${token.decimals}`)
+      throw new Error(
+        `${name}: the token ${token.address} had ${known} decimals, and now an endpoint tells ${token.decimals}. Remove the endpoint that is wrong from RPC_${name.toUpperCase().replaceAll("-", "_")}.`,
+      )
+  }
 }
 
 /** Throws when the database is not yet anyone's, or belongs to another mode. */
