@@ -1,14 +1,17 @@
 /**
  * Adopts everything that a wallet sent and the database does not know, as after a backup was restored: finds the blocks of the
- * missing nonces by the wallet's transaction counts, and takes in each transaction like `adopt` does.
+ * missing nonces by the wallet's transaction counts, or where no endpoint has the state for that, its releases by their logs, and
+ * takes in each transaction like `adopt` does.
  */
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
+import { readLogs } from "../chain/read-logs.ts"
 import { hexNumber } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
+import type { Panel } from "../payments/look.ts"
 import { USED_BEFORE } from "../payouts/pay-out.ts"
 import type { Asked } from "./actions.ts"
 import { adopt } from "./adopt.ts"
@@ -29,19 +32,24 @@ export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promis
   let adopted = 0
   let from = 0n
   const begin = await firstNonce(ctx, wallet)
+  const take = async (hash: Hash, words: string) => {
+    const { by, reason } = asked
+    try {
+      await adopt(ctx, { hash, by, reason, any: true })
+      adopted++
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error
+      left.push(`${words}${hash}: ${error.message}`)
+    }
+  }
   for (let nonce = await firstUnknown(ctx, wallet, begin, count); nonce !== undefined; ) {
     const number = await blockOfNonce(ctx, network, wallet, nonce, from, panel.finalized)
-    for (const { hash, nonce: used } of await sentIn(ctx, network, wallet, number)) {
-      if (!(await unknownNonces(ctx, wallet, used, used + 1n)).includes(used)) continue
-      const { by, reason } = asked
-      try {
-        await adopt(ctx, { hash, by, reason, any: true })
-        adopted++
-      } catch (error) {
-        if (!(error instanceof ApiError)) throw error
-        left.push(`nonce ${used}, ${hash}: ${error.message}`)
-      }
+    if (number === undefined) {
+      for (const hash of await releasesIn(ctx, network, wallet, panel)) await take(hash, "")
+      break
     }
+    for (const { hash, nonce: used } of await sentIn(ctx, network, wallet, number))
+      if ((await unknownNonces(ctx, wallet, used, used + 1n)).includes(used)) await take(hash, `nonce ${used}, `)
     from = number
     const after = (await countAt(ctx, network, wallet, number)) ?? nonce + 1n
     nonce = await firstUnknown(ctx, wallet, after > nonce ? after : nonce + 1n, count)
@@ -78,7 +86,7 @@ async function firstNonce(ctx: Context, wallet: Row<"wallets">): Promise<bigint>
   return known < wallet.next_nonce ? known : wallet.next_nonce
 }
 
-/** The first block after which a wallet has used a nonce. */
+/** The first block after which a wallet has used a nonce; undefined where no endpoint has the state of the blocks between. */
 async function blockOfNonce(
   ctx: Context,
   network: Network,
@@ -86,20 +94,58 @@ async function blockOfNonce(
   nonce: bigint,
   from: bigint,
   to: bigint,
-): Promise<bigint> {
+): Promise<bigint | undefined> {
   let [low, high] = [from, to]
   while (low < high) {
     const middle = (low + high) / 2n
     const count = await countAt(ctx, network, wallet, middle)
-    if (count === undefined)
-      throw refused(
-        `No endpoint tells the wallet's transactions at block ${middle}: nodes keep the state of recent blocks only. Give ` +
-          "an archive node in the settings, or adopt each transaction by its hash.",
-      )
+    if (count === undefined) return undefined
     if (count > nonce) high = middle
     else low = middle + 1n
   }
   return low
+}
+
+/**
+ * The transactions that moved money out of deposits since the last payout that is known, in order, but for known ones. Nodes keep
+ * logs for longer than the state by which nonces are found; what has no log, as an empty transfer, is not among them.
+ */
+async function releasesIn(ctx: Context, network: Network, wallet: Row<"wallets">, panel: Panel): Promise<Hash[]> {
+  const { last } = await ctx.db
+    .selectFrom("intents")
+    .select(eb => eb.fn.max("block_number").as("last"))
+    .where("chain_id", "=", wallet.chain_id)
+    .where("wallet", "=", wallet.address)
+    .executeTakeFirstOrThrow()
+  const deposits = await ctx.db
+    .selectFrom("deposits")
+    .select("address")
+    .where("chain_id", "=", wallet.chain_id)
+    .execute()
+  const query = {
+    token: network.token.address,
+    side: "from",
+    addresses: deposits.map(({ address }) => address),
+    fromBlock: last ?? wallet.checked_number ?? 0n,
+    toBlock: panel.finalized,
+    has: { number: panel.finalized },
+  } as const
+  const known = await ctx.db
+    .selectFrom("attempts")
+    .select("hash")
+    .where("chain_id", "=", wallet.chain_id)
+    .where("wallet", "=", wallet.address)
+    .execute()
+  const hashes = new Set(known.map(({ hash }) => hash))
+  for (const endpoint of awake(network.endpoints)) {
+    const { transfers, readTo } = await readLogs(endpoint, query, ctx.signal)
+    if (readTo < panel.finalized) continue
+    return [...new Set(transfers.map(({ txHash }) => txHash))].filter(hash => !hashes.has(hash))
+  }
+  throw refused(
+    "No endpoint tells the wallet's transactions at old blocks, nor all logs since: nodes keep the state of recent blocks " +
+      "only. Try again, give an archive node in the settings, or adopt each transaction by its hash.",
+  )
 }
 
 /** How many transactions of a wallet there are at the end of a block, by the first endpoint that tells. */
