@@ -146,6 +146,10 @@ describe("the style law", () => {
     ).toEqual([])
   })
 
+  it("lists go into statements by sqlArray alone, which quotes what is in them", () => {
+    expect(hits(/\{\$\{.*\.join\("?,?"?\)\}\}/).filter(hit => !/db\/sql-array|http\/idempotency/.test(hit))).toEqual([])
+  })
+
   it("no row is locked against the foreign keys that point at it", () => {
     // An insert with a foreign key holds FOR KEY SHARE on its parent until the commit. FOR UPDATE waits for that, so two
     // transactions that insert first and lock the parent afterwards wait for each other. No primary key ever changes.

@@ -4,6 +4,7 @@ import { type Address, checksummed, parseAddress, ZERO_ADDRESS } from "../chain/
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { csv } from "../http/csv.ts"
 import type { ListSource } from "../http/lists.ts"
 import { timeAt } from "../http/time.ts"
@@ -81,7 +82,7 @@ function passing({ merchantId, deposits, withBalance, from, to }: Found): RawBui
     : sql`null::numeric`
   const where = [
     sql`merchant_id = ${merchantId}`,
-    ...(deposits ? [sql`deposit_id = any(${sql.val(`{${deposits.join(",")}}`)}::bigint[])`] : []),
+    ...(deposits ? [sql`deposit_id = any(${sqlArray("bigint", deposits)})`] : []),
   ]
   const times = [
     ...(from !== undefined ? [sql`at >= ${timeAt("from", from)}`] : []),

@@ -1,8 +1,7 @@
 /** `/api/console/books`: every log into and out of the merchant's deposits. */
 import { Type } from "typebox"
-import { parseAddress } from "../chain/hex.ts"
+import { addressField } from "../chain/address-field.ts"
 import type { Context } from "../context.ts"
-import { invalid } from "../errors.ts"
 import { CsvAnswer, sendCsv } from "../http/csv.ts"
 import { inData, sendList } from "../http/lists.ts"
 import {
@@ -101,7 +100,6 @@ export function bookRoutes(app: Server, ctx: Context): void {
 /** The same filter, its times and its address checked before anything is sent. */
 function checked<T extends BookFilter>(filter: T): T {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
-  if (filter.deposit !== undefined && !parseAddress(filter.deposit))
-    throw invalid("deposit", "must be an address with a right checksum, as its case is mixed")
+  if (filter.deposit !== undefined) addressField("deposit", filter.deposit)
   return filter
 }

@@ -21,6 +21,10 @@ export function parseAddress(text: unknown): Address | undefined {
   return text.toLowerCase() as Address
 }
 
+/** What a field is told that holds no address by {@link parseAddress}. */
+export const NOT_AN_ADDRESS =
+  "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed"
+
 /** The lower-case hash of a text in any case, or undefined when it is not 0x and 64 hexadecimal digits. */
 export function parseHash(text: unknown): Hash | undefined {
   if (typeof text !== "string" || !/^0x[0-9a-f]{64}$/i.test(text)) return undefined

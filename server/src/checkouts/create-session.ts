@@ -1,6 +1,7 @@
 /** Makes checkout sessions, and takes what payers say of them. */
 import { sql } from "kysely"
-import { type Address, checksummed, type Hash, parseAddress, parseHash } from "../chain/hex.ts"
+import { addressField } from "../chain/address-field.ts"
+import { type Address, checksummed, type Hash, parseHash } from "../chain/hex.ts"
 import { type Network, networkAsked, networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction } from "../context.ts"
@@ -243,16 +244,8 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
   return { status: "verifying", txHash }
 }
 
-function payerOf(text: string | undefined): Address | null {
-  if (text === undefined) return null
-  const address = parseAddress(text)
-  if (!address)
-    throw invalid(
-      "payerAddress",
-      "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
-    )
-  return address
-}
+const payerOf = (text: string | undefined): Address | null =>
+  text === undefined ? null : addressField("payerAddress", text)
 
 /** A transaction whose transfers to us all paid for other things can't pay this one. */
 async function assertUsable(ctx: Context, session: Row<"checkout_sessions">, txHash: Hash): Promise<void> {

@@ -1,6 +1,6 @@
 /** How the text of a setting becomes a value; each throws an Error whose message completes "NAME …". */
 import { isIP } from "node:net"
-import { type Address, parseAddress, parseHash } from "../chain/hex.ts"
+import { type Address, NOT_AN_ADDRESS, parseAddress, parseHash } from "../chain/hex.ts"
 import { localSigner, type Signer } from "../chain/signer.ts"
 import { AmountError, parseAmount } from "../money/amount.ts"
 
@@ -69,7 +69,7 @@ export function listOf<T>(parse: (part: string) => T) {
 
 export function address(value: string): Address {
   const parsed = parseAddress(value)
-  if (!parsed) throw new Error("must be an address: 0x and 40 hexadecimal digits")
+  if (!parsed) throw new Error(NOT_AN_ADDRESS)
   return parsed
 }
 

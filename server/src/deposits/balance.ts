@@ -2,6 +2,7 @@
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
+import { sqlArray } from "../db/sql-array.ts"
 
 /** Kinds of intents whose money leaves a deposit. */
 export const outgoingKinds = sql`('share', 'sweep', 'return')`
@@ -25,7 +26,7 @@ export async function depositSums(
   deposits: readonly bigint[],
   at?: bigint,
 ): Promise<Map<bigint, DepositSums>> {
-  const ids = sql`any(${sql.val(`{${deposits.join(",")}}`)}::bigint[])`
+  const ids = sql`any(${sqlArray("bigint", deposits)})`
   const by = at === undefined ? sql`true` : sql`block_number <= ${at}`
   const came = at === undefined ? sql`state <> 'gone'` : sql`state = 'final'`
   const went = at === undefined ? sql`state in ('mined', 'final') and succeeded` : sql`state = 'final'`

@@ -3,6 +3,7 @@ import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
 import type { Mode } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
+import { lockMerchant } from "../db/lock-merchant.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import type { ApiKey } from "../http/authenticate.ts"
@@ -35,7 +36,7 @@ export async function createApiKey(
   const key = newApiKey(ctx.settings.mode)
   const row = await inTransaction(ctx, async ctx => {
     // Held, so that two at once do not both become the last one that may be.
-    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
+    await lockMerchant(ctx.db, merchantId)
     const { total } = await ctx.db
       .selectFrom("api_keys")
       .select(sql<number>`count(*)::int`.as("total"))

@@ -1,8 +1,9 @@
 /** What a merchant says of itself: name, e-mail, and where its money goes on each network. */
-import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
+import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress } from "../chain/hex.ts"
 import { noOwnerOf } from "../chain/known-contracts.ts"
 import { chainName, type Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
+import { lockMerchant } from "../db/lock-merchant.ts"
 import type { Row } from "../db/schema.ts"
 import { moveDeposits } from "../deposits/versions.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
@@ -88,7 +89,7 @@ export async function readTargets(ctx: Context, asked: Record<string, string>): 
       ? `must name a network of this service: ${ctx.chain.networks.map(each => each.name).join(", ")}`
       : address
         ? (await refusalsOf(ctx, [address])).get(address)
-        : "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed"
+        : NOT_AN_ADDRESS
     if (fault) faults.push({ path, message: fault })
     else if (network && address) targets.push({ network, address })
   }
@@ -118,7 +119,7 @@ export async function changeSettings(
       .where("id", "=", merchantId)
       .execute()
   // The merchant's row is the lock: two changes at once must not interleave.
-  await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
+  await lockMerchant(ctx.db, merchantId)
   const present = await payoutAddresses(ctx, merchantId)
   for (const { network, address } of targets) {
     const before = present.find(row => row.chain_id === network.chainId)
@@ -207,7 +208,7 @@ export async function applyPendingPayoutAddresses(ctx: Context): Promise<number>
   let applied = 0
   for (const { merchant_id } of due) {
     // The merchant's row first, as everywhere: it may have changed its mind meanwhile.
-    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchant_id).forNoKeyUpdate().execute()
+    await lockMerchant(ctx.db, merchant_id)
     for (const row of await payoutAddresses(ctx, merchant_id)) {
       const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)
       if (!network || !row.pending_address || !row.pending_at || row.pending_at > ctx.now()) continue

@@ -10,6 +10,7 @@ import { type Hex, hashTypedData, recoverAddress } from "viem"
 import { isApproved } from "../chain/contract-wallets.ts"
 import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
+import { lockMerchant } from "../db/lock-merchant.ts"
 import { ApiError } from "../errors.ts"
 import { payoutAddresses, readTargets, type SettingsChange, type Signer } from "./merchant-settings.ts"
 import { makeNonce, type NonceUse, nonceExpiry, takeNonce } from "./nonces.ts"
@@ -91,7 +92,7 @@ export async function approvedByWallet(
   const signer =
     checked && (await isNeeded(ctx, checked)) ? await signerOf(ctx, request, merchantId, checked.words) : undefined
   const hold = async (ctx: Context) => {
-    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
+    await lockMerchant(ctx.db, merchantId)
     const present = await read(ctx)
     if (!signer && !(await isNeeded(ctx, present))) return
     const same = signer && isDeepStrictEqual(present, checked) && (await isStillWallet(ctx, merchantId, signer))

@@ -10,6 +10,7 @@ import type { WalletSight } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { HeldReason, Lane, StandingAlarm } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import {
   heldIntents,
   oldestQueued,
@@ -75,7 +76,7 @@ export async function noteAlarms(
   showWallet(network, { ...wallet, alarms })
   if (alarms.join() === wallet.alarms.join()) return
   // Whoever changes the row tells: the lease may have been lost meanwhile.
-  const now = sql`${`{${alarms.join(",")}}`}::text[]`
+  const now = sqlArray("text", alarms)
   const { rows } = await sql<{ alarms: StandingAlarm[] }>`
     with before as (select id, alarms from wallets where id = ${wallet.id} for no key update)
     update wallets w set alarms = ${now} from before

@@ -1,4 +1,6 @@
 /** `/api/paywalls/:id/access` and `/consume`: a buyer proves who it is, and a merchant's server counts its calls. */
+
+import { addressField } from "../chain/address-field.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
@@ -9,7 +11,7 @@ import { NoBody, NonceAnswer } from "../identity/schema.ts"
 import { signToken, TOKEN_TYPES } from "../identity/signing-keys.ts"
 import { caip10Of, type Door, offerNonce, proveWallet, useProof } from "../identity/wallets.ts"
 import { accessOf, takeCall } from "./access.ts"
-import { AccessProve, AccessToken, addressOf, Consume, ConsumeAnswer, Id } from "./schema.ts"
+import { AccessProve, AccessToken, Consume, ConsumeAnswer, Id } from "./schema.ts"
 import { publicPaywall } from "./submissions.ts"
 
 /** An access token is as good as the access for so long, whatever happens to it meanwhile. */
@@ -56,7 +58,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
       config: { errors: ["SIGNATURE_REFUSED", "ACCESS_REQUIRED", "PAYWALL_NOT_FOUND", "CHAIN_UNAVAILABLE"] },
     },
     async request => {
-      const address = addressOf(request.body.address)
+      const address = addressField("address", request.body.address)
       const paywall = await publicPaywall(ctx, request.params.id)
       const door: Door = { ...doorOf(paywall), address }
       const proof = await proveWallet(ctx, door, request.body)
@@ -93,7 +95,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const merchantId = callingMerchantByKey(request)
-      const address = addressOf(request.body.address)
+      const address = addressField("address", request.body.address)
       const paywall = await publicPaywall(ctx, request.params.id)
       if (paywall.merchant_id !== merchantId) throw new ApiError("PAYWALL_NOT_FOUND")
       return await idempotently(ctx, request, reply, merchantId, ctx => takeCall(ctx, paywall.id, address))

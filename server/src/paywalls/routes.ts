@@ -1,5 +1,6 @@
 /** `/api/paywalls`: what buyers, and the pages that serve them, ask. */
 import { Type } from "typebox"
+import { addressField } from "../chain/address-field.ts"
 import { checksummed, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
@@ -14,16 +15,7 @@ import { pausedFactories } from "../payouts/pause.ts"
 import { statusMessage } from "../scanner/submission-faults.ts"
 import { accessOf } from "./access.ts"
 import { payToOf } from "./manage-paywalls.ts"
-import {
-  AccessAnswer,
-  addressOf,
-  Id,
-  PaymentId,
-  PaymentStatus,
-  PaymentSubmit,
-  PaymentSubmitted,
-  PublicPaywall,
-} from "./schema.ts"
+import { AccessAnswer, Id, PaymentId, PaymentStatus, PaymentSubmit, PaymentSubmitted, PublicPaywall } from "./schema.ts"
 import { paymentState, publicPaywall, submitPayment } from "./submissions.ts"
 
 const tags = ["buyers"]
@@ -87,7 +79,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       config: { errors: ["PAYWALL_NOT_FOUND"] },
     },
     async request => {
-      const address = addressOf(request.query.address)
+      const address = addressField("address", request.query.address)
       const { id } = await publicPaywall(ctx, request.params.id)
       await warm(ctx, id)
       const access = await accessOf(ctx, id, address)
@@ -117,7 +109,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       const txHash = parseHash(Object(request.body).txHash)
       if (!txHash) throw new ApiError("INVALID_TX_HASH")
       if (request.validationError) throw request.validationError
-      const address = addressOf(request.body.address)
+      const address = addressField("address", request.body.address)
       // Where nobody can be asked the submission is taken, and screened again before it is granted.
       if ((await screen(ctx, [address], `pay:${id}`)).get(address) === "listed") throw new ApiError("SANCTIONS_MATCH")
       await submitPayment(ctx, id, txHash, address)
@@ -149,7 +141,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       const { id } = request.params
       const txHash = parseHash(request.params.txHash)
       if (!txHash) throw new ApiError("INVALID_TX_HASH")
-      const address = addressOf(request.query.address)
+      const address = addressField("address", request.query.address)
       const read = () => paymentState(ctx, id, txHash, address)
       const isOver = ({ status }: { status: string }) => status !== "verifying"
       const state = await awaitEnd(ctx, reply, request.query.wait, read, isOver)

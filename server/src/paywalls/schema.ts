@@ -1,7 +1,5 @@
 /** The wire contract of paywalls. */
 import { type Static, Type } from "typebox"
-import { type Address, parseAddress } from "../chain/hex.ts"
-import { invalid } from "../errors.ts"
 import {
   AddressText,
   Described,
@@ -201,14 +199,3 @@ export const ConsumeAnswer = Type.Object({
   allowed: Type.Boolean(),
   remaining: Nullable(Type.Integer({ description: "Calls that are left; null is as many as fit into the time" })),
 })
-
-/** An address of a request, or a `VALIDATION_ERROR`. */
-export function addressOf(text: string): Address {
-  const address = parseAddress(text)
-  if (!address)
-    throw invalid(
-      "address",
-      "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
-    )
-  return address
-}

@@ -13,6 +13,7 @@ import { RpcError } from "../chain/rpc.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { type DepositSums, depositSums } from "../deposits/balance.ts"
 import { checkClaims, type Finding, intentClaim, outflowClaim, transferClaim } from "./check-receipts.ts"
 import { checkIntent, signedIntents } from "./check-signed-transactions.ts"
@@ -69,9 +70,7 @@ async function balanced(ctx: Context, ids: readonly bigint[], at: bigint): Promi
   for (const id of ids) unexplained.delete(`${id}`)
   if (ids.length === 0) return
   await sql`update deposits set balanced_number = ${at}
-    where id = any(${sql.val(`{${ids.join(",")}}`)}::bigint[]) and balanced_number is distinct from ${at}::bigint`.execute(
-    ctx.db,
-  )
+    where id = any(${sqlArray("bigint", ids)}) and balanced_number is distinct from ${at}::bigint`.execute(ctx.db)
 }
 
 /** Balances by address, as each endpoint tells them that has the state of the block; by its place in the setting, from 0. */

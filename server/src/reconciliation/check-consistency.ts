@@ -6,6 +6,7 @@
 import { type RawBuilder, sql } from "kysely"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import type { Finding } from "./check-receipts.ts"
 
@@ -230,10 +231,10 @@ export async function checkRows(ctx: Context, chainId: number): Promise<Finding[
 /** The deposits whose rows may be behind findings about sums. */
 export async function depositsBehind(ctx: Context, findings: readonly Finding[]): Promise<Row<"deposits">[]> {
   const idsOf = (name: string) => findings.filter(({ table }) => table === name).map(({ id }) => id)
-  const books = idsOf("deposit_books").map(id => id.split("/")[0])
+  const books = idsOf("deposit_books").flatMap(id => id.split("/")[0] ?? [])
   const { rows } = await sql<Row<"deposits">>`
-    select * from deposits where id = any(${sql.val(`{${books.join(",")}}`)}::bigint[]) or id in (
+    select * from deposits where id = any(${sqlArray("bigint", books)}) or id in (
       select d.id from payments p join deposits d on d.paywall_id = p.paywall_id or d.session_id = p.session_id
-      where p.id = any(${sql.val(idsOf("payments"))}::text[])) order by id limit 20`.execute(ctx.db)
+      where p.id = any(${sqlArray("text", idsOf("payments"))})) order by id limit 20`.execute(ctx.db)
   return rows
 }

@@ -14,6 +14,7 @@ import type { Transfer } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import { storeTransfers, wakeSessions } from "../scanner/queries.ts"
 import { checkClaims, type Finding, intentClaim, isProven, transferClaim } from "./check-receipts.ts"
@@ -48,8 +49,6 @@ interface Range {
   to: bigint
   ids: bigint[]
 }
-
-const idsIn = (ids: readonly bigint[]) => sql`any(${sql.val(`{${ids.join(",")}}`)}::bigint[])`
 
 /**
  * What as many endpoints report as must agree, without what as many lack; undefined where a log is neither, or too few
@@ -181,7 +180,7 @@ async function noteOutflow(
 
 async function intentsOf(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Ended[]> {
   if (hashes.length === 0) return []
-  const among = sql`any(${sql.val(hashes)}::text[])`
+  const among = sql`any(${sqlArray("text", hashes)})`
   const { rows } = await sql<Ended>`
     select i.*, d.address as deposit, array_agg(h.hash::text) as hashes
     from (select intent_id, hash from attempts where hash = ${among}
@@ -197,7 +196,7 @@ async function endedIn(ctx: Context, network: Network, { from, to, ids }: Range)
   const { rows } = await sql<Ended>`
     select i.*, d.address as deposit from intents i join deposits d on d.id = i.deposit_id
     where i.chain_id = ${network.chainId} and i.state = 'final' and i.block_number between ${from} and ${to}
-      and i.kind in ${outgoingKinds} and i.token = ${network.token.address} and i.deposit_id = ${idsIn(ids)}`.execute(
+      and i.kind in ${outgoingKinds} and i.token = ${network.token.address} and i.deposit_id = any(${sqlArray("bigint", ids)})`.execute(
     ctx.db,
   )
   return rows
@@ -252,14 +251,14 @@ const rowsOf = async (ctx: Context, network: Network, transfers: readonly Transf
   if (transfers.length === 0) return []
   const { rows } = await sql<Row<"transfers">>`
     select * from transfers where chain_id = ${network.chainId}
-      and tx_hash = any(${sql.val([...new Set(transfers.map(each => each.txHash))])}::text[])`.execute(ctx.db)
+      and tx_hash = any(${sqlArray("text", new Set(transfers.map(each => each.txHash)))})`.execute(ctx.db)
   return rows
 }
 
 const finalIn = async (ctx: Context, network: Network, { from, to, ids }: Range): Promise<Row<"transfers">[]> => {
   const { rows } = await sql<Row<"transfers">>`
     select * from transfers where chain_id = ${network.chainId} and state = 'final' and token = ${network.token.address}
-      and block_number between ${from} and ${to} and deposit_id = ${idsIn(ids)}`.execute(ctx.db)
+      and block_number between ${from} and ${to} and deposit_id = any(${sqlArray("bigint", ids)})`.execute(ctx.db)
   return rows
 }
 

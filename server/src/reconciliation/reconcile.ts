@@ -11,6 +11,7 @@ import { RpcError } from "../chain/rpc.ts"
 import { lookAtWallet } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import { claimDue } from "../jobs/claim.ts"
 import { payoutAlarms } from "../metrics.ts"
@@ -196,9 +197,7 @@ async function movedDeposits(ctx: Context, network: Network, since: bigint, to: 
         and block_number > ${since} and block_number <= ${to}
       union select deposit_id from intents where chain_id = ${network.chainId} and state = 'final'
         and block_number > ${since} and block_number <= ${to})
-      or id = any(${sql.val(`{${[...unexplained.keys()].join(",")}}`)}::bigint[]) order by id limit ${DEPOSITS_A_ROUND}`.execute(
-    ctx.db,
-  )
+      or id = any(${sqlArray("bigint", unexplained.keys())}) order by id limit ${DEPOSITS_A_ROUND}`.execute(ctx.db)
   return rows
 }
 
@@ -242,9 +241,10 @@ async function passDeposits(round: Round, panel: Panel, after: bigint): Promise<
 }
 
 async function outflowsOf(ctx: Context, deposits: readonly Row<"deposits">[]) {
+  const ids = deposits.map(({ id }) => id)
   const { rows } = await sql<Row<"outflows"> & { deposit: Address }>`
     select o.*, d.address as deposit from outflows o join deposits d on d.id = o.deposit_id
-    where d.id = any(${sql.val(`{${deposits.map(({ id }) => id).join(",")}}`)}::bigint[])`.execute(ctx.db)
+    where d.id = any(${sqlArray("bigint", ids)})`.execute(ctx.db)
   return rows
 }
 

@@ -4,7 +4,7 @@ import { Type } from "typebox"
 import { concat, encodeFunctionData, erc20Abi, isHex } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
 import { testUsdcAbi } from "../chain/abi.ts"
-import { type Address, parseAddress } from "../chain/hex.ts"
+import { addressField } from "../chain/address-field.ts"
 import type { Context } from "../context.ts"
 import { invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
@@ -48,7 +48,7 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
     "/sandbox/faucet",
     { schema: { ...hidden, body: Strict({ address: Type.String(), amount: Type.Optional(MoneyInput) }) } },
     async request => {
-      const address = addressAt("address", request.body.address)
+      const address = addressField("address", request.body.address)
       const amount = amountAt(request.body, FAUCET_AMOUNT)
       const txHash = await inTurn(async () => {
         const gas = await wallet.getBalance({ address })
@@ -81,7 +81,7 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
       },
     },
     async request => {
-      const to = addressAt("to", request.body.to)
+      const to = addressField("to", request.body.to)
       const amount = amountAt(request.body)
       const { data: suffix = "0x", buyer: index = 0 } = request.body
       if (!isHex(suffix) || suffix.length % 2 !== 0) throw invalid("data", "must be 0x and whole bytes in hexadecimal")
@@ -151,10 +151,4 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
       throw error
     }
   }
-}
-
-function addressAt(path: string, text: string): Address {
-  const address = parseAddress(text)
-  if (!address) throw invalid(path, "must be an address: 0x and 40 hexadecimal digits")
-  return address
 }

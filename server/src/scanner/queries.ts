@@ -5,6 +5,7 @@ import type { Network } from "../chain/networks.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { statusMessage } from "./submission-faults.ts"
 
 export interface WatchedDeposit {
@@ -40,7 +41,7 @@ export async function depositsAmong(
   addresses: readonly Address[],
   resources: readonly string[],
 ): Promise<WatchedDeposit[]> {
-  const among = (values: readonly string[]) => sql`any(${sql.val(`{${[...new Set(values)].join(",")}}`)}::text[])`
+  const among = (values: readonly string[]) => sql`any(${sqlArray("text", new Set(values))})`
   const found = [
     ...(addresses.length > 0
       ? await depositsOn(ctx, chainId)
@@ -166,10 +167,9 @@ export async function wakeSessions(
   sessions: readonly string[],
 ): Promise<void> {
   if (deposits.length + sessions.length === 0) return
-  const among = (values: readonly unknown[]) => sql.val(`{${[...new Set(values)].join(",")}}`)
   await sql`update checkout_sessions set run_at = ${ctx.now()}
-    where id = any(${among(sessions)}::text[])
-      or id in (select session_id from deposits where id = any(${among(deposits)}::bigint[]) and session_id is not null)`.execute(
+    where id = any(${sqlArray("text", new Set(sessions))})
+      or id in (select session_id from deposits where id = any(${sqlArray("bigint", new Set(deposits))}) and session_id is not null)`.execute(
     ctx.db,
   )
 }

@@ -1,9 +1,9 @@
 /** `/api/console/payments`: money that waits for the merchant, and its two ways out. */
 
 import { transactions } from "../books/transactions.ts"
-import { checksummed, parseAddress } from "../chain/hex.ts"
+import { addressField } from "../chain/address-field.ts"
+import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
-import { invalid } from "../errors.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
@@ -95,12 +95,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { id } = request.params
       const { address: text, confirm = false } = request.body
-      const address = text === undefined ? undefined : parseAddress(text)
-      if (text !== undefined && !address)
-        throw invalid(
-          "address",
-          "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
-        )
+      const address = text === undefined ? undefined : addressField("address", text)
       const told = await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: async () => {
           const payment = await paymentOf(ctx, merchantId, id)

@@ -7,6 +7,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row, WaitingFor } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
 
 /** A transfer with the payment that claims it, where one does. */
@@ -105,10 +106,13 @@ export async function writeOpen(
 async function withoutReturning(ctx: Context, waiting: readonly Waiting[]): Promise<readonly Waiting[]> {
   const reversed = waiting.flatMap(({ transfers }) => transfers.filter(row => row.payment_status === "reversed"))
   if (reversed.length === 0) return waiting
-  const ids = sql.val(`{${[...new Set(reversed.map(row => row.payment_id))].join(",")}}`)
+  const ids = sqlArray(
+    "text",
+    reversed.flatMap(row => row.payment_id ?? []),
+  )
   const { rows } = await sql<{ id: string }>`select distinct p.id from payments p join claims c on c.payment_id = p.id
       join transfers t on t.id = c.transfer_id
-    where p.id = any(${ids}::text[]) and p.accepted_at is not null and t.state <> 'gone'
+    where p.id = any(${ids}) and p.accepted_at is not null and t.state <> 'gone'
       and (t.state = 'seen' or t.single_source or t.suspect_at is not null)`.execute(ctx.db)
   const returning = new Set<string | null>(rows.map(row => row.id))
   return waiting.map(({ exception, transfers }) => ({
@@ -151,8 +155,11 @@ async function reversedOf(ctx: Context, { paywall_id }: Owner, groups: readonly 
 
 async function unclaim(ctx: Context, transfers: readonly ClaimedTransfer[]): Promise<void> {
   if (transfers.length === 0) return
-  const ids = sql.val(`{${transfers.map(row => row.id).join(",")}}`)
-  await sql`delete from claims c using payments p where c.transfer_id = any(${ids}::bigint[])
+  const ids = sqlArray(
+    "bigint",
+    transfers.map(row => row.id),
+  )
+  await sql`delete from claims c using payments p where c.transfer_id = any(${ids})
     and p.id = c.payment_id and p.status = 'open'`.execute(ctx.db)
 }
 
@@ -208,10 +215,12 @@ export async function claim(
   transfers: readonly Pick<Row<"transfers">, "id">[],
 ): Promise<void> {
   if (transfers.length === 0) return
-  // As one value, as a statement takes 65,535.
-  const ids = sql.val(`{${transfers.map(each => each.id).join(",")}}`)
+  const ids = sqlArray(
+    "bigint",
+    transfers.map(each => each.id),
+  )
   const claimed = await sql`
-    insert into claims (transfer_id, payment_id) select id, ${paymentId} from unnest(${ids}::bigint[]) as id
+    insert into claims (transfer_id, payment_id) select id, ${paymentId} from unnest(${ids}) as id
     on conflict (transfer_id) do update set payment_id = excluded.payment_id
       where claims.payment_id = excluded.payment_id
         or exists (select from payments p where p.id = claims.payment_id and p.status in ('open', 'reversed'))`.execute(

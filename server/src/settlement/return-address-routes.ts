@@ -1,8 +1,9 @@
 /** `/api/pay/return-address`: a payer whose money waits says, by signature, where it wants it back. */
-import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
+
+import { addressField } from "../chain/address-field.ts"
+import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
-import { invalid } from "../errors.ts"
 import type { Server } from "../http/server.ts"
 import { offerNonce } from "../identity/wallets.ts"
 import { chainOf, nameReturnAddress, RETURN_ADDRESS_PATH, returnUse } from "./return-address.ts"
@@ -25,7 +26,7 @@ export function returnAddressRoutes(app: Server, ctx: Context): void {
     },
     async request => {
       const { id } = request.body
-      const use = returnUse(id, addressOf(request.body.address))
+      const use = returnUse(id, addressField("address", request.body.address))
       const networks = [networkOf(ctx.chain, await chainOf(ctx, id))]
       const offer = await offerNonce(ctx, { ...use, path: RETURN_ADDRESS_PATH, networks })
       return { ...offer, resource: offer.resources[0] ?? "" }
@@ -57,19 +58,9 @@ export function returnAddressRoutes(app: Server, ctx: Context): void {
     },
     async request => {
       const { id, message, signature } = request.body
-      const address = addressOf(request.body.address)
+      const address = addressField("address", request.body.address)
       const payer = await nameReturnAddress(ctx, id, address, { message, signature })
       return { id, payer: checksummed(payer), address: checksummed(address) }
     },
   )
-}
-
-function addressOf(text: string): Address {
-  const address = parseAddress(text)
-  if (!address)
-    throw invalid(
-      "address",
-      "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
-    )
-  return address
 }

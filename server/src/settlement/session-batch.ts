@@ -7,6 +7,7 @@ import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import type { ClaimedTransfer } from "./exceptions.ts"
 
 /** Sessions in one round; the rest is due in the next. */
@@ -65,7 +66,7 @@ export async function holdBatch(ctx: Context, deposit: Row<"deposits">, token: A
     where t.deposit_id = ${deposit.id}`.execute(ctx.db)
   const taken = rows.filter(({ place }) => place === null || place <= BigInt(TRANSFERS_A_BATCH)).map(({ id }) => id)
   // Before any book, as whoever stores what the chain says.
-  await sql`select id from transfers where id = any(${arrayOf(taken)}::bigint[]) order by id for no key update`.execute(
+  await sql`select id from transfers where id = any(${sqlArray("bigint", taken)}) order by id for no key update`.execute(
     ctx.db,
   )
   return { ids: taken, waiting: rows.length - taken.length }
@@ -76,17 +77,14 @@ export async function readBatch(ctx: Context, { ids }: Batch): Promise<SessionTr
   const { rows } = await sql<SessionTransfer>`
     select t.*, p.id as payment_id, p.status as payment_status, p.status = 'granted' and p.beside as beside from transfers t
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-    where t.id = any(${arrayOf(ids)}::bigint[]) order by t.block_number, t.log_index`.execute(ctx.db)
+    where t.id = any(${sqlArray("bigint", ids)}) order by t.block_number, t.log_index`.execute(ctx.db)
   return rows
 }
-
-/** As one value, as a statement takes 65,535. */
-const arrayOf = (ids: readonly bigint[]) => sql.val(`{${ids.join(",")}}`)
 
 /** Of these transfers what was due is settled; those whose senders nobody could screen are due again at `again`. */
 export async function endBatch(ctx: Context, done: readonly bigint[], unscreened: readonly bigint[], again: Date) {
   const set = (ids: readonly bigint[], at: Date | null) =>
-    sql`update transfers set run_at = ${at} where id = any(${arrayOf(ids)}::bigint[]) and run_at is not null
+    sql`update transfers set run_at = ${at} where id = any(${sqlArray("bigint", ids)}) and run_at is not null
       and run_at <= ${ctx.now()}`.execute(ctx.db)
   if (done.length > 0) await set(done, null)
   if (unscreened.length > 0) await set(unscreened, again)

@@ -16,6 +16,7 @@ import {
 } from "../checkouts/session-rules.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
 import { paymentChanges } from "../metrics.ts"
 import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
@@ -383,19 +384,17 @@ async function writePaid(
   )
   if (known) {
     await ctx.db.updateTable("payments").set(facts).where("id", "=", id).execute()
+    const ids = paid.map(row => row.id)
     // What was its own and is gone, or only waited with it, is free to count for itself.
     await ctx.db
       .deleteFrom("claims")
       .where("payment_id", "=", id)
-      .where(sql<boolean>`transfer_id <> all(${arrayOf(paid.map(row => row.id))}::bigint[])`)
+      .where(sql<boolean>`transfer_id <> all(${sqlArray("bigint", ids)})`)
       .execute()
   }
   await makePayouts(ctx, id)
   return id
 }
-
-/** As one value, as a statement takes 65,535: an address can be paid in any number of pieces. */
-const arrayOf = (values: readonly unknown[]) => sql.val(`{${values.join(",")}}`)
 
 const sumOf = (rows: readonly { value: bigint }[]): bigint => rows.reduce((total, row) => total + row.value, 0n)
 
@@ -413,7 +412,7 @@ async function acceptSubmissions(
     .updateTable("submissions")
     .set({ status: "granted", reason: null, run_at: null, updated_at: ctx.now() })
     .where("session_id", "=", sessionId)
-    .where(sql<boolean>`tx_hash = any(${arrayOf(hashes)}::text[])`)
+    .where(sql<boolean>`tx_hash = any(${sqlArray("text", hashes)})`)
     .where("status", "<>", "granted")
     .execute()
 }

@@ -8,6 +8,7 @@ import { type Network, networkOf } from "../chain/networks.ts"
 import { type Screening, screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { FailureReason, Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
 import { paymentChanges } from "../metrics.ts"
 import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
@@ -127,7 +128,7 @@ async function waitToo(ctx: Context, looked: readonly bigint[], wait: ReadonlyMa
   const others = [...wait].filter(([id]) => !due.has(id))
   const [ids, times] = [others.map(([id]) => id), others.map(([, at]) => at.toISOString())]
   await sql`update transfers t set run_at = others.at
-    from unnest(${sql.val(`{${ids.join(",")}}`)}::bigint[], ${sql.val(`{${times.join(",")}}`)}::timestamptz[]) as others (id, at)
+    from unnest(${sqlArray("bigint", ids)}, ${sqlArray("timestamptz", times)}) as others (id, at)
     where t.id = others.id and t.run_at is null`.execute(ctx.db)
 }
 
@@ -259,7 +260,7 @@ async function reversePayments(
   const has = sql`(select coalesce(sum(t.value), 0) from claims c join transfers t on t.id = c.transfer_id
     where c.payment_id = p.id and t.state <> 'gone' and t.from_address = p.payer)`
   const touched = sql`p.paywall_id = ${paywallId} and p.payer = ${payer}
-    and exists (select from claims c where c.payment_id = p.id and c.transfer_id = any(${sql.val(`{${looked.join(",")}}`)}::bigint[]))
+    and exists (select from claims c where c.payment_id = p.id and c.transfer_id = any(${sqlArray("bigint", looked)}))
     and not exists (select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id and t.state = 'seen')`
   const isBack = sql`p.status = 'reversed' and p.amount <= ${has} and not exists (
     select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id and t.single_source)`

@@ -1,5 +1,5 @@
 /** The rules of a split. Pure. */
-import { type Address, parseAddress } from "../chain/hex.ts"
+import { type Address, NOT_AN_ADDRESS, parseAddress } from "../chain/hex.ts"
 import type { ErrorDetail } from "../errors.ts"
 import { WHOLE_E4 } from "../money/allocate.ts"
 
@@ -44,7 +44,7 @@ export function readRecipients(
     if (!address)
       form.push({
         path: at("address"),
-        message: "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed",
+        message: NOT_AN_ADDRESS,
       })
     const refusal = address && refusalOf(address)
     if (refusal) faults.push({ path: at("address"), message: refusal })

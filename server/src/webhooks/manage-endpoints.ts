@@ -1,6 +1,7 @@
 /** What a merchant does with its webhooks and their deliveries. */
 import { type RawBuilder, sql } from "kysely"
 import { type Context, inTransaction } from "../context.ts"
+import { lockMerchant } from "../db/lock-merchant.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { newCuid, newId } from "../ids.ts"
@@ -50,7 +51,7 @@ export async function createWebhook(
   await probe(ctx, sender, { url: body.url, webhookId: id, secrets: [secret] })
   return await inTransaction(ctx, async ctx => {
     // Held, so that two at once do not both become the last one that may be.
-    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
+    await lockMerchant(ctx.db, merchantId)
     const { total } = await ctx.db
       .selectFrom("webhooks")
       .select(sql<number>`count(*)::int`.as("total"))
@@ -162,7 +163,7 @@ export const rollWebhookSecret = (ctx: Context, merchantId: string, id: string):
 /** A new secret of the account, answered once. */
 export const rollAccountSecret = (ctx: Context, merchantId: string): Promise<string> =>
   inTransaction(ctx, async ctx => {
-    await ctx.db.selectFrom("merchants").select("id").where("id", "=", merchantId).forNoKeyUpdate().execute()
+    await lockMerchant(ctx.db, merchantId)
     return await rollSecret(ctx, { merchantId, webhookId: null })
   })
 
