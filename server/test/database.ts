@@ -33,7 +33,8 @@ export async function migratedFiles(): Promise<Blob> {
   return files
 }
 
-async function openOwnPostgres(server: string): Promise<OpenDatabase> {
+/** A new, migrated database of its own on a Postgres server; it is dropped when it is closed. */
+export async function openOwnPostgres(server: string): Promise<OpenDatabase> {
   const name = `test_${randomBytes(8).toString("hex")}`
   const admin = async (statement: string) => {
     const client = new pg.Client({ connectionString: server })

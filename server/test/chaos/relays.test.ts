@@ -5,8 +5,9 @@ import { sql } from "kysely"
 import { toHex } from "viem"
 import { mnemonicToAccount, type PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { openOwnPostgres } from "../database.ts"
 import { root, until } from "../e2e/program.ts"
-import type { PayoutRig } from "../payouts.ts"
+import { type PayoutRig, startPayoutRig } from "../payouts.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.ts"
 import { relaysOn, type Session } from "../relays.ts"
 import type { KillPoint, WorkerOptions } from "./payout-worker.ts"
@@ -30,9 +31,7 @@ describe.runIf(postgresBinaries())("relays through kills", () => {
 
   beforeAll(async () => {
     postgres = await startPostgres()
-    // What opens databases looks at DATABASE_URL when it is loaded.
-    process.env.DATABASE_URL = postgres.url
-    rig = await (await import("../payouts.ts")).startPayoutRig()
+    rig = await startPayoutRig({}, await openOwnPostgres(postgres.url))
     on = relaysOn(rig)
     const { rows } = await sql<{ name: string }>`select current_database() as name`.execute(rig.service.ctx.db)
     const url = new URL(postgres.url)

@@ -16,9 +16,12 @@ const HEAP_MB = 256
 const METRICS_TOKEN = "of the memory test"
 
 /** Without limits, so that nothing but the bounds on connections is in the way. */
-const unlimited = Object.fromEntries(
-  ["AUTH", "CHECKOUT", "PAY_STATUS", "CONSOLE", "MERCHANT", "PUBLIC"].map(bucket => [`LIMIT_${bucket}`, "0"]),
-)
+const unlimited = {
+  ...Object.fromEntries(
+    ["AUTH", "CHECKOUT", "PAY_STATUS", "CONSOLE", "MERCHANT", "PUBLIC"].map(bucket => [`LIMIT_${bucket}`, "0"]),
+  ),
+  MAX_DOWNLOADS: "1000",
+}
 
 const paths = [
   "/docs",
