@@ -33,20 +33,36 @@ export async function migratedFiles(): Promise<Blob> {
   return files
 }
 
+async function runOn(server: string, statement: string): Promise<void> {
+  const client = new pg.Client({ connectionString: server })
+  await client.connect()
+  await client.query(statement).finally(() => client.end())
+}
+
+async function openNamed(server: string, name: string): Promise<OpenDatabase> {
+  const url = new URL(server)
+  url.pathname = `/${name}`
+  return await openPostgres(url.href, error => {
+    throw error
+  })
+}
+
+/** Makes a migrated database that others are copied from, and answers its name. */
+export async function makeTemplate(server: string): Promise<string> {
+  const name = `template_${randomBytes(8).toString("hex")}`
+  await runOn(server, `create database ${name}`)
+  const database = await openNamed(server, name)
+  await database.close()
+  return name
+}
+
 /** A new, migrated database of its own on a Postgres server; it is dropped when it is closed. */
 export async function openOwnPostgres(server: string): Promise<OpenDatabase> {
   const name = `test_${randomBytes(8).toString("hex")}`
-  const admin = async (statement: string) => {
-    const client = new pg.Client({ connectionString: server })
-    await client.connect()
-    await client.query(statement).finally(() => client.end())
-  }
-  await admin(`create database ${name}`)
-  const url = new URL(server)
-  url.pathname = `/${name}`
-  const database = await openPostgres(url.href, error => {
-    throw error
-  })
+  const admin = (statement: string) => runOn(server, statement)
+  const template = server === process.env.DATABASE_URL ? process.env.TEST_TEMPLATE : undefined
+  await admin(`create database ${name}${template ? ` template ${template}` : ""}`)
+  const database = await openNamed(server, name)
   return {
     ...database,
     close: async () => {

@@ -1,11 +1,19 @@
-/** Runs once before all tests: migrates an embedded database and keeps its files, from which each test file starts. */
+/** Runs once before all tests: migrates a database, from whose copy each test file starts. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { migratedFiles } from "./database.ts"
+import { makeTemplate, migratedFiles } from "./database.ts"
 
-/** Writes the archive and names it in `TEST_SNAPSHOT`; the function it answers removes it. */
+/**
+ * Names the copy's source in `TEST_TEMPLATE`, a database on the server at `DATABASE_URL`, or without one in
+ * `TEST_SNAPSHOT`, an archive of the embedded database's files; the function it answers removes the archive.
+ */
 export default async function setup(): Promise<() => void> {
+  const server = process.env.DATABASE_URL
+  if (server !== undefined) {
+    process.env.TEST_TEMPLATE = await makeTemplate(server)
+    return () => undefined
+  }
   const folder = mkdtempSync(join(tmpdir(), "sluice-snapshot-"))
   process.env.TEST_SNAPSHOT = join(folder, "database.tar")
   const files = await migratedFiles()
