@@ -13,10 +13,10 @@ import { Agent } from "undici"
 import { readSettings } from "../server/src/config/settings.ts"
 import { type Context, inTransaction } from "../server/src/context.ts"
 import { openPostgres } from "../server/src/db/open.ts"
-import { claimInTurn } from "../server/src/jobs/claim.ts"
 import { openWakes } from "../server/src/jobs/wake.ts"
 import { processLimits } from "../server/src/limits/limiter.ts"
 import { openLog } from "../server/src/log.ts"
+import { claimDeliveries } from "../server/src/webhooks/claim-deliveries.ts"
 import { runDeliveries } from "../server/src/webhooks/deliver-events.ts"
 import { emit } from "../server/src/webhooks/emit.ts"
 import { newSecret, rollSecret } from "../server/src/webhooks/secrets.ts"
@@ -330,8 +330,7 @@ async function claims(place: Place): Promise<void> {
       const startedAt = performance.now()
       // The first lane is full, as that of an endpoint that hangs.
       const taken = new Map([[place.webhooks[0] ?? "", 10]])
-      const { rows } = await claimInTurn(ctx.db, {
-        table: "deliveries",
+      const { rows } = await claimDeliveries(ctx.db, {
         now: new Date(),
         leaseMs: 60_000,
         limit: CLAIM,

@@ -12,6 +12,7 @@ import { recheckBudgets } from "./payouts/gas-budget.ts"
 import { sweepDue } from "./payouts/make-payouts.ts"
 import { laneSigners, payoutRound } from "./payouts/pay-out.ts"
 import { tendRelays } from "./payouts/relays.ts"
+import { checkBooks } from "./reconciliation/check-books.ts"
 import { reconcileRound } from "./reconciliation/reconcile.ts"
 import { checkColdDeposits, coolDeposits } from "./scanner/check-dormant-deposits.ts"
 import { ensureCursor, msUntilDue } from "./scanner/scan-round.ts"
@@ -69,6 +70,17 @@ function loopsOf(ctx: Context): Loop[] {
       }),
     ),
   )
+  // Apart from the payout rounds: a comparison that fails must not hold up payouts.
+  const logs = !payoutSigner
+    ? []
+    : ctx.chain.networks.map(
+        (network): Loop => ({
+          name: `logs ${network.name}`,
+          wokenBy: "payouts",
+          gapMs: PAYOUT_GAP_MS,
+          round: ctx => checkBooks(ctx, network, payoutSigner.address),
+        }),
+      )
   const books = ctx.chain.networks.map(
     (network): Loop => ({
       name: `books ${network.name}`,
@@ -105,7 +117,7 @@ function loopsOf(ctx: Context): Loop[] {
       return MAX_SLEEP_MS
     },
   }
-  return [...verify, ...cold, tell, ...payouts, ...books, housekeeping]
+  return [...verify, ...cold, tell, ...payouts, ...logs, ...books, housekeeping]
 }
 
 /** Runs all loops until `ctx.signal`; resolves when the last round is over. */

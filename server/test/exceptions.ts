@@ -6,7 +6,7 @@ import type { Address } from "../src/chain/hex.ts"
 import type { Network } from "../src/chain/networks.ts"
 import type { Signer } from "../src/chain/signer.ts"
 import { checkWallet, payoutRound } from "../src/payouts/pay-out.ts"
-import { checkRows } from "../src/reconciliation/check-consistency.ts"
+import { checkConsistency } from "../src/reconciliation/check-consistency.ts"
 import { ensureCursor } from "../src/scanner/scan-round.ts"
 import { verifyRound } from "../src/settlement/verify-payments.ts"
 import {
@@ -87,7 +87,7 @@ export async function startExceptionsRig(): Promise<ExceptionsRig> {
   }
   /** Whatever was decided, the rows must add up. */
   const assertBooks = async () => {
-    const [fault] = await checkRows(ctx, network.chainId)
+    const [fault] = await checkConsistency(ctx, network.chainId)
     if (fault) throw new Error(fault.words)
   }
   const rig: ExceptionsRig = {

@@ -72,8 +72,8 @@ export function lifeOf(rig: PayoutRig) {
 
   /** The hourly comparison of logs, now; answers why the wallet is halted. */
   async function compareLogs(): Promise<string | null> {
-    await ctx.db.updateTable("wallets").set({ check_at: null }).execute()
     await rig.round()
+    await rig.compareLogs()
     return await haltedReason()
   }
 

@@ -10,6 +10,7 @@ import type { IntentState } from "../src/db/payout-rows.ts"
 import type { Row } from "../src/db/schema.ts"
 import { checkWallet, payoutRound } from "../src/payouts/pay-out.ts"
 import type { Pace } from "../src/payouts/send-attempts.ts"
+import { checkBooks } from "../src/reconciliation/check-books.ts"
 import { settleDue } from "../src/settlement/settle.ts"
 import { type Anvil, deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "./anvil.ts"
 import { type RpcProxy, startProxy } from "./proxy.ts"
@@ -38,6 +39,8 @@ export interface PayoutRig {
   paid(shop: Shop, amount: bigint): Promise<string>
   /** One round of the engine. */
   round(signer?: Signer, pace?: Pace): Promise<number>
+  /** Compares the logs with the books now, whether or not the hour is over. */
+  compareLogs(): Promise<void>
   intents(): Promise<Row<"intents">[]>
   states(): Promise<IntentState[]>
   balanceOf(address: Address): Promise<bigint>
@@ -118,6 +121,10 @@ export async function startPayoutRig(settings: Partial<Settings> = {}, database?
       return id
     },
     round: (by = signer, pace) => payoutRound(ctx, network, { lane: "payout", signer: by }, pace),
+    compareLogs: async () => {
+      await ctx.db.updateTable("wallets").set({ check_at: null }).execute()
+      await checkBooks(ctx, network, signer.address)
+    },
     intents,
     states: async () => (await intents()).map(row => row.state),
     mint,

@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(() => service.stop())
 beforeEach(() => service.empty())
 
-const job = { table: "cursors", key: "chain_id" } as const
+const job = { table: "cursors" } as const
 const hash = `0x${"1".repeat(64)}` as never
 
 async function cursors(n: number): Promise<void> {

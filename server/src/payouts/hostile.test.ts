@@ -37,21 +37,6 @@ const gain = async (n: number, work: () => Promise<unknown>): Promise<bigint> =>
   return (await rig.balanceOf(recipient(n))) - before
 }
 
-it("pays on while the books can't be compared, as the node refuses to tell logs", async () => {
-  rig.proxy.broken = 503
-  rig.proxy.brokenFor = "eth_getLogs"
-  const shop = await rig.sell([50, 50])
-  const got = await gain(0, async () => {
-    await rig.paid(shop, 1_000_000n)
-    rig.service.advance(3_700_000)
-    for (let i = 0; i < 3; i++) {
-      await rig.round().catch(() => {})
-      for (const endpoint of rig.network.endpoints) endpoint.silentUntil = 0
-    }
-  })
-  expect(got).toBe(500_000n)
-})
-
 it("pays a share once though one endpoint of three says that it reverted", async () => {
   const { ctx } = rig.service
   const { client } = rig.anvil

@@ -3,6 +3,7 @@
  * the others need not ask the same; what is right does not rest on it, but on the wallet's row being locked. Each lane has a
  * wallet, and so rounds of its own: relays, for which buyers and agents wait, never queue behind payouts.
  */
+import { setTimeout as sleep } from "node:timers/promises"
 import { hostOf } from "../chain/endpoints.ts"
 import type { Network } from "../chain/networks.ts"
 import { openPanel } from "../chain/quorum.ts"
@@ -11,9 +12,8 @@ import { lookAtWallet, walletDissent } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
-import { claimDue } from "../jobs/claim.ts"
+import { withLease } from "../jobs/claim.ts"
 import { payoutAlarms } from "../metrics.ts"
-import { checkBooks } from "../reconciliation/check-books.ts"
 import { noteDissent } from "../scanner/endpoint-troubles.ts"
 import { lookSoon } from "../scanner/queries.ts"
 import { noteAlarms, showQueue, showWallet, waitingIntents } from "./alarms.ts"
@@ -32,6 +32,10 @@ const BUSY_MS = 2_000
 const FINALIZING_MS = 15_000
 const STALLED_MS = 10_000
 const IDLE_MS = 60_000
+/** A payout wallet with nothing to do is observed so often. */
+const HOUR_MS = 3_600_000
+/** The lease stays free for so long between two full rounds while the comparison of the books waits for it, which asks four times a second. */
+const YIELD_MS = 500
 
 /** A lane's wallet: who signs for it. */
 export interface LaneSigner {
@@ -63,22 +67,19 @@ export async function payoutRound(
   showWallet(network, known)
   if (lane === "payout") await reserveShort(ctx, network.chainId)
   const open = await openStates(ctx, network, lane)
-  if (!open.due && open.assigned + open.mined === 0 && !checkIsDue(ctx, known)) return open.nextMs
+  if (!open.due && open.assigned + open.mined === 0 && !isUnobserved(ctx, known)) return open.nextMs
   const now = ctx.now()
-  const job = { table: "wallets", key: "id", only: known.id, now, nextRunAt: now, limit: 1, leaseMs: LEASE_MS } as const
-  const [claimed] = await claimDue(ctx.db, job)
-  if (!claimed) return BUSY_MS
-  try {
+  let isOverBudget = false
+  const job = { table: "wallets", only: known.id, leaseMs: LEASE_MS, now, nextRunAt: now } as const
+  const claimed = await withLease(ctx.db, job, async wallet => {
     const until = performance.now() + BUDGET_MS
-    while (await turn(ctx, network, claimed, signer, pace))
-      if (ctx.signal.aborted || performance.now() > until) return 0
-  } finally {
-    await ctx.db
-      .updateTable("wallets")
-      .set({ claim_id: null, lease_until: null })
-      .where("id", "=", claimed.id)
-      .where("claim_id", "=", claimed.claim_id)
-      .execute()
+    while (!isOverBudget && (await turn(ctx, network, wallet, signer, pace)))
+      isOverBudget = ctx.signal.aborted || performance.now() > until
+  })
+  if (!claimed) return BUSY_MS
+  if (isOverBudget) {
+    if (await comparisonIsDue(ctx, known)) await sleep(YIELD_MS, undefined, { signal: ctx.signal }).catch(() => {})
+    return 0
   }
   const after = await openStates(ctx, network, lane)
   if (after.assigned > 0) return BUSY_MS
@@ -124,8 +125,6 @@ async function turn(
   if (assigned === 0) await replaceStuck(ctx, network, wallet, signer, sight, pace)
   await sendAttempts(ctx, network, wallet, sight, pace)
   await lookAfter(putOff)
-  // Last: whatever is wrong with the comparison, payouts go on until it proves that they must not.
-  if (wallet.lane === "payout") await checkBooks(ctx, network, await walletRow(ctx, claimed), panel)
   return confirmed + assigned + putOff > 0
 }
 
@@ -185,7 +184,8 @@ async function ensureWallet(
       status: doubtful ? "halted" : "active",
       halted_reason: doubtful ? USED_BEFORE : null,
       checked_number: finalized,
-      run_at: ctx.now(),
+      // Never observed: the first round observes it at once.
+      run_at: new Date(0),
     })
     .onConflict(conflict => conflict.doNothing())
     .execute()
@@ -217,9 +217,18 @@ export async function checkWallet(ctx: Context, network: Network, by: LaneSigner
   await haltAhead(ctx, network, wallet, agreedLatest)
 }
 
-/** Whether the books are to be compared, which is the payout wallet's to do. */
-const checkIsDue = (ctx: Context, { lane, check_at }: Row<"wallets">): boolean =>
-  lane === "payout" && (check_at === null || check_at <= ctx.now())
+/**
+ * Whether a payout wallet with nothing to do is observed all the same: hourly for its alarms and for nonces that others used,
+ * and each round while it is halted.
+ */
+const isUnobserved = (ctx: Context, { lane, status, run_at: lastRound }: Row<"wallets">): boolean =>
+  lane === "payout" && (status === "halted" || ctx.now().getTime() - lastRound.getTime() >= HOUR_MS)
+
+/** Whether the comparison of the books (`reconciliation/check-books.ts`) waits for the wallet's lease. */
+async function comparisonIsDue(ctx: Context, wallet: Row<"wallets">): Promise<boolean> {
+  const { lane, status, check_at: dueAt } = await walletRow(ctx, wallet)
+  return lane === "payout" && status === "active" && (dueAt === null || dueAt <= ctx.now())
+}
 
 interface OpenStates {
   due: boolean

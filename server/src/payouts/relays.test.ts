@@ -12,7 +12,7 @@ import type { Address } from "../chain/hex.ts"
 import { lookAtWallet } from "../chain/wallet-state.ts"
 import { replayCaution } from "../checkouts/session-rules.ts"
 import { cancel } from "../operator/held-payouts.ts"
-import { checkRows } from "../reconciliation/check-consistency.ts"
+import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { checkColdDeposits } from "../scanner/check-dormant-deposits.ts"
 import { assignIntents, inFlight } from "./assign-intents.ts"
 import { checkWallet, payoutRound } from "./pay-out.ts"
@@ -600,6 +600,7 @@ describe("a relay that can't be carried out", () => {
       { lane: "payout", signer: rig.signer },
     ] as const)
       await payoutRound(rig.service.ctx, rig.network, by)
+    await rig.compareLogs()
     expect(new Set(await rig.states())).toEqual(new Set(["final"]))
     const wallets = await rig.service.ctx.db.selectFrom("wallets").selectAll().orderBy("lane").execute()
     expect(wallets.map(({ lane, status }) => [lane, status])).toEqual([
@@ -815,7 +816,7 @@ describe("a relay that an old backup does not know to be signed", () => {
     await on.look()
     expect((await on.status(session.id)).status).toBe("confirmed")
     await expectMoved(session.payTo, 1)
-    expect(await checkRows(ctx, rig.network.chainId)).toEqual([])
+    expect(await checkConsistency(ctx, rig.network.chainId)).toEqual([])
     await operator.stop()
   })
 })

@@ -15,9 +15,10 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { type DepositSums, depositSums } from "../deposits/balance.ts"
-import { checkClaims, type Finding, intentClaim, outflowClaim, transferClaim } from "./check-receipts.ts"
+import { checkAssertions, outflowAssertion, payoutAssertion, transferAssertion } from "./check-receipts.ts"
 import { checkIntent, signedIntents } from "./check-signed-transactions.ts"
-import { type Compared, compareLogs } from "./compare-logs.ts"
+import { compareLogs } from "./compare-logs.ts"
+import type { Compared, Finding } from "./report.ts"
 
 const ADDRESSES_A_CALL = 500
 /** Rows of a deposit that are looked at one by one: the newest. The daily pass sees them all. */
@@ -38,12 +39,12 @@ export async function checkBalances(
   panel: Panel,
   deposits: readonly Deposit[],
 ): Promise<Compared> {
-  let untold: string | undefined
+  let unproven: string | undefined
   for (let start = 0; start < deposits.length; start += ADDRESSES_A_CALL) {
     const part = deposits.slice(start, start + ADDRESSES_A_CALL)
     const told = await toldByAll(ctx, network, part, panel.finalized)
     if (told.size < quorumOf(network)) {
-      untold ??= `too few nodes tell the balances of deposits at block ${panel.finalized}`
+      unproven ??= `too few nodes tell the balances of deposits at block ${panel.finalized}`
       continue
     }
     const sums = await sumsOf(ctx, network, part, panel.finalized)
@@ -52,18 +53,18 @@ export async function checkBalances(
       const sum = sums.get(deposit.id)
       if (!sum) continue
       const balance = agreedBalance(network, told, deposit)
-      if (balance === undefined) untold ??= contradiction(network, told, deposit, panel.finalized)
+      if (balance === undefined) unproven ??= contradiction(network, told, deposit, panel.finalized)
       else if (balance === sum.came - sum.went) agreeing.push(deposit.id)
       // What is in flight by our own rows is nothing to compare yet.
       else if (!sum.inFlight) {
         const compared = await explain(ctx, network, panel, deposit, balance, sum)
         if (compared.finding) return compared
-        untold ??= compared.untold
+        unproven ??= compared.unproven
       }
     }
     await balanced(ctx, agreeing, panel.finalized)
   }
-  return untold === undefined ? {} : { untold }
+  return unproven === undefined ? {} : { unproven }
 }
 
 async function balanced(ctx: Context, ids: readonly bigint[], at: bigint): Promise<void> {
@@ -155,19 +156,19 @@ async function explain(
   const told = await Promise.all(
     network.endpoints.map(each => balancesAt(ctx, network, each, [deposit], panel.finalized)),
   )
-  if (told.filter(each => each?.get(deposit.address) === balance).length < quorumOf(network)) return { untold: words }
+  if (told.filter(each => each?.get(deposit.address) === balance).length < quorumOf(network)) return { unproven: words }
   const rows = await checkRowsOf(ctx, network, panel, deposit)
   if (rows.finding) return { finding: rows.finding }
   const logs = await compareSince(ctx, network, panel, deposit)
-  if (logs.finding ?? logs.untold) return logs
+  if (logs.finding ?? logs.unproven) return logs
   const again = (await sumsOf(ctx, network, [deposit], panel.finalized)).get(deposit.id)
   // What was missed is stored by now: in flight, or noted.
   if (!again || again.inFlight || balance === again.came - again.went) return {}
   // More than the rows say is nobody's loss, and no reason to stop paying.
-  if (balance > again.came - again.went) return { untold: words }
+  if (balance > again.came - again.went) return { unproven: words }
   const since = unexplained.get(id) ?? ctx.now().getTime()
   unexplained.set(id, since)
-  if (ctx.now().getTime() - since < UNEXPLAINED_MS) return { untold: words }
+  if (ctx.now().getTime() - since < UNEXPLAINED_MS) return { unproven: words }
   return { finding: { table: "deposits", id, words } }
 }
 
@@ -187,12 +188,12 @@ export async function checkRowsOf(
     if (finding) return { finding }
   }
   const outflows = await ctx.db.selectFrom("outflows").selectAll().where("deposit_id", "=", deposit.id).execute()
-  return await checkClaims(ctx, network, panel, [
-    ...transfers.map(transferClaim),
+  return await checkAssertions(ctx, network, panel, [
+    ...transfers.map(transferAssertion),
     ...intents
       .filter(({ state, token }) => ["final", "reverted"].includes(state) && token === network.token.address)
-      .map(intentClaim),
-    ...outflows.map(row => outflowClaim({ ...row, deposit: deposit.address })),
+      .map(payoutAssertion),
+    ...outflows.map(row => outflowAssertion({ ...row, deposit: deposit.address })),
   ])
 }
 
@@ -208,10 +209,10 @@ async function compareSince(ctx: Context, network: Network, panel: Panel, deposi
     const to = end < panel.finalized ? end : panel.finalized
     try {
       const compared = await compareLogs(ctx, network, panel, [deposit], { from, to })
-      if (compared.finding ?? compared.untold) return compared
+      if (compared.finding ?? compared.unproven) return compared
     } catch (error) {
       if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
-      return { untold: error.message }
+      return { unproven: error.message }
     }
   }
   return {}

@@ -1,58 +1,104 @@
 /**
- * Compares the logs of new finalized blocks with the rows, hourly, for the payout wallet. What nobody meant, what was meant
- * once and left twice, what is called final and never left, what a row tells otherwise: each halts the wallet.
+ * Compares the logs of new finalized blocks with the rows, hourly, for each payout wallet. A transfer that no payout meant, a
+ * payout that was paid twice, a final payout that never left, a row that contradicts its receipt: each halts the wallets.
+ *
+ * The comparison holds the wallet's lease, as a payout round does, so the payout engine signs nothing for the wallet between
+ * the comparison and the halt. The lease may expire while a slow endpoint answers. The halt is safe even then: it updates the
+ * wallet's row, and whoever signs locks that row until the commit and reads the status under the lock. So a transaction is
+ * signed before the halt, or not at all.
  */
-
+import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import type { Panel } from "../chain/quorum.ts"
+import { openPanel } from "../chain/quorum.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { payoutAlarms } from "../metrics.ts"
-import { haltWallet } from "../payouts/confirm-intents.ts"
+import { withLease } from "../jobs/claim.ts"
 import { compareLogs } from "./compare-logs.ts"
+import { haltWallets, reportUnproven } from "./report.ts"
 
 const HOUR_MS = 3_600_000
-/** After a look that did not get on: a node must not be asked the same in every turn. */
+/** No sleep is longer: a new or resumed wallet is compared within a minute. */
+const IDLE_MS = 60_000
+/** After a comparison that could not finish: an endpoint must not get the same requests at once again. */
 const RETRY_MS = 60_000
+/** While a payout round holds the lease. It leaves the lease free for longer than this between two rounds. */
+const LEASE_TAKEN_MS = 250
+/** As long as a payout round's: payouts wait no longer when this process dies. */
+const LEASE_MS = 30_000
 const WINDOWS_A_CHECK = 50
 
-/** Looks when its hour has come; goes on from the last block that was compared. */
-export async function checkBooks(ctx: Context, network: Network, wallet: Row<"wallets">, panel: Panel): Promise<void> {
+/** Compares when the hour of a payout wallet is over; answers how many milliseconds the next look may wait. */
+export async function checkBooks(ctx: Context, network: Network, address: Address): Promise<number> {
+  const wallet = await ctx.db
+    .selectFrom("wallets")
+    .selectAll()
+    .where("chain_id", "=", network.chainId)
+    .where("address", "=", address)
+    .executeTakeFirst()
+  const waitMs = wallet ? msUntilDue(ctx, wallet) : IDLE_MS
+  if (!wallet || waitMs > 0) return waitMs
   const now = ctx.now()
-  if (wallet.check_at && wallet.check_at > now) return
-  let from = wallet.checked_number === null ? panel.finalized : wallet.checked_number + 1n
-  let nextMs: number | undefined
+  // `run_at` says when a payout round last ran, so the comparison leaves it as it is.
+  const job = { table: "wallets", only: wallet.id, leaseMs: LEASE_MS, now, nextRunAt: wallet.run_at } as const
+  let nextMs = LEASE_TAKEN_MS
+  await withLease(ctx.db, job, async claimed => {
+    // Another process may have compared or halted since the row was read.
+    nextMs = msUntilDue(ctx, claimed) || (await compareNewBlocks(ctx, network, claimed))
+  })
+  return Math.min(IDLE_MS, nextMs)
+}
+
+/** 0 when the wallet's comparison is due. A halted wallet is not compared until a person resumes it. */
+function msUntilDue(ctx: Context, { status, check_at: dueAt }: Row<"wallets">): number {
+  if (status === "halted") return IDLE_MS
+  return Math.min(IDLE_MS, Math.max(0, (dueAt?.getTime() ?? 0) - ctx.now().getTime()))
+}
+
+/** Compares from the last block that was compared; answers how many milliseconds the next comparison may wait. */
+async function compareNewBlocks(ctx: Context, network: Network, wallet: Row<"wallets">): Promise<number> {
+  const startedAt = ctx.now()
+  const cursor = await ctx.db
+    .selectFrom("cursors")
+    .select("block_number")
+    .where("chain_id", "=", network.chainId)
+    .executeTakeFirst()
+  const panel = await openPanel(network, cursor?.block_number ?? 0n, ctx.signal)
   const deposits = await ctx.db
     .selectFrom("deposits")
     .select(["id", "address", "owner", "open_after_s", "merchant_id"])
     .where("chain_id", "=", network.chainId)
     .execute()
+  let from = wallet.checked_number === null ? panel.finalized : wallet.checked_number + 1n
+  let nextMs: number | undefined
   for (let windows = 0; from <= panel.finalized && windows < WINDOWS_A_CHECK; windows++) {
     const range = network.endpoints.reduce((low, { logRange }) => (logRange < low ? logRange : low), 10_000n)
     const end = from + range - 1n
     const to = end < panel.finalized ? end : panel.finalized
-    const { finding, untold } = await compareLogs(ctx, network, panel, deposits, { from, to })
-    if (finding) return await haltAll(ctx, network, finding.words)
-    if (untold !== undefined) {
-      ctx.log.error({ network: network.name, from: `${from}` }, `${untold} (not proven; looked at again)`)
-      payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "books" })
+    const { finding, unproven } = await compareLogs(ctx, network, panel, deposits, { from, to })
+    if (finding) {
+      await haltWallets(ctx, network, await payoutWallets(ctx, network), finding.words)
+      return IDLE_MS
+    }
+    if (unproven !== undefined) {
+      reportUnproven(ctx, network, unproven, { from: `${from}` })
       nextMs = RETRY_MS
       break
     }
+    // Not fenced by the claim: that these blocks were compared stays true when the lease has expired.
     await ctx.db.updateTable("wallets").set({ checked_number: to }).where("id", "=", wallet.id).execute()
     from = to + 1n
   }
   nextMs ??= from > panel.finalized ? HOUR_MS : 0
-  await ctx.db
-    .updateTable("wallets")
-    .set({ check_at: new Date(now.getTime() + nextMs) })
-    .where("id", "=", wallet.id)
-    .execute()
+  const check_at = new Date(startedAt.getTime() + nextMs)
+  await ctx.db.updateTable("wallets").set({ check_at }).where("id", "=", wallet.id).execute()
+  return nextMs
 }
 
-/** Halts each payout wallet of the network, that of a factory of before too: what left is noted now, and no other sees it anew. */
-async function haltAll(ctx: Context, network: Network, words: string): Promise<void> {
-  const wallets = ctx.db.selectFrom("wallets").selectAll().where("chain_id", "=", network.chainId)
-  for (const each of await wallets.where("lane", "=", "payout").execute())
-    await haltWallet(ctx, network, each, "books", words)
-}
+/** All payout wallets of the network, that of an earlier factory too: an outflow is noted now, and no later comparison reports it. */
+const payoutWallets = (ctx: Context, network: Network): Promise<Row<"wallets">[]> =>
+  ctx.db
+    .selectFrom("wallets")
+    .selectAll()
+    .where("chain_id", "=", network.chainId)
+    .where("lane", "=", "payout")
+    .execute()

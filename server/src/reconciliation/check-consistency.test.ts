@@ -8,7 +8,7 @@ import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { settleDue } from "../settlement/settle.ts"
 import { settleSessions } from "../settlement/settle-session.ts"
-import { checkRows } from "./check-consistency.ts"
+import { checkConsistency } from "./check-consistency.ts"
 
 let service: TestService
 let key: string
@@ -93,7 +93,7 @@ async function saidAfter(statement: string): Promise<string[]> {
   let said: string[] = []
   const work = inTransaction(service.ctx, async ctx => {
     expect(await byHand(ctx.db, statement)).toBe(1)
-    said = (await checkRows(ctx, paperNetwork.chainId)).map(({ words }) => words)
+    said = (await checkConsistency(ctx, paperNetwork.chainId)).map(({ words }) => words)
     throw new Back()
   })
   await expect(work).rejects.toThrow(Back)
@@ -106,7 +106,7 @@ describe("of payments that are granted, open, accepted, returned and reversed", 
     const kinds = statuses.map(({ status, accepted_at }) => (accepted_at ? "accepted" : status)).sort()
     expect([...new Set(kinds)]).toEqual(["accepted", "granted", "open", "returned", "reversed"])
     expect((await db().selectFrom("claims").selectAll().execute()).length).toBe(20)
-    expect(await checkRows(service.ctx, paperNetwork.chainId)).toEqual([])
+    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
   })
 
   it("each claim that is deleted, or moved to any other payment, is found", async () => {
@@ -153,7 +153,7 @@ it("a claim that a hand deletes with the triggers on is found where its payment'
       await sql`delete from claims where transfer_id = (select min(transfer_id) from claims where payment_id = ${id})`.execute(
         ctx.db,
       )
-      const [found] = await checkRows(ctx, paperNetwork.chainId)
+      const [found] = await checkConsistency(ctx, paperNetwork.chainId)
       expect(found?.words).toContain(`the row ${id} of payments says`)
       throw new Back()
     })

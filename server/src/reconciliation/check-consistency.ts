@@ -8,7 +8,7 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
-import type { Finding } from "./check-receipts.ts"
+import type { Finding } from "./report.ts"
 
 /** Clocks of processes, and of the database, may differ so much. */
 const SLACK_MS = 60_000
@@ -218,7 +218,7 @@ const questions: Question[] = [
 ]
 
 /** All that does not add up, the first of each question; empty when everything does. */
-export async function checkRows(ctx: Context, chainId: number): Promise<Finding[]> {
+export async function checkConsistency(ctx: Context, chainId: number): Promise<Finding[]> {
   const found: Finding[] = []
   const isQuiet = quietAt(ctx.now())
   for (const { table, of } of questions) {

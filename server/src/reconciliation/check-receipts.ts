@@ -12,17 +12,10 @@ import { type Receipt, readReceipt, receiptCall } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-
-/** A row that is not as it has to be. */
-export interface Finding {
-  table: string
-  id: string
-  /** What the row says, and what the chain or another row says. */
-  words: string
-}
+import type { Compared } from "./report.ts"
 
 /** That a transaction in a final block moved money, or (`moved` false) that it did not. */
-export interface Claim {
+export interface ChainAssertion {
   table: "transfers" | "intents" | "outflows"
   id: string
   txHash: Hash
@@ -37,7 +30,7 @@ export interface Claim {
   moved: boolean
 }
 
-export const transferClaim = (row: Row<"transfers">): Claim => ({
+export const transferAssertion = (row: Row<"transfers">): ChainAssertion => ({
   table: "transfers",
   id: `${row.id}`,
   txHash: row.tx_hash,
@@ -52,7 +45,7 @@ export const transferClaim = (row: Row<"transfers">): Claim => ({
 })
 
 /** Of an intent that ended in a block, and the address of its deposit. */
-export const intentClaim = (row: Row<"intents"> & { deposit: Address }): Claim => ({
+export const payoutAssertion = (row: Row<"intents"> & { deposit: Address }): ChainAssertion => ({
   table: "intents",
   id: row.id,
   // The database refuses a final or reverted intent without these.
@@ -67,7 +60,7 @@ export const intentClaim = (row: Row<"intents"> & { deposit: Address }): Claim =
   moved: row.state === "final",
 })
 
-export const outflowClaim = (row: Row<"outflows"> & { deposit: Address }): Claim => ({
+export const outflowAssertion = (row: Row<"outflows"> & { deposit: Address }): ChainAssertion => ({
   table: "outflows",
   id: row.id,
   txHash: row.tx_hash,
@@ -81,7 +74,7 @@ export const outflowClaim = (row: Row<"outflows"> & { deposit: Address }): Claim
   moved: true,
 })
 
-type Movement = Pick<Claim, "token" | "from" | "to" | "value"> & { k?: number | undefined }
+type Movement = Pick<ChainAssertion, "token" | "from" | "to" | "value"> & { k?: number | undefined }
 
 const holds = (receipt: Receipt, { token, from, to, value, k }: Movement): boolean =>
   receipt.succeeded &&
@@ -94,45 +87,47 @@ const holds = (receipt: Receipt, { token, from, to, value, k }: Movement): boole
       (k === undefined || each.k === k),
   )
 
-const isBorneOut = (receipt: Receipt, claim: Claim): boolean =>
-  receipt.blockHash === claim.blockHash &&
-  receipt.blockNumber === claim.blockNumber &&
-  holds(receipt, claim) === claim.moved
+const isBorneOut = (receipt: Receipt, assertion: ChainAssertion): boolean =>
+  receipt.blockHash === assertion.blockHash &&
+  receipt.blockNumber === assertion.blockNumber &&
+  holds(receipt, assertion) === assertion.moved
 
-/** The first claim that the chain contradicts; `unproven` tells what one endpoint says and not enough others. */
-export async function checkClaims(
+/** The first assertion that the chain contradicts; `unproven` tells what one endpoint says and not enough others. */
+export async function checkAssertions(
   ctx: Context,
   network: Network,
   panel: Panel,
-  claims: readonly Claim[],
-): Promise<{ finding?: Finding; unproven?: string }> {
-  if (claims.length === 0) return {}
-  const calls = claims.map(claim => receiptCall(claim.txHash))
+  assertions: readonly ChainAssertion[],
+): Promise<Compared> {
+  if (assertions.length === 0) return {}
+  const calls = assertions.map(assertion => receiptCall(assertion.txHash))
   const quorum = quorumOf(network)
   // As many as must agree, and not always the first: who reported a log once must not be its only witness.
   const asked = awake(network.endpoints).slice(0, quorum)
   const told = await Promise.all(asked.map(endpoint => ask(endpoint, calls, ctx.signal)))
-  const doubtful = claims.filter((claim, i) => {
+  const doubtful = assertions.filter((assertion, i) => {
     const receipts = told.map(answers => (answers?.[i]?.ok ? readOrNone(answers[i].value) : undefined))
-    return receipts.filter(receipt => receipt?.txHash === claim.txHash && isBorneOut(receipt, claim)).length < quorum
+    return (
+      receipts.filter(receipt => receipt?.txHash === assertion.txHash && isBorneOut(receipt, assertion)).length < quorum
+    )
   })
   if (doubtful.length === 0) return {}
   await panel.learn(
-    doubtful.map(claim => claim.blockNumber),
-    doubtful.map(claim => claim.txHash),
+    doubtful.map(assertion => assertion.blockNumber),
+    doubtful.map(assertion => assertion.txHash),
   )
   let unproven: string | undefined
-  for (const claim of doubtful) {
-    const receipts = panel.receiptsOf(claim.txHash)
-    const bearing = receipts.filter(receipt => receipt !== null && isBorneOut(receipt, claim)).length
+  for (const assertion of doubtful) {
+    const receipts = panel.receiptsOf(assertion.txHash)
+    const bearing = receipts.filter(receipt => receipt !== null && isBorneOut(receipt, assertion)).length
     if (bearing >= quorum) continue
     const nulls = receipts.filter(receipt => receipt === null).length
     const against = receipts.length - nulls - bearing
-    const bodies = nulls > 0 ? await bodiesWithout(ctx, network, claim) : 0
+    const bodies = nulls > 0 ? await bodiesWithout(ctx, network, assertion) : 0
     if (against + Math.min(nulls, bodies) >= quorum)
-      return { finding: { table: claim.table, id: claim.id, words: wordsFor(claim, receipts) } }
+      return { finding: { table: assertion.table, id: assertion.id, words: wordsFor(assertion, receipts) } }
     // A node that has pruned its receipts knows nothing of what is old, and says so by a null.
-    if (against > 0 || bodies > 0) unproven ??= wordsFor(claim, receipts)
+    if (against > 0 || bodies > 0) unproven ??= wordsFor(assertion, receipts)
   }
   return unproven === undefined ? {} : { unproven }
 }
@@ -148,19 +143,19 @@ export async function isProven(
   return receipts.filter(receipt => receipt !== null && holds(receipt, transfer)).length >= quorumOf(network)
 }
 
-/** How many endpoints have the block at a claim's height, and it is another block, or lacks the transaction. */
-async function bodiesWithout(ctx: Context, network: Network, claim: Claim): Promise<number> {
-  const call = { method: "eth_getBlockByNumber", params: [hexNumber(claim.blockNumber), false] }
+/** How many endpoints have the block at a assertion's height, and it is another block, or lacks the transaction. */
+async function bodiesWithout(ctx: Context, network: Network, assertion: ChainAssertion): Promise<number> {
+  const call = { method: "eth_getBlockByNumber", params: [hexNumber(assertion.blockNumber), false] }
   const answers = await Promise.all(network.endpoints.map(endpoint => ask(endpoint, [call], ctx.signal)))
   return answers.filter(results => {
     const block = results?.[0]?.ok ? (results[0].value as { hash?: unknown; transactions?: unknown } | null) : null
     if (!block || !Array.isArray(block.transactions)) return false
-    return block.hash !== claim.blockHash || !block.transactions.includes(claim.txHash)
+    return block.hash !== assertion.blockHash || !block.transactions.includes(assertion.txHash)
   }).length
 }
 
-function wordsFor(claim: Claim, receipts: readonly (Receipt | null)[]): string {
-  const { table, id, txHash, value, token, from, to, blockNumber, moved } = claim
+function wordsFor(assertion: ChainAssertion, receipts: readonly (Receipt | null)[]): string {
+  const { table, id, txHash, value, token, from, to, blockNumber, moved } = assertion
   const says = moved
     ? `moved ${value} of ${token} from ${from} to ${to} in block ${blockNumber}`
     : `failed in block ${blockNumber}`

@@ -10,7 +10,7 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositAddress, depositImplementation } from "../deposits/address.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
-import type { Finding } from "./check-receipts.ts"
+import type { Finding } from "./report.ts"
 
 type Terms = Pick<Row<"deposits">, "factory" | "salt" | "owner" | "open_after_s">
 

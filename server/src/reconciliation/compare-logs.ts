@@ -17,15 +17,10 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import { storeTransfers, wakeSessions } from "../scanner/queries.ts"
-import { checkClaims, type Finding, intentClaim, isProven, transferClaim } from "./check-receipts.ts"
+import { checkAssertions, isProven, payoutAssertion, transferAssertion } from "./check-receipts.ts"
+import type { Compared, Finding } from "./report.ts"
 
 export type KnownDeposit = Pick<Row<"deposits">, "id" | "address" | "owner" | "open_after_s" | "merchant_id">
-
-/** What a comparison showed; `untold`: no node told the logs, or not enough of them what would halt. */
-export interface Compared {
-  finding?: Finding
-  untold?: string
-}
 
 /** Compares one range of blocks, both ends included, for these deposits of the network. */
 export async function compareLogs(
@@ -36,11 +31,11 @@ export async function compareLogs(
   { from, to }: { from: bigint; to: bigint },
 ): Promise<Compared> {
   const logs = await logsOf(ctx, network, deposits, from, to)
-  if (!logs) return { untold: "the books can't be compared: endpoints do not answer, or do not agree on the logs" }
+  if (!logs) return { unproven: "the books can't be compared: endpoints do not answer, or do not agree on the logs" }
   const byAddress = new Map(deposits.map(deposit => [deposit.address, deposit]))
   const range = { from, to, ids: deposits.map(deposit => deposit.id) }
   const out = await compareOutgoing(ctx, network, panel, byAddress, logs.outgoing, range)
-  if (out.finding ?? out.untold) return out
+  if (out.finding ?? out.unproven) return out
   return await compareIncoming(ctx, network, panel, byAddress, logs.incoming, range)
 }
 
@@ -114,17 +109,17 @@ async function compareOutgoing(
     if (intent) second.add(transfer)
     if (noted.has(`${transfer.txHash} ${transfer.logIndex}`)) continue
     const words = strangerWords(transfer, intent, known)
-    if (!(await isProven(network, panel, { ...transfer, k: undefined }))) return { untold: words }
+    if (!(await isProven(network, panel, { ...transfer, k: undefined }))) return { unproven: words }
     const deposit = deposits.get(transfer.from)
     if (!deposit) continue
     const finding = await noteOutflow(ctx, network, panel, deposit, transfer, intent, words)
     if (finding) return { finding }
   }
   const finals = await endedIn(ctx, network, range)
-  const missing = finals.filter(row => !paid.has(row.id) && row.state === "final").map(intentClaim)
-  const { finding, unproven } = await checkClaims(ctx, network, panel, missing)
+  const missing = finals.filter(row => !paid.has(row.id) && row.state === "final").map(payoutAssertion)
+  const { finding, unproven } = await checkAssertions(ctx, network, panel, missing)
   if (finding) return { finding }
-  return unproven === undefined ? {} : { untold: unproven }
+  return unproven === undefined ? {} : { unproven }
 }
 
 function strangerWords(transfer: Transfer, intent: Ended | undefined, known: readonly Ended[]): string {
@@ -238,10 +233,9 @@ async function compareIncoming(
   const stored = await storeMissed(ctx, network, panel, deposits, missed)
   const seen = new Set(came.map(keyOf))
   for (const row of await finalIn(ctx, network, range)) if (!seen.has(rowKey(row))) doubtful.set(row.id, row)
-  const { finding, unproven } = await checkClaims(ctx, network, panel, [...doubtful.values()].map(transferClaim))
-  if (finding) return { finding }
-  const untold = unproven ?? (stored ? undefined : "a transfer to a deposit is not in the books, and not proven yet")
-  return untold === undefined ? {} : { untold }
+  const checked = await checkAssertions(ctx, network, panel, [...doubtful.values()].map(transferAssertion))
+  if ((checked.finding ?? checked.unproven) || stored) return checked
+  return { unproven: "a transfer to a deposit is not in the books, and not proven yet" }
 }
 
 const rowKey = (row: Row<"transfers">): string =>

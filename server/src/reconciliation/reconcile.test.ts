@@ -11,10 +11,10 @@ import type { Hash } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
 import { inTransaction } from "../context.ts"
 import { depositAddress, depositImplementation } from "../deposits/address.ts"
-import { payoutRound } from "../payouts/pay-out.ts"
 import { ensureCursor } from "../scanner/scan-round.ts"
 import { settleDue } from "../settlement/settle.ts"
-import { checkRows } from "./check-consistency.ts"
+import { checkBooks } from "./check-books.ts"
+import { checkConsistency } from "./check-consistency.ts"
 import { reconcileRound } from "./reconcile.ts"
 
 let rig: PayoutRig
@@ -151,11 +151,11 @@ describe("halts nothing:", () => {
       .execute()
     await settleDue(ctx(), rig.network)
     expect(await payment()).toMatchObject({ id, status: "open", amount: 300_000n })
-    expect(await checkRows(ctx(), rig.network.chainId)).toEqual([])
+    expect(await checkConsistency(ctx(), rig.network.chainId)).toEqual([])
     // Topped up it is paid to whom it was paid before.
     await rig.paid(shop, 250_000n)
     expect(await payment()).toMatchObject({ id, status: "granted", recipient_set_id: before.recipient_set_id })
-    expect(await checkRows(ctx(), rig.network.chainId)).toEqual([])
+    expect(await checkConsistency(ctx(), rig.network.chainId)).toEqual([])
   })
 
   it("money too little whose last part is suspected to be gone while nobody can be screened", async () => {
@@ -170,7 +170,7 @@ describe("halts nothing:", () => {
         .where("tx_hash", "=", tx_hash)
         .execute()
       await settleDue(ctx(), rig.network)
-      expect(await checkRows(ctx(), rig.network.chainId)).toEqual([])
+      expect(await checkConsistency(ctx(), rig.network.chainId)).toEqual([])
       return await ctx().db.selectFrom("payments").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
     }
     ctx().settings.sanctionsFile = "/nowhere"
@@ -242,7 +242,7 @@ describe("halts nothing:", () => {
     await ctx().db.deleteFrom("reconciliations").execute()
     await reconcileRound(ctx(), network, rig.signer.address)
     await ctx().db.updateTable("wallets").set({ check_at: null, checked_number: 1n }).execute()
-    await payoutRound(ctx(), network, { lane: "payout", signer: rig.signer })
+    await checkBooks(ctx(), network, rig.signer.address)
     rig.service.advance(700_000)
     await ctx().db.deleteFrom("reconciliations").execute()
     await reconcileRound(ctx(), network, rig.signer.address)

@@ -13,13 +13,13 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
-import { claimDue } from "../jobs/claim.ts"
+import { isHeld, withLease } from "../jobs/claim.ts"
 import { payoutAlarms } from "../metrics.ts"
-import { haltWallet } from "../payouts/confirm-intents.ts"
 import { checkBalances, checkRowsOf, unexplained } from "./check-balances.ts"
-import { checkRows, depositsBehind } from "./check-consistency.ts"
-import { checkClaims, type Finding, intentClaim, outflowClaim, transferClaim } from "./check-receipts.ts"
+import { checkConsistency, depositsBehind } from "./check-consistency.ts"
+import { checkAssertions, outflowAssertion, payoutAssertion, transferAssertion } from "./check-receipts.ts"
 import { checkIntent, checkTerms, signedIntents } from "./check-signed-transactions.ts"
+import { type Finding, haltWallets, reportUnproven } from "./report.ts"
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -41,24 +41,15 @@ export async function reconcileRound(ctx: Context, network: Network, wallet: Add
     .values({ chain_id: network.chainId, hour_at: now, pass_at: now, run_at: now })
     .onConflict(conflict => conflict.doNothing())
     .execute()
-  const job = { table: "reconciliations", key: "chain_id", only: network.chainId, limit: 1, leaseMs: LEASE_MS } as const
   const nextRunAt = new Date(now.getTime() + ROUND_MS)
-  const [claimed] = await claimDue(ctx.db, { ...job, now, nextRunAt })
-  if (!claimed) return ROUND_MS
-  try {
+  const job = { table: "reconciliations", only: network.chainId, leaseMs: LEASE_MS, now, nextRunAt } as const
+  await withLease(ctx.db, job, async claimed => {
     const round = { ctx, network, wallet }
     // Without a node the database can still be compared with itself.
     const panel = await openPanelOrNone(ctx, network)
-    if (claimed.hour_at <= now) await lookHourly(round, claimed, panel)
-    if (panel) await passOn(round, claimed, panel)
-  } finally {
-    await ctx.db
-      .updateTable("reconciliations")
-      .set({ claim_id: null, lease_until: null })
-      .where("chain_id", "=", network.chainId)
-      .where("claim_id", "=", claimed.claim_id)
-      .execute()
-  }
+    if (claimed.hour_at <= now) await compareHourly(round, claimed, panel)
+    if (panel) await continuePass(round, claimed, panel)
+  })
   return ROUND_MS
 }
 
@@ -70,13 +61,8 @@ interface Round {
 
 type Job = Row<"reconciliations">
 
-async function update({ ctx, network }: Round, claimed: Job, change: Partial<Job>): Promise<void> {
-  await ctx.db
-    .updateTable("reconciliations")
-    .set(change)
-    .where("chain_id", "=", network.chainId)
-    .where("claim_id", "=", claimed.claim_id)
-    .execute()
+async function update({ ctx }: Round, claimed: Job, change: Partial<Job>): Promise<void> {
+  await ctx.db.updateTable("reconciliations").set(change).where(isHeld("reconciliations", claimed)).execute()
 }
 
 async function openPanelOrNone(ctx: Context, network: Network): Promise<Panel | undefined> {
@@ -89,15 +75,9 @@ async function openPanelOrNone(ctx: Context, network: Network): Promise<Panel | 
     return await openPanel(network, cursor?.block_number ?? 0n, ctx.signal)
   } catch (error) {
     if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
-    tell({ ctx, network }, `the chain can't be asked: ${error.message}`)
+    reportUnproven(ctx, network, `the chain can't be asked: ${error.message}`)
     return undefined
   }
-}
-
-/** What is no proof, or could not be asked: a person should know, and nothing stops. */
-function tell({ ctx, network }: Pick<Round, "ctx" | "network">, words: string): void {
-  ctx.log.error({ network: network.name }, `${words} (not proven; looked at again)`)
-  payoutAlarms.inc({ network: network.name, wallet: "payout", reason: "books" })
 }
 
 /** Halts the payout wallets for what is wrong. */
@@ -108,7 +88,7 @@ async function halt(round: Round, findings: readonly (Finding | undefined)[]): P
   for (const { words } of found) ctx.log.fatal({ network: network.name, reason: words }, "the books do not agree")
   const words = found.map(finding => finding.words).join("; ")
   const wallets = await payoutWallets(round)
-  for (const row of wallets) await haltWallet(ctx, network, row, "books", words)
+  await haltWallets(ctx, network, wallets, words)
   if (wallets.length === 0) payoutAlarms.inc({ network: network.name, wallet: "payout", reason: "books" })
 }
 
@@ -122,9 +102,9 @@ async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wall
   return rows
 }
 
-async function lookHourly(round: Round, claimed: Job, panel: Panel | undefined): Promise<void> {
+async function compareHourly(round: Round, claimed: Job, panel: Panel | undefined): Promise<void> {
   const { ctx, network } = round
-  const found: (Finding | undefined)[] = await checkRows(ctx, network.chainId)
+  const found: (Finding | undefined)[] = await checkConsistency(ctx, network.chainId)
   const open = await signedIntents(
     ctx,
     network.chainId,
@@ -145,9 +125,9 @@ async function lookHourly(round: Round, claimed: Job, panel: Panel | undefined):
   const hour = { hour_at: new Date(ctx.now().getTime() + HOUR_MS) }
   if (!panel) return await update(round, claimed, hour)
   const moved = await movedDeposits(ctx, network, claimed.moved_number ?? panel.finalized, panel.finalized)
-  const { finding, untold } = await checkBalances(ctx, network, panel, moved)
+  const { finding, unproven } = await checkBalances(ctx, network, panel, moved)
   await halt(round, [finding, await nonceGap(round)])
-  if (untold) tell(round, untold)
+  if (unproven) reportUnproven(ctx, network, unproven)
   await update(round, claimed, { ...hour, moved_number: panel.finalized })
 }
 
@@ -202,7 +182,7 @@ async function movedDeposits(ctx: Context, network: Network, since: bigint, to: 
 }
 
 /** The next part of the daily pass. */
-async function passOn(round: Round, claimed: Job, panel: Panel): Promise<void> {
+async function continuePass(round: Round, claimed: Job, panel: Panel): Promise<void> {
   const { ctx, network } = round
   const isOver =
     claimed.deposit_position === null && claimed.transfer_position === null && claimed.intent_position === null
@@ -233,10 +213,10 @@ async function passDeposits(round: Round, panel: Panel, after: bigint): Promise<
     .limit(DEPOSITS_A_ROUND)
     .execute()
   await halt(round, [firstOf(rows, checkTerms)])
-  const { finding, untold } = await checkBalances(ctx, network, panel, rows)
-  const outflows = await checkClaims(ctx, network, panel, (await outflowsOf(ctx, rows)).map(outflowClaim))
+  const { finding, unproven } = await checkBalances(ctx, network, panel, rows)
+  const outflows = await checkAssertions(ctx, network, panel, (await outflowsOf(ctx, rows)).map(outflowAssertion))
   await halt(round, [finding, outflows.finding])
-  for (const words of [untold, outflows.unproven]) if (words) tell(round, words)
+  for (const words of [unproven, outflows.unproven]) if (words) reportUnproven(ctx, network, words)
   return rows.length < DEPOSITS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
 }
 
@@ -259,9 +239,9 @@ async function passTransfers(round: Round, panel: Panel, after: bigint): Promise
     .orderBy("id")
     .limit(RECEIPTS_A_ROUND)
     .execute()
-  const { finding, unproven } = await checkClaims(ctx, network, panel, rows.map(transferClaim))
+  const { finding, unproven } = await checkAssertions(ctx, network, panel, rows.map(transferAssertion))
   await halt(round, [finding])
-  if (unproven) tell(round, unproven)
+  if (unproven) reportUnproven(ctx, network, unproven)
   return rows.length < RECEIPTS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
 }
 
@@ -272,8 +252,8 @@ async function passIntents(round: Round, panel: Panel, after: string): Promise<s
   await halt(round, [firstOf(rows, checkIntent)])
   // Any other token could halt the wallet by logs that it leaves out.
   const settled = rows.filter(row => row.token === network.token.address)
-  const { finding, unproven } = await checkClaims(ctx, network, panel, settled.map(intentClaim))
+  const { finding, unproven } = await checkAssertions(ctx, network, panel, settled.map(payoutAssertion))
   await halt(round, [finding])
-  if (unproven) tell(round, unproven)
+  if (unproven) reportUnproven(ctx, network, unproven)
   return rows.length < RECEIPTS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
 }

@@ -10,7 +10,7 @@ import type { Network } from "../chain/networks.ts"
 import { openPanel } from "../chain/quorum.ts"
 import { RpcError } from "../chain/rpc.ts"
 import { type Context, inTransaction } from "../context.ts"
-import { claimDue } from "../jobs/claim.ts"
+import { withLease } from "../jobs/claim.ts"
 import { observeChain } from "./observe-chain.ts"
 import { recordObservation } from "./record-observation.ts"
 import { logLag } from "./scan-lag.ts"
@@ -25,29 +25,17 @@ const LEASE_MS = 90_000
  */
 export async function scanRound(ctx: Context, network: Network, settle: () => Promise<void>): Promise<void> {
   const now = ctx.now()
-  const job = { table: "cursors", key: "chain_id", only: network.chainId, limit: 1, leaseMs: LEASE_MS } as const
   // Due again before the work begins: a submission in the middle of it brings that forward, and is not overwritten.
-  const [cursor] = await claimDue(ctx.db, {
-    ...job,
-    now,
-    nextRunAt: new Date(now.getTime() + ctx.settings.verifyIntervalMs),
-  })
-  if (!cursor) return
-  try {
+  const nextRunAt = new Date(now.getTime() + ctx.settings.verifyIntervalMs)
+  const job = { table: "cursors", only: network.chainId, leaseMs: LEASE_MS, now, nextRunAt } as const
+  await withLease(ctx.db, job, async cursor => {
     const observation = await observeChain(ctx, network, cursor)
     const ended = await inTransaction(ctx, ctx => recordObservation(ctx, network, observation))
     await logLag(ctx, network, cursor)
     if (ended) await ctx.wakes.wake("payments")
     await learnTokens(ctx, network)
     await settle()
-  } finally {
-    await ctx.db
-      .updateTable("cursors")
-      .set({ claim_id: null, lease_until: null })
-      .where("chain_id", "=", network.chainId)
-      .where("claim_id", "=", cursor.claim_id)
-      .execute()
-  }
+  })
 }
 
 /** Starts the scan of a network at its present head; must be done before any of its addresses is shown. */

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Row } from "../db/schema.ts"
-import { checkRows } from "../reconciliation/check-consistency.ts"
+import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleSessions } from "./settle-session.ts"
 
 const DUST = 7_000
@@ -78,7 +78,7 @@ it.each([
     await settleSessions(service.ctx, paperNetwork)
     rounds++
     expect((await sessionOf(later)).status).toBe("confirmed")
-    expect(await checkRows(service.ctx, paperNetwork.chainId)).toEqual([])
+    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
   }
   expect(rounds).toBe(4)
   expect(await sessionOf(flooded)).toMatchObject({ received: 5_000_000n + BigInt(DUST), exception: "overpaid" })

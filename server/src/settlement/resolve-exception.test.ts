@@ -13,7 +13,7 @@ import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sweepDue } from "../payouts/make-payouts.ts"
 import { returnAgain } from "../payouts/make-returns.ts"
-import { checkRows } from "../reconciliation/check-consistency.ts"
+import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "./settle.ts"
 import { settleSessions } from "./settle-session.ts"
 
@@ -226,7 +226,7 @@ describe("a flood", () => {
     expect(greatest).toMatchObject({ amount: 4_000_000n, payer: payerOf(1_001) })
     expect((await giveBack(greatest?.id ?? "")).status).toBe(200)
     expect((await payments("open")).length).toBe(500)
-    expect(await checkRows(service.ctx, paperNetwork.chainId)).toEqual([])
+    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
   })
 
   /** The least there is, from so many senders. */
@@ -577,7 +577,7 @@ describe("what is decided", () => {
       if (beside) expect(session_id).not.toBeNull()
     }
     // The signing here leaves no attempts; all else must add up, or the wallet would be halted.
-    const found = await checkRows(service.ctx, paperNetwork.chainId)
+    const found = await checkConsistency(service.ctx, paperNetwork.chainId)
     expect(found.filter(({ words }) => !words.includes("signed for it is nothing"))).toEqual([])
     const { status } = await db().selectFrom("checkout_sessions").selectAll().executeTakeFirstOrThrow()
     const main = rows.rows.some(row => row.session_id !== null && row.status === "granted" && !row.beside)

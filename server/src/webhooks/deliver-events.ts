@@ -5,9 +5,10 @@
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { claimInTurn, type InTurn } from "../jobs/claim.ts"
+import { isHeld, releaseLease } from "../jobs/claim.ts"
 import { runLoop } from "../jobs/run.ts"
 import { deliveriesInFlight } from "../metrics.ts"
+import { type ClaimedDelivery, claimDeliveries } from "./claim-deliveries.ts"
 import { type Result, recordAttempts } from "./record-attempts.ts"
 import { accountSecret, secretsOfAll } from "./secrets.ts"
 import type { Sender } from "./send.ts"
@@ -40,7 +41,7 @@ export interface Deliverer {
 
 /** A claimed row that has not begun. */
 interface Waiting {
-  row: InTurn
+  row: ClaimedDelivery
   needs: Promise<[Bodies, Destinations]>
   claimedAt: number
 }
@@ -71,10 +72,9 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
     const taken = new Map<string, number>()
     for (const name of notQuick) taken.set(name, ahead + (slow.has(name) ? concurrencyPerEndpoint - 1 : 0))
     for (const [name, { sending, waiting }] of lanes) taken.set(name, (taken.get(name) ?? 0) + sending + waiting.length)
-    let rows: InTurn[] = []
+    let rows: ClaimedDelivery[] = []
     do {
-      const claimed = await claimInTurn(ctx.db, {
-        table: "deliveries",
+      const claimed = await claimDeliveries(ctx.db, {
         now: ctx.now(),
         leaseMs: AHEAD_MS + timeoutMs + LEASE_MARGIN_MS,
         limit: places,
@@ -113,12 +113,12 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       if (!old && held.sending >= room) break
       held.waiting.shift()
       if (old) notQuick.add(name)
-      track(next.row, old ? giveBack(ctx, next.row).finally(() => places++) : deliver(next, held))
+      track(next.row, old ? releaseLease(ctx.db, "deliveries", next.row).finally(() => places++) : deliver(next, held))
     }
     if (held.sending === 0 && held.waiting.length === 0) lanes.delete(name)
   }
 
-  function track({ id }: InTurn, doing: Promise<void>): void {
+  function track({ id }: ClaimedDelivery, doing: Promise<void>): void {
     const mine = doing
       .catch(error => ctx.log.error({ err: error, deliveryId: id }, "a delivery failed and will be tried again"))
       .finally(() => work.delete(mine))
@@ -138,7 +138,8 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       const startedAt = ctx.now()
       const message = { url: to.url, secrets: to.secrets, eventId: row.event_id, idempotencyKey: row.id, body }
       const attempt = await sender.send(message, { timeoutMs, signal: cut })
-      if (cut?.aborted && attempt.status === null) return await giveBack(ctx, row)
+      // Due at once for the next worker. The receiver may have got it, and recognises it by its idempotency key.
+      if (cut?.aborted && attempt.status === null) return await releaseLease(ctx.db, "deliveries", row)
       if (attempt.durationMs >= SLOW_MS) slow.add(row.lane)
       else slow.delete(row.lane)
       if (attempt.error === null && attempt.durationMs <= QUICK_MS) notQuick.delete(row.lane)
@@ -204,7 +205,7 @@ interface Destination {
 type Bodies = Map<string, string>
 type Destinations = Map<string, Destination>
 
-async function bodiesOf(ctx: Context, rows: readonly InTurn[]): Promise<Bodies> {
+async function bodiesOf(ctx: Context, rows: readonly ClaimedDelivery[]): Promise<Bodies> {
   const ids = [...new Set(rows.map(row => row.event_id))]
   const events = await ctx.db.selectFrom("events").select(["id", "body"]).where("id", "in", ids).execute()
   return new Map(events.map(({ id, body }) => [id, body]))
@@ -214,7 +215,7 @@ async function bodiesOf(ctx: Context, rows: readonly InTurn[]): Promise<Bodies> 
  * Where to, by lane and bound address. An endpoint that was deleted is not among them, but the address that a delivery was bound
  * to is, as long as the endpoint's secrets sign.
  */
-async function destinationsOf(ctx: Context, rows: readonly InTurn[]): Promise<Destinations> {
+async function destinationsOf(ctx: Context, rows: readonly ClaimedDelivery[]): Promise<Destinations> {
   const ids = [...new Set(rows.flatMap(row => row.webhook_id ?? []))]
   const webhooks =
     ids.length === 0
@@ -239,22 +240,11 @@ async function destinationsOf(ctx: Context, rows: readonly InTurn[]): Promise<De
 }
 
 /** Not sent: its endpoint was paused or deleted since. */
-async function skip(ctx: Context, { id, claim_id }: InTurn): Promise<void> {
+async function skip(ctx: Context, delivery: ClaimedDelivery): Promise<void> {
   await ctx.db
     .updateTable("deliveries")
     .set({ status: "skipped", claim_id: null, lease_until: null, updated_at: ctx.now() })
-    .where("id", "=", id)
-    .where("claim_id", "=", claim_id)
-    .execute()
-}
-
-/** Due at once for whoever claims it next. The receiver may have seen it, and knows it by its key. */
-async function giveBack(ctx: Context, { id, claim_id }: InTurn): Promise<void> {
-  await ctx.db
-    .updateTable("deliveries")
-    .set({ claim_id: null, lease_until: null })
-    .where("id", "=", id)
-    .where("claim_id", "=", claim_id)
+    .where(isHeld("deliveries", delivery))
     .execute()
 }
 

@@ -7,7 +7,8 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
 import pg from "pg"
 import type { Hex } from "viem"
-import type { NetworkSettings } from "../../src/chain/networks.ts"
+import type { Address } from "../../src/chain/hex.ts"
+import type { Network, NetworkSettings } from "../../src/chain/networks.ts"
 import { checkNetwork } from "../../src/chain/networks.ts"
 import { localSigner, type Signer } from "../../src/chain/signer.ts"
 import { readSettings } from "../../src/config/settings.ts"
@@ -18,6 +19,7 @@ import { openWakes } from "../../src/jobs/wake.ts"
 import { processLimits } from "../../src/limits/limiter.ts"
 import { openLog } from "../../src/log.ts"
 import { payoutRound } from "../../src/payouts/pay-out.ts"
+import { checkBooks } from "../../src/reconciliation/check-books.ts"
 
 /** Moments in the worker itself; the proxy knows those of sending. */
 export type KillPoint = "after signing" | "before commit" | "after commit" | "before final"
@@ -106,12 +108,22 @@ async function main(options: WorkerOptions): Promise<void> {
   left = options.killAt?.nth ?? left
   process.stdout.write("up\n")
   const careless = options.mutant ? keepMutating(ctx, options) : undefined
+  const comparing = options.lane === "relay" ? undefined : keepComparing(ctx, network, signer.address)
   while (!stop.signal.aborted) {
     await payoutRound(ctx, network, { lane: options.lane ?? "payout", signer }, PACE).catch(() => {})
     await sleep(REST_MS)
   }
+  await comparing
   await careless
   process.exit(0)
+}
+
+/** The comparison of the books beside the rounds, as the worker runs it: nothing of the chaos may halt the wallet. */
+async function keepComparing(ctx: Context, network: Network, wallet: Address): Promise<void> {
+  while (!ctx.signal.aborted) {
+    await checkBooks(ctx, network, wallet).catch(() => {})
+    await sleep(REST_MS)
+  }
 }
 
 /** Beside the rounds: one goes on as long as blocks come, and by its end what was sent may be mined and known. */

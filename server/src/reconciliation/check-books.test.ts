@@ -1,0 +1,176 @@
+// The hourly comparison of logs, beside the payout engine on a real chain.
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { testUsdcAbi } from "../chain/abi.ts"
+import { checkBooks } from "./check-books.ts"
+
+const HOUR_MS = 3_600_000
+let rig: PayoutRig
+beforeAll(async () => {
+  rig = await startPayoutRig()
+})
+afterAll(() => rig.stop())
+beforeEach(async () => {
+  rig.proxy.spoil = (_method, _params, result) => result
+  rig.proxy.broken = rig.proxy.brokenFor = undefined
+  for (const endpoint of rig.network.endpoints) endpoint.silentUntil = 0
+  await rig.anvil.client.mine({ blocks: 3 })
+  await rig.empty()
+})
+
+const mine = () => rig.anvil.client.mine({ blocks: 3 })
+const wallet = () => rig.service.ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
+const check = () => checkBooks(rig.service.ctx, rig.network, rig.signer.address)
+
+/** Takes one unit out of a deposit past the factory. */
+async function steal({ deposit }: Awaited<ReturnType<PayoutRig["sell"]>>): Promise<void> {
+  const { client } = rig.anvil
+  await client.impersonateAccount({ address: deposit.address })
+  await client.setBalance({ address: deposit.address, value: 10n ** 18n })
+  const args = [recipient(5), 1n] as const
+  const take = { address: rig.token, abi: testUsdcAbi, functionName: "transfer", args } as const
+  await client.writeContractSync({ ...take, account: deposit.address })
+}
+
+/** A shop whose first payment was paid out, with a payout that is due and money that was stolen. */
+async function robbed() {
+  const shop = await rig.sell([50, 50])
+  await rig.paid(shop, 1_000_000n)
+  await rig.round()
+  await mine()
+  await rig.round()
+  await rig.paid(shop, 1_000_000n)
+  await steal(shop)
+  await mine()
+  rig.service.advance(HOUR_MS + 1)
+  return shop
+}
+
+describe("the comparison", () => {
+  it("halts the wallet when money leaves a deposit and no payout meant it; nothing is signed afterwards", async () => {
+    await robbed()
+    await check()
+    expect((await wallet()).halted_reason).toContain("no payout meant it")
+    await rig.round()
+    expect(await rig.states()).toEqual(["final", "final", "queued", "queued"])
+  })
+
+  it("keeps the engine from signing until it has halted the wallet", async () => {
+    await robbed()
+    let rounds = 0
+    rig.proxy.spoil = async (method, _params, result) => {
+      if (method === "eth_getLogs" && rounds++ === 0) await rig.round()
+      return result
+    }
+    await check()
+    expect(rounds).toBeGreaterThan(0)
+    expect(await rig.states()).toEqual(["final", "final", "queued", "queued"])
+    expect(await wallet()).toMatchObject({ status: "halted", lease_until: null })
+  })
+
+  it("waits while a payout round holds the lease, and asks again soon", async () => {
+    await robbed()
+    let answered: number | undefined
+    rig.proxy.spoil = async (method, _params, result) => {
+      if (method === "eth_getBalance") answered ??= await check()
+      return result
+    }
+    await rig.round()
+    expect(answered).toBeLessThan(1_000)
+    expect((await wallet()).status).toBe("active")
+    await check()
+    expect((await wallet()).status).toBe("halted")
+  })
+
+  it("halts a wallet whose lease expired meanwhile, and what is signed after that is nothing", async () => {
+    const shop = await robbed()
+    let expired = false
+    rig.proxy.spoil = async (method, _params, result) => {
+      if (method !== "eth_getLogs" || expired) return result
+      expired = true
+      await rig.service.ctx.db
+        .updateTable("wallets")
+        .set({ lease_until: new Date(0) })
+        .execute()
+      await rig.round()
+      return result
+    }
+    await check()
+    expect((await wallet()).halted_reason).toContain("no payout meant it")
+    await rig.paid(shop, 1_000_000n).catch(() => {})
+    const before = (await wallet()).next_nonce
+    await rig.round()
+    expect((await wallet()).next_nonce).toBe(before)
+  })
+
+  it("is hourly, and leaves a halted wallet alone until it is resumed", async () => {
+    const db = rig.service.ctx.db
+    const startedAt = rig.service.ctx.now().getTime()
+    await check()
+    const { check_at: dueAt } = await wallet()
+    expect(dueAt?.getTime()).toBeGreaterThanOrEqual(startedAt + HOUR_MS)
+    expect(await check()).toBe(60_000)
+    expect((await wallet()).check_at).toEqual(dueAt)
+    await db.updateTable("wallets").set({ status: "halted", halted_reason: "x", check_at: null }).execute()
+    await check()
+    expect((await wallet()).check_at).toBeNull()
+    await db.updateTable("wallets").set({ status: "active", halted_reason: null }).execute()
+    await check()
+    expect((await wallet()).check_at).not.toBeNull()
+  })
+
+  it("leaves the hourly observation of an idle wallet to the payout round", async () => {
+    await rig.round()
+    const { address } = rig.signer
+    const value = await rig.anvil.client.getBalance({ address })
+    rig.service.advance(HOUR_MS + 1)
+    await check()
+    try {
+      await rig.anvil.client.setBalance({ address, value: 1n })
+      await rig.round()
+      expect((await wallet()).alarms).toContain("low_gas")
+    } finally {
+      await rig.anvil.client.setBalance({ address, value })
+    }
+  })
+
+  it("passes over transfers of zero, which anyone can make a token emit in our name", async () => {
+    const shop = await rig.sell([50, 50])
+    const args = [shop.deposit.address, recipient(0), 0n] as const
+    const spam = { address: rig.token, abi: testUsdcAbi, functionName: "transferFrom", args } as const
+    await rig.anvil.client.writeContractSync(spam)
+    await rig.paid(shop, 1_000_000n)
+    await rig.round()
+    await rig.anvil.client.writeContractSync(spam)
+    await mine()
+    await rig.round()
+    await rig.compareLogs()
+    expect(await rig.states()).toEqual(["final", "final"])
+    expect(await wallet()).toMatchObject({ status: "active", checked_number: expect.any(BigInt) })
+  })
+
+  it("does not halt on one endpoint's word that a transfer is missing", async () => {
+    const shop = await rig.sell([50, 50])
+    await rig.paid(shop, 1_000_000n)
+    await rig.round()
+    await mine()
+    await rig.round()
+    rig.proxy.spoil = (method, _params, result) => (method === "eth_getLogs" ? [] : result)
+    await rig.compareLogs()
+    await rig.compareLogs()
+    expect((await wallet()).status).toBe("active")
+  })
+
+  it("fails apart from the payouts: they are made while an endpoint refuses to answer for logs", async () => {
+    rig.proxy.broken = 503
+    rig.proxy.brokenFor = "eth_getLogs"
+    const shop = await rig.sell([50, 50])
+    await rig.paid(shop, 1_000_000n)
+    const before = await rig.balanceOf(recipient(0))
+    await rig.compareLogs().catch(() => {})
+    for (const endpoint of rig.network.endpoints) endpoint.silentUntil = 0
+    await rig.round()
+    expect((await rig.balanceOf(recipient(0))) - before).toBe(500_000n)
+    expect(await wallet()).toMatchObject({ status: "active", lease_until: null })
+  })
+})

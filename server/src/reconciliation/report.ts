@@ -1,0 +1,42 @@
+/** What the comparisons find, and how it reaches the operator: an alarm for what is not proven, halted wallets for what is. */
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { payoutAlarms } from "../metrics.ts"
+import { haltWallet } from "../payouts/confirm-intents.ts"
+
+/** A row that contradicts the chain or another row. */
+export interface Finding {
+  table: string
+  id: string
+  /** What the row says, and what the chain or another row says. */
+  words: string
+}
+
+/** The result of a comparison: nothing, a proven finding, or what could not be proven, in words. */
+export interface Compared {
+  finding?: Finding
+  /** Too few endpoints answered, or too few of them agree: an alarm, and compared again. */
+  unproven?: string
+}
+
+/** Logs and counts what is not proven. Nothing stops. */
+export function reportUnproven(
+  ctx: Context,
+  network: Network,
+  words: string,
+  facts: Record<string, string> = {},
+): void {
+  ctx.log.error({ network: network.name, ...facts }, `${words} (not proven; it is compared again)`)
+  payoutAlarms.inc({ network: network.name, wallet: "payout", reason: "books" })
+}
+
+/** Halts wallets because the books do not agree with the chain. */
+export async function haltWallets(
+  ctx: Context,
+  network: Network,
+  wallets: readonly Row<"wallets">[],
+  words: string,
+): Promise<void> {
+  for (const wallet of wallets) await haltWallet(ctx, network, wallet, "books", words)
+}

@@ -1,0 +1,81 @@
+/** Claims due deliveries so that every endpoint gets its turn, however many deliveries wait for another. */
+import { randomUUID } from "node:crypto"
+import { sql } from "kysely"
+import type { Db } from "../db/open.ts"
+import type { Row } from "../db/schema.ts"
+
+/** The columns that a worker needs; a date costs more to parse than all of these. */
+const columnNames = [
+  "id",
+  "event_id",
+  "merchant_id",
+  "webhook_id",
+  "url",
+  "lane",
+  "by_hand",
+  "attempts",
+  "claim_id",
+] as const
+
+/** A claimed delivery, with the columns that its worker needs. */
+export type ClaimedDelivery = Pick<Row<"deliveries">, (typeof columnNames)[number]>
+
+/**
+ * Claims due deliveries round-robin over their lanes: the first of each lane, then the second of each, up to `limit` in all
+ * and up to `perLane` less `taken` of one lane. A delivery waits for an earlier one of its lane and `order_key` that was
+ * never attempted. The next call passes `nextLane` as `afterLane`; it is "" when all lanes were visited.
+ *
+ * The lanes are found by hops through the index, one for each lane, so 100,000 deliveries of one lane cost the others
+ * nothing. A plain `order by run_at` would read all of them whenever that lane is full. The earlier delivery is found with a
+ * `limit 1`: a `not exists` is planned as a join that reads the whole lane (66 ms beside 100,000 rows, not 3). Only the lease
+ * is written: `run_at` is indexed, and an update that changes no indexed column costs a third (measured). The lease alone
+ * keeps other workers from the row.
+ */
+export async function claimDeliveries(
+  db: Db,
+  job: {
+    now: Date
+    leaseMs: number
+    limit: number
+    perLane: number
+    taken: ReadonlyMap<string, number>
+    afterLane: string
+    /** Lanes that one call visits. */
+    lanes: number
+  },
+): Promise<{ rows: ClaimedDelivery[]; nextLane: string }> {
+  const held = sql`lease_until >= clock_timestamp()`
+  const columns = sql.join(columnNames.map(name => sql.ref(name)))
+  const result = await sql<ClaimedDelivery & { next_lane: string }>`
+    with recursive lanes as (
+      (select lane, 1 as n from deliveries where status = 'pending' and lane > ${job.afterLane} order by lane limit 1)
+      union all
+      select (select t.lane from deliveries t where t.status = 'pending' and t.lane > l.lane order by t.lane limit 1), l.n + 1
+      from lanes l where l.lane is not null and l.n < ${job.lanes}
+    ),
+    taken as (select key as lane, value::int as n from jsonb_each_text(${JSON.stringify(Object.fromEntries(job.taken))}::jsonb)),
+    due as (
+      select d.ctid, row_number() over (partition by l.lane order by d.run_at, d.seq) as turn
+      from lanes l left join taken on taken.lane = l.lane
+      cross join lateral (
+        select t.ctid, run_at, seq from deliveries t
+        where t.lane = l.lane and t.status = 'pending' and t.run_at <= ${job.now} and (t.lease_until is null or not ${held})
+          and t.seq <= coalesce((select e.seq from deliveries e where e.lane = t.lane and e.order_key = t.order_key
+            and e.status = 'pending' and e.attempts = 0 order by e.seq limit 1), t.seq)
+        order by t.run_at limit greatest(${job.perLane}::int - coalesce(taken.n, 0), 0)
+        for no key update of t skip locked) d
+    ),
+    claimed as (
+      update deliveries set claim_id = ${randomUUID()},
+        lease_until = clock_timestamp() + make_interval(secs => ${job.leaseMs / 1_000})
+      where ctid = any(array(select ctid from due order by turn limit ${job.limit}))
+      returning seq, ${columns}
+    )
+    select ${columns}, last.next_lane
+    from (select coalesce((select lane from lanes where n = ${job.lanes}), '') as next_lane) last
+      left join claimed on true
+    order by claimed.seq`.execute(db)
+  // When nothing is claimed, one row without an id says where the next call continues.
+  const rows = result.rows.filter(row => (row.id as string | null) !== null)
+  return { rows, nextLane: result.rows[0]?.next_lane ?? "" }
+}
