@@ -1,12 +1,13 @@
 /**
- * Every error a caller can meet, declared once: its code, its HTTP status, its words, and `help` for the documents.
+ * Declares every error that the API can answer, once: its code, HTTP status, message, and the `help` text for the
+ * documentation.
  *
- * A throw site names the code and, where it helps, the details; it never names a status.
+ * Code that throws an error names the code and, where useful, details. It never names a status.
  */
 
 /**
- * A fault at one place of the input; `path` is dotted (`recipients.0.address`), empty for the whole body. `message` is either
- * a whole sentence, or a clause with a small first letter (`must be above 0`), whose subject is the field at `path`.
+ * One fault in the input. `path` is dotted (`recipients.0.address`) and empty for the whole body. `message` is either a
+ * whole sentence, or a clause that starts in lower case (`must be above 0`) and whose subject is the field at `path`.
  */
 export interface ErrorDetail {
   path: string
@@ -15,7 +16,10 @@ export interface ErrorDetail {
   typedData?: object
 }
 
-/** What is said of an error; with `retryAfterS` each answer has that many seconds as `Retry-After`. */
+/**
+ * What the documentation and the answer say about an error. With `retryAfterS`, every such answer carries that many
+ * seconds as `Retry-After`.
+ */
 interface ErrorWords {
   status: number
   message: string
@@ -23,10 +27,10 @@ interface ErrorWords {
   retryAfterS?: number
 }
 
-/** A longer name is the caller's invention: it stands in `path` once, and not in the sentence again. */
+/** A longer name was made up by the caller. `path` shows it; the sentence does not repeat it. */
 const LONGEST_SUBJECT = 100
 
-/** The fault as callers get it: a whole sentence, whose subject is the field where the message was a clause. */
+/** The fault as callers receive it: a whole sentence. Where `message` was a clause, its subject is the field. */
 function asSentence({ path, message, ...rest }: ErrorDetail): ErrorDetail {
   const subject = path === "" ? "The body" : path.length > LONGEST_SUBJECT ? "This field" : `\`${path}\``
   const text = /^[a-z]/.test(message) ? `${subject} ${message}` : message
@@ -36,33 +40,34 @@ function asSentence({ path, message, ...rest }: ErrorDetail): ErrorDetail {
 export const errorTable = {
   VALIDATION_ERROR: {
     status: 400,
-    message: "The request is not valid; `details` names each fault.",
-    help: "Mend the fields that `details` names; all faults are told at once. Nothing was written.",
+    message: "The request is not valid; `details` lists each fault.",
+    help: "Correct the fields listed in `details`; all faults are reported at once. Nothing was written.",
   },
   INVALID_TX_HASH: {
     status: 400,
     message: "`txHash` must be a transaction hash: 0x and 64 hexadecimal digits.",
-    help: "Send the hash that the wallet answered when it sent the transfer, not an address and not an explorer's link.",
+    help: "Send the hash that the wallet returned when it sent the transfer. An address or an explorer link is not a hash.",
   },
   INVALID_SPLIT: {
     status: 400,
-    message: "The recipients make no split; `details` says why. Their percentages must be exactly 100 together.",
-    help: "2 to 50 recipients, no address twice, each above 0 with at most 4 decimals, none of the service's own addresses.",
+    message:
+      "The recipients do not form a valid split; `details` says why. Their percentages must add up to exactly 100.",
+    help: "A split has 2 to 50 recipients. No address appears twice, each percentage is above 0 with at most 4 decimals, and no recipient is one of the service's own addresses.",
   },
   UNAUTHORIZED: {
     status: 401,
-    message: "A valid access token is needed: `Authorization: Bearer <token>`.",
-    help: "Get a new token from the identity provider: this one is missing, expired, or made for another service. Where the message asks for an API key, make one with `POST /api/console/api-keys`; a revoked one is gone at once.",
+    message: "This request needs a valid access token: `Authorization: Bearer <token>`.",
+    help: "Get a new token from the identity provider: this one is missing, expired, or issued for another service. Where the message asks for an API key, create one with `POST /api/console/api-keys`; a revoked key stops working at once.",
   },
   SIGNATURE_REFUSED: {
     status: 401,
-    message: "This signature opens nothing here; `details` says why. Ask for a new nonce and sign again.",
-    help: "The message must name this service, this purpose, a network of this service and a nonce that was not used, and be signed by the wallet that it names. Nothing was written.",
+    message: "Signature rejected; `details` says why. Ask for a new nonce and sign again.",
+    help: "The signed message must name this service, this purpose, a network of this service and an unused nonce, and must be signed by the wallet it names. Nothing was written.",
   },
   ACCESS_REQUIRED: {
     status: 403,
-    message: "The wallet is known, but it holds no access to this paywall now. Pay first.",
-    help: "Ask `GET /api/paywalls/:id/verify` for the address: its access has ended, was revoked or used up, or another address paid.",
+    message: "The wallet is known, but it has no access to this paywall now. Pay first.",
+    help: "Ask `GET /api/paywalls/:id/verify` about the address: its access expired, was revoked or used up, or another address paid.",
   },
   FORBIDDEN: {
     status: 403,
@@ -73,57 +78,57 @@ export const errorTable = {
     status: 403,
     message:
       "The payout wallet must sign this change: sign `details[0].typedData` (EIP-712), and send the request again with `Wallet-Signature: <nonce> <signature>`.",
-    help: "The merchant's wallet lock is on, or is being switched. The nonce is `details[0].typedData.message.nonce`, good for ten minutes and for this change alone. A contract wallet signs by ERC-1271. Nothing was changed.",
+    help: "The merchant's wallet lock is on, or is being switched on or off. The nonce is `details[0].typedData.message.nonce`; it is valid for ten minutes and for this change only. A contract wallet signs by ERC-1271. Nothing was changed.",
   },
   SANCTIONS_MATCH: {
     status: 403,
-    message: "This address is on a sanctions list and can't be served.",
-    help: "Nothing can be done here. Another attempt gets the same answer.",
+    message: "This address is on a sanctions list, so the service refuses it.",
+    help: "There is nothing you can do. Another attempt gets the same answer.",
   },
   SIGNUP_CLOSED: {
     status: 403,
-    message: "The token is valid, but this installation takes new merchants by invitation only. Ask its operator.",
-    help: "The operator can invite the token's subject, or open the sign-up with `SIGNUP=open`.",
+    message: "The token is valid, but new merchants need an invitation here. Ask the operator for one.",
+    help: "The operator can invite the token's subject, or open sign-up with `SIGNUP=open`.",
   },
   NOT_FOUND: {
     status: 404,
-    message: "There is nothing at this address. Check the path, the method and the id.",
-    help: "Look the route up in the API's document. What belongs to another merchant is not found either.",
+    message: "Nothing was found at this address. Check the path, the method and the id.",
+    help: "Look up the route in the API document. Objects of another merchant also get this answer.",
   },
   PAYWALL_NOT_FOUND: {
     status: 404,
     message: "No paywall has this id.",
-    help: "Check the id, `pw_` included. In the console a paywall of another merchant is not found either.",
+    help: "Check the id, including the prefix `pw_`. In the console, a paywall of another merchant also gets this answer.",
   },
   PAYMENT_NOT_FOUND: {
     status: 404,
     message: "No payment with this hash and address was submitted to this paywall. Submit it first.",
-    help: "Submit it with `POST /api/paywalls/:id/pay`, or check that the address is the one that paid. For a return address: only money that waits has one.",
+    help: "Submit it with `POST /api/paywalls/:id/pay`, or check that the address is the one that paid. Return addresses exist only for money that is open: waiting for the merchant's decision.",
   },
   SESSION_NOT_FOUND: {
     status: 404,
     message: "No checkout session has this id.",
-    help: "Check the id, `cs_` included. A session of another merchant is not found either.",
+    help: "Check the id, including the prefix `cs_`. A session of another merchant also gets this answer.",
   },
   LINK_NOT_FOUND: {
     status: 404,
     message: "No payment link has this slug.",
-    help: "Check the link's address; slugs are lower-case.",
+    help: "Check the link's address; slugs are in lower case.",
   },
   ALREADY_VERIFIED: {
     status: 409,
     message: "This transaction has already granted access to this paywall.",
-    help: "There is nothing left to do: ask `GET /api/paywalls/:id/verify` for the address that paid.",
+    help: "There is nothing left to do. `GET /api/paywalls/:id/verify` shows the access of the address that paid.",
   },
   PAYOUT_ADDRESS_REQUIRED: {
     status: 409,
-    message: "Set the address your money goes to first: PUT /api/console/settings { payoutAddress }.",
-    help: "For another network than the default one: `payoutAddresses`, by the network's name.",
+    message: "Set the address that receives your money first: PUT /api/console/settings { payoutAddress }.",
+    help: "For a network other than the default one, set `payoutAddresses`, keyed by the network's name.",
   },
   SESSION_ALREADY_CONFIRMED: {
     status: 409,
-    message: "This checkout is paid and confirmed.",
-    help: "There is nothing left to do: `GET /api/pay/status/:id` tells how it was paid.",
+    message: "This checkout is already paid and confirmed.",
+    help: "There is nothing left to do: `GET /api/pay/status/:id` shows how it was paid.",
   },
   TXHASH_ALREADY_USED: {
     status: 409,
@@ -133,38 +138,38 @@ export const errorTable = {
   AUTHORIZATION_ALREADY_USED: {
     status: 409,
     message:
-      "The nonce of this authorization was used before, or taken back. Sign a new authorization with a fresh nonce.",
-    help: "An authorization pays for the one checkout that it was made for. If it moved money on chain, `GET /api/pay/status/:id` finds that by itself.",
+      "The nonce of this authorization was already used or cancelled. Sign a new authorization with a new nonce.",
+    help: "An authorization pays only for the checkout it was made for. If it moved money on chain, the service finds the transfer without your help, and `GET /api/pay/status/:id` reports it.",
   },
   INVALID_OPERATION: {
     status: 409,
-    message: "This can't be done in its present state.",
-    help: "The message names the state that is in the way.",
+    message: "This is not possible in the object's current state.",
+    help: "The message names the state that prevents it.",
   },
   SLUG_TAKEN: {
     status: 409,
     message: "This slug is already in use. Choose another.",
-    help: "Slugs are unique in the whole installation, switched-off paywalls included.",
+    help: "Slugs are unique within the whole installation, including those of inactive paywalls.",
   },
   IDEMPOTENCY_IN_PROGRESS: {
     status: 409,
-    message: "The first request with this Idempotency-Key is still running. Try again in a moment, with the same key.",
-    help: "Wait for the seconds in `Retry-After`, then send the same request: it gets the first one's answer.",
+    message: "The first request with this Idempotency-Key is still running. Try again in a moment with the same key.",
+    help: "Wait for the seconds in `Retry-After`, then send the same request again: it gets the answer of the first one.",
   },
   SESSION_EXPIRED: {
     status: 410,
-    message: "The time of this checkout is over, and so are the 30 days in which late payments are looked for.",
-    help: "Start a new checkout. Money that was sent all the same goes to the merchant.",
+    message: "This checkout has expired, and so have the 30 days in which the service looks for late payments.",
+    help: "Start a new checkout. Money sent to the old one in spite of this goes to the merchant.",
   },
   LINK_UNAVAILABLE: {
     status: 410,
-    message: "This payment link is switched off, expired, or used up. Ask the merchant for another.",
-    help: "The merchant can switch it on, give it more time, or raise `maxUses`.",
+    message: "This payment link is inactive, expired, or used up. Ask the merchant for another.",
+    help: "The merchant can activate it, extend it, or raise `maxUses`.",
   },
   PAYLOAD_TOO_LARGE: {
     status: 413,
-    message: "The request body is too large; 256 KB is the most.",
-    help: "Send less; large content belongs at a `contentUrl`.",
+    message: "The request body is too large; the limit is 256 KB.",
+    help: "Send less; host large content yourself and give its `contentUrl`.",
   },
   UNSUPPORTED_MEDIA_TYPE: {
     status: 415,
@@ -174,73 +179,74 @@ export const errorTable = {
   URL_UNREACHABLE: {
     status: 422,
     message: "The webhook's URL could not be reached.",
-    help: "The message names what went wrong. Any answer will do but a redirect, 404, 410, 502, 503 and 504.",
+    help: "The message names what went wrong. The endpoint may answer with any status except a redirect, 404, 410, 502, 503 and 504.",
   },
   AUTHORIZATION_REFUSED: {
     status: 422,
-    message: "This authorization can't be carried out; `details` says why. Nothing was paid.",
-    help: "Sign one that fits what `GET /api/pay/status/:id` asks for, from a wallet that holds the amount. Nothing was written.",
+    message: "This authorization can't be relayed; `details` says why. Nothing was paid.",
+    help: "Sign an authorization that matches what `GET /api/pay/status/:id` asks for, from a wallet that holds the amount. Nothing was written.",
   },
   IDEMPOTENCY_MISMATCH: {
     status: 422,
     message:
-      "This Idempotency-Key was used for another request. Send the first one again just as it was, or use a new key.",
-    help: "Make a key for each thing that is to happen once, and keep it with the body that it was sent with.",
+      "This Idempotency-Key was used for a different request. Send the first request again unchanged, or use a new key.",
+    help: "Create one key for each operation that must happen once, and store it with the body that you sent with it.",
   },
   RATE_LIMITED: {
     status: 429,
     message: "Too many requests. Wait for the seconds in `retryAfter`, then try again.",
-    help: "`X-RateLimit-Remaining` and `X-RateLimit-Reset` on each answer tell how much is left, and until when. Long lists and CSV files of one merchant are also bounded by how many are on their way at once (`MAX_DOWNLOADS`): read one to its end before asking for another.",
+    help: "`X-RateLimit-Remaining` and `X-RateLimit-Reset` on each answer give the requests left and the time of the reset. The long lists and CSV files that one merchant reads at the same time are limited too (`MAX_DOWNLOADS`): read one to its end before you ask for another.",
     retryAfterS: 1,
   },
   INTERNAL_ERROR: {
     status: 500,
-    message: "Something went wrong on our side. Nothing was lost; try again, and quote the requestId if it stays.",
-    help: "The operator finds the cause in the log, by the `requestId`.",
+    message:
+      "Something went wrong on our side. Nothing was lost. Try again, and quote the requestId if it happens again.",
+    help: "The operator can find the cause in the log by the `requestId`.",
   },
   IDENTITY_UNAVAILABLE: {
     status: 503,
     message: "The identity provider can't be reached, so the token can't be checked. Try again in a moment.",
-    help: "The token may be good. The operator checks `OIDC_ISSUER` and the way to it.",
+    help: "The token may be valid. The operator checks `OIDC_ISSUER` and the network connection to it.",
   },
   CHAIN_UNAVAILABLE: {
     status: 503,
     message:
       "The network can't be reached, so the signature can't be checked. Try again in a moment, with the same signature.",
-    help: "The signature may be good, and its nonce is not used up; where the message speaks of a sanctions list, nothing was decided. The operator checks `RPC_<NETWORK>`.",
+    help: "The signature may be valid, and its nonce is still unused. Where the message mentions a sanctions list, nothing was decided. The operator checks `RPC_<NETWORK>`.",
   },
   RELAY_UNAVAILABLE: {
     status: 503,
-    message: "Authorizations can't be carried out here at the moment. Pay with a transfer of your own.",
-    help: "The service has no relay wallet on this network, or it is halted: the operator sets `RELAY_PRIVATE_KEY`, and looks at the wallet. Or relays took their part of the merchant's `GAS_BUDGET` of the day, all merchants spent `GAS_BUDGET_TOTAL`, or contract wallets `RELAY_CONTRACT_BUDGET`.",
+    message: "The service can't relay authorizations at the moment. Pay with a transfer of your own.",
+    help: "Either the service has no relay wallet on this network or the wallet is halted: the operator sets `RELAY_PRIVATE_KEY` and checks the wallet. Or a gas budget is spent: the relay share of the merchant's daily `GAS_BUDGET`, `GAS_BUDGET_TOTAL` for all merchants, or `RELAY_CONTRACT_BUDGET` for contract wallets.",
   },
   PAYMENTS_PAUSED: {
     status: 503,
-    message: "Payments on this network are paused. Send no money now, and try again later.",
-    help: "The service's payout wallet is halted on the network, so nothing is sold there. The operator sees the reason with `script/wallet show`, mends it, and resumes the wallet. Money that arrives meanwhile is found and counted.",
+    message: "Payments on this network are paused. Do not send money now; try again later.",
+    help: "The service's payout wallet is halted on the network, so nothing is for sale there. The operator sees the reason with `script/wallet show`, removes it, and resumes the wallet. Money that arrives in the meantime is still found and counted.",
     retryAfterS: 60,
   },
   DATABASE_UNAVAILABLE: {
     status: 503,
     message:
-      "The database can't be reached or takes too long. Try again after the seconds in `Retry-After`, with the same Idempotency-Key.",
-    help: "Nothing was written, or all of it: without an Idempotency-Key look first whether the change was made. The operator checks the database and `DATABASE_URL`; the service recovers by itself.",
+      "The database can't be reached or is too slow. Try again after the seconds in `Retry-After`, with the same Idempotency-Key.",
+    help: "The change was written completely or not at all. Without an Idempotency-Key, check first whether it was made. The operator checks the database and `DATABASE_URL`; the service recovers without a restart.",
     retryAfterS: 5,
   },
   NOT_READY: {
     status: 503,
     message: "The service is not ready yet.",
-    help: "The message names what is missing: the database, or a network that was not looked at lately.",
+    help: "The message names what is missing: the database, or a network that has not been scanned recently.",
   },
 } as const satisfies Record<string, ErrorWords>
 
 export type ErrorCode = keyof typeof errorTable
 
-/** The seconds that every answer with this error asks its caller to wait; undefined where it says nothing. */
+/** The seconds that every answer with this error asks its caller to wait; undefined where it asks for none. */
 export const retryAfterOf = (code: ErrorCode): number | undefined => (errorTable[code] as ErrorWords).retryAfterS
 
 /**
- * An error whose code, status and message the caller sees; `message` replaces the table's words.
+ * An error whose code, status and message the caller sees; `message` replaces the message of the table.
  *
  * @example throw new ApiError("VALIDATION_ERROR", [{ path: "price", message: "must be above 0" }])
  */
@@ -256,6 +262,6 @@ export class ApiError extends Error {
   }
 }
 
-/** One fault of the input as a `VALIDATION_ERROR`; `message` as in {@link ErrorDetail}. */
+/** One fault of the input as a `VALIDATION_ERROR`; for `message`, see {@link ErrorDetail}. */
 export const invalid = (path: string, message: string): ApiError =>
   new ApiError("VALIDATION_ERROR", [{ path, message }])

@@ -23,19 +23,24 @@ const tags = ["books"]
 const text = (description: string) => ({ type: "string", description })
 
 const Entry = Type.Object({
-  at: Described(Timestamp, "Of what came in the time of its block; of a payout when it was seen in one"),
+  at: Described(
+    Timestamp,
+    "For incoming money, the time of its block; for a payout, when it was first seen in a block",
+  ),
   direction: Type.Unsafe<"in" | "out">({ type: "string", enum: ["in", "out"] }),
   reason: Type.String(
     text(
-      "In: payment, or unclaimed where it is part of none. Out: share, sweep, return, recovery (anyone sent it to the owner after its time) or unknown (it halted payouts)",
+      "In: payment, or unclaimed where the transfer belongs to no payment. Out: share, sweep, return, recovery (somebody sent it to the address's owner after the recovery time) or unknown (the service did not send it, and halted payouts)",
     ),
   ),
   paymentStatus: Nullable(Type.String(text("As in the transactions; null without a payment"))),
   exception: Nullable(Type.String()),
-  amountIn: Nullable(Described(Money, "In base units where it is another token than the network's")),
+  amountIn: Nullable(
+    Described(Money, "In base units where it is in a token other than the network's settlement token"),
+  ),
   amountOut: Nullable(Money),
-  balance: Nullable(Described(Money, "Of the deposit after this; only in a list of one deposit")),
-  currency: Nullable(Type.String(text("null where it is another token than the network's"))),
+  balance: Nullable(Described(Money, "The deposit's balance after this transfer; only in a list of one deposit")),
+  currency: Nullable(Type.String(text("null where it is in a token other than the network's settlement token"))),
   token: AddressText,
   chain: Type.String(),
   deposit: AddressText,
@@ -53,8 +58,8 @@ const Entry = Type.Object({
 
 const filters = {
   from: Type.Optional(TimeInput),
-  to: Type.Optional(Described(TimeInput, "As `from`; what is of this time is not included")),
-  deposit: Type.Optional(Described(AddressInput, "The address of one deposit, whose balance is then told too")),
+  to: Type.Optional(Described(TimeInput, "Like `from`; transfers at exactly this time are not included")),
+  deposit: Type.Optional(Described(AddressInput, "The address of one deposit; the answer then includes its balance")),
   paywallId: Type.Optional(Matching("^pw_[a-z0-9]{24}$", "A paywall's id")),
   sessionId: Type.Optional(Matching("^cs_[a-z0-9]{24}$", "A checkout session's id")),
 }
@@ -83,7 +88,7 @@ export function bookRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "exportBooks",
-        summary: "All of the books that passes the filter, as CSV",
+        summary: "All entries of the books that match the filter, as CSV",
         tags,
         querystring: Type.Object(filters),
         response: CsvAnswer,

@@ -16,13 +16,13 @@ const Status = Type.Enum(
   {
     type: "string",
     description:
-      "Of payments granted, reversed, open (it waits for the merchant, `exception` says why) or returned; of what goes out queued, held, assigned, mined, final, reverted or cancelled",
+      "For payments: granted, reversed, open (waiting for the merchant; `exception` says why) or returned. For outgoing money: queued, held, assigned, mined, final, reverted or cancelled",
   },
 )
 const TransactionType = Type.Unsafe<Row<"transactions">["type"]>({
   type: "string",
   enum: ["payment", "share", "sweep", "return"],
-  description: "payment came in; share (of a split), sweep (to the merchant) and return (to a payer) went out",
+  description: "payment is incoming; share (of a split), sweep (to the merchant) and return (to a payer) are outgoing",
 })
 
 const Transaction = Type.Object({ ...transaction, type: TransactionType, status: Status })
@@ -32,7 +32,7 @@ const filters = {
   type: Type.Optional(TransactionType),
   status: Type.Optional(Status),
   from: Type.Optional(TimeInput),
-  to: Type.Optional(Described(TimeInput, "As `from`; what was made at this time is not included")),
+  to: Type.Optional(Described(TimeInput, "Like `from`; transactions created at exactly this time are not included")),
   q: Type.Optional(
     Matching(
       "^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|(cs|pw|pay)_[a-z0-9]{24}|po_[0-9a-f]{32})$",
@@ -48,7 +48,7 @@ export function transactionRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listTransactions",
-        summary: "What came in and what went out, newest first",
+        summary: "Incoming and outgoing money, newest first",
         tags,
         querystring: Query,
         response: { 200: TransactionList },
@@ -67,7 +67,7 @@ export function transactionRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "exportTransactions",
-        summary: "All that passes the filter, as CSV",
+        summary: "All transactions that match the filter, as CSV",
         tags,
         querystring: Filters,
         response: CsvAnswer,

@@ -70,14 +70,14 @@ export async function readSignature(
 ): Promise<SignedBy | { fault: string }> {
   if (signature.endsWith(UNDEPLOYED))
     return {
-      fault: "comes from a wallet that is not on chain yet (ERC-6492): deploy the wallet first, or pay from another",
+      fault: "comes from a wallet that is not deployed yet (ERC-6492): deploy the wallet first, or pay from another",
     }
   if (size(signature) === 65) {
     const recovered = await recoverAddress({ hash: digest, signature }).catch(() => undefined)
     if (recovered?.toLowerCase() === from) {
       const [s, v] = [BigInt(slice(signature, 32, 64)), BigInt(slice(signature, 64))]
       if (s <= HALF_ORDER && (v === 27n || v === 28n)) return "key"
-      return { fault: "is not in the form that tokens take: s in the lower half, v 27 or 28" }
+      return { fault: "is not in the form that tokens accept: s in the lower half, v 27 or 28" }
     }
   }
   if (await isApproved(ctx, network, from, digest, signature)) return "contract"

@@ -104,10 +104,7 @@ export function networkAsked(
 ): { network: Network; faults: ErrorDetail[] } {
   const network = asked.chain === undefined ? chain.networks[0] : chain.networks.find(each => each.name === asked.chain)
   if (!network)
-    throw invalid(
-      "chain",
-      `must name a network that is served here: ${chain.networks.map(each => each.name).join(", ")}`,
-    )
+    throw invalid("chain", `must name a network of this service: ${chain.networks.map(each => each.name).join(", ")}`)
   const { symbol } = network.token
   const fault = { path: "currency", message: `must be ${symbol}, the settlement token on ${network.name}` }
   return { network, faults: (asked.currency ?? symbol) === symbol ? [] : [fault] }

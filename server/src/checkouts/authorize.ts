@@ -95,7 +95,7 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
     throw new ApiError(
       "INVALID_OPERATION",
       undefined,
-      "Money has just arrived for this checkout, and is being looked at. Ask how it stands in a moment.",
+      "Money for this checkout has just arrived and is being verified. Ask for its status in a moment.",
     )
   }
   if ("words" in trial) throw new ApiError("AUTHORIZATION_REFUSED", undefined, trial.words)
@@ -145,13 +145,13 @@ function authorizationOf(body: PayAuthorize["authorization"]): Authorization {
   const fault = (name: string, message: string) => void faults.push({ path: `authorization.${name}`, message })
   const address = (name: "from" | "to"): Address => {
     const parsed = parseAddress(body[name])
-    if (!parsed) fault(name, "must have a right checksum, as its case is mixed")
+    if (!parsed) fault(name, "must have a valid checksum because its case is mixed")
     return parsed ?? (body[name] as Address)
   }
   const uint = (name: "value" | "validAfter" | "validBefore"): bigint => {
     const written = asWritten(body, name) ?? ""
     if (typeof body[name] === "number" && !Number.isSafeInteger(body[name]))
-      fault(name, "must be written as text: a number of this size loses digits on its way")
+      fault(name, "must be sent as text: a JSON number of this size loses digits")
     else if (!/^[0-9]+$/.test(written) || BigInt(written) > MAX_UINT256)
       fault(name, "must be decimal digits, and at most 2^256 - 1")
     else return BigInt(written)
@@ -207,7 +207,7 @@ function assertOnlyOneMoves(others: readonly Row<"intents">[], harmless: Readonl
   const open = others.filter(({ id }) => !harmless.has(id))
   const [first] = open
   if (!first?.payer) return
-  const message = `An authorization of this checkout failed on chain, and anyone can carry it out until ${replayableUntil(open)}. Sign with its wallet ${checksummed(first.payer)} and its nonce ${first.auth_nonce}, cancel it on chain (cancelAuthorization), or wait until then.`
+  const message = `An authorization of this checkout failed on chain, and anyone can submit it until ${replayableUntil(open)}. Sign with the same wallet ${checksummed(first.payer)} and nonce ${first.auth_nonce}, cancel it on chain (cancelAuthorization), or wait until then.`
   throw new ApiError("INVALID_OPERATION", [{ path: "authorization.nonce", message }], message)
 }
 
@@ -243,10 +243,10 @@ async function assertPayable(ctx: Context, session: Row<"checkout_sessions">, as
   const otherWay =
     until === undefined
       ? "Pay with a transfer of your own."
-      : `Pay with a transfer of your own after ${until}: until then anyone can carry out the authorization that failed.`
+      : `Pay with a transfer of your own after ${until}: until then anyone can submit the authorization that failed.`
   const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
   if (relays.some(({ state }) => ["queued", "held", "assigned", "mined"].includes(state)))
-    throw stop("Another authorization of this checkout is on its way; wait until it is paid.")
+    throw stop("Another authorization of this checkout is already being processed; wait for its result.")
   if (relays.filter(({ state }) => state === "reverted").length >= MAX_REVERTED || relays.length >= MAX_RELAYS)
     throw stop(`Too many authorizations of this checkout failed. ${otherWay}`)
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
@@ -263,15 +263,21 @@ async function assertPayable(ctx: Context, session: Row<"checkout_sessions">, as
     fault(
       "value",
       missing > 0n
-        ? `must be ${missing}, the ${formatAmount(missing, decimals)} ${symbol} that are missing`
-        : "is too much: all of it has arrived, or is on its way",
+        ? `must be ${missing}, the ${formatAmount(missing, decimals)} ${symbol} still to be paid`
+        : "is too much: the whole amount has arrived or is being verified",
     )
   else if (value < parseAmount(ctx.settings.minAmount, decimals))
-    fault("value", `is less than ${ctx.settings.minAmount} ${symbol}, too little to be relayed: pay it by a transfer`)
+    fault(
+      "value",
+      `is less than ${ctx.settings.minAmount} ${symbol}, which is too little to relay: pay it with a transfer`,
+    )
   if (validAfter >= seconds) fault("validAfter", `must be in the past; it is ${seconds} now`)
   const least = BigInt(LEAST_TIME_MS / 1_000)
   if (validBefore < seconds + least)
-    fault("validBefore", `must be at least ${least} seconds from now, so that it can be mined; it is ${seconds} now`)
+    fault(
+      "validBefore",
+      `must be at least ${least} seconds from now, so that it can be mined in time; it is ${seconds} now`,
+    )
   const most = BigInt(Math.floor(session.expires_at.getTime() / 1_000)) + MOST_OVERTIME_S
   if (validBefore > most) fault("validBefore", `must be at most ${most}, two hours after this checkout ends`)
   if (faults.length > 0) throw refused(faults)
@@ -285,9 +291,7 @@ async function assertPayable(ctx: Context, session: Row<"checkout_sessions">, as
 /** Why a checkout takes no authorization any more, and when it is safe to start another one. */
 function overWords(leftMs: number, until: string | undefined): string {
   const words =
-    leftMs <= 0
-      ? "The time of this checkout is over."
-      : "The time of this checkout ends within a minute, too soon for an authorization."
+    leftMs <= 0 ? "This checkout has expired." : "This checkout expires within a minute, too soon for an authorization."
   return until === undefined ? `${words} Start a new one.` : `${words} ${replayCaution(until, "expired")}`
 }
 

@@ -33,7 +33,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       schema: {
         ...product,
         operationId: "createProduct",
-        summary: "Makes a product with a price",
+        summary: "Creates a product with a price",
         body: ProductCreate,
         response: { 201: Product },
       },
@@ -60,7 +60,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       schema: {
         ...product,
         operationId: "listProducts",
-        summary: "All products, inactive ones too",
+        summary: "All products, including inactive ones",
         querystring: Page,
         response: { 200: ProductList },
       },
@@ -94,7 +94,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       schema: {
         ...product,
         operationId: "changeProduct",
-        summary: "Changes what is given; checkouts that were started keep their price",
+        summary: "Changes the given fields; checkouts already started keep their price",
         params: ProductId,
         body: ProductChange,
         response: { 200: Product },
@@ -124,7 +124,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       schema: {
         ...product,
         operationId: "deleteProduct",
-        summary: "Switches a product off; one that is off already is not found",
+        summary: "Deactivates a product; one that is already inactive is not found",
         params: ProductId,
         response: { 200: Deleted },
       },
@@ -145,7 +145,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       schema: {
         ...link,
         operationId: "createPaymentLink",
-        summary: "Makes a payment link",
+        summary: "Creates a payment link",
         body: LinkCreate,
         response: { 201: Link },
       },
@@ -172,7 +172,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       schema: {
         ...link,
         operationId: "listPaymentLinks",
-        summary: "All payment links, inactive ones too",
+        summary: "All payment links, including inactive ones",
         querystring: Page,
         response: { 200: LinkList },
       },
@@ -211,7 +211,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       schema: {
         ...link,
         operationId: "changePaymentLink",
-        summary: "Changes what is given; checkouts that were started stay as they are",
+        summary: "Changes the given fields; checkouts already started stay unchanged",
         params: LinkId,
         body: LinkChange,
         response: { 200: Link },
@@ -242,7 +242,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         ...link,
         operationId: "deletePaymentLink",
         summary:
-          "Switches a payment link off; checkouts that were started can be paid, and one that is off is not found",
+          "Deactivates a payment link; checkouts already started can still be paid, and an inactive link is not found",
         params: LinkId,
         response: { 200: Deleted },
       },

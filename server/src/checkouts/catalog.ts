@@ -105,7 +105,7 @@ export async function createLink(ctx: Context, merchantId: string, body: LinkCre
   if (body.productId !== undefined && !product?.active)
     faults.push({ path: "productId", message: "must be the id of one of your active products" })
   if (product && body.amount !== undefined)
-    faults.push({ path: "amount", message: "can't be given together with `productId`: the product has a price" })
+    faults.push({ path: "amount", message: "can't be given together with `productId`: the product sets the price" })
   const chain = product ? networkOf(ctx.chain, product.chain_id).name : body.chain
   if (product && body.chain !== undefined && body.chain !== chain)
     faults.push({ path: "chain", message: `must be ${chain}, the network of the product` })
@@ -199,7 +199,7 @@ export async function changeLink(
     .executeTakeFirst()
   if (!link) throw new ApiError("NOT_FOUND")
   throw new ApiError("VALIDATION_ERROR", [
-    { path: "maxUses", message: `must be at least ${link.uses}: the link was used that often` },
+    { path: "maxUses", message: `must be at least ${link.uses}: the link was already used that often` },
   ])
 }
 

@@ -52,7 +52,7 @@ export async function createSession(
   if (body.payerFields !== undefined && body.payerInfo !== undefined)
     faults.push({
       path: "payerInfo",
-      message: "can't be given together with `payerFields`: it is the older name of it",
+      message: "can't be given together with `payerFields`: it is the old name of that field",
     })
   const callbackFault = body.callbackUrl === undefined ? undefined : receiverFault(ctx, body.callbackUrl)
   if (callbackFault) faults.push({ path: "callbackUrl", message: callbackFault })
@@ -129,7 +129,7 @@ async function insertSession(
 /** What is sold, and for how much: said by the request, by a link, or by a product, and by one of them only. */
 async function termsOf(ctx: Context, merchantId: string, body: CheckoutCreate): Promise<Terms> {
   if (body.slug !== undefined && body.productId !== undefined)
-    throw invalid("productId", "can't be given together with `slug`: the link says what is sold")
+    throw invalid("productId", "can't be given together with `slug`: the link already sets what is sold")
   if (body.slug !== undefined) {
     const link = await ownLink(ctx, merchantId, body.slug)
     if (!link) throw invalid("slug", "must be the slug of one of your payment links")
@@ -146,7 +146,7 @@ async function termsOf(ctx: Context, merchantId: string, body: CheckoutCreate): 
   if (product && body.chain !== undefined && body.chain !== chain)
     faults.push({ path: "chain", message: `must be ${chain}, the network of the product` })
   if (product && body.amount !== undefined)
-    faults.push({ path: "amount", message: "can't be given together with `productId`: the product has a price" })
+    faults.push({ path: "amount", message: "can't be given together with `productId`: the product sets the price" })
   const amount =
     product?.price ??
     readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount, split?.size)
@@ -270,7 +270,7 @@ async function submit(ctx: Context, session: Row<"checkout_sessions">, txHash: H
     throw new ApiError(
       "INVALID_OPERATION",
       undefined,
-      `${MAX_OPEN_HASHES} hashes of this checkout are being looked at; wait for them.`,
+      `${MAX_OPEN_HASHES} transaction hashes of this checkout are being verified; wait for their results.`,
     )
   const fresh = { address, ...freshSubmission(ctx.now()) }
   await ctx.db
@@ -286,7 +286,7 @@ async function submit(ctx: Context, session: Row<"checkout_sessions">, txHash: H
     .execute()
 }
 
-const OVER = "This checkout is over: it has expired, or was deleted before."
+const OVER = "This checkout is over: it has expired, or was deleted."
 
 /** Ends a session that nobody has begun to pay; `SESSION_NOT_FOUND` once it is over, `INVALID_OPERATION` for any other. Late money is still found. */
 export async function closeSession(ctx: Context, merchantId: string, id: string): Promise<void> {
@@ -335,7 +335,7 @@ export function shownOf(ctx: Context, session: Row<"checkout_sessions">, { addre
 export const sessionUrl = (ctx: Context, id: string): string => `${ctx.settings.baseUrl}/pay/${id}`
 
 const PAUSED =
-  "Payments on this network are paused: send no money now. What was sent before is still found and counted."
+  "Payments on this network are paused: do not send money now. Money sent earlier is still found and counted."
 
 /** Whether a session has ended: neither `pending` nor `verifying`. */
 export const isOver = ({ status }: Pick<Row<"checkout_sessions">, "status">): boolean =>

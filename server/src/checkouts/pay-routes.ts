@@ -37,7 +37,7 @@ export function payRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "startLinkCheckout",
-        summary: "Starts a checkout of a payment link",
+        summary: "Starts a checkout from a payment link",
         tags,
         body: LinkSessionCreate,
         response: { 201: LinkSession },
@@ -66,9 +66,9 @@ export function payRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readPayStatus",
-        summary: "How a checkout stands, and what is needed to pay it",
+        summary: "The status of a checkout, and what is needed to pay it",
         description:
-          "With `wait` the answer comes as soon as the checkout is no longer `pending` or `verifying`; it counts once. With `txHash` it comes too when that submission was refused: anyone may submit a hash, so a refused one changes nothing about the checkout. While less than the amount has arrived the checkout is `verifying` and names what is missing in `message`; at `expiresAt` it becomes `expired` with the exception `underpaid`, and what arrived waits for the merchant, who accepts or returns it.",
+          "With `wait`, the answer comes as soon as the checkout is no longer `pending` or `verifying`; the request counts once against the rate limit. With `txHash`, it also comes when that submission is refused: anyone may submit a hash, so a refused one does not change the checkout. While less than the amount has arrived, the checkout is `verifying` and `message` names the missing amount. At `expiresAt` it becomes `expired` with the exception `underpaid`, and the money that arrived waits for the merchant, who accepts or returns it.",
         tags,
         params: SessionId,
         querystring: StatusQuery,
@@ -94,9 +94,9 @@ export function payRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "confirmPayment",
-        summary: "Tells the hash of a checkout's payment",
+        summary: "Submits the transaction hash of a checkout's payment",
         description:
-          "A hint that finds the transfer sooner: the checkout would be confirmed without it. `GET /api/pay/status/:id?txHash=` tells what became of the hash. One that turns out wrong leaves the checkout payable and is no event; a checkout whose time is over and for which only refused hashes were submitted ends as `failed`, one without any as `expired`.",
+          "A hint that finds the transfer sooner; the checkout would be confirmed without it. `GET /api/pay/status/:id?txHash=` returns the result for the hash. A wrong hash leaves the checkout payable and emits no event. A checkout that runs out of time ends as `failed` if only refused hashes were submitted, and as `expired` if none was.",
         tags,
         body: PayConfirm,
         response: { 200: PayConfirmed },
@@ -123,12 +123,12 @@ export function payRoutes(app: Server, ctx: Context): void {
         operationId: "authorizePayment",
         summary: "Pays a checkout by a signed authorization; the service pays the gas",
         description:
-          "The payer signs `TransferWithAuthorization` (EIP-3009) in the token's EIP-712 domain, to `payTo` and of exactly " +
-          "what is missing; the service carries it out. The same authorization again gets the same answer, and never a " +
-          "second transfer. `validBefore` is at most two hours after the checkout ends; the checkout's end is a good choice. " +
-          "`GET /api/pay/status/:id` says what became of it. An authorization whose transaction failed is public, and " +
-          "anyone can carry it out until `validBefore`. So that nobody pays twice, the next one has the same `from` and " +
-          "`nonce`, unless the failed one is cancelled on chain or its time is over.",
+          "The payer signs `TransferWithAuthorization` (EIP-3009) in the token's EIP-712 domain, to `payTo` and for exactly " +
+          "the missing amount; the service relays it. Sending the same authorization again returns the same answer and never " +
+          "makes a second transfer. `validBefore` is at most two hours after the checkout ends; the checkout's end is a good choice. " +
+          "`GET /api/pay/status/:id` returns the result. An authorization whose transaction failed is public, and " +
+          "anyone can submit it until `validBefore`. So that nobody pays twice, the next one must have the same `from` and " +
+          "`nonce`, unless the failed one was cancelled on chain or has expired.",
         tags,
         body: PayAuthorize,
         response: { 200: PayAuthorized },

@@ -39,7 +39,7 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
       {
         schema: {
           operationId: `createCheckout${by}`,
-          summary: "Starts a checkout, with a receiving address of its own",
+          summary: "Starts a checkout with its own receiving address",
           tags,
           body: CheckoutCreate,
           response: { 201: Session },
@@ -63,7 +63,7 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
       {
         schema: {
           operationId: `listCheckouts${by}`,
-          summary: "The checkouts, newest first",
+          summary: "All checkouts, newest first",
           tags,
           querystring: SessionQuery,
           response: { 200: SessionList },
@@ -86,7 +86,7 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
       {
         schema: {
           operationId: `readCheckout${by}`,
-          summary: "One checkout with everything",
+          summary: "One checkout with every field",
           tags,
           params: SessionId,
           response: { 200: Session },
@@ -115,7 +115,7 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "changeCheckout",
-        summary: "Changes what is given; what was asked of the payer stays",
+        summary: "Changes the given fields; the payer still pays what was asked before",
         tags,
         params: SessionId,
         body: SessionChange,
@@ -152,8 +152,8 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "closeCheckout",
-        summary: "Ends a checkout that nobody has begun to pay",
-        description: "It expires now. Money that comes all the same is late, and still found.",
+        summary: "Ends a checkout that nobody has started to pay",
+        description: "It expires now. Money that arrives afterwards counts as late, and is still found.",
         tags,
         params: SessionId,
         response: { 200: Deleted },

@@ -27,13 +27,15 @@ const Url = Matching("^https?://", "An http(s) address", { maxLength: 2_048 })
 const Slug = Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens")
 const SoldProduct = Matching(idPattern("prod"), "The id of a product, `prod_` and 24 characters")
 const Email = Matching("^[^@\\s]+@[^@\\s]+$", "An e-mail address", { maxLength: 320 })
-const Chain = Type.String({ maxLength: 32, description: "A network of this service; the default one without it" })
+const Chain = Type.String({ maxLength: 32, description: "A network of this service; without it, the default network" })
 const Currency = Type.String({ maxLength: 32, description: "The symbol of the network's settlement token" })
-const Metadata = Type.Record(Type.String(), Type.Unknown(), { description: "The merchant's own; at most 4 KB as JSON" })
+const Metadata = Type.Record(Type.String(), Type.Unknown(), {
+  description: "The merchant's own data; at most 4 KB as JSON",
+})
 const FieldName = Matching("^[a-zA-Z][a-zA-Z0-9_]{0,39}$", "A letter, then up to 39 letters, digits or _")
 const Answers = Type.Record(Type.String({ maxLength: 40 }), Type.String({ maxLength: 500 }), {
   maxProperties: 20,
-  description: "Answers to the fields that were asked for, by their names",
+  description: "Answers to the requested fields, by field name",
 })
 const Status = Type.Enum(["pending", "verifying", "confirmed", "failed", "expired"], { type: "string" })
 const exceptions: PaymentException[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset"]
@@ -53,9 +55,11 @@ export const CheckoutCreate = Strict(
     currency: Type.Optional(Currency),
     chain: Type.Optional(Chain),
     description: Type.Optional(Text),
-    redirectUrl: Type.Optional(Described(Url, "Where the payer goes once it is confirmed")),
-    callbackUrl: Type.Optional(Described(Url, "Gets this session's events, in place of the registered endpoints")),
-    slug: Type.Optional(Described(Slug, "One of the merchant's payment links, which says what is sold")),
+    redirectUrl: Type.Optional(Described(Url, "The page to which the payer is sent after confirmation")),
+    callbackUrl: Type.Optional(
+      Described(Url, "The URL that receives this session's events instead of the registered endpoints"),
+    ),
+    slug: Type.Optional(Described(Slug, "One of the merchant's payment links; it sets what is sold")),
     productId: Type.Optional(Described(SoldProduct, "A product, which has a price")),
     splitId: Type.Optional(SplitId),
     customerEmail: Type.Optional(Email),
@@ -63,17 +67,19 @@ export const CheckoutCreate = Strict(
       Type.Array(FieldName, {
         maxItems: 20,
         uniqueItems: true,
-        description: "Fields to ask the payer for; the answers are told as `payerInfo`",
+        description: "Fields to ask the payer for; the answers are returned as `payerInfo`",
       }),
     ),
     payerInfo: Type.Optional(
-      Type.Array(FieldName, { maxItems: 20, uniqueItems: true, description: "The older name of `payerFields`" }),
+      Type.Array(FieldName, { maxItems: 20, uniqueItems: true, description: "The old name of `payerFields`" }),
     ),
     metadata: Type.Optional(Metadata),
     expiresIn: Type.Optional(
-      Type.Integer({ minimum: 300, maximum: 2_592_000, description: "Seconds to pay; 86,400 without it" }),
+      Type.Integer({ minimum: 300, maximum: 2_592_000, description: "Seconds to pay; 86,400 by default" }),
     ),
-    capture: Type.Optional(Type.Literal("direct", { description: "The payment is the merchant's at once" })),
+    capture: Type.Optional(
+      Type.Literal("direct", { description: "The merchant owns the payment as soon as it is confirmed" }),
+    ),
   },
   { amount: "19.90", description: "Order 1001", redirectUrl: "https://shop.example/thanks", metadata: { order: 1001 } },
 )
@@ -91,7 +97,7 @@ const shown = {
   chainId: Type.Integer(),
   token: Token,
   payTo: AddressText,
-  paused: Type.Boolean({ description: "Payments on this network are paused: nothing should be sent now" }),
+  paused: Type.Boolean({ description: "Payments on this network are paused: do not send money now" }),
   description: Nullable(Type.String()),
   redirectUrl: Nullable(Type.String()),
   txHash: Nullable(HashText),
@@ -100,19 +106,22 @@ const shown = {
 export const Session = Type.Object({
   id: Type.String({ pattern: idPattern("cs") }),
   merchantId: Type.String(),
-  url: Type.String({ description: "The page on which it is paid" }),
+  url: Type.String({ description: "The page where the payer pays" }),
   ...shown,
   callbackUrl: Nullable(Type.String()),
   slug: Nullable(Type.String()),
   productId: Nullable(Type.String()),
-  splitId: Described(Nullable(Type.String()), "The split it was made with; later edits of it change nothing here"),
+  splitId: Described(
+    Nullable(Type.String()),
+    "The split the session was created with; later edits of that split change nothing here",
+  ),
   capture: Type.Literal("direct"),
   customerEmail: Nullable(Type.String()),
   payerFields: Type.Array(Type.String(), { description: "The fields that the payer is asked for" }),
   payerInfo: Type.Unsafe<Record<string, string> | null>({
     type: ["object", "null"],
     additionalProperties: true,
-    description: "What the payer answered, by field; null until it has",
+    description: "The payer's answers, by field; null until there are any",
   }),
   metadata: Type.Unsafe<Record<string, unknown> | null>({ type: ["object", "null"], additionalProperties: true }),
   payer: Nullable(AddressText),
@@ -124,7 +133,7 @@ export const Session = Type.Object({
         percent: Type.Number(),
         txHash: Nullable(HashText),
       }),
-      { description: "What became of the shares, of a session with a split that is read by itself" },
+      { description: "What became of each share; only when a single session with a split is read" },
     ),
   ),
   confirmedAt: Nullable(Timestamp),
@@ -134,9 +143,9 @@ export const Session = Type.Object({
 export const SessionList = Type.Object({ data: Type.Array(Session), total: Type.Integer() })
 export const SessionQuery = Type.Object({
   ...Page.properties,
-  status: Type.Optional(Described(Status, "Only those that stand so")),
+  status: Type.Optional(Described(Status, "Filter by status")),
   exception: Type.Optional(
-    Type.Unsafe<PaymentException>({ type: "string", enum: exceptions, description: "Only those with this exception" }),
+    Type.Unsafe<PaymentException>({ type: "string", enum: exceptions, description: "Filter by exception" }),
   ),
 })
 export const SessionChange = Strict(
@@ -165,24 +174,29 @@ export const PayStatus = Type.Object({
   sessionId: Type.String(),
   ...shown,
   payTo: Type.Optional(Described(AddressText, "Left out while payments are paused")),
-  redirectUrl: Described(Nullable(Type.String()), "Once it is confirmed"),
+  redirectUrl: Described(Nullable(Type.String()), "Only once it is confirmed"),
   payerFields: Type.Array(Type.String()),
   confirmations: Type.Integer(),
   requiredConfirmations: Type.Integer(),
   submission: Type.Unsafe<null | { txHash: string; status: string; reason: string | null; message: string }>({
     type: ["object", "null"],
-    description: "What became of the submitted hash that `txHash` names, or else of the newest; null without one",
+    description: "The result for the submitted hash that `txHash` names, or else for the newest; null without one",
     properties: {
       txHash: HashText,
       status: Type.String({ description: "verifying, granted (its money counts), failed or reversed" }),
-      reason: Described(Nullable(Type.String()), "Why it failed, as a word"),
+      reason: Described(Nullable(Type.String()), "Why it failed, as a code"),
       message: Type.String({ description: "Why it failed, in a sentence" }),
     },
   }),
 })
 export const StatusQuery = Type.Object({
-  txHash: Type.Optional(Described(HashText, "Whose submission to tell of; the newest without it")),
-  wait: Type.Integer({ minimum: 0, maximum: MAX_WAIT_S, default: 0, description: "Seconds to wait for an end" }),
+  txHash: Type.Optional(Described(HashText, "The hash of the submission to report; by default the newest")),
+  wait: Type.Integer({
+    minimum: 0,
+    maximum: MAX_WAIT_S,
+    default: 0,
+    description: "Seconds to wait for a final result",
+  }),
 })
 
 export const PayConfirm = Strict(
@@ -212,14 +226,14 @@ export const PayAuthorize = Strict(
     authorization: Strict({
       from: Described(AddressInput, "The address that pays"),
       to: Described(AddressInput, "The checkout's `payTo`"),
-      value: Uint("Exactly what is missing, in base units: decimal digits, or a whole number"),
-      validAfter: Uint("The second since 1970 after which it is good: decimal digits, or a whole number"),
+      value: Uint("Exactly the missing amount in base units: decimal digits, or a whole number"),
+      validAfter: Uint("Unix time in seconds after which it is valid: decimal digits, or a whole number"),
       validBefore: Uint(
-        "The second since 1970 before which it is good, two hours after the checkout's end at most: decimal digits, or a whole number",
+        "Unix time in seconds before which it is valid, at most two hours after the checkout's end: decimal digits, or a whole number",
       ),
       nonce: Matching("^0x[0-9a-fA-F]{64}$", "32 random bytes: 0x and 64 hexadecimal digits"),
     }),
-    signature: { ...Signature, maxLength: 2 + 2 * 4_096, description: "The payer's signature, 4,096 bytes at most" },
+    signature: { ...Signature, maxLength: 2 + 2 * 4_096, description: "The payer's signature, at most 4,096 bytes" },
   },
   {
     sessionId: "cs_tz4a98xxat96iws9zmbrgj3a",
@@ -238,7 +252,7 @@ export type PayAuthorize = Static<typeof PayAuthorize>
 export const PayAuthorized = Type.Object({
   status: Status,
   sessionId: Type.String(),
-  txHash: Described(Nullable(HashText), "The transfer's, once it is mined"),
+  txHash: Described(Nullable(HashText), "The hash of the transfer, once it is mined"),
 })
 
 export const ProductCreate = Strict(
@@ -287,9 +301,9 @@ const linkTerms = {
 }
 export const LinkCreate = Strict(
   {
-    slug: Type.Optional(Described(Slug, "3 to 64 lower-case letters, digits and hyphens; a random one without it")),
+    slug: Type.Optional(Described(Slug, "3 to 64 lower-case letters, digits and hyphens; a random slug by default")),
     title: Name,
-    amount: Type.Optional(Described(MoneyInput, "Without it, and without a product, the payer says how much")),
+    amount: Type.Optional(Described(MoneyInput, "Without it, and without a product, the payer chooses the amount")),
     productId: Type.Optional(Described(SoldProduct, "Sells this product at its price")),
     currency: Type.Optional(Currency),
     chain: Type.Optional(Chain),

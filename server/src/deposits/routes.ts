@@ -23,7 +23,9 @@ const Deposit = Type.Object({
   factory: AddressText,
   salt: HashText,
   owner: AddressText,
-  openAfter: Type.Integer({ description: "In unix seconds: after this anyone may send what it holds to its owner" }),
+  openAfter: Type.Integer({
+    description: "Unix time in seconds after which anyone may send the deposit's money to its owner",
+  }),
   opensAt: Timestamp,
   paywallId: Nullable(Type.String()),
   sessionId: Nullable(Type.String()),
@@ -68,7 +70,8 @@ export function depositRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "exportDeposits",
-        summary: "All receiving addresses and their terms, as CSV: what it takes to recover them without the service",
+        summary:
+          "All receiving addresses and their terms, as CSV: everything needed to recover their money without the service",
         tags,
         response: CsvAnswer,
       },

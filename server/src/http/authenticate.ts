@@ -75,4 +75,5 @@ export function callingMerchantByKey(request: FastifyRequest): string {
 }
 
 /** The refusal of a request whose API key is missing or not in force. */
-export const keyNeeded = () => new ApiError("UNAUTHORIZED", undefined, "A valid API key is needed: `x-api-key: sk_…`.")
+export const keyNeeded = () =>
+  new ApiError("UNAUTHORIZED", undefined, "This request needs a valid API key: `x-api-key: sk_…`.")

@@ -42,14 +42,14 @@ export function healthRoutes(
     {
       schema: {
         operationId: "readiness",
-        summary: "Whether the database and the networks are in reach",
+        summary: "Whether the database and the networks can be reached",
         tags: ["operation"],
         description:
-          "Trouble with payouts or the identity provider alone is no reason to send nobody here, as money still arrives: it is told in `alarms`. A process that was told to stop answers 503 while it serves on; so does one whose scan is far behind the chain and does not catch up: what is paid is not found.",
+          "Problems with payouts or the identity provider alone do not make the service unready, because money still arrives: they are listed in `alarms`. A process that is stopping answers 503 while it finishes its requests. So does a process whose scan is far behind the chain and not catching up, because new payments are not found.",
         response: {
           200: Type.Object({
             status: Type.String(),
-            alarms: Type.Array(Type.String(), { description: "What a person should look at, in words" }),
+            alarms: Type.Array(Type.String(), { description: "What needs a person's attention, as sentences" }),
           }),
         },
       },

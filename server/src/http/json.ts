@@ -26,7 +26,7 @@ const MAX_DEPTH = 100
 export const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
 
 /** What is wrong with other text, as a clause about its field. */
-export const NOT_STORABLE = "has a NUL character or half of a surrogate pair: leave it out"
+export const NOT_STORABLE = "contains a NUL character or half of a surrogate pair; remove it"
 
 /** Parses a JSON body; a `VALIDATION_ERROR` says what is wrong with it. An empty body is undefined. */
 export function parseJson(text: string): unknown {
@@ -45,7 +45,7 @@ export function parseJson(text: string): unknown {
       }
       // It would be kept as null.
       if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY)
-        throw invalid(key, "is too large a number: send it in quotes")
+        throw invalid(key, "is too large for a JSON number: send it in quotes")
       if (typeof value === "number" && context?.source) {
         const texts = written.get(this) ?? {}
         texts[key] = context.source

@@ -89,7 +89,7 @@ describe("a list", () => {
     const route = "/api/console/products"
     expect(logged).toHaveBeenCalledExactlyOnceWith(
       { err: expect.any(Error), requestId: "r-1", route },
-      "answer cut off: the next part failed",
+      "answer cut off because its next part failed",
     )
     await products.set({ chain_id: 84532 }).execute()
   })

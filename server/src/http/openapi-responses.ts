@@ -172,9 +172,9 @@ const sharedSchemas = {
     type: "object",
     required: ["error", "message", "requestId"],
     properties: {
-      error: { type: "string", enum: codes, description: "What went wrong, for programs" },
+      error: { type: "string", enum: codes, description: "The error code, for programs" },
       message: text("What went wrong and what to do, for people"),
-      requestId: text("Names the request in the service's log"),
+      requestId: text("Identifies the request in the service's log"),
       details: {
         type: "array",
         description: "Each fault of the input",
@@ -183,7 +183,7 @@ const sharedSchemas = {
           required: ["path", "message"],
           properties: {
             path: text("Dotted, such as `recipients.0.address`; empty for the whole body"),
-            message: text("What is wrong there and what to do, as a sentence for people"),
+            message: text("What is wrong with the field and what to do, as a sentence for people"),
             typedData: {
               type: "object",
               description: "With `WALLET_SIGNATURE_REQUIRED`: the EIP-712 data that the payout wallet has to sign",
@@ -200,7 +200,7 @@ const sharedSchemas = {
       error: { type: "string", enum: ["RATE_LIMITED"] },
       message: text("What went wrong and what to do, for people"),
       retryAfter: { type: "integer", description: "Seconds to wait" },
-      requestId: text("Names the request in the service's log"),
+      requestId: text("Identifies the request in the service's log"),
     },
   },
 }
@@ -208,15 +208,15 @@ const sharedSchemas = {
 const header = (type: string, description: string) => ({ description, schema: { type } })
 
 const headers = {
-  "X-Request-Id": header("string", "The request's id: the caller's own `X-Request-Id` when it is sane, else a new one"),
-  "X-RateLimit-Limit": header(
-    "integer",
-    "Requests that the caller may make in a minute, of the limit nearest to its end",
+  "X-Request-Id": header(
+    "string",
+    "The request's id: the caller's own `X-Request-Id` where that is acceptable, else a new one",
   ),
-  "X-RateLimit-Remaining": header("integer", "Requests that are left of them"),
-  "X-RateLimit-Reset": header("integer", "Unix time in seconds at which the next one is given back"),
-  "Retry-After": header("integer", "Seconds to wait before the same request may do better"),
-  "Idempotent-Replayed": header("string", "`true` when this is the first request's answer again"),
+  "X-RateLimit-Limit": header("integer", "Requests a minute allowed by whichever limit is closest to being used up"),
+  "X-RateLimit-Remaining": header("integer", "Requests left under that limit"),
+  "X-RateLimit-Reset": header("integer", "Unix time in seconds at which the next request is given back"),
+  "Retry-After": header("integer", "Seconds to wait before trying the same request again"),
+  "Idempotent-Replayed": header("string", "`true` when this is a repeat of the first request's answer"),
 }
 
 const walletSignature = {
@@ -224,7 +224,7 @@ const walletSignature = {
   in: "header",
   required: false,
   description:
-    "While the wallet lock is on: the nonce and the payout wallet's signature, with a space between them, of the data that `WALLET_SIGNATURE_REQUIRED` answered to the same request.",
+    "Needed while the wallet lock is on: the nonce, a space, and the payout wallet's signature of the data that `WALLET_SIGNATURE_REQUIRED` returned for the same request.",
   schema: { type: "string" },
 }
 
@@ -232,6 +232,7 @@ const idempotencyKey = {
   name: "Idempotency-Key",
   in: "header",
   required: false,
-  description: "Makes it safe to send again: for 24 hours the same key and body get the first answer, and happen once.",
+  description:
+    "Makes retries safe: for 24 hours, requests with the same key and body get the first answer and take effect once.",
   schema: { type: "string", minLength: 1, maxLength: 255, pattern: "^[!-~]+$" },
 }

@@ -13,27 +13,33 @@ import type { Server } from "./server.ts"
 
 const description = `Stablecoin payments that you host yourself.
 
-- **Amounts** are decimal strings in answers (\`"5.00"\`), numbers or decimal strings in requests, taken exactly as written.
-- **Addresses** are taken in any case and answered with their checksum; **hashes** are answered in lower case.
+- **Amounts** are decimal strings in answers (\`"5.00"\`), and numbers or decimal strings in requests, taken exactly as written.
+- **Addresses** are accepted in any case and returned with their checksum; **hashes** are returned in lower case.
 - **Times** are ISO 8601 in UTC with milliseconds.
 - **Errors** have one flat shape, \`{ error, message, requestId, details? }\`; \`docs/errors.md\` lists every code.
-- **Bodies** with a field that the route does not know are refused; unknown names in a query are ignored.
-- **Lists** take \`limit\` and \`offset\`, are newest first, and tell the \`total\`.`
+- **Bodies** with a field that the route does not know are refused; unknown query parameters are ignored.
+- **Lists** take \`limit\` and \`offset\`, are newest first, and return the \`total\`.`
 
 const tags = [
-  { name: "paywalls", description: "What is sold, and the access that was granted; for merchants" },
-  { name: "splits", description: "Who is paid which part of a payment, and what became of each part; for merchants" },
+  { name: "paywalls", description: "What a merchant sells behind paywalls, and the access that buyers were granted" },
+  {
+    name: "splits",
+    description: "How a merchant's payments are divided among recipients, and what became of each share",
+  },
   { name: "buyers", description: "What buyers, and the pages that serve them, ask; without credentials" },
-  { name: "checkouts", description: "One payment each; for a merchant's server, and its console" },
-  { name: "payers", description: "What a payer's page asks of a checkout; without credentials" },
+  { name: "checkouts", description: "Checkout sessions, one for each payment; for a merchant's server and console" },
+  { name: "payers", description: "What a payer's page asks about a checkout; without credentials" },
   { name: "products", description: "What is sold at checkouts, with a price" },
-  { name: "payment links", description: "Addresses that start a checkout for whoever opens them" },
-  { name: "transactions", description: "What a merchant was paid, and what waits for its decision" },
-  { name: "books", description: "Every transfer into and out of a merchant's receiving addresses, and their terms" },
-  { name: "sign-in", description: "Wallets as identities, and the keys of the tokens that the service signs" },
-  { name: "webhooks", description: "Where events are sent, and what came of it" },
-  { name: "settings", description: "Who the merchant is, and where its money goes" },
-  { name: "operation", description: "For those who run the service" },
+  { name: "payment links", description: "Addresses that start a checkout for anyone who opens them" },
+  { name: "transactions", description: "The payments a merchant received, and those that wait for its decision" },
+  {
+    name: "books",
+    description: "Every transfer into and out of a merchant's receiving addresses, and the terms of those addresses",
+  },
+  { name: "sign-in", description: "Sign-in with a wallet, and the public keys of the tokens that the service signs" },
+  { name: "webhooks", description: "Where events are delivered, and the result of each delivery" },
+  { name: "settings", description: "The merchant's profile, and the addresses its money goes to" },
+  { name: "operation", description: "For the operator of the service" },
 ]
 
 const securitySchemes = {
@@ -48,7 +54,7 @@ const securitySchemes = {
     type: "apiKey",
     in: "header",
     name: "x-api-key",
-    description: "A key that a merchant made with `POST /api/console/api-keys`",
+    description: "A key that a merchant created with `POST /api/console/api-keys`",
   },
   metrics: { type: "http", scheme: "bearer", description: "The operator's `METRICS_TOKEN`" },
 } as const

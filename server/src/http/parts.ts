@@ -26,7 +26,7 @@ function takePlace(merchantId: string, most: number): () => void {
     throw new ApiError(
       "RATE_LIMITED",
       undefined,
-      `${most} long lists or files of yours are on their way already. Read one to its end, or close it, then try again.`,
+      `${most} of your long lists or files are being sent already. Read one to its end, or close it, then try again.`,
     )
   underWay.set(merchantId, taken + 1)
   let isTaken = true
@@ -64,7 +64,7 @@ export async function sendParts(
       yield* parts
     } catch (error) {
       const { id: requestId, routeOptions } = reply.request
-      log.error({ err: error, requestId, route: routeOptions.url }, "answer cut off: the next part failed")
+      log.error({ err: error, requestId, route: routeOptions.url }, "answer cut off because its next part failed")
       throw error
     }
   }

@@ -73,7 +73,7 @@ describe("bad input", () => {
 
   it("is told in words that no framework would use", async () => {
     const { body } = await service.call("GET", "/api/paywalls/%zz")
-    expect(body.details).toEqual([{ path: "", message: "The URL can't be decoded. Look at its percent signs." }])
+    expect(body.details).toEqual([{ path: "", message: "The URL can't be decoded. Check its percent signs." }])
   })
 
   it("names the field that was meant", async () => {
@@ -88,7 +88,7 @@ describe("bad input", () => {
   it.each([
     ["not HTTP", "hello\r\n\r\n", "not valid HTTP"],
     ["no Host", "GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", "is required"],
-    ["two Hosts", "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n", "must be sent once"],
+    ["two Hosts", "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n", "must be sent only once"],
     ["a URL of 20 KB", `GET /${"x".repeat(20_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, "too large"],
     ["a bad chunk", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "not valid HTTP"],
   ])("%s has the shape of every error, and ends the connection", async (_what, text, words) => {

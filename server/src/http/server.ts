@@ -74,7 +74,7 @@ export async function orEmptyBody(request: FastifyRequest): Promise<void> {
 export function openServer(ctx: Context, identities: Identities, bounds?: Bounds): Server {
   const connections = boundedConnections((reason, peer) => {
     connectionsDropped.inc({ reason })
-    ctx.log.info({ reason, peer }, "connection closed by a bound")
+    ctx.log.info({ reason, peer }, "connection closed because it exceeded a limit")
   }, bounds)
   const { admit, isRefused } = limiter(ctx)
   const { trustedProxies } = ctx.settings
@@ -178,7 +178,7 @@ const CHARSET = /;\s*charset\s*=\s*"?([^\s;"]+)/i
 /** HTTP/1.1 needs one Host, and proxies choose differently among two (RFC 9112, 3.2). */
 function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
   const hosts = rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === "host").length
-  if (hosts > 1) throw invalid("Host", "must be sent once")
+  if (hosts > 1) throw invalid("Host", "must be sent only once")
   if (hosts === 0 && httpVersion === "1.1") throw invalid("Host", "is required")
 }
 
@@ -195,8 +195,8 @@ const frameworkCodes: Record<string, ErrorCode> = {
 
 /** Those whose own words would not help a caller. */
 const frameworkWords: Record<string, string> = {
-  FST_ERR_BAD_URL: "The URL can't be decoded. Look at its percent signs.",
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: "The body is not as long as its Content-Length says.",
+  FST_ERR_BAD_URL: "The URL can't be decoded. Check its percent signs.",
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: "The length of the body differs from its Content-Length.",
 }
 
 function toApiError(error: Error & { code?: string; statusCode?: number; validation?: unknown }): ApiError | undefined {

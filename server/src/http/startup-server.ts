@@ -43,7 +43,9 @@ export async function openStartupServer(
   await new Promise<void>((resolve, reject) => server.once("error", reject).listen(port, host, resolve)).catch(
     error => {
       if (error.code === "EADDRINUSE")
-        throw new Error(`Port ${port} is in use. Stop what uses it, or choose another with ${setting}.`)
+        throw new Error(
+          `Port ${port} is in use. Stop the program that uses it, or choose another port with ${setting}.`,
+        )
       throw new Error(`Can't listen on ${host}:${port}: ${error.message}`)
     },
   )

@@ -5,7 +5,7 @@ import { Matching } from "./schemas.ts"
 /** A time in a request; {@link timeAt} reads it. */
 export const TimeInput = Matching(
   "^\\d{4}-\\d\\d-\\d\\d(T\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,3})?)?(Z|[+-]\\d\\d:\\d\\d))?$",
-  "A time with its offset, such as 2026-01-31T12:00:00Z, or a day, which begins at midnight in UTC",
+  "A time with its offset, such as 2026-01-31T12:00:00Z, or a day (it starts at midnight UTC)",
 )
 
 /** Years that every part holds exactly: Postgres, ISO 8601 with four digits in any time zone, and a deposit's open time. */
@@ -22,7 +22,7 @@ export function timeAt(path: string, text: string): Date {
   // Date takes the 30th of February for the 1st of March; seen before an offset moves it.
   const exact = new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate() === day
   if (Number.isNaN(at.getTime()) || !exact)
-    throw invalid(path, "must be a time that exists, such as 2026-01-31T12:00:00Z")
+    throw invalid(path, "must be an existing time, such as 2026-01-31T12:00:00Z")
   if (at.getUTCFullYear() < FIRST_YEAR || at.getUTCFullYear() > LAST_YEAR)
     throw invalid(path, `must be in the years ${FIRST_YEAR} to ${LAST_YEAR}`)
   return at

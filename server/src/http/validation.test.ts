@@ -38,7 +38,7 @@ describe("a fault", () => {
     [Type.Integer({ exclusiveMaximum: 5 }), 5, "must be below 5"],
     [Matching("^[a-z]+$", "A lower-case word"), "A", "must be a lower-case word"],
     [Described(Matching("^a$", "The letter a"), "Where it goes"), "b", "must be the letter a"],
-    [Type.Array(Type.String(), { uniqueItems: true }), ["x", "x"], "must not have an entry twice"],
+    [Type.Array(Type.String(), { uniqueItems: true }), ["x", "x"], "must not contain the same entry twice"],
   ])("of %j with %j is: %s", (schema, value, words) => {
     expect(one(schema, value)).toBe(`a: ${words}`)
   })

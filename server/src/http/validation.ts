@@ -44,13 +44,13 @@ function wordsOf({ keyword, params, parentSchema, instancePath, message }: Error
       return "is required"
     case "additionalProperties": {
       const meant = nearest(params.additionalProperty, Object.keys(parentSchema?.properties ?? {}))
-      return `is not a field of this request${meant === undefined ? ": leave it out" : `: did you mean \`${meant}\`?`}`
+      return `is not a field of this request${meant === undefined ? "; remove it" : `: did you mean \`${meant}\`?`}`
     }
     case "type": {
       if (instancePath === "") return "must be a JSON object"
       const types: string[] = [params.type].flat()
       if (types.length === 2 && types[1] === "string")
-        return `must be ${typeWords[types[0] ?? ""]}, or text that holds one`
+        return `must be ${typeWords[types[0] ?? ""]}, or text that contains one`
       return `must be ${types.map(type => typeWords[type] ?? type).join(" or ")}`
     }
     case "enum":
@@ -70,7 +70,7 @@ function wordsOf({ keyword, params, parentSchema, instancePath, message }: Error
     case "maxProperties":
       return `must have at most ${counted(limit, "field")}`
     case "uniqueItems":
-      return "must not have an entry twice"
+      return "must not contain the same entry twice"
     case "minimum":
       return `must be at least ${counted(limit)}`
     case "maximum":

@@ -15,7 +15,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createApiKey",
-        summary: "Makes an API key, and shows it this once",
+        summary: "Creates an API key, and shows it only this once",
         tags,
         body: KeyCreate,
         response: { 201: KeyCreated },
@@ -35,7 +35,7 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listApiKeys",
-        summary: "The API keys, as far as they are kept",
+        summary: "The API keys, without the secrets",
         tags,
         querystring: Page,
         response: { 200: KeyList },

@@ -46,7 +46,7 @@ export async function createApiKey(
       throw new ApiError(
         "INVALID_OPERATION",
         undefined,
-        `There are ${KEYS_A_MERCHANT} API keys already; revoke one first.`,
+        `You already have ${KEYS_A_MERCHANT} API keys; revoke one first.`,
       )
     return await ctx.db
       .insertInto("api_keys")

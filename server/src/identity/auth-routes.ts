@@ -18,7 +18,7 @@ export function authRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createSignInNonce",
-        summary: "Gives the nonce of one sign-in, good for ten minutes, and the message to sign",
+        summary: "Issues the nonce of one sign-in, valid for ten minutes, and the message to sign",
         tags,
         body: NoBody,
         response: { 200: NonceAnswer },
@@ -35,7 +35,7 @@ export function authRoutes(app: Server, ctx: Context): void {
         operationId: "signIn",
         summary: "Signs a wallet in as a merchant, for an hour",
         description:
-          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network that is served here, the nonce, and the one resource `urn:sluice:sign-in`. Contract wallets (ERC-1271) sign too. A merchant is known by wallet and network.",
+          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/auth/verify`, a network of this service, the nonce, and the single resource `urn:sluice:sign-in`. Contract wallets can sign too (ERC-1271). A merchant is identified by wallet and network.",
         tags,
         body: SignIn,
         response: { 200: SignedIn },
@@ -63,7 +63,7 @@ export function authRoutes(app: Server, ctx: Context): void {
         operationId: "readSigningKeys",
         summary: "The public keys of the tokens that the service signs",
         description:
-          "Check `iss`, `aud` and the header's `typ` too: a paywall's token has its id and `paywall-access+jwt`.",
+          "Check `iss`, `aud` and the header's `typ` too: a paywall's token has the paywall's id as `aud` and `paywall-access+jwt` as `typ`.",
         tags,
         response: { 200: KeySet },
       },

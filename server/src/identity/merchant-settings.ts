@@ -55,23 +55,23 @@ export async function refusalsOf(ctx: Context, addresses: readonly Address[]): P
     .where("address", "in", [...addresses])
     .execute()
   for (const { address } of deposits)
-    refusals.set(address, "is a receiving address of this service: name a wallet of your own")
+    refusals.set(address, "is a receiving address of this service: use a wallet of your own")
   // Those of every network, and those that were used before.
   const wallets = await ctx.db
     .selectFrom("wallets")
     .select("address")
     .where("address", "in", [...addresses])
     .execute()
-  for (const { address } of wallets) refusals.set(address, "is a wallet of this service: name one of your own")
+  for (const { address } of wallets) refusals.set(address, "is a wallet of this service: use one of your own")
   for (const address of addresses) {
     const noOwner = noOwnerOf(address)
     if (noOwner) refusals.set(address, noOwner)
     if (ctx.settings.serviceWallets.includes(address))
-      refusals.set(address, "is a wallet of this service: name one of your own")
+      refusals.set(address, "is a wallet of this service: use one of your own")
     for (const { token, depositFactory, sanctionsOracle } of ctx.chain.networks) {
-      if (address === sanctionsOracle) refusals.set(address, "is the sanctions oracle: name a wallet")
-      if (address === token.address) refusals.set(address, "is a token contract: name a wallet")
-      if (address === depositFactory) refusals.set(address, "is the deposit factory: name a wallet")
+      if (address === sanctionsOracle) refusals.set(address, "is the sanctions oracle: use a wallet")
+      if (address === token.address) refusals.set(address, "is a token contract: use a wallet")
+      if (address === depositFactory) refusals.set(address, "is the deposit factory: use a wallet")
     }
   }
   return refusals

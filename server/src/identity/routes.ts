@@ -13,7 +13,7 @@ const Settings = Type.Object({
   merchantId: Type.String(),
   name: Type.String(),
   email: Nullable(Type.String()),
-  walletLock: Type.Boolean({ description: "Whether who is paid changes only with the payout wallet's signature" }),
+  walletLock: Type.Boolean({ description: "Whether a change of who is paid needs the payout wallet's signature" }),
   payoutAddress: Nullable(AddressText),
   payoutAddresses: Type.Record(Type.String(), AddressText),
   pendingPayoutAddresses: Type.Record(Type.String(), Type.Object({ address: AddressText, effectiveAt: Timestamp })),
@@ -22,32 +22,33 @@ const Settings = Type.Object({
       {
         limit: Type.String({ examples: ["0.02"] }),
         spent: Type.String({
-          description: "By payouts of the last 24 hours; those not mined yet by the most they may cost",
+          description:
+            "What the payouts of the last 24 hours cost; those not mined yet count with the most they may cost",
         }),
-        heldPayouts: Type.Integer({ description: "Payouts that wait for the budget" }),
-        freesAt: Described(Nullable(Timestamp), "When the first of them is looked at again"),
+        heldPayouts: Type.Integer({ description: "Payouts that wait for room in the budget" }),
+        freesAt: Described(Nullable(Timestamp), "When the first of them is tried again"),
       },
-      { description: "What payouts may cost in 24 hours, in ether; null where nothing bounds it" },
+      { description: "What payouts may cost in 24 hours, in ether; null where there is no limit" },
     ),
   ),
-  webhookSecret: Described(Type.String(), "What signs callbacks, masked. It can be shown once"),
+  webhookSecret: Described(Type.String(), "The secret that signs callbacks, masked. It can be shown once"),
 })
 
 const SettingsChange = Strict(
   {
-    name: Type.Optional(Matching("^$|\\S", "Text that is not blank; an empty one removes it", { maxLength: 200 })),
+    name: Type.Optional(Matching("^$|\\S", "Text that is not blank; an empty text removes it", { maxLength: 200 })),
     email: Type.Optional(Nullable(Matching("^[^@\\s]+@[^@\\s]+$", "An e-mail address", { maxLength: 320 }))),
     walletLock: Type.Optional(
       Type.Boolean({
         description:
-          "On: payout addresses, splits, what they are attached to and where an open payment is returned change only with the payout wallet's signature. Switched on and off with the signature too",
+          "When on, payout addresses, splits, what they are attached to and the address an open payment is returned to change only with the payout wallet's signature. Switching it on or off needs the signature too",
       }),
     ),
-    payoutAddress: Type.Optional(Described(AddressText, "Where the money goes on the default network")),
+    payoutAddress: Type.Optional(Described(AddressText, "The address that receives the money on the default network")),
     payoutAddresses: Type.Optional(
       Type.Record(Type.String(), AddressText, {
         maxProperties: 16,
-        description: "Where the money goes, by the network's name",
+        description: "The addresses that receive the money, by the network's name",
       }),
     ),
   },
@@ -75,11 +76,11 @@ export function identityRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "changeSettings",
-        summary: "Changes the settings that are given",
+        summary: "Changes the given settings",
         description:
-          "In live mode another payout address than before comes into force after 24 hours, and is shown until then. While " +
-          "the wallet lock is on it needs the payout wallet's signature: that of the payout address which has been in force " +
-          "longest. Signed by the very address that it replaces it comes into force at once.",
+          "In live mode a new payout address takes effect after 24 hours, and is shown until then. While " +
+          "the wallet lock is on, the change needs the payout wallet's signature: that of the payout address which has been in effect " +
+          "longest. Signed by the very address that it replaces, it takes effect at once.",
         tags,
         body: SettingsChange,
         response: { 200: Settings },

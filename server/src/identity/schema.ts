@@ -37,10 +37,10 @@ export const nonceAnswer = {
   domain: Type.String({ examples: ["pay.example"] }),
   uri: Type.String({ examples: ["https://pay.example/api/auth/verify"] }),
   chainIds: Type.Array(Type.Integer(), { description: "The message names one of them" }),
-  statement: Type.String({ description: "What the person reads; the message may say something else, or nothing" }),
+  statement: Type.String({ description: "What the person reads; the message may contain another statement, or none" }),
   resources: Type.Array(Type.String(), { description: "The message names exactly these" }),
   message: Type.String({
-    description: "A message to sign: put the wallet's checksummed address in the place of `{address}`",
+    description: "A message to sign: replace `{address}` with the wallet's checksummed address",
   }),
 }
 export const NonceAnswer = Type.Object(nonceAnswer)
@@ -72,7 +72,7 @@ export const KeySet = Type.Object({
 export const KeyId = Type.Object({
   id: Type.String({ description: "The key's id", examples: ["key_tz4a98xxat96iws9zmbrgj3a"] }),
 })
-export const KeyCreate = Strict({ name: Described(Name, "What it is for") }, { name: "Shop server" })
+export const KeyCreate = Strict({ name: Described(Name, "What the key is for") }, { name: "Shop server" })
 const listed = {
   id: Type.String({ pattern: idPattern("key") }),
   name: Type.String(),
@@ -82,13 +82,13 @@ const listed = {
 }
 export const KeyCreated = Type.Object({
   ...listed,
-  key: Type.String({ description: "The key itself, shown this once" }),
+  key: Type.String({ description: "The key itself, shown only this once" }),
 })
 export const KeyList = Type.Object({
   data: Type.Array(
     Type.Object({
       ...listed,
-      lastUsedAt: Nullable(Type.String({ format: "date-time", description: "Right to a minute" })),
+      lastUsedAt: Nullable(Type.String({ format: "date-time", description: "Accurate to a minute" })),
     }),
   ),
   total: Type.Integer(),

@@ -89,7 +89,7 @@ export function siweFaults(message: SiweMessage, expected: Expected): string[] {
     [message.scheme === undefined || `${message.scheme}:` === protocol, `must name the scheme ${protocol}// or none`],
     [
       expected.address === undefined || message.address === expected.address,
-      `must be signed in the name of ${checksummed(expected.address ?? message.address)}`,
+      `must be signed for ${checksummed(expected.address ?? message.address)}`,
     ],
     [message.uri === expected.uri, `must name the URI ${expected.uri}`],
     [message.version === "1", "must have Version: 1"],
@@ -101,13 +101,13 @@ export function siweFaults(message: SiweMessage, expected: Expected): string[] {
       message.resources.length === 1 && message.resources[0] === expected.resource,
       `must name the one resource ${expected.resource}`,
     ],
-    [issuedAt.getTime() <= now + LEEWAY_MS, "was issued in the future: look at the clock of the device"],
+    [issuedAt.getTime() <= now + LEEWAY_MS, "was issued in the future: check the device's clock"],
     [
       issuedAt.getTime() >= now - expected.maxAgeMs - LEEWAY_MS,
       "was issued too long ago: ask for a new nonce and sign again",
     ],
     [expirationTime === undefined || expirationTime.getTime() > now, "has expired: ask for a new nonce and sign again"],
-    [notBefore === undefined || notBefore.getTime() <= now + LEEWAY_MS, "is not valid yet: look at its Not Before"],
+    [notBefore === undefined || notBefore.getTime() <= now + LEEWAY_MS, "is not valid yet: check its Not Before"],
   ]
   return checks.filter(([right]) => !right).map(([_, fault]) => fault)
 }

@@ -49,7 +49,7 @@ export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
         () => undefined,
         (error: Error) => {
           const why = error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message
-          return `the identity provider ${issuer} can't be used, so its tokens are refused with 503: ${why}`
+          return `the identity provider ${issuer} can't be used, so requests with its tokens get 503: ${why}`
         },
       )
     },
@@ -116,7 +116,7 @@ async function discover(issuer: string): Promise<JWTVerifyGetKey> {
   if (!response.ok) throw new Error(`discovery of ${issuer}: HTTP ${response.status}`)
   const document = JSON.parse(await boundedText(response, MOST_BYTES)) as { issuer?: unknown; jwks_uri?: unknown }
   if (document.issuer !== issuer || typeof document.jwks_uri !== "string")
-    throw new Error(`discovery of ${issuer}: the document names another issuer or no keys`)
+    throw new Error(`discovery of ${issuer}: the document names another issuer or has no keys`)
   return createRemoteJWKSet(new URL(document.jwks_uri), {
     timeoutDuration: DISCOVERY_TIMEOUT_MS,
     [customFetch]: async (url, options) => {

@@ -100,7 +100,7 @@ export async function approvedByWallet(
       throw new ApiError(
         "WALLET_SIGNATURE_REQUIRED",
         undefined,
-        "The settings were changed by another request meanwhile. Send the request again.",
+        "Another request changed the settings at the same time. Send the request again.",
       )
   }
   return { signer, hold }
@@ -121,12 +121,12 @@ async function signerOf(
   const answer = async (): Promise<Signer | string> => {
     if (header === undefined) return "is missing"
     const expiresAt = await nonceExpiry(ctx, nonce, use)
-    if (!expiresAt) return "is not for this change, was used before, or is too old"
+    if (!expiresAt) return "does not belong to this change, was already used, or is too old"
     const digest = hashTypedData({ ...typedOf(nonce, expiresAt), types: { MerchantChange: types.MerchantChange } })
     const byKey = await isByKey(wallet, digest, signature as Hex)
     if (!byKey && !(await isApproved(ctx, wallet.network, wallet.address, digest, signature as Hex)))
-      return `is not that of ${checksummed(wallet.address)} for this change`
-    return (await takeNonce(ctx, nonce, use)) ? { ...wallet, byKey } : "was used before"
+      return `is not the signature of ${checksummed(wallet.address)} for this change`
+    return (await takeNonce(ctx, nonce, use)) ? { ...wallet, byKey } : "was already used"
   }
   const answered = await answer()
   if (typeof answered !== "string") return answered

@@ -81,7 +81,7 @@ const resourceOf = ({ purpose, resource }: NonceUse): string =>
  */
 export async function proveWallet(ctx: Context, door: Door, { message, signature }: Signed): Promise<Proof> {
   const parsed = parseSiwe(message)
-  if (!parsed) throw invalid("message", "must be a message as EIP-4361 writes it, just as the wallet signed it")
+  if (!parsed) throw invalid("message", "must be a message in the form of EIP-4361, exactly as the wallet signed it")
   const faults = siweFaults(parsed, {
     baseUrl: ctx.settings.baseUrl,
     uri: `${ctx.settings.baseUrl}${door.path}`,
@@ -112,7 +112,7 @@ const refused = (path: string, ...faults: string[]) =>
   )
 
 const nonceGone = () =>
-  refused("message", "has a nonce that is unknown here, was used, or is too old: ask for a new one and sign again")
+  refused("message", "has a nonce that is unknown here, already used, or too old: ask for a new one and sign again")
 
 async function isSignedBy(
   ctx: Context,

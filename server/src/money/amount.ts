@@ -18,12 +18,12 @@ export function parseAmount(text: string, decimals: number): bigint {
   const match = /^(0|[1-9]\d{0,29})(?:\.(\d{1,30}))?$/.exec(text)
   if (!match)
     throw new AmountError(
-      'must be a plain decimal number such as 5 or "4.99", without a sign, an exponent or zeros before it',
+      'must be a plain decimal number such as 5 or "4.99", without a sign, an exponent or leading zeros',
     )
   const [, whole = "0", fraction = ""] = match
   if (fraction.length > decimals)
     throw new AmountError(
-      `has more than ${decimals} decimals: send it in quotes, such as "4.99", as a program's numbers may not be exact`,
+      `has more than ${decimals} decimals: send it in quotes, such as "4.99", because a JSON number may not be exact`,
     )
   const amount = BigInt(whole + fraction.padEnd(decimals, "0"))
   if (amount === 0n) throw new AmountError("must be above 0")

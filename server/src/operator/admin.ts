@@ -99,7 +99,10 @@ export function openAdmin(ctx: Context): Server {
         throw new ApiError("VALIDATION_ERROR", [{ path: "reason", message: "is required together with `foreign`" }])
       if (body.foreign && body.intent !== undefined)
         throw new ApiError("VALIDATION_ERROR", [
-          { path: "intent", message: "can't be given together with `foreign`: a foreign transaction pays no intent" },
+          {
+            path: "intent",
+            message: "can't be given together with `foreign`: a foreign transaction belongs to no payout",
+          },
         ])
       return adopt(ctx, { ...body, hash: body.hash as Hash })
     },

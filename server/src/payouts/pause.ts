@@ -60,7 +60,7 @@ export async function assertSelling(ctx: Context, network: Network): Promise<voi
     throw new ApiError(
       "PAYMENTS_PAUSED",
       undefined,
-      `Payments on ${network.name} are paused, because the service's payout wallet is halted there. Nothing was made. ` +
+      `Payments on ${network.name} are paused, because the service's payout wallet is halted there. Nothing was changed. ` +
         "Ask the operator, who sees the reason with `script/wallet show`, and try again when the wallet is resumed.",
     )
 }

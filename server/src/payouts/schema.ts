@@ -15,7 +15,8 @@ export const ShareList = Type.Object({
       txHash: Nullable(HashText),
       state: Type.Enum(["queued", "held", "assigned", "mined", "final", "reverted", "cancelled"], {
         type: "string",
-        description: "queued, held and assigned wait; mined and final are paid; reverted failed on chain",
+        description:
+          "queued, held and assigned payouts wait; mined and final ones are paid; reverted ones failed on chain",
       }),
       heldReason: Nullable(
         Type.String({

@@ -30,7 +30,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createAccessNonce",
-        summary: "Gives the nonce of one proof, good for ten minutes, and the message to sign",
+        summary: "Issues the nonce of one proof, valid for ten minutes, and the message to sign",
         tags: ["buyers"],
         params: Id,
         body: NoBody,
@@ -47,9 +47,9 @@ export function accessRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "proveAccess",
-        summary: "Gives whoever proves to own the address what it paid for",
+        summary: "Issues an access token to whoever proves to own an address that has access",
         description:
-          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/paywalls/<id>/access`, the paywall's network, the nonce, and the one resource `urn:sluice:paywall:<id>`. The token is good for five minutes at most, and never longer than the access. It takes no call off a `per_call` grant: `consume` does.",
+          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/paywalls/<id>/access`, the paywall's network, the nonce, and the single resource `urn:sluice:paywall:<id>`. The token is valid for at most five minutes, and never longer than the access. It does not use up a call of a `per_call` grant; `consume` does.",
         tags: ["buyers"],
         params: Id,
         body: AccessProve,
@@ -83,9 +83,9 @@ export function accessRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "consumeCall",
-        summary: "Takes one call off what an address paid for",
+        summary: "Uses up one call that an address paid for",
         description:
-          "Of a `per_call` paywall each payment is one call. Elsewhere calls are not counted: all are allowed while access holds, and `remaining` is null.",
+          "For a `per_call` paywall, each payment is one call. For others, calls are not counted: all are allowed while the access lasts, and `remaining` is null.",
         tags: ["paywalls"],
         params: Id,
         body: Consume,

@@ -45,7 +45,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createPaywall",
-        summary: "Makes a paywall, with a receiving address of its own",
+        summary: "Creates a paywall with its own receiving address",
         tags,
         body: PaywallCreate,
         response: { 201: PaywallCreated },
@@ -77,7 +77,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listPaywalls",
-        summary: "All paywalls, inactive ones too",
+        summary: "All paywalls, including inactive ones",
         tags,
         querystring: Page,
         response: { 200: PaywallList },
@@ -103,7 +103,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readPaywall",
-        summary: "One paywall with everything",
+        summary: "One paywall with every field",
         tags,
         params: Id,
         response: { 200: PaywallWhole },
@@ -127,8 +127,8 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "changePaywall",
-        summary: "Changes what is given",
-        description: "Who paid before, or within an hour after, may have paid the old price.",
+        summary: "Changes the given fields",
+        description: "Buyers who paid before the change, or within an hour after it, may have paid the old price.",
         tags,
         params: Id,
         body: PaywallChange,
@@ -152,7 +152,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "deletePaywall",
-        summary: "Switches a paywall off; access that was granted stays",
+        summary: "Deactivates a paywall; access already granted stays",
         tags,
         params: Id,
         response: { 200: Deleted },
@@ -171,7 +171,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listGrants",
-        summary: "The access that a paywall granted",
+        summary: "The access that a paywall has granted",
         tags,
         params: Id,
         querystring: Page,
@@ -212,7 +212,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "revokeGrant",
-        summary: "Revokes a grant: exactly its own time goes",
+        summary: "Revokes a grant: exactly the time it added is taken away",
         tags,
         params: GrantId,
         body: GrantRevoke,

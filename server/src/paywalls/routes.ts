@@ -20,10 +20,15 @@ import { paymentState, publicPaywall, submitPayment } from "./submissions.ts"
 
 const tags = ["buyers"]
 
-const AddressQuery = Type.Object({ address: Described(AddressText, "The wallet that is asked about") })
+const AddressQuery = Type.Object({ address: Described(AddressText, "The wallet in question") })
 const StatusQuery = Type.Object({
   address: Described(AddressText, "The wallet that paid"),
-  wait: Type.Integer({ minimum: 0, maximum: MAX_WAIT_S, default: 0, description: "Seconds to wait for an end" }),
+  wait: Type.Integer({
+    minimum: 0,
+    maximum: MAX_WAIT_S,
+    default: 0,
+    description: "Seconds to wait for a final result",
+  }),
 })
 
 export function paywallRoutes(app: Server, ctx: Context): void {
@@ -70,7 +75,8 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       schema: {
         operationId: "verifyAccess",
         summary: "Whether an address has access now",
-        description: "Says what an address holds, never who is asking. With an API key it counts for the key.",
+        description:
+          "Reports what an address has paid for, not who sends the request. A request with an API key counts against the key's rate limit.",
         tags,
         params: Id,
         querystring: AddressQuery,
@@ -93,8 +99,8 @@ export function paywallRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "submitPayment",
-        summary: "Submits a payment's hash",
-        description: "A hint that finds the payment sooner. The same again changes nothing while it is verified.",
+        summary: "Submits the transaction hash of a payment",
+        description: "A hint that finds the payment sooner. Submitting it again while it is verified is a no-op.",
         tags,
         params: Id,
         body: PaymentSubmit,
@@ -128,8 +134,9 @@ export function paywallRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readPayment",
-        summary: "How a submitted payment stands",
-        description: "With `wait` the answer comes as soon as the payment is no longer `verifying`; it counts once.",
+        summary: "The status of a submitted payment",
+        description:
+          "With `wait`, the answer comes as soon as the payment is no longer `verifying`; the request counts once against the rate limit.",
         tags,
         params: PaymentId,
         querystring: StatusQuery,

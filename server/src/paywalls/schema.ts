@@ -23,7 +23,7 @@ const ContentUrl = Nullable(Matching("^https?://", "An http(s) address", { maxLe
 const Slug = Nullable(Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens"))
 /** Up to a hundred years; whoever means for ever says null. */
 const AccessDuration = Nullable(
-  Type.Integer({ minimum: 1, maximum: 3_153_600_000, description: "Seconds; null is for ever" }),
+  Type.Integer({ minimum: 1, maximum: 3_153_600_000, description: "Seconds; null means for ever" }),
 )
 
 /** The parts of paths. */
@@ -48,7 +48,7 @@ export const PaywallCreate = Strict(
     slug: Type.Optional(Slug),
     splitId: Type.Optional(SplitId),
     chain: Type.Optional(
-      Type.String({ maxLength: 32, description: "A network of this service; the default one without it" }),
+      Type.String({ maxLength: 32, description: "A network of this service; without it, the default network" }),
     ),
     accessDuration: Type.Optional(AccessDuration),
   },
@@ -114,7 +114,9 @@ export const GrantList = Type.Object({
       txHash: HashText,
       amount: Money,
       accessDuration: Nullable(Type.Integer()),
-      calls: Nullable(Type.Integer({ description: "Calls that were paid for; null is as many as fit into its time" })),
+      calls: Nullable(
+        Type.Integer({ description: "Calls that were paid for; null means no limit while the access lasts" }),
+      ),
       callsUsed: Type.Integer(),
       grantedAt: Timestamp,
       revokedAt: Nullable(Timestamp),
@@ -125,7 +127,7 @@ export const GrantList = Type.Object({
   total: Type.Integer(),
 })
 export const GrantRevoke = Strict(
-  { reason: Type.Optional(Type.String({ maxLength: 500, description: "Kept with the grant" })) },
+  { reason: Type.Optional(Type.String({ maxLength: 500, description: "Stored with the grant" })) },
   { reason: "Paid back by hand" },
 )
 
@@ -140,7 +142,7 @@ export const PublicPaywall = Type.Object({
   active: Type.Boolean(),
   chain: Type.String(),
   chainId: Type.Integer(),
-  paused: Type.Boolean({ description: "Payments on this network are paused: nothing should be sent now" }),
+  paused: Type.Boolean({ description: "Payments on this network are paused: do not send money now" }),
   payTo: Type.Optional(Described(AddressText, "Left out while the paywall is inactive or paused")),
   token: Type.Object({ address: AddressText, decimals: Type.Integer(), symbol: Type.String() }),
 })
@@ -197,5 +199,5 @@ export const Consume = Strict(
 )
 export const ConsumeAnswer = Type.Object({
   allowed: Type.Boolean(),
-  remaining: Nullable(Type.Integer({ description: "Calls that are left; null is as many as fit into the time" })),
+  remaining: Nullable(Type.Integer({ description: "Calls left; null means no limit while the access lasts" })),
 })

@@ -19,7 +19,7 @@ const MAX_ADVANCE_DAYS = 3_650
 /** What GET /sandbox/inbox shows, newest first. */
 const INBOX_SHOWN = 100
 
-const Advance = Matching("^[0-9]{1,9}(s|m|h|d)$", "A time such as 90s, 10m, 1h or 31d", { examples: ["31d"] })
+const Advance = Matching("^[0-9]{1,9}(s|m|h|d)$", "A duration such as 90s, 10m, 1h or 31d", { examples: ["31d"] })
 
 interface Parts {
   ctx: Context
@@ -84,7 +84,8 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
       const to = addressField("to", request.body.to)
       const amount = amountAt(request.body)
       const { data: suffix = "0x", buyer: index = 0 } = request.body
-      if (!isHex(suffix) || suffix.length % 2 !== 0) throw invalid("data", "must be 0x and whole bytes in hexadecimal")
+      if (!isHex(suffix) || suffix.length % 2 !== 0)
+        throw invalid("data", "must be 0x followed by whole bytes in hexadecimal")
       const buyer = buyers[index]
       if (!buyer) throw invalid("buyer", "must be the number of one of the buyers")
       const data = concat([encodeFunctionData({ abi: erc20Abi, functionName: "transfer", args: [to, amount] }), suffix])

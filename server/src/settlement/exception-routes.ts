@@ -22,9 +22,9 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listExceptionalPayments",
-        summary: "Payments that are not as they should be, newest first",
+        summary: "Payments that need a decision or got one, newest first",
         description:
-          "Money that was too little, too much, late, paid twice, of another token or from a sender on a sanctions list. What is `open` waits for you: accept it, or return it.",
+          "Payments that were too small, too large, late, made twice, in another token or from a sender on a sanctions list. An `open` one waits for you: accept it, or return it.",
         tags,
         querystring: PaymentQuery,
         response: { 200: ExceptionalPaymentList },
@@ -43,9 +43,9 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "acceptPayment",
-        summary: "Lets an open payment count as paid",
+        summary: "Accepts an open payment, so that it counts as paid",
         description:
-          "It grants access, or confirms its checkout, which is told as usual; where the checkout is confirmed already, the money is yours beside that, and nothing is told twice. It is divided or swept like any other, in its own token.",
+          "Grants access or confirms the checkout, with the usual events. Where the checkout is already confirmed, the money is yours in addition, and no event is sent twice. The money is divided or swept like any other, in its own token.",
         tags,
         params: PaymentId,
         body: NoBody,
@@ -79,7 +79,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
         operationId: "returnPayment",
         summary: "Sends an open payment back, once",
         description:
-          "All of it, in its own token, to `address`: what you give is what you confirm. Without one it goes to the address that the payer named by signature (`returnAddress`); never by itself to where it came from, which may be an exchange. Where the payer named another address than you give, say `confirm: true`.",
+          "Sends all of it, in its own token, to `address`. Without `address` it goes to the address that the payer named by signature (`returnAddress`); it never goes to its sender by default, which may be an exchange. To send it to an address other than the one the payer named, set `confirm: true`.",
         tags,
         params: PaymentId,
         body: ReturnOrder,

@@ -52,7 +52,7 @@ export async function screenDecision(
     throw new ApiError(
       "CHAIN_UNAVAILABLE",
       undefined,
-      "The network can't be reached, so nobody can say whether the payer is on a sanctions list. Try again in a moment.",
+      "The network can't be reached, so the payer can't be screened against the sanctions list. Try again in a moment.",
     )
   return screened
 }
@@ -102,10 +102,10 @@ export async function acceptPayment(ctx: Context, merchantId: string, id: string
 }
 
 const PAID_OUT =
-  "This payment was paid out before the chain took a part of it back, so it can't be returned from here. Accept it, or wait until its payouts have failed."
+  "This payment was paid out before the chain reversed a part of it, so it can't be returned from here. Accept it, or wait until its payouts have failed."
 
 const RECOVERED =
-  "This payment's money is no longer at its receiving address: after its time it was recovered to the address's owner, your payout address then. Send it back from there."
+  "This payment's money is no longer at its receiving address: after the recovery time it went to the address's owner, which was your payout address at that time. Send it back from there."
 
 /** Whether so much left the payment's address without a payout that what is left does not hold the payment. */
 async function isRecovered(ctx: Context, { deposit_id, token, amount }: Row<"payments">): Promise<boolean> {
@@ -147,15 +147,15 @@ export async function returnPayment(
   const named = (await namedAddress(ctx, payment))?.address
   const address = to.address ?? named
   if (!address)
-    throw invalid("address", "is required, as the payer has named none: the sender may be an exchange's wallet")
+    throw invalid("address", "is required, because the payer has named none and the sender may be an exchange's wallet")
   if (named && named !== address && !to.confirm)
     throw new ApiError(
       "INVALID_OPERATION",
       undefined,
-      `The payer named ${checksummed(named)} by signature. To send it to another address all the same, say \`confirm: true\`.`,
+      `The payer named ${checksummed(named)} by signature. To send the money to another address anyway, set \`confirm: true\`.`,
     )
   const refusal =
-    address === payment.token ? "is a token contract: name a wallet" : (await refusalsOf(ctx, [address])).get(address)
+    address === payment.token ? "is a token contract: use a wallet" : (await refusalsOf(ctx, [address])).get(address)
   if (refusal) throw invalid("address", refusal)
   // The payer may have named it a moment ago.
   if (screened.get(address) !== "clear") throw busy("Its payer has just named another address.")
@@ -200,16 +200,16 @@ async function lockOpen(ctx: Context, merchantId: string, id: string): Promise<R
   return payment
 }
 
-const busy = (why: string) => new ApiError("INVALID_OPERATION", undefined, `${why} Look at it again in a minute.`)
+const busy = (why: string) => new ApiError("INVALID_OPERATION", undefined, `${why} Try again in a minute.`)
 
 function stateOf({ status, returned_to, accepted_at, exception }: Row<"payments">): string {
   if (status === "returned")
-    return `This payment is returned already${returned_to ? `, to ${checksummed(returned_to)}` : ""}.`
-  if (status === "reversed") return "This payment is reversed: the chain took its money back."
+    return `This payment has already been returned${returned_to ? `, to ${checksummed(returned_to)}` : ""}.`
+  if (status === "reversed") return "This payment is reversed: the chain removed its transfer."
   if (accepted_at) return `This payment is granted: it was accepted at ${accepted_at.toISOString()}.`
   if (exception === "overpaid")
-    return "This payment is granted, and what came beyond the price was counted in full with it: nothing of it waits."
-  return "This payment is granted: nothing of it waits."
+    return "This payment is granted, and the amount beyond the price was counted with it: no part of it waits for a decision."
+  return "This payment is granted: no part of it waits for a decision."
 }
 
 const paymentsOf = (ctx: Context, sessionId: string): Promise<Row<"payments">[]> =>

@@ -17,7 +17,7 @@ export function returnAddressRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createReturnNonce",
-        summary: "Gives the nonce of one signature, good for ten minutes",
+        summary: "Issues the nonce of one signature, valid for ten minutes",
         tags,
         body: ReturnNonce,
         response: { 200: ReturnNonceAnswer },
@@ -38,9 +38,9 @@ export function returnAddressRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "nameReturnAddress",
-        summary: "Says where money that waits is to go back to",
+        summary: "Names the address to which open money is to be returned",
         description:
-          "The wallet that sent the money signs a message (EIP-4361; contract wallets by ERC-1271) that names the domain of `BASE_URL`, the URI `<BASE_URL>/api/pay/return-address`, the network, the nonce, and the one resource `urn:sluice:return:<id>:<address in lower case>`. The merchant decides whether it is returned. The newest signature counts. Who paid from an exchange can't sign for it, and asks the merchant.",
+          "The wallet that sent the money signs a message (EIP-4361; contract wallets by ERC-1271) that names the domain of `BASE_URL`, the URI `<BASE_URL>/api/pay/return-address`, the network, the nonce, and the single resource `urn:sluice:return:<id>:<address in lower case>`. The merchant decides whether the money is returned. The newest signature counts. A payer who paid from an exchange can't sign for the exchange's wallet, and has to ask the merchant.",
         tags,
         body: ReturnAddress,
         response: { 200: ReturnAddressNamed },

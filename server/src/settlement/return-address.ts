@@ -54,7 +54,7 @@ export async function nameReturnAddress(
       throw new ApiError(
         "PAYMENT_NOT_FOUND",
         undefined,
-        `No money from ${checksummed(proof.address)} waits there. What was paid in full is not returned.`,
+        `No money from ${checksummed(proof.address)} waits for the merchant's decision there. Payments in full are not returned.`,
       )
     await useProof(ctx, door, proof)
     await ctx.db

@@ -9,22 +9,22 @@ import { idPattern } from "../ids.ts"
 const PaymentState = Type.Enum(["open", "granted", "returned", "reversed"], {
   type: "string",
   description:
-    "open: it waits for the merchant. granted: it counts as paid (accepted, where `acceptedAt` says so). returned: it goes, or went, back. reversed: the chain took it back, or it counts elsewhere",
+    "open: it waits for the merchant. granted: it counts as paid (accepted, where `acceptedAt` is set). returned: it is being sent back, or was. reversed: the chain removed it, or it counts elsewhere",
 })
 export const ExceptionalPayment = Type.Object({
   ...transaction,
   type: Type.Literal("payment"),
   status: PaymentState,
   acceptedAt: Nullable(Timestamp),
-  returnAddress: Described(Nullable(AddressText), "Where the payer wants it back, by its own signature"),
+  returnAddress: Described(Nullable(AddressText), "The return address that the payer named by its own signature"),
   return: Type.Unsafe<null | { address: string; state: string; txHash: string | null; reason: string | null }>({
     type: ["object", "null"],
-    description: "Where it was sent back to, and how that stands; null where it was not",
+    description: "The address it was sent back to, and the state of that payout; null where it was not sent back",
     properties: {
       address: AddressText,
       state: Type.String({ description: "queued, held, assigned, mined, final or reverted" }),
       txHash: Nullable(HashText),
-      reason: Nullable(Type.String({ description: "Why it is held, in a sentence; null where it is not" })),
+      reason: Nullable(Type.String({ description: "Why it is held, in a sentence; null where it is not held" })),
     },
   }),
 })
@@ -32,9 +32,9 @@ export const ExceptionalPaymentList = Type.Object({ data: Type.Array(Exceptional
 export const PaymentQuery = Type.Object({
   ...Page.properties,
   exception: Type.Optional(
-    Type.Unsafe<WaitingFor>({ type: "string", enum: exceptions, description: "Only those with this exception" }),
+    Type.Unsafe<WaitingFor>({ type: "string", enum: exceptions, description: "Filter by exception" }),
   ),
-  status: Type.Optional({ ...PaymentState, description: "Only those in this state; open is what waits" }),
+  status: Type.Optional({ ...PaymentState, description: "Filter by status; open payments wait for a decision" }),
 })
 export const PaymentId = Type.Object({
   id: Type.String({ description: "The payment's id", examples: ["pay_tz4a98xxat96iws9zmbrgj3a"] }),
@@ -44,9 +44,9 @@ const ADDRESS = "0x976EA74026E726554dB657fA54763abd0C3a0aa9"
 export const ReturnOrder = Strict(
   {
     address: Type.Optional(
-      Described(AddressText, "Where it goes; where it is left out, to the address that the payer named"),
+      Described(AddressText, "The address that receives the money; without it, the address that the payer named"),
     ),
-    confirm: Type.Optional(Type.Boolean({ description: "That it is meant, though the payer named another address" })),
+    confirm: Type.Optional(Type.Boolean({ description: "Required to override the payer's return address" })),
   },
   { address: ADDRESS },
 )
@@ -54,7 +54,7 @@ export const ReturnOrder = Strict(
 const ResourceId = Matching("^(cs|pw)_[a-z0-9]{24}$", "The id of the checkout or paywall that was paid", {
   examples: ["cs_tz4a98xxat96iws9zmbrgj3a"],
 })
-const named = { id: ResourceId, address: Described(AddressText, "Where the money is to go back to") }
+const named = { id: ResourceId, address: Described(AddressText, "The address to which the money is to be returned") }
 const namedExample = { id: "cs_tz4a98xxat96iws9zmbrgj3a", address: ADDRESS }
 export const ReturnNonce = Strict(named, namedExample)
 export const ReturnNonceAnswer = Type.Object({
@@ -67,7 +67,7 @@ export const ReturnNonceAnswer = Type.Object({
 export const ReturnAddress = Strict(
   {
     ...named,
-    message: Described(SignedMessage, "What the wallet that paid has signed, in the form of EIP-4361"),
+    message: Described(SignedMessage, "The message that the paying wallet has signed, in the form of EIP-4361"),
     signature: Signature,
   },
   { ...namedExample, ...signedExample },

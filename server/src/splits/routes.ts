@@ -28,7 +28,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "createSplit",
-        summary: "Makes a split: 2 to 50 recipients, together exactly 100 percent",
+        summary: "Creates a split: 2 to 50 recipients whose percentages add up to exactly 100",
         tags,
         body: SplitCreate,
         response: { 201: SplitWhole },
@@ -85,7 +85,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readSplit",
-        summary: "One split with everything",
+        summary: "One split with every field",
         tags,
         params: SplitPath,
         response: { 200: SplitWhole },
@@ -103,8 +103,9 @@ export function splitRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "changeSplit",
-        summary: "Changes what is given; recipients are replaced as a whole",
-        description: "For payments from now on. What was paid before keeps the recipients that it was paid under.",
+        summary: "Changes the given fields; the list of recipients is replaced as a whole",
+        description:
+          "Applies to payments from now on. Earlier payments keep the recipients that the split had when they were made.",
         tags,
         params: SplitPath,
         body: SplitChange,
@@ -140,7 +141,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "deleteSplit",
-        summary: "Deletes a split for ever; payments that were made keep its recipients",
+        summary: "Deletes a split for ever; payments already made keep its recipients",
         tags,
         params: SplitPath,
         response: { 200: SplitDeleted },

@@ -17,10 +17,12 @@ export const SplitPath = Type.Object({
 /** How many, how large and whose is checked beyond this, and told as `INVALID_SPLIT`. */
 const RecipientInput = Strict({
   address: AddressText,
-  percent: Type.Number({ description: "Of each payment, above 0, with at most 4 decimals; all together exactly 100" }),
+  percent: Type.Number({
+    description: "Of each payment, above 0, with at most 4 decimals; all of them add up to exactly 100",
+  }),
   label: Type.Optional(Nullable(Type.String({ maxLength: 200 }))),
 })
-const RecipientsInput = Type.Array(RecipientInput, { description: "2 to 50, no address twice" })
+const RecipientsInput = Type.Array(RecipientInput, { description: "2 to 50 recipients, no address twice" })
 export type RecipientsInput = Static<typeof RecipientsInput>
 
 const example = [

@@ -49,14 +49,14 @@ export function readRecipients(
     const refusal = address && refusalOf(address)
     if (refusal) faults.push({ path: at("address"), message: refusal })
     if (address && recipients.some(each => each.address === address))
-      faults.push({ path: at("address"), message: "appears twice: give this address both parts in one entry" })
+      faults.push({ path: at("address"), message: "appears twice: combine its percentages in one entry" })
     if (percentE4 === undefined)
       faults.push({ path: at("percent"), message: "must be above 0 and at most 100, with at most 4 decimals" })
     if (address) recipients.push({ address, percentE4: percentE4 ?? 0, label: label ?? null })
   }
   const sum = recipients.reduce((total, { percentE4 }) => total + percentE4, 0)
   if (form.length === 0 && faults.length === 0 && sum !== WHOLE_E4)
-    faults.push({ path: "recipients", message: `must add up to exactly 100 percent: these are ${percentOf(sum)}` })
+    faults.push({ path: "recipients", message: `must add up to exactly 100 percent; they add up to ${percentOf(sum)}` })
   return { recipients, form, faults }
 }
 

@@ -28,7 +28,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listDeliveries",
-        summary: "What was sent to an endpoint, and what waits",
+        summary: "The deliveries to one endpoint, sent and pending",
         tags,
         params: WebhookId,
         querystring: WebhookDeliveryQuery,
@@ -48,8 +48,9 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listAllDeliveries",
-        summary: "What was sent to any endpoint or `callbackUrl`, and what waits",
-        description: "Filters narrow together. Resend one with `POST /api/console/deliveries/:id/resend`.",
+        summary: "The deliveries to every endpoint and `callbackUrl`, sent and pending",
+        description:
+          "Filters combine: a delivery must match all of them. Resend one with `POST /api/console/deliveries/:id/resend`.",
         tags,
         querystring: DeliveryQuery,
         response: { 200: DeliveryList },
@@ -86,7 +87,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
         operationId: "resendDelivery",
         summary: "Sends a delivery again now",
         description:
-          "Whatever became of it, and to a paused endpoint too. It takes the place of a planned retry, and counts its attempts anew.",
+          "Works in every state, and for a paused endpoint too. It replaces a planned retry, and starts the count of attempts again.",
         tags,
         params: DeliveryId,
         response: { 200: Delivery },
@@ -105,7 +106,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "listEvents",
-        summary: "What happened, just as it is sent",
+        summary: "Events, exactly as they are sent",
         tags,
         querystring: EventQuery,
         response: { 200: EventList },
@@ -127,7 +128,7 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
     {
       schema: {
         operationId: "readEvent",
-        summary: "One event, just as it is sent",
+        summary: "One event, exactly as it is sent",
         description: "`GET /api/console/deliveries?eventId=` lists where it was sent.",
         tags,
         params: EventId,

@@ -8,16 +8,16 @@ const about = {
   description: Described(Nullable(Type.String()), "What was sold, as the merchant described it"),
   metadata: Described(
     Type.Unsafe<Record<string, unknown> | null>({ type: ["object", "null"], additionalProperties: true }),
-    "The merchant's own, as the checkout was made with it",
+    "The merchant's own data, given when the checkout was created",
   ),
   sequence: Described(
     Type.Integer({ minimum: 1 }),
-    "Grows with each event about this session or payment. Events can arrive in another order: the one with the greatest sequence says how it stands, and one with a smaller sequence than you have handled is out of date",
+    "Grows with each event about this session or payment. Events can arrive out of order: the one with the greatest sequence has the current state, and one with a smaller sequence than you have already handled is out of date",
   ),
 }
 
 const payment = {
-  paymentId: Described(Type.String(), "The payment's id: what to key on, whatever is sent twice"),
+  paymentId: Described(Type.String(), "The payment's id: use it as the key to recognize repeats"),
   paywallId: Type.String(),
   payer: AddressText,
   amount: Money,
@@ -30,7 +30,10 @@ const payment = {
 
 /** The fields of both published payloads; `id` and `sessionId` are one value. */
 const checkout = Type.Object({
-  id: Described(Type.String(), "The session's id, or of a paywall's payment the payment's: what to key on"),
+  id: Described(
+    Type.String(),
+    "The session's id, or for a paywall's payment the payment's id: use it as the key to recognize repeats",
+  ),
   sessionId: Described(Type.String(), "The same"),
   merchantId: Type.String(),
   amount: Money,
@@ -81,7 +84,7 @@ const schemas = {
   "settings.payout_address_changed": Type.Object({
     merchantId: Type.String(),
     chain: Type.String(),
-    payoutAddress: Described(AddressText, "Where the money goes from `effectiveAt` on"),
+    payoutAddress: Described(AddressText, "The address that receives the money from `effectiveAt` on"),
     previousAddress: Nullable(AddressText),
     effectiveAt: Timestamp,
   }),
@@ -91,10 +94,10 @@ const schemas = {
     splitId: Nullable(Type.String()),
     resourceId: Described(
       Nullable(Type.String()),
-      "The paywall, product or payment link that got or lost the split; null where the split itself changed",
+      "The paywall, product or payment link that the split was attached to or removed from; null where the split itself changed",
     ),
     recipients: Type.Array(Type.Object({ address: AddressText, percent: Type.Number() }), {
-      description: "Who is paid for payments from now on; empty: the merchant alone",
+      description: "Who is paid for payments from now on; when empty, the merchant alone",
     }),
   }),
   "settings.webhook_changed": Type.Object({
@@ -102,7 +105,7 @@ const schemas = {
     webhookId: Type.String(),
     change: Type.Enum(["moved", "paused", "deleted", "secret_rolled"], { type: "string" }),
     url: Described(Type.String(), "The endpoint's address before the change; this event is sent there too"),
-    newUrl: Described(Nullable(Type.String()), "Its address from now on; null unless it was moved"),
+    newUrl: Described(Nullable(Type.String()), "The endpoint's new address; null unless it was moved"),
   }),
   ping: Type.Object({ webhookId: Type.String() }),
 } satisfies Record<EventType, TSchema>
@@ -111,34 +114,35 @@ export type EventData = { [T in EventType]: Static<(typeof schemas)[T]> }
 
 const summaries: Record<EventType, string> = {
   "checkout.session.completed":
-    "A payment was verified on chain; again, as a new event, when it was reversed and came back",
+    "A payment was verified on chain; sent again, as a new event, when it was reversed and came back",
   "payment.refunded": "A refund succeeded, full or partial",
-  "subscription.renewal.created": "A renewal's invoice and checkout session were made",
+  "subscription.renewal.created": "The invoice and checkout session of a renewal were created",
   "checkout.confirmed": "A payment was verified on chain",
   "checkout.failed": "A transaction failed or was not valid",
   "checkout.expired": "A session timed out without a payment",
   "checkout.authorized": "Funds were reserved",
   "checkout.voided": "An authorization was released without capture",
-  "checkout.session.reversed": "The chain took back a payment that was completed: do not deliver, or stop delivering",
-  "paywall.granted": "A payment granted access to a paywall; again when it was reversed and came back",
-  "paywall.reversed": "The chain took a payment back, and its access with it",
+  "checkout.session.reversed":
+    "The chain removed the transfer of a completed payment: do not deliver, or stop delivering",
+  "paywall.granted": "A payment granted access to a paywall; sent again when it was reversed and came back",
+  "paywall.reversed": "The chain removed the transfer of a payment, and its access ended with it",
   "settings.payout_address_changed":
-    "Somebody changed where the merchant's money goes, in live mode with 24 hours' notice",
+    "Somebody changed the address that receives the merchant's money; in live mode this takes effect after 24 hours",
   "settings.split_changed": "Somebody changed who is paid: a split, or what a split is attached to",
   "settings.webhook_changed":
-    "Somebody moved, paused or deleted an endpoint, or rolled its secret: after that its owner may not hear of other changes",
+    "Somebody moved, paused or deleted an endpoint, or rolled its secret: its owner may not receive notice of later changes",
   ping: "Tries an endpoint",
 }
 
 const who = (type: EventType): string =>
   standardEvents.some(each => each === type)
-    ? "Sent to endpoints that name it or `*`."
+    ? "Sent to endpoints that subscribe to it by name or by `*`."
     : namedEvents.some(each => each === type)
-      ? "Sent only to endpoints that name it; never by `*`."
+      ? "Sent only to endpoints that subscribe to it by name; `*` does not include it."
       : reversalEvents.some(each => each === type)
-        ? "Sent to whoever was sent the event that it takes back (a `callbackUrl`, `*`, or an endpoint that named that event), and to endpoints that name it or `*`."
+        ? "Sent to everyone who was sent the event that it reverses (a `callbackUrl`, `*`, or an endpoint that named that event), and to endpoints that subscribe to it by name or by `*`."
         : isUnconditional(type)
-          ? "Sent to every endpoint that is not paused, at the address that it has when this happens, whatever becomes of it afterwards. An endpoint that is paused, deleted or moved is itself told of that at its old address."
+          ? "Sent to every endpoint that is not paused, at the address it has at that moment, whatever happens to the endpoint later. An endpoint that is paused, deleted or moved is itself notified at its old address."
           : "Sent at registration (signed with a secret that the receiver can't know yet) and by `POST …/test`."
 
 const header = (name: string, description: string) => ({
@@ -153,7 +157,7 @@ const parameters = [
   header("Idempotency-Key", "The delivery's id, the same in each attempt"),
   header(
     "Service-Signature",
-    "`t=<Unix seconds>,v1=<hex>`: HMAC-SHA256 of `<t>.<body>` under the whole secret; while a rolled secret is good, one `v1` for each",
+    "`t=<Unix seconds>,v1=<hex>`: HMAC-SHA256 of `<t>.<body>` under the whole secret; while a rolled secret is still valid, one `v1` for each",
   ),
   header("x-service-signature", "`sha256=<hex>`: HMAC-SHA256 of the body under the whole secret"),
   header("webhook-id", "The event's id (Standard Webhooks)"),
@@ -185,8 +189,8 @@ export const webhookDocument = Object.fromEntries(
         },
         responses: {
           "2XX": { description: "Received. The body is ignored." },
-          "410": { description: "Wants no more: the webhook is switched off." },
-          default: { description: "Tried again after 1 and 5 minutes, half an hour, 2 and 8 hours." },
+          "410": { description: "The receiver wants no more events: the service deactivates the webhook." },
+          default: { description: "Retried after 1 and 5 minutes, half an hour, 2 and 8 hours." },
         },
       },
     },

@@ -58,7 +58,7 @@ export async function createWebhook(
       .where("merchant_id", "=", merchantId)
       .where("deleted_at", "is", null)
       .executeTakeFirstOrThrow()
-    if (total >= MOST_WEBHOOKS) throw invalid("", `There are ${MOST_WEBHOOKS} webhooks already. Delete one first.`)
+    if (total >= MOST_WEBHOOKS) throw invalid("", `You already have ${MOST_WEBHOOKS} webhooks. Delete one first.`)
     const now = ctx.now()
     const webhook = await ctx.db
       .insertInto("webhooks")

@@ -84,7 +84,9 @@ describe("POST /api/console/webhooks", () => {
       const { status, headers } = await post(base, { url, events: ["*"] })
       expect(status).toBe(201)
       expect(headers["cache-control"]).toBe("no-store")
-      expect(headers["x-webhook-notice"]).toBe("leads to a private address that WEBHOOK_ALLOW_CIDRS opens")
+      expect(headers["x-webhook-notice"]).toBe(
+        "resolves to a private address that is allowed only by WEBHOOK_ALLOW_CIDRS",
+      )
     }
   })
 

@@ -42,9 +42,9 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "createWebhook",
-        summary: "Registers an endpoint, and shows its secret this once",
+        summary: "Registers an endpoint, and shows its secret only this once",
         description:
-          "The address is tried with a signed `ping`. Any answer will do but a redirect, 404, 410, 502, 503 and 504: a receiver may refuse what it holds no secret for yet. `X-Webhook-Notice` says when only WEBHOOK_ALLOW_CIDRS lets it be reached.",
+          "The service first sends a signed `ping` to the address. Any answer is accepted except a redirect, 404, 410, 502, 503 and 504: a receiver may refuse a `ping` because it does not have the secret yet. `X-Webhook-Notice` says when the address can be reached only because of WEBHOOK_ALLOW_CIDRS.",
         tags,
         body: WebhookCreate,
         response: { 201: WebhookCreated },
@@ -66,7 +66,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "listWebhooks",
-        summary: "All endpoints, paused ones too",
+        summary: "All endpoints, including paused ones",
         tags,
         querystring: Page,
         response: { 200: WebhookList },
@@ -95,7 +95,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "readWebhook",
-        summary: "One endpoint with everything but its secret",
+        summary: "One endpoint with every field except its secret",
         tags,
         params: WebhookId,
         response: { 200: WebhookWhole },
@@ -112,9 +112,9 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "changeWebhook",
-        summary: "Changes what is given; pauses and resumes",
+        summary: "Changes the given fields; pauses and resumes the endpoint",
         description:
-          "Another `url` is tried first, as at registration. What comes while it is paused can be sent later. That it is moved or paused is told to every endpoint with `settings.webhook_changed`, and to this one at its old `url`.",
+          "A new `url` is tried first, as at registration. Events emitted while the endpoint is paused can be sent later. `settings.webhook_changed` notifies every endpoint that this one was moved or paused, and this one at its old `url`.",
         tags,
         params: WebhookId,
         body: WebhookChange,
@@ -137,7 +137,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       schema: {
         operationId: "deleteWebhook",
         summary:
-          "Removes an endpoint: it is told so with `settings.webhook_changed`, and nothing else is sent to it any more",
+          "Removes an endpoint: it is notified with `settings.webhook_changed`, and nothing else is sent to it afterwards",
         tags,
         params: WebhookId,
         response: { 200: Success },
@@ -155,8 +155,8 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "testWebhook",
-        summary: "Sends a `ping` the way every event goes",
-        description: "To a paused endpoint too. Read the delivery to see what came of it.",
+        summary: "Sends a `ping` the same way as any event",
+        description: "A paused endpoint gets it too. Read the delivery for the result.",
         tags,
         params: WebhookId,
         response: { 201: Delivery },
@@ -176,9 +176,9 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "rollWebhookSecret",
-        summary: "Makes a new secret and shows it this once",
+        summary: "Creates a new secret and shows it only this once",
         description:
-          "For 24 hours both sign: `Service-Signature` has a `v1` for each, the newest first. Told to every endpoint with `settings.webhook_changed`.",
+          "For 24 hours both secrets sign: `Service-Signature` has a `v1` for each, the newest first. Every endpoint is notified with `settings.webhook_changed`.",
         tags,
         params: WebhookId,
         response: { 200: SecretRolled },
@@ -199,7 +199,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "recoverWebhook",
-        summary: "Sends again what failed or was skipped since a time",
+        summary: "Sends again every delivery that failed or was skipped since a given time",
         tags,
         params: WebhookId,
         body: Recover,
@@ -218,8 +218,9 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     {
       schema: {
         operationId: "rollAccountSecret",
-        summary: "Makes a new secret for callback URLs and shows it this once",
-        description: "It signs what goes to the `callbackUrl` of a session. For 24 hours the one before signs too.",
+        summary: "Creates a new secret for callback URLs and shows it only this once",
+        description:
+          "It signs what is sent to the `callbackUrl` of a session. For 24 hours the previous secret signs too.",
         tags: ["settings"],
         response: { 200: AccountSecretRolled },
       },
@@ -238,7 +239,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         operationId: "revealAccountSecret",
         summary: "Shows the secret for callback URLs, once",
         description:
-          "An account has a secret from its first day. Whoever has not seen it gets it here; afterwards, and after a roll, whose answer shows the new one, this is a 409.",
+          "Every account starts with a secret, which can be read here once. After that, and after a roll (whose answer shows the new secret), the answer is 409.",
         tags: ["settings"],
         response: { 200: AccountSecretRevealed },
       },
@@ -254,7 +255,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
   /** A header, not a field: the answers' shapes are fixed. */
   const noticeOf = (url: string | undefined): Record<string, string> => {
     if (url === undefined || !sender.isPrivate(url)) return {}
-    return { "x-webhook-notice": "leads to a private address that WEBHOOK_ALLOW_CIDRS opens" }
+    return { "x-webhook-notice": "resolves to a private address that is allowed only by WEBHOOK_ALLOW_CIDRS" }
   }
 
   const overlapEnd = (): string => new Date(ctx.now().getTime() + OVERLAP_MS).toISOString()

@@ -11,13 +11,13 @@ const Words = <const T extends readonly string[]>(words: T, description: string)
 const Url = Type.String({
   minLength: 1,
   maxLength: 2_048,
-  description: "An https address that is publicly reachable; outside live mode http will do",
+  description: "An https address that is publicly reachable; outside live mode http is allowed",
 })
 const Subscriptions = Type.Array(Words(subscribable, "An event's name, or `*`"), {
   minItems: 1,
   maxItems: 50,
   description:
-    "What is sent. `*` stands for checkout.session.completed, payment.refunded and subscription.renewal.created, and for the reversals checkout.session.reversed and paywall.reversed; the others have to be named",
+    "The events to send. `*` stands for checkout.session.completed, payment.refunded and subscription.renewal.created, and for the reversals checkout.session.reversed and paywall.reversed; the others have to be named",
 })
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
 /** Held against the calendar by the route. */
@@ -42,7 +42,9 @@ export const WebhookChange = Strict(
   {
     url: Type.Optional(Url),
     events: Type.Optional(Subscriptions),
-    active: Type.Optional(Type.Boolean({ description: "false pauses: what comes is kept as skipped" })),
+    active: Type.Optional(
+      Type.Boolean({ description: "false pauses the endpoint: events are stored as skipped deliveries" }),
+    ),
     description: Type.Optional(Description),
   },
   { events: ["*", "paywall.granted"], active: true },
@@ -80,7 +82,7 @@ export const WebhookWhole = Type.Object({
     description: Nullable(Type.String()),
     disabledReason: Described(
       Nullable(Type.String()),
-      "Why the service switched it off: `gone` (it answered 410) or `failing` (five days of nothing but failures)",
+      "Why the service deactivated it: `gone` (it answered 410) or `failing` (every attempt failed for five days)",
     ),
     updatedAt: Timestamp,
   }),
@@ -90,7 +92,7 @@ export const SecretRolled = Type.Object({
   data: Type.Object({
     id: Type.String(),
     secret: Secret,
-    previousExpiresAt: Described(Timestamp, "Until when the secret before signs too"),
+    previousExpiresAt: Described(Timestamp, "Until when the previous secret signs too"),
   }),
 })
 export const AccountSecretRevealed = Type.Object({ data: Type.Object({ webhookSecret: Secret }) })
@@ -107,12 +109,12 @@ const delivery = {
   id: Type.String({ pattern: idPattern("dlv") }),
   eventId: Type.String({ pattern: idPattern("evt") }),
   event: Type.String(),
-  webhookId: Described(Nullable(Type.String()), "null for one to a `callbackUrl`"),
+  webhookId: Described(Nullable(Type.String()), "null for a delivery to a `callbackUrl`"),
   sessionId: Described(Nullable(Type.String()), "The checkout, or the paywall's payment, that the event is about"),
   url: Type.String(),
   status: Words(statuses, "skipped: its webhook was paused"),
-  attempts: Type.Integer({ description: "Since it was made, or sent again by hand" }),
-  nextAttemptAt: Described(Nullable(Timestamp), "null when nothing is planned, or it is being sent just now"),
+  attempts: Type.Integer({ description: "Attempts since it was created or last resent by hand" }),
+  nextAttemptAt: Described(Nullable(Timestamp), "null when nothing is planned, or while it is being sent"),
   createdAt: Timestamp,
   updatedAt: Timestamp,
 }
@@ -125,8 +127,8 @@ export const DeliveryWhole = Type.Object({
       Type.Object({
         at: Timestamp,
         durationMs: Type.Integer(),
-        status: Nullable(Type.Integer({ description: "What was answered; null when nothing was" })),
-        error: Nullable(Type.String({ description: "Why it was no success" })),
+        status: Nullable(Type.Integer({ description: "The HTTP status of the answer; null when there was none" })),
+        error: Nullable(Type.String({ description: "Why the attempt did not succeed" })),
         answer: Nullable(Type.String({ description: "The first 4 KB of the answer" })),
       }),
       { description: "Every attempt, oldest first" },
@@ -135,33 +137,41 @@ export const DeliveryWhole = Type.Object({
 })
 
 const page = {
-  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100, description: "How many at most" }),
-  offset: Type.Integer({ minimum: 0, maximum: 2_147_483_647, default: 0, description: "How many to pass over" }),
+  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100, description: "The maximum number of results" }),
+  offset: Type.Integer({
+    minimum: 0,
+    maximum: 2_147_483_647,
+    default: 0,
+    description: "The number of results to skip",
+  }),
 }
 export const WebhookDeliveryQuery = Type.Object({
   ...page,
-  status: Type.Optional(Words(statuses, "Only those")),
-  event: Type.Optional(Words(eventTypes, "Only of this type of event")),
+  status: Type.Optional(Words(statuses, "Filter by status")),
+  event: Type.Optional(Words(eventTypes, "Filter by event type")),
 })
 export const DeliveryQuery = Type.Object({
   ...WebhookDeliveryQuery.properties,
   eventId: Type.Optional(
-    Described(Matching(idPattern("evt"), "The id of an event, `evt_` and 24 characters"), "Only of this event"),
+    Described(Matching(idPattern("evt"), "The id of an event, `evt_` and 24 characters"), "Filter by event"),
   ),
-  webhookId: Type.Optional(Described(Matching(WEBHOOK_ID, "The id of a webhook"), "Only to this endpoint")),
+  webhookId: Type.Optional(Described(Matching(WEBHOOK_ID, "The id of a webhook"), "Filter by endpoint")),
   sessionId: Type.Optional(
-    Described(Matching("^(cs|pay)_[a-z0-9]{24}$", "The id of a checkout or of a payment"), "Only what is about it"),
+    Described(
+      Matching("^(cs|pay)_[a-z0-9]{24}$", "The id of a checkout or of a payment"),
+      "Filter by the checkout or payment it is about",
+    ),
   ),
   destination: Type.Optional(
-    Words(["webhook", "callback"] as const, "Only to registered endpoints, or only to `callbackUrl`s"),
+    Words(["webhook", "callback"] as const, "Only deliveries to registered endpoints, or only those to `callbackUrl`s"),
   ),
-  since: Type.Optional(Described(Since, "Only those made at this time or later, in ISO 8601")),
-  until: Type.Optional(Described(Since, "Only those made before this time, in ISO 8601")),
+  since: Type.Optional(Described(Since, "Only those created at this time or later, in ISO 8601")),
+  until: Type.Optional(Described(Since, "Only those created before this time, in ISO 8601")),
 })
 export type DeliveryQuery = Static<typeof DeliveryQuery>
 export const EventQuery = Type.Object({
   ...page,
-  type: Type.Optional(Words(eventTypes, "Only of this type")),
+  type: Type.Optional(Words(eventTypes, "Filter by event type")),
   since: Type.Optional(Since),
 })
 const event = Type.Object({

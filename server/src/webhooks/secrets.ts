@@ -100,7 +100,7 @@ export async function revealAccountSecret(ctx: Context, merchantId: string): Pro
     throw new ApiError(
       "INVALID_OPERATION",
       undefined,
-      "This secret was shown before. If it is lost, make a new one with `POST /api/console/settings/webhook-secret`.",
+      "This secret was already shown. If it is lost, create a new one with `POST /api/console/settings/webhook-secret`.",
     )
   return opened(ctx, owner, row.sealed)
 }

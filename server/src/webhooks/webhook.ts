@@ -68,7 +68,7 @@ export function urlFault(
     return `must be an ${httpsOnly ? "https" : "http(s)"} address`
   const { protocol, username, password, hostname } = new URL(url)
   if (httpsOnly && protocol !== "https:") return "must be an https address: live mode sends nothing over http"
-  if (username !== "" || password !== "") return "must not hold a user name or a password"
+  if (username !== "" || password !== "") return "must not contain a user name or a password"
   if (url.includes("#")) return "must not have a fragment (#…): it is never sent"
   const host = hostname.replace(/^\[|\]$/g, "")
   if (isIP(host) !== 0 && !allows(host)) return notPublic(host)
@@ -77,11 +77,11 @@ export function urlFault(
 
 /** Why an address is not sent to. */
 export const notPublic = (address: string): string =>
-  `leads to ${address}, which is not a public address: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS`
+  `resolves to ${address}, which is not a public address: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS`
 
 /** The same for a name: which private address it has inside the operator's network is nobody's business. */
 export const nameNotPublic =
-  "leads to an address that is not a public address; an operator can open private ranges with WEBHOOK_ALLOW_CIDRS"
+  "resolves to an address that is not public: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS"
 
 const MINUTE_MS = 60_000
 /** After the first attempt, and after each retry but the last. */
