@@ -42,7 +42,7 @@ interface Answer {
 
 /** How a sentence begins whose subject is a field or the body, or something else that has a name. */
 const BEGINNING =
-  /^(?:(?:`[^`]{1,100}`|The body|This field) (?:must|can't|is|was|has|names|leads|comes|appears) |(?!The body|This field)[A-Z])/
+  /^(?:(?:`[^`]{1,100}`|The body|This field) (?:must|can't|is|was|has|does|names|points|belongs|comes|appears|contains) |(?!The body|This field)[A-Z])/
 
 /** The faults of an answer that are no sentences. */
 const unclear = (body: unknown): string[] =>

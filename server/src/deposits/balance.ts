@@ -1,4 +1,4 @@
-/** What the rows say that deposits hold: the one sum that is compared with balances on the chain. */
+/** The balance that the rows give for deposits. Every comparison with balances on the chain uses this one sum. */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
@@ -7,18 +7,18 @@ import { sqlArray } from "../db/sql-array.ts"
 /** Kinds of intents whose money leaves a deposit. */
 export const outgoingKinds = sql`('share', 'sweep', 'return')`
 
-/** What came into a deposit and left it, in base units of one token. */
+/** What entered a deposit and what left it, in base units of one token. */
 export interface DepositSums {
   came: bigint
-  /** Payouts, and what left without one: recoveries, and what is unknown. */
+  /** Payouts, and outflows without a payout: recoveries and unknown ones. */
   went: bigint
-  /** Whether something of it has no place in a final block yet. */
+  /** Whether a part of it is not yet in a final block. */
   inFlight: boolean
 }
 
 /**
- * The sums of these deposits in one token, by id: of all that was seen on the chain and is not gone, or with `at` of what is
- * final by that block.
+ * The sums of these deposits in one token, by deposit id: everything seen on the chain and not reorganized away or,
+ * with `at`, everything final by that block.
  */
 export async function depositSums(
   ctx: Context,

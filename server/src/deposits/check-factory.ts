@@ -1,6 +1,6 @@
 /**
- * Makes sure that the deposit factory of a network is the one that this version was written for. Its addresses are sold
- * before anything stands there, so a factory that is not ours is money that nobody can move.
+ * Makes sure that the deposit factory of a network is the one this version was written for. Its addresses are sold
+ * before any contract is deployed there, so with a factory that is not ours nobody could move the money.
  */
 import { randomBytes } from "node:crypto"
 import { decodeFunctionResult, encodeFunctionData, type Hex, isAddressEqual, keccak256, pad } from "viem"
@@ -14,9 +14,10 @@ import { depositAddress, depositImplementation } from "./address.ts"
 type Served = Pick<Network, "name" | "chainId" | "endpoints" | "depositFactory">
 
 /**
- * Compares the code of the factory and of its deposits, and one address that the factory computes, with ours; throws a
- * {@link NetworkMismatch} where any endpoint that serves the chain tells another thing, or where the operator is not
- * `payoutWallet`, and an RpcError where none answers. Every endpoint is asked, so that none is believed against another.
+ * Compares the code of the factory and of its deposits, and one address that the factory computes, with ours. Throws a
+ * {@link NetworkMismatch} where any endpoint that serves the chain reports something else, or where the operator is not
+ * `payoutWallet`, and an RpcError where no endpoint answers. Every endpoint is asked, so that none is trusted over
+ * another.
  */
 export async function checkFactory(
   network: Served,
@@ -31,7 +32,7 @@ export async function checkFactory(
   if (!operator) throw new RpcError(`${network.name}: no endpoint tells the code of the deposit factory`)
   if (told.some(other => !isAddressEqual(other, operator)))
     throw new NetworkMismatch(`${network.name}: the endpoints tell different operators of the deposit factory`)
-  // Deposits of another's factory are as good as lost: only its operator can release them within the year.
+  // Deposits of somebody else's factory are as good as lost: only its operator can release them within the year.
   if (payoutWallet && !isAddressEqual(operator, payoutWallet))
     throw new NetworkMismatch(
       `${network.name}: the deposit factory ${network.depositFactory} obeys ${checksummed(operator)}, and the payout ` +
@@ -43,7 +44,7 @@ interface Question {
   factory: Address
   implementation: Address
   calls: RpcCall[]
-  /** What the factory must answer: with a random salt no stub can know it beforehand. */
+  /** What the factory must answer. The salt is random, so that no stub can know the answer beforehand. */
   address: Address
 }
 
@@ -69,7 +70,10 @@ function questionAbout(factory: Address): Question {
   }
 }
 
-/** The factory's operator by one endpoint; undefined where it does not answer, or serves another chain. */
+/**
+ * The factory's operator as one endpoint reports it; undefined where the endpoint does not answer or serves another
+ * chain.
+ */
 async function operatorBy(
   { name, chainId }: Served,
   endpoint: Endpoint,
@@ -89,7 +93,7 @@ async function operatorBy(
   const own = immutablesOf(values[1], depositRuntime)
   if (own?.[0] !== pad(factory) || own[1] !== pad(implementation))
     throw mismatch(`the deposit factory ${factory} makes deposits with another code than this version of Sluice`)
-  // A node that does not answer this one is unfit, and no proof against the factory.
+  // A node that does not answer this call is unfit, but that proves nothing against the factory.
   const answer = textOf(computed)
   if (answer === undefined) return undefined
   if (!/^0x[0-9a-f]{64}$/i.test(answer) || addressIn(answer) !== address)
@@ -107,7 +111,10 @@ const addressIn = (word: string): Address =>
     data: word as Hex,
   }).toLowerCase() as Address
 
-/** The immutable words of deployed code, in the order of their declaration; undefined where it is not that contract. */
+/**
+ * The immutable words of deployed code, in the order of their declaration; undefined where the code is not that
+ * contract.
+ */
 function immutablesOf(
   code: string | undefined,
   { code: template, immutables }: { code: Hex; immutables: readonly (readonly number[])[] },

@@ -1,4 +1,4 @@
-/** Makes receiving addresses: known before anything is deployed there, each for one thing that is sold. */
+/** Creates receiving addresses: known before anything is deployed there, and each for one thing that is sold. */
 import { randomBytes } from "node:crypto"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
@@ -9,15 +9,18 @@ import { depositAddress, depositImplementation } from "./address.ts"
 /** What a receiving address is for. */
 type Resource = { paywallId: string } | { sessionId: string; endsAt: Date }
 
-/** After so long anyone may send what still lies at a paywall's address to its owner; before that it gets a new one. */
+/**
+ * After this time anyone may send the remaining money of a paywall's address to its owner; before then the paywall gets
+ * a new address.
+ */
 const PAYWALL_OPEN_AFTER_S = 365 * 86_400
 
-/** The same after a session's end, in which what comes late is still found. */
+/** The same, counted from a session's end; late payments are still found within it. */
 const SESSION_OPEN_AFTER_S = 30 * 86_400
-/** A new session's page is open: its address is in the scan for so long from the start. */
+/** The page of a new session is open, so its address is watched for this long from the start. */
 const SESSION_HOT_MS = 3_600_000
 
-/** A new receiving address for a paywall or a session, whose money belongs to `owner`. */
+/** Creates a receiving address for a paywall or a session; its money belongs to `owner`. */
 export async function makeDeposit(
   ctx: Context,
   network: Network,
@@ -45,10 +48,13 @@ export async function makeDeposit(
     .executeTakeFirstOrThrow()
 }
 
-/** Whoever looks at what is sold at an address may be about to pay: the address stays in the scan for so long. */
+/** Somebody who views what is sold at an address may be about to pay, so the address is watched for this long. */
 const WARM_MS = 3_600_000
 
-/** Keeps, or puts back, the addresses of a paywall or session in the scan; writes only when half of the time has gone by. */
+/**
+ * Keeps the addresses of a paywall or session watched, or starts to watch them again. Writes only when half of the time
+ * has passed.
+ */
 export async function warm(ctx: Context, resource: string): Promise<void> {
   const now = ctx.now().getTime()
   await ctx.db

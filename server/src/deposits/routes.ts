@@ -1,6 +1,6 @@
 /**
- * `/api/console/deposits`: the merchant's receiving addresses with their terms. Whoever has these can have the money sent to
- * its owner after its time, without the service: `script/recover` reads the CSV.
+ * `/api/console/deposits`: the merchant's receiving addresses with their terms. With these, anyone can have the money
+ * sent to its owner after the recovery time, without the service: `script/recover` reads the CSV.
  */
 import { sql } from "kysely"
 import { Type } from "typebox"
@@ -83,7 +83,7 @@ export function depositRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** By id alone: ids ascend. */
+/** By id alone, because ids ascend. */
 function depositsOf(ctx: Context, merchantId: string): ListSource<Row<"deposits">> {
   const query = ctx.db.selectFrom("deposits").where("merchant_id", "=", merchantId)
   return {
@@ -101,7 +101,7 @@ function depositsOf(ctx: Context, merchantId: string): ListSource<Row<"deposits"
 
 function told(ctx: Context, row: Row<"deposits">) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
-  // A year far off is still a safe integer: it is a time, and the contract's own type has 64 bits.
+  // Even a year in the far future is a safe integer. The contract uses 64 bits.
   const openAfter = Number.parseInt(row.open_after_s.toString(), 10)
   return {
     address: checksummed(row.address),

@@ -1,5 +1,5 @@
 /**
- * Versions: what a paywall asked for, when, and at which address. Every change of price, switch, split or payout
+ * Versions: what a paywall asked for, when, and at which address. Every change of price, activity, split or payout
  * address closes one version and opens the next, at the same instant.
  */
 import { sql } from "kysely"
@@ -8,18 +8,18 @@ import type { Network } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { makeDeposit } from "./deposits.ts"
 
-/** What was for sale at an address a moment ago may still be paid: it stays in the scan for so long. */
+/** An address that was for sale a moment ago may still be paid, so it is watched for this long. */
 const COOLING_MS = 2 * 3_600_000
-/** An address is replaced so long before anyone may recover what lies there. */
+/** An address is replaced this long before anyone may recover its money. */
 const RENEW_BEFORE_S = 60 * 86_400
 
-/** Opens the first version of a new paywall, or the next of one whose row is locked. */
+/** Opens the first version of a new paywall, or the next version of a paywall whose row is locked. */
 export async function openVersion(
   ctx: Context,
   paywallId: string,
   change: { price?: bigint; active?: boolean; depositId?: bigint; recipientSetId?: bigint | null },
 ): Promise<void> {
-  // Clocks of several processes differ: a version never ends before it began.
+  // The clocks of several processes differ, but a version never ends before it began.
   const last = await ctx.db
     .updateTable("paywall_versions")
     .set({ until_at: sql<Date>`greatest(from_at, ${ctx.now()}::timestamptz)` })
@@ -67,7 +67,7 @@ export async function moveDeposits(ctx: Context, merchantId: string, network: Ne
   }
 }
 
-/** Replaces receiving addresses before they open for recovery; answers how many. */
+/** Replaces receiving addresses before they open for recovery; returns how many. */
 export async function renewDeposits(ctx: Context): Promise<number> {
   const before = BigInt(Math.floor(ctx.now().getTime() / 1_000) + RENEW_BEFORE_S)
   const due = await ctx.db
@@ -76,7 +76,7 @@ export async function renewDeposits(ctx: Context): Promise<number> {
     .select(["paywall_versions.paywall_id", "deposits.chain_id", "deposits.owner", "deposits.id as depositId"])
     .where("until_at", "is", null)
     .where("open_after_s", "<", before)
-    // By the index of what opens next: a look at each paywall took 443 ms with 150,000 of them.
+    // Uses the index on the next opening time: checking each paywall took 443 ms with 150,000 of them.
     .where("deposits.paywall_id", "is not", null)
     .orderBy("open_after_s")
     .limit(1_000)
@@ -91,7 +91,7 @@ export async function renewDeposits(ctx: Context): Promise<number> {
         .where("until_at", "is", null)
         .executeTakeFirst()
       const network = ctx.chain.networks.find(each => each.chainId === chain_id)
-      // Another process may have been first.
+      // Another process may have done it first.
       if (!network || open?.deposit_id !== depositId) return
       const deposit = await makeDeposit(ctx, network, { paywallId: paywall_id, owner })
       await openVersion(ctx, paywall_id, { depositId: deposit.id })

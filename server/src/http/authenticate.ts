@@ -1,15 +1,18 @@
-/** Who is calling: which credential a path asks for. Who a credential belongs to is known by the `Identities` that the server is given. */
+/**
+ * Who is calling: which credential a path asks for. The `Identities` given to the server know who a credential belongs
+ * to.
+ */
 import type { IncomingHttpHeaders } from "node:http"
 import type { FastifyRequest } from "fastify"
 import { ApiError } from "../errors.ts"
 
-/** Whom a bearer token speaks for. */
+/** The subject of a bearer token. */
 export interface Subject {
   iss: string
   sub: string
 }
 
-/** An API key that is in force. */
+/** A valid API key. */
 export interface ApiKey {
   id: string
   merchantId: string
@@ -17,11 +20,11 @@ export interface ApiKey {
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** Set on `/api/console/*` once the token is known to be good. */
+    /** Set on `/api/console/*` once the token is verified. */
     subject: Subject | undefined
-    /** Set where an API key is asked for, or came, once it is known to be good. */
+    /** Set once an API key that was required or sent is verified. */
     apiKey: ApiKey | undefined
-    /** Whose console request it is, set once its route has asked. */
+    /** The merchant of a console request, set once its route has asked. */
     merchantId: string | undefined
   }
 }
@@ -52,15 +55,15 @@ export interface Caller {
 /** What the server asks about callers. */
 export interface Identities {
   /**
-   * Who is calling; never throws. `refusal` is what the request must be answered with, once it was counted. `isRefused` says
-   * that the caller's address is over its limit.
+   * Who is calling; never throws. `refusal` is the error that the request must be answered with, after it was counted.
+   * `isRefused` means that the caller's address is over its limit.
    */
   authenticate(path: string, headers: IncomingHttpHeaders, isRefused: boolean): Promise<Caller & { refusal?: unknown }>
-  /** The id of a subject's merchant, which is made on first sight; throws `SIGNUP_CLOSED`. */
+  /** The id of a subject's merchant, created on first use; throws `SIGNUP_CLOSED`. */
   merchantOf(subject: Subject): Promise<string>
 }
 
-/** For a server of which no route asks for a credential. */
+/** For a server none of whose routes asks for a credential. */
 export const nobodyKnown: Identities = {
   authenticate: async () => ({ subject: undefined, apiKey: undefined }),
   merchantOf: async () => {
@@ -68,12 +71,12 @@ export const nobodyKnown: Identities = {
   },
 }
 
-/** The merchant whose API key a request bears; `UNAUTHORIZED` without one. */
+/** The merchant whose API key a request carries; throws `UNAUTHORIZED` without one. */
 export function callingMerchantByKey(request: FastifyRequest): string {
   if (!request.apiKey) throw keyNeeded()
   return request.apiKey.merchantId
 }
 
-/** The refusal of a request whose API key is missing or not in force. */
+/** The refusal of a request whose API key is missing or not valid. */
 export const keyNeeded = () =>
   new ApiError("UNAUTHORIZED", undefined, "This request needs a valid API key: `x-api-key: sk_…`.")

@@ -1,6 +1,6 @@
-/** Answers of other services: read up to a bound, whatever they say of their length. */
+/** Answers of other services: read up to a limit, whatever length they announce. */
 
-/** An answer was larger than it may be; nothing of it is used. */
+/** An answer exceeded its limit; no part of it is used. */
 export class AnswerTooLarge extends Error {
   constructor(mostBytes: number) {
     super(`the answer is larger than ${mostBytes.toLocaleString("en-US")} bytes`)

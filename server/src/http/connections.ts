@@ -1,7 +1,8 @@
 /**
- * What callers can make the HTTP server hold. A connection is served one request at a time; few more may be pipelined.
- * Requests and answers hold a fixed number of bytes each, whoever asked and however many connections there are. Above it
- * a connection goes: of requests the one that holds most, of answers the one whose caller has read nothing for longest.
+ * Limits what callers can make the HTTP server hold in memory. A connection is served one request at a time, and only a
+ * few more may be pipelined. Requests and answers each hold a fixed number of bytes in total, whoever the callers are
+ * and however many connections there are. Above it a connection is closed: for requests the one that holds most, for
+ * answers the one whose caller has read nothing for longest.
  */
 import {
   createServer,
@@ -14,13 +15,13 @@ import {
 import type { Socket } from "node:net"
 
 export interface Bounds {
-  /** Open connections. One more closes the one that has been idle for the longest time. */
+  /** Open connections. One more closes the connection that has been idle for longest. */
   connections: number
   /** Requests of one connection that wait for the answer before them. One more closes it. */
   pipelined: number
-  /** Bytes of answers in all. More closes the connection that has read nothing for longest. */
+  /** Bytes of all answers. More closes the connection that has read nothing for longest. */
   answerBytes: number
-  /** Bytes of requests in all: those that wait, and bodies that are not there yet. More closes the largest holder. */
+  /** Bytes of all requests: those that wait, and bodies still being received. More closes the largest holder. */
   requestBytes: number
   /** Bytes of the largest body. */
   bodyBytes: number
@@ -31,11 +32,11 @@ export interface Bounds {
 }
 
 /**
- * An idle connection holds about 10 KB. Clients that pipeline at all send few requests ahead (undici ten, by a setting).
- * 64 MB of answers are some thirty thousand of the usual size, or sixty downloads at once. 32 MB of requests are 8 KB for
- * each connection: above them one holds more than that, which no usual request does.
- * Two minutes, because a socket counts as read only when its buffer of 4 MB has emptied by a third: in 20 seconds a steady
- * reader of 20 KB/s was cut off (measured).
+ * An idle connection holds about 10 KB. Clients that pipeline at all send few requests ahead (undici ten, by a
+ * setting). 64 MB of answers are some thirty thousand of the usual size, or sixty downloads at once. 32 MB of requests
+ * are 8 KB for each connection: above that, one connection must hold more than any usual request does. Two minutes,
+ * because a socket counts as read only when its buffer of 4 MB has emptied by a third: with 20 seconds, a steady reader
+ * at 20 KB/s was cut off (measured).
  */
 export const defaultBounds: Bounds = {
   connections: 4_000,
@@ -48,8 +49,9 @@ export const defaultBounds: Bounds = {
 }
 
 /**
- * How long a request may take to come in. Fastify's own is for ever, so that a body without end holds its memory and its
- * connection; in a minute the largest body comes over a line of 35 kbit/s. Node gives headers alone a minute, too.
+ * How long a request may take to arrive. Fastify's default is unlimited, so that an endless body would hold its memory
+ * and its connection. In a minute the largest body arrives over a line of 35 kbit/s. Node gives the headers alone a
+ * minute, too.
  */
 export const REQUEST_TIMEOUT_MS = 60_000
 /** How long a connection may be idle between two requests, in milliseconds; longer than the 60 s of common proxies. */
@@ -57,15 +59,21 @@ export const KEEP_ALIVE_MS = 72_000
 /** Why a connection was closed: a label of a metric. */
 export type DropReason = "pipelined" | "unread" | "unsent" | "stalled" | "too_many" | "stopping"
 
-/** What one waiting request may hold: its headers (16 KB at most), the first part of its body, and the objects around them. */
+/**
+ * What one waiting request may hold: its headers (16 KB at most), the first part of its body, and the objects around
+ * them.
+ */
 const WAITING_BYTES = 24 * 1024
-/** What a body of unknown length counts as until it is there: the usual ones are small, and the largest has four times as much. */
+/**
+ * What a body of unknown length counts as until it has arrived: the usual ones are small, and the largest has four
+ * times as much.
+ */
 const CHUNKED_BYTES = 64 * 1024
 
 export interface Connections {
-  /** A server for `listener` within the bounds; for Fastify's `serverFactory`. */
+  /** A server for `listener` within the limits; for Fastify's `serverFactory`. */
   open(listener: RequestListener, options: ServerOptions & { keepAliveTimeout: number }): Server
-  /** Counts `bytes` as held for this answer until it is sent or its connection is gone. */
+  /** Counts `bytes` as held for this answer until it is sent or its connection is closed. */
   hold(response: ServerResponse, bytes: number): void
   /** Gives open connections `closingMs` to finish, then closes them. Call it when the server begins to close. */
   close(): void
@@ -77,14 +85,14 @@ interface Connection {
   waiting: [IncomingMessage, ServerResponse][]
 }
 
-/** Bytes that connections hold, in the order in which they began to, or read last. */
+/** Bytes that connections hold, in the order in which they began to, or last read. */
 interface Holders {
   bytes: Map<Socket, number>
   total: number
 }
 const holdersOf = (): Holders => ({ bytes: new Map(), total: 0 })
 
-/** Of many it costs a look at each: some 20 µs for 4,000, and only above the bound. */
+/** Looks at each connection: some 20 µs for 4,000, and only above the limit. */
 function largestOf({ bytes }: Holders): Socket | undefined {
   let largest: Socket | undefined
   let most = 0
@@ -96,7 +104,7 @@ function largestOf({ bytes }: Holders): Socket | undefined {
   return largest
 }
 
-/** Bounded connections; `dropped` is told of each connection that a bound closed, with its peer's address. */
+/** Limited connections; `dropped` is called for each connection that a limit closed, with its peer's address. */
 export function boundedConnections(
   dropped: (reason: DropReason, peer: string | undefined) => void,
   bounds: Bounds = defaultBounds,
@@ -113,9 +121,9 @@ export function boundedConnections(
       const server = createServer(options, (request, response) => enqueue(listener, request, response))
       server.keepAliveTimeout = options.keepAliveTimeout
       server.on("connection", opened)
-      // Any `Expect` but 100-continue may be ignored (RFC 9110, 10.1.1); Node would answer an empty 417.
+      // Any `Expect` except 100-continue may be ignored (RFC 9110, 10.1.1); Node would answer an empty 417.
       server.on("checkExpectation", (request, response) => enqueue(listener, request, response))
-      // Node asks whether bytes are on their way before it calls this.
+      // Node checks whether bytes are being sent before it calls this.
       server.setTimeout(bounds.stalledMs, timedOut)
       return server
     },
@@ -168,7 +176,7 @@ export function boundedConnections(
     idle.delete(socket)
     response.once("close", () => {
       connection.running = undefined
-      // Gone, or its last answer said `Connection: close`.
+      // Closed, or its last answer said `Connection: close`.
       if (!connections.has(socket) || !socket.writable) return
       letGo(answers, socket)
       letGo(requests, socket)
@@ -184,18 +192,18 @@ export function boundedConnections(
       if (connection.running === response) add(requests, socket, -bodyBytes)
     })
     holdRequest(socket, bodyBytes)
-    // Unless its body is what no longer fits.
+    // Unless its own body is what no longer fits.
     if (connections.has(socket)) listener(request, response)
   }
 
-  /** As many as the body may have in the end; those who send slowly are counted before they have sent. */
+  /** Counts the full announced size of the body, so that a slow sender is counted before it has sent. */
   function bodyBytesOf({ headers }: IncomingMessage): number {
     const isChunked = headers["transfer-encoding"] !== undefined
     return Math.min(isChunked ? CHUNKED_BYTES : Number(headers["content-length"] ?? 0), bounds.bodyBytes)
   }
 
   function holdAnswer(socket: Socket, bytes: number): void {
-    // One that is there already keeps its place: asking for more is not reading.
+    // One that is already in the order keeps its place: asking for more is not reading.
     add(answers, socket, bytes)
     for (const longest of answers.bytes.keys()) {
       if (answers.total <= bounds.answerBytes) return
@@ -229,7 +237,8 @@ export function boundedConnections(
 
   function timedOut(socket: Socket): void {
     const running = connections.get(socket)?.running
-    // Where nothing waits to be read, it is we who still work: on a long-poll, or on the next part of a download.
+    // Where nothing waits to be read, the server itself is still working: on a long-poll, or on the next part of a
+    // download.
     if (running && socket.writableLength === 0) return
     if (running) drop(socket, "stalled")
     else socket.destroy()

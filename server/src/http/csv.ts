@@ -1,4 +1,4 @@
-/** Whole lists as CSV (RFC 4180), read and sent in parts, so that a million rows never lie in memory. */
+/** Whole lists as CSV (RFC 4180), read and sent in parts, so that a million rows are never in memory. */
 import { Type } from "typebox"
 import type { Context } from "../context.ts"
 import { type PartsReply, sendParts } from "./parts.ts"
@@ -6,14 +6,15 @@ import { type PartsReply, sendParts } from "./parts.ts"
 /** Some 100 KB of text. */
 const ROWS_A_READ = 250
 
-/** The answer of a route that sends CSV, for its schema. */
+/** The schema for the answer of a route that sends CSV. */
 export const CsvAnswer = { 200: { content: { "text/csv": { schema: Type.String() } } } }
 
 type Told<C extends string> = Record<C, string | number | null>
 
 /**
- * A line of names, then one for each row, as `tell` has them, nothing where it is null. `next` reads at most `limit` rows after
- * the last one. No column may hold text of others' making: nothing is quoted, and a sheet would take it for a formula.
+ * A line of names, then one line for each row as `tell` formats it, with empty cells for null. `next` reads at most
+ * `limit` rows after the last one. No column may contain text from outside: nothing is quoted, and a spreadsheet would
+ * take it for a formula.
  */
 export async function* csv<R, C extends string>(
   columns: readonly C[],
@@ -30,7 +31,7 @@ export async function* csv<R, C extends string>(
   }
 }
 
-/** Sends CSV as a file of this name; answers it as the text that the document says it is. */
+/** Sends CSV as a file of this name; returns it as the text type that the document declares. */
 export async function sendCsv(
   ctx: Pick<Context, "log" | "settings">,
   reply: PartsReply & { header(name: string, value: string): unknown },

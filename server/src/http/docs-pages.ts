@@ -1,4 +1,4 @@
-/** The pages under /docs: rendered once, when the first is asked for, and sent from memory ever after. */
+/** The pages under /docs: rendered once, at the first request, and then served from memory. */
 import { hash } from "node:crypto"
 import { readdirSync } from "node:fs"
 import { createRequire } from "node:module"
@@ -15,19 +15,19 @@ interface Page {
 }
 
 const NOT_MODIFIED = 304
-/** What is kept of the headers that the plugin gives. */
+/** The headers of the plugin that are kept. */
 const KEPT_HEADERS = ["content-type", "content-security-policy"]
 
 /**
- * Adds `/docs`, its parts, and the document as `/docs/json` and `/docs/yaml`. `documentOf` is asked once, and
- * again where the rendering failed. Answers share one
- * copy of each page, and none opens a file: about 3 MB in all, however many ask.
+ * Adds `/docs`, its parts, and the document as `/docs/json` and `/docs/yaml`. `documentOf` is called once, and again
+ * where the rendering failed. Answers share one copy of each page, and none opens a file: about 3 MB in all, whatever
+ * the number of requests.
  */
 export function docsPages(app: Server, documentOf: () => object): void {
   let rendered: Promise<Map<string, Page>> | undefined
   const send = async (request: FastifyRequest, reply: FastifyReply): Promise<unknown> => {
     rendered ??= render(documentOf()).catch(error => {
-      // The next one who asks tries again.
+      // The next request tries again.
       rendered = undefined
       throw error
     })
@@ -40,14 +40,14 @@ export function docsPages(app: Server, documentOf: () => object): void {
   for (const url of ["/docs", "/docs/*"]) app.get(url, { schema: { hide: true } }, send)
 }
 
-/** Every page as the plugin makes it, on a server of its own that never listens. */
+/** Every page as the plugin renders it, on a server of its own that never listens. */
 async function render(document: object): Promise<Map<string, Page>> {
   const app = Fastify()
   await app.register(swagger, { mode: "static", specification: { document: document as never } })
   await app.register(swaggerUi, {
     routePrefix: "/docs",
     staticCSP: true,
-    // A service that is reached by http would have its page's own parts asked for by https.
+    // On a service reached by http, the page would otherwise request its own parts by https.
     transformStaticCSP: policy => policy.replace(" upgrade-insecure-requests;", ""),
   })
   const folder = join(dirname(createRequire(import.meta.url).resolve("@fastify/swagger-ui")), "static")

@@ -4,7 +4,7 @@ import { nobodyKnown } from "./authenticate.ts"
 import { healthRoutes, type Troubles } from "./health.ts"
 import { openServer, type Server } from "./server.ts"
 
-/** The server, ready to listen; `troublesNow` and `draining` as in {@link healthRoutes}. */
+/** The server, ready to listen; for `troublesNow` and `draining`, see {@link healthRoutes}. */
 export function openHealthServer(
   ctx: Context,
   troublesNow: () => Promise<Troubles>,

@@ -1,4 +1,4 @@
-/** `/healthz`: the process answers. `/readyz`: it can do its work. `/metrics`: for whoever holds the token. */
+/** `/healthz`: the process answers. `/readyz`: it can do its work. `/metrics`: for requests with the token. */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { Type } from "typebox"
 import type { Context } from "../context.ts"
@@ -6,15 +6,12 @@ import { ApiError } from "../errors.ts"
 import { registry } from "../metrics.ts"
 import type { Server } from "./server.ts"
 
-/** How long an answer of the database serves all who ask. */
+/** How long one answer of the database is reused for all callers. */
 const SHARED_MS = 1_000
-/** Probes give up after a few seconds, so the answer comes before that, whatever the database does. */
+/** Probes give up after a few seconds, so this answers sooner, whatever the database does. */
 const DEADLINE_MS = 2_000
 
-/**
- * `troublesNow` asks for what is wrong. From `draining` on `/readyz` says that the process
- * stops.
- */
+/** `troublesNow` returns the current problems. Once `draining` is set, `/readyz` says that the process is stopping. */
 export function healthRoutes(
   app: Server,
   ctx: Context,
@@ -84,15 +81,15 @@ export function healthRoutes(
 }
 
 export interface Troubles {
-  /** What keeps the service from its work. */
+  /** What prevents the service from working. */
   faults: string[]
-  /** What a person should look at while payments are found. */
+  /** What needs a person's attention while payments are still found. */
   alarms: string[]
 }
 
 /**
- * How things are. Anyone may ask, without a limit, so the database is asked once a second at most, and not again while it
- * owes an answer.
+ * The current state. Anyone may ask, without a limit, so the database is queried at most once a second, and not while
+ * an earlier query is still open.
  */
 function troubleshooter(
   ctx: Context,
@@ -101,7 +98,7 @@ function troubleshooter(
 ): () => Promise<Troubles> {
   let asked: { at: number; isOpen: boolean; answer: Promise<Troubles> } | undefined
   const answerOf = (now: number) => {
-    // Also anew when the clock was set back.
+    // Also queried again when the clock was set back.
     if (asked && (asked.isOpen || Math.abs(now - asked.at) < SHARED_MS)) return asked.answer
     const fresh = { at: now, isOpen: true, answer: troublesNow() }
     const close = () => {
@@ -120,14 +117,14 @@ function troubleshooter(
   }
 }
 
-/** What the promise gives, or after the deadline a sentence. */
+/** The value of the promise, or after the deadline a sentence. */
 async function inTime<T>(promise: Promise<T>): Promise<T | "the database does not answer"> {
   const deadline = Promise.withResolvers<"the database does not answer">()
   const timer = setTimeout(() => deadline.resolve("the database does not answer"), DEADLINE_MS)
   return await Promise.race([promise, deadline.promise]).finally(() => clearTimeout(timer))
 }
 
-/** Constant in time; the hashes make the lengths equal. */
+/** Takes constant time; hashing makes the lengths equal. */
 function sameText(a: string, b: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest()
   return timingSafeEqual(digest(a), digest(b))

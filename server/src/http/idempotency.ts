@@ -1,13 +1,13 @@
 /**
- * Idempotency keys: a request that is sent again is carried out once, and answered as the first time.
+ * Idempotency keys: a repeated request is carried out once, and gets the first answer again.
  *
- * Three steps. The reservation commits before the work, so that a second request sees that the first still runs. The
- * answer commits with the work, in one transaction, so that neither exists without the other. An error gives the
- * reservation back, so that the caller may mend the request and use the same key.
+ * Three steps. The reservation commits before the work, so that a second request sees that the first is still running.
+ * The answer commits with the work, in one transaction, so that neither exists without the other. An error releases the
+ * reservation, so that the caller may correct the request and use the same key.
  *
- * For routes that create or move money. A route that answers a secret must not use it: the secret would be kept, and the
- * answer is meant to be seen once. There the header is ignored, as on every route that takes no key, and not refused:
- * many clients send one with all that they post.
+ * For routes that create or move money. A route whose answer contains a secret must not use it: the secret would be
+ * stored, and it is meant to be seen once. Such a route ignores the header, like every route that takes no key, instead
+ * of refusing it: many clients send one with every POST.
  */
 import { createHash, randomUUID } from "node:crypto"
 import type { FastifyRequest } from "fastify"
@@ -18,10 +18,10 @@ import { asWritten } from "./json.ts"
 
 const KEPT_MS = 24 * 3_600_000
 const LEASE_S = 60
-/** What is still running is over in a moment, or was killed and is free again when its lease ends. */
+/** A running request ends within this time, or its process was killed and the lease expires. */
 const RETRY_AFTER_S = 1
 
-/** What is needed of a Fastify reply, whatever the types of its route. */
+/** The part of a Fastify reply that is needed, whatever the types of its route. */
 interface Reply {
   statusCode: number
   code(status: number): unknown
@@ -45,14 +45,13 @@ interface Answer {
 }
 
 /**
- * Runs `work` in one database transaction and answers what it answers, with the status that `reply` has by then. With an
- * `Idempotency-Key` it runs once in 24 hours for this merchant and route; later requests with the same body and path get
- * the first answer again. Throws `VALIDATION_ERROR` for a key that can't be one, `IDEMPOTENCY_MISMATCH`,
+ * Runs `work` in one database transaction and returns its result, with the status that `reply` has by then. With an
+ * `Idempotency-Key` it runs once in 24 hours for this merchant and route; later requests with the same body and path
+ * get the first answer again. Throws `VALIDATION_ERROR` for an invalid key, `IDEMPOTENCY_MISMATCH`,
  * `IDEMPOTENCY_IN_PROGRESS`.
  *
- * @example
- * reply.code(201)
- * return await idempotently(ctx, request, reply, merchantId, ctx => createThing(ctx, request.body))
+ * @example reply.code(201) return await idempotently(ctx, request, reply, merchantId, ctx => createThing(ctx,
+ * request.body))
  */
 export const idempotently = <T>(
   ctx: Context,
@@ -63,8 +62,8 @@ export const idempotently = <T>(
 ): Promise<T> => idempotentlyPrepared(ctx, request, reply, merchantId, { prepare: async () => undefined, work })
 
 /**
- * The same, where something has to be done outside of the transaction first: `prepare` asks nodes, or for a wallet's signature,
- * and `work` gets what it answers. A request that is answered as the first time prepares nothing.
+ * The same, where something has to be done outside of the transaction first: `prepare` asks nodes, or for a wallet's
+ * signature, and `work` gets its result. A request that gets the first answer again does not call `prepare`.
  */
 export async function idempotentlyPrepared<P, T>(
   ctx: Context,
@@ -85,7 +84,7 @@ export async function idempotentlyPrepared<P, T>(
     key,
     claimId: randomUUID(),
   }
-  // The path's parameters too: the same key for another payment is a mistake, not the same request.
+  // Includes the path's parameters: the same key for another payment is a mistake, not a repeat.
   const requestHash = createHash("sha256")
     .update(canonical([request.params, request.body]))
     .digest("hex")
@@ -93,7 +92,7 @@ export async function idempotentlyPrepared<P, T>(
   if (first) {
     reply.code(first.status)
     reply.header("idempotent-replayed", "true")
-    // Text that is called JSON already is sent as it is: byte for byte what was answered before.
+    // Text already marked as JSON is sent unchanged, byte for byte the first answer.
     reply.type("application/json; charset=utf-8")
     return first.text as T
   }
@@ -111,7 +110,7 @@ export async function idempotentlyPrepared<P, T>(
   }
 }
 
-/** Forgets the answers that were kept for 24 hours, and the reservations of processes that died. */
+/** Deletes the answers that were kept for 24 hours, and the reservations of processes that died. */
 export async function forgetExpiredKeys(ctx: Context): Promise<void> {
   await ctx.db
     .deleteFrom("idempotency_keys")
@@ -122,7 +121,7 @@ export async function forgetExpiredKeys(ctx: Context): Promise<void> {
 
 function keyOf(header: string | string[] | undefined): string | undefined {
   if (header === undefined) return undefined
-  // Several headers of the name arrive joined by a comma and a space, which no key has.
+  // Several headers of this name arrive joined by a comma and a space, which no valid key contains.
   const key = `${header}`
   if (!/^[\x21-\x7e]{1,255}$/.test(key))
     throw invalid("Idempotency-Key", "must be 1 to 255 visible ASCII characters, without spaces")
@@ -130,9 +129,9 @@ function keyOf(header: string | string[] | undefined): string | undefined {
 }
 
 /**
- * One text for all ways to write the same body: the order of keys and white space are gone, numbers stand as they were
- * written. So 5, 5.0 and "5" are three bodies: whoever repeats a request repeats its bytes, and what differs in the text
- * of an amount is told rather than judged.
+ * One text for all equivalent spellings of a body: key order and white space are normalized, numbers stay as they were
+ * written. So 5, 5.0 and "5" are three bodies. A client that repeats a request repeats its bytes; a difference in the
+ * text of an amount is reported as a mismatch.
  */
 function canonical(value: unknown, written?: string): string {
   if (Array.isArray(value)) return `[${value.map((each, i) => canonical(each, asWritten(value, `${i}`))).join()}]`
@@ -144,7 +143,7 @@ function canonical(value: unknown, written?: string): string {
   return typeof value === "number" && written !== undefined ? written : (JSON.stringify(value) ?? "")
 }
 
-/** Takes the key for this request, or answers what the first request with it was answered. */
+/** Reserves the key for this request, or returns the answer of the first request with it. */
 async function reserve(
   ctx: Context,
   { merchantId, route, key, claimId }: Reservation,
@@ -153,7 +152,7 @@ async function reserve(
 ): Promise<Answer | undefined> {
   for (;;) {
     const now = ctx.now()
-    // A reservation whose lease is over had no effect, nor can it have one any more: its claim is gone with this.
+    // A reservation whose lease has expired had no effect, and can't have one any more: this removes its claim.
     const { rows } = await sql`
       insert into idempotency_keys (merchant_id, route, key, request_hash, claim_id, lease_until, expires_at)
       values (${merchantId}, ${route}, ${key}, ${requestHash}, ${claimId},
@@ -173,7 +172,7 @@ async function reserve(
       .where("route", "=", route)
       .where("key", "=", key)
       .executeTakeFirst()
-    // Given back since: it is free now.
+    // Released in the meantime: it is free now.
     if (!first) continue
     if (first.request_hash !== requestHash) throw new ApiError("IDEMPOTENCY_MISMATCH")
     if (first.status !== null && first.answer !== null) return { status: first.status, text: first.answer }
@@ -181,7 +180,7 @@ async function reserve(
   }
 }
 
-/** Keeps the answer, inside the transaction of the work; false when another request has taken the key since. */
+/** Stores the answer, inside the transaction of the work; false when another request has taken the key since. */
 async function keep(ctx: Context, reservation: Reservation, { status, text }: Answer): Promise<boolean> {
   const kept = await ctx.db
     .updateTable("idempotency_keys")
@@ -191,7 +190,7 @@ async function keep(ctx: Context, reservation: Reservation, { status, text }: An
   return kept.numUpdatedRows > 0n
 }
 
-/** Gives the key back; nothing happens when it has an answer, or is another's by now. */
+/** Releases the key; a no-op when the key has an answer, or belongs to another request by now. */
 async function release(ctx: Context, reservation: Reservation): Promise<void> {
   await ctx.db.deleteFrom("idempotency_keys").where(isOurs(reservation)).execute()
 }

@@ -1,9 +1,10 @@
 /**
- * JSON bodies, read once and strictly: numbers keep their text, and what a database or a prototype can't hold is refused.
+ * JSON bodies, parsed once and strictly: numbers keep their text, and values that a database or a prototype can't hold
+ * are refused.
  */
 import { invalid } from "../errors.ts"
 
-/** The texts of numbers, by the object that holds them: a double can't say what "33.333333" was. */
+/** The texts of numbers, by the object that contains them: a double can't represent "33.333333" exactly. */
 const written = new WeakMap<object, Record<string, string>>()
 
 /**
@@ -17,22 +18,22 @@ export function asWritten(holder: object, key: string): string | undefined {
 }
 
 /**
- * Levels of objects and lists. Far below what any recursion over a body stands: at some 2,000 levels the parser still
- * manages, and what comes after it runs out of stack.
+ * Levels of objects and lists. Far below the depth at which recursion over a body fails: at some 2,000 levels the
+ * parser still works, but the code after it overflows the stack.
  */
 const MAX_DEPTH = 100
 
 /** Text that Postgres can't store: NUL (22021) and lone surrogates (22P05). */
 export const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed()
 
-/** What is wrong with other text, as a clause about its field. */
+/** What is wrong with such text, as a clause about its field. */
 export const NOT_STORABLE = "contains a NUL character or half of a surrogate pair; remove it"
 
-/** Parses a JSON body; a `VALIDATION_ERROR` says what is wrong with it. An empty body is undefined. */
+/** Parses a JSON body; throws a `VALIDATION_ERROR` that says what is wrong with it. An empty body is undefined. */
 export function parseJson(text: string): unknown {
   if (text === "") return undefined
   const tooDeep = () => invalid("", `must be nested at most ${MAX_DEPTH} levels deep`)
-  // Of each object, how deep it is; the innermost come first.
+  // The depth of each object; the innermost come first.
   const depths = new Map<unknown, number>()
   try {
     return JSON.parse(text, function (this: object, key: string, value: unknown, context?: { source?: string }) {
@@ -43,7 +44,7 @@ export function parseJson(text: string): unknown {
         if (depth > MAX_DEPTH) throw tooDeep()
         depths.set(this, Math.max(depth, depths.get(this) ?? 0))
       }
-      // It would be kept as null.
+      // JSON would store it as null.
       if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY)
         throw invalid(key, "is too large for a JSON number: send it in quotes")
       if (typeof value === "number" && context?.source) {

@@ -1,26 +1,26 @@
-/** The step of a request at which it is counted, and told how near its caller is to the limit. */
+/** The step that counts a request, and tells its caller how much of the limit is left. */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Context } from "../context.ts"
 import { errorTable } from "../errors.ts"
 import { addressGroup, type Caller, countsOf } from "../limits/buckets.ts"
 import { pathOf } from "./path.ts"
 
-/** Who is known to call; what is undefined was not given, or is not good. */
+/** The known identities of the caller; an undefined one was not given, or is not valid. */
 export type Credentials = Omit<Caller, "ip">
 
 export const nobody: Credentials = { subject: undefined, apiKey: undefined }
 
-/** Addresses over their limit that are remembered; with more of them, some cost a query again. */
+/** Addresses over their limit that are remembered. Beyond this number, some of them cost a query again. */
 const MOST_REFUSED = 10_000
 
 export interface Limiter {
-  /** Counts a request and writes the headers; the answer is false when the request was answered, with 429. */
+  /** Counts a request and writes the headers; returns false when the request was answered with 429. */
   admit(request: FastifyRequest, reply: FastifyReply, caller: Credentials): Promise<boolean>
-  /** Whether the address of a request was refused, and would be again. */
+  /** Whether the address of a request was refused, and would be refused again. */
   isRefused(request: FastifyRequest): boolean
 }
 
-/** The limits as a step of a request. */
+/** Rate limiting as a step of a request. */
 export function limiter({ settings, limits }: Pick<Context, "settings" | "limits">): Limiter {
   /** Until when, by the monotonic clock. */
   const refused = new Map<string, number>()
@@ -31,7 +31,7 @@ export function limiter({ settings, limits }: Pick<Context, "settings" | "limits
     const verdict = await limits.admit(counts)
     reply.header("x-ratelimit-limit", verdict.limit)
     reply.header("x-ratelimit-remaining", verdict.remaining)
-    // By this machine's wall clock, whatever the store's: it is the caller who compares.
+    // By this machine's wall clock, whatever the store's, because the caller compares it with wall time.
     reply.header("x-ratelimit-reset", Math.ceil((Date.now() + verdict.resetMs) / 1_000))
     if (verdict.admitted) return true
     if (caller.subject === undefined && caller.apiKey === undefined) {

@@ -1,4 +1,7 @@
-/** Lists: newest first, ties by id, always with the total. A long one is sent in parts, and never lies in memory as a whole. */
+/**
+ * Lists: newest first, ties by id, always with the total. A long one is sent in parts, and is never in memory as a
+ * whole.
+ */
 import { type SelectQueryBuilder, sql } from "kysely"
 import type { Context } from "../context.ts"
 import type { Database } from "../db/schema.ts"
@@ -8,11 +11,11 @@ import type { Page } from "./schemas.ts"
 /** A full checkout is some 11 KB, so that a part is about 500 KB; the default page of 100 is two reads. */
 const ROWS_A_READ = 50
 
-/** Where a list comes from. */
+/** The source of a list. */
 export interface ListSource<R> {
-  /** How many rows there are. */
+  /** The number of rows. */
   total(): Promise<number>
-  /** At most `limit` rows: after `last`, or without one after the first `offset`. */
+  /** At most `limit` rows: those after `last`, or without it those after the first `offset`. */
   read(last: R | undefined, limit: number, offset: number): Promise<R[]>
 }
 
@@ -21,8 +24,8 @@ interface ListReply extends PartsReply {
 }
 
 /**
- * Rows of a query that has no order yet, newest first by a time and an id. The next rows are found by the last one's, so that
- * a row that is added meanwhile moves none.
+ * Orders the rows of a query, newest first by a time and an id. The next rows are found from the last one, so that a
+ * row added meanwhile shifts none.
  */
 export function newestFirst<T extends keyof Database, O>(
   query: SelectQueryBuilder<Database, T, O>,
@@ -47,8 +50,9 @@ export function newestFirst<T extends keyof Database, O>(
 export const inData = <T>(data: T[], total: number): { data: T[]; total: number } => ({ data, total })
 
 /**
- * One page of a list, each part's rows as `tell` has them, in the envelope that `wrap` makes; what it makes of an empty list
- * must hold one `[]`, the list's place. More than 50 rows are sent in parts that the route's own schema serializes.
+ * One page of a list: each part's rows as `tell` formats them, in the envelope that `wrap` creates. The envelope of an
+ * empty list must contain one `[]`, the list's place. More than 50 rows are sent in parts that the route's own schema
+ * serializes.
  */
 export async function sendList<R, T, E>(
   ctx: Pick<Context, "log" | "settings">,

@@ -1,11 +1,11 @@
-/** Long-polls: whoever waits for a payment is woken when any changes, and reads again. */
+/** Long-polls: a caller that waits for a payment is woken when any payment changes, and reads again. */
 import type { FastifyReply } from "fastify"
 import type { Context } from "../context.ts"
 
 /** The longest wait that a caller may ask for, in seconds. */
 export const MAX_WAIT_S = 25
 
-/** Reads until `isOver`, for `waitS` seconds at most, or until the caller has hung up or the process stops. */
+/** Reads until `isOver`, for at most `waitS` seconds, or until the caller has hung up or the process stops. */
 export async function awaitEnd<T>(
   ctx: Context,
   reply: Pick<FastifyReply, "raw">,

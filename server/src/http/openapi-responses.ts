@@ -1,4 +1,4 @@
-/** What the document says of every route by rule: its errors, the headers of its answers, how it is called again. */
+/** What the document says about every route by rule: its errors, the headers of its answers, and how it is retried. */
 import { STATUS_CODES } from "node:http"
 import { type ErrorCode, errorTable, retryAfterOf } from "../errors.ts"
 import { isUnlimited } from "../limits/buckets.ts"
@@ -24,23 +24,23 @@ export interface RouteFacts {
   walletLock?: boolean | undefined
 }
 
-/** What {@link facts} leaves in an operation for {@link completed}. */
+/** What {@link facts} adds to an operation for {@link completed}. */
 const FACTS = "x-facts"
 
-/** The facts of a route as a part of its schema, which the document is made from. */
+/** The facts of a route as a part of its schema, from which the document is generated. */
 export const facts = (route: RouteFacts): Record<string, RouteFacts> => ({ [FACTS]: route })
 
-/** `/readyz` says so in its own words. */
+/** `/readyz` has its own description of this. */
 const withoutDatabase = ["/healthz", "/readyz", "/metrics"]
 
 /** Every error that a route can answer, in the order of the table. */
 export function errorsOf({ method, url, errors, idempotencyKey, walletLock }: RouteFacts): ErrorCode[] {
   const credential = credentialOf(url)
   const byRule: { [code in ErrorCode]?: boolean | undefined } = {
-    // Any query may hold what can't be stored.
+    // Any query may contain text that can't be stored.
     VALIDATION_ERROR: true,
     INTERNAL_ERROR: true,
-    // A parameter that is longer than any id leads nowhere.
+    // A parameter longer than any id matches nothing.
     NOT_FOUND: url.includes(":"),
     PAYLOAD_TOO_LARGE: method !== "GET",
     UNSUPPORTED_MEDIA_TYPE: method !== "GET",
@@ -65,7 +65,7 @@ interface Parameter {
   schema: { default?: unknown }
 }
 
-/** As much of an OpenAPI document as is worked on here. */
+/** The part of an OpenAPI document that this file changes. */
 interface Operation {
   [FACTS]?: RouteFacts
   parameters?: (Parameter | { $ref: string })[]
@@ -82,7 +82,7 @@ const refs = (kind: string, names: string[]) => Object.fromEntries(names.map(nam
 
 const limitHeaders = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"]
 
-/** The document with what holds by rule put into each operation. */
+/** Adds to each operation what holds by rule. */
 export function completed<T extends object>(found: T): T {
   const document = structuredClone(found) as T & Document
   const responses: Record<string, object> = {}
@@ -105,8 +105,8 @@ export function completed<T extends object>(found: T): T {
 
 function complete(operation: Operation, route: RouteFacts): Partial<Operation> {
   const { requestBody, responses } = operation
-  // Fastify's plugin calls each body required, which a DELETE or a body without fields never is here, and each parameter
-  // with a default.
+  // Fastify's plugin marks every body as required, which the body of a DELETE or one without fields never is here, and
+  // every parameter with a default.
   const isNeeded = route.method !== "DELETE" && hasFields(requestBody)
   const body = requestBody && { requestBody: { ...requestBody, required: isNeeded } }
   const own = (operation.parameters ?? []).map(each =>
@@ -136,7 +136,7 @@ const hasFields = (body: Operation["requestBody"]): boolean =>
 const byStatus = (all: ErrorCode[]): ErrorCode[][] =>
   Object.values(Object.groupBy(all, code => errorTable[code].status))
 const statusOf = ([code = "INTERNAL_ERROR"]: ErrorCode[]): number => errorTable[code].status
-/** A response is kept once for all routes that have the same codes with a status. */
+/** A response is stored once for all routes that have the same codes with a status. */
 const nameOf = (codes: ErrorCode[]): string => codes.join(".")
 
 function errorResponse(codes: ErrorCode[]): object {

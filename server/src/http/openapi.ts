@@ -1,6 +1,6 @@
 /**
- * The OpenAPI document and its page at /docs. Routes say what they take and answer in their schemas, and in their `config`
- * which errors of their own they have; `answers.ts` adds what holds by rule.
+ * The OpenAPI document and its page at /docs. Routes declare their input and answers in their schemas, and their own
+ * errors in their `config`; `openapi-responses.ts` adds what holds by rule.
  */
 import swagger from "@fastify/swagger"
 import type { FastifyContextConfig } from "fastify"
@@ -59,7 +59,7 @@ const securitySchemes = {
   metrics: { type: "http", scheme: "bearer", description: "The operator's `METRICS_TOKEN`" },
 } as const
 
-/** Which of them opens a route; an empty one is for nobody's. */
+/** Which of them a route accepts; an empty list means no credential. */
 const securityOf = (url: string): Record<string, string[]>[] => {
   const byCredential = { token: [{ bearer: [] }], key: [{ apiKey: [] }], "optional key": [{}, { apiKey: [] }] }
   const credential: Credential | undefined = credentialOf(url)
@@ -67,8 +67,8 @@ const securityOf = (url: string): Record<string, string[]>[] => {
 }
 
 /**
- * Adds the document, its page at `/docs` and its JSON at `/docs/json`; call it before any route is added. `webhooks` are the
- * requests that the service sends.
+ * Adds the document, its page at `/docs` and its JSON at `/docs/json`; call it before any route is added. `webhooks`
+ * are the requests that the service sends.
  */
 export function documentApi(app: Server, { baseUrl }: Settings, webhooks: Record<string, object>): void {
   app.register(swagger, {

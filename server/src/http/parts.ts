@@ -1,10 +1,10 @@
-/** Long answers: read, made and sent in parts, each when the caller has taken the one before. */
+/** Long answers: read, rendered and sent in parts, each when the caller has taken the one before. */
 import type { ServerResponse } from "node:http"
 import { Readable } from "node:stream"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 
-/** What is needed of a Fastify reply, whatever the types of its route. */
+/** The part of a Fastify reply that is needed, whatever the types of its route. */
 export interface PartsReply {
   request: {
     id: string
@@ -16,10 +16,13 @@ export interface PartsReply {
   type(contentType: string): unknown
 }
 
-/** How many are on their way in this process, by merchant. */
+/** How many are being sent by this process, by merchant. */
 const underWay = new Map<string, number>()
 
-/** Takes a place of the merchant's, `RATE_LIMITED` where it has none left; answers what gives it back, once. */
+/**
+ * Takes one of the merchant's places, or throws `RATE_LIMITED` where none is left; returns a function that gives it
+ * back, once.
+ */
 function takePlace(merchantId: string, most: number): () => void {
   const taken = underWay.get(merchantId) ?? 0
   if (taken >= most)
@@ -40,8 +43,9 @@ function takePlace(merchantId: string, most: number): () => void {
 }
 
 /**
- * Sends `parts` as one answer; `RATE_LIMITED` where the merchant has `MAX_DOWNLOADS` on their way. An error before the first part is an answer like any other; after it the connection is
- * closed, so that nobody takes the part for the whole, and the error is logged.
+ * Sends `parts` as one answer; throws `RATE_LIMITED` where the merchant already has `MAX_DOWNLOADS` in progress. An
+ * error before the first part is answered like any other. After the first part the connection is closed, so that nobody
+ * mistakes the part for the whole, and the error is logged.
  */
 export async function sendParts(
   { log, settings }: Pick<Context, "log" | "settings">,
@@ -51,7 +55,7 @@ export async function sendParts(
 ): Promise<Readable> {
   const { merchantId, apiKey } = reply.request
   const giveBack = takePlace(merchantId ?? apiKey?.merchantId ?? "", settings.maxDownloads)
-  // Read to its end, or given up by the caller, by a bound or by us.
+  // Read to its end, or ended early by the caller, a limit or us.
   reply.raw.once("close", giveBack)
   if (reply.raw.destroyed) giveBack()
   const first = await parts.next().catch(error => {

@@ -1,6 +1,6 @@
-/** What a request asks for, as limits, CORS and authentication see it. */
+/** The path of a request as limits, CORS and authentication see it. */
 
-/** The pattern of the route that answers, else the path, decoded as the router does: `/p%61y` is `/pay`. */
+/** The pattern of the matching route, or else the path, decoded as the router does: `/p%61y` is `/pay`. */
 export function pathOf(request: { url: string; routeOptions?: { url?: string | undefined } }): string {
   const path = request.url.split("?", 1)[0] ?? ""
   try {

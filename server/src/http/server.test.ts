@@ -81,7 +81,7 @@ describe("bad input", () => {
     const { body } = await service.call("POST", "/api/console/paywalls", fields, { as: "shop" })
     expect(body.details).toEqual([
       { path: "pirce", message: "`pirce` is not a field of this request: did you mean `price`?" },
-      { path: "amount", message: "`amount` is not a field of this request: leave it out." },
+      { path: "amount", message: "`amount` is not a field of this request; remove it." },
     ])
   })
 

@@ -1,5 +1,5 @@
 /**
- * The HTTP server without its routes: how a request is read, who is calling, whether it may, and what an error looks like.
+ * The HTTP server without its routes: how a request is read, who is calling, whether it may, and the form of an error.
  */
 import { randomUUID } from "node:crypto"
 import type { IncomingMessage, ServerResponse } from "node:http"
@@ -39,9 +39,9 @@ type Compilers = NonNullable<NonNullable<FastifyHttpOptions<RawServerDefault>["s
 type BuildValidator = NonNullable<Compilers["buildValidator"]>
 
 const BODY_LIMIT = 256 * 1024
-/** Text is held twice while it is sent: as text, and as the bytes that were made of it. */
+/** Text is in memory twice while it is sent: as text, and as the bytes encoded from it. */
 const HELD_A_CHARACTER = 2
-/** What an answer that is read and sent in parts holds at a time: a part in the making, one ready, one on its way. */
+/** What an answer sent in parts holds at a time: one part being rendered, one ready, one being sent. */
 const HELD_A_STREAM = 1024 * 1024
 const exposed = [
   "X-Request-Id",
@@ -58,19 +58,19 @@ declare module "fastify" {
   }
 }
 
-/** The id of the merchant behind a console request, which is made on first sight; throws `UNAUTHORIZED`. */
+/** The id of the merchant of a console request, created on first use; throws `UNAUTHORIZED`. */
 export async function callingMerchant(request: FastifyRequest): Promise<string> {
   if (!request.subject) throw new ApiError("UNAUTHORIZED")
   request.merchantId = await request.server.identities.merchantOf(request.subject)
   return request.merchantId
 }
 
-/** For routes that need no body: none is the same as an empty one. */
+/** For routes that need no body: no body is the same as an empty one. */
 export async function orEmptyBody(request: FastifyRequest): Promise<void> {
   if (request.body === undefined) request.body = {}
 }
 
-/** A server with everything but routes; they are added before it listens. `bounds` stand in for the usual ones. */
+/** A server without routes; add them before it listens. `bounds` replace the default ones. */
 export function openServer(ctx: Context, identities: Identities, bounds?: Bounds): Server {
   const connections = boundedConnections((reason, peer) => {
     connectionsDropped.inc({ reason })
@@ -94,7 +94,7 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
     genReqId: request => saneId(request.headers["x-request-id"]) ?? randomUUID(),
     return503OnClosing: true,
     forceCloseConnections: "idle",
-    // A URL that can't be decoded and a parameter that is too long come here, past all hooks.
+    // A URL that can't be decoded, or with a parameter that is too long, arrives here without passing any hook.
     frameworkErrors: (error, request, reply) => {
       void reply.header("x-request-id", request.id)
       void admit(request, reply, nobody).then(admitted => admitted && sendError(ctx, request, reply, error))
@@ -110,7 +110,7 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
   app.decorateRequest("merchantId", undefined)
   app.removeAllContentTypeParsers()
   app.addContentTypeParser("application/json", { parseAs: "string" }, async (request: FastifyRequest, text: string) => {
-    // JSON is UTF-8 (RFC 8259, 8.1); bytes of another encoding would be read as other text.
+    // JSON is UTF-8 (RFC 8259, 8.1); bytes in another encoding would be read as other text.
     const charset = CHARSET.exec(request.headers["content-type"] ?? "")?.[1]
     if (charset !== undefined && !/^(utf-?8|us-ascii)$/i.test(charset)) throw new ApiError("UNSUPPORTED_MEDIA_TYPE")
     return parseJson(text)
@@ -118,7 +118,7 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
 
   app.addHook("onRequest", async (request, reply) => {
     reply.header("x-request-id", request.id)
-    // Answers hold tokens, secrets and who paid what; none is for a cache on the way.
+    // Answers contain tokens, secrets and payment data; no cache in between may store them.
     if (request.url.startsWith("/api/")) reply.header("cache-control", "no-store")
     checkHost(request.raw)
   })
@@ -126,11 +126,11 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
     delegator: (request, done) => {
       const methods = ["GET", "HEAD", "POST", "PUT", "DELETE"]
       const origin = isPrivate(pathOf(request)) ? ctx.settings.consoleOrigins : "*"
-      // Strictly, an OPTIONS that is no preflight would be refused in plain text.
+      // In strict mode, an OPTIONS request that is no preflight would be refused in plain text.
       done(null, { origin, methods, exposedHeaders: exposed, strictPreflight: false })
     },
   })
-  // After CORS has written its headers: a page must be able to read a 401 or a 429. Preflights end there.
+  // Runs after CORS has written its headers: a page must be able to read a 401 or a 429. Preflights end there.
   app.after(() => {
     app.addHook("onRequest", async (request, reply) => {
       const caller = await identities.authenticate(pathOf(request), request.headers, isRefused(request))
@@ -139,7 +139,8 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
       const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`
       if (!(await admit(request, reply, { subject, apiKey: caller.apiKey }))) return reply
       if (caller.refusal !== undefined) throw caller.refusal
-      // Before its body is read: much of what has no route has no limit either, and could send one for ever.
+      // Runs before the body is read: most paths without a route have no limit either, and a client could send an
+      // endless body.
       if (request.is404) throw new ApiError("NOT_FOUND")
       return undefined
     })
@@ -149,7 +150,7 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
       if (!isStorable(name) || !isStorable(String(value))) throw invalid(name, NOT_STORABLE)
   })
   app.addHook("onSend", async (_request, reply, payload) => {
-    // A Buffer is kept for all who ask, so that an answer adds nothing.
+    // A Buffer is shared by all callers, so an answer adds no memory.
     if (typeof payload === "string") connections.hold(reply.raw, payload.length * HELD_A_CHARACTER)
     else if (payload instanceof Readable) connections.hold(reply.raw, HELD_A_STREAM)
   })
@@ -175,7 +176,7 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
 
 const CHARSET = /;\s*charset\s*=\s*"?([^\s;"]+)/i
 
-/** HTTP/1.1 needs one Host, and proxies choose differently among two (RFC 9112, 3.2). */
+/** HTTP/1.1 requires exactly one Host, and proxies choose differently between two (RFC 9112, 3.2). */
 function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
   const hosts = rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === "host").length
   if (hosts > 1) throw invalid("Host", "must be sent only once")
@@ -185,7 +186,7 @@ function checkHost({ rawHeaders, httpVersion }: IncomingMessage): void {
 const saneId = (header: unknown): string | undefined =>
   typeof header === "string" && /^[\w.:-]{1,128}$/.test(header) ? header : undefined
 
-/** Framework errors that have a place in our table; all others of the 4xx are `VALIDATION_ERROR`. */
+/** Framework errors that have an entry in our table; all other 4xx errors are `VALIDATION_ERROR`. */
 const frameworkCodes: Record<string, ErrorCode> = {
   FST_ERR_CTP_BODY_TOO_LARGE: "PAYLOAD_TOO_LARGE",
   FST_ERR_CTP_INVALID_MEDIA_TYPE: "UNSUPPORTED_MEDIA_TYPE",
@@ -193,7 +194,7 @@ const frameworkCodes: Record<string, ErrorCode> = {
   FST_ERR_MAX_PARAM_LENGTH: "NOT_FOUND",
 }
 
-/** Those whose own words would not help a caller. */
+/** Errors whose own message would not help a caller. */
 const frameworkWords: Record<string, string> = {
   FST_ERR_BAD_URL: "The URL can't be decoded. Check its percent signs.",
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: "The length of the body differs from its Content-Length.",
@@ -210,7 +211,7 @@ function toApiError(error: Error & { code?: string; statusCode?: number; validat
   return undefined
 }
 
-/** Answers with an error of the table, and tells the log of those that are ours. */
+/** Answers with an error of the table, and logs those that are our fault. */
 export function sendError(ctx: Context, request: FastifyRequest, reply: FastifyReply, error: Error): void {
   const known = toApiError(error)
   if (!known || errorTable[known.code].status >= 500)

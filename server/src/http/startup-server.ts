@@ -1,5 +1,5 @@
 /**
- * Answers on the API's port from the first second of a start until the API itself listens: a migration of a big database
+ * Answers on the API's port from the first second of a start until the API itself listens. Migrating a big database
  * takes minutes, and a liveness probe that gets no answer would kill the process in the middle of it.
  */
 import { randomUUID } from "node:crypto"
@@ -8,15 +8,16 @@ import { connectionsDropped } from "../metrics.ts"
 import { type Bounds, boundedConnections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
 
 export interface StartupServer {
-  /** What the start waits for now, as a clause after "Not ready: ". */
+  /** What the start is waiting for now, as a clause after "Not ready: ". */
   setPhase(phase: string): void
-  /** Frees the port for the API. Clients may be refused for the few milliseconds until it listens. */
+  /** Frees the port for the API. Connections may be refused for the few milliseconds until it listens. */
   close(): Promise<void>
 }
 
 /**
- * Listens on the API's address, or on that of HEALTH_PORT, which `setting` names: `GET /healthz` answers 200, everything else 503 `NOT_READY` with `Retry-After`.
- * Callers are bounded as the API's are; `bounds` stand in for the usual ones. Rejects with a sentence for the operator when the port can't be used.
+ * Listens on the API's address, or on that of HEALTH_PORT, which `setting` names: `GET /healthz` answers 200,
+ * everything else 503 `NOT_READY` with `Retry-After`. The limits on callers are those of the API; `bounds` replace the
+ * default ones. Rejects with a sentence for the operator when the port can't be used.
  */
 export async function openStartupServer(
   { host, port }: { host: string; port: number },
@@ -34,7 +35,7 @@ export async function openStartupServer(
     response.writeHead(alive ? 200 : status, {
       "content-type": "application/json; charset=utf-8",
       "x-request-id": requestId,
-      // The API that follows listens anew, so no connection may outlive its answer.
+      // The API opens the port again afterwards, so no connection may outlive its answer.
       connection: "close",
       ...(alive ? {} : { "retry-after": "1" }),
     })

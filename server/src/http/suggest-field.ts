@@ -1,15 +1,15 @@
-/** Near misses: which of the known names a mistyped one most likely meant. */
+/** Did-you-mean suggestions: which known name a mistyped one most likely meant. */
 
 /**
- * The known name that `typed` most likely meant, or undefined when none is close. Close is: but for case and separators,
- * no further away than a third of the known name's letters (rustc's measure).
+ * The known name that `typed` most likely meant, or undefined when none is close. Close means: ignoring case and
+ * separators, at a distance of at most a third of the known name's letters (rustc's measure).
  *
  * @example nearest("spiltId", ["name", "splitId"]) // "splitId"
  */
 export function nearest(typed: string, known: readonly string[]): string | undefined {
   const near = known
     .map(name => ({ name, limit: Math.floor(Math.max(name.length, 3) / 3) }))
-    // Lengths first: a caller may send a name of 256 KB.
+    // Compares lengths first: a caller may send a name of 256 KB.
     .filter(({ name, limit }) => Math.abs(letters(typed).length - letters(name).length) <= limit)
     .map(each => ({ ...each, far: distance(letters(typed), letters(each.name)) }))
     .filter(({ far, limit }) => far <= limit)
@@ -19,8 +19,9 @@ export function nearest(typed: string, known: readonly string[]): string | undef
 const letters = (name: string): string => name.toLowerCase().replaceAll(/[_-]/g, "")
 
 /**
- * How many insertions, deletions, replacements and swaps of neighbours make `b` of `a`, no letter touched twice: Damerau,
- * "A technique for computer detection and correction of spelling errors", CACM 7 (1964), as "optimal string alignment".
+ * How many insertions, deletions, replacements and swaps of neighbours turn `a` into `b`, touching no letter twice:
+ * Damerau, "A technique for computer detection and correction of spelling errors", CACM 7 (1964), as "optimal string
+ * alignment".
  */
 export function distance(a: string, b: string): number {
   const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)]

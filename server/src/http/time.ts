@@ -1,25 +1,28 @@
-/** Times that callers name. */
+/** Times in requests. */
 import { invalid } from "../errors.ts"
 import { Matching } from "./schemas.ts"
 
-/** A time in a request; {@link timeAt} reads it. */
+/** A time in a request; {@link timeAt} parses it. */
 export const TimeInput = Matching(
   "^\\d{4}-\\d\\d-\\d\\d(T\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,3})?)?(Z|[+-]\\d\\d:\\d\\d))?$",
   "A time with its offset, such as 2026-01-31T12:00:00Z, or a day (it starts at midnight UTC)",
 )
 
-/** Years that every part holds exactly: Postgres, ISO 8601 with four digits in any time zone, and a deposit's open time. */
+/**
+ * Years that every component represents exactly: Postgres, ISO 8601 with four digits in any time zone, and a deposit's
+ * open time.
+ */
 const FIRST_YEAR = 1970
 const LAST_YEAR = 9998
 
 /**
- * The time that a field names; `VALIDATION_ERROR` where no calendar has it, or before 1970 or after 9998. Without an hour it
- * is midnight in UTC.
+ * The time in a field; throws `VALIDATION_ERROR` for a time that does not exist, before 1970 or after 9998. Without an
+ * hour it is midnight in UTC.
  */
 export function timeAt(path: string, text: string): Date {
   const at = new Date(text)
   const day = Number.parseInt(text.slice(8, 10), 10)
-  // Date takes the 30th of February for the 1st of March; seen before an offset moves it.
+  // Date turns the 30th of February into the 1st of March; this is checked before an offset moves the date.
   const exact = new Date(`${text.slice(0, 10)}T00:00:00Z`).getUTCDate() === day
   if (Number.isNaN(at.getTime()) || !exact)
     throw invalid(path, "must be an existing time, such as 2026-01-31T12:00:00Z")

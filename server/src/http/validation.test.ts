@@ -21,7 +21,7 @@ describe("a fault", () => {
     [Type.Boolean(), "true", "must be true or false"],
     [Type.Object({}), [], "must be an object"],
     [Type.Array(Type.String()), {}, "must be a list"],
-    [MoneyInput, null, "must be a number, or text that holds one"],
+    [MoneyInput, null, "must be a number, or text that contains one"],
     [Nullable(Type.String()), 5, "must be text or null"],
     [Type.Enum(["day", "week"]), "hour", "must be one of: day, week"],
     [Type.Literal("day"), "hour", "must be day"],
@@ -62,7 +62,7 @@ describe("a fault", () => {
     })
     expect(told(schema, { spiltId: "spl_1", amount: 5, list: [{ percnt: 5, percent: 5 }] })).toEqual([
       "spiltId: is not a field of this request: did you mean `splitId`?",
-      "amount: is not a field of this request: leave it out",
+      "amount: is not a field of this request; remove it",
       "list.0.percnt: is not a field of this request: did you mean `percent`?",
     ])
   })

@@ -1,18 +1,18 @@
-/** How requests are held against their schemas, and what is wrong with them in plain words. */
+/** Validates requests against their schemas, and describes the faults in plain words. */
 import { Ajv, type AnySchema, type ErrorObject, type Options } from "ajv"
 import type { ErrorDetail } from "../errors.ts"
 import { wordsOfPattern } from "./schemas.ts"
 import { nearest } from "./suggest-field.ts"
 
-/** Enough to mend any request; without an end, 256 KB of unknown fields would be answered with 5 MB. */
+/** Enough to correct any request. Without a limit, 256 KB of unknown fields would be answered with 5 MB. */
 const MAX_DETAILS = 100
 
-/** All faults at once, with the schema that each is against. */
+/** Reports all faults at once, each with the schema that it violates. */
 const options: Options = { allErrors: true, verbose: true, useDefaults: true, removeAdditional: false, strict: false }
 const strictly = new Ajv({ ...options, coerceTypes: false })
 const leniently = new Ajv({ ...options, coerceTypes: true })
 
-/** Fastify's validators. Bodies are taken as they are; queries and paths are text and may become numbers. */
+/** Fastify's validators. Bodies are taken as they are; queries and paths are text and may be converted to numbers. */
 export const validatorFactory = ({ schema, httpPart }: { schema: AnySchema; httpPart?: string }) =>
   (httpPart === "body" ? strictly : leniently).compile(schema)
 
@@ -80,12 +80,12 @@ function wordsOf({ keyword, params, parentSchema, instancePath, message }: Error
     case "exclusiveMaximum":
       return `must be below ${counted(limit)}`
     default:
-      // No schema of ours gets here: a test sees the words of every answer.
+      // None of our schemas gets here: a test checks the words of every answer.
       return message ?? "is not valid: see its description"
   }
 }
 
-/** A number as people read it, with what is counted: 1 entry, 2 entries. */
+/** A number in readable form, with its noun: 1 entry, 2 entries. */
 function counted(n: number, noun?: "character" | "entry" | "field"): string {
   const number = n.toLocaleString("en-US")
   if (noun === undefined) return number

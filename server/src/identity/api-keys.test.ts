@@ -98,7 +98,7 @@ describe("/api/console/api-keys", () => {
     expect(answers.map(({ status }) => status).sort()).toEqual([...Array(5).fill(201), ...Array(5).fill(409)])
     expect(await create()).toMatchObject({
       status: 409,
-      body: { error: "INVALID_OPERATION", message: "There are 20 API keys already; revoke one first." },
+      body: { error: "INVALID_OPERATION", message: "You already have 20 API keys; revoke one first." },
     })
     const { data, total } = await list()
     expect(total).toBe(20)

@@ -1,4 +1,4 @@
-/** API keys: how a merchant's server says who it is. Kept as hashes only, looked up at each request. */
+/** API keys identify a merchant's server. Only their hashes are stored, and each request looks its key up. */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { sql } from "kysely"
 import type { Mode } from "../chain/networks.ts"
@@ -20,14 +20,14 @@ const FORM = new RegExp(`^sk_(test|live)_[0-9A-Za-z]{${RANDOM_CHARACTERS}}$`)
 export const newApiKey = (mode: Mode): string =>
   `sk_${mode === "live" ? "live" : "test"}_${randomText(RANDOM_CHARACTERS)}`
 
-/** What is kept of a key. A fast hash will do: nobody can try 2²³⁸ keys. */
+/** The stored hash of a key. A fast hash is enough: nobody can try 2²³⁸ keys. */
 export const keptOf = (key: string): { hash: string; prefix: string; last4: string } => ({
   hash: createHash("sha256").update(key).digest("hex"),
   prefix: key.slice(0, -RANDOM_CHARACTERS),
   last4: key.slice(-4),
 })
 
-/** Makes a key; this is the only time that it is seen as a whole. `INVALID_OPERATION` beyond the twentieth. */
+/** Creates a key, and returns it for the only time. Throws `INVALID_OPERATION` beyond the twentieth. */
 export async function createApiKey(
   ctx: Context,
   merchantId: string,
@@ -57,7 +57,10 @@ export async function createApiKey(
   return { key, row }
 }
 
-/** Revokes a key, on every process with its next request; `NOT_FOUND` for anyone else's. */
+/**
+ * Revokes a key, which every process refuses from its next request on; throws `NOT_FOUND` for a key of another
+ * merchant.
+ */
 export async function revokeApiKey(ctx: Context, merchantId: string, id: string): Promise<void> {
   const gone = await ctx.db
     .deleteFrom("api_keys")
@@ -68,8 +71,8 @@ export async function revokeApiKey(ctx: Context, merchantId: string, id: string)
 }
 
 /**
- * Whose key this is, or undefined for none of ours; notes once a minute that it was used. No good key is cached, so
- * that a revoked one opens nothing more: the lookup is one row by a unique index.
+ * The merchant that a key belongs to, or undefined for an unknown key; records at most once a minute that the key was
+ * used. No valid key is cached, so that a revoked one stops working at once: the lookup is one row by a unique index.
  */
 export async function apiKeyOf(
   ctx: Context,
@@ -89,7 +92,7 @@ export async function apiKeyOf(
   return { id: row.id, merchantId: row.merchant_id }
 }
 
-/** The keys with these hashes, by their hashes. */
+/** The keys with these hashes, keyed by hash. */
 export async function keysByHash(ctx: Context, hashes: readonly string[]): Promise<Map<string, Row<"api_keys">>> {
   const rows = await ctx.db.selectFrom("api_keys").selectAll().where("hash", "in", hashes).execute()
   return new Map(rows.map(row => [row.hash, row]))
@@ -103,7 +106,7 @@ async function noteUse(ctx: Context, { id, last_used_at }: Row<"api_keys">): Pro
     .updateTable("api_keys")
     .set({ last_used_at: now })
     .where("id", "=", id)
-    // Of many requests at once, one writes.
+    // Of many concurrent requests, one writes.
     .where(eb => eb.or([eb("last_used_at", "is", null), eb("last_used_at", "<=", before)]))
     .execute()
 }

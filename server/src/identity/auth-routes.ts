@@ -1,4 +1,4 @@
-/** `/api/auth`: a wallet signs in as a merchant. And the public keys of all tokens that the service signs. */
+/** `/api/auth`: a wallet signs in as a merchant. Also the public keys of all tokens that the service signs. */
 import { type Context, inTransaction } from "../context.ts"
 import { orEmptyBody, type Server } from "../http/server.ts"
 import { merchantOf } from "./merchants.ts"
@@ -11,7 +11,7 @@ const KEYS_CACHED = "public, max-age=300"
 const tags = ["sign-in"]
 
 export function authRoutes(app: Server, ctx: Context): void {
-  // Routes are described without a chain too.
+  // The routes can be described without a chain.
   const doorOf = (): Door => ({ purpose: "sign-in", resource: "", path: VERIFY_PATH, networks: ctx.chain.networks })
   app.post(
     "/api/auth/nonce",

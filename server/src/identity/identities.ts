@@ -1,4 +1,4 @@
-/** Finds out whose a credential is: a bearer token's subject, or an API key's merchant. */
+/** Finds the owner of a credential: a bearer token's subject, or an API key's merchant. */
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { type Caller, credentialOf, type Identities, keyNeeded } from "../http/authenticate.ts"
@@ -13,9 +13,9 @@ import type { TokenIssuer } from "./tokens.ts"
 const stranger: Caller = { subject: undefined, apiKey: undefined }
 
 /**
- * What the server asks about callers, answered from the database and the token issuer. A credential that is sent and is not
- * valid is refused even where none is needed, or a revoked key would seem to work. Credentials of an address that is over its
- * limit are looked up in one query with the others': a valid one among them must not be refused for its neighbours.
+ * Answers the server's questions about callers from the database and the token issuer. An invalid credential is refused
+ * even where none is needed, or a revoked key would seem to work. Credentials from an address that is over its limit
+ * are looked up together in one query: a valid one among them must not be refused because of its neighbours.
  */
 export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
   const misses = recentMisses()
@@ -41,7 +41,7 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
   return { authenticate, merchantOf: subject => merchantOf(ctx, subject) }
 }
 
-/** Looks up at once, or for an address that is over its limit together with others. */
+/** Looks a credential up at once, or in a batch for an address that is over its limit. */
 function lookups<R>(ask: (names: readonly string[]) => Promise<Map<string, R>>): (isRefused: boolean) => Lookup<R> {
   const together = sharedLookup(ask)
   const atOnce: Lookup<R> = async name => (await ask([name])).get(name)

@@ -9,14 +9,14 @@ import { moveDeposits } from "../deposits/versions.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { emit } from "../webhooks/emit.ts"
 
-/** In live mode a new payout address waits so long, in sight of its owner. */
+/** In live mode a new payout address waits this long before it takes effect, and its owner can see it. */
 const LIVE_DELAY_MS = 24 * 3_600_000
 
 export interface SettingsChange {
   name?: string
   email?: string | null
   walletLock?: boolean
-  /** Text as it came, by network name. */
+  /** Text as it was received, by network name. */
   payoutAddresses: Record<string, string>
 }
 
@@ -27,7 +27,10 @@ interface Target {
 
 /** A payout wallet that approved a change. */
 export interface Signer extends Target {
-  /** Whether its key signed, which is the same on every network; a contract speaks for its address on its own alone. */
+  /**
+   * Whether the wallet's key signed, which is the same on every network. A contract can only speak for its address on
+   * its own network.
+   */
   byKey: boolean
 }
 
@@ -38,14 +41,17 @@ const speaksFor = (signer: Signer | undefined, network: Network, address: Addres
 export const payoutAddresses = (ctx: Context, merchantId: string): Promise<Row<"payout_addresses">[]> =>
   ctx.db.selectFrom("payout_addresses").selectAll().where("merchant_id", "=", merchantId).execute()
 
-/** Where the merchant's money goes on a network; `PAYOUT_ADDRESS_REQUIRED` when it never said. */
+/** The address that receives the merchant's money on a network; throws `PAYOUT_ADDRESS_REQUIRED` when none was set. */
 export async function payoutAddressOn(ctx: Context, merchantId: string, network: Network): Promise<Address> {
   const row = (await payoutAddresses(ctx, merchantId)).find(each => each.chain_id === network.chainId)
   if (!row) throw new ApiError("PAYOUT_ADDRESS_REQUIRED")
   return row.address
 }
 
-/** Why money must not be sent to some of these addresses: what is ours or nobody's would strand it. */
+/**
+ * Why money must not be sent to some of these addresses: at an address of ours, or one that nobody controls, it would
+ * be stranded.
+ */
 export async function refusalsOf(ctx: Context, addresses: readonly Address[]): Promise<Map<Address, string>> {
   const refusals = new Map<Address, string>()
   if (addresses.length === 0) return refusals
@@ -56,7 +62,7 @@ export async function refusalsOf(ctx: Context, addresses: readonly Address[]): P
     .execute()
   for (const { address } of deposits)
     refusals.set(address, "is a receiving address of this service: use a wallet of your own")
-  // Those of every network, and those that were used before.
+  // Those of every network, and those used earlier.
   const wallets = await ctx.db
     .selectFrom("wallets")
     .select("address")
@@ -77,7 +83,7 @@ export async function refusalsOf(ctx: Context, addresses: readonly Address[]): P
   return refusals
 }
 
-/** The payout addresses that are asked for, or a `VALIDATION_ERROR` with all that is wrong with them. */
+/** The requested payout addresses, or a `VALIDATION_ERROR` that lists every fault. */
 export async function readTargets(ctx: Context, asked: Record<string, string>): Promise<Target[]> {
   const faults: ErrorDetail[] = []
   const targets: Target[] = []
@@ -99,7 +105,8 @@ export async function readTargets(ctx: Context, asked: Record<string, string>): 
 
 /**
  * Changes the settings, all or nothing; call it inside a transaction. A new payout address gives every paywall of that
- * network a new receiving address, in live mode after 24 hours, or at once where `signer` is the address that it replaces.
+ * network a new receiving address: in live mode after 24 hours, or at once where `signer` is the address that it
+ * replaces.
  */
 export async function changeSettings(
   ctx: Context,
@@ -126,7 +133,7 @@ export async function changeSettings(
     const isLater = ctx.settings.mode === "live" && before !== undefined && before.address !== address
     const bySelf = before !== undefined && speaksFor(signer, network, before.address)
     const waits = isLater && !bySelf
-    // A change that is taken back is told too: the last that was heard must be true.
+    // A withdrawn change emits an event too: the last event must describe the current state.
     if (address !== before?.address || before.pending_address)
       await tellChange(ctx, merchantId, network, { address, before: before?.address, inMs: waits ? LIVE_DELAY_MS : 0 })
     if (waits)
@@ -142,11 +149,12 @@ export async function changeSettings(
   if (signer) await dropPending(ctx, merchantId, named)
 }
 
-/** Takes back the payout addresses that wait and that no wallet signed: they would come into force past the wallet lock. */
+/** Withdraws the pending payout addresses that no wallet signed: they would take effect in spite of the wallet lock. */
 async function dropPending(ctx: Context, merchantId: string, signed: ReadonlySet<number>): Promise<void> {
   for (const { chain_id: chainId, address, pending_address: pending } of await payoutAddresses(ctx, merchantId)) {
     if (!pending || signed.has(chainId)) continue
-    // Of every network, also one that is not served now: it would come into force when it is served again.
+    // For every network, including networks that are not served now: the address would take effect when the network is
+    // served again.
     await tellChange(ctx, merchantId, { name: chainName(chainId) }, { address, before: address, inMs: 0 })
     await ctx.db
       .updateTable("payout_addresses")
@@ -157,7 +165,10 @@ async function dropPending(ctx: Context, merchantId: string, signed: ReadonlySet
   }
 }
 
-/** At once, though in live mode it comes into force a day later: whoever did not want it has that day. */
+/**
+ * The event is emitted at once, though in live mode the change takes effect a day later. Whoever does not want the
+ * change has that day.
+ */
 const tellChange = (
   ctx: Context,
   merchantId: string,
@@ -177,7 +188,7 @@ const tellChange = (
     },
   })
 
-/** `bySelf`: approved by the address that it replaces, whose standing it takes over. */
+/** `bySelf`: approved by the address that it replaces, whose seniority it takes over. */
 async function setPayoutAddress(
   ctx: Context,
   merchantId: string,
@@ -197,7 +208,9 @@ async function setPayoutAddress(
   if (address !== before?.address) await moveDeposits(ctx, merchantId, network, address)
 }
 
-/** Puts the payout addresses into force whose wait is over; answers how many. Call it inside a transaction. */
+/**
+ * Makes the pending payout addresses whose wait is over take effect; returns how many. Call it inside a transaction.
+ */
 export async function applyPendingPayoutAddresses(ctx: Context): Promise<number> {
   const due = await ctx.db
     .selectFrom("payout_addresses")

@@ -1,4 +1,4 @@
-/** Merchants: known by the issuer and subject of their tokens, made on first sight. */
+/** Merchants, identified by the issuer and subject of their tokens, and created on first use. */
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
@@ -7,8 +7,8 @@ import { newId } from "../ids.ts"
 import { newSecretRow } from "../webhooks/secrets.ts"
 
 /**
- * The merchant of a subject. The first valid token makes it; with `SIGNUP=invite` only for an invited subject
- * (`SIGNUP_CLOSED`).
+ * The merchant of a subject. The first valid token creates it; with `SIGNUP=invite` only for an invited subject (else
+ * `SIGNUP_CLOSED`).
  */
 export async function merchantOf(ctx: Context, { iss, sub }: Subject): Promise<string> {
   const known = ctx.db.selectFrom("merchants").select("id").where("iss", "=", iss).where("sub", "=", sub)
@@ -17,7 +17,7 @@ export async function merchantOf(ctx: Context, { iss, sub }: Subject): Promise<s
   if (ctx.settings.signup === "invite" && !(await isInvited(ctx, { iss, sub }))) throw new ApiError("SIGNUP_CLOSED")
   const id = newId("mer")
   const secret = newSecretRow(ctx, { merchantId: id, webhookId: null })
-  // One statement: no merchant is ever without the secret that signs its callbacks.
+  // One statement: a merchant always has the secret that signs its callbacks.
   await ctx.db
     .with("made", db =>
       db
@@ -38,7 +38,7 @@ export async function merchantOf(ctx: Context, { iss, sub }: Subject): Promise<s
         ]),
     )
     .execute()
-  // Read again: of two first requests at once, one has made it.
+  // Read again: of two concurrent first requests, one has created it.
   return (await known.executeTakeFirstOrThrow()).id
 }
 

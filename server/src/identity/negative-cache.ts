@@ -1,4 +1,6 @@
-/** API keys and key ids that were just looked up in vain: what is sent again and again is not looked up each time. */
+/**
+ * API keys and key ids whose lookup has just failed: repeated requests with them do not query the database each time.
+ */
 
 /** Texts that are known not to be in the database. */
 export interface Misses {
@@ -7,13 +9,13 @@ export interface Misses {
 }
 
 const REMEMBERED_MS = 1_000
-/** 64 characters at most each: about 2 MB. */
+/** At most 64 characters each: about 2 MB. */
 const MOST = 10_000
 
 /**
- * Misses of the last second. It refuses nothing that is good: both kinds of text are random, and nobody knows one before
- * it is in the database, so that what was missing once does not come later. Only misses are kept, so a revoked key stops
- * at once.
+ * Failed lookups of the last second. The cache never refuses a valid text: both kinds are random, and nobody knows one
+ * before it is in the database, so a text that was missing once does not appear later. Only failed lookups are kept, so
+ * a revoked key stops at once.
  */
 export function recentMisses(clock = () => performance.now()): Misses {
   let misses = new Set<string>()

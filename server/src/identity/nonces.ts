@@ -1,24 +1,24 @@
-/** Nonces of wallet signatures: each for one purpose and resource, good for ten minutes and one use. */
+/** Nonces of wallet signatures. Each is for one purpose and resource, valid for ten minutes and one use. */
 import type { Context } from "../context.ts"
 import { randomText } from "../ids.ts"
 
 /**
- * What a wallet can sign for: to be a merchant, to open a paywall that it paid, to say where its money goes back to, or to
+ * What a wallet can sign for: to sign in as a merchant, to open a paywall that it paid, to name a return address, or to
  * approve a change of who gets a merchant's money.
  */
 type Purpose = "sign-in" | "paywall" | "return" | "wallet-lock"
 
-/** What a nonce is for; `resource` is the paywall's id, what was paid and the address that it goes back to, or empty. */
+/** What a nonce is for. `resource` is the paywall's id, or the payment and its return address, or empty. */
 export interface NonceUse {
   purpose: Purpose
   resource: string
 }
 
-/** How long a nonce is good, in milliseconds of wall time. */
+/** How long a nonce is valid, in milliseconds of wall time. */
 export const NONCE_MS = 10 * 60_000
 const NONCE_CHARACTERS = 24
 
-/** Makes a nonce; `expiresAt` is wall time. */
+/** Creates a nonce; `expiresAt` is wall time. */
 export async function makeNonce(ctx: Context, use: NonceUse): Promise<{ nonce: string; expiresAt: Date }> {
   const nonce = randomText(NONCE_CHARACTERS)
   const expiresAt = new Date(Date.now() + NONCE_MS)
@@ -29,11 +29,11 @@ export async function makeNonce(ctx: Context, use: NonceUse): Promise<{ nonce: s
   return { nonce, expiresAt }
 }
 
-/** Whether a nonce waits for this use; it is not used up by asking. */
+/** Whether a nonce is unused and valid for this purpose. Asking does not use it up. */
 export const isNonceGood = async (ctx: Context, nonce: string, use: NonceUse): Promise<boolean> =>
   (await nonceExpiry(ctx, nonce, use)) !== undefined
 
-/** Until when a nonce waits for this use; undefined where it does not. */
+/** Until when a nonce is valid for this purpose; undefined where it is not. */
 export async function nonceExpiry(
   ctx: Context,
   nonce: string,
@@ -50,7 +50,7 @@ export async function nonceExpiry(
   return row?.expires_at
 }
 
-/** Uses a nonce up; false when it is not for this use, has expired, or another request was first. */
+/** Uses a nonce up. Returns false when it is for another purpose, has expired, or another request used it first. */
 export async function takeNonce(ctx: Context, nonce: string, { purpose, resource }: NonceUse): Promise<boolean> {
   const taken = await ctx.db
     .deleteFrom("nonces")
@@ -63,7 +63,7 @@ export async function takeNonce(ctx: Context, nonce: string, { purpose, resource
   return taken !== undefined
 }
 
-/** Forgets the nonces that nobody used. */
+/** Deletes the expired nonces that nobody used. */
 export async function forgetExpiredNonces(ctx: Context): Promise<void> {
   await ctx.db.deleteFrom("nonces").where("expires_at", "<=", new Date()).execute()
 }

@@ -1,4 +1,4 @@
-/** `/api/console/settings`: who the merchant is and where its money goes. */
+/** `/api/console/settings`: the merchant's profile and the addresses that receive its money. */
 import { Type } from "typebox"
 import { checksummed } from "../chain/hex.ts"
 import { type Context, inTransaction } from "../context.ts"
@@ -110,7 +110,7 @@ async function settingsOf(ctx: Context, merchantId: string) {
     .select(["name", "email", "wallet_lock"])
     .where("id", "=", merchantId)
     .executeTakeFirstOrThrow()
-  // Those of networks that are not served now stay where they are, for when they are again.
+  // Addresses on networks that are not served now are kept for when they are served again.
   const rows = (await payoutAddresses(ctx, merchantId)).flatMap(row => {
     const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)?.name
     return network === undefined ? [] : [{ ...row, network }]

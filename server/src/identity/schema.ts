@@ -4,7 +4,7 @@ import { Described, Matching, Name, Nullable, Strict, Timestamp } from "../http/
 import { idPattern } from "../ids.ts"
 
 const MESSAGE_CHARACTERS = 8_192
-/** 8 KB: passkeys' and multisignatures' are a tenth of it. */
+/** 8 KB: signatures of passkeys and multisignature wallets need a tenth of it. */
 const SIGNATURE_CHARACTERS = 16_386
 
 export const SignedMessage = Type.String({ maxLength: MESSAGE_CHARACTERS })
@@ -25,12 +25,12 @@ const exampleLines = [
   "Resources:",
   "- urn:sluice:sign-in",
 ]
-/** Right in form; a real one has a nonce and a time of its own. */
+/** Correct in form; a real message has its own nonce and time. */
 export const signedExample = { message: exampleLines.join("\n"), signature: `0x${"5f".repeat(64)}1b` }
 
 /** A body without fields, which may be left out. */
 export const NoBody = Strict({}, {})
-/** A nonce, and what a message (EIP-4361) with it has to say. */
+/** A nonce, and what a message (EIP-4361) that uses it has to contain. */
 export const nonceAnswer = {
   nonce: Type.String(),
   expiresAt: Timestamp,

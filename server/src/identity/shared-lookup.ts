@@ -1,4 +1,7 @@
-/** Lookups for callers who ask too much: they cost the database one query in a tenth of a second, however many there are. */
+/**
+ * Lookups for callers that are over their limit. They cost the database one query in a tenth of a second, however many
+ * there are.
+ */
 import { setTimeout as sleep } from "node:timers/promises"
 
 /** Finds one thing by its name; undefined where it does not exist. */
@@ -7,8 +10,8 @@ export type Lookup<R> = (name: string) => Promise<R | undefined>
 const GAP_MS = 100
 
 /**
- * A lookup that waits for a tenth of a second and then asks for all names that came meanwhile, in one query. A query that
- * hangs holds up only those who are in it.
+ * A lookup that waits for a tenth of a second and then asks for all names received meanwhile, in one query. A query
+ * that hangs delays only the callers in it.
  */
 export function sharedLookup<R>(ask: (names: readonly string[]) => Promise<Map<string, R>>): Lookup<R> {
   let next: { names: Set<string>; found: Promise<Map<string, R>> } | undefined

@@ -1,6 +1,7 @@
 /**
- * Tokens that the service signs itself, and its keys (ES256). A key signs for some thirty days. It is published an hour
- * before it signs, as verifiers keep the list for a while, and until the last of its tokens has expired.
+ * Tokens that the service signs itself, and the keys for them (ES256). A key signs for about thirty days. It is
+ * published an hour before its first signature, because verifiers cache the list, and stays published until the last of
+ * its tokens has expired.
  */
 import { randomUUID } from "node:crypto"
 import {
@@ -29,15 +30,18 @@ const KEY_ID = /^[\w-]{43}$/
 const LEEWAY_S = 60
 const ROTATED_MS = 30 * 86_400_000
 const LEAD_MS = 3_600_000
-/** How long a merchant is signed in, in milliseconds; no token of ours lives longer. */
+/** How long a merchant stays signed in, in milliseconds; no token of ours lives longer. */
 export const CONSOLE_TOKEN_MS = 3_600_000
-/** A key whose successor is so old has no living token: the successor's lead, a token's life, and a margin for clocks. */
+/**
+ * A key whose successor is this old has no valid token left: the successor's lead, a token's life, and a margin for
+ * clocks.
+ */
 const RETIRED_MS = LEAD_MS + CONSOLE_TOKEN_MS + 3_600_000
 
-/** What a token is for stands in its header, so that one kind is never taken for another (RFC 8725, 3.11). */
+/** The header names the purpose of a token, so that one kind is never accepted as another (RFC 8725, 3.11). */
 export const TOKEN_TYPES = { console: "console+jwt", paywallAccess: "paywall-access+jwt" } as const
 
-/** Signs a token; `expiresAt` is wall time, cut to whole seconds. */
+/** Signs a token; `expiresAt` is wall time, rounded down to whole seconds. */
 export async function signToken(
   ctx: Context,
   { typ, aud, sub, expiresAt }: { typ: string; aud: string; sub: string; expiresAt: Date },
@@ -55,10 +59,10 @@ export async function signToken(
     .sign(key)
 }
 
-/** Whether the service itself is named as the issuer; it still has to be verified. */
+/** Whether the token names the service itself as its issuer; its signature still has to be verified. */
 export function namesUs(ctx: Context, token: string): boolean {
   const { oidcIssuer, baseUrl } = ctx.settings
-  // An installation without an identity provider names itself.
+  // An installation without an identity provider names itself as the issuer.
   if (oidcIssuer.replace(/\/+$/, "") === baseUrl) return true
   try {
     return decodeJwt(token).iss === baseUrl
@@ -67,7 +71,7 @@ export function namesUs(ctx: Context, token: string): boolean {
   }
 }
 
-/** Who a console token of ours speaks for, or undefined when it is not valid, or is for something else. */
+/** The subject of a console token of ours, or undefined when the token is not valid or is for another purpose. */
 export async function verifyConsoleToken(
   ctx: Context,
   misses: Misses,
@@ -91,19 +95,19 @@ export async function verifyConsoleToken(
   }
 }
 
-/** All keys that a living token can be signed with, as a JWK set has them; makes the first one. */
+/** All keys that a valid token can be signed with, as a JWK set; creates the first key. */
 export async function publishedKeys(ctx: Context): Promise<JWK[]> {
   const keys = await ensuredKeys(ctx, new Date())
   return keys.map(({ id, public_key }) => ({ ...public_key, kid: id, alg: ALGORITHM, use: "sig" }))
 }
 
-/** Forgets the keys whose tokens have all expired. */
+/** Deletes the keys whose tokens have all expired. */
 export async function forgetRetiredKeys(ctx: Context): Promise<void> {
   const newest = (await keysOf(ctx)).find(key => key.created_at.getTime() <= Date.now() - RETIRED_MS)
   if (newest) await ctx.db.deleteFrom("signing_keys").where("created_at", "<", newest.created_at).execute()
 }
 
-/** The token is not verified yet: `kid` may be anything that JSON can say. */
+/** The token is not verified yet: `kid` may be any JSON value. */
 async function publicKey(
   misses: Misses,
   lookUp: Lookup<Row<"signing_keys">>,
@@ -116,13 +120,13 @@ async function publicKey(
   throw new errors.JWKSNoMatchingKey()
 }
 
-/** The signing keys with these ids, by their ids. */
+/** The signing keys with these ids, keyed by id. */
 export async function signingKeysById(ctx: Context, ids: readonly string[]): Promise<Map<string, Row<"signing_keys">>> {
   const rows = await ctx.db.selectFrom("signing_keys").selectAll().where("id", "in", ids).execute()
   return new Map(rows.map(row => [row.id, row]))
 }
 
-/** The newest key that was published long enough, or the oldest while none was. */
+/** The newest key that has been published long enough, or the oldest key while there is none. */
 async function signingKey(ctx: Context, now: Date): Promise<Row<"signing_keys">> {
   const keys = await ensuredKeys(ctx, now)
   const key = keys.find(each => each.created_at.getTime() <= now.getTime() - LEAD_MS) ?? keys.at(-1)
@@ -130,14 +134,14 @@ async function signingKey(ctx: Context, now: Date): Promise<Row<"signing_keys">>
   return key
 }
 
-/** The keys, newest first; a new one is among them when the last was made thirty days ago. */
+/** The keys, newest first. Adds a new one when the last was created thirty days ago. */
 async function ensuredKeys(ctx: Context, now: Date): Promise<Row<"signing_keys">[]> {
   const isDue = ([newest]: Row<"signing_keys">[]) =>
     newest === undefined || newest.created_at.getTime() <= now.getTime() - ROTATED_MS
   const keys = await keysOf(ctx)
   if (!isDue(keys)) return keys
   return await inTransaction(ctx, async ctx => {
-    // Of several processes one makes the key; this keeps readers in.
+    // Of several processes, one creates the key; this lock does not block readers.
     await sql`lock table signing_keys in exclusive mode`.execute(ctx.db)
     const keys = await keysOf(ctx)
     return isDue(keys) ? [await makeKey(ctx, now), ...keys] : keys

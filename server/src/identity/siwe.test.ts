@@ -114,6 +114,6 @@ describe("a message", () => {
   it("has one fault with another version, or another signer than was said", () => {
     expect(faultsOf(createSiweMessage(good).replace("Version: 1", "Version: 2"))).toEqual(["must have Version: 1"])
     const other = { address: `0x${"1".repeat(40)}` as Address }
-    expect(faultsOf(createSiweMessage(good), other)).toEqual([expect.stringContaining("in the name of 0x1111")])
+    expect(faultsOf(createSiweMessage(good), other)).toEqual([expect.stringContaining("must be signed for 0x1111")])
   })
 })

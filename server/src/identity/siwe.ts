@@ -1,8 +1,10 @@
 /**
- * Messages that wallets sign (EIP-4361): read by the whole grammar, and held against all that they must say. Pure.
+ * Messages that wallets sign (EIP-4361), parsed by the whole grammar and checked against everything they must contain.
+ * Pure.
  *
- * viem's parser takes the fields from wherever they stand first: what a statement or a line between holds can then stand
- * for what the wallet showed. Here a message that is not of the form from its first to its last character is none.
+ * viem's parser takes each field from its first occurrence, so text in the statement or an extra line can replace what
+ * the wallet displayed. This parser rejects a message that does not match the grammar from its first to its last
+ * character.
  */
 import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
 
@@ -20,19 +22,19 @@ export interface SiweMessage {
   resources: string[]
 }
 
-/** What a message must say in order to open one thing. */
+/** What a message must contain for one purpose. */
 export interface Expected {
-  /** Of the service, without a slash at the end. */
+  /** The base URL of the service, without a slash at the end. */
   baseUrl: string
-  /** The address that the signature opens. */
+  /** The address that the signature is for. */
   uri: string
-  /** The one resource: what the signature is for. */
+  /** The single resource: what the signature is for. */
   resource: string
   chainIds: readonly number[]
-  /** Whose signature it must be, where that is known. */
+  /** The required signer, where it is known. */
   address?: Address
   now: Date
-  /** How old it may be, in milliseconds. */
+  /** The maximum age in milliseconds. */
   maxAgeMs: number
 }
 
@@ -57,7 +59,7 @@ const grammar = new RegExp(
   ].join(String.raw`\n`),
 )
 
-/** The fields of a message, or undefined when it is not of the form. */
+/** The fields of a message, or undefined when it does not match the grammar. */
 export function parseSiwe(text: string): SiweMessage | undefined {
   const found = grammar.exec(text)?.groups
   const address = parseAddress(found?.address)
@@ -68,7 +70,7 @@ export function parseSiwe(text: string): SiweMessage | undefined {
     expirationTime: time(found.expirationTime),
     notBefore: time(found.notBefore),
   }
-  // Of the form, and yet no time: the 99th hour.
+  // A time can match the grammar and still not exist: the 99th hour.
   if (!times.issuedAt || Object.values(times).some(each => each && Number.isNaN(each.getTime()))) return undefined
   const { scheme, domain = "", uri = "", version = "", chainId = "", nonce = "", resources = "" } = found
   return {
@@ -79,7 +81,10 @@ export function parseSiwe(text: string): SiweMessage | undefined {
   }
 }
 
-/** What the message says other than it must, each as the end of a sentence that begins with "message"; empty when all is right. */
+/**
+ * Where the message differs from what it must contain, each as the end of a sentence that begins with "message"; empty
+ * when it is correct.
+ */
 export function siweFaults(message: SiweMessage, expected: Expected): string[] {
   const { protocol, host } = new URL(expected.baseUrl)
   const now = expected.now.getTime()

@@ -1,5 +1,6 @@
 /**
- * Bearer tokens of the OIDC issuer: keys by discovery, cached, fetched again when a token names a new one.
+ * Bearer tokens of the OIDC issuer. The keys are found by discovery, cached, and fetched again when a token names a new
+ * one.
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { createRemoteJWKSet, customFetch, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from "jose"
@@ -10,29 +11,32 @@ import { boundedText } from "../http/bounded-body.ts"
 import { isStorable } from "../http/json.ts"
 
 export interface TokenIssuer {
-  /** Who the token speaks for, or undefined when it is not valid; `IDENTITY_UNAVAILABLE` when the keys can't be had. */
+  /**
+   * The subject of the token, or undefined when the token is not valid; throws `IDENTITY_UNAVAILABLE` when the keys
+   * can't be fetched.
+   */
   verify(token: string): Promise<Subject | undefined>
-  /** Asks the issuer for its keys once; after it `troubles` is up to date. Never rejects. */
+  /** Asks the issuer for its keys once and updates `troubles`. Never rejects. */
   check?(): Promise<void>
-  /** What a person should know of the issuer, in words; empty while it answers. */
+  /** Problems of the issuer, in sentences for a person; empty while it answers. */
   troubles?(): string[]
 }
 
-/** Only signatures with a public key: with HS256 the issuer's public key would do as the secret. */
+/** Only signatures with a public key: with HS256 the issuer's public key would be accepted as the secret. */
 const ALGORITHMS = ["RS256", "ES256", "EdDSA"]
 const LEEWAY_S = 60
 const DISCOVERY_TIMEOUT_MS = 5_000
-/** Of the document or the keys; those of large providers have some 10 KB. */
+/** The limit for the document and for the keys; those of large providers have some 10 KB. */
 const MOST_BYTES = 256 * 1024
-/** The longest subject that an issuer may give (OpenID Connect Core 1.0, 2). */
+/** The longest subject that an issuer may use (OpenID Connect Core 1.0, 2). */
 const SUBJECT_CHARACTERS = 255
 /**
- * Types of access tokens: RFC 9068 has `at+jwt`, most providers `JWT` or none. Other types are for other things, such as
+ * Types of access tokens: RFC 9068 has `at+jwt`, most providers `JWT` or none. Other types have other purposes, such as
  * `logout+jwt`, and are refused (RFC 8725, 3.11).
  */
 const ACCESS_TOKEN_TYPE = /^(application\/)?(at\+)?jwt$/i
 
-/** Checks tokens of one issuer for one audience. Nothing is fetched before the first token. */
+/** Verifies tokens of one issuer for one audience. Fetches nothing before the first token. */
 export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
   let keys: Promise<JWTVerifyGetKey> | undefined
   const discovered = () => {
@@ -67,7 +71,7 @@ export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
         if (!ACCESS_TOKEN_TYPE.test(protectedHeader.typ ?? "JWT") || isForAnotherUse(payload)) return undefined
         return typeof sub === "string" && isSubject(sub) ? { iss: issuer, sub } : undefined
       } catch (error) {
-        // Generic JOSE errors and time-outs are about fetching the keys, all others about the token.
+        // Generic JOSE errors and time-outs concern fetching the keys, all others the token.
         const aboutKeys =
           error instanceof errors.JWKSTimeout ||
           error instanceof errors.JWKSInvalid ||
@@ -79,10 +83,13 @@ export function tokenIssuer(issuer: string, audience: string): TokenIssuer {
   }
 }
 
-/** Between two questions to an issuer that answers, and to one that does not. */
+/** The pause between two requests to an issuer that answers, and to one that does not. */
 const WATCH_MS = { answers: 60_000, fails: 10_000 }
 
-/** Asks the issuer again and again until the signal, and logs each change: a wrong OIDC_ISSUER would be silent until a merchant comes. */
+/**
+ * Asks the issuer periodically until the signal aborts, and logs each change: otherwise a wrong OIDC_ISSUER would stay
+ * unnoticed until a merchant signs in.
+ */
 export async function watchIssuer({ check, troubles }: TokenIssuer, log: Logger, signal: AbortSignal): Promise<void> {
   let before: string | undefined
   while (check && troubles && !signal.aborted) {

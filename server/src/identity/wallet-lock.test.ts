@@ -168,7 +168,7 @@ describe("the wallet lock", () => {
       const answer = await send(change)
       expect([change.url, answer.status, answer.body.error]).toEqual([change.url, 403, "WALLET_SIGNATURE_REQUIRED"])
       const foreign = await signed(answer, stranger)
-      expect((await send(change, foreign)).body.details[0].message).toContain("is not that of")
+      expect((await send(change, foreign)).body.details[0].message).toContain("is not the signature of")
     }
     expect(await rows()).toEqual(before)
   })
@@ -185,7 +185,7 @@ describe("the wallet lock", () => {
         change.method === "POST" ? 201 : 200,
       ])
       if (change.method === "POST")
-        expect((await send(change, header)).body.details[0].message).toContain("used before")
+        expect((await send(change, header)).body.details[0].message).toContain("already used")
     }
   })
 
@@ -246,7 +246,9 @@ describe("the wallet lock", () => {
       const refused = await send(on)
       expect(refused.body.details[0].typedData.domain.chainId).toBe(84532)
       expect(refused.body.details[0].message).toContain(`with ${wallet.address} on base-sepolia`)
-      expect((await send(on, await signed(refused, stranger))).body.details[0].message).toContain("is not that of")
+      expect((await send(on, await signed(refused, stranger))).body.details[0].message).toContain(
+        "is not the signature of",
+      )
       expect((await send(on, await signed(await send(on)))).body.walletLock).toBe(true)
       // The owner's word moves the owner's address at once, and the thief's after a day.
       const body = { payoutAddresses: { base: A, "base-sepolia": B } }
@@ -339,7 +341,7 @@ describe("the wallet lock", () => {
       })
       const answer = await send(change)
       expect([change.url, answer.status, answer.body.error]).toEqual([change.url, 403, "WALLET_SIGNATURE_REQUIRED"])
-      expect(answer.body.message).toContain("meanwhile")
+      expect(answer.body.message).toContain("at the same time")
       spy.mockRestore()
       await setLock(false)
       expect(await rows()).toEqual(before)

@@ -1,7 +1,7 @@
 /**
- * The wallet lock: while a merchant has it on, who gets its money changes only with the signature of its payout wallet, so
- * that a stolen console token changes nothing. A request without the signature is refused with the exact EIP-712 data to
- * sign; the same request with the header `Wallet-Signature: <nonce> <signature>` is carried out.
+ * The wallet lock. While a merchant has it on, changes of who gets the merchant's money need the signature of its
+ * payout wallet, so that a stolen console token changes nothing. A request without the signature is refused with the
+ * exact EIP-712 data to sign; the same request with the header `Wallet-Signature: <nonce> <signature>` is carried out.
  */
 import { createHash } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
@@ -15,11 +15,11 @@ import { ApiError } from "../errors.ts"
 import { payoutAddresses, readTargets, type SettingsChange, type Signer } from "./merchant-settings.ts"
 import { makeNonce, type NonceUse, nonceExpiry, takeNonce } from "./nonces.ts"
 
-/** One change in words for its owner: all of it is signed, so a signature is good for this change alone. */
+/** One change, in words for the merchant. All of it is signed, so a signature is valid for this change alone. */
 interface WalletChange {
   /** Such as `Change split`. */
   action: string
-  /** What is changed: an id, or the name of what is made. */
+  /** What is changed: an id, or the name of what is created. */
   subject: string
   /** Who is paid before and after, or what else changes. */
   from: string
@@ -45,26 +45,26 @@ const types = {
 } as const
 
 const HEADER = "Wallet-Signature"
-/** A nonce, and a signature of 4 KB at most: all headers of a request have 16 KB. */
+/** A nonce, and a signature of at most 4 KB: all headers of a request have 16 KB. */
 const FORM = /^([A-Za-z0-9]{1,64}) (0x(?:[0-9a-fA-F]{2}){1,4096})$/
 
-/** What of a request the lock protects. */
+/** The part of a request that the lock protects. */
 interface ProtectedChange {
   words: WalletChange
-  /** Whether it needs the signature with the lock off too. */
+  /** Whether it needs the signature even with the lock off. */
   always?: boolean
 }
 
-/** Reads what of a request is protected as things stand; undefined where nothing is. */
+/** Reads the protected part of a request from the current state; undefined where nothing is protected. */
 type ReadChange = (ctx: Context) => Promise<ProtectedChange | undefined>
 
 export interface Approval {
-  /** Who signed; undefined where nobody had to. */
+  /** Who signed; undefined where no signature was needed. */
   signer: Signer | undefined
   /**
-   * Throws `WALLET_SIGNATURE_REQUIRED` where the change needs an approval that it did not have when it was asked for: the lock
-   * was switched on, or what is changed is no longer as it was signed. Call it first in the transaction of the change: it
-   * holds the merchant's row, which every such change holds.
+   * Throws `WALLET_SIGNATURE_REQUIRED` where the change needs an approval that it did not need when it was requested:
+   * the lock was switched on, or the thing to change differs from what was signed. Call it first in the transaction of
+   * the change: it locks the merchant's row, as every such change does.
    */
   hold(ctx: Context): Promise<void>
 }
@@ -75,10 +75,10 @@ const isLocked = async (ctx: Context, merchantId: string): Promise<boolean> =>
     .wallet_lock
 
 /**
- * Makes sure that the payout wallet approves what `read` finds protected, and uses the signature up. Needed with the lock on,
- * or where `always`. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign, `PAYOUT_ADDRESS_REQUIRED` without a wallet,
- * `CHAIN_UNAVAILABLE`. Asks nodes about contract wallets, so call it outside of any transaction, once all else that can be
- * checked is; and `hold` inside it.
+ * Makes sure that the payout wallet approves what `read` finds protected, and uses the signature up. Needed with the
+ * lock on, or where `always`. Throws `WALLET_SIGNATURE_REQUIRED` with the data to sign, `PAYOUT_ADDRESS_REQUIRED`
+ * without a wallet, `CHAIN_UNAVAILABLE`. It asks nodes about contract wallets, so call it outside of any transaction,
+ * after all other checks; call `hold` inside the transaction.
  */
 export async function approvedByWallet(
   ctx: Context,
@@ -106,7 +106,7 @@ export async function approvedByWallet(
   return { signer, hold }
 }
 
-/** Who signed a change; the signature is used up. */
+/** Who signed a change; uses the signature up. */
 async function signerOf(
   ctx: Context,
   request: Pick<FastifyRequest, "headers">,
@@ -138,9 +138,9 @@ async function signerOf(
 }
 
 /**
- * What of a change the payout wallet has to approve while the wallet lock is on, in words; undefined where nothing is. A
- * `VALIDATION_ERROR` where an address is no good. The lock itself is switched with the signature only, either way: one that
- * its wallet can't open, as it is an exchange's, would be for ever.
+ * The part of a change that the payout wallet has to approve while the wallet lock is on, in words; undefined where
+ * there is none. Throws `VALIDATION_ERROR` where an address is not acceptable. Switching the lock on or off always
+ * needs the signature: otherwise a lock whose wallet can't sign, such as an exchange's, would stay on for ever.
  */
 export async function protectedPart(
   ctx: Context,
@@ -167,8 +167,9 @@ export async function protectedPart(
 type Wallet = Omit<Signer, "byKey">
 
 /**
- * The wallet that signs: the payout address that has been in force longest, of several the first in the order of networks. A
- * token alone can add an address on a further network at once, so a young one must not speak for the others.
+ * The wallet that signs: the payout address that has been in effect longest; of several, the first in the order of
+ * networks. A token alone can add an address on a further network at once, so a recent address must not speak for the
+ * others.
  */
 async function lockingWallet(ctx: Context, merchantId: string): Promise<Wallet> {
   const rows = await payoutAddresses(ctx, merchantId)

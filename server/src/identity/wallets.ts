@@ -1,4 +1,4 @@
-/** Proof that a caller holds a wallet: a message signed by its key, or approved by its contract (ERC-1271). */
+/** Proof that a caller controls a wallet: a message signed by its key, or approved by its contract (ERC-1271). */
 import { type Hex, hashMessage, recoverMessageAddress } from "viem"
 import { isApproved } from "../chain/contract-wallets.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
@@ -13,15 +13,15 @@ export interface Signed {
   signature: string
 }
 
-/** What a signature is to open. */
+/** What a signature is for. */
 export interface Door extends NonceUse {
-  /** A message in the form of EIP-4361; the wallet lock has typed data of its own. */
+  /** A message in the form of EIP-4361; the wallet lock uses typed data instead. */
   purpose: Exclude<NonceUse["purpose"], "wallet-lock">
-  /** Path of the route that it opens; the message's URI is `BASE_URL` and this. */
+  /** Path of the route that the signature is for; the message's URI is `BASE_URL` and this. */
   path: string
-  /** Networks whose wallets may sign: a contract of one address can have another owner on each. */
+  /** Networks whose wallets may sign: a contract at one address can have another owner on each network. */
   networks: readonly Network[]
-  /** Whose signature it must be, where that is known. */
+  /** The required signer, where it is known. */
   address?: Address
 }
 
@@ -33,8 +33,8 @@ const statements: Record<Door["purpose"], string> = {
 }
 
 /**
- * Makes a nonce for a door, and answers all that a message for it has to say; `message` lacks nothing but the signer's
- * checksummed address in the place of `{address}`.
+ * Creates a nonce for a purpose, and returns everything that a message for it has to contain; `message` is complete
+ * except for the signer's checksummed address, which replaces `{address}`.
  */
 export async function offerNonce(ctx: Context, door: Door) {
   const { purpose, resource } = door
@@ -68,16 +68,17 @@ export interface Proof {
   nonce: string
 }
 
-/** A wallet as the subject of a token (CAIP-10), with the checksum that wallets show. */
+/** A wallet as the subject of a token (CAIP-10), with the checksum that wallets display. */
 export const caip10Of = ({ address, network }: Proof): string => `eip155:${network.chainId}:${checksummed(address)}`
 
 const resourceOf = ({ purpose, resource }: NonceUse): string =>
   purpose === "sign-in" ? "urn:sluice:sign-in" : `urn:sluice:${purpose}:${resource}`
 
 /**
- * Who signed this message for this door, or a `VALIDATION_ERROR` for a message that is none, a `SIGNATURE_REFUSED` that
- * names each fault, a `CHAIN_UNAVAILABLE` when a contract wallet can't be asked. The nonce lasts until
- * {@link useProof}, so that a fault of the network, or access that is not there yet, doesn't cost a signature.
+ * The wallet that signed this message for this purpose. Throws `VALIDATION_ERROR` for text that is not such a message,
+ * `SIGNATURE_REFUSED` that names each fault, and `CHAIN_UNAVAILABLE` when a contract wallet can't be asked. The nonce
+ * stays valid until {@link useProof}, so that a network error, or access that is not granted yet, doesn't cost a
+ * signature.
  */
 export async function proveWallet(ctx: Context, door: Door, { message, signature }: Signed): Promise<Proof> {
   const parsed = parseSiwe(message)
@@ -93,14 +94,14 @@ export async function proveWallet(ctx: Context, door: Door, { message, signature
   })
   if (faults.length > 0) throw refused("message", ...faults)
   const network = door.networks.find(each => `${each.chainId}` === parsed.chainId)
-  // Before the signature: without a nonce of ours nobody makes us ask a node.
+  // Checked before the signature: without a nonce of ours, nobody can make us ask a node.
   if (!network || !(await isNonceGood(ctx, parsed.nonce, door))) throw nonceGone()
   if (!(await isSignedBy(ctx, network, parsed.address, message, signature as Hex)))
     throw refused("signature", `is not the signature of ${checksummed(parsed.address)} for this message`)
   return { address: parsed.address, network, nonce: parsed.nonce }
 }
 
-/** Uses a proof's nonce up; a `SIGNATURE_REFUSED` for all but the first of those who try. */
+/** Uses a proof's nonce up; throws `SIGNATURE_REFUSED` for all but the first caller. */
 export async function useProof(ctx: Context, door: Door, { nonce }: Proof): Promise<void> {
   if (!(await takeNonce(ctx, nonce, door))) throw nonceGone()
 }

@@ -1,4 +1,4 @@
-/** `/api/console/splits`: who is paid which part of a payment. */
+/** `/api/console/splits`: how payments are divided among recipients. */
 import { checksummed } from "../chain/hex.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -117,7 +117,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { id } = request.params
       const { body } = request
-      // Whose it is comes first: what is wrong with the body is nobody else's business.
+      // Ownership is checked first: only the owner may learn what is wrong with the body.
       await readSplit(ctx, merchantId, id)
       const recipients = body.recipients && (await checkedRecipients(ctx, body.recipients))
       const approval = await approvedByWallet(
@@ -164,7 +164,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** From its recipients of now to others, in words; throws as {@link readSplit}. */
+/** The change from the current recipients to others, in words; throws like {@link readSplit}. */
 async function splitChange(ctx: Context, merchantId: string, id: string, action: string, to: readonly Recipient[]) {
   const { recipients } = await readSplit(ctx, merchantId, id)
   return { words: { action, subject: id, from: recipientWords(recipients), to: recipientWords(to) } }

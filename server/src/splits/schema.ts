@@ -5,7 +5,7 @@ import { idPattern } from "../ids.ts"
 
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
 
-/** The field by which other things name a split. */
+/** The field that refers to a split. */
 export const SplitId = Nullable(
   Matching(idPattern("spl"), "The id of a split, `spl_` and 24 characters; null for none"),
 )
@@ -14,7 +14,7 @@ export const SplitPath = Type.Object({
   id: Type.String({ description: "The split's id", examples: ["spl_tz4a98xxat96iws9zmbrgj3a"] }),
 })
 
-/** How many, how large and whose is checked beyond this, and told as `INVALID_SPLIT`. */
+/** The number, size and owner of recipients are checked elsewhere, and reported as `INVALID_SPLIT`. */
 const RecipientInput = Strict({
   address: AddressText,
   percent: Type.Number({

@@ -1,11 +1,14 @@
-/** The event of who is paid, which every endpoint of the merchant gets: a stolen console token can't change it in silence. */
+/**
+ * The event about who is paid, which every endpoint of the merchant gets: nobody can change that silently with a stolen
+ * console token.
+ */
 import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { emit } from "../webhooks/emit.ts"
 import type { EventData } from "../webhooks/events.ts"
 import { percentOf, type Recipient } from "./split.ts"
 
-/** Tells every endpoint of the merchant who is paid from now on; call it inside the transaction that changes it. */
+/** Notifies every endpoint of the merchant who is paid from now on; call it inside the transaction that changes it. */
 export async function emitSplitChanged(
   ctx: Context,
   merchantId: string,

@@ -1,4 +1,7 @@
-/** What paywalls, products and links are attached to: told in an event, and approved by the wallet while its lock is on. */
+/**
+ * The splits that paywalls, products and links are attached to: a change emits an event, and needs the wallet's
+ * approval while its lock is on.
+ */
 import type { FastifyRequest } from "fastify"
 import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
@@ -7,13 +10,15 @@ import { percentOf, type Recipient } from "./split.ts"
 import { emitSplitChanged } from "./split-events.ts"
 import { recipientsOf } from "./splits.ts"
 
-/** Who is paid, in words; without a split it is the merchant. */
+/** Who is paid, in words; without a split, the merchant. */
 export const recipientWords = (recipients: readonly Recipient[]): string =>
   recipients.length === 0
     ? "the merchant alone"
     : recipients.map(({ address, percentE4 }) => `${checksummed(address)} ${percentOf(percentE4)}%`).join(", ")
 
-/** Tells it where a paywall, product or link gets another split, or none; nothing where the split stays. */
+/**
+ * Emits the event where a paywall, product or link gets another split, or none; a no-op where the split stays the same.
+ */
 export async function emitAttached(
   ctx: Context,
   merchantId: string,
@@ -28,9 +33,9 @@ export async function emitAttached(
 }
 
 /**
- * Has the payout wallet approve that `resource` (an id, or the name of what is made) gets another split than `before` reads,
- * while the wallet lock is on. A split that is not the merchant's is left to the change itself to refuse. Call it outside of
- * a transaction, and the approval's `hold` first in it.
+ * While the wallet lock is on, has the payout wallet approve that `resource` (an id, or the name of what is created)
+ * gets a split other than the one `before` reads. A split of another merchant is left to the change itself to refuse.
+ * Call it outside of a transaction, and the approval's `hold` first inside it.
  */
 export const approveAttachment = (
   ctx: Context,
@@ -49,7 +54,7 @@ export const approveAttachment = (
     return { words: { action: "Attach split", subject: resource, from, to } }
   })
 
-/** For what is made: it had no split. */
+/** For something that is created: it had no split. */
 export const noSplit = async (): Promise<null> => null
 
 async function splitWords(ctx: Context, merchantId: string, splitId: string | null): Promise<string | undefined> {

@@ -13,14 +13,17 @@ export interface Recipient {
   label: string | null
 }
 
-/** A recipient as it came, its percentage as it was written. */
+/** A recipient as received, with its percentage as it was written. */
 interface WrittenRecipient {
   address: string
   percent: string | undefined
   label?: string | null | undefined
 }
 
-/** Recipients; or what is wrong: `form` for what is no address, `faults` for what makes no split. */
+/**
+ * Recipients, or what is wrong: `form` where something is not an address, `faults` where the recipients form no valid
+ * split.
+ */
 export interface ReadRecipients {
   recipients: Recipient[]
   form: ErrorDetail[]
@@ -60,7 +63,10 @@ export function readRecipients(
   return { recipients, form, faults }
 }
 
-/** A percentage as it was written, in ten-thousandths; undefined when it is none, zero, or finer. */
+/**
+ * A percentage as it was written, in ten-thousandths; undefined when it is not a percentage, is zero, or has too many
+ * decimals.
+ */
 function parsePercent(text: string): number | undefined {
   const match = /^(\d{1,3})(?:\.(\d{1,4}))?$/.exec(text)
   if (!match) return undefined
@@ -69,7 +75,7 @@ function parsePercent(text: string): number | undefined {
 }
 
 /**
- * A percentage as JSON shows it: the double nearest to it, which prints as what was written.
+ * A percentage as JSON shows it: the nearest double, which prints as it was written.
  *
  * @example percentOf(333_333) // 33.3333
  */

@@ -1,6 +1,7 @@
 /**
- * What a merchant does with its splits. Recipients are kept as sets that never change: an edit makes a new set, and opens a
- * new version of every paywall that the split is attached to, so that a payment keeps the set that it was made under.
+ * What a merchant does with its splits. Recipients are stored as sets that never change: an edit creates a new set, and
+ * opens a new version of every paywall that the split is attached to, so that a payment keeps the set under which it
+ * was made.
  */
 import type { Address } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
@@ -20,8 +21,9 @@ import { emitSplitChanged } from "./split-events.ts"
 export type SplitWithRecipients = Row<"splits"> & { recipients: Recipient[] }
 
 /**
- * The recipients of a request, checked and screened; `VALIDATION_ERROR`, `INVALID_SPLIT` or `SANCTIONS_MATCH`. Asks a
- * sanctions list, so call it outside of any transaction. Who can't be screened now is screened before each payout.
+ * The recipients of a request, checked and screened; throws `VALIDATION_ERROR`, `INVALID_SPLIT` or `SANCTIONS_MATCH`.
+ * It asks a sanctions list, so call it outside of any transaction. A recipient that can't be screened now is screened
+ * before each payout.
  */
 export async function checkedRecipients(ctx: Context, input: RecipientsInput): Promise<Recipient[]> {
   const written = input.map(each => ({ ...each, percent: asWritten(each, "percent") }))
@@ -38,7 +40,7 @@ export async function checkedRecipients(ctx: Context, input: RecipientsInput): P
   return recipients
 }
 
-/** Makes a split; call it inside a transaction. */
+/** Creates a split; call it inside a transaction. */
 export async function createSplit(
   ctx: Context,
   merchantId: string,
@@ -64,7 +66,7 @@ export async function createSplit(
   return { ...row, recipients }
 }
 
-/** Changes what is given; new recipients are paid for payments from now on. Call it inside a transaction. */
+/** Changes the given fields; new recipients are paid for payments from now on. Call it inside a transaction. */
 export async function changeSplit(
   ctx: Context,
   merchantId: string,
@@ -94,7 +96,10 @@ export async function changeSplit(
   return { ...row, recipients: (await recipientsOf(ctx, [setId])).get(setId) ?? [] }
 }
 
-/** Deletes a split for ever; what was attached to it is the merchant's alone from now on. Call it inside a transaction. */
+/**
+ * Deletes a split for ever; payments for whatever it was attached to go to the merchant alone from now on. Call it
+ * inside a transaction.
+ */
 export async function deleteSplit(ctx: Context, merchantId: string, id: string): Promise<void> {
   await lockSplit(ctx, merchantId, id)
   await routePaywalls(ctx, id, null)
@@ -102,7 +107,7 @@ export async function deleteSplit(ctx: Context, merchantId: string, id: string):
   await emitSplitChanged(ctx, merchantId, { change: "deleted", splitId: id, resourceId: null, recipients: [] })
 }
 
-/** The merchant's split; `NOT_FOUND` when there is none, `FORBIDDEN` when it is another's. */
+/** The merchant's split; throws `NOT_FOUND` when there is none, `FORBIDDEN` when it belongs to another merchant. */
 export async function readSplit(ctx: Context, merchantId: string, id: string): Promise<SplitWithRecipients> {
   const row = own(await ctx.db.selectFrom("splits").selectAll().where("id", "=", id).executeTakeFirst(), merchantId)
   return { ...row, recipients: (await recipientsOf(ctx, [row.set_id])).get(row.set_id) ?? [] }
@@ -122,9 +127,9 @@ function own(row: Row<"splits"> | undefined, merchantId: string): Row<"splits"> 
 }
 
 /**
- * The set that something with this `splitId` pays from now on: what a paywall's version, and later a session, keeps.
- * Undefined without a split. A `VALIDATION_ERROR` for an unknown one, `FORBIDDEN` for another merchant's. Holds the split
- * until the transaction ends, so call it before anything that uses splits is locked.
+ * The set of recipients for something with this `splitId` from now on, which a paywall's version, and later a session,
+ * stores. Undefined without a split. Throws `VALIDATION_ERROR` for an unknown split, `FORBIDDEN` for another
+ * merchant's. Locks the split until the transaction ends, so call it before anything that uses splits is locked.
  */
 export async function recipientSetOf(
   ctx: Context,
@@ -175,11 +180,11 @@ async function newSet(ctx: Context, recipients: readonly Recipient[]): Promise<b
   return id
 }
 
-/** Each part is a transfer that we pay for: the least price of what a split is attached to grows with its recipients. */
+/** Each part is a transfer that we pay for, so the lowest allowed price grows with the number of recipients. */
 const isTooLow = (ctx: Context, network: Network, amount: bigint, recipients: number): boolean =>
   amount < parseAmount(ctx.settings.minAmount, network.token.decimals) * BigInt(recipients)
 
-/** What is wrong with dividing an amount by a split; nothing with one that is open, or not divided. */
+/** The fault in dividing an amount by a split; none where the amount is open, or not divided. */
 export const partsFaults = (
   ctx: Context,
   network: Network,
@@ -195,7 +200,10 @@ export const partsFaults = (
       ]
     : []
 
-/** Refuses so many recipients where something that the split is attached to costs too little for them: `INVALID_SPLIT`. */
+/**
+ * Refuses this many recipients where something that the split is attached to costs too little for them:
+ * `INVALID_SPLIT`.
+ */
 async function assertDivisible(ctx: Context, splitId: string, recipients: number): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")
@@ -204,7 +212,7 @@ async function assertDivisible(ctx: Context, splitId: string, recipients: number
     .orderBy("id")
     .forNoKeyUpdate()
     .execute()
-  // Not held: who changes their price or split holds the split, as this does.
+  // Not locked: a change of their price or split locks the split, as this does.
   const products = ctx.db.selectFrom("products").select(["id", "chain_id", "price"]).where("split_id", "=", splitId)
   const links = ctx.db
     .selectFrom("payment_links")
@@ -223,7 +231,7 @@ async function assertDivisible(ctx: Context, splitId: string, recipients: number
     ])
 }
 
-/** Dates the change in every paywall that the split is attached to. */
+/** Opens a new version of every paywall that the split is attached to. */
 async function routePaywalls(ctx: Context, splitId: string, recipientSetId: bigint | null): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")

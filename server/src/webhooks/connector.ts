@@ -1,7 +1,8 @@
 /**
- * Connections to addresses that strangers name. An address is checked where it can't change any more: IP literals before
- * the connection (they never reach a lookup), every address of a name as it is resolved for this connection, and the
- * socket's own peer last. A check of the name beforehand would be undone by a name that resolves anew (DNS rebinding).
+ * Connections to addresses that strangers choose. An address is checked where it can't change any more: IP literals
+ * before the connection (they are never looked up), every address of a name as it is resolved for this connection, and
+ * finally the socket's own peer. Checking the name beforehand would not help, because the name may resolve differently
+ * for the connection (DNS rebinding).
  */
 import { promises as dns, type LookupAddress } from "node:dns"
 import { isIP, type LookupFunction, type Socket } from "node:net"
@@ -13,19 +14,19 @@ export type Resolve = (name: string) => Promise<string[]>
 
 const DNS_TIMEOUT_MS = 4_000
 const DNS_TRIES = 2
-/** Far more than is read of an answer's body, with its headers. */
+/** Far more than the part of an answer that is read, with its headers. */
 const ANSWER_BYTES = 512 * 1024
 
 /**
- * Resolves names by c-ares. `dns.lookup` occupies one of four threads of the process until it ends, so that four
- * endpoints with slow name servers would hold up all others. What c-ares doesn't see, the hosts file and the system's
- * search domains, is asked only where the operator has opened private ranges.
+ * Resolves names by c-ares. `dns.lookup` occupies one of the process's four threads until it ends, so four endpoints
+ * with slow name servers would delay all others. The hosts file and the system's search domains, which c-ares does not
+ * use, are asked only where the operator has allowed private ranges.
  */
 export function openResolver({ systemToo, servers }: { systemToo: boolean; servers?: string[] }): Resolve {
   const resolver = new dns.Resolver({ timeout: DNS_TIMEOUT_MS, tries: DNS_TRIES })
   if (servers) resolver.setServers(servers)
   return async name => {
-    // RFC 6761: it never leaves the machine. Most receivers under development have this name.
+    // RFC 6761: this name never leaves the machine. Most receivers under development use it.
     if (name === "localhost" || name.endsWith(".localhost")) return ["127.0.0.1", "::1"]
     const answers = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)])
     const found = answers.flatMap(answer => (answer.status === "fulfilled" ? answer.value : []))
@@ -51,14 +52,14 @@ const dnsError = (name: string, code: string): Error =>
 const refused = (fault: string): Error => Object.assign(new Error(`it ${fault}`), { code: "REFUSED" })
 
 /**
- * Closes the connection when more than 512 KB arrive after the last byte that was sent. A receiver can send bytes that are
- * no part of the body that we read, as many as it likes: informational answers (103) and the extensions of chunks.
+ * Closes the connection when more than 512 KB arrive after the last byte that was sent. A receiver can send unlimited
+ * bytes outside the body that we read: informational answers (103) and chunk extensions.
  */
 function boundAnswers(socket: Socket): void {
   let sent = socket.bytesWritten
   let read = 0
   let readBefore = 0
-  // Beside the listener that reads: no byte is taken here.
+  // Runs beside the listener that reads, and consumes no bytes.
   socket.on("readable", () => {
     if (socket.bytesWritten !== sent) {
       sent = socket.bytesWritten
@@ -71,8 +72,8 @@ function boundAnswers(socket: Socket): void {
 }
 
 /**
- * What undici connects with: only where `allows` lets it, within `timeoutMs`. `ca` stands in for the system's roots;
- * `connected` hears where a host led.
+ * The connector for undici: connects only where `allows` permits it, within `timeoutMs`. `ca` replaces the system's
+ * root certificates; `connected` is called with the address that a host resolved to.
  */
 export function guardedConnector(options: {
   allows: (address: string) => boolean
@@ -86,7 +87,7 @@ export function guardedConnector(options: {
     resolve(name).then(
       addresses => {
         const bad = addresses.find(address => !allows(address))
-        // One that is not public among others is how a name is made to rebind.
+        // A non-public address among public ones is how DNS rebinding works.
         if (bad !== undefined) return callback(refused(nameNotPublic), "")
         const found = addresses.map((address): LookupAddress => ({ address, family: isIP(address) }))
         const [first] = found.filter(each => !family || each.family === family)
@@ -97,7 +98,7 @@ export function guardedConnector(options: {
       (error: Error) => callback(error, ""),
     )
   }
-  // HTTP/2 would put all deliveries to an origin on one connection, where a slow one holds up the others.
+  // HTTP/2 would put all deliveries to an origin on one connection, where a slow one delays the others.
   const connect = buildConnector({ lookup, timeout: timeoutMs, allowH2: false, ...(ca ? { ca } : {}) })
   return (target, callback) => {
     const literal = target.hostname.replace(/^\[|\]$/g, "")

@@ -1,6 +1,6 @@
 /**
- * Delivering: due deliveries are claimed in turn, sent, and written down. Nothing is remembered between two rounds that a
- * crash could lose: what was claimed and not written down is due again when its lease ends, under the same key.
+ * Delivers events: due deliveries are claimed in turn, sent, and recorded. A crash loses nothing between two rounds: a
+ * delivery that was claimed but not recorded is due again when its lease expires, under the same key.
  */
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
@@ -13,47 +13,58 @@ import { type Result, recordAttempts } from "./record-attempts.ts"
 import { accountSecret, secretsOfAll } from "./secrets.ts"
 import type { Sender } from "./send.ts"
 
-/** A lease outlives the longest exchange and its writing down by so much. */
+/** A lease outlives the longest exchange and its recording by this margin. */
 const LEASE_MARGIN_MS = 30_000
-/** Lanes looked at in one claim; the next one goes on after them. */
+/** Lanes checked in one claim; the next claim continues after them. */
 const LANES = 200
-/** No sleep is longer, so that a lost wake-up costs no more than this. */
+/** No sleep is longer, so that a lost wake-up costs at most this much. */
 const MAX_SLEEP_MS = 5_000
-/** An endpoint that was so slow gets one request at a time until it is quick again: it must not fill all places. */
+/**
+ * An endpoint that was this slow gets one request at a time until it is fast again, so that it does not fill all
+ * places.
+ */
 const SLOW_MS = 5_000
-/** An endpoint whose last delivery went well in so long has rows claimed ahead: as many again as are sent at once. */
+/** An endpoint whose last delivery succeeded this recently gets prefetched deliveries, up to its concurrency limit. */
 const QUICK_MS = 250
-/** A row claimed ahead and not begun in so long is given back: its endpoint may have been paused, or its secret rolled. */
+/**
+ * A prefetched row that has not started for this long is given back: its endpoint may have been paused, or its secret
+ * rolled.
+ */
 const AHEAD_MS = 1_000
-/** Rows are claimed ahead while this share of the places is free; else another lane's rows need them more. */
+/** Rows are prefetched while this share of the places is free; otherwise rows of other lanes need the places more. */
 const AHEAD_FREE = 0.25
-/** A stop waits so long for answers; what is still out then is sent again by another process. */
+/** A stopping process waits this long for answers; another process retries the deliveries that are still open then. */
 const STOP_GRACE_MS = 10_000
 const WRITE_AGAIN_MS = 1_000
 const WRITE_TRIES = 20
 
 export interface Deliverer {
-  /** Claims what is due and there is room for, and some ahead, and begins to send it; answers how many were claimed. */
+  /**
+   * Claims due deliveries as far as there is room, prefetches some, and starts to send them; returns how many were
+   * claimed.
+   */
   round(): Promise<number>
-  /** Resolves when nothing is being sent or written down; after the signal, what has not begun is given back. */
+  /**
+   * Resolves when nothing is being sent or recorded. After the signal, deliveries that have not started are given back.
+   */
   idle(): Promise<void>
 }
 
-/** A claimed row that has not begun. */
+/** A claimed row that has not started. */
 interface Waiting {
   row: ClaimedDelivery
   needs: Promise<[Bodies, Destinations]>
   claimedAt: number
 }
 
-/** What this process holds of a lane that it holds anything of. */
+/** What this process holds of one lane. */
 interface Lane {
   sending: number
   /** Oldest first. */
   waiting: Waiting[]
 }
 
-/** What delivers in one process; `cut` ends what is being sent. */
+/** The deliveries of one process; `cut` aborts those being sent. */
 export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): Deliverer {
   const { timeoutMs, concurrency, concurrencyPerEndpoint } = ctx.settings.webhooks
   const lanes = new Map<string, Lane>()
@@ -85,14 +96,14 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       })
       rows = claimed.rows
       turn = claimed.nextLane
-      // Until something is found, or all lanes were seen.
+      // Repeats until something is found, or all lanes were checked.
     } while (rows.length === 0 && turn !== "" && !ctx.signal.aborted)
     if (rows.length === 0) return 0
     places -= rows.length
     const claimedAt = performance.now()
-    // The next round need not wait for what these rows need to be sent.
+    // The next round need not wait for the data that these rows need.
     const needs = Promise.all([bodiesOf(ctx, rows), destinationsOf(ctx, rows)])
-    // Each row that begins hears of a failure; there may be none yet.
+    // Each row that starts handles a failure; there may be none yet.
     needs.catch(() => {})
     for (const row of rows) {
       const held = lanes.get(row.lane) ?? { sending: 0, waiting: [] }
@@ -103,7 +114,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
     return rows.length
   }
 
-  /** Begins what a lane has room for, and gives back what has waited too long. */
+  /** Starts as many rows of a lane as there is room for, and gives back those that have waited too long. */
   function advance(name: string): void {
     const held = lanes.get(name)
     if (!held) return
@@ -147,7 +158,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
       results.push({ delivery: row, webhook: to.webhook, startedAt, attempt })
       sent = true
     } finally {
-      // What was sent keeps its place until it is written down: a database that stands still must stop the sending.
+      // A delivery keeps its place until it is recorded: a stalled database must stop the sending.
       if (!sent) places++
       lane.sending--
       deliveriesInFlight.dec()
@@ -156,7 +167,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
     if (!writing) track(row, writeAll())
   }
 
-  /** Writes results down until there are none: together with others that came meanwhile. */
+  /** Records results until none are left, in one batch with those that arrive meanwhile. */
   async function writeAll(): Promise<void> {
     writing = true
     while (results.length > 0) await writeNow()
@@ -164,7 +175,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
   }
 
   async function writeNow(): Promise<void> {
-    // What ends in this turn of the event loop goes along.
+    // Results of the same turn of the event loop join this batch.
     await new Promise(resolve => setImmediate(resolve))
     const batch = results.splice(0)
     try {
@@ -178,11 +189,11 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
           await new Promise(resolve => setTimeout(resolve, WRITE_AGAIN_MS))
         }
     } catch (error) {
-      // Their leases end, and they are sent again.
+      // Their leases expire, and they are retried.
       ctx.log.error({ err: error, deliveries: batch.length }, "attempts could not be written down")
     } finally {
       places += batch.length
-      // A place is free, and what waited for one of these to be tried first may go.
+      // A place is free, so a row that waited for one of these to be tried first may start.
       ctx.wakes.wakeHere("deliveries")
     }
   }
@@ -212,8 +223,8 @@ async function bodiesOf(ctx: Context, rows: readonly ClaimedDelivery[]): Promise
 }
 
 /**
- * Where to, by lane and bound address. An endpoint that was deleted is not among them, but the address that a delivery was bound
- * to is, as long as the endpoint's secrets sign.
+ * The destination, by lane and bound address. A deleted endpoint has none, but the address that a delivery was bound to
+ * has, as long as the endpoint's secrets sign.
  */
 async function destinationsOf(ctx: Context, rows: readonly ClaimedDelivery[]): Promise<Destinations> {
   const ids = [...new Set(rows.flatMap(row => row.webhook_id ?? []))]
@@ -232,7 +243,7 @@ async function destinationsOf(ctx: Context, rows: readonly ClaimedDelivery[]): P
     if (url === null) continue
     const ofAccount = async () => secrets.get(merchant_id) ?? [await accountSecret(ctx, merchant_id)]
     const own = webhook_id === null ? await ofAccount() : secrets.get(webhook_id)
-    // What an address answers that the endpoint has left says nothing about the endpoint.
+    // An answer from an address that the endpoint has left says nothing about the endpoint.
     const webhook = webhooks.find(each => each.id === webhook_id && each.url === url)
     if (own) found.set(lane + url, { url, secrets: own, webhook })
   }
@@ -248,7 +259,7 @@ async function skip(ctx: Context, delivery: ClaimedDelivery): Promise<void> {
     .execute()
 }
 
-/** Delivers until `ctx.signal`, then waits for what is being sent, ten seconds at most. */
+/** Delivers until `ctx.signal` aborts, then waits at most ten seconds for deliveries in progress. */
 export async function runDeliveries(ctx: Context, sender: Sender): Promise<void> {
   const cut = new AbortController()
   const deliverer = openDeliverer(ctx, sender, cut.signal)
@@ -263,7 +274,7 @@ export async function runDeliveries(ctx: Context, sender: Sender): Promise<void>
   await sender.close()
 }
 
-/** Removes events of long ago that wait for nothing, with their deliveries and attempts; some thousand in a call. */
+/** Deletes old events without pending deliveries, with their deliveries and attempts; some thousand per call. */
 export async function forgetOldEvents(ctx: Context): Promise<void> {
   const before = new Date(ctx.now().getTime() - ctx.settings.webhooks.retentionMs)
   await sql`with old as (select e.id from events e where e.created_at < ${before}

@@ -1,4 +1,4 @@
-/** The outbox: an event and its deliveries become rows in the transaction that causes them. */
+/** The outbox: an event and its deliveries are inserted in the transaction that causes them. */
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
@@ -9,25 +9,28 @@ export interface NewEvent<T extends keyof EventData> {
   merchantId: string
   type: T
   data: EventData[T]
-  /** What happens once: a second event with this key adds nothing. Without one, it is always new. */
+  /** Deduplication key: emitting a second event with this key is a no-op. Without a key the event is always new. */
   dedupeKey?: string
-  /** Events of one payment or session go out in turn. */
+  /** Events of one payment or session are delivered in order. */
   orderKey: string
-  /** Goes only there, signed with the account's secret. */
+  /** Sends only there, signed with the account's secret. */
   callbackUrl?: string
-  /** Goes also to each endpoint that was sent an event of these types under the same `orderKey`, whatever it wants now. */
+  /**
+   * Also sends to each endpoint that was sent an event of these types under the same `orderKey`, whatever its current
+   * subscriptions.
+   */
   takesBack?: readonly EventType[]
-  /** Goes only to this endpoint, wanted or not, paused or not. */
+  /** Sends only to this endpoint, whether subscribed or not, paused or not. */
   onlyTo?: string
-  /** Goes to this endpoint too, paused or not. */
+  /** Also sends to this endpoint, paused or not. */
   evenPaused?: string
 }
 
 /**
- * Writes an event and a delivery to each endpoint that wants it; to a paused one as `skipped`, for later. One that
- * every endpoint gets is bound to the address of now, in a lane of its own, so that neither a later change of the endpoint nor
- * what waits for it holds it up. Answers the event's id, or undefined when it was there before. Call it inside a transaction, and `wakes.wakeSoon("deliveries")`
- * once that has committed.
+ * Inserts an event and one delivery for each subscribed endpoint; for a paused endpoint the delivery is `skipped`, to
+ * be sent later. A delivery of an unconditional event is bound to the endpoint's current address, in a lane of its own,
+ * so that neither a later change of the endpoint nor its backlog delays it. Returns the event's id, or undefined when
+ * the event already existed. Call it inside a transaction, and `wakes.wakeSoon("deliveries")` once that has committed.
  */
 export async function emit<T extends keyof EventData>(ctx: Context, event: NewEvent<T>): Promise<string | undefined> {
   const { merchantId, type, data, orderKey, callbackUrl, onlyTo } = event
@@ -56,7 +59,7 @@ export async function emit<T extends keyof EventData>(ctx: Context, event: NewEv
     updated_at: now,
   }
   if (callbackUrl !== undefined) {
-    // By origin: sessions of one shop share its connections, and a shop's callbacks hold up no other shop's.
+    // By origin: sessions of one shop share its connections, and a shop's callbacks do not delay those of another shop.
     const lane = `${merchantId} ${new URL(callbackUrl).origin}`
     const delivery = { id: newId("dlv"), url: callbackUrl, lane, status: "pending" as const, ...common }
     await ctx.db.insertInto("deliveries").values(delivery).execute()

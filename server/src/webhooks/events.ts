@@ -1,9 +1,9 @@
-/** What each event says: the wire contract of `data`, which the types and the API's document are made from. */
+/** The content of each event: the wire contract of `data`, from which the types and the API document are generated. */
 import { type Static, type TSchema, Type } from "typebox"
 import { AddressText, Described, HashText, Money, Nullable, Timestamp } from "../http/schemas.ts"
 import { type EventType, isUnconditional, namedEvents, reversalEvents, standardEvents } from "./webhook.ts"
 
-/** What spares a receiver the look-up, and tells it which of two events is the newer. */
+/** Saves the receiver a lookup, and shows which of two events is newer. */
 const about = {
   description: Described(Nullable(Type.String()), "What was sold, as the merchant described it"),
   metadata: Described(
@@ -28,7 +28,7 @@ const payment = {
   ...about,
 }
 
-/** The fields of both published payloads; `id` and `sessionId` are one value. */
+/** The fields of both published payloads; `id` and `sessionId` have the same value. */
 const checkout = Type.Object({
   id: Described(
     Type.String(),
@@ -66,7 +66,7 @@ const checkout = Type.Object({
   ),
 })
 
-/** Whose producers come with their features; until then nothing sends them. */
+/** The features that emit these do not exist yet; until then nothing sends them. */
 const Later = Type.Record(Type.String(), Type.Unknown())
 
 const schemas = {

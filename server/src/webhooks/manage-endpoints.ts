@@ -14,10 +14,10 @@ import { newSecret, retireSecrets, rollSecret, secretsOf } from "./secrets.ts"
 import type { Sender } from "./send.ts"
 import { isNoReceiver, PING, urlFault } from "./webhook.ts"
 
-/** Each event is a row for each of them. */
+/** Each event has one row for each endpoint. */
 const MOST_WEBHOOKS = 100
 
-/** The merchant's webhook; `NOT_FOUND` for anyone else's and for a deleted one. */
+/** The merchant's webhook; throws `NOT_FOUND` for a deleted one and for one of another merchant. */
 export async function readWebhook(ctx: Context, merchantId: string, id: string): Promise<Row<"webhooks">> {
   return found(await own(ctx, merchantId, id).executeTakeFirst())
 }
@@ -38,7 +38,10 @@ function found<T>(row: T | undefined): T {
   return row
 }
 
-/** Registers an address that can be reached; answers the webhook with its secret. `VALIDATION_ERROR`, `URL_UNREACHABLE`. */
+/**
+ * Registers an address that can be reached; returns the webhook with its secret. Throws `VALIDATION_ERROR` or
+ * `URL_UNREACHABLE`.
+ */
 export async function createWebhook(
   ctx: Context,
   sender: Sender,
@@ -80,8 +83,8 @@ export async function createWebhook(
 }
 
 /**
- * Changes what is given; another address is tried first. Switching it on forgets why it was off. Moving or pausing it is told
- * at its old address.
+ * Changes the given fields; a new address is tried first. Activating the endpoint clears the reason why it was
+ * inactive. Its old address is notified that it was moved or paused.
  */
 export async function changeWebhook(
   ctx: Context,
@@ -118,8 +121,9 @@ export async function changeWebhook(
 }
 
 /**
- * Tells every endpoint that one was changed, and that one at the address that it still has: who holds a stolen token must not
- * silence it first. Call it inside the transaction of the change, before that is written.
+ * Notifies every endpoint that one was changed, and that endpoint at its address before the change: the holder of a
+ * stolen token must not be able to silence it first. Call it inside the transaction of the change, before the change is
+ * written.
  */
 const tellChange = (
   ctx: Context,
@@ -136,8 +140,8 @@ const tellChange = (
   })
 
 /**
- * Removes a webhook: it is told so, and nothing else is sent to it any more. Its deliveries can still be read. Its secrets sign
- * for 24 more hours, for what is on its way to it.
+ * Removes a webhook: it is notified, and nothing else is sent to it afterwards. Its deliveries can still be read. Its
+ * secrets sign for 24 more hours, for deliveries in progress.
  */
 export async function deleteWebhook(ctx: Context, merchantId: string, id: string): Promise<void> {
   await inTransaction(ctx, async ctx => {
@@ -153,21 +157,24 @@ export async function deleteWebhook(ctx: Context, merchantId: string, id: string
   })
 }
 
-/** A new secret for the webhook, answered once; told to it, signed by the old one too. */
+/**
+ * Creates a new secret for the webhook and returns it once; the webhook is notified with a signature of the old secret
+ * too.
+ */
 export const rollWebhookSecret = (ctx: Context, merchantId: string, id: string): Promise<string> =>
   inTransaction(ctx, async ctx => {
     await tellChange(ctx, await lock(ctx, merchantId, id), "secret_rolled")
     return await rollSecret(ctx, { merchantId, webhookId: id })
   })
 
-/** A new secret of the account, answered once. */
+/** Creates a new secret for the account and returns it once. */
 export const rollAccountSecret = (ctx: Context, merchantId: string): Promise<string> =>
   inTransaction(ctx, async ctx => {
     await lockMerchant(ctx.db, merchantId)
     return await rollSecret(ctx, { merchantId, webhookId: null })
   })
 
-/** Sends a `ping` the way every event goes, to a paused webhook too; answers the delivery's id. */
+/** Sends a `ping` the same way as any event, to a paused webhook too; returns the delivery's id. */
 export async function sendTest(ctx: Context, merchantId: string, id: string): Promise<string> {
   const deliveryId = await inTransaction(ctx, async ctx => {
     await readWebhook(ctx, merchantId, id)
@@ -190,8 +197,9 @@ export async function sendTest(ctx: Context, merchantId: string, id: string): Pr
 }
 
 /**
- * Sends a delivery again now, to a paused webhook too, in place of a planned retry and with a count of its own. One that is
- * being sent just now counts anew. `NOT_FOUND` for anyone else's, and when its webhook was deleted.
+ * Sends a delivery again now, to a paused webhook too. It replaces a planned retry and has its own count of attempts; a
+ * delivery that is being sent right now starts to count again. Throws `NOT_FOUND` for one of another merchant, and when
+ * its webhook was deleted.
  */
 export async function resend(ctx: Context, merchantId: string, deliveryId: string): Promise<void> {
   const { numUpdatedRows } = await ctx.db
@@ -205,7 +213,7 @@ export async function resend(ctx: Context, merchantId: string, deliveryId: strin
   ctx.wakes.wakeSoon("deliveries")
 }
 
-/** Sends again what failed or was skipped since a time; answers how many. */
+/** Sends again every delivery that failed or was skipped since a time; returns how many. */
 export async function recover(ctx: Context, merchantId: string, id: string, since: Date): Promise<number> {
   await readWebhook(ctx, merchantId, id)
   const { numUpdatedRows } = await ctx.db
@@ -220,8 +228,8 @@ export async function recover(ctx: Context, merchantId: string, id: string, sinc
 }
 
 /**
- * Who is sending it keeps it until it is written down. What is on its way to the address that it was bound to stays so; what has
- * ended goes to the endpoint's address of now.
+ * The process that is sending it keeps it until the result is recorded. A delivery in progress keeps the address that
+ * it was bound to; a finished one goes to the endpoint's current address.
  */
 const again = (ctx: Context) => ({
   ...{ url: ifEnded(sql`null`, sql`url`), lane: ifEnded(sql`webhook_id`, sql`lane`) },
@@ -246,7 +254,7 @@ export function receiverFault(ctx: Context, url: string): string | undefined {
   return urlFault(url, { httpsOnly: mode === "live", allows: addressRule(webhooks.allowCidrs) })
 }
 
-/** Tries an address with a signed `ping`; `URL_UNREACHABLE` with the reason. */
+/** Tries an address with a signed `ping`; throws `URL_UNREACHABLE` with the reason. */
 async function probe(
   ctx: Context,
   sender: Sender,
@@ -257,7 +265,7 @@ async function probe(
   const message = { url, secrets, eventId, idempotencyKey: newId("dlv"), body: JSON.stringify(event) }
   const timeoutMs = ctx.settings.webhooks.probeTimeoutMs
   const { status, error } = await sender.send(message, { timeoutMs, signal: ctx.signal })
-  // An answer that never ends is still an answer from somebody, but not in time.
+  // An answer that never ends still comes from a receiver, but not in time.
   const reached = status !== null && !isNoReceiver(status) && (error === null || error === `answered ${status}`)
   if (!reached)
     throw new ApiError("URL_UNREACHABLE", undefined, `The webhook's URL could not be reached: ${error ?? status}.`)

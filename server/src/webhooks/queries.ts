@@ -1,4 +1,4 @@
-/** Reading deliveries and events. */
+/** Reads deliveries and events. */
 import type { Context } from "../context.ts"
 import type { DeliveryStatus } from "../db/webhook-rows.ts"
 import { ApiError } from "../errors.ts"
@@ -6,7 +6,7 @@ import { type ListSource, newestFirst } from "../http/lists.ts"
 import { timeAt } from "../http/time.ts"
 import type { DeliveryQuery } from "./schema.ts"
 
-/** A merchant's deliveries with what they carry and where they go. */
+/** A merchant's deliveries with their events and destinations. */
 const deliveriesOf = (ctx: Context, merchantId: string) =>
   ctx.db
     .selectFrom("deliveries")
@@ -49,7 +49,7 @@ export const deliveryOf = (row: DeliveryRow) => ({
   eventId: row.event_id,
   event: row.type,
   webhookId: row.webhook_id,
-  // A paywall's payment is a session of its own in events.
+  // In events, a paywall's payment counts as a session of its own.
   sessionId: /^(cs|pay)_/.test(row.order_key) ? row.order_key : null,
   url: row.url ?? "",
   status: row.status,
@@ -59,7 +59,10 @@ export const deliveryOf = (row: DeliveryRow) => ({
   updatedAt: row.updated_at.toISOString(),
 })
 
-/** A merchant's deliveries that fit all filters, newest first; `VALIDATION_ERROR` for a time that does not exist. */
+/**
+ * A merchant's deliveries that match all filters, newest first; throws `VALIDATION_ERROR` for a time that does not
+ * exist.
+ */
 export function filteredDeliveries(ctx: Context, merchantId: string, filters: DeliveryQuery): ListSource<DeliveryRow> {
   const { status, event, eventId, webhookId, sessionId, destination, since, until } = filters
   let query = deliveriesOf(ctx, merchantId)
@@ -75,7 +78,7 @@ export function filteredDeliveries(ctx: Context, merchantId: string, filters: De
   return newestFirst(query, { at: "deliveries.created_at", id: "deliveries.id" })
 }
 
-/** The merchant's delivery; `NOT_FOUND` for anyone else's. */
+/** The merchant's delivery; throws `NOT_FOUND` for one of another merchant. */
 export async function readDelivery(ctx: Context, merchantId: string, id: string) {
   const row = await deliveriesOf(ctx, merchantId).where("deliveries.id", "=", id).executeTakeFirst()
   if (!row) throw new ApiError("NOT_FOUND")

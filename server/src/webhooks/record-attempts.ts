@@ -1,6 +1,6 @@
 /**
- * Writes down what came of deliveries. Every write names the claim: whoever lost its lease changes nothing, and whoever
- * has it now will tell.
+ * Records the results of deliveries. Every write names the claim: a process that lost its lease changes nothing, and
+ * the process that holds it now will record the result.
  */
 import { sql } from "kysely"
 import { type Context, inTransaction } from "../context.ts"
@@ -10,7 +10,7 @@ import { deliveryAttempts } from "../metrics.ts"
 import type { Attempt } from "./send.ts"
 import { afterAttempt } from "./webhook.ts"
 
-/** Nothing but failures for so long pauses an endpoint. */
+/** An endpoint that only failed for this long is paused. */
 const FAILING_MS = 5 * 24 * 3_600_000
 
 export interface Result {
@@ -21,9 +21,9 @@ export interface Result {
   attempt: Attempt
 }
 
-/** Records attempts together; answers how many deliveries were still theirs to change. */
+/** Records attempts in a batch; returns how many deliveries this process still held. */
 export async function recordAttempts(ctx: Context, results: readonly Result[]): Promise<number> {
-  // An endpoint that did well before and now needs no second statement, nor a transaction around it.
+  // An endpoint that succeeded before and now needs no second statement, nor a transaction around it.
   const plain = results.every(({ attempt, webhook }) => attempt.error === null && !webhook?.failing_since)
   const held = plain ? await write(ctx, results) : await inTransaction(ctx, ctx => writeAll(ctx, results))
   return held.size
@@ -41,7 +41,10 @@ async function writeAll(ctx: Context, results: readonly Result[]): Promise<Set<s
   return held
 }
 
-/** The deliveries' next states and their attempts in one statement; answers the ids of those that were ours. */
+/**
+ * Writes the deliveries' next states and their attempts in one statement; returns the ids of those that this process
+ * held.
+ */
 async function write(ctx: Context, results: readonly Result[]): Promise<Set<string>> {
   const now = ctx.now()
   const rows = results.map(({ delivery, attempt, startedAt }) => {
@@ -53,7 +56,7 @@ async function write(ctx: Context, results: readonly Result[]): Promise<Set<stri
       counted: delivery.attempts,
       state: next.status,
       in_ms: next.inMs ?? 0,
-      // For one that was asked for again while it was sent: its count has begun anew.
+      // For one that was resent while it was being sent: its count has started again.
       state_anew: again.status,
       in_ms_anew: again.inMs ?? 0,
       started_at: startedAt,
@@ -81,7 +84,7 @@ async function write(ctx: Context, results: readonly Result[]): Promise<Set<stri
   return new Set(written.rows.map(({ id }) => id))
 }
 
-/** One success ends a row of failures. */
+/** One success ends a series of failures. */
 const succeeded = (ctx: Context, id: string) =>
   ctx.db
     .updateTable("webhooks")
@@ -102,7 +105,7 @@ async function failed(ctx: Context, id: string): Promise<void> {
     await switchOff(ctx, id, "failing")
 }
 
-/** Pauses an endpoint that wants nothing, or can do nothing, any more. What waits for it becomes `skipped`. */
+/** Pauses an endpoint that wants no more events, or can't receive any. Its pending deliveries become `skipped`. */
 async function switchOff(ctx: Context, id: string, reason: DisabledReason): Promise<void> {
   const off = await ctx.db
     .updateTable("webhooks")
@@ -115,7 +118,7 @@ async function switchOff(ctx: Context, id: string, reason: DisabledReason): Prom
   ctx.log.warn({ webhookId: id, reason }, "webhook switched off")
 }
 
-/** What waits for an endpoint will not be sent, but for what is being sent just now. */
+/** Deliveries pending for an endpoint will not be sent, except those being sent right now. */
 export async function skipWaiting(ctx: Context, webhookId: string): Promise<void> {
   await ctx.db
     .updateTable("deliveries")

@@ -49,7 +49,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         body: WebhookCreate,
         response: { 201: WebhookCreated },
       },
-      // No Idempotency-Key: the answer, with the secret in it, would be kept.
+      // No Idempotency-Key: it would store the answer, which contains the secret.
       config: { errors: ["URL_UNREACHABLE"] },
     },
     async (request, reply) => {
@@ -252,10 +252,10 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     },
   )
 
-  /** A header, not a field: the answers' shapes are fixed. */
+  /** A header, not a field: the shapes of the answers are fixed. */
   const noticeOf = (url: string | undefined): Record<string, string> => {
     if (url === undefined || !sender.isPrivate(url)) return {}
-    return { "x-webhook-notice": "resolves to a private address that is allowed only by WEBHOOK_ALLOW_CIDRS" }
+    return { "x-webhook-notice": "points to a private address that is allowed only by WEBHOOK_ALLOW_CIDRS" }
   }
 
   const overlapEnd = (): string => new Date(ctx.now().getTime() + OVERLAP_MS).toISOString()

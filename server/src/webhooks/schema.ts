@@ -4,7 +4,7 @@ import { Described, Matching, Nullable, Strict, Timestamp } from "../http/schema
 import { idPattern } from "../ids.ts"
 import { eventTypes, subscribable } from "./webhook.ts"
 
-/** One schema of a list of words, so that a fault names them all once. */
+/** One schema for a list of words, so that one fault names them all. */
 const Words = <const T extends readonly string[]>(words: T, description: string) =>
   Type.Unsafe<T[number]>({ type: "string", enum: words, description })
 
@@ -20,7 +20,7 @@ const Subscriptions = Type.Array(Words(subscribable, "An event's name, or `*`"),
     "The events to send. `*` stands for checkout.session.completed, payment.refunded and subscription.renewal.created, and for the reversals checkout.session.reversed and paywall.reversed; the others have to be named",
 })
 const Description = Nullable(Type.String({ maxLength: 2_000 }))
-/** Held against the calendar by the route. */
+/** The route checks it against the calendar. */
 const Since = Matching(
   "^\\d{4}-\\d\\d-\\d\\d(T\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,9})?)?(Z|[+-]\\d\\d:\\d\\d))?$",
   "A time in ISO 8601 such as 2026-01-31T12:00:00Z",

@@ -1,19 +1,19 @@
-/** Signing secrets: of each webhook, and of the account for addresses that are no webhook. Encrypted at rest. */
+/** Signing secrets of each webhook, and of the account for addresses that are not webhooks. Encrypted at rest. */
 import { randomBytes } from "node:crypto"
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { seal, unseal } from "../secrets.ts"
 
-/** A rolled secret still signs so long, beside the new one. */
+/** A rolled secret still signs for this long, beside the new one. */
 export const OVERLAP_MS = 24 * 3_600_000
 /**
- * However often it is rolled, no more than so many sign: a header has an end. The one that signed first stays among them, so
- * that rolling it often silences nobody who checks signatures.
+ * However often a secret is rolled, at most this many sign, because a header has a limited size. The one that signed
+ * first stays among them, so that frequent rolls lock out no receiver that checks signatures.
  */
 const MOST_SECRETS = 4
 
-/** Whose secret: a webhook's, or with null the account's. */
+/** The owner of a secret: a webhook, or with null the account. */
 export interface Owner {
   merchantId: string
   webhookId: string | null
@@ -27,7 +27,7 @@ const sealedFor = ({ merchantId, webhookId }: Owner): string => webhookId ?? mer
 const ofOwner = ({ merchantId, webhookId }: Owner) =>
   sql<boolean>`merchant_id = ${merchantId} and webhook_id is not distinct from ${webhookId}`
 
-/** A new secret's row, for whoever writes it. */
+/** The row of a new secret, for the caller to insert. */
 export function newSecretRow(ctx: Context, owner: Owner, secret = newSecret()) {
   return {
     merchant_id: owner.merchantId,
@@ -38,8 +38,8 @@ export function newSecretRow(ctx: Context, owner: Owner, secret = newSecret()) {
 }
 
 /**
- * Makes a new secret the newest, to be shown by whoever calls; the ones before sign for 24 more hours. Call it inside a
- * transaction that holds the owner's row: of two at once, both would be the newest.
+ * Makes a new secret the newest, which the caller shows; the previous ones sign for 24 more hours. Call it inside a
+ * transaction that holds the owner's row: otherwise two concurrent calls would both create the newest.
  */
 export async function rollSecret(ctx: Context, owner: Owner, secret = newSecret()): Promise<string> {
   const now = ctx.now()
@@ -67,8 +67,8 @@ export async function retireSecrets(ctx: Context, owner: Owner): Promise<void> {
 }
 
 /**
- * The account's newest secret. It is made with the merchant; a merchant that is older than that gets it here. No lock is
- * taken: of two callers at once, one inserts.
+ * The account's newest secret. It is created with the merchant; a merchant older than this feature gets it here. No
+ * lock is taken: of two concurrent callers, one inserts.
  */
 export async function accountSecret(ctx: Context, merchantId: string): Promise<string> {
   const owner = { merchantId, webhookId: null }
@@ -84,7 +84,7 @@ export async function accountSecret(ctx: Context, merchantId: string): Promise<s
   return made
 }
 
-/** The account's newest secret if nobody has seen it yet; `INVALID_OPERATION` when it was shown before. */
+/** The account's newest secret if it was never shown; throws `INVALID_OPERATION` when it was. */
 export async function revealAccountSecret(ctx: Context, merchantId: string): Promise<string> {
   await accountSecret(ctx, merchantId)
   const owner = { merchantId, webhookId: null }
@@ -109,7 +109,7 @@ export async function revealAccountSecret(ctx: Context, merchantId: string): Pro
 export const secretsOf = async (ctx: Context, owner: Owner): Promise<string[]> =>
   (await secretsOfAll(ctx, [owner])).get(sealedFor(owner)) ?? []
 
-/** The same of many owners, by the webhook's id or the merchant's. */
+/** The same for many owners, by the webhook's id or the merchant's. */
 export async function secretsOfAll(ctx: Context, owners: readonly Owner[]): Promise<Map<string, string[]>> {
   const webhooks = owners.flatMap(({ webhookId }) => webhookId ?? [])
   const accounts = owners.flatMap(({ webhookId, merchantId }) => (webhookId === null ? merchantId : []))
@@ -133,7 +133,7 @@ export async function secretsOfAll(ctx: Context, owners: readonly Owner[]): Prom
   return found
 }
 
-/** Deriving a key and decrypting costs 20 times what a signature does; what was opened lately is kept. */
+/** Deriving a key and decrypting costs 20 times as much as a signature; recently decrypted secrets are cached. */
 const known = new Map<string, string>()
 const MOST_KNOWN = 10_000
 
@@ -146,10 +146,10 @@ function opened(ctx: Context, owner: Owner, sealed: string): string {
   return secret
 }
 
-/** As much of a secret as may be shown: enough to tell two apart. */
+/** As much of a secret as may be shown: enough to distinguish two secrets. */
 export const masked = (secret: string): string => `whsec_…${secret.slice(-5)}`
 
-/** Forgets the secrets whose time is over. */
+/** Deletes the expired secrets. */
 export async function forgetExpiredSecrets(ctx: Context): Promise<void> {
   await ctx.db.deleteFrom("webhook_secrets").where("expires_at", "<=", ctx.now()).execute()
 }

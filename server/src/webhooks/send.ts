@@ -1,11 +1,11 @@
-/** One exchange with a receiver: a signed POST, and what came of it in words. The same for all destinations. */
+/** One exchange with a receiver: a signed POST, and its result in words. The same for all destinations. */
 import { Agent } from "undici"
 import type { WebhookSettings } from "../config/settings.ts"
 import { addressRule, isPublicAddress } from "../public-address.ts"
 import { guardedConnector, openResolver, type Resolve } from "./connector.ts"
 import { type Outcome, retryAfterOf, signatureHeaders } from "./webhook.ts"
 
-/** What is kept of an answer, and what is read of it at most. */
+/** How much of an answer is stored, and how much is read at most. */
 const KEPT_BYTES = 4 * 1024
 const READ_BYTES = 64 * 1024
 const USER_AGENT = "Sluice-Webhooks/1"
@@ -27,14 +27,16 @@ export interface Attempt extends Outcome {
 }
 
 export interface Sender {
-  /** Sends and never rejects: what went wrong is in the outcome. The deadline is on the whole exchange. */
+  /** Sends and never rejects: errors are part of the result. The deadline covers the whole exchange. */
   send(message: Message, options: { timeoutMs: number; signal?: AbortSignal | undefined }): Promise<Attempt>
-  /** Whether this URL's host led to a private address when it was last connected to; only an opened range lets it. */
+  /**
+   * Whether this URL's host resolved to a private address at the last connection; only an allowed range permits that.
+   */
   isPrivate(url: string): boolean
   close(): Promise<void>
 }
 
-/** A sender for these settings; `resolve` and `ca` stand in for the system's names and roots. */
+/** A sender for these settings; `resolve` and `ca` replace the system's name resolution and root certificates. */
 export function openSender(
   { allowCidrs, timeoutMs, probeTimeoutMs }: WebhookSettings,
   { resolve, ca }: { resolve?: Resolve; ca?: string } = {},
@@ -52,7 +54,7 @@ export function openSender(
       },
     }),
     allowH2: false,
-    // Our own deadline holds for the whole; theirs are between two bytes.
+    // Our own deadline covers the whole exchange; undici's apply between two bytes.
     headersTimeout: 0,
     bodyTimeout: 0,
   })
@@ -85,7 +87,7 @@ async function exchange(
       origin,
       path: pathname + search,
       method: "POST",
-      // Signatures are made and judged by wall time, whatever the service's clock.
+      // Signatures are made and checked by wall time, whatever the service's clock says.
       headers: {
         "content-type": "application/json",
         "user-agent": USER_AGENT,
@@ -124,10 +126,10 @@ async function exchange(
   }
 }
 
-/** Text that Postgres takes, whatever the bytes were. */
+/** Text that Postgres accepts, whatever the bytes were. */
 const storable = (chunks: Buffer[]): string => Buffer.concat(chunks).toString("utf8").replaceAll("\0", "\ufffd")
 
-/** Why an answer with this status is no success, or null. */
+/** Why an answer with this status is not a success, or null. */
 function fault(status: number, location: string | undefined): string | null {
   if (status >= 200 && status < 300) return null
   if (status >= 300 && status < 400 && location !== undefined)
@@ -152,17 +154,17 @@ const words: Record<string, string> = {
   TOO_LARGE: "its answer is too large",
 }
 
-/** What the certificate lacks, for the codes that OpenSSL and Node give. */
+/** The defect of a certificate, for the codes that OpenSSL and Node report. */
 const isCertificate = (code: string): boolean =>
   /CERT|ALTNAME|UNABLE_TO_(GET|VERIFY|DECODE)|SELF_SIGNED|CRL|INVALID_(CA|PURPOSE)|HOSTNAME_MISMATCH/.test(code)
 
 function wordsOf(error: Error & { code?: string; cause?: unknown; errors?: Error[] }, status: number | null): string {
-  // All addresses of a name failed, or something was wrapped: the first cause is the one to tell.
+  // All addresses of a name failed, or an error was wrapped: the first cause is the one to report.
   const inner = error.errors?.[0] ?? (error.code === undefined ? error.cause : undefined)
   if (inner instanceof Error && inner !== error) return wordsOf(inner, status)
   const code = error.code ?? ""
   if (code === "DNS" || code === "REFUSED") return error.message
-  // Its words would name the address.
+  // The error's own message would contain the address.
   if ("address" in error && words[code] === undefined) return `the connection failed (${code})`
   const known =
     words[code] ??

@@ -1,19 +1,19 @@
 /**
- * The rules of webhooks, pure: which events there are and who gets them, which addresses can be registered, when a delivery
- * is tried again, what a signature is over.
+ * The rules of webhooks, pure: which events there are and who gets them, which addresses can be registered, when a
+ * delivery is retried, what a signature covers.
  */
 import { createHmac } from "node:crypto"
 import { isIP } from "node:net"
 import type { DeliveryStatus } from "../db/webhook-rows.ts"
 
-/** What `*` stands for, beside the reversals of what was sent. */
+/** What `*` stands for, in addition to the reversals of events that were sent. */
 export const standardEvents = [
   "checkout.session.completed",
   "payment.refunded",
   "subscription.renewal.created",
 ] as const
 
-/** Events that only an endpoint gets that names them. */
+/** Events that only endpoints get that subscribe to them by name. */
 export const namedEvents = [
   "checkout.confirmed",
   "checkout.failed",
@@ -23,12 +23,15 @@ export const namedEvents = [
   "paywall.granted",
 ] as const
 
-/** What takes an earlier event back: for who names it, for `*`, and for whoever was sent what it takes back. */
+/**
+ * Events that reverse an earlier event: for endpoints that name them, for `*`, and for everyone who was sent the
+ * earlier event.
+ */
 export const reversalEvents = ["checkout.session.reversed", "paywall.reversed"] as const
 
 /**
- * Events that every endpoint gets, whatever it asked for, at the address that it has when they are emitted: who moves, pauses
- * or deletes it afterwards does not silence them.
+ * Events that every endpoint gets, whatever its subscriptions, at its address when they are emitted: moving, pausing or
+ * deleting the endpoint afterwards does not silence it.
  */
 const unconditionalEvents = [
   "settings.payout_address_changed",
@@ -39,15 +42,15 @@ const unconditionalEvents = [
 /** Whether an event is one of {@link unconditionalEvents}. */
 export const isUnconditional = (type: EventType): boolean => unconditionalEvents.some(each => each === type)
 
-/** What is sent to try an endpoint; nobody can subscribe to it. */
+/** The event that tries an endpoint; nobody can subscribe to it. */
 export const PING = "ping"
 
-/** The types an event can be looked for by. */
+/** The types that events can be filtered by. */
 export const eventTypes = [...standardEvents, ...namedEvents, ...reversalEvents, ...unconditionalEvents, PING] as const
 
 export type EventType = (typeof eventTypes)[number]
 
-/** All that can be asked for at registration. */
+/** All subscriptions that can be registered. */
 export const subscribable = ["*", ...standardEvents, ...namedEvents, ...reversalEvents, ...unconditionalEvents] as const
 
 /** Whether an endpoint with these subscriptions gets an event. */
@@ -57,8 +60,8 @@ export function wants(subscriptions: readonly string[], type: EventType): boolea
 }
 
 /**
- * Why a URL can't be registered, as words that complete "url …", or undefined. Checked as it will be used: other spellings
- * of an address (`http://2130706433`, `http://0177.1`) are literals once parsed.
+ * Why a URL can't be registered, as words that complete "url …", or undefined. The parsed URL is checked, because other
+ * spellings of an address (`http://2130706433`, `http://0177.1`) become literals once parsed.
  */
 export function urlFault(
   url: string,
@@ -75,34 +78,34 @@ export function urlFault(
   return undefined
 }
 
-/** Why an address is not sent to. */
+/** Why nothing is sent to an address. */
 export const notPublic = (address: string): string =>
-  `resolves to ${address}, which is not a public address: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS`
+  `points to ${address}, which is not a public address: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS`
 
-/** The same for a name: which private address it has inside the operator's network is nobody's business. */
+/** The same for a name. It does not reveal which private address the name has inside the operator's network. */
 export const nameNotPublic =
-  "resolves to an address that is not public: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS"
+  "points to an address that is not public: the operator can allow private ranges with WEBHOOK_ALLOW_CIDRS"
 
 const MINUTE_MS = 60_000
-/** After the first attempt, and after each retry but the last. */
+/** The delays after the first attempt, and after each retry but the last. */
 export const retryDelaysMs: readonly number[] = [1, 5, 30, 120, 480].map(minutes => minutes * MINUTE_MS)
-/** So that what failed together does not come back together. */
+/** So that deliveries that failed together are not retried together. */
 const JITTER = 0.1
 const RETRY_AFTER_AT_MOST = 2
 
-/** As much of an attempt as decides what comes next. */
+/** The part of an attempt that decides what happens next. */
 export interface Outcome {
   /** Null when no answer came. */
   status: number | null
   /** Null for a success. */
   error: string | null
-  /** What a 429 or 503 asked for. */
+  /** The delay that a 429 or 503 asked for. */
   retryAfterMs: number | undefined
 }
 
 /**
- * What becomes of a delivery after its `attempt`-th attempt of this count, and in how many milliseconds it is tried again;
- * `random` from 0 to 1. A Retry-After can only lengthen the wait, to at most twice.
+ * The state of a delivery after its `attempt`-th attempt of this count, and the milliseconds until its retry; `random`
+ * is from 0 to 1. A Retry-After can only lengthen the delay, at most to twice.
  *
  * @example afterAttempt(6, { status: 500, error: "answered 500", retryAfterMs: undefined }, 0) // { status: "failed" }
  */
@@ -118,27 +121,30 @@ export function afterAttempt(
   return { status: "pending", inMs: Math.round(Math.max(asked, delayMs * (1 + JITTER * random))) }
 }
 
-/** The milliseconds of a Retry-After header, seconds or a date; undefined when it says nothing. */
+/** The milliseconds of a Retry-After header, given in seconds or as a date; undefined when it can't be read. */
 export function retryAfterOf(header: string | undefined, nowMs: number): number | undefined {
   if (header === undefined) return undefined
   if (/^\d{1,9}$/.test(header)) return Number.parseInt(header, 10) * 1_000
-  // Date.parse reads nearly anything as some year.
+  // Date.parse reads nearly any text as some year.
   const at = /^[A-Z][a-z]{2}, .* GMT$/.test(header) ? Date.parse(header) : Number.NaN
   return Number.isNaN(at) ? undefined : Math.max(0, at - nowMs)
 }
 
-/** Whether an answer to the probe at registration says that there is no receiver; who checks signatures must refuse it. */
+/**
+ * Whether an answer to the probe at registration shows that there is no receiver. A receiver that checks signatures has
+ * to refuse the probe, so a refusal is fine.
+ */
 export const isNoReceiver = (status: number): boolean =>
   (status >= 300 && status < 400) || [404, 410, 502, 503, 504].includes(status)
 
 const hmac = (key: string | Uint8Array, text: string) => createHmac("sha256", key).update(text)
 
-/** The part of a secret that Standard Webhooks takes as the key. */
+/** The part of a secret that Standard Webhooks uses as the key. */
 const keyBytes = (secret: string): Uint8Array => Buffer.from(secret.slice("whsec_".length), "base64")
 
 /**
- * The headers that sign a body, `t` in Unix seconds. Every secret that is still good signs, newest first; the header that
- * holds one signature has the newest. Key of the first two is the whole secret, `whsec_` included.
+ * The headers that sign a body, `t` in Unix seconds. Every valid secret signs, newest first; the header with a single
+ * signature uses the newest. The key of the first two headers is the whole secret, `whsec_` included.
  */
 export function signatureHeaders(
   secrets: readonly string[],
