@@ -28,8 +28,8 @@ import { webhookRoutes } from "./webhooks/routes.ts"
 import { openSender, type Sender } from "./webhooks/send.ts"
 
 /**
- * The API, ready to listen; `sender` tries the addresses of webhooks. From `draining` on it asks its callers to come back on
- * another connection, which a load balancer makes elsewhere.
+ * The API, ready to listen; `sender` tries the addresses of webhooks. Once `draining` is set, it asks its callers to
+ * reconnect, and a load balancer then sends them to another process.
  */
 export function openApp(
   ctx: Context,

@@ -21,14 +21,14 @@ export interface Context {
   signal: AbortSignal
 }
 
-/** Of two transactions that wait for each other Postgres undoes one (SQLSTATE deadlock_detected). */
+/** Of two deadlocked transactions, Postgres undoes one (SQLSTATE deadlock_detected). */
 const DEADLOCK = "40P01"
 const TRIES = 3
 
 /**
- * Runs `work` in one database transaction; the context it gets has the transaction as its `db`, so that the outer one is
- * out of reach (on PGlite it would wait for itself). What a deadlock undid is done again, so `work` must leave nothing
- * behind but rows.
+ * Runs `work` in one database transaction. The context it gets has the transaction as its `db`, so that the outer one
+ * is out of reach (on PGlite it would wait for itself). After a deadlock it retries, so `work` must have no effects
+ * except rows.
  */
 export async function inTransaction<T>(ctx: Context, work: (ctx: Context) => Promise<T>): Promise<T> {
   for (let tried = 1; ; tried++)

@@ -1,4 +1,4 @@
-/** Prefixed ids: a prefix that says what a thing is, and 24 random lower-case characters. And other random text. */
+/** Prefixed ids: a prefix that names the kind of thing, and 24 random lower-case characters. Also other random text. */
 import { randomInt } from "node:crypto"
 import { init } from "@paralleldrive/cuid2"
 
@@ -14,7 +14,7 @@ export type IdPrefix = "mer" | "pw" | "grant" | "pay" | "key" | "prod" | "plink"
  */
 export const newId = (prefix: IdPrefix): string => `${prefix}_${random()}`
 
-/** The id of a share, sweep or return as its merchant sees it: `po_` and the digits of the UUID that it has inside. */
+/** The id of a share, sweep or return as its merchant sees it: `po_` and the digits of its internal UUID. */
 export const payoutIdOf = (intentId: string): string => `po_${intentId.replaceAll("-", "")}`
 
 /** The UUID behind an id of {@link payoutIdOf}. */
@@ -26,7 +26,7 @@ export const newCuid = (): string => `c${random()}`
 
 const randomSlug = init({ length: 16 })
 
-/** A slug for what its merchant gave none: 16 random lower-case letters and digits. */
+/** A slug where the merchant gave none: 16 random lower-case letters and digits. */
 export const newSlug = (): string => randomSlug()
 
 /** The JSON Schema pattern of ids with this prefix. */

@@ -1,7 +1,7 @@
-/** Logs: pino, JSON lines, with everything secret struck out before it is written. */
+/** Logs: pino, JSON lines, with every secret redacted before it is written. */
 import { type DestinationStream, type Logger, pino } from "pino"
 
-/** Paths whose values never reach a log, wherever the object that holds them is logged. */
+/** Paths whose values never reach a log, whatever object contains them. */
 const secret = [
   "authorization",
   "x-api-key",
@@ -17,8 +17,8 @@ const secret = [
 ]
 
 /**
- * A logger at this level. Requests are logged by method, route and status alone, so that no header, query or body gets in
- * by default; the redaction is the second line.
+ * A logger at this level. Requests are logged by method, route and status alone, so that no header, query or body is
+ * included by default; the redaction is the second line of defence.
  */
 export function openLog(level: string, destination?: DestinationStream): Logger {
   const options = {

@@ -1,6 +1,6 @@
 /**
- * The program: settings, then the context, then the roles that `--role` names. Ends with 0 when told to, with 1 and a
- * message when it can't start or can't go on.
+ * The program: settings, then the context, then the roles that `--role` names. Exits with 0 when asked to stop, with 1
+ * and a message when it can't start or can't continue.
  */
 import { createServer, type Server as HttpServer } from "node:http"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -47,14 +47,15 @@ ${describeSettings()}
 
 const RPC_PATIENCE_MS = 60_000
 const RPC_RETRY_MS = 2_000
-/** After this, whatever still runs is cut off: a stop must end. */
+/** After this time whatever still runs is cut off: a stop must end. */
 const STOP_MS = 20_000
 
-/** Undoes what was started, last first. */
+/** Undoes the steps of the start, last first. */
 type Cleanup = () => Promise<unknown> | unknown
 
 async function main(): Promise<void> {
-  // Whatever this process writes (keys, logs, its socket) is for its own user, also in a folder that was there before.
+  // Files that this process writes (keys, logs, its socket) are only for its own user, even in a folder that existed
+  // before.
   process.umask(0o077)
   const { values: flags } = parseArgs({
     options: { role: { type: "string", default: "all" }, reset: { type: "boolean" }, help: { type: "boolean" } },
@@ -137,15 +138,15 @@ async function run(
     limits,
     signal,
   }
-  // Before any address is shown: what is paid from now on is scanned for, whenever the first worker starts.
+  // Runs before any address is shown: every later payment is scanned for, whenever the first worker starts.
   for (const network of networks) await patiently(() => ensureCursor(ctx, network), log, signal)
   const signers = flags.role === "api" ? [] : laneSigners(settings)
-  // Before anything is signed: an old backup of the database would pay again what was paid since.
+  // Runs before anything is signed: with an old backup of the database the service would pay again what was paid since.
   for (const by of signers)
     for (const network of networks) await patiently(() => checkWallet(ctx, network, by), log, signal)
-  // A killed process can't give its leases back; where it was the only one, nobody else holds any.
+  // A killed process can't give its leases back. If it was the only one, no other process holds any.
   if (embedded) await freeLeases(database.db)
-  // Settles in at most a round when the signal comes; the database is closed after it.
+  // Ends within one round after the signal; the database is closed after it.
   const loops = flags.role === "api" ? [] : [() => runWorker({ ...ctx, db: database.background })]
   const tokens = tokenIssuer(settings.oidcIssuer, settings.oidcAudience)
   if (port !== undefined) {
@@ -158,7 +159,7 @@ async function run(
     cleanups.push(() => app.close())
     if (!isWorker) shutdown.drainFor(settings.drainMs)
   }
-  // Where merchants sign in with wallets alone there is no issuer to be asked.
+  // Where merchants sign in with wallets alone, there is no issuer to ask.
   if (!isWorker && settings.oidcIssuer !== settings.baseUrl) void watchIssuer(tokens, log, signal)
   if (flags.role !== "api") cleanups.push(await serveOnSocket(openAdmin(ctx), settings.dataDir, log))
   if (settings.metricsPort !== undefined) cleanups.push(await serveMetrics(settings.metricsHost, settings.metricsPort))
@@ -173,7 +174,7 @@ async function run(
   log.info({ reason: signal.reason }, "stopping")
 }
 
-/** Tries again for a minute: a node that restarts beside us is no reason to give up, a wrong setting is. */
+/** Retries for a minute: a node that restarts beside us is no reason to give up, but a wrong setting is. */
 async function patiently<T>(work: () => Promise<T>, log: Logger, signal: AbortSignal): Promise<T> {
   const until = performance.now() + RPC_PATIENCE_MS
   for (;;) {
@@ -203,7 +204,7 @@ const listen = (server: HttpServer, host: string, port: number): Promise<void> =
   new Promise((resolve, reject) => server.once("error", reject).listen(port, host, resolve))
 
 main().then(
-  // What still holds the event loop (an idle keep-alive to a node) is not worth waiting for.
+  // Whatever still holds the event loop (an idle keep-alive to a node) is not worth waiting for.
   () => process.exit(0),
   (error: Error) => {
     process.stderr.write(`\nSluice can't run. ${error.message}\n`)

@@ -1,4 +1,4 @@
-/** What /metrics counts. Labels have few values: never an id, an address or a path as it was called. */
+/** What /metrics counts. Labels have few values: never an id, an address or the raw path of a request. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client"
 
 export const registry = new Registry()
@@ -33,7 +33,7 @@ export const rpcCalls = new Counter({
   registers: [registry],
 })
 
-/** Why a person should look at an RPC endpoint. */
+/** Why an RPC endpoint needs a person's attention. */
 export const endpointAlarmReasons = ["silent", "behind", "contradiction", "logs"] as const
 
 export const endpointAlarms = new Gauge({
@@ -138,7 +138,7 @@ export const scanBehind = new Gauge({
   registers: [registry],
 })
 
-/** Why a person must look; `docs/alarms.md` says what each means and what to do. */
+/** Why a wallet needs a person's attention; `docs/alarms.md` explains each reason and what to do. */
 export const payoutAlarmReasons = [
   "low_gas",
   "gas_soon",

@@ -1,7 +1,10 @@
-/** Which IP addresses are everybody's, and which lead into somebody's own network. */
+/** Which IP addresses are public, and which belong to private or special networks. */
 import { BlockList, isIP } from "node:net"
 
-/** What is not global unicast by the registries of IANA (RFC 6890 and later), translations to IPv4 (6to4) among them. */
+/**
+ * Addresses that are not global unicast by the registries of IANA (RFC 6890 and later), including translations to IPv4
+ * (6to4).
+ */
 const special = addressRange(
   [
     "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24",
@@ -9,10 +12,10 @@ const special = addressRange(
     "2001::/23 2001:db8::/32 2002::/16 3fff::/20",
   ].flatMap(line => line.split(" ")),
 )
-/** All else (loopback, local, mapped IPv4, NAT64) is nobody's public address, so that a new special range is refused too. */
+/** All others (loopback, local, mapped IPv4, NAT64) are not public, so that a new special range is refused too. */
 const unicast = addressRange(["2000::/3"])
 
-/** Whether an IP address is public; false for anything that is no IP address. */
+/** Whether an IP address is public; false for text that is not an IP address. */
 export function isPublicAddress(address: string): boolean {
   if (isIP(address) === 4) return !special.check(address, "ipv4")
   // A zone (`fe80::1%eth0`) belongs to a link.
@@ -20,7 +23,7 @@ export function isPublicAddress(address: string): boolean {
   return unicast.check(address, "ipv6") && !special.check(address, "ipv6")
 }
 
-/** The addresses of these CIDRs together; throws an Error for what is none. */
+/** The union of the addresses of these CIDRs; throws an Error for an invalid one. */
 function addressRange(cidrs: readonly string[]): BlockList {
   const range = new BlockList()
   for (const cidr of cidrs) {
@@ -33,7 +36,7 @@ function addressRange(cidrs: readonly string[]): BlockList {
   return range
 }
 
-/** Whether an address may be connected to: a public one, or one that these CIDRs open. */
+/** Whether the service may connect to an address: a public one, or one that these CIDRs allow. */
 export function addressRule(allowCidrs: readonly string[]): (address: string) => boolean {
   const allowed = addressRange(allowCidrs)
   return address =>

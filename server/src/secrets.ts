@@ -1,18 +1,19 @@
 /**
- * Secrets that must be read again (webhook secrets, signing keys), encrypted at rest under `SECRET_KEY`. What is only
- * ever compared, an API key, is hashed instead.
+ * Secrets that must be readable again (webhook secrets, signing keys), encrypted at rest under `SECRET_KEY`. An API
+ * key, which is only ever compared, is hashed instead.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto"
 
-/** What a secret is for: each has a key of its own, so that one kind can't stand in for another. */
+/** What a secret is for: each purpose has its own key, so that one kind can't be used as another. */
 export type Purpose = "webhook-secret" | "signing-key"
 
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 
 /**
- * Encrypts a secret of `owner` (the row it is kept in) with AES-256-GCM; opens only for the same purpose and owner, so that
- * a row copied over another is noticed. A random 96-bit nonce is safe for 2³² secrets under one key (NIST SP 800-38D, 8.3).
+ * Encrypts a secret of `owner` (the row it is stored in) with AES-256-GCM. It decrypts only for the same purpose and
+ * owner, so that a row copied over another is noticed. A random 96-bit nonce is safe for 2³² secrets under one key
+ * (NIST SP 800-38D, 8.3).
  *
  * @example unseal(key, "webhook-secret", "wh_1", seal(key, "webhook-secret", "wh_1", "whsec_…")) // "whsec_…"
  */
@@ -23,7 +24,9 @@ export function seal(secretKey: Uint8Array | undefined, purpose: Purpose, owner:
   return Buffer.concat([nonce, cipher.getAuthTag(), text]).toString("base64url")
 }
 
-/** The secret again; an Error when it was sealed under another key, for something else, or was changed. */
+/**
+ * Decrypts a secret; throws an Error when it was encrypted under another key or for another purpose, or was changed.
+ */
 export function unseal(secretKey: Uint8Array | undefined, purpose: Purpose, owner: string, sealed: string): string {
   const bytes = Buffer.from(sealed, "base64url")
   const nonce = bytes.subarray(0, NONCE_BYTES)

@@ -1,6 +1,6 @@
 /**
- * How the process stops. The first signal begins the drain: it serves on, and `/readyz` tells the load balancer to send no
- * new requests. After the drain, or at a second signal, it stops.
+ * How the process stops. The first signal begins the drain: the process still serves, and `/readyz` tells the load
+ * balancer to send no new requests. After the drain, or at a second signal, it stops.
  */
 
 export interface Shutdown {
@@ -8,13 +8,13 @@ export interface Shutdown {
   draining: AbortSignal
   /** Aborted when the process is to stop. */
   stopping: AbortSignal
-  /** From now on callers are served, so that a signal drains for so many milliseconds before it stops. */
+  /** Callers are served from now on, so a signal drains for this many milliseconds before the process stops. */
   drainFor(ms: number): void
   /** Stops at once. */
   stop(reason: string): void
 }
 
-/** A shutdown that nobody has asked for yet; until `drainFor` there is no drain. */
+/** A shutdown that nobody has requested yet; until `drainFor` is called there is no drain. */
 export function openShutdown(): Shutdown & { onSignal(name: string): void } {
   const draining = new AbortController()
   const stopping = new AbortController()

@@ -1,11 +1,14 @@
-/** What is wrong with the service, as `/readyz` of any process says it: the scan of the networks, endpoints, and payouts. */
+/**
+ * The service's current problems, as `/readyz` of any process reports them: the scan of the networks, endpoints, and
+ * payouts.
+ */
 import type { Context } from "./context.ts"
 import type { Troubles } from "./http/health.ts"
 import { alarmsInWords } from "./payouts/alarms.ts"
 import { troublesInWords } from "./scanner/endpoint-troubles.ts"
 import { scanTroubles } from "./scanner/scan-lag.ts"
 
-/** Asks the database alone. */
+/** Queries only the database. */
 export async function troublesNow(ctx: Context): Promise<Troubles> {
   const [scan, payouts, endpoints] = await Promise.all([scanTroubles(ctx), alarmsInWords(ctx), troublesInWords(ctx)])
   return { faults: scan.faults, alarms: [...scan.alarms, ...payouts, ...endpoints] }

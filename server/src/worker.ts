@@ -1,4 +1,4 @@
-/** The worker: the list of everything that goes on in the background. */
+/** The worker: the list of all background loops. */
 
 import { type Context, inTransaction } from "./context.ts"
 import { renewDeposits } from "./deposits/versions.ts"
@@ -23,10 +23,10 @@ import { forgetExpiredSecrets } from "./webhooks/secrets.ts"
 import { openSender } from "./webhooks/send.ts"
 
 const HOUSEKEEPING_MS = 60_000
-/** No sleep is longer, so that a lost wake-up costs no more than this. */
+/** No sleep is longer, so that a lost wake-up costs at most this much. */
 const MAX_SLEEP_MS = 5_000
 const WAKE_GAP_MS = 5_000
-/** Shares are mined by the dozen: what waits for them is looked at once a second at most. */
+/** Shares are mined by the dozen, so payments that wait for them are checked at most once a second. */
 const TELL_GAP_MS = 1_000
 const PAYOUT_GAP_MS = 250
 
@@ -98,7 +98,7 @@ function loopsOf(ctx: Context): Loop[] {
       await renewDeposits(ctx)
       for (const network of ctx.chain.networks) await sweepDue(ctx, network)
       await noteMissingKey(ctx)
-      // What was promised while there was a relay wallet ends in its time without one.
+      // Relays accepted while there was a relay wallet expire without one.
       if (!relaySigner) for (const network of ctx.chain.networks) await tendRelays(ctx, network)
       await forgetExpiredKeys(ctx)
       await forgetExpiredNonces(ctx)
@@ -120,7 +120,7 @@ function loopsOf(ctx: Context): Loop[] {
   return [...verify, ...cold, tell, ...payouts, ...logs, ...books, housekeeping]
 }
 
-/** Runs all loops until `ctx.signal`; resolves when the last round is over. */
+/** Runs all loops until `ctx.signal` aborts; resolves when the last round is over. */
 export async function runWorker(ctx: Context): Promise<void> {
   await recheckBudgets(ctx).catch(error =>
     ctx.log.error({ err: error }, "payouts held for a gas budget wait for their time"),

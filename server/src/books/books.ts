@@ -10,7 +10,7 @@ import type { ListSource } from "../http/lists.ts"
 import { timeAt } from "../http/time.ts"
 import { formatAmount } from "../money/amount.ts"
 
-/** What narrows the list; text as it came. */
+/** What narrows the list; text as received. */
 export interface BookFilter {
   from?: string | undefined
   to?: string | undefined
@@ -54,11 +54,14 @@ type Entry = Row<"books"> & {
   exception: Row<"payments">["exception"]
 }
 
-/** A filter whose deposits are found, so that one index answers; null: those of all. */
+/** A filter whose deposits are resolved, so that one index answers; null: all deposits. */
 interface Found extends Pick<BookFilter, "from" | "to"> {
   merchantId: string
   deposits: bigint[] | null
-  /** Whether it is one deposit's list. The balance is told there alone: a sum over all of a merchant's is read each time. */
+  /**
+   * Whether the list is for one deposit. Only then the balance is included: the sum over all deposits of a merchant
+   * would be read each time.
+   */
   withBalance: boolean
 }
 
@@ -75,7 +78,7 @@ async function find(ctx: Context, merchantId: string, filter: BookFilter): Promi
   return { ...times, deposits: rows.map(({ id }) => id), withBalance: deposit !== undefined }
 }
 
-/** The rows of the books that pass. `from` and `to` are instants: from ≤ at < to. */
+/** The rows of the books that match. `from` and `to` are instants: from ≤ at < to. */
 function passing({ merchantId, deposits, withBalance, from, to }: Found): RawBuilder<unknown> {
   const balance = withBalance
     ? sql`sum(case direction when 'in' then amount else -amount end) over (partition by deposit_id, token order by at, id)`
@@ -92,7 +95,7 @@ function passing({ merchantId, deposits, withBalance, from, to }: Found): RawBui
     where ${sql.join([sql`true`, ...times], sql` and `)})`
 }
 
-/** What passes the filter, newest first. */
+/** The rows that match the filter, newest first. */
 export async function booksOf(ctx: Context, merchantId: string, filter: BookFilter): Promise<ListSource<Entry>> {
   const rows = passing(await find(ctx, merchantId, filter))
   return {
@@ -119,7 +122,7 @@ async function read(ctx: Context, rows: RawBuilder<unknown>, part: RawBuilder<un
   return found.rows
 }
 
-/** A row of the books as it is told. */
+/** A row of the books in the API's form. */
 export function entryOf(ctx: Context, row: Entry) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
   const isSettlement = row.token === token.address
@@ -155,7 +158,7 @@ export function entryOf(ctx: Context, row: Entry) {
   }
 }
 
-/** All that passes the filter as CSV, newest first. */
+/** All rows that match the filter as CSV, newest first. */
 export async function* booksCsv(ctx: Context, merchantId: string, filter: BookFilter): AsyncGenerator<string> {
   const books = await booksOf(ctx, merchantId, filter)
   yield* csv<Entry, (typeof columns)[number]>(

@@ -102,7 +102,7 @@ export function bookRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** The same filter, its times and its address checked before anything is sent. */
+/** The same filter; its times and its address are checked before anything is sent. */
 function checked<T extends BookFilter>(filter: T): T {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
   if (filter.deposit !== undefined) addressField("deposit", filter.deposit)

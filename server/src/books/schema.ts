@@ -6,7 +6,7 @@ import { AddressText, Described, HashText, Nullable, Timestamp } from "../http/s
 /** Why a payment waits for the merchant. */
 export const exceptions: WaitingFor[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset", "sanctioned"]
 
-/** What each row of money has, but for its type and status. */
+/** What each row of money has, except its type and status. */
 export const transaction = {
   id: Type.String(),
   exception: Type.Unsafe<WaitingFor | null>({ type: ["string", "null"], enum: [...exceptions, null] }),

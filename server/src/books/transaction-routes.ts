@@ -1,4 +1,4 @@
-/** `/api/console/transactions`: what a merchant was paid, and what went out. */
+/** `/api/console/transactions`: the payments that a merchant received, and what went out. */
 import { type Static, Type } from "typebox"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -81,7 +81,7 @@ export function transactionRoutes(app: Server, ctx: Context): void {
   )
 }
 
-/** The same filter, its times checked before anything is sent. */
+/** The same filter; its times are checked before anything is sent. */
 function filterOf<T extends Filter | Static<typeof Filters>>(filter: T): T {
   for (const path of ["from", "to"] as const) if (filter[path] !== undefined) timeAt(path, filter[path])
   return filter

@@ -9,12 +9,12 @@ import { timeAt } from "../http/time.ts"
 import { intentIdOf, payoutIdOf } from "../ids.ts"
 import { amountTeller } from "../scanner/tokens.ts"
 
-/** What narrows the list; text as it came. */
+/** What narrows the list; text as received. */
 export interface Filter {
   type?: Row<"transactions">["type"] | undefined
   status?: Row<"transactions">["status"] | undefined
   exception?: WaitingFor | undefined
-  /** Only what waits, or once waited, for the merchant. */
+  /** Only payments that wait, or once waited, for the merchant. */
   exceptional?: boolean
   from?: string | undefined
   to?: string | undefined
@@ -40,7 +40,10 @@ const columns = [
   "decimals",
 ] as const
 
-/** The merchant's transactions that pass the filter, in no order yet. `from` and `to` are instants: from ≤ created < to. */
+/**
+ * The merchant's transactions that match the filter, not yet ordered. `from` and `to` are instants: from ≤ created <
+ * to.
+ */
 export function transactions(ctx: Context, merchantId: string, filter: Filter) {
   let query = ctx.db.selectFrom("transactions").selectAll("transactions").where("merchant_id", "=", merchantId)
   if (filter.type !== undefined) query = query.where("type", "=", filter.type)
@@ -50,7 +53,7 @@ export function transactions(ctx: Context, merchantId: string, filter: Filter) {
   if (filter.from !== undefined) query = query.where("created_at", ">=", timeAt("from", filter.from))
   if (filter.to !== undefined) query = query.where("created_at", "<", timeAt("to", filter.to))
   if (filter.q === undefined) return query
-  // What is searched for is known by its form, so that one index answers.
+  // The form of the search text decides what it is, so that one index answers.
   const [hash, address] = [parseHash(filter.q), parseAddress(filter.q)]
   if (hash) return query.where("tx_hash", "=", hash)
   if (address) return query.where(eb => eb.or([eb("payer", "=", address), eb("recipient", "=", address)]))
@@ -60,7 +63,7 @@ export function transactions(ctx: Context, merchantId: string, filter: Filter) {
   return query.where("payment_id", "=", filter.q)
 }
 
-/** Transactions as they are told. */
+/** Transactions in the API's form. */
 export async function transactionsOf(ctx: Context, rows: readonly Row<"transactions">[]) {
   const tell = await amountTeller(ctx, rows)
   return rows.map(row => ({
@@ -81,7 +84,7 @@ export async function transactionsOf(ctx: Context, rows: readonly Row<"transacti
   }))
 }
 
-/** All that passes the filter as CSV, newest first; a token's symbol is letters and digits. */
+/** All transactions that match the filter as CSV, newest first; a token's symbol is letters and digits. */
 export const transactionsCsv = (ctx: Context, merchantId: string, filter: Filter): AsyncGenerator<string> =>
   csv<Row<"transactions">, (typeof columns)[number]>(
     columns,

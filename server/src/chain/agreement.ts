@@ -1,7 +1,7 @@
 /**
- * What the endpoints of a network say in one round, and what they agree on. Pure. A statement is agreed on when as many
- * endpoints make it as the quorum asks for, and more than make any other statement about the same thing. What is compared
- * is always the whole statement: a log with its value and sender, a receipt with its logs, a block with its time.
+ * What the endpoints of a network report in one round, and what they agree on. Pure. A statement is agreed on when at
+ * least a quorum of endpoints makes it, and more than make any other statement about the same thing. Whole statements
+ * are compared: a log with its value and sender, a receipt with its logs, a block with its time.
  */
 import type { Address, Hash } from "./hex.ts"
 import type { Block, Receipt, Transfer } from "./transfers.ts"
@@ -13,34 +13,37 @@ interface Reading {
   addresses: ReadonlySet<Address>
 }
 
-/** One endpoint's word. */
+/** The report of one endpoint. */
 export interface Voter {
-  /** Its place in the setting, from 0. */
+  /** Its position in the setting, from 0. */
   position: number
   head: Block
-  /** Undefined where the endpoint can't say. */
+  /** Undefined where the endpoint does not know. */
   finalized: bigint | undefined
-  /** Canonical blocks by height, as this endpoint says. */
+  /** Canonical blocks by height, as this endpoint reports them. */
   blocks: Map<bigint, Block>
-  /** Receipts by hash; null where it knows none. */
+  /** Receipts by hash; null where it has none. */
   receipts: Map<Hash, Receipt | null>
-  /** The logs it reported in scans, by {@link keyOf}. One that it reports in two ways within a round is in here twice. */
+  /**
+   * The logs it reported in scans, by {@link keyOf}. A log that it reported in two versions within a round is listed
+   * twice.
+   */
   logs: Map<string, Transfer[]>
   readings: Reading[]
 }
 
 /**
- * How a reported log stands. `agreed`: a quorum has it. `single`: the network has two endpoints, one has it, and the other
- * does not contradict. `denied`: a quorum has read the block and does not have it. `open`: none of these, so nothing may
- * go on beyond its block.
+ * The verdict on a reported log. `agreed`: a quorum has it. `single`: the network has two endpoints, one has it, and
+ * the other does not contradict. `denied`: a quorum has read the block and does not have it. `open`: none of these, so
+ * the scan must not advance beyond its block.
  */
 export type Standing = "agreed" | "single" | "denied" | "open"
 
-/** Identifies a transfer however often its transaction is mined. */
+/** Identifies a transfer, however often its transaction is mined. */
 export const keyOf = (transfer: { txHash: Hash; token: Address; to: Address; k: number }): string =>
   `${transfer.txHash} ${transfer.token} ${transfer.to} ${transfer.k}`
 
-/** Everything that endpoints must agree on about a log, but for the time of its block. */
+/** Everything about a log that endpoints must agree on, except the time of its block. */
 export const statementOf = (log: Transfer): string =>
   `${keyOf(log)} ${log.from} ${log.value} ${log.blockNumber} ${log.blockHash} ${log.logIndex}`
 
@@ -50,7 +53,7 @@ const blockStatement = ({ number, hash, time }: Block): string => `${number} ${h
 const receiptStatement = ({ txHash, succeeded, blockNumber, blockHash, transfers }: Receipt): string =>
   [txHash, succeeded, blockNumber, blockHash, ...transfers.map(statementOf)].join(" ")
 
-/** The statement that at least `quorum` make, and more than make any other. */
+/** The statement that at least `quorum` endpoints make, and more than make any other. */
 function agreedOn<T>(
   said: readonly T[],
   statement: (value: T) => string,
@@ -65,11 +68,11 @@ function agreedOn<T>(
   return first && first.votes >= quorum && first.votes > (second?.votes ?? 0) ? first : undefined
 }
 
-/** The largest value that at least `quorum` reach; undefined where fewer have one. */
+/** The largest value that at least `quorum` endpoints reach; undefined where fewer have a value. */
 export const reachedBy = (values: readonly (bigint | undefined)[], quorum: number): bigint | undefined =>
   values.filter(value => value !== undefined).sort((a, b) => (a < b ? 1 : a > b ? -1 : 0))[quorum - 1]
 
-/** The block that a quorum names at a height, its time included. */
+/** The block that a quorum reports at a height, including its time. */
 export function blockAgreed(voters: readonly Voter[], height: bigint, quorum: number) {
   const said = voters.map(voter => voter.blocks.get(height)).filter(block => block !== undefined)
   const agreed = agreedOn(said, blockStatement, quorum)
@@ -77,8 +80,8 @@ export function blockAgreed(voters: readonly Voter[], height: bigint, quorum: nu
 }
 
 /**
- * The receipt that a quorum has, in a block that a quorum names; null when a quorum knows none; undefined: not known. Its
- * cost is the lower of two endpoints' words, the middle of three.
+ * The receipt that a quorum has, in a block that a quorum reports; null when a quorum has none; undefined when this is
+ * not known. Its cost is the lower one of two endpoints, the middle one of three.
  */
 export function receiptAgreed(voters: readonly Voter[], hash: Hash, quorum: number): Receipt | null | undefined {
   const answers = voters.map(voter => voter.receipts.get(hash))
@@ -98,8 +101,8 @@ export function receiptAgreed(voters: readonly Voter[], hash: Hash, quorum: numb
 }
 
 /**
- * The statements that a voter makes about a log's key, each once however often it makes it: they are counted as votes. More
- * than one where it contradicts itself.
+ * The statements that a voter makes about a log's key, each once however often it makes it, because they are counted as
+ * votes. More than one where it contradicts itself.
  */
 function saidOf(voter: Voter, log: Transfer): Transfer[] {
   const key = keyOf(log)
@@ -109,7 +112,7 @@ function saidOf(voter: Voter, log: Transfer): Transfer[] {
   return [...new Map(said.map(each => [statementOf(each), each])).values()]
 }
 
-/** Whether a voter has exactly this log, and says nothing else about it. */
+/** Whether a voter has exactly this log, and makes no other statement about it. */
 function affirms(voter: Voter, log: Transfer): boolean {
   const said = saidOf(voter, log)
   const statement = statementOf(log)
@@ -132,7 +135,7 @@ function omits(voter: Voter, log: Transfer): boolean {
   )
 }
 
-/** Whether a voter says that it is not so: another log or block, a receipt without it, or neither log nor receipt. */
+/** Whether a voter denies the log: it has another log or block, a receipt without it, or neither log nor receipt. */
 function contradicts(voter: Voter, log: Transfer): boolean {
   if (affirms(voter, log)) return false
   const block = voter.blocks.get(log.blockNumber)
@@ -141,7 +144,7 @@ function contradicts(voter: Voter, log: Transfer): boolean {
   return voter.receipts.get(log.txHash) === null && (omits(voter, log) || block?.hash === log.blockHash)
 }
 
-/** How a log stands among the voters of a network that has so many endpoints. */
+/** The verdict on a log among the voters of a network with this many endpoints. */
 export function standingOf(voters: readonly Voter[], log: Transfer, endpoints: number): Standing {
   const quorum = votesNeeded(endpoints)
   const statement = statementOf(log)
@@ -158,8 +161,8 @@ export function standingOf(voters: readonly Voter[], log: Transfer, endpoints: n
 }
 
 /**
- * When the block of a log was made, by as many voters as asked for: the block's own time, or what stands in the log where a
- * voter was not asked for the block. Undefined where they do not agree.
+ * The time of a log's block according to the required number of voters: the block's own time, or the time in the log
+ * where a voter was not asked for the block. Undefined where they do not agree.
  */
 export function timeOf(voters: readonly Voter[], log: Transfer, quorum: number): Date | undefined {
   const said = voters.flatMap(voter => {
@@ -174,15 +177,15 @@ export function timeOf(voters: readonly Voter[], log: Transfer, quorum: number):
 /** How many endpoints must agree: two, or the only one. */
 export const votesNeeded = (endpoints: number): number => Math.min(endpoints, 2)
 
-/** Endpoints that do not say what the others say; of two that differ, both. Positions count from 0. */
+/** Endpoints that differ from the others; of two that differ, both. Positions count from 0. */
 export interface Dissent {
-  /** What no honest node ever says beside another: two contents of one block. */
+  /** Contradictions that no honest node produces: two contents of one block. */
   proven: Set<number>
-  /** What a node that lags, or a reorg in its first seconds, looks like too. */
+  /** Differences that also come from a node that lags, or from the first seconds of a reorg. */
   apparent: Set<number>
 }
 
-/** Who differs from whom, by all that was asked in a round; `logs` are those that were reported. */
+/** Which endpoint differs from which, over everything asked in a round; `logs` are those that were reported. */
 export function dissentAmong(voters: readonly Voter[], logs: readonly Transfer[], endpoints: number): Dissent {
   const quorum = votesNeeded(endpoints)
   const dissent: Dissent = { proven: new Set(), apparent: new Set() }
@@ -211,8 +214,8 @@ export function dissentAmong(voters: readonly Voter[], logs: readonly Transfer[]
 }
 
 /**
- * What voters say of each transaction. Knowing no receipt counts as a word only of who has the block that another names, and
- * calls it final: before that its index may be behind.
+ * What voters report for each transaction. Having no receipt counts as a statement only if the voter has the block that
+ * another one names, and calls it final: before that its index may lag.
  */
 function receiptsSaid(voters: readonly Voter[]): { position: number; text: string }[][] {
   const hashes = new Set(voters.flatMap(({ receipts }) => [...receipts.keys()]))
@@ -229,7 +232,7 @@ function receiptsSaid(voters: readonly Voter[]): { position: number; text: strin
   })
 }
 
-/** Who says something else than a quorum; all of them where there is no quorum. */
+/** The voters that differ from the quorum; all of them where there is no quorum. */
 function minority(said: readonly { position: number; text: string }[], quorum: number): number[] {
   if (new Set(said.map(({ text }) => text)).size < 2) return []
   const agreed = agreedOn(said, ({ text }) => text, quorum)?.value.text

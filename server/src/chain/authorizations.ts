@@ -1,6 +1,6 @@
 /**
- * EIP-3009 authorizations: a holder's signed word that an amount may be moved to one address, which anyone may carry out
- * once. How it is hashed, whose signature it bears, and the call that carries it out.
+ * EIP-3009 authorizations: a holder's signed permission to move an amount to one address, which anyone may submit once.
+ * How it is hashed, whose signature it carries, and the call that submits it.
  */
 import {
   encodeFunctionData,
@@ -22,7 +22,7 @@ export interface Authorization {
   to: Address
   /** Base units. */
   value: bigint
-  /** Seconds since 1970; good after the one, and before the other. */
+  /** Unix time in seconds; valid after the first and before the second. */
   validAfter: bigint
   validBefore: bigint
   nonce: Hash
@@ -39,7 +39,7 @@ const types = {
   ],
 } as const
 
-/** What a wallet is asked to sign, in the domain of the network's token. */
+/** The data that a wallet is asked to sign, in the domain of the network's token. */
 export const typedAuthorization = ({ token, chainId }: Pick<Network, "token" | "chainId">, message: Authorization) => ({
   domain: { name: token.name, version: token.version, chainId, verifyingContract: token.address },
   types,
@@ -47,20 +47,20 @@ export const typedAuthorization = ({ token, chainId }: Pick<Network, "token" | "
   message,
 })
 
-/** The hash that is signed: two authorizations of one hash are the same. */
+/** The hash that is signed: two authorizations with one hash are the same. */
 export const authorizationDigest = (network: Pick<Network, "token" | "chainId">, message: Authorization): Hash =>
   hashTypedData(typedAuthorization(network, message)) as Hash
 
-/** Whose word a signature is: that of a key, or of a contract (ERC-1271). */
+/** Who made a signature: a key, or a contract (ERC-1271). */
 export type SignedBy = "key" | "contract"
 
-/** Half the order of secp256k1: of the two forms of a signature tokens take the one below. */
+/** Half the order of secp256k1: of the two forms of a signature, tokens accept the lower one. */
 const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n
 /** Ends the signature of a wallet that is not deployed yet (ERC-6492). */
 const UNDEPLOYED = `${"6492".repeat(16)}`
 
 /**
- * By what a signature is the word of `from` for a hash, or why it is none, in words that follow "the signature". A
+ * What makes a signature that of `from` for a hash, or why it is not, in words that follow "the signature". Throws
  * `CHAIN_UNAVAILABLE` when a contract wallet can't be asked.
  */
 export async function readSignature(
@@ -88,13 +88,13 @@ const fields = "address from, address to, uint256 value, uint256 validAfter, uin
 const byKeyAbi = parseAbi([`function transferWithAuthorization(${fields}, uint8 v, bytes32 r, bytes32 s)`])
 const byContractAbi = parseAbi([`function transferWithAuthorization(${fields}, bytes signature)`])
 
-/** How the call begins that carries out the authorization of a contract wallet. */
+/** The first bytes of the call that submits the authorization of a contract wallet. */
 export const CONTRACT_RELAY: Hex = toFunctionSelector(byContractAbi[0])
 
-/** The `validBefore` of a call made by {@link relayCall}: the second since 1970 from which nobody can carry it out. */
+/** The `validBefore` of a call made by {@link relayCall}: the Unix time in seconds from which nobody can submit it. */
 export const validBeforeOf = (data: Hex): bigint => BigInt(slice(data, 4 + 4 * 32, 4 + 5 * 32))
 
-/** The call that carries an authorization out. Every token with EIP-3009 takes a key's signature in three parts. */
+/** The call that submits an authorization. Every token with EIP-3009 accepts a key's signature in three parts. */
 export function relayCall(
   { from, to, value, validAfter, validBefore, nonce }: Authorization,
   signature: Hex,

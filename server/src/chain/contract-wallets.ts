@@ -1,4 +1,4 @@
-/** Contract wallets: whether one takes a signature for its own (ERC-1271). */
+/** Contract wallets: whether a contract accepts a signature as its own (ERC-1271). */
 import { encodeFunctionData, type Hex } from "viem"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
@@ -10,17 +10,21 @@ import { batch, hexNumber, RpcError, type RpcResult } from "./rpc.ts"
 
 /** `bytes4(keccak256("isValidSignature(bytes32,bytes)"))` as a word. */
 const MAGIC_WORD = `0x1626ba7e${"0".repeat(56)}`
-/** What nodes say when it was the contract that failed; anything else is the node's own trouble. */
+/** What nodes answer when the contract failed; any other error is the node's own problem. */
 const CONTRACT_FAILED = /revert|evm error|invalid opcode|out of gas|outofgas|invalid jump|stack (under|over)flow/i
 
-/** Ten times what a passkey costs to check in Solidity: a contract that runs on for ever fails, and holds up no node. */
+/**
+ * Ten times what it costs to check a passkey in Solidity. A contract that never returns runs out of gas and does not
+ * delay the node.
+ */
 const GAS = 5_000_000
 const PATIENCE_MS = 5_000
 
 /**
- * Whether a contract at this address takes the signature for its own (ERC-1271); where none stands, nothing is approved.
- * Two endpoints must say so where the network has two, as the address may be anybody's: that of a wallet whose key never
- * signed included. A node that fails is not left alone afterwards, as others' calls decide what is asked here.
+ * Whether a contract at this address accepts the signature as its own (ERC-1271); without a contract, nothing is
+ * approved. Where the network has two endpoints, two must confirm it, because anyone may own the address: it may even
+ * be that of a wallet whose key never signed. A node that fails is still asked afterwards, because strangers decide
+ * what is asked here.
  */
 export async function isApproved(
   { signal: stop }: Pick<Context, "signal">,

@@ -1,6 +1,7 @@
 /**
- * The RPC endpoints of a network, and what each has taught us: how many blocks of logs it takes at once, how far its
- * finalized block was, when it failed. Kept for the life of the process, learnt anew after a restart.
+ * The RPC endpoints of a network, and what the process has learned about each: how many blocks of logs it accepts at
+ * once, its highest finalized block, when it failed. Kept for the life of the process and learned again after a
+ * restart.
  */
 import type { NetworkName } from "./networks.ts"
 import { batch, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
@@ -14,9 +15,9 @@ export interface Endpoint {
   logAddresses: number
   /** Bytes of one request for logs, roughly. */
   logBytes: number
-  /** When one of the two was changed last, wall time in milliseconds. */
+  /** When one of the two last changed, wall time in milliseconds. */
   logSizeChangedAt: number
-  /** The highest finalized block it ever told. */
+  /** The highest finalized block it ever reported. */
   finalizedHigh: bigint
   failures: number
   /** Not asked before this wall time, in milliseconds. */
@@ -24,11 +25,11 @@ export interface Endpoint {
 }
 
 const MAX_LOG_RANGE = 10_000n
-/** More are refused by some nodes. */
+/** Some nodes refuse more. */
 const MAX_LOG_ADDRESSES = 1_000
-/** Half of what nginx takes by default; nodes were seen to refuse 2.25 MB. */
+/** Half of nginx's default limit; some nodes refused 2.25 MB. */
 const MAX_LOG_BYTES = 500_000
-/** A size that was learnt is kept for so long before more is tried: each trial may cost a refused request. */
+/** A learned size is kept this long before a larger one is tried: each trial may cost a refused request. */
 const LOG_SIZE_KEPT_MS = 600_000
 const MAX_SILENCE_MS = 60_000
 
@@ -44,7 +45,7 @@ export const newEndpoint = (network: NetworkName, url: string): Endpoint => ({
   silentUntil: 0,
 })
 
-/** How an endpoint is named in logs, alarms and errors: without its path and user, which may hold its key. */
+/** The name of an endpoint in logs, alarms and errors: without its path and user, which may contain its key. */
 export const hostOf = ({ url }: Pick<Endpoint, "url">): string => new URL(url).host
 
 /** The endpoint refused a range of logs (too many blocks, too many results): ask for half of it from now on. */
@@ -52,18 +53,21 @@ export function shrinkLogRange(endpoint: Endpoint, range: bigint): void {
   endpoint.logRange = range > 1n ? range / 2n : 1n
 }
 
-/** The endpoint refused a request of so many bytes, which is more than one call's: fewer calls in one from now on. */
+/**
+ * The endpoint refused a request of this many bytes, which holds more than one call: put fewer calls in one request
+ * from now on.
+ */
 export function shrinkLogBytes(endpoint: Endpoint, bytes: number): void {
   Object.assign(endpoint, { logBytes: Math.floor(bytes / 2), logSizeChangedAt: Date.now() })
 }
 
-/** The endpoint refused one call with so many addresses: half as many in one from now on. */
+/** The endpoint refused one call with this many addresses: put half as many in one call from now on. */
 export function shrinkLogAddresses(endpoint: Endpoint, addresses: number): void {
   const logAddresses = Math.max(1, Math.floor(addresses / 2))
   Object.assign(endpoint, { logAddresses, logSizeChangedAt: Date.now() })
 }
 
-/** Doubles both sizes where nothing was refused for a while: what was refused may have been a bad moment of the node. */
+/** Doubles both sizes where nothing was refused for a while: the refusal may have been temporary. */
 export function growLogSize(endpoint: Endpoint): void {
   const isGreatest = endpoint.logAddresses === MAX_LOG_ADDRESSES && endpoint.logBytes === MAX_LOG_BYTES
   if (isGreatest || Date.now() - endpoint.logSizeChangedAt < LOG_SIZE_KEPT_MS) return
@@ -72,14 +76,14 @@ export function growLogSize(endpoint: Endpoint): void {
   endpoint.logSizeChangedAt = Date.now()
 }
 
-/** A full range went through: the next may be larger, as the refusal may have been about the number of results. */
+/** A full range succeeded. The next may be larger, because the refusal may have been about the number of results. */
 export function growLogRange(endpoint: Endpoint): void {
   endpoint.logRange = endpoint.logRange * 2n < MAX_LOG_RANGE ? endpoint.logRange * 2n : MAX_LOG_RANGE
 }
 
 /**
- * Asks one endpoint; undefined when it could not be asked. After a failure it is left alone for 1 s, doubling to a minute
- * with each failure in a row.
+ * Asks one endpoint; undefined when it could not be asked. After a failure it is not asked for 1 s, doubling to a
+ * minute with each failure in a row.
  */
 export async function ask(
   endpoint: Endpoint,
@@ -97,24 +101,27 @@ export async function ask(
   }
 }
 
-/** It answered. */
+/** The endpoint answered. */
 export function noteSuccess(endpoint: Endpoint): void {
   endpoint.failures = 0
 }
 
-/** It could not be asked, and is left alone for a while. */
+/** The endpoint could not be asked, and is not asked again for a while. */
 export function noteFailure(endpoint: Endpoint): void {
   endpoint.failures++
   endpoint.silentUntil = Date.now() + Math.min(1_000 * 2 ** Math.min(endpoint.failures - 1, 10), MAX_SILENCE_MS)
 }
 
-/** Those that may be asked now; all of them when every one is being left alone: a late answer beats none. */
+/** The endpoints that may be asked now; all of them when every one is paused: a late answer is better than none. */
 export function awake(endpoints: readonly Endpoint[]): readonly Endpoint[] {
   const ready = endpoints.filter(endpoint => endpoint.silentUntil <= Date.now())
   return ready.length > 0 ? ready : endpoints
 }
 
-/** The first endpoint's answer to all calls; the next is asked where one can't be reached, an {@link RpcError} after the last. */
+/**
+ * The first endpoint's answer to all calls. Where one can't be reached the next is asked; throws an {@link RpcError}
+ * after the last.
+ */
 export async function askAny(
   endpoints: readonly Endpoint[],
   calls: readonly RpcCall[],

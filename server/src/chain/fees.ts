@@ -1,4 +1,4 @@
-/** What a transaction pays for its place in a block. Pure; all in wei for a unit of gas. */
+/** What a transaction pays for inclusion in a block. Pure; all in wei per unit of gas. */
 
 import { hexNumber } from "./rpc.ts"
 
@@ -8,21 +8,22 @@ export interface Fees {
 }
 
 /**
- * The fees of a trial run as a node takes them: those that will be signed. Without them a contract sees a gas price of 0,
- * and can behave otherwise than when it costs us. None where `balance` wei are too little, as nodes then refuse to run it.
+ * The fees of a simulation, as a node takes them: those that will be signed. Without them a contract sees a gas price
+ * of 0, and can behave differently from when the transaction costs us money. No fees where `balance` wei are too
+ * little, because nodes then refuse to simulate.
  */
 export const trialFees = ({ maxFee, tip }: Fees, gas: bigint, balance: bigint) =>
   balance < gas * maxFee ? {} : { maxFeePerGas: hexNumber(maxFee), maxPriorityFeePerGas: hexNumber(tip) }
 
-/** What the network asks for at the moment. */
+/** The current price on the network. */
 export interface Market {
   baseFee: bigint
   tip: bigint
 }
 
 /**
- * The fees of a first attempt, twice the base fee so that it stays good for six full blocks; undefined when the market is
- * above `cap`.
+ * The fees of a first attempt: twice the base fee, so that it stays valid for six full blocks; undefined when the
+ * market is above `cap`.
  */
 export function firstFees({ baseFee, tip }: Market, cap: bigint): Fees | undefined {
   if (baseFee + tip > cap) return undefined
@@ -30,8 +31,8 @@ export function firstFees({ baseFee, tip }: Market, cap: bigint): Fees | undefin
 }
 
 /**
- * The fees of an attempt that replaces another: both raised by an eighth and rounded up, as nodes refuse less than a tenth,
- * at least to 0.001 gwei and at least the market's; undefined when that is above `cap`.
+ * The fees of an attempt that replaces another: both raised by an eighth and rounded up (nodes refuse less than a
+ * tenth), at least to 0.001 gwei and at least to the market; undefined when that is above `cap`.
  */
 export function raisedFees(before: Fees, { baseFee, tip }: Market, cap: bigint): Fees | undefined {
   const maxFee = most(raised(before.maxFee), least(2n * baseFee + tip, cap))
@@ -40,7 +41,7 @@ export function raisedFees(before: Fees, { baseFee, tip }: Market, cap: bigint):
   return { maxFee, tip: raisedTip }
 }
 
-/** A bid of nothing, as an endpoint that lies may suggest, would stay nothing however often it is raised by an eighth. */
+/** A bid of zero, as a lying endpoint may suggest, would stay zero however often it is raised by an eighth. */
 const LEAST_RAISED = 1_000_000n
 
 const raised = (fee: bigint): bigint => most((fee * 9n + 7n) / 8n, LEAST_RAISED)

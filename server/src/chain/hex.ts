@@ -1,15 +1,16 @@
-/** Addresses and hashes as branded types, parsed once at the edge; inside they are always lower-case. */
+/** Addresses and hashes as branded types, parsed once at the edge; inside the service they are always in lower case. */
 import { getAddress } from "viem"
 
-/** A lower-case EVM address. */
+/** An EVM address in lower case. */
 export type Address = `0x${string}` & { readonly __brand: "Address" }
-/** A lower-case 32-byte hash. */
+/** A 32-byte hash in lower case. */
 export type Hash = `0x${string}` & { readonly __brand: "Hash" }
 
 export const ZERO_ADDRESS = `0x${"0".repeat(40)}` as Address
 
 /**
- * The lower-case address of a text in any case, or undefined when it is none or its mixed-case checksum (EIP-55) is wrong.
+ * The address in lower case from text in any case, or undefined when it is not an address or its mixed-case checksum
+ * (EIP-55) is wrong.
  *
  * @example parseAddress("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913") // "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
  */
@@ -31,5 +32,5 @@ export function parseHash(text: unknown): Hash | undefined {
   return text.toLowerCase() as Hash
 }
 
-/** The EIP-55 form that every response shows. */
+/** The EIP-55 form that every response uses. */
 export const checksummed = (address: string): string => getAddress(address)

@@ -7,13 +7,13 @@ import { parseAddress } from "./hex.ts"
 const KEY_BYTES = 32
 /** Four times geth's own; a file that asks for more memory than a server has must not be tried. */
 const MOST_SCRYPT_BYTES = 1 << 30
-/** Nor one that asks for more than a minute of work: what starts never would look like what hangs. */
+/** Nor a file that asks for more than a minute of work: such a start could not be distinguished from a hang. */
 const MOST_SCRYPT_WORK = 16 * MOST_SCRYPT_BYTES
 const MOST_PBKDF2_ROUNDS = 50_000_000
 
 /**
- * The private key in a keystore's JSON; an Error whose message completes "PAYOUT_KEYSTORE …" and holds nothing of the file.
- * Takes a second, and waits: a key is opened once, at the start.
+ * The private key in a keystore's JSON. Throws an Error whose message completes "PAYOUT_KEYSTORE …" and contains
+ * nothing of the file. It blocks for about a second: a key is decrypted once, at the start.
  */
 export function openKeystore(json: string, password: string): Hex {
   const file = parsed(json)
@@ -45,7 +45,7 @@ const isCount = (value: unknown): value is number => Number.isSafeInteger(value)
 const isHex = (value: unknown, bytes?: number): boolean =>
   typeof value === "string" && /^([0-9a-f]{2})+$/i.test(value) && (bytes === undefined || value.length === 2 * bytes)
 
-/** Whether it has all that is used of it, in the form that the standard demands. */
+/** Whether it has every field that is used, in the form that the standard demands. */
 function isKeystore(file: unknown): file is Keystore {
   if (!isObject(file) || file.version !== 3 || !isObject(file.crypto)) return false
   const { cipher, ciphertext, cipherparams, kdf, kdfparams, mac } = file.crypto
@@ -58,7 +58,7 @@ function isKeystore(file: unknown): file is Keystore {
   return 128 * n * r <= MOST_SCRYPT_BYTES && 128 * n * r * p <= MOST_SCRYPT_WORK
 }
 
-/** The address that a file may tell: foundry leaves it out, others write it without 0x. */
+/** The address that a file may contain: foundry leaves it out, others write it without 0x. */
 function plainAddress(file: object): string | undefined {
   const { address } = file as Json
   return typeof address === "string" ? `0x${address.replace(/^0x/, "").toLowerCase()}` : undefined

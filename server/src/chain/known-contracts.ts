@@ -1,4 +1,4 @@
-/** Addresses that nobody can own, the same on every network: a token sent there is lost, or anyone's. */
+/** Addresses that nobody can own, the same on every network: a token sent there is lost, or anyone can take it. */
 import type { Address } from "./hex.ts"
 import { MULTICALL3 } from "./multicall.ts"
 
@@ -12,12 +12,12 @@ const known: Record<string, string> = {
   "0x000000000000000000000000000000000000dead": "is a burn address",
 }
 
-/** Precompiles are the first addresses: 0x01 and on, 0x0100 for P-256. No key has such an address. */
+/** Precompiles have the first addresses: from 0x01 on, and 0x0100 for P-256. No key has such an address. */
 const LAST_RESERVED = 0xffffn
 /** Contracts of the OP stack on its rollups. */
 const PREDEPLOYS = `0x42${"0".repeat(34)}`
 
-/** Why nobody can own an address, in words that complete "address …"; undefined for any other. */
+/** Why nobody can own an address, in words that complete "address …"; undefined for any other address. */
 export function noOwnerOf(address: Address): string | undefined {
   if (BigInt(address) === 0n) return "can't be the zero address"
   if (BigInt(address) <= LAST_RESERVED) return "is a precompiled contract of the network: use a wallet"

@@ -1,4 +1,4 @@
-/** Many reads in one call, through Multicall3, which stands at the same address on every network served. */
+/** Many reads in one call, through Multicall3, which has the same address on every network served. */
 import { decodeFunctionResult, encodeFunctionData, type Hex, multicall3Abi } from "viem"
 import type { Address } from "./hex.ts"
 import { hexNumber, type RpcCall } from "./rpc.ts"
@@ -26,7 +26,7 @@ export const multicall = (reads: readonly Read[], at?: bigint): RpcCall => ({
   ],
 })
 
-/** What each read returned, undefined where it failed; throws when the answer is not Multicall3's. */
+/** What each read returned, undefined where it failed; throws when the answer is not from Multicall3. */
 export const readMulticall = (value: unknown): (Hex | undefined)[] =>
   decodeFunctionResult({ abi: multicall3Abi, functionName: "aggregate3", data: value as Hex }).map(
     ({ success, returnData }) => (success && returnData !== "0x" ? returnData : undefined),

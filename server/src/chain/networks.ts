@@ -1,6 +1,4 @@
-/**
- * The networks that Sluice knows, and what it makes sure of before it serves one.
- */
+/** The networks that Sluice knows, and the checks before it serves one. */
 import {
   type AbiFunction,
   decodeFunctionResult,
@@ -16,22 +14,25 @@ import { ask, type Endpoint, newEndpoint } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
 import { RpcError, type RpcResult } from "./rpc.ts"
 
-/** `sandbox`: a chain of its own, play money. `test`: a public test network. `live`: real money. */
+/** `sandbox`: a local chain, play money. `test`: a public test network. `live`: real money. */
 export type Mode = "sandbox" | "test" | "live"
 
-/** What one network needs to be served, as the operator sets it. */
+/** What is needed to serve one network, as the operator sets it. */
 export interface NetworkSettings {
   name: NetworkName
   chainId: number
   rpcUrls: string[]
   token: Address
-  /** Blocks, the one that holds the transfer included. */
+  /** Blocks, including the one that contains the transfer. */
   confirmations: number
   depositFactory: Address
   sanctionsOracle: Address | undefined
 }
 
-/** What is the same for everyone on a network: its chain id, its USDC, Chainalysis' oracle where there is one, its explorer. */
+/**
+ * What is the same for everyone on a network: its chain id, its USDC, Chainalysis' oracle where there is one, its
+ * explorer.
+ */
 export const networkFacts: Record<
   "base" | "worldchain" | "base-sepolia",
   { chainId: number; usdc: Address; sanctionsOracle: Address | undefined; explorer: string }
@@ -59,11 +60,11 @@ export const networkFacts: Record<
 export type NetworkName = keyof typeof networkFacts
 export const networkNames = Object.keys(networkFacts) as [NetworkName, ...NetworkName[]]
 
-/** The name of a chain of {@link networkFacts}, served or not; its number where it is another. */
+/** The name of a chain of {@link networkFacts}, served or not; the chain's number where it is not listed there. */
 export const chainName = (chainId: number): string =>
   networkNames.find(name => networkFacts[name].chainId === chainId) ?? `chain ${chainId}`
 
-/** Where a person can look a transaction up; null in the sandbox, whose chain no explorer knows. */
+/** The link at which a person can look up a transaction; null in the sandbox, whose chain has no explorer. */
 export const explorerUrl = (mode: Mode, network: { name: NetworkName }, txHash: Hash): string | null =>
   mode === "sandbox" ? null : `${networkFacts[network.name].explorer}/tx/${txHash}`
 
@@ -71,7 +72,7 @@ export interface Token {
   address: Address
   symbol: string
   decimals: number
-  /** The EIP-712 domain's name and version, as its contract tells them. */
+  /** The EIP-712 domain's name and version, as its contract reports them. */
   name: string
   version: string
 }
@@ -81,7 +82,7 @@ export interface Network {
   name: NetworkName
   chainId: number
   endpoints: readonly Endpoint[]
-  /** Blocks, the one that holds the transfer included. */
+  /** Blocks, including the one that contains the transfer. */
   confirmations: bigint
   token: Token
   depositFactory: Address
@@ -95,7 +96,7 @@ export interface Chain {
 }
 
 /**
- * The network that a request names (the default one where it names none), and what is wrong with its currency; a
+ * The network that a request names (the default one where it names none), and what is wrong with its currency; throws
  * `VALIDATION_ERROR` when the network is not served.
  */
 export function networkAsked(
@@ -128,16 +129,16 @@ const tokenAbi = parseAbi([
   "function decimals() view returns (uint8)",
   "function DOMAIN_SEPARATOR() view returns (bytes32)",
 ])
-/** An address nobody holds the key of, to ask an oracle a harmless question. */
+/** An address without an owner, to ask an oracle a harmless question. */
 const NOBODY = "0x000000000000000000000000000000000000dEaD"
 
 /** What is the same at every endpoint of a chain. */
 type Facts = Pick<Network, "token" | "genesisHash">
 
 /**
- * Asks the chain for what the settings assume (chain id, token, its EIP-712 domain, sanctions oracle; the deposit factory
- * has a check of its own, `checkFactory`) and throws a {@link NetworkMismatch} where it says otherwise, an RpcError where it
- * can't be asked. All endpoints are asked: by the decimals that one alone tells, everything could be sold for nothing.
+ * Asks the chain for what the settings assume (chain id, token, its EIP-712 domain, sanctions oracle; for the deposit
+ * factory see `checkFactory`). Throws a {@link NetworkMismatch} where the chain differs, an RpcError where it can't be
+ * asked. All endpoints are asked: with decimals that one endpoint alone reports, everything could be sold for nothing.
  */
 export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {
   const endpoints = settings.rpcUrls.map(url => newEndpoint(settings.name, url))
@@ -150,7 +151,7 @@ export async function checkNetwork(settings: NetworkSettings, signal?: AbortSign
   }
 }
 
-/** What most endpoints tell, two at least where there are three; of two that differ, neither. */
+/** What most endpoints report, at least two where there are three; of two that differ, neither. */
 function factsOf({ name, rpcUrls }: NetworkSettings, told: readonly (Facts | Error)[]): Facts {
   const answers = told.filter(each => !(each instanceof RpcError))
   const groups = Map.groupBy(answers, each => (each instanceof Error ? each.message : JSON.stringify(each)))
@@ -167,7 +168,10 @@ function factsOf({ name, rpcUrls }: NetworkSettings, told: readonly (Facts | Err
   return first[0]
 }
 
-/** The same by one endpoint; a {@link NetworkMismatch} or an RpcError, as a value, where it says otherwise or nothing. */
+/**
+ * The same from one endpoint; returns a {@link NetworkMismatch} or an RpcError as a value, where it differs or does not
+ * answer.
+ */
 async function factsBy(
   settings: NetworkSettings,
   endpoint: Endpoint,
@@ -215,7 +219,7 @@ function readFacts(settings: NetworkSettings, [chainId, genesis, ...rest]: reado
   function value<T>(result: RpcResult | undefined, what: string): T {
     if (result?.ok) return result.value as T
     const message = `${what} can't be read: ${result?.error ?? "no reply"}`
-    // A revert is the chain's own answer; anything else may be the endpoint's bad moment.
+    // A revert is the chain's own answer; any other error may be a temporary problem of the endpoint.
     throw /revert/i.test(message) ? mismatch(message) : new RpcError(`${settings.name}: ${message}`)
   }
 }

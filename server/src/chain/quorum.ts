@@ -1,9 +1,9 @@
 /**
- * Looks at the chain through all endpoints of a network, and says what they agree on. Reads only. Where a network has two
- * endpoints or more, nothing here is one endpoint's word alone but what {@link Panel.standingOf} calls `single`.
+ * Reads the chain through all endpoints of a network, and says what they agree on. Read-only. Where a network has two
+ * endpoints or more, no result here depends on one endpoint alone except what {@link Panel.standingOf} calls `single`.
  *
- * A *voter* is an endpoint that answers for the right chain and whose finalized block has not gone backwards. An error, or
- * a list without something, is never by itself evidence that it is not there.
+ * A *voter* is an endpoint that answers for the right chain and whose finalized block has not gone backwards. An error,
+ * or a list that lacks something, is never by itself evidence that the thing does not exist.
  */
 
 import {
@@ -28,11 +28,11 @@ import { readLogs } from "./read-logs.ts"
 import { hexNumber, RpcError, type RpcResult } from "./rpc.ts"
 import { type Block, blockCall, type Receipt, readBlock, readReceipt, receiptCall, type Transfer } from "./transfers.ts"
 
-/** An endpoint whose head is so many blocks behind the agreed head is called behind. */
+/** An endpoint whose head is this many blocks behind the agreed head counts as behind. */
 const MAX_LAG_BLOCKS = 5n
-/** Windows of logs in one round and endpoint: after downtime the scan catches up over several rounds. */
+/** Windows of logs per round and endpoint: after downtime the scan catches up over several rounds. */
 const WINDOWS_A_ROUND = 5
-/** What counts as final on a node that can't tell: over an hour on every network served. */
+/** What counts as final on a node that does not report it: over an hour on every network served. */
 const FINAL_DEPTH = 2_000n
 
 interface Voter extends Word {
@@ -41,46 +41,63 @@ interface Voter extends Word {
   endpoint: Endpoint
 }
 
-/** What the voters of a round say together. */
+/** What the voters of a round report together. */
 export interface Panel {
-  /** The highest block that a quorum has; the only voter's where one of two endpoints is there. */
+  /** The highest block that a quorum has; the only voter's head where one of two endpoints answers. */
   head: bigint
   /** The highest block that a quorum calls final; 0 where there is no quorum. */
   finalized: bigint
   voters: number
-  /** Endpoints that did not answer, or not for this chain, by their places from 0; and those far behind the agreed head. */
+  /**
+   * Endpoints that did not answer, or not for this chain, by their positions from 0; and those far behind the agreed
+   * head.
+   */
   silent: number[]
   behind: number[]
-  /** The block that a quorum names at a height, and how many name it; undefined when there is none, or it was not asked. */
+  /**
+   * The block that a quorum reports at a height, and how many report it; undefined when there is none, or it was not
+   * asked for.
+   */
   blockAt(height: bigint): { block: Block; votes: number } | undefined
-  /** How many blocks stand on this one, itself counted, by the word of a quorum; 0 where it is not canonical. */
+  /** The depth of this block according to a quorum, counting itself; 0 where it is not canonical. */
   depthOf(height: bigint, hash: Hash): bigint
-  /** The receipt that a quorum has, in a block that a quorum names; null when a quorum knows none; undefined: not known. */
+  /**
+   * The receipt that a quorum has, in a block that a quorum reports; null when a quorum has none; undefined when this
+   * is not known.
+   */
   receiptOf(hash: Hash): Receipt | null | undefined
-  /** What each voter says of a transaction: null where it knows none, nothing of who did not answer or has another block. */
+  /**
+   * What each voter reports for a transaction: null where it has none; no entry for a voter that did not answer or has
+   * another block.
+   */
   receiptsOf(hash: Hash): (Receipt | null)[]
   /** Every log that any voter reported in the scans so far, each statement once. */
   reported(): Transfer[]
-  /** How a log stands by all that was learnt so far. */
+  /** The verdict on a log from everything learned so far. */
   standingOf(log: Transfer): Standing
-  /** The same by the word of any voter; 0 where another has another block there. */
+  /** The same according to any voter; 0 where another voter has another block there. */
   depthAlone(height: bigint, hash: Hash): bigint
-  /** When the block of a log was made: what a quorum says, or where it is `single` its only voter; undefined: not known. */
+  /**
+   * The time of a log's block: according to a quorum, or for a `single` log to its only voter; undefined when this is
+   * not known.
+   */
   timeOf(log: Transfer, standing: Standing): Date | undefined
-  /** How many voters know no receipt with a transfer of this key, and are not just without its block. */
+  /** How many voters have no receipt with a transfer of this key, for a reason other than lacking its block. */
   votesWithout(txHash: Hash, key: string, height: bigint): number
   dissent(): Dissent
-  /** Endpoints that reported no log in a scan, however little was asked for, by their places; and their words. */
+  /** Endpoints that reported no log in a scan, however little was asked for, by their positions; and their words. */
   refusals(): Map<number, string>
   /** Asks all voters for blocks and receipts that are not known yet, and for the blocks that those receipts name. */
   learn(heights: Iterable<bigint>, hashes: Iterable<Hash>): Promise<void>
-  /** Reads all transfers to these addresses from a block on; answers the last block that a quorum has surely read. */
+  /**
+   * Reads all transfers to these addresses from a block on; returns the last block that a quorum has certainly read.
+   */
   scan(addresses: readonly Address[], from: bigint): Promise<bigint>
 }
 
 /**
- * Asks every endpoint where it stands; an {@link RpcError} where fewer may vote than must agree. With `alone` one of two
- * endpoints is enough to look through.
+ * Asks every endpoint for its head and finalized block; throws an {@link RpcError} where fewer may vote than must
+ * agree. With `alone`, one of two endpoints is enough.
  */
 export async function openPanel(
   network: Network,
@@ -91,7 +108,7 @@ export async function openPanel(
   const { endpoints } = network
   const quorum = votesNeeded(endpoints.length)
   const ready = awake(endpoints)
-  // The two that failed lately may be the honest ones.
+  // The two that failed recently may be the honest ones.
   const asked = endpoints.length > 2 && ready.length < quorum ? endpoints : ready
   const seats = await Promise.all(asked.map(endpoint => seat(endpoint, network, checkpoint, signal)))
   const voters = seats.filter(voter => voter !== undefined)
@@ -171,7 +188,8 @@ async function seat(
   const head = blockOf(latest)
   if (!head || !chainId?.ok || String(chainId.value) !== hexNumber(network.chainId)) return undefined
   const finalized = blockOf(finalizedBlock)?.number
-  // A finalized block that goes backwards is no such thing; its endpoint waits until it has caught up with itself.
+  // A finalized block must not go backwards; such an endpoint has no vote until it has caught up with what it reported
+  // before.
   if (finalized !== undefined && finalized < endpoint.finalizedHigh) return undefined
   const blocks = new Map([[head.number, head]])
   const known = blockOf(checkpointBlock)
@@ -183,21 +201,21 @@ async function seat(
 const finalizedBy = ({ finalized, head: { number } }: Voter): bigint =>
   finalized ?? (number > FINAL_DEPTH ? number - FINAL_DEPTH : 0n)
 
-/** No further than what is agreed on: an endpoint that names a block far ahead once is believed again afterwards. */
+/** Limited to what is agreed on: an endpoint that once named a block far ahead regains its vote afterwards. */
 function rememberFinalized({ endpoint, finalized }: Voter, agreed: bigint): void {
   if (finalized === undefined) return
   const sure = finalized < agreed ? finalized : agreed
   if (sure > endpoint.finalizedHigh) endpoint.finalizedHigh = sure
 }
 
-/** Of two endpoints the lower may be behind the other; of more, those below the head that two have. */
+/** With two endpoints, the lower one may lag; with more, those below the head that two have. */
 function behindOthers(voters: readonly Voter[], endpoints: number): number[] {
   const heads = voters.map(voter => voter.head.number)
   const head = reachedBy(heads, endpoints > 2 ? 2 : 1) ?? 0n
   return voters.filter(voter => voter.head.number + MAX_LAG_BLOCKS < head).map(voter => voter.position)
 }
 
-/** How many blocks a voter has from this one to its head, both counted; undefined where it does not have it. */
+/** How many blocks a voter has from this one to its head, counting both; undefined where it does not have it. */
 const depthBy = ({ blocks, head }: Voter, height: bigint, hash: Hash): bigint | undefined =>
   blocks.get(height)?.hash === hash && head.number >= height ? head.number - height + 1n : undefined
 
@@ -206,7 +224,10 @@ function reportedBy(voters: readonly Voter[]): Transfer[] {
   return [...new Map(logs.map(log => [statementOf(log), log])).values()]
 }
 
-/** What an entry holds, or undefined for an error, a null or what can't be read: one odd answer must not spoil the rest. */
+/**
+ * The value of an entry, or undefined for an error, a null or an unreadable value: one odd answer must not spoil the
+ * rest.
+ */
 function tolerant<T>(result: RpcResult | undefined, read: (value: unknown) => T): T | undefined {
   try {
     return result?.ok ? read(result.value) : undefined
@@ -241,12 +262,12 @@ async function learn(
   })
   wanted.forEach((hash, i) => {
     const receipt = tolerant(results?.[numbers.length + i], value => readReceipt(value) ?? null)
-    // A receipt of another transaction is no answer; nodes that mix replies up have been seen.
+    // A receipt of another transaction is not an answer; some nodes mix up replies.
     if (receipt === null || receipt?.txHash === hash) voter.receipts.set(hash, receipt)
   })
 }
 
-/** One voter's logs, as its endpoint lets them be read; answers how far they were surely read. */
+/** One voter's logs, as far as its endpoint lets them be read; returns the last block that was certainly read. */
 async function scanAlone(
   network: Network,
   voter: Voter,

@@ -1,7 +1,7 @@
 /**
- * Reads Transfer logs of any number of addresses from one endpoint, in requests of a size that it takes. Nodes refuse what
- * is too much in three ways: too many bytes, too many addresses in a call, too many blocks or results. Which it was is
- * learnt by halving, and kept with the endpoint.
+ * Reads Transfer logs of any number of addresses from one endpoint, in requests of a size that it accepts. Nodes refuse
+ * requests in three ways: too many bytes, too many addresses in a call, too many blocks or results. Halving finds out
+ * which it was, and the result is kept with the endpoint.
  */
 import {
   type Endpoint,
@@ -17,21 +17,21 @@ import type { Address, Hash } from "./hex.ts"
 import { batch, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
 import { blockCall, logCall, readBlock, readTransfers, type Transfer } from "./transfers.ts"
 
-/** Entries in one request, the block that is asked for beside the logs left out. */
+/** Entries in one request, not counting the block that is requested with the logs. */
 const ENTRIES_A_REQUEST = 40
-/** Halvings in one reading: enough to come from the greatest request to one of a single address and block. */
+/** Halvings in one reading: enough to get from the largest request to one with a single address and block. */
 const MOST_REFUSALS = 30
-/** A reading ends after so long, so that the lease of whoever asks is not outlived. */
+/** A reading ends after this time, so that it does not outlive the caller's lease. */
 const BUDGET_MS = 30_000
-/** A request smaller than this is hardly refused for its size, whatever the node says. */
+/** A request smaller than this is unlikely to be refused for its size, whatever the node says. */
 const SMALL_BYTES = 32_000
-/** So few are hardly refused for their number. */
+/** So few addresses are unlikely to be refused for their number. */
 const FEW_ADDRESSES = 50
 /** Bytes of one address in a filter: a word in hexadecimal, its quotes and its comma. */
 const BYTES_AN_ADDRESS = 69
 const BYTES_A_CALL = 300
 
-/** What is to be read: the transfers of a token `to` these addresses, or `from` them. */
+/** What to read: the transfers of a token `to` these addresses, or `from` them. */
 export interface LogQuery {
   token: Address
   side: "from" | "to"
@@ -40,7 +40,8 @@ export interface LogQuery {
   fromBlock: bigint
   toBlock: bigint
   /**
-   * A block that the endpoint must show in each request: a node behind a load balancer can lag, and answers with what it has.
+   * A block that the endpoint must show in each request: a node behind a load balancer can lag, and answers with what
+   * it has.
    */
   has: { number: bigint; hash?: Hash }
   /** How many ranges of blocks are read at most; all by default. */
@@ -48,11 +49,11 @@ export interface LogQuery {
 }
 
 export interface LogReading {
-  /** Each transfer once; twice where it is reported in two ways. */
+  /** Each transfer once; twice where it is reported in two versions. */
   transfers: Transfer[]
-  /** The last block up to which all is read; the one before `fromBlock` when nothing is. */
+  /** The last block up to which everything is read; the one before `fromBlock` when nothing is. */
   readTo: bigint
-  /** Why it read nothing of what was asked, in the node's words without its key; undefined when it read something. */
+  /** Why it read nothing, in the node's words without its key; undefined when it read something. */
   refusal: string | undefined
 }
 
@@ -62,7 +63,7 @@ interface Window {
   calls: RpcCall[]
 }
 
-/** Reads as far as the endpoint lets; a node that fails is left alone for a while, as by {@link ask}. */
+/** Reads as far as the endpoint allows; a node that fails is not asked for a while, as in {@link ask}. */
 export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: AbortSignal): Promise<LogReading> {
   const { logRange, logAddresses, logBytes } = endpoint
   const found = new Map<string, Transfer>()
@@ -89,16 +90,16 @@ export async function readLogs(endpoint: Endpoint, query: LogQuery, signal?: Abo
   }
   const nothing = readTo < query.fromBlock && refusal !== undefined
   if (refusals === 0) growLogSize(endpoint)
-  // Who refuses everything teaches nothing about sizes.
+  // An endpoint that refuses everything says nothing about sizes.
   if (nothing) Object.assign(endpoint, { logRange, logAddresses, logBytes })
   return { transfers: [...found.values()], readTo, refusal: nothing ? refusal : undefined }
 }
 
-/** Nobody else reads what was not asked for here, so that the word of an endpoint on it could not be denied. */
+/** Logs that were not asked for here are ignored: no other endpoint reads them, so nobody could deny them. */
 const isAsked = ({ token, side, fromBlock, toBlock }: LogQuery, among: Set<Address>, each: Transfer): boolean =>
   each.token === token && each.blockNumber >= fromBlock && each.blockNumber <= toBlock && among.has(each[side])
 
-/** All of it: a log that is reported in two ways is two, and who reads them must see that. */
+/** The whole statement: a log that is reported in two versions counts as two, and the reader must see that. */
 const statement = ({ txHash, token, from, to, value, blockNumber, blockHash, logIndex, k }: Transfer): string =>
   [txHash, token, from, to, value, blockNumber, blockHash, logIndex, k].join(" ")
 
@@ -125,11 +126,11 @@ interface Refused {
   bytes: number
   addresses: number
   range: bigint
-  /** Whether the node may take less: it answered, and said no. */
+  /** Whether the node may accept less: it answered with a refusal. */
   mayBeSmaller: boolean
 }
 
-/** The windows that were read in full from the first on, and what stopped the next. */
+/** The windows that were read completely, from the first on, and what stopped the next. */
 async function readWindows(
   endpoint: Endpoint,
   { has }: LogQuery,
@@ -213,8 +214,8 @@ function shows(result: RpcResult | undefined, has: LogQuery["has"]): boolean {
 }
 
 /**
- * Asks for less from now on, of what the words name or else of what is most likely too much; false when there is no less.
- * What is halved wrongly costs more requests until it has grown again, and no log.
+ * Asks for less from now on: of what the error names, or else of what is most likely too much; false when it can't be
+ * reduced further. A wrong guess costs more requests until the size has grown again, but never a log.
  */
 function askForLess(endpoint: Endpoint, { words, bytes, addresses, range }: Refused): boolean {
   const isLeast = addresses <= 1 && range <= 1n && bytes <= BYTES_A_CALL + BYTES_AN_ADDRESS
@@ -231,7 +232,7 @@ function askForLess(endpoint: Endpoint, { words, bytes, addresses, range }: Refu
 
 const MOST_WORDS = 200
 
-/** A node's words, cut, and without what its URL may hold as a key. */
+/** A node's error message, truncated, and without a key that its URL may contain. */
 function withoutKey({ url }: Endpoint, words: string): string {
   const { pathname, search, username, password } = new URL(url)
   const secrets = [...`${pathname}${search}`.split(/[/?&=]/), username, password].filter(part => part.length >= 8)

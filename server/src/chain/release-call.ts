@@ -1,20 +1,20 @@
-/** The call that moves money out of a deposit, and the mark by which it is found again. Pure. */
+/** The call that moves money out of a deposit, and the mark by which it can be found on the chain. Pure. */
 import { concat, encodeFunctionData, type Hex } from "viem"
 import { depositFactoryAbi } from "./abi.ts"
 import type { Address } from "./hex.ts"
 
-/** Of the intent's id at the end of the calldata. */
+/** Bytes of the intent's id at the end of the calldata. */
 const ID_BYTES = 16
 
 /**
- * The gas limit of any release: the first one of a deposit takes 118,000, later ones 63,000, and tokens behind a proxy some
- * more. A limit that is not used costs nothing, and one trial run is a tenth of the work of an estimate.
+ * The gas limit of any release: the first one of a deposit uses 118,000, later ones 63,000, and tokens behind a proxy
+ * some more. An unused limit costs nothing, and one simulation is a tenth of the work of an estimate.
  */
 export const RELEASE_GAS = 250_000n
 
 /**
- * The calldata of a release out of a deposit, ended by the intent's id (a UUID): the contract passes over it, and whoever
- * has lost the database can read from the chain what was paid.
+ * The calldata of a release out of a deposit, followed by the intent's id (a UUID). The contract ignores the id, and
+ * after a loss of the database the chain still shows what was paid.
  */
 export function releaseData(
   intentId: string,
@@ -29,15 +29,15 @@ export function releaseData(
   return marked(call, intentId)
 }
 
-/** A call ended by the intent's id, as every call of an intent is. */
+/** A call followed by the intent's id, as in every call of an intent. */
 export const marked = (call: Hex, intentId: string): Hex => concat([call, `0x${intentId.replaceAll("-", "")}`])
 
-/** The id of the intent whose calldata this is. */
+/** The id of the intent that this calldata belongs to. */
 export function intentIdIn(data: Hex): string {
   const hex = data.slice(-2 * ID_BYTES)
   return [8, 12, 16, 20, 32].map((end, i, ends) => hex.slice(i === 0 ? 0 : ends[i - 1], end)).join("-")
 }
 
-/** The calldata without the id that ends it: what it does. `0x` for what is too short. */
+/** The calldata without the id at its end. `0x` where the calldata is too short. */
 export const withoutId = (data: Hex): Hex =>
   data.length > 2 + 2 * ID_BYTES ? (data.slice(0, -2 * ID_BYTES) as Hex) : "0x"

@@ -1,6 +1,6 @@
 /**
- * JSON-RPC in batches to one endpoint, each entry with its own result. Replies are paired by id: nodes may answer a batch
- * in any order and drop entries, and viem's batching pairs by position.
+ * JSON-RPC in batches to one endpoint, each entry with its own result. Replies are paired by id: nodes may answer a
+ * batch in any order and drop entries, while viem's batching pairs by position.
  */
 import type { Hex } from "viem"
 import { AnswerTooLarge, boundedText } from "../http/bounded-body.ts"
@@ -11,10 +11,10 @@ export interface RpcCall {
   params: readonly unknown[]
 }
 
-/** `error` says why there is no result; a missing result is never read as "nothing there". */
+/** `error` says why there is no result; a missing result is never read as an empty one. */
 export type RpcResult = { ok: true; value: unknown } | { ok: false; error: string }
 
-/** The answer can't be used as a whole: no connection, a time-out, an HTTP error, not JSON. */
+/** The whole answer can't be used: no connection, a time-out, an HTTP error, not JSON. */
 export class RpcError extends Error {
   /** The status of the HTTP answer, where that was the error. */
   status?: number
@@ -26,7 +26,7 @@ const ENTRIES_A_REQUEST = 50
 const MB = 1024 * 1024
 /** Some 45,000 logs: as many transfers as fit into one block of any network here. */
 const MOST_BYTES = 32 * MB
-/** What a call may be answered with where it is more than 1 MB. */
+/** The expected size of a call's answer where it is more than 1 MB. */
 const largeAnswers: Record<string, number> = {
   eth_getLogs: MOST_BYTES,
   eth_getTransactionReceipt: 8 * MB,
@@ -34,7 +34,7 @@ const largeAnswers: Record<string, number> = {
   eth_getBlockByHash: 2 * MB,
 }
 
-/** The largest answer that is read to these calls, in bytes: what they can be answered with, 32 MB at most. */
+/** The largest answer to these calls that is read, in bytes: the sum of their expected sizes, 32 MB at most. */
 const mostBytes = (calls: readonly RpcCall[]): number =>
   Math.min(
     MOST_BYTES,
@@ -42,7 +42,7 @@ const mostBytes = (calls: readonly RpcCall[]): number =>
   )
 
 /**
- * Sends `calls` as batches of 50 and answers their results in the order of `calls`; throws an {@link RpcError} when an
+ * Sends `calls` as batches of 50 and returns their results in the order of `calls`; throws an {@link RpcError} when an
  * exchange fails as a whole (10 s at most each).
  */
 export async function batch(
@@ -79,9 +79,9 @@ async function oneBatch(
   } catch (error) {
     for (const call of calls) rpcCalls.inc({ network: endpoint.network, method: call.method, result: "error" })
     if (error instanceof RpcError) throw error
-    // About what was asked, not about the endpoint: who asked for a range asks for less.
+    // The error is about what was asked, not about the endpoint: a caller that asked for a range asks for less.
     if (error instanceof AnswerTooLarge) return calls.map(() => ({ ok: false, error: error.message }))
-    // The address of an endpoint may hold its key, so only the cause is told.
+    // The address of an endpoint may contain its key, so only the cause is reported.
     throw new RpcError((error as Error).name === "TimeoutError" ? "no answer in time" : "no usable answer", {
       cause: error,
     })

@@ -1,7 +1,7 @@
 /**
- * Who may not be served: the addresses of a list file, in any format that writes them out (OFAC's SDN lists in XML, CSV
- * or text, or one a line), united with a sanctions oracle on chain (Chainalysis' interface). Every decision is stored with
- * its source and time.
+ * Whom the service must not serve: the addresses of a list file, in any text format (OFAC's SDN lists in XML, CSV or
+ * text, or one address a line), united with a sanctions oracle on chain (Chainalysis' interface). Every decision is
+ * stored with its source and time.
  */
 import { readFileSync, statSync } from "node:fs"
 import { decodeFunctionResult, encodeFunctionData, parseAbi } from "viem"
@@ -10,13 +10,13 @@ import { ask, awake, type Endpoint } from "./endpoints.ts"
 import type { Address } from "./hex.ts"
 import { multicall, readMulticall } from "./multicall.ts"
 
-/** unknown: nobody could be asked; nobody is called sanctioned, or cleared, because a node is down. */
+/** unknown: no source could be asked. Nobody counts as sanctioned, or as cleared, because a node is down. */
 export type Screening = "listed" | "clear" | "unknown"
 
-/** An oracle's "not listed" is good for so long. */
+/** An oracle's "not listed" is reused for this long. */
 const CLEAR_MS = 3_600_000
 const READS_A_CALL = 500
-/** A statement takes 65,535 values, and a flood has any number of senders. */
+/** A statement takes 65,535 values, and a flood may come from any number of senders. */
 const ADDRESSES_A_STATEMENT = 1_000
 
 const oracleAbi = parseAbi(["function isSanctioned(address) view returns (bool)"])
@@ -30,8 +30,8 @@ interface List {
 let lastGood: List | undefined
 
 /**
- * The addresses of the list file, read again whenever it changes; undefined when it can't be read or has none, unless an
- * earlier reading was good: a file that is being replaced must not clear everybody.
+ * The addresses of the list file, read again whenever it changes; undefined when it can't be read or contains none,
+ * unless an earlier reading succeeded: a file that is being replaced must not clear everybody.
  */
 export function sanctionedAddresses(path: string): Set<string> | undefined {
   const good = lastGood?.path === path ? lastGood : undefined
@@ -48,8 +48,8 @@ export function sanctionedAddresses(path: string): Set<string> | undefined {
 }
 
 /**
- * Screens addresses against every source that is set, the oracle in batches; stores each new decision. `subject` says what
- * it was decided for, such as `pay:pw_…`. Without a source everyone is clear.
+ * Screens addresses against every configured source, the oracle in batches; stores each new decision. `subject` says
+ * what it was decided for, such as `pay:pw_…`. Without a source everyone is clear.
  */
 export async function screen(
   ctx: Context,
@@ -92,7 +92,7 @@ async function screenSome(
   return new Map(addresses.map(address => [address, worst(address)]))
 }
 
-/** Which source listed an address last: `file` or `oracle <network> <address>`; the time is in `screenings`. */
+/** Which source last listed an address: `file` or `oracle <network> <address>`; the time is in `screenings`. */
 export async function listedBy(ctx: Context, address: Address): Promise<string> {
   const last = await ctx.db
     .selectFrom("screenings")
@@ -137,8 +137,9 @@ async function askOracle(
 }
 
 /**
- * Whoever one endpoint calls listed is listed. It takes two to clear an address where a network has two: one that does not
- * answer leaves it unknown, as nobody can be paid by the word of a single endpoint that lies.
+ * An address that one endpoint calls listed is listed. Where a network has two endpoints, it takes both to clear an
+ * address: if one does not answer, the address is unknown, because a single lying endpoint must not be able to get
+ * anybody paid.
  */
 async function isSanctioned(
   network: Context["chain"]["networks"][number],
@@ -172,7 +173,7 @@ async function isSanctioned(
       })
     } catch (error) {
       if (signal.aborted) throw error
-      // An answer that is not the oracle's and can't be decoded: nobody was screened by it.
+      // An answer that can't be decoded is not the oracle's: nobody was screened by it.
       return []
     }
   }

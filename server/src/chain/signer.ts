@@ -1,9 +1,12 @@
-/** Signing transactions. A wallet's key is reached only through this, so that it may live elsewhere (a KMS). */
+/**
+ * Signs transactions. Code reaches a wallet's key only through this interface, so that the key may be kept elsewhere (a
+ * KMS).
+ */
 import type { Hex } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
 import type { Address } from "./hex.ts"
 
-/** All that is signed; an EIP-1559 transaction, amounts in wei. */
+/** Everything that is signed; an EIP-1559 transaction, amounts in wei. */
 export interface UnsignedTransaction {
   chainId: number
   nonce: number
@@ -15,14 +18,14 @@ export interface UnsignedTransaction {
   maxPriorityFeePerGas: bigint
 }
 
-/** A wallet that signs. It holds no key that could be printed; what it signs is checked by whoever asks. */
+/** A wallet that signs. It exposes no key that could be printed; the caller checks what it signed. */
 export interface Signer {
   address: Address
-  /** The signed bytes, ready to be sent. Called inside a database transaction: it must not wait for a network. */
+  /** The signed bytes, ready to be sent. Called inside a database transaction, so it must not wait for a network. */
   sign(transaction: UnsignedTransaction): Promise<Hex>
 }
 
-/** The signer of a private key (0x and 64 digits); the library's error for what is none. */
+/** The signer of a private key (0x and 64 digits); throws the library's error for an invalid key. */
 export function localSigner(key: Hex): Signer {
   const account = privateKeyToAccount(key)
   return {

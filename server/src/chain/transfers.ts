@@ -1,4 +1,4 @@
-/** ERC-20 `Transfer` logs: how they are asked for and how they are read. */
+/** ERC-20 `Transfer` logs: how they are requested and parsed. */
 import { type Hex, pad } from "viem"
 import { type Address, type Hash, parseAddress, parseHash } from "./hex.ts"
 import { hexNumber, type RpcCall, RpcError } from "./rpc.ts"
@@ -6,7 +6,7 @@ import { hexNumber, type RpcCall, RpcError } from "./rpc.ts"
 /** keccak256("Transfer(address,address,uint256)"), EIP-20. */
 export const TRANSFER_TOPIC = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
-/** In wei; a node that tells more than there is tells nothing. */
+/** In wei; a number larger than the total supply is ignored. */
 const BEYOND_ALL_ETHER = 1n << 100n
 
 export interface Transfer {
@@ -19,7 +19,7 @@ export interface Transfer {
   blockNumber: bigint
   blockHash: Hash
   logIndex: number
-  /** The how-manieth transfer of this token to this address in its transaction, from 0. */
+  /** The index of this transfer among those of its token to this address in its transaction, from 0. */
   k: number
   /** Undefined from nodes that don't put the time into logs. */
   blockTime: Date | undefined
@@ -37,7 +37,10 @@ export interface Receipt {
   blockNumber: bigint
   blockHash: Hash
   transfers: Transfer[]
-  /** What the transaction cost, in wei, the fee for the data on L1 included; undefined from nodes that don't tell. */
+  /**
+   * The cost of the transaction in wei, including the fee for the data on L1; undefined from nodes that don't report
+   * it.
+   */
   cost: bigint | undefined
 }
 
@@ -64,18 +67,18 @@ export const receiptCall = (hash: Hash): RpcCall => ({ method: "eth_getTransacti
 
 type Json = Record<string, unknown>
 
-/** A block as a node tells it, undefined for null; an {@link RpcError} when it is neither. */
+/** A block as a node reports it, undefined for null; throws an {@link RpcError} when it is neither. */
 export function readBlock(value: unknown): Block | undefined {
   if (value === null) return undefined
   const { number, hash, timestamp } = object(value)
   return { number: quantity(number), hash: hashOf(hash), time: timeOf(timestamp) }
 }
 
-/** A receipt as a node tells it, undefined for null; an {@link RpcError} when it is neither. */
+/** A receipt as a node reports it, undefined for null; throws an {@link RpcError} when it is neither. */
 export function readReceipt(value: unknown): Receipt | undefined {
   if (value === null) return undefined
   const { status, transactionHash, blockNumber, blockHash, logs, logsBloom, ...rest } = object(value)
-  // A bloom with bits and no logs: they were lost on the way, and an empty answer is no evidence.
+  // A bloom with bits but no logs: the logs were lost, and an empty list proves nothing.
   if (Array.isArray(logs) && logs.length === 0 && /^0x0*[1-9a-f]/i.test(String(logsBloom)))
     throw new RpcError("a receipt lacks its logs")
   return {
@@ -88,17 +91,18 @@ export function readReceipt(value: unknown): Receipt | undefined {
   }
 }
 
-/** What was paid for a transaction: a receipt that lacks it is as good a receipt of what was moved. */
+/** The cost of a transaction. A receipt without it still proves what was moved. */
 function costOf({ gasUsed, effectiveGasPrice, l1Fee }: Json): bigint | undefined {
   if (!isQuantity(gasUsed) || !isQuantity(effectiveGasPrice)) return undefined
-  // Rollups of the OP stack take the data's part beside the gas.
+  // Rollups of the OP stack charge for the data in addition to the gas.
   const cost = BigInt(gasUsed) * BigInt(effectiveGasPrice) + (isQuantity(l1Fee) ? BigInt(l1Fee) : 0n)
   return cost < BEYOND_ALL_ETHER ? cost : undefined
 }
 
 /**
- * The transfers among logs, in chain order. Logs of other events, of zero value (anyone can make a token emit one in
- * anyone's name), of NFTs (four topics) and removed ones are passed over; an {@link RpcError} for what is no list of logs.
+ * The transfers among logs, in chain order. Skips logs of other events, of zero value (anyone can make a token emit one
+ * in anyone's name), of NFTs (four topics) and removed ones; throws an {@link RpcError} where the answer is not a list
+ * of logs.
  */
 export function readTransfers(logs: unknown): Transfer[] {
   if (!Array.isArray(logs)) throw new RpcError("logs are not a list")

@@ -1,7 +1,8 @@
 /**
- * What all endpoints say of a wallet: its nonces, its gas, and what a place in a block costs. Reads only. Of nonces the larger
- * counts, as a node that lags would have us use one again; of what we bid and reserve the lower of two words, so that one
- * endpoint cannot raise it; of the balance the lower. Where three or more answer, one that lies alone decides nothing.
+ * What all endpoints report about a wallet: its nonces, its gas, and the fees of the network. Read-only. For nonces the
+ * larger value counts, because a lagging node would make us reuse one. For bids and reserves the lower of two values
+ * counts, so that one endpoint cannot raise them; for the balance the lower one too. Where three or more answer, a
+ * single liar decides nothing.
  */
 import { sql } from "kysely"
 import { type Hex, size } from "viem"
@@ -13,25 +14,29 @@ import type { Network } from "./networks.ts"
 import type { RpcResult } from "./rpc.ts"
 
 export interface WalletSight {
-  /** The fewest that any endpoint tells: sending a signed transaction again does no harm, so one word is enough for it. */
+  /**
+   * The lowest count that any endpoint reports. Sending a signed transaction again does no harm, so one endpoint is
+   * enough for this.
+   */
   lowest: bigint | undefined
-  /** The same that signing goes by: of three or more endpoints' words the second largest. */
+  /** The count that signing uses: of three or more endpoints' values the second largest. */
   latest: bigint | undefined
-  /** The same with those that wait to be mined; undefined where no endpoint tells of these. */
+  /** The same including transactions that wait to be mined; undefined where no endpoint reports these. */
   pending: bigint | undefined
-  /** As many endpoints as a network has, or two, tell of at least so many. */
+  /** The count that as many endpoints as the network has, or two, report at least. */
   agreedLatest: bigint | undefined
-  /** The same of finalized blocks. */
+  /** The same for finalized blocks. */
   agreedFinalized: bigint | undefined
   /** In wei. */
   balance: bigint | undefined
   market: Market | undefined
   /**
-   * What a usual transaction's data may cost beside its gas, in wei, ample; see {@link dataParts} for larger ones. Rollups of the OP stack take it from the sender when it
-   * is mined, and no limit of ours bounds it. Zero where there is no such fee, or nobody tells.
+   * A generous estimate of what a usual transaction's data may cost beside its gas, in wei; for larger transactions see
+   * {@link dataParts}. Rollups of the OP stack charge it to the sender when the transaction is mined, and no limit in
+   * the transaction bounds it. Zero where there is no such fee, or no endpoint reports it.
    */
   dataFee: bigint
-  /** What each endpoint that answered tells, by its place. */
+  /** What each endpoint that answered reports, by its position. */
   words: WalletWord[]
 }
 
@@ -44,12 +49,12 @@ interface WalletWord {
   baseFee: bigint | undefined
 }
 
-/** Of the OP stack, on every network that we serve. */
+/** A contract of the OP stack, on every network that we serve. */
 const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000f"
-/** Bytes of a usual transaction that we sign, its signature left out, and those of them that are no calldata. */
+/** Bytes of a usual signed transaction without its signature, and how many of them are not calldata. */
 const TRANSACTION_BYTES = 600
 const ENVELOPE_BYTES = 100
-/** The fee may double until a transaction is mined; then it is the reserve of the others that pays. */
+/** The fee may double until a transaction is mined; then the reserve of the others pays for it. */
 const MARGIN = 2n
 /** getL1FeeUpperBound(uint256) */
 const dataFeeCall = {
@@ -57,13 +62,16 @@ const dataFeeCall = {
   params: [{ to: GAS_PRICE_ORACLE, data: `0xf1c7a58b${TRANSACTION_BYTES.toString(16).padStart(64, "0")}` }, "latest"],
 }
 
-/** How many times the fee of a usual transaction's data a call may take: contract wallets sign as much as they like. */
+/**
+ * How many times the fee of a usual transaction's data a call may cost: contract wallets sign as many bytes as they
+ * like.
+ */
 export const dataParts = (data: Hex): bigint => BigInt(Math.ceil((size(data) + ENVELOPE_BYTES) / TRANSACTION_BYTES))
 
 /** The same of an intent `i`. */
 export const dataPartsOf = sql`ceil((length(i.data) / 2 - 1 + ${ENVELOPE_BYTES}::int) / ${TRANSACTION_BYTES}::numeric)`
 
-/** How many endpoints must say what money is paid anew for, or a wallet halted: as many as there are, or two. */
+/** How many endpoints must confirm before money is paid again or a wallet is halted: all that there are, or two. */
 export const quorumOf = ({ endpoints }: Network): number => votesNeeded(endpoints.length)
 
 /** Asks all endpoints of a network about a wallet. */
@@ -82,7 +90,7 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
   const told = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
   const agreed = (values: bigint[]) => descending(values)[quorumOf(network) - 1]
   const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)
-  // What is bid too low by a lie is raised until it is mined; too high it would be lost.
+  // If a lie makes the bid too low, it is raised until it is mined; if too high, the money would be lost.
   const [baseFee, tip] = [agreed(baseFees), agreed(told(4))]
   const counts = descending(told(0))
   const careful = (values: bigint[]) => values[values.length >= TELLING ? 1 : 0]
@@ -105,8 +113,9 @@ export async function lookAtWallet(network: Network, wallet: Address, signal: Ab
 }
 
 /**
- * Endpoints that tell of a wallet what no lag explains: more transactions than were ever signed, `nextNonce`, where the others
- * don't; a balance or a base fee more than twice another's. Of two that differ so both are named.
+ * Endpoints whose report on a wallet can't be explained by lag: more transactions than were ever signed, `nextNonce`,
+ * where the others don't report them; or a balance or base fee more than twice another's. Of two that differ this way,
+ * both are named.
  */
 export function walletDissent({ words, agreedLatest }: WalletSight, nextNonce: bigint): Set<number> {
   const ahead = words.filter(({ latest = 0n }) => latest > nextNonce && (agreedLatest ?? 0n) <= nextNonce)
@@ -121,10 +130,10 @@ export function walletDissent({ words, agreedLatest }: WalletSight, nextNonce: b
 
 const isFar = (a: bigint, b: bigint): boolean => a > 2n * b + 1n || b > 2n * a + 1n
 
-/** With so many answers one of them can be passed over. */
+/** With this many answers, one of them can be ignored. */
 const TELLING = 3
 
-/** The first of two values, and of three or more the one in the middle. */
+/** The first of two values; of three or more, the middle one. */
 const cautious = (values: bigint[]): bigint | undefined =>
   values[values.length >= TELLING ? Math.floor((values.length - 1) / 2) : 0]
 
@@ -135,7 +144,7 @@ function quantity(result: RpcResult | undefined): bigint | undefined {
   return typeof value === "string" && /^0x[0-9a-f]{1,64}$/i.test(value) ? BigInt(value) : undefined
 }
 
-/** A number that a contract answers; zero for anything else, as from an address without code. */
+/** A number that a contract returns; zero for anything else, such as from an address without code. */
 const word = (result: RpcResult | undefined): bigint =>
   result?.ok && typeof result.value === "string" && result.value.length === 66 ? (quantity(result) ?? 0n) : 0n
 

@@ -1,6 +1,6 @@
 /**
- * Writes docs/openapi.json, docs/errors.md and docs/settings.md from the code; with --check it writes nothing and fails
- * when a committed file is not what the code gives.
+ * Writes docs/openapi.json, docs/errors.md and docs/settings.md from the code. With --check it writes nothing, and
+ * fails when a committed file differs from what the code generates.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
@@ -11,7 +11,7 @@ import { type ErrorCode, errorTable } from "../errors.ts"
 
 const MADE_BY = "<!-- Made from the code by `npm run docs`; do not edit. -->"
 
-/** The routes are declared without being called, so that of the context only the settings are needed. */
+/** The routes are declared without being called, so only the settings of the context are needed. */
 async function openDocument() {
   const settings = readSettings({ METRICS_TOKEN: "so that /metrics is a route" })
   const app = openApp({ settings } as Context, { verify: async () => undefined })
@@ -36,7 +36,7 @@ function routesOf(document: { paths?: object }): { route: string; codes: string[
   )
 }
 
-/** Names for sets of routes that a code can hold for as a whole, the widest first. */
+/** Names for sets of routes whose errors can be described together, the widest first. */
 const groups: [name: string, has: RegExp][] = [
   ["every route", /./],
   ["every route under `/api`", / \/api\//],

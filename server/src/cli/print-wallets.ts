@@ -7,7 +7,7 @@ type Wallet = Awaited<ReturnType<typeof showWallets>>[number]
 type Held = Awaited<ReturnType<typeof heldIntents>>[number]
 type Logged = Awaited<ReturnType<typeof actionLog>>[number]
 
-/** Each wallet, with what is wrong first. */
+/** Each wallet, with its problems first. */
 export const walletsText = (wallets: Wallet[]): string =>
   wallets.length === 0 ? "No wallet has been used yet." : wallets.map(walletText).join("\n\n")
 
@@ -63,7 +63,7 @@ function heldLines(row: Held): string {
   ].join("\n")
 }
 
-/** What was done by hand, newest first. */
+/** Manual actions, newest first. */
 export const logText = (rows: Logged[]): string =>
   rows.length === 0
     ? "Nothing was done by hand."

@@ -1,6 +1,6 @@
 /**
- * `script/recover`: sends what lies at receiving addresses to their owners once their time has come. It needs their terms,
- * a node, and any account with a little gas: neither the service, nor its database, nor its keys.
+ * `script/recover`: sends the money at receiving addresses to their owners after the recovery time. It needs the
+ * addresses' terms, a node, and any account with a little gas: neither the service, nor its database, nor its keys.
  */
 import { readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
@@ -57,13 +57,13 @@ interface Terms {
   owner: Address
   openAfter: bigint
   token: Address
-  /** Undefined: that of the node. */
+  /** Undefined: the node's own network. */
   chainId: number | undefined
 }
 
 type Say = (line: string) => void
 
-/** Does what the arguments say; throws in words where something is wrong with them, or one that was named can't be recovered. */
+/** Does what the arguments say; throws a sentence where an argument is wrong, or a named deposit can't be recovered. */
 async function main(say: Say): Promise<void> {
   const { values } = parseArgs({ options: OPTIONS })
   if (values.help) return say(usage.trimEnd())
@@ -132,7 +132,7 @@ function read<T>(name: string, text: string | undefined, parse: (text: string) =
 
 const parseSeconds = (text: string): bigint | undefined => (/^\d{1,20}$/.test(text) ? BigInt(text) : undefined)
 
-/** One deposit by flags or by a line of the file; its address is computed, never believed. */
+/** One deposit, from flags or from a line of the file; its address is computed, never taken from the input. */
 function termsOf(texts: Record<string, unknown>, where = ""): Terms {
   const text = (name: string) => texts[name] as string | undefined
   const name = (flag: string) => (where === "" ? `--${flag}` : `${flag} in ${where}`)
@@ -195,7 +195,7 @@ async function balancesOf(node: Node, terms: readonly Terms[]): Promise<bigint[]
   })
 }
 
-/** Amounts as people read them; in base units where the token does not say how. */
+/** Amounts as people read them; in base units where the token does not report its decimals. */
 async function moneyText(node: Node, tokens: Address[]): Promise<(token: Address, amount: bigint) => string> {
   const calls = tokens.flatMap(token =>
     (["symbol", "decimals"] as const).map(functionName =>
@@ -215,7 +215,7 @@ async function moneyText(node: Node, tokens: Address[]): Promise<(token: Address
   }
 }
 
-/** Tries it, sends it, and waits for its receipt; answers what moved. */
+/** Simulates it, sends it, and waits for its receipt; returns what moved. */
 async function recover(node: Node, chainId: number, key: Hex, terms: Terms): Promise<{ hash: Hash; moved: bigint }> {
   const { factory, salt, owner, openAfter, token, address } = terms
   const account = privateKeyToAccount(key)
@@ -249,7 +249,7 @@ async function recover(node: Node, chainId: number, key: Hex, terms: Terms): Pro
 }
 
 if (import.meta.main)
-  // A token's symbol is anyone's text.
+  // A token's symbol can be any text.
   main(line => process.stdout.write(`${line.replace(/(?!\n)\p{C}/gu, "\ufffd")}\n`)).catch((error: Error) => {
     process.stderr.write(`\n${error.message}\n`)
     process.exitCode = 1

@@ -1,4 +1,4 @@
-/** `script/wallet`: what an operator sees of the service's wallets and does to them, asked of the running service. */
+/** `script/wallet`: shows an operator the service's wallets and acts on them, by asking the running service. */
 import { request } from "node:http"
 import { userInfo } from "node:os"
 import { parseArgs } from "node:util"
@@ -36,7 +36,7 @@ It needs the DATA_DIR of the service and the right to open admin.sock in it. doc
 Ends with 0 when it was done, 1 when it was refused, 2 when it was called wrongly, 3 when the service can't be reached.
 `
 
-/** The command was written wrongly. */
+/** The command line is wrong. */
 class UsageError extends Error {}
 /** No service answers on the socket. */
 class Unreachable extends Error {}
@@ -59,11 +59,11 @@ type Flags = ReturnType<typeof parsed>["values"]
 
 const parsed = (args: string[]) => parseArgs({ args, options, allowPositionals: true })
 
-/** A command: its arguments by name, which flags it takes, and what it asks. */
+/** A command: its arguments by name, which flags it takes, and its request. */
 interface Command {
   takes: string[]
   flags: (keyof Flags)[]
-  /** What it is with --all. */
+  /** The request with --all. */
   all?: Command
   ask: (given: string[], flags: Flags) => { path: string; body?: object }
   // biome-ignore lint/suspicious/noExplicitAny: what the service answers, which prints itself.
@@ -163,7 +163,10 @@ function read(args: string[]) {
   }
 }
 
-/** Asks the service; an Error with its words when it refuses. What it answers is JSON, undefined fields left out. */
+/**
+ * Asks the service; throws an Error with the service's message when it refuses. Its answer is JSON, undefined fields
+ * left out.
+ */
 async function call(path: string, body: object | undefined): Promise<Record<string, unknown>> {
   const socket = socketPath(readDataDir())
   const { status, text } = await exchange(socket, path, body && JSON.stringify({ ...body, by: userInfo().username }))
@@ -201,7 +204,7 @@ function exchange(socketPath: string, path: string, body?: string): Promise<{ st
   })
 }
 
-/** A contract's reason for a failure is anyone's text: it must not move the cursor, or colour what is true. */
+/** A contract's reason for a failure can be any text: it must not move the cursor, or colour other output. */
 const plain = (text: string): string => text.replace(/(?!\n)\p{C}/gu, "\ufffd")
 
 main().then(

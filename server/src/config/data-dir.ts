@@ -1,4 +1,4 @@
-// The data folder: one process at a time, and files that are either old or new, never half of each.
+// The data folder: used by one process at a time, with files that are always either old or new, never half of each.
 import { mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs"
 import { open, rename, rm } from "node:fs/promises"
 import { basename, dirname, join } from "node:path"
@@ -16,13 +16,13 @@ let written = 0
 const held = new Set<DatabaseSync>()
 
 /**
- * Makes the folder (mode 0700) where it is absent and locks it for this process until the process ends or the returned
- * function is called. Throws an Error with code `DATA_DIR_BUSY` while another process has it.
+ * Creates the folder (mode 0700) where it is absent, and locks it for this process until the process ends or the
+ * returned function is called. Throws an Error with code `DATA_DIR_BUSY` while another process has it.
  */
 export function lockDataDir(dir: string): () => void {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
-  // SQLite's lock is one of the kernel's, so it ends with its process however that dies. A file with a pid in it does
-  // not, and Node has no flock of its own.
+  // SQLite's lock is a kernel lock, so it ends with its process however that ends. A pid file does not, and Node has no
+  // flock of its own.
   const lock = new DatabaseSync(join(dir, "lock"))
   try {
     lock.exec("PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE")
@@ -39,7 +39,10 @@ export function lockDataDir(dir: string): () => void {
   }
 }
 
-/** Removes what `writeFileAtomic` left in a folder when its process was killed; only for a folder nobody writes to. */
+/**
+ * Removes the files that `writeFileAtomic` left in a folder when its process was killed; only for a folder nobody
+ * writes to.
+ */
 export function removeTemporaryFiles(dir: string): void {
   for (const name of readdirSync(dir)) if (TEMPORARY.test(name)) rmSync(join(dir, name), { force: true })
 }
@@ -52,7 +55,7 @@ export async function writeFileAtomic(path: string, content: string | Uint8Array
   try {
     const file = await open(temporary, "wx", mode)
     try {
-      await file.chmod(mode) // the umask took bits away
+      await file.chmod(mode) // the umask removed permission bits
       await file.writeFile(content)
       await file.sync()
     } finally {
@@ -63,7 +66,7 @@ export async function writeFileAtomic(path: string, content: string | Uint8Array
     await rm(temporary, { force: true })
     throw error
   }
-  // The rename is a change of the folder, which has to reach the disk too.
+  // The rename changes the folder, and that change has to reach the disk too.
   const entry = await open(folder, "r")
   try {
     await entry.sync()
@@ -72,7 +75,7 @@ export async function writeFileAtomic(path: string, content: string | Uint8Array
   }
 }
 
-/** What a JSON file holds, or undefined where there is no such file; throws on a file that is not JSON. */
+/** The content of a JSON file, or undefined where there is no such file; throws on a file that is not JSON. */
 export function readJsonIfThere(path: string): unknown {
   let text: string
   try {

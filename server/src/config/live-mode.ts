@@ -1,6 +1,6 @@
 /**
- * What live mode refuses to start with: settings that are right for a sandbox or a test, and cost money where money is
- * real. Pure; each fault begins with the name of its setting, and none repeats a value that may be secret.
+ * The settings that live mode refuses to start with: they are fine for a sandbox or a test, and cost money where money
+ * is real. Pure; each fault begins with the name of its setting, and none repeats a value that may be secret.
  */
 import { isIP } from "node:net"
 import { type Hex, toHex } from "viem"
@@ -12,14 +12,14 @@ import type { Settings } from "./settings.ts"
 
 const LEAST_CONFIRMATIONS = 3
 const LEAST_TOKEN_CHARACTERS = 16
-/** Of the 31 steps from byte to byte in a random key about 29 differ. */
+/** About 29 of the 31 steps from byte to byte in a random key differ. */
 const LEAST_DIFFERENT_STEPS = 16
 
 const testNetworks: readonly string[] = ["base-sepolia"]
 
 /**
- * Why these settings can't be used in live mode, all at once; empty when they can. `keySettings` names the settings by which
- * the wallets' keys came.
+ * Why these settings can't be used in live mode, all at once; empty when they can. `keySettings` names the settings
+ * from which the wallets' keys came.
  */
 export function liveFaults(settings: Settings, keySettings: { payout: string; relay: string }): string[] {
   const { secretKey, payoutWallet, relayWallet, networks, metricsToken } = settings
@@ -100,7 +100,7 @@ export function liveFaults(settings: Settings, keySettings: { payout: string; re
   return faults
 }
 
-/** What live mode does without, and says so at the start. */
+/** Protections that live mode lacks, logged at the start. */
 export function liveWarnings({ sanctionsFile, networks, redisUrl }: Settings): string[] {
   const screened = sanctionsFile !== undefined || networks.some(({ sanctionsOracle }) => sanctionsOracle !== undefined)
   return [
@@ -120,20 +120,22 @@ function addressFaults(name: string, url: string, why: string): string[] {
   ]
 }
 
-/** Whether a URL's host is reached from inside only: a private or special address, or a name that no public DNS has. */
+/**
+ * Whether a URL's host can only be reached from inside: a private or special address, or a name that no public DNS has.
+ */
 function isPrivate(url: string): boolean {
   const host = new URL(url).hostname.replace(/^\[|\]$|\.$/g, "")
   if (isIP(host) !== 0) return !isPublicAddress(host)
   return !host.includes(".") || /\.(localhost|local|internal|intranet|lan|home\.arpa)$/.test(host)
 }
 
-/** Whether a key was repeated or counted, or typed: 32 random bytes are all visible characters once in 10^13 keys. */
+/** Whether a key looks repeated, counted, or typed: 32 random bytes are all visible characters once in 10^13 keys. */
 function isGuessable(key: Uint8Array): boolean {
   const steps = key.slice(1).map((byte, i) => byte - (key[i] ?? 0))
   return new Set(steps).size < LEAST_DIFFERENT_STEPS || key.every(byte => byte >= 0x20 && byte < 0x7f)
 }
 
-/** The wallet of a key, undefined where the curve has no such key; the library's own error would repeat it. */
+/** The wallet of a key, undefined where the key is invalid; the library's own error would repeat the key. */
 function walletOf(key: Hex): string | undefined {
   try {
     return privateKeyToAddress(key).toLowerCase()
@@ -144,7 +146,7 @@ function walletOf(key: Hex): string | undefined {
 
 let known: Set<string | undefined> | undefined
 
-/** Wallets whose keys everybody has: those of anvil and Hardhat, the first numbers, and one byte over and over. */
+/** Wallets whose keys everybody has: those of anvil and Hardhat, the first numbers, and one byte repeated. */
 function developmentWallets(): ReadonlySet<string | undefined> {
   known ??= new Set([
     ...Array.from({ length: 20 }, (_, addressIndex) =>

@@ -1,4 +1,4 @@
-/** How the text of a setting becomes a value; each throws an Error whose message completes "NAME …". */
+/** Parsers for the text of settings; each throws an Error whose message completes "NAME …". */
 import { isIP } from "node:net"
 import { type Address, NOT_AN_ADDRESS, parseAddress, parseHash } from "../chain/hex.ts"
 import { localSigner, type Signer } from "../chain/signer.ts"
@@ -28,13 +28,13 @@ export function httpUrl(value: string): string {
   return value.replace(/\/+$/, "")
 }
 
-/** An http(s) address just as it is written: an issuer is compared letter by letter, and some end in a slash. */
+/** An http(s) address exactly as written: issuers are compared character by character, and some end in a slash. */
 export function issuerUrl(value: string): string {
   httpUrl(value)
   return value
 }
 
-/** The address of a Redis server; the fault never repeats it, for it may hold a password. */
+/** The address of a Redis server; the fault never repeats it, because it may contain a password. */
 export function redisUrl(value: string): string {
   if (!URL.canParse(value) || !/^rediss?:\/\/./.test(value)) throw new Error("must be a redis:// or rediss:// address")
   return value
@@ -50,7 +50,7 @@ export function cidr(value: string): string {
   return value
 }
 
-/** A {@link cidr} that is not everyone. */
+/** A {@link cidr} that does not cover every address. */
 export function proxies(value: string): string {
   if (/\/0+$/.test(cidr(value)))
     throw new Error("must not trust everyone: callers would choose the address by which they are limited")
@@ -81,7 +81,7 @@ export function duration(value: string): number {
   return Number.parseInt(match[1] ?? "", 10) * unitMs
 }
 
-/** A time from `minS` to `maxS` seconds, as milliseconds. */
+/** A duration from `minS` to `maxS` seconds, as milliseconds. */
 export function durationWithin(minS: number, maxS: number) {
   return (value: string): number => {
     const ms = duration(value)
@@ -90,9 +90,9 @@ export function durationWithin(minS: number, maxS: number) {
   }
 }
 
-/** Only what signs: the key is kept where nothing prints it. */
+/** Returns only a signer: the key is kept where nothing prints it. */
 export function privateKey(value: string): Signer {
-  // The key itself stays out of the message: settings faults are printed, and the library's own would repeat it.
+  // The message must not contain the key: settings faults are printed, and the library's own error would repeat it.
   if (!parseHash(value)) throw new Error("must be a private key: 0x and 64 hexadecimal digits")
   try {
     return localSigner(value as `0x${string}`)
@@ -111,7 +111,7 @@ export function bytes32(value: string): Uint8Array {
 /** Gwei, as wei. */
 export const gwei = (value: string): bigint => wei(value, 9)
 
-/** Ether, as wei; 0 too. */
+/** Ether as wei; 0 is allowed. */
 export const ether = (value: string): bigint => (/^0(\.0+)?$/.test(value) ? 0n : wei(value, 18))
 
 function wei(value: string, decimals: number): bigint {

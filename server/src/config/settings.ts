@@ -1,4 +1,4 @@
-/** The settings as the service uses them. The only reader of `process.env`; all faults are reported together. */
+/** The settings as the service uses them. The only code that reads `process.env`; all faults are reported together. */
 import type { Address } from "../chain/hex.ts"
 import { type Mode, type NetworkName, type NetworkSettings, networkFacts } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
@@ -31,12 +31,15 @@ export interface Settings {
   dataDir: string
   /** Undefined: the embedded database in `dataDir`. */
   databaseUrl: string | undefined
-  /** Live mode takes the embedded database too. */
+  /** Live mode accepts the embedded database too. */
   allowEmbeddedDb: boolean
   /** Undefined: requests are counted in each process's memory. */
   redisUrl: string | undefined
   sandboxPublic: boolean
-  /** 32 bytes, under which secrets are encrypted at rest; in the sandbox undefined until it has made its own. */
+  /**
+   * 32 bytes, under which secrets are encrypted at rest; in the sandbox undefined until the sandbox has created its
+   * own.
+   */
   secretKey: Uint8Array | undefined
   oidcIssuer: string
   oidcAudience: string
@@ -47,21 +50,21 @@ export interface Settings {
   /** Blocks. */
   maxScanLag: number
   sanctionsFile: string | undefined
-  /** A decimal string in whole tokens: each token has decimals of its own. */
+  /** A decimal string in whole tokens, because each token has its own decimals. */
   minAmount: string
-  /** Above this, in whole tokens, two endpoints must have a payment where a network has two. */
+  /** Above this, in whole tokens, both endpoints must have a payment where a network has two. */
   quorumAbove: string
   /** A payment's deposit is swept at once above this, in whole tokens. */
   sweepAbove: string
   /** The most a payout pays for a unit of gas, in wei. */
   payoutMaxFee: bigint
-  /** The most that a merchant's payouts may cost in 24 hours, in wei; 0: no bound. */
+  /** The most that a merchant's payouts may cost in 24 hours, in wei; 0: no limit. */
   gasBudget: bigint
-  /** The most that the payouts and relays of all merchants may cost in 24 hours, in wei; 0: no bound. */
+  /** The most that the payouts and relays of all merchants may cost in 24 hours, in wei; 0: no limit. */
   gasBudgetTotal: bigint
-  /** The most that relays of contract wallets may cost in 24 hours on each network, in wei; 0: no bound. */
+  /** The most that relays of contract wallets may cost in 24 hours on each network, in wei; 0: no limit. */
   relayContractBudget: bigint
-  /** Below this, in whole tokens, payouts get no more than a part of a merchant's gas budget. */
+  /** Below this, in whole tokens, payouts get only a part of a merchant's gas budget. */
   smallPayout: string
   /** Signs for the payout wallet; undefined: no money moves out of deposits. */
   payoutSigner: Signer | undefined
@@ -69,15 +72,15 @@ export interface Settings {
   /** Signs for the relay wallet; undefined: no authorization is relayed. */
   relaySigner: Signer | undefined
   relayWallet: Address | undefined
-  /** Wallets of the service itself; they can't be a merchant's payout address. */
+  /** Wallets of the service itself; a merchant's payout address can't be one of them. */
   serviceWallets: Address[]
   /** Requests a minute; 0 switches a bucket off. */
   limits: Record<Bucket, number>
-  /** Where a process without the API answers probes; undefined: nowhere. */
+  /** The port on which a process without the API answers probes; undefined: none. */
   healthPort: number | undefined
-  /** How long a process serves on after it was told to stop. */
+  /** How long a process continues to serve after it was asked to stop. */
   drainMs: number
-  /** Answers in parts of one merchant that are on their way at once. */
+  /** How many long answers of one merchant may be in progress at the same time. */
   maxDownloads: number
   metricsPort: number | undefined
   metricsHost: string
@@ -89,14 +92,14 @@ export interface Settings {
 
 /** How events are delivered. */
 export interface WebhookSettings {
-  /** For a whole exchange, the answer's body included. */
+  /** For a whole exchange, including the answer's body. */
   timeoutMs: number
   /** The same, for the request that tries an address at registration. */
   probeTimeoutMs: number
-  /** Requests at once to one endpoint, and in all, of each process. */
+  /** Concurrent requests to one endpoint, and in all, of each process. */
   concurrencyPerEndpoint: number
   concurrency: number
-  /** Ranges that are sent to though they are not public. */
+  /** Ranges that are allowed as destinations though they are not public. */
   allowCidrs: string[]
   /** How long events and their attempts are kept. */
   retentionMs: number
@@ -122,11 +125,11 @@ type ValueOf<N extends Name> = Table[N] extends { fallback: string; parse: (text
 
 /**
  * In wei. On Base, where gas costs a hundredth of a gwei or two, it is five to ten thousand payouts a day, more than an
- * honest merchant has; and the most that somebody who pays himself round and round can cost us.
+ * honest merchant has. It is also the most that a person who pays himself over and over can cost us.
  */
 const DEFAULT_GAS_BUDGET = 20_000_000_000_000_000n
 
-/** In wei: as much as ten merchants, for whoever opens an installation to strangers. */
+/** In wei: as much as ten merchants, for operators that open an installation to strangers. */
 const DEFAULT_TOTAL = 10n * DEFAULT_GAS_BUDGET
 /** In wei: on Base some two thousand relays of contract wallets. */
 const DEFAULT_CONTRACT_BUDGET = 5_000_000_000_000_000n
@@ -135,7 +138,7 @@ const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
 
 const suffix = (name: NetworkName): string => name.toUpperCase().replaceAll("-", "_")
 
-/** The settings of `script/migrate`: where the database is, and nothing that a migration has no use for. */
+/** The settings of `script/migrate`: the location of the database, and nothing that a migration does not need. */
 export function readDatabaseSettings(
   env: Record<string, string | undefined> = process.env,
 ): Pick<Settings, "databaseUrl" | "dataDir"> {
@@ -155,8 +158,9 @@ export function readDatabaseSettings(
 }
 
 /**
- * The settings from the environment, or a {@link SettingsError} that lists every fault. In the sandbox the networks' and
- * the issuer's values are placeholders: its chain and its identity provider are local, and known once they run.
+ * The settings from the environment; throws a {@link SettingsError} that lists every fault. In the sandbox the
+ * networks' and the issuer's values are placeholders: its chain and its identity provider are local, and their
+ * addresses are known once they run.
  */
 export function readSettings(env: Record<string, string | undefined> = process.env): Settings {
   const faults: string[] = []
@@ -212,7 +216,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     }
   }
 
-  /** By which setting each wallet's key came, or should have come. */
+  /** The setting from which each wallet's key came, or should have come. */
   const keySettings = { payout: keySetting("PAYOUT"), relay: keySetting("RELAY") }
   function keySetting(wallet: "PAYOUT" | "RELAY"): string {
     return env[`${wallet}_KEYSTORE`] ? `${wallet}_KEYSTORE` : `${wallet}_PRIVATE_KEY`
@@ -294,14 +298,14 @@ export function readSettings(env: Record<string, string | undefined> = process.e
       retentionMs: read("WEBHOOK_RETENTION"),
     },
   }
-  // Live mode says it for itself, with all else that is wrong there.
+  // Live mode reports this itself, with its other faults.
   if (mode !== "live" && payoutWallet !== undefined && payoutWallet === relayWallet)
     faults.push(
       `${keySettings.relay} must be another key than ${keySettings.payout}: each wallet has nonces of its own`,
     )
   if (mode === "live") {
     if (!env.BASE_URL) faults.push("BASE_URL must be set: the https address at which callers reach the service")
-    // What can't be read has been told; what stands in for it is not worth another fault.
+    // An unreadable value was already reported; its placeholder is not worth another fault.
     const told = new Set(faults.map(nameIn))
     if (told.has("PAYOUT_KEYSTORE_PASSWORD_FILE")) told.add(keySettings.payout)
     if (told.has("RELAY_KEYSTORE_PASSWORD_FILE")) told.add(keySettings.relay)
@@ -315,7 +319,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
 export const readDataDir = (env: Record<string, string | undefined> = process.env): string =>
   env.DATA_DIR || settingsTable.DATA_DIR.fallback
 
-/** All settings in order, each with its default in words; those of a network have `_<NETWORK>` in their names. */
+/** All settings in order, each with its default in words; per-network settings have `_<NETWORK>` in their names. */
 export function listSettings(): { name: string; meaning: string; standsIn: string; live: string }[] {
   const perNetwork = Object.entries<Meaning>(networkSettingsTable).map(([part, rest]): [string, Meaning] => [
     `${part}_<NETWORK>`,
@@ -327,7 +331,7 @@ export function listSettings(): { name: string; meaning: string; standsIn: strin
   })
 }
 
-/** What `--help` prints of the settings: a line each, with the default. */
+/** What `--help` prints about the settings: one line each, with the default. */
 export const describeSettings = (): string =>
   listSettings()
     .map(({ name, meaning, standsIn }) => `  ${name.padEnd(34)}${meaning}${standsIn && ` (${standsIn})`}`)

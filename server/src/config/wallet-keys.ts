@@ -3,7 +3,7 @@ import { readFileSync, statSync } from "node:fs"
 import { openKeystore } from "../chain/keystore.ts"
 import { localSigner, type Signer } from "../chain/signer.ts"
 
-/** Bits of a file's mode that let others than its owner in. */
+/** Bits of a file's mode that give access to users other than its owner. */
 const OTHERS = 0o077
 const KEYSTORE_BYTES = 64 * 1024
 
@@ -17,7 +17,10 @@ export interface WalletSettings {
   live: boolean
 }
 
-/** What signs for a wallet, undefined where nothing is set; faults begin with the name of a setting and tell no secret. */
+/**
+ * The signer for a wallet, undefined where nothing is set; faults begin with the name of a setting and reveal no
+ * secret.
+ */
 export function walletSigner({ wallet, key, keystore, passwordFile, live }: WalletSettings): {
   signer: Signer | undefined
   faults: string[]
@@ -49,7 +52,7 @@ function passwordIn(path: string, live: boolean): string {
   return password
 }
 
-/** The text of a small file; an Error whose message completes "NAME …". */
+/** The text of a small file; throws an Error whose message completes "NAME …". */
 function textOf(path: string): string {
   try {
     const bytes = readFileSync(path)

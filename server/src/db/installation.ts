@@ -1,11 +1,11 @@
-/** What a database remembers of the installation it was made for, so that it is never opened as another. */
+/** What a database records about the installation it was created for, so that it is never opened as another. */
 import type { Mode, Network } from "../chain/networks.ts"
 import type { Db } from "./open.ts"
 
 /**
- * Claims an empty database for this mode and these chains, or throws when it belongs to another mode, or when a network
- * is another chain than it was (a sandbox whose chain was lost, an endpoint of another network), or its token has other
- * decimals.
+ * Claims an empty database for this mode and these chains. Throws when it belongs to another mode, when a network's
+ * chain differs from the recorded one (a sandbox whose chain was lost, an endpoint of another network), or when its
+ * token has other decimals.
  */
 export async function claimInstallation(db: Db, mode: Mode, networks: readonly Network[]): Promise<void> {
   await remember(db, "mode", mode)
@@ -27,7 +27,7 @@ export async function claimInstallation(db: Db, mode: Mode, networks: readonly N
   }
 }
 
-/** Throws when the database is not yet anyone's, or belongs to another mode. */
+/** Throws when the database is not claimed yet, or belongs to another mode. */
 export async function assertInstallation(db: Db, mode: Mode): Promise<void> {
   const made = await db.selectFrom("installation").select("value").where("key", "=", "mode").executeTakeFirst()
   if (!made) throw new Error("This database is new. Start the service once, or check DATA_DIR and DATABASE_URL.")

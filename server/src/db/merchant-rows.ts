@@ -1,4 +1,4 @@
-/** The rows of merchants and where their money goes; a part of `schema.ts`. */
+/** The rows of merchants and of the addresses that receive their money; a part of `schema.ts`. */
 import type { Generated } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { Optional } from "./schema.ts"

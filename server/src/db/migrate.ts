@@ -5,7 +5,9 @@
 import { createHash } from "node:crypto"
 import { readdirSync, readFileSync } from "node:fs"
 
-/** Receives one sentence for each step: what is applied now, how long it took, that another process is at it. */
+/**
+ * Receives one sentence for each step: what is being applied, how long it took, or that another process is migrating.
+ */
 export type MigrationReport = (sentence: string) => void
 
 /** What both engines can do inside a transaction; `exec` takes several statements. */
@@ -31,12 +33,12 @@ const files = () =>
     })
 
 /**
- * Brings the database up to this version's schema, or throws: when an applied file's text has changed, or when the
- * database is newer than this program. On a big database a file may take minutes, so each one is reported.
+ * Brings the database up to this version's schema. Throws when an applied file's text has changed, or when the database
+ * is newer than this program. On a big database a file may take minutes, so each one is reported.
  */
 export async function migrate(engine: Engine, report: MigrationReport = () => {}): Promise<void> {
   await engine.transaction(async session => {
-    // What bounds a request's statements must not end a migration.
+    // The time limits of a request's statements must not end a migration.
     await session.exec("set local statement_timeout = 0; set local lock_timeout = 0")
     await lockMigrations(session, report)
     await session.exec(
@@ -59,7 +61,7 @@ export async function migrate(engine: Engine, report: MigrationReport = () => {}
   })
 }
 
-/** One of several processes that start together migrates; the others wait here and then find it done. */
+/** Of several processes that start together, one migrates; the others wait here and then find the work done. */
 async function lockMigrations(session: Session, report: MigrationReport): Promise<void> {
   const [lock] = await session.query("select pg_try_advisory_xact_lock(7582411) as taken")
   if (lock?.taken) return
@@ -67,7 +69,10 @@ async function lockMigrations(session: Session, report: MigrationReport): Promis
   await session.exec("select pg_advisory_xact_lock(7582411)")
 }
 
-/** The files that `applied`, checksums by name, lacks, in order; throws when it does not fit this program's files. */
+/**
+ * The files that `applied` (checksums by name) lacks, in order; throws when `applied` does not match this program's
+ * files.
+ */
 function missingFiles(applied: Map<string, unknown>) {
   const known = files()
   for (const name of applied.keys())

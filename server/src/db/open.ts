@@ -1,6 +1,4 @@
-/**
- * Opens the database: `DATABASE_URL` on Postgres, else PGlite in a folder. Both answer int8 and numeric as bigint.
- */
+/** Opens the database: `DATABASE_URL` on Postgres, else PGlite in a folder. Both return int8 and numeric as bigint. */
 import { chmodSync, existsSync, mkdirSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { PGlite } from "@electric-sql/pglite"
@@ -11,30 +9,30 @@ import { type Engine, type MigrationReport, migrate } from "./migrate.ts"
 import { backgroundDeadlines, bigintParsers, bounded, connect, openPool, requestDeadlines } from "./pool.ts"
 import type { Database } from "./schema.ts"
 
-/** A pool, or the one transaction that is open: whoever holds a `Db` can't reach past it. */
+/** A pool, or one open transaction: code that holds a `Db` can't reach past it. */
 export type Db = Kysely<Database>
 
-/** The channel of every wake-up; what is to be woken is the payload. */
+/** The channel of every wake-up; the payload names what to wake. */
 const CHANNEL = "sluice"
 
 export interface OpenDatabase {
   /** For requests: no statement takes longer than ten seconds. */
   db: Db
-  /** For the loops, some of whose statements read whole tables: connections of their own, with longer deadlines. */
+  /** For the loops, some of whose statements read whole tables: separate connections, with longer deadlines. */
   background: Db
-  /** Calls back with the payload of every notification until closed; reconnects by itself. */
+  /** Calls back with the payload of every notification until closed; reconnects automatically. */
   listen(onNotify: (payload: string) => void): Promise<void>
   close(): Promise<void>
 }
 
-/** Tells every process on this database that something of this kind is waiting. */
+/** Notifies every process on this database that work of this kind is waiting. */
 export async function notify(db: Db, payload: string): Promise<void> {
   await sql`select pg_notify(${CHANNEL}, ${payload})`.execute(db)
 }
 
 /**
- * The database that the settings name, migrated; the embedded one only for who holds the lock of `dataDir`. `report`
- * receives a sentence for each migration.
+ * The database that the settings name, migrated; the embedded one only for the process that holds the lock of
+ * `dataDir`. `report` receives a sentence for each migration.
  */
 export const openDatabase = (
   { databaseUrl, dataDir }: Pick<Settings, "databaseUrl" | "dataDir">,
@@ -44,8 +42,8 @@ export const openDatabase = (
   databaseUrl === undefined ? openEmbedded(join(dataDir, "db"), report) : openPostgres(databaseUrl, onError, report)
 
 /**
- * The embedded database in `dir`, migrated. The first start builds it beside and renames: a kill during initdb leaves a
- * folder that never opens again (measured), so an unfinished one must not bear the final name.
+ * The embedded database in `dir`, migrated. The first start builds it in another folder and renames that: a kill during
+ * initdb leaves a folder that never opens again (measured), so an unfinished one must not have the final name.
  */
 async function openEmbedded(dir: string, report: MigrationReport | undefined): Promise<OpenDatabase> {
   if (!existsSync(dir)) {
@@ -56,7 +54,7 @@ async function openEmbedded(dir: string, report: MigrationReport | undefined): P
     await first.close()
     renameSync(unfinished, dir)
   }
-  // PGlite makes its files with 0666 whatever the umask is (measured), so the folder keeps others out.
+  // PGlite creates its files with mode 0666 whatever the umask is (measured), so the folder keeps other users out.
   chmodSync(dir, 0o700)
   return overPGlite(await PGlite.create(dir, { parsers: bigintParsers }), report)
 }
@@ -101,7 +99,7 @@ export async function openPostgres(
       await client.query("commit")
       return result
     } catch (error) {
-      // A connection that broke has nothing to roll back, and its error must not hide the first one.
+      // A broken connection has nothing to roll back, and its error must not hide the first one.
       await client.query("rollback").catch(() => {})
       throw error
     } finally {
@@ -122,7 +120,7 @@ export async function openPostgres(
   }
 }
 
-/** LISTEN on a client of its own: a pooled one would be handed to others between notifications. */
+/** LISTEN uses a client of its own: a pooled one would be handed to others between notifications. */
 async function listenForever(
   url: string,
   onNotify: (payload: string) => void,

@@ -26,7 +26,7 @@ export interface Splits {
   updated_at: Date
 }
 
-/** What queues together, before a wallet of its own: what leaves deposits, and buyers' authorizations. */
+/** The two queues, each with its own wallet: payouts out of deposits, and buyers' authorizations. */
 export type Lane = "payout" | "relay"
 
 export interface Wallets {
@@ -46,12 +46,12 @@ export interface Wallets {
   alarms: ColumnType<StandingAlarm[], StandingAlarm[] | undefined, StandingAlarm[]>
 }
 
-/** Of a merchant: the row is a lock, and says nothing. */
+/** Of a merchant: the row is only a lock, and has no content. */
 export interface GasBudgets {
   merchant_id: string
 }
 
-/** Alarms of a wallet that last until their reason is gone. */
+/** Alarms of a wallet that stay active until their reason is gone. */
 export type StandingAlarm =
   | "low_gas"
   | "gas_soon"
@@ -64,7 +64,7 @@ export type StandingAlarm =
 
 export type IntentState = "queued" | "held" | "assigned" | "mined" | "final" | "reverted" | "cancelled"
 export type HeldReason = "short" | "sanctions" | "simulation" | "low_gas" | "reverted" | "gas_budget"
-/** What a node's answer to a broadcast means; `payouts/broadcast-results.ts` says which is which. */
+/** What a node's answer to a broadcast means; the mapping is in `payouts/broadcast-results.ts`. */
 export type SendResult = "sent" | "look" | "wait" | "bump" | "alarm" | "unknown"
 
 export interface Intents {
@@ -93,7 +93,7 @@ export interface Intents {
   auth_digest: Optional<Hash>
   relay_by: Optional<Date>
   reserved: boolean
-  /** Cancelled by hand: it is not made again. */
+  /** Cancelled by hand: it is not created again. */
   stopped: Generated<boolean>
   state: IntentState
   held_reason: Optional<HeldReason>
@@ -106,10 +106,10 @@ export interface Intents {
   block_number: Optional<bigint>
   block_hash: Optional<Hash>
   succeeded: Optional<boolean>
-  /** Wei, by the receipt. */
+  /** In wei, from the receipt. */
   gas_cost: Optional<bigint>
   gas_cost_at: Optional<Date>
-  /** When its receipt was first seen without the transfer that it is for. */
+  /** When its receipt was first seen without the transfer that it should contain. */
   transfer_missing_at: Optional<Date>
   created_at: Date
   updated_at: Date
@@ -133,7 +133,7 @@ export interface Attempts {
   sent_at: Optional<Date>
   sends: Generated<number>
   last_result: Optional<SendResult>
-  /** Pays nothing of its intent, and only uses its nonce up. */
+  /** Pays nothing of its intent, and only uses up its nonce. */
   empty: Generated<boolean>
 }
 
@@ -175,14 +175,14 @@ export interface DepositBooks {
   shortfall: Generated<bigint>
 }
 
-/** What a payment's claims add up to, kept by triggers. */
+/** The sum of a payment's claims, kept by triggers. */
 export interface ClaimBooks {
   payment_id: string
   claims: bigint
   transfer_ids: bigint
 }
 
-/** What left a deposit and no intent meant. */
+/** What left a deposit without an intent. */
 export interface Outflows {
   id: Generated<string>
   chain_id: number
@@ -218,7 +218,7 @@ export interface Books {
   id: string
   merchant_id: string
   direction: "in" | "out"
-  /** Of what went out. */
+  /** For outgoing money. */
   reason: Intents["kind"] | Outflows["reason"] | null
   state: "confirmed" | "mined" | "final"
   chain_id: number

@@ -1,14 +1,14 @@
 /**
- * A pool of Postgres connections on which nothing waits for ever. The server ends statements and lock waits that take too
- * long; a deadline of our own ends those that the server never answers, as it is paused or the line is cut. Either way, and
- * when there is no connection at all, the caller gets a {@link DatabaseUnavailable}.
+ * A pool of Postgres connections on which nothing waits for ever. The server ends statements and lock waits that take
+ * too long; our own deadline ends those that the server never answers, because it is paused or the line is cut. In both
+ * cases, and when there is no connection at all, the caller gets a {@link DatabaseUnavailable}.
  */
 import type { PostgresPool, PostgresPoolClient } from "kysely"
 import pg from "pg"
 
 /** How long one user of the database may wait, each in milliseconds. */
 export interface Deadlines {
-  /** For a new connection, and for a place in a pool whose connections are all in use. */
+  /** For a new connection, and for a free connection in a full pool. */
   connectMs: number
   /** For the server to run one statement. */
   statementMs: number
@@ -16,15 +16,15 @@ export interface Deadlines {
   lockMs: number
 }
 
-/** Of requests: a caller waits. Statements of requests take milliseconds. */
+/** Limits for requests, where a caller waits. Statements of requests take milliseconds. */
 export const requestDeadlines: Deadlines = { connectMs: 10_000, statementMs: 10_000, lockMs: 5_000 }
 /**
- * Of the loops in the background: the comparison of the books and the deletion of old rows read whole tables. A statement
- * that is too slow must still end some time, or its connection is lost to a server that vanished.
+ * Limits for the loops in the background: the comparison of the books and the deletion of old rows read whole tables. A
+ * statement that is too slow must still end at some point, or its connection is lost to a server that vanished.
  */
 export const backgroundDeadlines: Deadlines = { connectMs: 10_000, statementMs: 600_000, lockMs: 60_000 }
 
-/** A transaction that does nothing for so long belongs to a process that hangs: its locks are taken away. */
+/** A transaction that is idle for this long belongs to a process that hangs: its locks are released. */
 const IDLE_IN_TRANSACTION_MS = 60_000
 /** After the server's own deadline, so that its error comes first while it can answer. */
 const ANSWER_MARGIN_MS = 2_000
@@ -41,7 +41,7 @@ export class DatabaseUnavailable extends Error {
   }
 }
 
-/** An address with several IP addresses fails with an AggregateError, which has no words of its own. */
+/** An address with several IP addresses fails with an AggregateError, which has no message of its own. */
 const wordsOf = (error: unknown): string =>
   error instanceof AggregateError ? error.errors.map(each => wordsOf(each)).join(", ") : (error as Error).message
 
@@ -59,13 +59,14 @@ export function openPool(url: string, deadlines: Deadlines, onError: (error: Err
     application_name: "sluice",
     connectionTimeoutMillis: connectMs,
   })
-  // An idle connection that breaks is replaced by the pool; without a listener it would end the process.
+  // The pool replaces an idle connection that breaks; without a listener the error would end the process.
   pool.on("error", onError)
   pool.on("connect", client => {
-    // The pool listens only while a connection is idle; one that breaks between two statements would end the process too.
+    // The pool listens only while a connection is idle; one that breaks between two statements would end the process
+    // too.
     client.on("error", onError)
-    // By a statement, as a pooler in between refuses start-up parameters that it does not know. `jit`: every statement is
-    // short, and estimates over a large table make Postgres compile some of them first: 20 ms, each time.
+    // Set by a statement, because a pooler in between refuses start-up parameters that it does not know. `jit`: every
+    // statement is short, and estimates over a large table make Postgres compile some of them first: 20 ms, each time.
     const settings = [
       "set jit = off",
       `set statement_timeout = ${statementMs}`,
@@ -80,7 +81,7 @@ export function openPool(url: string, deadlines: Deadlines, onError: (error: Err
 const INT8 = 20
 const NUMERIC = 1700
 
-/** The parsers of PGlite for the types that a pool here answers as bigint: int8 and numeric. */
+/** PGlite's parsers for the types that a pool here returns as bigint: int8 and numeric. */
 export const bigintParsers = { [INT8]: BigInt, [NUMERIC]: BigInt }
 
 /** The pool as Kysely uses it: each statement has a deadline, and a connection that missed one is closed. */
@@ -92,7 +93,7 @@ export function bounded(pool: pg.Pool, { statementMs }: Deadlines): PostgresPool
   }
 }
 
-/** A connection of the pool; throws {@link DatabaseUnavailable} where there is none in time. */
+/** A connection of the pool; throws {@link DatabaseUnavailable} where none is free in time. */
 export const connect = (pool: pg.Pool): Promise<pg.PoolClient> =>
   pool.connect().catch(error => {
     throw new DatabaseUnavailable(error)
@@ -101,14 +102,15 @@ export const connect = (pool: pg.Pool): Promise<pg.PoolClient> =>
 function boundedClient(client: pg.PoolClient, answerMs: number): PostgresPoolClient {
   let lost: DatabaseUnavailable | undefined
   const query = async (text: string, values: unknown[]) => {
-    // The rollback of a transaction whose connection is lost would wait for the same server again.
+    // Rolling back a transaction whose connection is lost would wait for the same server again.
     if (lost) throw lost
     try {
       return await client.query({ text, values, query_timeout: answerMs } as pg.QueryConfig)
     } catch (error) {
       if (!isUnavailable(error)) throw error
       const unavailable = new DatabaseUnavailable(error)
-      // What the server answered leaves the connection in order; without an answer nobody knows what it still does.
+      // An error that the server answered leaves the connection usable; without an answer nobody knows what the server
+      // still does.
       if (!(error instanceof pg.DatabaseError)) lost = unavailable
       throw unavailable
     }
@@ -117,17 +119,18 @@ function boundedClient(client: pg.PoolClient, answerMs: number): PostgresPoolCli
 }
 
 /**
- * SQLSTATE classes: 08 connection exceptions, 53 no disk, memory or connections left, 57 shutdowns, cancelled statements.
- * And lock_not_available, idle_in_transaction_session_timeout, and read_only_sql_transaction, which a standby answers.
+ * SQLSTATE classes: 08 connection exceptions, 53 no disk, memory or connections left, 57 shutdowns and cancelled
+ * statements. Also lock_not_available, idle_in_transaction_session_timeout, and read_only_sql_transaction, which a
+ * standby answers.
  */
 const UNAVAILABLE = /^(08|53|57)|^(55P03|25P03|25006)$/
 
-/** Whether an error of `pg` is about the server or the way to it, and not about the statement. */
+/** Whether an error of `pg` is about the server or the connection to it, and not about the statement. */
 function isUnavailable(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) return UNAVAILABLE.test(error.code ?? "")
   const { code, message } = error as { code?: unknown; message?: unknown }
   return typeof code === "string" ? /^E[A-Z]+$/.test(code) : LOST.test(`${message}`)
 }
 
-/** What the client library says without a code. */
+/** The client library's messages that have no code. */
 const LOST = /^(Query read timeout|Connection terminated|Client has encountered a connection error|Client was closed)/

@@ -1,4 +1,4 @@
-/** The rows as Kysely sees them; the truth is in `migrations/`. bigint: numeric and int8 columns. */
+/** The rows as Kysely sees them; the source of truth is `migrations/`. bigint: numeric and int8 columns. */
 import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Invitations, Merchants, PayoutAddresses } from "./merchant-rows.ts"
@@ -65,7 +65,7 @@ interface Deposits {
   watched_number: Optional<bigint>
   cooled_at: Optional<Date>
   check_at: Optional<Date>
-  /** Both set by the database when it is made. */
+  /** The database sets both on insert. */
   merchant_id: Generated<string>
   balanced_number: Generated<bigint | null>
 }
@@ -98,17 +98,17 @@ interface Transfers {
   log_index: number
   block_time: Date
   state: TransferState
-  /** Whether one of two endpoints alone vouches for it; see `chain/agreement.ts`. */
+  /** Whether it rests on one of two endpoints alone; see `chain/agreement.ts`. */
   single_source: Generated<boolean>
   suspect_at: Optional<Date>
   run_at: Optional<Date>
   created_at: Date
-  /** Both set by the database. */
+  /** The database sets both. */
   merchant_id: Generated<string>
   reorged_at: Generated<Date | null>
 }
 
-/** An endpoint, by its place in the setting from 0, that differs from the others, lags, or does not answer. */
+/** An endpoint, by its position in the setting from 0, that differs from the others, lags, or does not answer. */
 interface EndpointTroubles {
   chain_id: number
   position: number
@@ -137,7 +137,7 @@ interface Submissions {
   session_id: Optional<string>
   chain_id: number
   tx_hash: Hash
-  /** Who is said to have paid; a checkout need not know. */
+  /** The claimed payer; a checkout need not know it. */
   address: Address | null
   status: SubmissionStatus
   reason: Optional<FailureReason>
@@ -150,7 +150,7 @@ interface Submissions {
 }
 
 export type PaymentException = "underpaid" | "overpaid" | "late" | "duplicate" | "wrong_asset"
-/** Why a payment is not as it should be; a checkout's sender on a sanctions list is no exception of the checkout. */
+/** Why a payment needs a decision; for a checkout, a sender on a sanctions list is not an exception of the checkout. */
 export type WaitingFor = PaymentException | "sanctioned"
 
 interface Payments {
@@ -170,10 +170,10 @@ interface Payments {
   sweep_at: Optional<Date>
   tell_by: Optional<Date>
   token: Address
-  /** Where the money of one that waits, or waited, for the merchant lies. */
+  /** The deposit with the money of a payment that waits, or waited, for the merchant. */
   deposit_id: Optional<bigint>
   accepted_at: Optional<Date>
-  /** Accepted when the session was paid already. */
+  /** Accepted when the session was already paid. */
   beside: Generated<boolean>
   returned_at: Optional<Date>
   returned_to: Optional<Address>
@@ -239,7 +239,7 @@ interface Cursors {
   run_at: Date
   claim_id: Optional<string>
   lease_until: Optional<Date>
-  /** How many blocks the logs are behind the head; the lowest since it fell behind, and when it was that. */
+  /** How many blocks the logs are behind the head; the lowest value since it fell behind, and when that was. */
   lag_blocks: Generated<bigint>
   lag_low: Optional<bigint>
   lag_low_at: Optional<Date>

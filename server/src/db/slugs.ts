@@ -1,11 +1,11 @@
-/** Slugs: one name for one thing, over paywalls and payment links together. The table `slugs` holds them, by triggers. */
+/** Slugs: one name for one thing, across paywalls and payment links. Triggers maintain the table `slugs`. */
 import { ApiError } from "../errors.ts"
 import type { Db } from "./open.ts"
 
 const UNIQUE_VIOLATION = "23505"
 const constraints = ["slugs_pkey", "paywalls_slug_key", "payment_links_slug_key"]
 
-/** The result of a write that may set a slug; `SLUG_TAKEN` when something else has it. */
+/** The result of a write that may set a slug; throws `SLUG_TAKEN` when the slug is in use. */
 export async function orSlugTaken<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
@@ -16,7 +16,7 @@ export async function orSlugTaken<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-/** Pairs that had one slug before it had to be unique, for the operator: their merchants should rename one. */
+/** Pairs that shared a slug before slugs had to be unique, for the operator: their merchants should rename one. */
 export const sharedSlugs = (db: Db): Promise<{ slug: string; paywallId: string; linkId: string }[]> =>
   db
     .selectFrom("payment_links")

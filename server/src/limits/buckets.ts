@@ -5,19 +5,22 @@ import ipaddr from "ipaddr.js"
 import type { Bucket, Settings } from "../config/settings.ts"
 import type { Count } from "./sliding-log.ts"
 
-/** What a request must bear to be counted by who is calling; all others count by where they come from. */
+/** The credential by which a request is counted; all others are counted by their IP address. */
 export type Credential = "none" | "token" | "apiKey"
 
 export interface LimitRow {
   bucket: Bucket
   /** Any without one. */
   method?: string
-  /** `:name` is one part of a path, a last `/*` all that follows or nothing. */
+  /** `:name` is one part of a path; a final `/*` is everything that follows or nothing. */
   path: string
   credential: Credential
 }
 
-/** All limits, each for a minute. The first row counts that fits a request and takes its credential, else the first that fits. */
+/**
+ * All limits, each per minute. A request counts against the first row that matches it and takes its credential, else
+ * the first that matches.
+ */
 export const limitRows: readonly LimitRow[] = [
   { bucket: "auth", method: "POST", path: "/api/auth/*", credential: "none" },
   { bucket: "payConfirm", method: "POST", path: "/api/pay/confirm", credential: "none" },
@@ -39,20 +42,22 @@ const patternOf = (path: string): RegExp =>
 const rows = limitRows.map(row => ({ ...row, pattern: patternOf(row.path) }))
 
 /**
- * Whether a path has no limit. Health and metrics are asked by machines that must always get an answer, a page of the
- * documents asks for many parts at once, and the sandbox's own routes are no product.
+ * Whether a path has no limit. Machines that must always get an answer ask for health and metrics, a page of the
+ * documents requests many parts at once, and the sandbox's own routes are not part of the product.
  */
 export const isUnlimited = (path: string): boolean => /^\/(healthz|readyz|metrics|(docs|sandbox)(\/.*)?)$/.test(path)
 
 export const WINDOW_MS = 60_000
 
 /**
- * API keys a merchant may have at a time. Together they are admitted so many times the limit of one, also when they are
- * revoked and made anew.
+ * API keys a merchant may have at a time. Together they are admitted this many times the limit of one, even when they
+ * are revoked and created again.
  */
 export const KEYS_A_MERCHANT = 20
 
-/** Who is counted: the subject of a good token, a good API key, else an IP address (none: the peer has gone). */
+/**
+ * Who is counted: the subject of a valid token, a valid API key, else an IP address (none: the peer has disconnected).
+ */
 export interface Caller {
   subject: string | undefined
   apiKey: { id: string; merchantId: string } | undefined
@@ -60,8 +65,9 @@ export interface Caller {
 }
 
 /**
- * What a request counts against; empty when it is not limited. With a credential that the route takes it counts by that
- * alone (a subject is hashed: it may be long, may hold a brace, and may say who somebody is). Without one it counts by IP, against its route and against all that the IP does.
+ * What a request counts against; empty when it is not limited. With a credential that the route takes, it counts by
+ * that alone (a subject is hashed: it may be long, may contain a brace, and may identify a person). Without one it
+ * counts by IP, against its route and against all requests of the IP.
  */
 export function countsOf(limits: Settings["limits"], method: string, path: string, caller: Caller): Count[] {
   if (isUnlimited(path)) return []
@@ -76,13 +82,13 @@ export function countsOf(limits: Settings["limits"], method: string, path: strin
   return countsAgainst(limits, addressGroup(caller.ip), [fitting[0]?.bucket ?? "public", "public"])
 }
 
-/** One caller's keys have one hash tag: a cluster keeps them together, and they are decided together. */
+/** One caller's keys have one hash tag: a cluster stores them together, and they are decided together. */
 const countsAgainst = (limits: Settings["limits"], id: string, buckets: Bucket[]): Count[] =>
   [...new Set(buckets)]
     .map(bucket => ({ key: `sluice:limit:{${id}}:${bucket}`, limit: limits[bucket] }))
     .filter(({ limit }) => limit > 0)
 
-/** A key by itself, and with all that its merchant has or had. */
+/** A key counts by itself, and with all keys that its merchant has or had. */
 function keyCounts(
   limits: Settings["limits"],
   { id, merchantId }: NonNullable<Caller["apiKey"]>,
@@ -98,8 +104,9 @@ function keyCounts(
 }
 
 /**
- * Who an IP address stands for: an IPv4 address, also when it is written as IPv6, or the /64 of an IPv6 address, of which
- * one customer has all. A port that a proxy has added does not count; what is no address is counted together.
+ * The group that an IP address is counted in: an IPv4 address, also when it is written as IPv6, or the /64 of an IPv6
+ * address, because one customer has all of it. A port that a proxy has added is ignored; texts that are not addresses
+ * are counted together.
  *
  * @example addressGroup("::ffff:192.0.2.7") // "192.0.2.7"
  * @example addressGroup("2001:db8:1:2:3:4:5:6") // "2001:db8:1:2"

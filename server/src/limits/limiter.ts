@@ -1,6 +1,6 @@
 /**
- * The limits as the API uses them: shared through Redis where there is one, with this process's own log ready to stand in
- * for it; else that log alone.
+ * The limits as the API uses them: shared through Redis where it is configured, with this process's own log as the
+ * fallback; else that log alone.
  */
 import { randomUUID } from "node:crypto"
 import type { Redis } from "ioredis"
@@ -18,7 +18,7 @@ export interface Limits {
 
 /** 15 MB when each was admitted once, 36 MB when 30 times (measured). */
 const MAX_KEYS = 100_000
-/** An answer that takes longer is none. */
+/** A slower answer counts as none. */
 const PATIENCE_MS = 100
 /** How long this process decides alone before it asks again; also the time between heartbeats. */
 const BEAT_MS = 5_000
@@ -31,14 +31,14 @@ export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, 
   return { admit: async counts => log.admit(counts), close: async () => undefined }
 }
 
-/** The limits by the settings; a Redis that can't be reached delays the start by two seconds at most. */
+/** The limits by the settings; a Redis that can't be reached delays the start by at most two seconds. */
 export async function openLimits({ redisUrl }: { redisUrl: string | undefined }, log: Logger): Promise<Limits> {
   if (redisUrl === undefined) {
     log.info("REDIS_URL is not set: requests are counted in the memory of this process, which serves one process")
     return processLimits()
   }
   const redis = redisConnection(redisUrl)
-  // What broke is told once, when the limits stop being shared.
+  // The cause is logged once, when the limits stop being shared.
   let refusal: Error | undefined
   redis.on("error", (error: Error) => {
     refusal = error
@@ -51,9 +51,10 @@ export async function openLimits({ redisUrl }: { redisUrl: string | undefined },
 }
 
 /**
- * Redis decides, and what it admits is entered in this process's log. When it fails or is slow, that log decides, at this
- * instance's share of each limit, until a heartbeat gets through. Own admissions count always: a Redis that has lost its
- * memory does not make this process admit more than the limit. `refusal` is why there is no connection now.
+ * Redis decides, and what it admits is also recorded in this process's log. When Redis fails or is slow, that log
+ * decides, with this instance's share of each limit, until a heartbeat gets through. Our own admissions always count: a
+ * Redis that has lost its memory does not make this process admit more than the limit. `refusal` is why there is no
+ * connection now.
  */
 async function limitsOver(redis: Redis, log: Logger, refusal: () => Error | undefined): Promise<Limits> {
   const own = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })
@@ -69,7 +70,8 @@ async function limitsOver(redis: Redis, log: Logger, refusal: () => Error | unde
   return {
     admit: async counts => {
       if (!alone) {
-        // Entered as of before Redis was asked and read as of after: this log never refuses what Redis admits rightly.
+        // Recorded at the time before Redis was asked and read at the time after: this log never refuses what Redis
+        // rightly admits.
         const askedMs = monotonicMs()
         const verdict = await inTime(shared.admit(counts)).catch(goAlone)
         if (verdict) {
@@ -91,7 +93,7 @@ async function limitsOver(redis: Redis, log: Logger, refusal: () => Error | unde
     if (alone || closed) return
     alone = true
     limitsAlone.set(1)
-    // A call on a connection that Redis refused (a wrong password) says only that it can't be written to.
+    // A call on a connection that Redis refused (a wrong password) reports only that it can't write to it.
     log.warn(
       { err: refusal() ?? error, instances },
       "Redis fails: each instance holds its share of the limits by itself",
@@ -108,13 +110,13 @@ async function limitsOver(redis: Redis, log: Logger, refusal: () => Error | unde
         limitsAlone.set(0)
         log.info("Redis is back: limits are shared again")
       }
-      // One that has just come back does not know all instances yet.
+      // A Redis that has just come back does not know all instances yet.
       const knowsAll = monotonicMs() - sharedSinceMs > LIFE_MS
       instances = knowsAll ? counted : Math.max(instances, counted)
       limitsInstances.set(instances)
     } catch (error) {
       goAlone(error as Error)
-      // Else a connection to a host that is gone would be tried for a quarter of an hour.
+      // Otherwise a connection to a vanished host would be tried for a quarter of an hour.
       if (error instanceof NoAnswer && !closed) redis.disconnect(true)
     }
     beatLater()
@@ -130,7 +132,10 @@ class NoAnswer extends Error {
   override message = `no answer within ${PATIENCE_MS} ms`
 }
 
-/** The outcome of `work`, or {@link NoAnswer}. A process that was itself busy for so long reads what has come before it gives up. */
+/**
+ * The result of `work`, or {@link NoAnswer}. A process that was itself busy for this long reads what has arrived before
+ * it gives up.
+ */
 function inTime<T>(work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => setImmediate(() => reject(new NoAnswer())), PATIENCE_MS)

@@ -1,6 +1,6 @@
 /**
- * The sliding log of many processes: the same steps as in `sliding-log.ts`, in Lua on lists in Redis, newest first. Redis'
- * own clock counts; it is never taken below a key's newest entry.
+ * The sliding log of many processes: the same steps as in `sliding-log.ts`, in Lua on lists in Redis, newest first.
+ * Redis' own clock counts; it is never taken below a key's newest entry.
  */
 import { Redis, type Result } from "ioredis"
 import type { Count, Verdict } from "./sliding-log.ts"
@@ -13,10 +13,11 @@ declare module "ioredis" {
 }
 
 /**
- * KEYS the lists. ARGV the window in milliseconds, the time or an empty text, then for each request the number of its keys
- * and a limit for each. Answers for each request wait, limit, remaining and reset of the bucket nearest to its limit.
+ * KEYS the lists. ARGV the window in milliseconds, the time or an empty text, then for each request the number of its
+ * keys and a limit for each. Returns for each request wait, limit, remaining and reset of the bucket closest to its
+ * limit.
  *
- * A list's life follows Redis' clock: one that is set back holds a caller for one window more and no longer.
+ * A list's expiry follows Redis' clock: if that is set back, it blocks a caller for at most one window more.
  */
 const admitScript = `
 local call = redis.call
@@ -62,7 +63,7 @@ while arg <= #ARGV do
 end
 return answers`
 
-/** KEYS the sorted set of instances. ARGV an instance's id, and for how many milliseconds a beat counts. */
+/** KEYS the sorted set of instances. ARGV an instance's id, and for how many milliseconds a heartbeat counts. */
 const beatScript = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -78,8 +79,8 @@ const MAX_BATCH = 100
 const ANSWER_LENGTH = 4
 
 /**
- * A connection that isn't open yet, and that fails fast: nothing waits for Redis to come back, and nothing is sent twice,
- * for it would be counted twice.
+ * A connection that isn't open yet, and that fails fast: nothing waits for Redis to come back, and nothing is sent
+ * twice, because it would be counted twice.
  */
 export function redisConnection(url: string): Redis {
   const redis = new Redis(url, {
@@ -107,8 +108,8 @@ interface Waiting {
 }
 
 /**
- * The log in Redis, over one connection. One call is under way at a time, and what comes meanwhile goes together with the
- * next: a lone request waits for nobody, and a hundred cost little more than one. `clock` stands in for Redis' own.
+ * The log in Redis, over one connection. One call runs at a time, and requests that arrive meanwhile go together in the
+ * next: a lone request waits for nobody, and a hundred cost little more than one. `clock` replaces Redis' own.
  */
 export function sharedLog(redis: Redis, options: { windowMs: number; clock?: () => number }): SharedLog {
   const { windowMs, clock } = options

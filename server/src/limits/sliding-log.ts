@@ -1,8 +1,9 @@
 /**
- * The exact sliding log: per key the times of its admissions, so that no window ever holds more than the limit. A fixed
- * window admits twice the limit, GCRA up to 2N − 1.
+ * The exact sliding log: per key the times of its admissions, so that no window ever contains more than the limit. A
+ * fixed window admits twice the limit, GCRA up to 2N − 1.
  *
- * This store is for one process, and bounded. `shared-log.ts` decides the same, step by step, for many processes.
+ * This store is for one process, and bounded. `shared-log.ts` makes the same decisions, step by step, for many
+ * processes.
  */
 
 export interface Count {
@@ -15,7 +16,7 @@ export interface Verdict {
   admitted: boolean
   /** Milliseconds until the same request would be admitted; 0 when it was. */
   waitMs: number
-  /** Of the bucket nearest to its limit. */
+  /** Of the bucket closest to its limit. */
   limit: number
   remaining: number
   /** Milliseconds until that bucket's oldest admission leaves the window. */
@@ -24,20 +25,21 @@ export interface Verdict {
 
 export interface MemoryLog {
   /**
-   * Counts a request against all of `counts` (one at least), or against none when one of them is full. What another store
-   * has admitted is entered at `entryMs`, the time before it was asked.
+   * Counts a request against all of `counts` (one at least), or against none when one of them is full. What another
+   * store has admitted is recorded at `entryMs`, the time before it was asked.
    */
   admit(counts: readonly Count[], nowMs?: number, entryMs?: number): Verdict
-  /** How many keys it holds. */
+  /** How many keys it stores. */
   readonly size: number
 }
 
-/** Whole milliseconds that never step back: a wall clock that is set would free callers, or hold them. */
+/** Whole milliseconds that never go back: setting a wall clock would free callers, or block them. */
 export const monotonicMs = (): number => Math.floor(performance.now())
 
 /**
- * A log in this process's memory, by a clock in whole milliseconds. It holds `maxKeys` keys at most, and always the half of
- * that number that was used last: two maps, the older of which goes as a whole, cost less than a list in order of use.
+ * A log in this process's memory, by a clock in whole milliseconds. It stores at most `maxKeys` keys, and always the
+ * half of that number that was used last: two maps, the older of which is dropped as a whole, cost less than a list in
+ * order of use.
  */
 export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: () => number }): MemoryLog {
   const { windowMs, maxKeys, clock = monotonicMs } = options
@@ -45,16 +47,17 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
   /** Admissions by key, oldest first; never empty. */
   let young = new Map<string, number[]>()
   let old = new Map<string, number[]>()
-  /** The logs of the request in hand: a decision takes no turn of the event loop. */
+  /** The logs of the current request: a decision completes within one turn of the event loop. */
   const found: (number[] | undefined)[] = []
 
   return {
     get size() {
       return young.size + old.size
     },
-    // Plain loops, and nothing made but the verdict: with iterators and closures it is a third slower (script/bench limits).
+    // Plain loops that allocate only the verdict: with iterators and closures it is a third slower (script/bench
+    // limits).
     admit: (counts, clockMs = clock(), entryMs) => {
-      // A clock that steps back must not admit anything extra.
+      // A clock that goes back must not admit anything extra.
       let now = clockMs
       let blocking = Number.NEGATIVE_INFINITY
       let full = 0
@@ -71,7 +74,7 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
         blocking = time
         full = limit
       }
-      // `| 0`: small integers are kept in the verdict itself, other numbers in an object each.
+      // `| 0`: small integers are stored in the verdict itself, other numbers in an object each.
       const waitMs = (blocking + windowMs - now) | 0
       if (waitMs > 0) return { admitted: false, waitMs, limit: full, remaining: 0, resetMs: waitMs }
       const verdict = { admitted: true, waitMs: 0, limit: 0, remaining: 0, resetMs: 0 }
@@ -88,7 +91,7 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
     },
   }
 
-  /** Nothing is forgotten but here: were it at a refusal, a clock that steps back would find room. */
+  /** Entries are forgotten only here: if a refusal forgot them, a clock that goes back would find room. */
   function enter(key: string, times: number[] | undefined, time: number, horizon: number): number[] {
     if (!times) {
       const first = [time]

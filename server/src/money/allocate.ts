@@ -1,11 +1,12 @@
-/** Dividing an amount, so that not one base unit is lost or made. */
+/** Divides an amount, so that not one base unit is lost or created. */
 
-/** All of it, in ten-thousandths of a percent. */
+/** The whole, in ten-thousandths of a percent. */
 export const WHOLE_E4 = 1_000_000
 
 /**
- * The parts of `amount` (base units) for `percentsE4` (ten-thousandths of a percent, together {@link WHOLE_E4}), in their
- * order: each rounded down, and what the rounding leaves goes to the last; an Error when they are not all of it.
+ * The parts of `amount` (base units) for `percentsE4` (ten-thousandths of a percent, adding up to {@link WHOLE_E4}), in
+ * their order: each is rounded down, and the last also gets the remainder. Throws an Error when the percentages do not
+ * add up to the whole.
  *
  * @example allocate(100n, [333_333, 333_333, 333_334]) // [33n, 33n, 34n]
  */

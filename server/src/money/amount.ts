@@ -1,16 +1,14 @@
-/**
- * Amounts: bigint base units inside, decimal strings outside, never a float between.
- */
+/** Amounts: bigint base units inside, decimal strings outside, never a float in between. */
 
 /** The most one payment may ask for, in whole tokens. */
 const MAX_WHOLE = 1_000_000n
 
-/** A string that can't be an amount; `message` says why, for the caller. */
+/** Text that is not a valid amount; `message` says why, for the caller. */
 export class AmountError extends Error {}
 
 /**
- * Base units of a decimal text, exactly as written; an {@link AmountError} for signs, exponents, zeros before the number, more digits than the
- * token has, zero, or more than 1,000,000 whole tokens.
+ * Base units of a decimal text, exactly as written. Throws an {@link AmountError} for signs, exponents, leading zeros,
+ * more decimals than the token has, zero, or more than 1,000,000 whole tokens.
  *
  * @example parseAmount("4.99", 6) // 4990000n
  */
@@ -46,8 +44,8 @@ export function formatAmount(amount: bigint, decimals: number): string {
 }
 
 /**
- * An amount as it was written at `path`, in base units; a fault where it can't be one, or is below `least` whole tokens for
- * each of the `recipients` that it is divided among, as each is a transfer of its own.
+ * The amount written at `path`, in base units. A fault where it is not a valid amount, or is below `least` whole tokens
+ * for each of the `recipients` that share it, because each gets a transfer of its own.
  */
 export function readAmount(
   path: string,

@@ -1,10 +1,13 @@
-/** The record of what was done by hand: written in the transaction that does it, so that there is never one without the other. */
+/**
+ * The record of manual actions, written in the transaction of the action itself, so that neither exists without the
+ * other.
+ */
 import { type Context, inTransaction } from "../context.ts"
 import type { OperatorAction } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { networkNamed } from "./lookup.ts"
 
-/** Who asks for something and why, as the command gave it. */
+/** Who asks for an action and why, as the command gave it. */
 export interface Asked {
   /** The Unix user's name. */
   by: string
@@ -13,7 +16,7 @@ export interface Asked {
 
 type Facts = Record<string, unknown>
 
-/** What an action did: what it touched, as it was and as it is. Amounts and nonces are kept as text. */
+/** The effect of an action: what it changed, before and after. Amounts and nonces are kept as text. */
 export interface Done {
   action: OperatorAction
   chainId: number
@@ -23,7 +26,7 @@ export interface Done {
   after: Facts
 }
 
-/** Does something by hand in one transaction, and writes it down there; what `work` throws leaves no trace. */
+/** Runs a manual action in one transaction, and records it there; if `work` throws, nothing is written. */
 export async function byHand<T extends Done>(
   ctx: Context,
   asked: Asked,

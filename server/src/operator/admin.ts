@@ -1,6 +1,6 @@
 /**
- * What an operator may ask of a running service: HTTP over a Unix socket (`socket.ts`), never on a port. Whoever can open
- * the socket is the operator; there are no tokens and no limits here.
+ * What an operator may ask of a running service: HTTP over a Unix socket (`socket.ts`), never on a port. Whoever can
+ * open the socket is the operator; there are no tokens and no limits here.
  */
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox"
 import Fastify, { type FastifyError, type FastifyHttpOptions, type RawServerDefault } from "fastify"
@@ -126,7 +126,7 @@ export function openAdmin(ctx: Context): Server {
   return app
 }
 
-/** That no endpoint may be believed is the network's fault, not ours. */
+/** If no endpoint can be believed, the network is at fault, not the service. */
 const unasked = (error: Error): Error =>
   error instanceof RpcError
     ? new ApiError("CHAIN_UNAVAILABLE", undefined, `${error.message}. Nothing was changed: try again.`, error)

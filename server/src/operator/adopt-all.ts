@@ -18,7 +18,7 @@ import { adopt } from "./adopt.ts"
 import { findWallet, refused, servedNetwork, type WalletNamed } from "./lookup.ts"
 import { listed, lookAt, unknownNonces } from "./unexplained.ts"
 
-/** Adopts all that can be; says what it did, and what is left with the reason. */
+/** Adopts everything possible; reports what it did, and what is left with the reason. */
 export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promise<{ said: string }> {
   const wallet = await findWallet(ctx, asked)
   if (wallet.status !== "halted")
@@ -73,7 +73,10 @@ const firstUnknown = async (
   to: bigint,
 ): Promise<bigint | undefined> => (from < to ? (await unknownNonces(ctx, wallet, from, to))[0] : undefined)
 
-/** The first nonce that this database should know: of a wallet that was used before it, all may have paid what waits. */
+/**
+ * The first nonce that this database should know. For a wallet that was used before the database existed, all of them
+ * may have paid pending payouts.
+ */
 async function firstNonce(ctx: Context, wallet: Row<"wallets">): Promise<bigint> {
   if (wallet.halted_reason === USED_BEFORE) return 0n
   const { first } = await ctx.db

@@ -1,7 +1,7 @@
 /**
- * Takes in a transaction of a wallet that is on the chain and that the database does not know, as after an old backup was
- * restored. It becomes an attempt of the intent that it pays, and the engine goes on from there; or it is put down as
- * foreign, so that its nonce is explained. Only what is final, and only while the wallet is halted.
+ * Adopts a wallet's transaction that is on the chain but unknown to the database, for example after an old backup was
+ * restored. It becomes an attempt of the intent that it pays, and the engine continues from there; or it is recorded as
+ * foreign, so that its nonce is explained. Only final transactions, and only while the wallet is halted.
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
@@ -20,9 +20,9 @@ import { isKnown } from "./unexplained.ts"
 
 type Wanted = Asked & {
   hash: Hash
-  /** Which of several intents that it fits. */
+  /** Which of several matching intents it pays. */
   intent?: string | undefined
-  /** Of several payouts that pay the same, the oldest is meant. */
+  /** Of several payouts that pay the same, choose the oldest. */
   any?: boolean | undefined
   /** It pays nothing of ours; `reason` says what it is. */
   foreign?: boolean | undefined
@@ -35,7 +35,7 @@ interface Found {
   blockNumber: bigint
 }
 
-/** Adopts a transaction; refused, with what to do, where it is not what it must be. */
+/** Adopts a transaction; refuses one that does not qualify, and says what to do. */
 export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: string }> {
   const known = await ctx.db
     .selectFrom("attempts")
@@ -53,7 +53,10 @@ export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: strin
   return { said: done.said }
 }
 
-/** Finds the transaction on the networks; refused unless it is a wallet's of ours, and enough endpoints say it is final. */
+/**
+ * Finds the transaction on the networks; refuses it unless a wallet of ours sent it and enough endpoints confirm that
+ * it is final.
+ */
 async function findOnChain(ctx: Context, hash: Hash): Promise<Found> {
   for (const network of ctx.chain.networks) {
     const transaction = await fetchTransaction(ctx, network, hash)
@@ -83,7 +86,10 @@ async function fetchTransaction(ctx: Context, network: Network, hash: Hash): Pro
   return undefined
 }
 
-/** The height of the final block that has the transaction, by as many endpoints as money is paid anew for. */
+/**
+ * The height of the final block that contains the transaction, confirmed by as many endpoints as a repeated payment
+ * needs.
+ */
 async function finalBlockOf(ctx: Context, network: Network, hash: Hash): Promise<bigint> {
   const panel = await openPanel(network, 0n, ctx.signal)
   await panel.learn([], [hash])
@@ -97,7 +103,7 @@ async function finalBlockOf(ctx: Context, network: Network, hash: Hash): Promise
   return receipt.blockNumber
 }
 
-/** It pays an intent: it becomes an attempt of it. */
+/** It pays an intent, and becomes an attempt of it. */
 async function adoptPayout(
   ctx: Context,
   wallet: Row<"wallets">,
@@ -145,7 +151,7 @@ async function adoptPayout(
       max_fee: maxFee,
       tip,
       empty,
-      // It is on the chain, and need not be sent.
+      // It is already on the chain, and need not be sent.
       sent_at: sql<Date>`clock_timestamp()`,
     })
     .execute()
@@ -164,10 +170,10 @@ async function adoptPayout(
 
 /** The nonce of an intent that was paid by a transaction which this database did not know. */
 async function giveNonce(ctx: Context, wallet: Row<"wallets">, row: Row<"intents">, nonce: bigint): Promise<void> {
-  // A relay brings money in: no book counts it.
+  // A relay brings money in, so no outgoing book counts it.
   const isInBook = row.lane === "payout"
   if (isInBook && !row.reserved)
-    // The money has left all the same: what the deposit's book has no room for is its shortfall.
+    // The money has left anyway: what the deposit's book can't cover is its shortfall.
     await sql`update deposit_books set shortfall = greatest(shortfall, committed + ${row.amount} - inflow)
       where deposit_id = ${row.deposit_id} and token = ${row.token}`.execute(ctx.db)
   await sql`select set_config('sluice.adopting', 'on', true)`.execute(ctx.db)
@@ -186,7 +192,7 @@ async function giveNonce(ctx: Context, wallet: Row<"wallets">, row: Row<"intents
     .execute()
 }
 
-/** What it moved is in the books as this payout from here on; nobody knew that when the chain was compared with them. */
+/** From here on the books show what it moved as this payout; the earlier comparison with the chain did not know it. */
 async function forgetOutflow(ctx: Context, row: Row<"intents">, hash: Hash): Promise<void> {
   await ctx.db
     .deleteFrom("outflows")
@@ -199,7 +205,10 @@ async function forgetOutflow(ctx: Context, row: Row<"intents">, hash: Hash): Pro
     .execute()
 }
 
-/** It pays nothing of ours: its nonce is explained, and an intent that sat there is reverted by it and made anew. */
+/**
+ * It pays nothing of ours. Its nonce is now explained; an intent that had this nonce is marked reverted and created
+ * again.
+ */
 async function adoptForeign(
   ctx: Context,
   wallet: Row<"wallets">,
@@ -252,11 +261,14 @@ const sittingAt = (ctx: Context, wallet: Row<"wallets">, nonce: bigint): Promise
     .where("nonce", "=", nonce)
     .executeTakeFirst()
 
-/** What `unstick` makes. */
+/** What `unstick` creates. */
 const isEmpty = ({ to, data, value }: SignedTransaction, wallet: Row<"wallets">): boolean =>
   to === wallet.address && data === "0x" && value === 0n
 
-/** The intent that a transaction pays: by the id in its calldata, else the only one with the same release, or the named one. */
+/**
+ * The intent that a transaction pays: by the id in its calldata, else the only one with the same release, or the named
+ * one.
+ */
 async function intentOf(
   ctx: Context,
   wallet: Row<"wallets">,
@@ -297,7 +309,7 @@ async function intentOf(
   return only
 }
 
-/** Intents without a nonce that a transaction would pay, but for the id in its calldata; the oldest first. */
+/** Intents without a nonce that a transaction would pay, ignoring the id in its calldata; the oldest first. */
 async function candidates(
   ctx: Context,
   wallet: Row<"wallets">,
@@ -321,10 +333,10 @@ async function candidates(
 const paysTheSame = ({ to, data, value }: SignedTransaction, row: Row<"intents">): boolean =>
   to === row.to_address && value === row.value && withoutId(data) === withoutId(row.data)
 
-/** The id that ends a release's calldata; undefined for what is too short to be one. */
+/** The id at the end of a release's calldata; undefined where the calldata is too short. */
 const idIn = (data: Hex): string | undefined => (withoutId(data) === "0x" ? undefined : intentIdIn(data))
 
-/** Moves the next nonce past all that are explained; answers it. */
+/** Moves the next nonce past all that are explained; returns it. */
 async function advance(ctx: Context, wallet: Row<"wallets">): Promise<bigint> {
   let { next_nonce: next } = wallet
   const known = async (nonce: bigint) =>

@@ -1,4 +1,4 @@
-/** Stops a wallet by hand, and lets it go on when it is safe. */
+/** Halts a wallet by hand, and resumes it when that is safe. */
 import type { Context } from "../context.ts"
 import { lockWallet } from "../payouts/assign-intents.ts"
 import { USED_BEFORE } from "../payouts/pay-out.ts"
@@ -6,7 +6,7 @@ import { type Asked, byHand } from "./actions.ts"
 import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } from "./lookup.ts"
 import { listed, lookAt, unexplained, unknownNonces } from "./unexplained.ts"
 
-/** Stops signing and sending for a wallet at once; what is on its way may still be mined, and is followed. */
+/** Stops signing and sending for a wallet at once; transactions already sent may still be mined, and are followed. */
 export async function halt(ctx: Context, asked: WalletNamed & Asked & { reason: string }): Promise<{ said: string }> {
   const { id } = await findWallet(ctx, asked)
   const { wallet } = await byHand(ctx, asked, async ctx => {
@@ -25,15 +25,23 @@ export async function halt(ctx: Context, asked: WalletNamed & Asked & { reason: 
   return { said: `The wallet ${wallet} is halted. Nothing is signed or sent for it until \`script/wallet resume\`.` }
 }
 
-/** What an operator states, and answers for, when a wallet is resumed. */
+/** What an operator confirms, and is responsible for, when a wallet is resumed. */
 interface Statements {
-  /** What left the deposits so far was compared by hand: the comparison goes on from the present finalized block. */
+  /**
+   * The operator compared by hand what has left the deposits so far; the comparison continues from the current
+   * finalized block.
+   */
   booksCompared?: boolean | undefined
-  /** What the wallet sent before this database knew it, but for what was adopted, paid nothing that waits here. */
+  /**
+   * Apart from what was adopted, nothing that the wallet sent before this database knew it paid a payout that is
+   * pending here.
+   */
   nothingPaid?: boolean | undefined
 }
 
-/** Lets a halted wallet sign and send again; refused, with what to do, while the chain has something unexplained. */
+/**
+ * Lets a halted wallet sign and send again; refuses, and says what to do, while something on the chain is unexplained.
+ */
 export async function resume(
   ctx: Context,
   asked: WalletNamed & Asked & Statements & { reason: string },

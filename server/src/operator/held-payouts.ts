@@ -1,4 +1,4 @@
-/** Payouts without a nonce, by hand: which are held and why, looked at now, or cancelled. */
+/** Manual actions on payouts without a nonce: list what is held and why, retry, cancel. */
 import { sql } from "kysely"
 import { checksummed } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
@@ -11,7 +11,7 @@ import { findIntent, networkNamed, refused } from "./lookup.ts"
 
 const waiting: readonly Row<"intents">["state"][] = ["queued", "held"]
 
-/** The held intents, the oldest first, with the evidence of those that are held for sanctions. */
+/** The held intents, the oldest first, with the evidence for those held because of sanctions. */
 export async function heldIntents(ctx: Context, limit: number) {
   const { rows } = await sql<Row<"intents"> & { source: string | null; screened_at: Date | null }>`
     select i.*, s.source, s.screened_at from intents i left join lateral (
@@ -36,7 +36,7 @@ export async function heldIntents(ctx: Context, limit: number) {
   }))
 }
 
-/** In whole tokens, or base units of another token, or where the settings no longer have its network. */
+/** In whole tokens; in base units for another token, or where the settings no longer have its network. */
 function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"intents">): string {
   const network = ctx.chain.networks.find(each => each.chainId === chainId)
   if (network?.token.address === token) return formatAmount(amount, network.token.decimals)
@@ -44,8 +44,8 @@ function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"inten
 }
 
 /**
- * Has an intent without a nonce looked at now, from the first wait on. It passes every check as ever: who is on a sanctions
- * list stays held. A share that reverted so often that the engine gave up is made once more.
+ * Retries an intent without a nonce now, starting its waits again. It goes through every check as usual: a recipient on
+ * a sanctions list stays held. A share that reverted so often that the engine gave up is created once more.
  */
 export async function release(ctx: Context, asked: Asked & { intent: string }): Promise<{ said: string }> {
   const seen = await findIntent(ctx, asked.intent)
@@ -70,7 +70,7 @@ export async function release(ctx: Context, asked: Asked & { intent: string }): 
   return { said: `The payout ${asked.intent} is looked at now. ${how}` }
 }
 
-/** Has all held payouts looked at now, or those held for one reason; one record for each network. */
+/** Retries all held payouts now, or those held for one reason; writes one record for each network. */
 export async function releaseAll(
   ctx: Context,
   asked: Asked & { held?: HeldReason | undefined },
@@ -96,7 +96,9 @@ export async function releaseAll(
   }
 }
 
-/** Makes a reverted share anew, as the engine does; refused where it was made anew already, or nothing is owed any more. */
+/**
+ * Creates a reverted share again, as the engine does; refuses where that was already done, or nothing is owed any more.
+ */
 async function makeAgain(
   ctx: Context,
   asked: Asked & { intent: string },
@@ -105,7 +107,7 @@ async function makeAgain(
   const { id } = await byHand(ctx, asked, async ctx => {
     const successors = () =>
       ctx.db.selectFrom("intents").select(["id", "chain_id"]).where("replaces", "=", asked.intent).execute()
-    // The payment before its intents, as settling takes them.
+    // Locks the payment before its intents, as settlement does.
     await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
     const before = await successors()
     await makePayouts(ctx, paymentId, { reason: "reverted" })
@@ -131,11 +133,11 @@ export async function cancel(
 ): Promise<{ said: string }> {
   const { payment_id: paymentId } = await findIntent(ctx, asked.intent)
   const { kind } = await byHand(ctx, asked, async ctx => {
-    // The payment before its intents and books, as settling takes them.
+    // Locks the payment before its intents and books, as settlement does.
     if (paymentId !== null)
       await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
     const row = await lockWaiting(ctx, asked.intent)
-    // Why a relay waited is no word for its payer, who is told why it ended.
+    // The reason why a relay waited is cleared: its payer gets the reason why it ended.
     const after = {
       state: "cancelled",
       stopped: true,
@@ -156,12 +158,12 @@ export async function cancel(
       kind: row.kind,
     }
   })
-  // Whoever waits for the shares of a payment need not wait for this one.
+  // Anything that waits for the shares of a payment need not wait for this one.
   await ctx.wakes.wake("payments")
   return { said: `The payout ${asked.intent} is cancelled. ${moneyWords[kind] ?? moneyWords.share}` }
 }
 
-/** What becomes of the money, by the kind of intent. */
+/** What happens to the money, by the kind of intent. */
 const moneyWords: Partial<Record<Row<"intents">["kind"], string>> = {
   share:
     "Its money stays in its deposit, and is not paid to anyone by itself; the merchant's console shows the share as cancelled.",
@@ -171,7 +173,7 @@ const moneyWords: Partial<Record<Row<"intents">["kind"], string>> = {
   return: "Its money stays in its deposit; the payment is open again, and waits for the merchant.",
 }
 
-/** The intent's row, held as the assignment of nonces holds it: of the two that want it, one gets it. */
+/** The intent's row, locked in the same way as when nonces are assigned: of two that want it, one gets it. */
 async function lockWaiting(ctx: Context, id: string): Promise<Row<"intents">> {
   const row = await ctx.db
     .selectFrom("intents")

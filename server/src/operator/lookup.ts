@@ -1,4 +1,7 @@
-/** What an operator names, found: networks, wallets with their signers, intents; and the words for what is not there. */
+/**
+ * Looks up what an operator names: networks, wallets with their signers, intents; and the errors for what does not
+ * exist.
+ */
 import type { Network } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import type { Context } from "../context.ts"
@@ -13,7 +16,7 @@ export interface WalletNamed {
 
 export type Lane = "payout" | "relay"
 
-/** What can't be done as things stand; the message says what to do instead. */
+/** Not possible in the current state; the message says what to do instead. */
 export const refused = (words: string): ApiError => new ApiError("INVALID_OPERATION", undefined, words)
 
 const notFound = (words: string): ApiError => new ApiError("NOT_FOUND", undefined, words)
@@ -22,7 +25,7 @@ const notFound = (words: string): ApiError => new ApiError("NOT_FOUND", undefine
 export const networkNamed = (ctx: Context, chainId: number): string =>
   ctx.chain.networks.find(each => each.chainId === chainId)?.name ?? `chain ${chainId}`
 
-/** The network of a wallet or an intent; refused where the settings no longer have it. */
+/** The network of a wallet or an intent; throws where the settings no longer have it. */
 export function servedNetwork(ctx: Context, chainId: number): Network {
   const network = ctx.chain.networks.find(each => each.chainId === chainId)
   if (!network) throw refused(`NETWORKS does not name the network of chain ${chainId}, so that it can't be asked.`)
@@ -35,14 +38,14 @@ export function laneOf({ settings }: Context, { address }: Pick<Row<"wallets">, 
   return address === settings.relayWallet ? "relay" : null
 }
 
-/** Who signs for a wallet; refused where this process has no key of it. */
+/** The signer of a wallet; throws where this process does not have its key. */
 export function signerOf({ settings }: Context, { address }: Row<"wallets">): Signer {
   const signer = [settings.payoutSigner, settings.relaySigner].find(each => each?.address === address)
   if (!signer) throw refused(`The service has no key of the wallet ${address}.`)
   return signer
 }
 
-/** The one wallet that is meant; a 404 says which there are. */
+/** The one matching wallet; throws a 404 that lists which there are. */
 export async function findWallet(ctx: Context, named: WalletNamed): Promise<Row<"wallets">> {
   const rows = await ctx.db.selectFrom("wallets").selectAll().orderBy("id").execute()
   const text = named.wallet.toLowerCase()
@@ -58,7 +61,7 @@ export async function findWallet(ctx: Context, named: WalletNamed): Promise<Row<
   throw notFound(list ? `No such wallet. There are: ${list}.` : "No wallet has been used yet.")
 }
 
-/** An intent by its id; a 404 when there is none. */
+/** An intent by its id; throws a 404 when there is none. */
 export async function findIntent(ctx: Context, id: string): Promise<Row<"intents">> {
   const row = await ctx.db.selectFrom("intents").selectAll().where("id", "=", id).executeTakeFirst()
   if (!row) throw notFound(`No intent has the id ${id}.`)

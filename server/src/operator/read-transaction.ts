@@ -1,34 +1,37 @@
-/** A transaction as a node tells it, put back into its signed bytes, so that its hash and its signature can be checked. */
+/**
+ * Rebuilds the signed bytes of a transaction from a node's answer, so that its hash and its signature can be checked.
+ */
 import { type Hex, keccak256, parseTransaction, recoverTransactionAddress, serializeTransaction } from "viem"
 import type { Address, Hash } from "../chain/hex.ts"
 
 export interface SignedTransaction {
   hash: Hash
   raw: Hex
-  /** Recovered from the signature, not as the node says. */
+  /** Recovered from the signature, not taken from the node. */
   from: Address
   chainId: number
   nonce: bigint
-  /** Null: it made a contract. */
+  /** Null: it created a contract. */
   to: Address | null
   data: Hex
   value: bigint
   gas: bigint
-  /** In wei for a unit of gas. */
+  /** In wei per unit of gas. */
   maxFee: bigint
   tip: bigint
 }
 
 /**
- * The transaction of this hash, from what `eth_getTransactionByHash` answered; undefined where the answer is no transaction,
- * or not the one of this hash. What comes back needs no trust in the node. Of type 0, 1 or 2: a wallet of ours makes no other.
+ * The transaction of this hash, from the answer to `eth_getTransactionByHash`; undefined where the answer is not a
+ * transaction, or not the one with this hash. The result needs no trust in the node. Only types 0, 1 and 2: a wallet of
+ * ours sends no other.
  */
 export async function readTransaction(answer: unknown, hash: Hash): Promise<SignedTransaction | undefined> {
   if (typeof answer !== "object" || answer === null) return undefined
   try {
     const raw = serialized(answer as Record<string, string>)
     if (keccak256(raw) !== hash) return undefined
-    // Read from the bytes, whose hash is right, and not from the answer.
+    // Read from the bytes, whose hash is verified, and not from the answer.
     const { chainId, nonce, to, data, value, gas, ...fees } = parseTransaction(raw)
     const maxFee = fees.maxFeePerGas ?? fees.gasPrice ?? 0n
     return {
@@ -47,7 +50,7 @@ export async function readTransaction(answer: unknown, hash: Hash): Promise<Sign
       tip: fees.maxPriorityFeePerGas ?? maxFee,
     }
   } catch {
-    // A field that is missing or no number: the node told something else.
+    // A field is missing or not a number, so this is not the transaction.
     return undefined
   }
 }

@@ -1,4 +1,4 @@
-/** How each wallet stands: by the database, and by its chain. Reads only. */
+/** The state of each wallet, from the database and from its chain. Read-only. */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
@@ -7,7 +7,7 @@ import { laneOf, networkNamed } from "./lookup.ts"
 import { type Look, lookAt, unexplained } from "./unexplained.ts"
 import { ether, gwei } from "./unstick.ts"
 
-/** All wallets, or those of a network. What the chain tells is null where it can't be asked. */
+/** All wallets, or those of a network. The chain's values are null where it can't be asked. */
 export async function showWallets(ctx: Context, network: string | undefined) {
   const rows = await ctx.db.selectFrom("wallets").selectAll().orderBy("chain_id").orderBy("id").execute()
   const asked = rows.filter(row => network === undefined || networkNamed(ctx, row.chain_id) === network)
@@ -27,7 +27,7 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
     status: wallet.status,
     haltedReason: wallet.halted_reason,
     nextNonce: `${wallet.next_nonce}`,
-    /** Null for a relay wallet: it moves nothing out of deposits. */
+    /** Null for a relay wallet, which moves nothing out of deposits. */
     booksComparedTo: wallet.lane === "payout" ? textOf(wallet.checked_number) : null,
     chain: look
       ? {
@@ -46,7 +46,7 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
   }
 }
 
-/** A look at the chain, where it can be asked; else an operator must still be told what the database has. */
+/** Reads the chain where it can be asked; otherwise the operator still gets what the database has. */
 async function lookOrNone(ctx: Context, wallet: Row<"wallets">): Promise<Look | undefined> {
   const network = ctx.chain.networks.find(each => each.chainId === wallet.chain_id)
   if (!network) return undefined
@@ -72,7 +72,7 @@ interface Flying {
   last_result: string | null
 }
 
-/** What has a nonce and is not final, an entry for each attempt; the lowest nonce first. */
+/** Everything that has a nonce and is not final, one entry for each attempt; the lowest nonce first. */
 async function inFlight(ctx: Context, wallet: Row<"wallets">) {
   const { rows } = await sql<Flying>`
     select i.id, i.kind, i.state, i.nonce, i.recipient, a.n, a.hash, a.max_fee, a.tip, a.empty, a.sends, a.last_result,

@@ -1,6 +1,6 @@
 /**
- * The Unix socket of the admin server: `admin.sock` in the data folder, for its owner alone (0600). Where that path is too
- * long for a socket, it lies in a folder of its own (0700) that `admin.path` names.
+ * The Unix socket of the admin server: `admin.sock` in the data folder, only for its owner (0600). Where that path is
+ * too long for a socket, it lies in a folder of its own (0700) that `admin.path` names.
  */
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync } from "node:fs"
 import { connect } from "node:net"
@@ -10,23 +10,26 @@ import type { Logger } from "pino"
 import { writeFileAtomic } from "../config/data-dir.ts"
 import type { Server } from "../http/server.ts"
 
-/** A socket's path has 108 bytes on Linux and 104 on macOS, its end included; longer ones are cut off in silence. */
+/**
+ * A socket's path has at most 108 bytes on Linux and 104 on macOS, including its terminator; longer ones are truncated
+ * silently.
+ */
 const LONGEST = 100
 const NAME = "admin.sock"
 const ELSEWHERE = "admin.path"
-/** What is put before the name while a socket is made. */
+/** The prefix of the name while a socket is being created. */
 const MAKING = ".admin-"
 
-/** Where the socket of a data folder is, or would be. */
+/** The path of a data folder's socket, whether it exists or not. */
 export function socketPath(dataDir: string): string {
   const elsewhere = join(dataDir, ELSEWHERE)
   return existsSync(elsewhere) ? readFileSync(elsewhere, "utf8").trim() : join(dataDir, NAME)
 }
 
 /**
- * Serves `app` on the socket of a data folder, which is made where it is absent; the returned function stops that. A socket
- * that a killed process left behind is taken over, that of a running one is left to it. What goes wrong is logged and no
- * reason not to start: the service works without.
+ * Serves `app` on the socket of a data folder, which is created where it is absent; the returned function stops that.
+ * Takes over a socket that a killed process left behind, but not that of a running one. Problems are logged and do not
+ * prevent the start: the service works without the socket.
  */
 export async function serveOnSocket(app: Server, dataDir: string, log: Logger): Promise<() => Promise<void>> {
   const stop = () => app.close()
@@ -49,7 +52,9 @@ export async function serveOnSocket(app: Server, dataDir: string, log: Logger): 
   }
 }
 
-/** The path, made ready: what is too long gets a short one, the same as before where there was one. */
+/**
+ * The path, ready for use: one that is too long is replaced by a short one, the same as last time where there was one.
+ */
 async function placeFor(dataDir: string): Promise<string> {
   const usual = join(dataDir, NAME)
   const elsewhere = join(dataDir, ELSEWHERE)
@@ -64,7 +69,7 @@ async function placeFor(dataDir: string): Promise<string> {
   return path
 }
 
-/** Whether a folder is there, ours, and for nobody else: in a shared one, another could have put it there. */
+/** Whether a folder exists, is ours, and is closed to others: in a shared one, another user could have put it there. */
 function isOurs(dir: string): boolean {
   const found = statSync(dir, { throwIfNoEntry: false })
   return found?.isDirectory() === true && found.uid === process.getuid?.() && (found.mode & 0o077) === 0
@@ -82,8 +87,8 @@ const answers = (path: string): Promise<boolean> =>
   })
 
 /**
- * Listens, and answers the socket's inode. It is made inside a folder that only we can enter and moved into its place when
- * its permissions are right, so that there is no moment in which others could open it.
+ * Listens, and returns the socket's inode. The socket is created inside a folder that only we can enter, and moved to
+ * its place once its permissions are right, so that others can't open it at any moment.
  */
 async function listenAt(app: Server, path: string): Promise<number | undefined> {
   await app.ready()

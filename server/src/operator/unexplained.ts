@@ -1,4 +1,7 @@
-/** What the chain has of a wallet and the database can't explain. While there is any, nothing may be signed for it. */
+/**
+ * What the chain has of a wallet that the database can't explain. While there is any, nothing may be signed for the
+ * wallet.
+ */
 import { sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
@@ -7,13 +10,13 @@ import { lookAtWallet, type WalletSight } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
-/** A look at a wallet through all endpoints of its network. */
+/** The state of a wallet through all endpoints of its network. */
 export interface Look {
   sight: WalletSight
   panel: Panel
 }
 
-/** Looks at a wallet now; an RpcError where no endpoint may be believed. */
+/** Reads the state of a wallet now; throws an RpcError where no endpoint can be believed. */
 export async function lookAt(ctx: Context, network: Network, wallet: Row<"wallets">): Promise<Look> {
   const [sight, panel] = await Promise.all([
     lookAtWallet(network, wallet.address, ctx.signal),
@@ -23,8 +26,8 @@ export async function lookAt(ctx: Context, network: Network, wallet: Row<"wallet
 }
 
 /**
- * What is not explained, a sentence each with what to do about it; empty when all is. A nonce is explained by an attempt, or
- * a foreign transaction, that stands in a canonical block.
+ * What is not explained, one sentence each with what to do about it; empty when everything is explained. A nonce is
+ * explained by an attempt, or a foreign transaction, in a canonical block.
  */
 export async function unexplained(ctx: Context, wallet: Row<"wallets">, { sight, panel }: Look): Promise<string[]> {
   const { agreedLatest: count } = sight

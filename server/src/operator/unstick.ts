@@ -1,7 +1,7 @@
 /**
- * Uses up a nonce that can't be mined: a transfer of nothing from the wallet to itself, as one more attempt of the nonce. Of
- * all attempts one is mined; where that is the payment, all is well, and where it is the empty one, the intent is made anew
- * once its block is final.
+ * Uses up a nonce that can't be mined, with a transfer of zero from the wallet to itself as one more attempt of the
+ * nonce. One of the attempts is mined. If it is the payment, nothing else is needed; if it is the empty one, the intent
+ * is created again once its block is final.
  */
 import { sql } from "kysely"
 import { raisedFees } from "../chain/fees.ts"
@@ -13,7 +13,10 @@ import { signAgain } from "../payouts/send-attempts.ts"
 import { type Asked, byHand } from "./actions.ts"
 import { findWallet, refused, servedNetwork, signerOf, type WalletNamed } from "./lookup.ts"
 
-/** Signs the empty replacement of the lowest unmined nonce; the engine sends it. `maxFee` in wei goes beyond `PAYOUT_MAX_FEE`. */
+/**
+ * Signs the empty replacement of the lowest unmined nonce; the engine sends it. `maxFee` in wei may exceed
+ * `PAYOUT_MAX_FEE`.
+ */
 export async function unstick(
   ctx: Context,
   asked: WalletNamed & Asked & { nonce: bigint; maxFee?: bigint | undefined; reason: string },
@@ -69,7 +72,7 @@ export async function unstick(
   }
 }
 
-/** The newest attempt of the lowest nonce that no block is known to have. */
+/** The newest attempt of the lowest nonce that is not known to be in a block. */
 async function lowestUnmined(ctx: Context, wallet: Row<"wallets">): Promise<Row<"attempts"> | undefined> {
   const { rows } = await sql<Row<"attempts">>`
     select a.* from intents i join attempts a on a.intent_id = i.id
