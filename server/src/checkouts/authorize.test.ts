@@ -124,7 +124,7 @@ describe("an authorization", () => {
     const buyer = await on.buyer()
     await rig.mint(session.payTo, 2_000_000n)
     await on.look()
-    const words = "must be 3000000, the 3.00 USDC that are missing"
+    const words = "must be 3000000, the 3.00 USDC still to be paid"
     await expectRefused(session, await on.sign(buyer, session), 422, "AUTHORIZATION_REFUSED", words)
     // Seen, and not deep enough yet.
     await rig.service.ctx.db.updateTable("transfers").set({ state: "seen", run_at: null }).execute()
@@ -174,7 +174,7 @@ describe("a contract wallet", () => {
     )
     const good = await on.sign(key, session, { from: address })
     const undeployed = { ...good, signature: `${good.signature}${"6492".repeat(16)}` as Hex }
-    await expectRefused(session, undeployed, 422, "AUTHORIZATION_REFUSED", "not on chain yet")
+    await expectRefused(session, undeployed, 422, "AUTHORIZATION_REFUSED", "not deployed yet")
     const { endpoints } = rig.network
     const [mine] = endpoints
     if (!mine) throw new Error("no endpoint")
@@ -260,8 +260,8 @@ describe("a refused authorization", () => {
     ["that nobody could wait to be over", () => ({ validBefore: 2n ** 256n - 1n }), "two hours after this checkout"],
     ["that outlives it too long", () => ({ validBefore: now() + 93_700n }), "two hours after this checkout ends"],
     ["to another address", () => ({ to: rig.relayer.address }), "authorization.to"],
-    ["of too much", () => ({ value: 5_000_001n }), "must be 5000000, the 5.00 USDC that are missing"],
-    ["of too little", () => ({ value: 4_999_999n }), "must be 5000000, the 5.00 USDC that are missing"],
+    ["of too much", () => ({ value: 5_000_001n }), "must be 5000000, the 5.00 USDC still to be paid"],
+    ["of too little", () => ({ value: 4_999_999n }), "must be 5000000, the 5.00 USDC still to be paid"],
     ["of nothing", () => ({ value: 0n }), "authorization.value"],
   ])("is one %s", async (_what, given, words) => {
     const session = await on.start()
@@ -286,7 +286,7 @@ describe("a refused authorization", () => {
     await rig.mint(session.payTo, 4_990_001n)
     await on.look()
     const signed = await on.sign(await on.buyer(), session, { value: 9_999n })
-    await expectRefused(session, signed, 422, "AUTHORIZATION_REFUSED", "too little to be relayed")
+    await expectRefused(session, signed, 422, "AUTHORIZATION_REFUSED", "too little to relay")
   })
 
   it("is one with another's signature, or a good one in a form that tokens don't take", async () => {
@@ -397,7 +397,7 @@ describe("a refused authorization", () => {
     rig.service.advance(245_000)
     await expectRefused(over, await on.sign(buyer, over), 410, "SESSION_EXPIRED", "within a minute")
     rig.service.advance(60_000)
-    await expectRefused(over, await on.sign(buyer, over), 410, "SESSION_EXPIRED", "is over")
+    await expectRefused(over, await on.sign(buyer, over), 410, "SESSION_EXPIRED", "has expired")
   })
 
   it("is any while no node answers, while there is no relay wallet, or while it is halted", async () => {

@@ -415,7 +415,7 @@ describe("a relay that can't be carried out", () => {
     for (const other of [buyer, await on.buyer()]) {
       const refused = await on.submit(session, await on.sign(other, session))
       expect([refused.status, refused.body.error]).toEqual([409, "INVALID_OPERATION"])
-      expect(refused.body.message).toContain(`its nonce ${nonce}`)
+      expect(refused.body.message).toContain(`and nonce ${nonce}`)
     }
     const again = await on.sign(buyer, session, { nonce, validAfter: 1n })
     expect((await on.submit(session, again)).body.status).toBe("verifying")

@@ -489,7 +489,7 @@ describe("at a paywall", () => {
     expect(await one()).toMatchObject({ status: "granted", amount: "6.00" })
     for (const answer of [await accept(id), await giveBack(id, { address: fresh() })]) {
       expect(answer).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
-      expect(answer.body.message).toContain("counted in full")
+      expect(answer.body.message).toContain("the amount beyond the price was counted")
     }
   })
 
