@@ -428,7 +428,11 @@ describe("what is decided", () => {
       select chain_id, deposit_id, merchant_id, 'recovery', tx_hash, token, ${other}, amount, 9, tx_hash, 0, now(), now()
       from payments where id = ${id}`.execute(db())
     const { status, body } = await service.call("POST", `/api/console/payments/${id}/return`, { address: backTo }, as)
-    expect([status, body.error, body.message]).toEqual([409, "INVALID_OPERATION", expect.stringContaining("after the recovery time")])
+    expect([status, body.error, body.message]).toEqual([
+      409,
+      "INVALID_OPERATION",
+      expect.stringContaining("after the recovery time"),
+    ])
     expect(await db().selectFrom("intents").select("id").execute()).toEqual([])
   })
 
