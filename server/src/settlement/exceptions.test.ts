@@ -664,7 +664,8 @@ describe("what the chain takes back", () => {
     const account = rig.buyer(from)
     const { encodeFunctionData, erc20Abi } = await import("viem")
     const data = encodeFunctionData({ abi: erc20Abi, functionName: "transfer", args: [to as Address, value] })
-    const request = await client.prepareTransactionRequest({ account, to: rig.usdc, data } as never)
+    // To an address that holds nothing by then it costs more.
+    const request = await client.prepareTransactionRequest({ account, to: rig.usdc, data, gas: 100_000n } as never)
     const raw = (await account.signTransaction(request as never)) as `0x${string}`
     const hash = await client.sendRawTransaction({ serializedTransaction: raw })
     // The node answers before it has mined, and a later block would have another time.
@@ -702,6 +703,28 @@ describe("what the chain takes back", () => {
       ])
     },
   )
+
+  it("what was accepted beside a payment stays beside it: a stranger's dust never pays the checkout", async () => {
+    const shop = await checkout()
+    const raws = [await paySigned(shop.payTo, 5_000_000n), await paySigned(shop.payTo, 1n, 4)]
+    await rig.rounds(2, 2)
+    const [dust, paid] = (await payments()).toSorted((a, b) => (a.amount < b.amount ? -1 : 1))
+    expect((await accept(dust?.id ?? "")).status).toBe(200)
+    await reorg(6)
+    expect((await payments()).map(row => row.status)).toEqual(["reversed", "reversed"])
+    // The dust alone comes back first, then the payment.
+    for (const raw of raws.reverse()) {
+      await resend(raw)
+      await rig.rounds(3)
+      const isPaid = raw === raws[1]
+      expect(await statusOf(shop.id)).toMatchObject({ status: isPaid ? "confirmed" : "pending" })
+    }
+    const rows = (await payments()).map(({ id, status, beside }) => ({ id, status, beside }))
+    expect(rows).toContainEqual({ id: paid?.id, status: "granted", beside: false })
+    expect(rows).toContainEqual({ id: dust?.id, status: "granted", beside: true })
+    expect(await statusOf(shop.id)).toMatchObject({ exception: null, amountReceived: "5.000001" })
+    await booksHold()
+  })
 
   it("a payment whose return is not signed: the return is cancelled, and what is back waits again", async () => {
     const shop = await checkout()

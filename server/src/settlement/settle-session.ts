@@ -258,8 +258,9 @@ async function followDecisions(ctx: Context, session: Row<"checkout_sessions">):
     if (status === "granted" && there < amount) await reverse(ctx, session.id, id)
     if (status === "returned") await stopReturns(ctx, [id])
     if (status !== "reversed" || sure < amount) continue
-    await sql`update payments p set status = 'granted', updated_at = ${ctx.now()}, beside = exists (select from payments m
-        where m.session_id = p.session_id and m.status = 'granted' and not m.beside)
+    // What was accepted beside a payment never pays the session itself, though it comes back first: it may be a stranger's dust.
+    await sql`update payments p set status = 'granted', updated_at = ${ctx.now()}, beside = p.beside or exists (select
+        from payments m where m.session_id = p.session_id and m.status = 'granted' and not m.beside)
       where p.id = ${id}`.execute(ctx.db)
     await makePayouts(ctx, id)
   }
