@@ -206,9 +206,11 @@ describe("names", () => {
     const { status } = await slow.send(message(to.url), { timeoutMs: 5_000 })
     expect(status).toBe(200)
     for (const { error } of await hanging) expect(error).toBe("no answer within 1 s")
+    // Their sockets still wait for an address, and a stop of the service does not wait for them.
     await slow.close()
     await to.stop()
-  })
+    // Half of the time that a connection may take to be made.
+  }, 15_000)
 })
 
 it("the socket's own peer has the last word", async () => {

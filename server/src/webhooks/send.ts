@@ -42,8 +42,10 @@ export function openSender(
   { resolve, ca }: { resolve?: Resolve; ca?: string } = {},
 ): Sender {
   const privateHosts = new Set<string>()
+  const closing = new AbortController()
   const agent = new Agent({
     connect: guardedConnector({
+      closing: closing.signal,
       allows: addressRule(allowCidrs),
       resolve: resolve ?? openResolver({ systemToo: allowCidrs.length > 0 }),
       timeoutMs: Math.max(timeoutMs, probeTimeoutMs),
@@ -61,7 +63,10 @@ export function openSender(
   return {
     send: (message, options) => exchange(agent, message, options),
     isPrivate: url => privateHosts.has(new URL(url).hostname),
-    close: () => agent.destroy(),
+    close: () => {
+      closing.abort()
+      return agent.destroy()
+    },
   }
 }
 
