@@ -209,7 +209,7 @@ describe("names", () => {
     // Their sockets still wait for an address, and a stop of the service does not wait for them.
     await slow.close()
     await to.stop()
-    // Half of the time that a connection may take to be made.
+    // A connection may take 30 seconds to be made: the deadline of a delivery ends it before.
   }, 15_000)
 })
 

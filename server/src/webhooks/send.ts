@@ -42,10 +42,8 @@ export function openSender(
   { resolve, ca }: { resolve?: Resolve; ca?: string } = {},
 ): Sender {
   const privateHosts = new Set<string>()
-  const closing = new AbortController()
   const agent = new Agent({
     connect: guardedConnector({
-      closing: closing.signal,
       allows: addressRule(allowCidrs),
       resolve: resolve ?? openResolver({ systemToo: allowCidrs.length > 0 }),
       timeoutMs: Math.max(timeoutMs, probeTimeoutMs),
@@ -63,10 +61,7 @@ export function openSender(
   return {
     send: (message, options) => exchange(agent, message, options),
     isPrivate: url => privateHosts.has(new URL(url).hostname),
-    close: () => {
-      closing.abort()
-      return agent.destroy()
-    },
+    close: () => agent.destroy(),
   }
 }
 
@@ -77,6 +72,11 @@ async function exchange(
 ): Promise<Attempt> {
   const startedAt = performance.now()
   const deadline = new AbortController()
+  // undici aborts a request only once it has a connection. While one is being made, this rejects in its place.
+  const aborted = new Promise<never>((_, reject) => {
+    deadline.signal.addEventListener("abort", () => reject(deadline.signal.reason), { once: true })
+  })
+  aborted.catch(() => undefined)
   const timer = setTimeout(() => deadline.abort("deadline"), timeoutMs)
   const stop = () => deadline.abort("stop")
   signal?.addEventListener("abort", stop, { once: true })
@@ -88,7 +88,7 @@ async function exchange(
   try {
     if (signal?.aborted) stop()
     const { origin, pathname, search } = new URL(url)
-    const response = await agent.request({
+    const request = agent.request({
       origin,
       path: pathname + search,
       method: "POST",
@@ -102,6 +102,9 @@ async function exchange(
       body,
       signal: deadline.signal,
     })
+    // When the deadline wins, nobody reads how the request ends.
+    request.catch(() => undefined)
+    const response = await Promise.race([request, aborted])
     status = response.statusCode
     const head: Buffer[] = []
     let read = 0
