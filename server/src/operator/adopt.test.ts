@@ -10,7 +10,7 @@ import { bodyOf, relaysOn } from "../../test/relays.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import { makePayouts } from "../payouts/make-payouts.ts"
-import { checkWallet } from "../payouts/pay-out.ts"
+import { checkWallet } from "../payouts/wallet-row.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
 

@@ -1,7 +1,6 @@
 /** Halts a wallet by hand, and resumes it when that is safe. */
 import type { Context } from "../context.ts"
-import { lockWallet } from "../payouts/assign-intents.ts"
-import { USED_BEFORE } from "../payouts/pay-out.ts"
+import { lockWallet, USED_BEFORE } from "../payouts/wallet-row.ts"
 import { type Asked, byHand } from "./actions.ts"
 import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } from "./lookup.ts"
 import { listed, lookAt, unexplained, unknownNonces } from "./unexplained.ts"

@@ -8,7 +8,7 @@ import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts
 import { openLog } from "../log.ts"
 import { endpointAlarmReasons, payoutAlarmReasons, registry } from "../metrics.ts"
 import { noteMissingKey } from "./alarms.ts"
-import { inFlight } from "./assign-intents.ts"
+import { inFlight } from "./in-flight.ts"
 
 const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
 const ETHER = 10n ** 18n

@@ -21,7 +21,7 @@ import {
   walletHalted,
   walletPayouts,
 } from "../metrics.ts"
-import { type InFlight, inFlight } from "./assign-intents.ts"
+import { type InFlight, inFlight } from "./in-flight.ts"
 import { NEVER } from "./make-payouts.ts"
 import { isTotalSpent } from "./total-budget.ts"
 
@@ -52,7 +52,7 @@ const standing = Object.keys(words) as StandingAlarm[]
 const heldReasons: HeldReason[] = ["short", "sanctions", "simulation", "low_gas", "reverted", "gas_budget"]
 
 /** Looks whether the wallet can go on paying, and tells of what has changed since the last look. */
-export async function noteAlarms(
+export async function reportAlarms(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
@@ -171,7 +171,7 @@ interface Waiting {
 }
 
 /** How many intents of a network and lane have not ended, by state and reason. */
-export async function waitingIntents(ctx: Context, network: Network, lane: Lane): Promise<Waiting[]> {
+export async function waitingPayouts(ctx: Context, network: Network, lane: Lane): Promise<Waiting[]> {
   const { rows } = await sql<Waiting>`
     select state, held_reason, count(*)::int as n, min(run_at) as next, min(created_at) as oldest from intents
     where chain_id = ${network.chainId} and lane = ${lane} and state in ('queued', 'held', 'assigned', 'mined')

@@ -6,7 +6,9 @@ import { relaysOn } from "../../test/relays.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Signer } from "../chain/signer.ts"
-import { checkWallet, payoutRound } from "./pay-out.ts"
+import { checkBooks } from "../reconciliation/check-books.ts"
+import { payoutRound } from "./pay-out.ts"
+import { checkWallet } from "./wallet-row.ts"
 
 let rig: PayoutRig
 beforeAll(async () => {
@@ -61,7 +63,7 @@ it("signs for its own factory's deposits alone, and leaves the others to the pro
   })
   await client.mine({ blocks: 80 })
   await ctx.db.updateTable("wallets").set({ check_at: null }).where("address", "=", fresh.address).execute()
-  await payoutRound(ctx, network, { lane: "payout", signer: fresh })
+  await checkBooks(ctx, network, fresh.address)
   const halted = await ctx.db
     .selectFrom("wallets")
     .select("status")

@@ -9,7 +9,7 @@ import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 import { alarmsInWords } from "./alarms.ts"
-import { assignIntents } from "./assign-intents.ts"
+import { assignPayouts } from "./assign-payouts.ts"
 import { lockBudgets } from "./gas-budget.ts"
 
 const DAY_MS = 86_400_000
@@ -283,7 +283,7 @@ describe("a payout that its merchant's budget refuses", () => {
     const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
     const sight = await lookAtWallet(rig.network, rig.signer.address, ctx.signal)
     // In one turn: a relay that the budget of all refuses is not looked at again.
-    await assignIntents(ctx, rig.network, wallet, rig.signer, sight)
+    await assignPayouts(ctx, rig.network, wallet, rig.signer, sight)
     expect(await heldReasons()).toEqual(["assigned", "gas_budget", "assigned"])
   })
 })

@@ -22,8 +22,16 @@ const RECHECKS_A_MINUTE = 500n
 /** Merchants over their budgets that are found in one turn; the next one finds the others. */
 const MERCHANTS_A_TURN = 64
 const ETHER_DECIMALS = 18
-/** Of a budget relays may take this part: strangers cause them, and must not keep the merchant's payouts from going on. */
-const RELAYS_PART = 2n
+/** What a lane may take of a merchant's budget. */
+interface Share {
+  /** Whether strangers cause every payout of the lane at little cost. */
+  isCheap: boolean
+  /** The part that the lane alone may take, as a divisor; without it, as much as any other. */
+  part?: bigint
+}
+
+/** Relays take half: strangers cause them, and must not keep the merchant's payouts from going on. */
+const shares: Record<Lane, Share> = { payout: { isCheap: false }, relay: { isCheap: true, part: 2n } }
 
 /** Wei that a merchant's payouts cost in the last 24 hours, and that those in flight may cost. */
 interface Spent {
@@ -45,7 +53,8 @@ const cheapPart = (limit: bigint): bigint => (limit * 3n) / 4n
 function roomFor(lane: Lane, limit: bigint, { past, inFlight, relays, cheap }: Spent): { cheap: bigint; all: bigint } {
   const all = limit - past - inFlight
   const room = least(all, cheapPart(limit) - cheap)
-  return { all, cheap: lane === "relay" ? least(room, limit / RELAYS_PART - relays) : room }
+  const { part } = shares[lane]
+  return { all, cheap: part === undefined ? room : least(room, limit / part - relays) }
 }
 
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
@@ -114,8 +123,7 @@ export async function withinBudgets(
   most: bigint,
   dueExcept: (except: Except) => Promise<Row<"intents">[]>,
 ): Promise<{ due: Row<"intents">[]; held: number }> {
-  // Relays are few, and not held: who waits for one is told at once.
-  if (ctx.settings.gasBudget === 0n || wallet.lane === "relay") return { due, held: 0 }
+  if (ctx.settings.gasBudget === 0n) return { due, held: 0 }
   const over = new Set<string>()
   const overSmall = new Set<string>()
   let payable = due
@@ -242,7 +250,7 @@ export async function lockBudgets(
   const rooms = new Map([...(await spentBy(ctx, ids, dataFee))].map(([id, spent]) => [id, roomFor(lane, limit, spent)]))
   return {
     take: (merchantId, wei, isCheap = false) => {
-      const small = isCheap || lane === "relay"
+      const small = isCheap || shares[lane].isCheap
       const { all, cheap } = rooms.get(merchantId) ?? { all: 0n, cheap: 0n }
       if (wei > (small ? least(all, cheap) : all)) return false
       rooms.set(merchantId, { all: all - wei, cheap: small ? cheap - wei : cheap })

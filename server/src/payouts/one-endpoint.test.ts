@@ -7,7 +7,7 @@ import { type RpcProxy, startProxy } from "../../test/proxy.ts"
 import { relaysOn } from "../../test/relays.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import { registry } from "../metrics.ts"
-import { checkWallet } from "./pay-out.ts"
+import { checkWallet } from "./wallet-row.ts"
 
 let rig: PayoutRig
 let liar: RpcProxy

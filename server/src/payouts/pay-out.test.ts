@@ -11,8 +11,8 @@ import type { Address } from "../chain/hex.ts"
 import { intentIdIn } from "../chain/release-call.ts"
 import { settleDue } from "../settlement/settle.ts"
 import { sweepDue } from "./make-payouts.ts"
-import { checkWallet } from "./pay-out.ts"
 import { sharesOf, sharesSettled } from "./queries.ts"
+import { checkWallet } from "./wallet-row.ts"
 
 const owner = PAYOUT_ADDRESS.toLowerCase() as Address
 const DAY_MS = 86_400_000

@@ -14,8 +14,10 @@ import { replayCaution } from "../checkouts/session-rules.ts"
 import { cancel } from "../operator/held-payouts.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { checkColdDeposits } from "../scanner/check-dormant-deposits.ts"
-import { assignIntents, inFlight } from "./assign-intents.ts"
-import { checkWallet, payoutRound } from "./pay-out.ts"
+import { assignPayouts } from "./assign-payouts.ts"
+import { inFlight } from "./in-flight.ts"
+import { payoutRound } from "./pay-out.ts"
+import { checkWallet } from "./wallet-row.ts"
 
 type Buyer = Awaited<ReturnType<ReturnType<typeof relaysOn>["buyer"]>>
 
@@ -124,7 +126,7 @@ describe("a relay", () => {
     const { session } = await submitted()
     const { ctx } = rig.service
     const sight = await lookAtWallet(rig.network, rig.relayer.address, ctx.signal)
-    await assignIntents(ctx, rig.network, await relayWallet(), rig.relayer, sight)
+    await assignPayouts(ctx, rig.network, await relayWallet(), rig.relayer, sight)
     expect(await states()).toEqual(["assigned"])
     expect((await attempts()).map(each => each.sends)).toEqual([0])
     await on.round()
@@ -302,9 +304,9 @@ describe("a relay beside money that the merchant decides about", () => {
         paid ??= ctx.db.updateTable("checkout_sessions").set({ amount: 6_000_000n }).execute()
       return result
     }
-    const done = await assignIntents(ctx, rig.network, await relayWallet(), rig.relayer, sight)
+    const done = await assignPayouts(ctx, rig.network, await relayWallet(), rig.relayer, sight)
     await paid
-    expect(done).toEqual({ assigned: 0, putOff: 1 })
+    expect(done).toEqual({ assigned: 0, postponed: 1 })
     expect(await states()).toEqual(["queued"])
   })
 

@@ -20,7 +20,7 @@ import { ApiError } from "../errors.ts"
 import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
 import { lookSoon } from "../scanner/queries.ts"
-import { agreedVerdict, askEach, noteDisagreement } from "./verdicts.ts"
+import { agreedTrial, askEach, reportDisagreement, type Trial } from "./trials.ts"
 
 /**
  * The highest gas limits of relays. A key's signature takes some 100,000; a contract's as much as the contract likes, a
@@ -96,17 +96,17 @@ export async function tryRelay(
     ...(by === "contract" ? [{ method: "eth_estimateGas", params: [call] }] : []),
   ]
   const answers = await askEach(network, calls, ctx.signal)
-  const verdicts = answers.flatMap(results => verdictOf(results, by) ?? [])
-  const agreed = agreedVerdict(network, verdicts)
+  const trials = answers.flatMap(results => trialOf(results, by) ?? [])
+  const agreed = agreedTrial(network, trials)
   if (!agreed) {
-    noteDisagreement(ctx, network, "relay", verdicts)
+    reportDisagreement(ctx, network, "relay", trials)
     throw new ApiError("CHAIN_UNAVAILABLE")
   }
-  const [{ verdict, error }] = agreed
-  if (verdict === "used") return "used"
+  const [{ outcome, error }] = agreed
+  if (outcome === "used") return "used"
   const held = answers.map(results => results?.[2])
   if ((await unseenAt(ctx, network, new Map([[deposit.id, held]]))).size > 0) return "unseen"
-  if (verdict === "fails") return { words: await whyRefused(ctx, network, payer, amount, error ?? "") }
+  if (outcome === "fails") return { words: await whyRefused(ctx, network, payer, amount, error ?? "") }
   const maxFee = fees?.maxFee ?? 0n
   if (by === "key") return { gas, maxFee }
   // The most that any of them tells: too little would have it fail, and it takes no more than its limit.
@@ -114,24 +114,22 @@ export async function tryRelay(
   return { gas: least(gas, withMargin(took)), maxFee }
 }
 
-/** What one endpoint says of an authorization: its nonce is used, the call fails (with the node's word), or it succeeds. */
-interface Verdict {
-  verdict: "used" | "fails" | "succeeds"
+/** What one endpoint says of an authorization: `error` is the node's, `took` the gas of a call that succeeds, where it was estimated. */
+interface RelayTrial extends Trial {
   error?: string
-  /** The gas that it took, where that was asked. */
   took?: bigint
 }
 
 /** An endpoint's word on the calls of {@link tryRelay}; undefined where it had a bad moment. */
-function verdictOf(results: RpcResult[] | undefined, by: SignedBy): Verdict | undefined {
+function trialOf(results: RpcResult[] | undefined, by: SignedBy): RelayTrial | undefined {
   const [used, trial, , estimate] = results ?? []
   if (!used?.ok || !trial || (!trial.ok && !failedTrial.test(trial.error))) return undefined
-  if (wordOf(used) === 1n) return { verdict: "used" }
-  if (!trial.ok) return { verdict: "fails", error: trial.error }
-  if (by === "key") return { verdict: "succeeds" }
-  if (estimate && !estimate.ok && failedTrial.test(estimate.error)) return { verdict: "fails", error: estimate.error }
+  if (wordOf(used) === 1n) return { outcome: "used" }
+  if (!trial.ok) return { outcome: "fails", error: trial.error }
+  if (by === "key") return { outcome: "succeeds" }
+  if (estimate && !estimate.ok && failedTrial.test(estimate.error)) return { outcome: "fails", error: estimate.error }
   const took = estimate && quantityOf(estimate)
-  return took === undefined ? undefined : { verdict: "succeeds", took }
+  return took === undefined ? undefined : { outcome: "succeeds", took }
 }
 
 /** The quantity that a node answered; undefined where it answered none. */

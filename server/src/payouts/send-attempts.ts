@@ -12,8 +12,9 @@ import type { WalletSight } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Database, Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
-import { lockWallet, signAttempt } from "./assign-intents.ts"
 import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
+import { signAttempt } from "./sign-attempt.ts"
+import { lockWallet } from "./wallet-row.ts"
 
 /** How long sent bytes are left alone, and how long they may stay unmined. */
 export interface Pace {

@@ -47,12 +47,17 @@ async function spentOn(ctx: Context, which: RawBuilder<boolean>, dataFee: bigint
  * Locks the totals; call it inside the transaction that signs, after the merchants' budgets. All wallets wait for each other
  * here where there is a total of all merchants. One network's contract wallets have one relay wallet, which is held already.
  */
-export async function lockTotals(ctx: Context, wallet: Row<"wallets">, dataFee: bigint): Promise<Totals> {
+export async function lockTotals(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  dataFee: bigint,
+  callsContractWallets: boolean,
+): Promise<Totals> {
   const { gasBudgetTotal, relayContractBudget } = ctx.settings
   if (gasBudgetTotal > 0n) await sql`select pg_advisory_xact_lock(${LOCK})`.execute(ctx.db)
   let total = gasBudgetTotal === 0n ? undefined : gasBudgetTotal - (await spentOn(ctx, sql<boolean>`true`, dataFee))
   let contracts =
-    relayContractBudget === 0n || wallet.lane !== "relay"
+    relayContractBudget === 0n || !callsContractWallets
       ? undefined
       : relayContractBudget - (await spentOn(ctx, ofContracts(wallet.chain_id), dataFee))
   return {

@@ -3,7 +3,7 @@ import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
-import { haltWallet } from "../payouts/confirm-intents.ts"
+import { haltWallet } from "../payouts/wallet-row.ts"
 
 /** A row that contradicts the chain or another row. */
 export interface Finding {

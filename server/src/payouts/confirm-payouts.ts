@@ -12,9 +12,10 @@ import type { WalletSight } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
-import { payoutAlarms, payoutEnds } from "../metrics.ts"
+import { payoutEnds } from "../metrics.ts"
 import { failedOften, makePayouts, sweepAfterRevert } from "./make-payouts.ts"
 import { returnAgain } from "./make-returns.ts"
+import { haltWallet } from "./wallet-row.ts"
 
 /** A nonce that seems to be used by another must seem so twice, so far apart. */
 const SUSPICION_MS = 30_000
@@ -28,7 +29,7 @@ const HOUR_MS = 3_600_000
 type OpenIntent = Row<"intents"> & { nonce: bigint; hashes: Hash[]; empty: Hash[] }
 
 /** Brings intents with a nonce to where the chain has them; answers how many changed. */
-export async function confirmIntents(
+export async function confirmPayouts(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
@@ -267,23 +268,4 @@ async function suspectForeign(ctx: Context, network: Network, wallet: Row<"walle
     .set({ suspect_at: foreign ? now : null })
     .where("id", "=", wallet.id)
     .execute()
-}
-
-/** Stops a wallet for good: only a person can say what was paid when the books and the chain disagree. */
-export async function haltWallet(
-  ctx: Context,
-  network: Network,
-  wallet: Row<"wallets">,
-  reason: "foreign_nonce" | "books",
-  words: string,
-): Promise<void> {
-  const halted = await ctx.db
-    .updateTable("wallets")
-    .set({ status: "halted", halted_reason: words })
-    .where("id", "=", wallet.id)
-    .where("status", "=", "active")
-    .executeTakeFirst()
-  if (halted.numUpdatedRows === 0n) return
-  payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason })
-  ctx.log.fatal({ network: network.name, wallet: wallet.address, reason: words }, `the ${wallet.lane} wallet is halted`)
 }

@@ -1,0 +1,62 @@
+/** Writes verdicts: payouts that are not signed now wait, are held or are cancelled. */
+import { sql } from "kysely"
+import type { Context } from "../context.ts"
+import { recheckMs } from "./draw-shares.ts"
+import type { Judged, Payout, Verdict } from "./lane-policy.ts"
+import { cancelRelay } from "./relays.ts"
+
+const SHORT_WAIT_MS = 30_000
+const SHORT =
+  "the money that it pays out of is not confirmed: the chain took it, or other money of its deposit, back, or only one of two endpoints reports it"
+
+/** Writes each verdict; one to sign, or to skip, changes nothing. */
+export async function applyVerdicts(ctx: Context, judged: readonly Judged[]): Promise<void> {
+  for (const { payout, verdict } of judged) {
+    if (verdict.kind === "wait") await postpone(ctx, payout, verdict.ms)
+    if (verdict.kind === "short") await holdShort(ctx, payout)
+    if (verdict.kind === "hold") await hold(ctx, payout, verdict)
+    if (verdict.kind === "cancel") await cancelRelay(ctx, payout, verdict.reason)
+  }
+}
+
+async function hold(
+  ctx: Context,
+  { id, checks, payment_id: paymentId, held_reason: before }: Payout,
+  { reason, detail, waitMs = recheckMs(checks) }: Extract<Verdict, { kind: "hold" }>,
+): Promise<void> {
+  const now = ctx.now()
+  // A payout that was checked again and is held for the same reason is no news.
+  if (reason !== before) ctx.log.warn({ intentId: id, paymentId, reason, detail }, "a payout is held")
+  await ctx.db
+    .updateTable("intents")
+    .set({
+      state: "held",
+      held_reason: reason,
+      held_detail: detail,
+      // A wallet without gas, or a spent budget, is no fault of the payout.
+      checks: reason === "low_gas" || reason === "gas_budget" ? checks : checks + 1,
+      run_at: new Date(now.getTime() + waitMs),
+      updated_at: now,
+    })
+    .where("id", "=", id)
+    .where("state", "in", ["queued", "held"])
+    .execute()
+}
+
+/** Releases the promise of a payout whose money a reorg took, until the money is there again; a no-op where it is by now. */
+async function holdShort(ctx: Context, { id }: Payout): Promise<void> {
+  const now = ctx.now()
+  const { rows } = await sql`update intents i set state = 'held', held_reason = 'short', held_detail = ${SHORT},
+      reserved = false, run_at = ${new Date(now.getTime() + SHORT_WAIT_MS)}, updated_at = ${now}
+    where i.id = ${id} and i.state in ('queued', 'held') and not has_money(i) returning i.id`.execute(ctx.db)
+  if (rows.length > 0) ctx.log.warn({ intentId: id, reason: "short" }, "a payout is held")
+}
+
+async function postpone(ctx: Context, { id }: Payout, ms: number): Promise<void> {
+  await ctx.db
+    .updateTable("intents")
+    .set({ run_at: new Date(ctx.now().getTime() + ms) })
+    .where("id", "=", id)
+    .where("state", "in", ["queued", "held"])
+    .execute()
+}

@@ -1,0 +1,111 @@
+/**
+ * From due payouts to signed bytes: pick what is due, screen and simulate it, write the verdicts, sign the rest under the
+ * wallet's lock.
+ */
+import { sql } from "kysely"
+import { type Fees, firstFees } from "../chain/fees.ts"
+import type { Network } from "../chain/networks.ts"
+import { RELEASE_GAS } from "../chain/release-call.ts"
+import type { Signer } from "../chain/signer.ts"
+import type { WalletSight } from "../chain/wallet-state.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { applyVerdicts } from "./apply-verdicts.ts"
+import { type Except, smallOf } from "./gas-budget.ts"
+import { inFlight } from "./in-flight.ts"
+import { type Payout, policies } from "./lane-policy.ts"
+import { screenAndSimulate } from "./screen-and-simulate.ts"
+import { isSignable, MAX_IN_FLIGHT, signUnderLock } from "./sign-under-lock.ts"
+
+/** How many payouts got a nonce, and how many were due and are held, wait or are cancelled instead. */
+interface Assigned {
+  assigned: number
+  postponed: number
+}
+
+/** Signs what is due, as far as there is room. */
+export async function assignPayouts(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  signer: Signer,
+  state: WalletSight,
+): Promise<Assigned> {
+  const { latest, pending = 0n, balance, dataFee } = state
+  // The alarms say why nothing is paid then.
+  if (latest === undefined || balance === undefined) return { assigned: 0, postponed: 0 }
+  const picked = await pickDue(ctx, network, wallet, state)
+  if (!picked) return { assigned: 0, postponed: 0 }
+  const { payouts, held, fees } = picked
+  const judged = await screenAndSimulate(ctx, network, wallet, payouts, { fees, balance })
+  await applyVerdicts(ctx, judged)
+  const approved = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout.id] : []))
+  const postponed = held + payouts.length - approved.length
+  if (approved.length === 0) return { assigned: 0, postponed }
+  const count = pending > latest ? pending : latest
+  const terms = { fees, count, balance, dataFee }
+  const signed = await inTransaction(ctx, ctx => signUnderLock(ctx, wallet, signer, approved, terms))
+  // After the commit: the end of a relay locks its session, and nobody waits for a session while a wallet is locked.
+  await applyVerdicts(ctx, signed.judged)
+  return { assigned: signed.assigned, postponed: postponed + signed.judged.length }
+}
+
+/** The due payouts that fit in flight and into their merchants' budgets, and what to bid; undefined where nothing can be signed. */
+async function pickDue(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  { market, dataFee }: WalletSight,
+): Promise<{ payouts: Payout[]; held: number; fees: Fees } | undefined> {
+  const policy = policies[wallet.lane]
+  const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
+  const room = MAX_IN_FLIGHT - (await inFlight(ctx, wallet)).n
+  if (room <= 0 || !fees) return undefined
+  const due = await duePayouts(ctx, network, wallet, room)
+  const most = RELEASE_GAS * fees.maxFee + dataFee
+  if (due.length === 0 || (await policy.isStopped(ctx, most))) return undefined
+  const dueExcept = (except: Except) => duePayouts(ctx, network, wallet, room, except)
+  const payable = await policy.withinBudgets(ctx, wallet, due, most, dueExcept)
+  return { payouts: payable.due, held: payable.held, fees }
+}
+
+/**
+ * The payouts that are due, without those of some merchants and the small ones of others. Payouts that failed before come
+ * last: they may be many, and somebody's.
+ */
+async function duePayouts(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  limit: number,
+  except: Except = { merchants: [], small: [] },
+): Promise<Payout[]> {
+  const due: Payout[] = []
+  // Each part is a range of one index in its order, so the number of payouts that wait costs nothing.
+  for (const failed of [0, 1])
+    if (due.length < limit)
+      due.push(
+        ...(await ctx.db
+          .selectFrom("intents")
+          .selectAll()
+          .where("chain_id", "=", wallet.chain_id)
+          .where("lane", "=", wallet.lane)
+          .where(policies[wallet.lane].ours(network))
+          .where("state", "in", ["queued", "held"])
+          .where(sql<boolean>`least(checks, 1) = ${failed}`)
+          .where(isSignable(ctx))
+          .where("run_at", "<=", ctx.now())
+          .$if(except.merchants.length > 0, query => query.where("merchant_id", "not in", [...except.merchants]))
+          .$if(except.small.length > 0, query =>
+            query.where(eb =>
+              eb.or([eb("merchant_id", "not in", [...except.small]), eb.not(smallOf(ctx, sql.table("intents")))]),
+            ),
+          )
+          .orderBy("run_at")
+          .orderBy("created_at")
+          .orderBy("id")
+          .limit(limit - due.length)
+          .execute()),
+      )
+  return due
+}

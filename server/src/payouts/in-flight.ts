@@ -1,0 +1,27 @@
+/** What a wallet has signed and the chain has not mined. */
+import { sql } from "kysely"
+import { dataPartsOf } from "../chain/wallet-state.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+
+/** How many payouts are in flight, and what their gas may cost. */
+export interface InFlight {
+  n: number
+  /** When the oldest of them was signed, or taken back by the chain. */
+  since: Date | null
+  /** What the gas of all of them may cost, in wei. */
+  wei: bigint
+  /** How often the fee for data has to be paid, by `dataParts`. */
+  parts: bigint
+}
+
+/** Reads what a wallet has in flight. */
+export async function inFlight(ctx: Context, wallet: Row<"wallets">): Promise<InFlight> {
+  const { rows } = await sql<InFlight>`
+    select count(distinct i.id)::int as n, min(i.updated_at) as since, coalesce(sum(a.gas * a.max_fee), 0) as wei,
+      coalesce(sum(${dataPartsOf}), 0) as parts
+    from intents i join attempts a on a.intent_id = i.id
+    where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
+      and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)`.execute(ctx.db)
+  return rows[0] ?? { n: 0, since: null, wei: 0n, parts: 0n }
+}

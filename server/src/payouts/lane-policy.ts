@@ -1,0 +1,154 @@
+/**
+ * What differs between the lanes. The payout lane moves money out of deposits: a payout that cannot be made now is held, and
+ * tried again. The relay lane carries out buyers' authorizations: a buyer waits for each, so one that cannot be carried out is
+ * cancelled at once with the reason.
+ */
+import { type RawBuilder, sql } from "kysely"
+import type { Address } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { RpcCall } from "../chain/rpc.ts"
+import { listedBy } from "../chain/sanctions.ts"
+import type { Context } from "../context.ts"
+import type { HeldReason, Lane } from "../db/payout-rows.ts"
+import type { Row } from "../db/schema.ts"
+import { lookSoon } from "../scanner/queries.ts"
+import { withinBudgets } from "./gas-budget.ts"
+import { reserveShort } from "./make-payouts.ts"
+import { pausedIntents } from "./pause.ts"
+import { balanceCall, failingPayers, NO_BUDGET, outpaid, tendRelays, whyRefused } from "./relays.ts"
+import { isTotalSpent } from "./total-budget.ts"
+
+/** A payout, return or relay: a row of `intents`. */
+export type Payout = Row<"intents">
+
+/** What is to be done with a payout that is due. */
+export type Verdict =
+  | { kind: "sign" }
+  /** Stays due, and is considered again in the next turn. */
+  | { kind: "skip" }
+  /** Is due again in `ms`; nothing is known against it. */
+  | { kind: "wait"; ms: number }
+  /** The chain took its money back: its promise is released until the money is there again. */
+  | { kind: "short" }
+  /** `waitMs`: how long it is held; without it, longer with each check. */
+  | { kind: "hold"; reason: HeldReason; detail: string; waitMs?: number }
+  | { kind: "cancel"; reason: string }
+
+/** A verdict with the payout that it is about. */
+export interface Judged {
+  payout: Payout
+  verdict: Verdict
+}
+
+const DETAIL_LENGTH = 200
+/** While the budget of a merchant is spent: the next turn finds out how long it lasts. */
+const BUDGET_WAIT_MS = 30_000
+
+/** The decisions in which the lanes differ; the engine asks for them and knows no lane. */
+export interface LanePolicy {
+  /** Whether the lane's wallet moves money out of deposits, so that its books are compared with the chain. */
+  keepsBooks: boolean
+  /** Whether the lane carries out calls to contract wallets, which have a gas budget of their own. */
+  callsContractWallets: boolean
+  /** Prepares a round. It needs no endpoint and no active wallet. */
+  prepare(ctx: Context, network: Network): Promise<void>
+  /** Called when payouts of the lane ended or wait. */
+  afterChange(ctx: Context, network: Network): Promise<void>
+  /** Which rows of `intents` this process can sign for. */
+  ours(network: Network): RawBuilder<boolean>
+  /** Whether nothing is picked because the gas budget of all merchants has no room for `most` wei. */
+  isStopped(ctx: Context, most: bigint): Promise<boolean>
+  /** The payouts whose merchants' gas budgets have room for `most` wei; how many others were held for it. */
+  withinBudgets: typeof withinBudgets
+  /** Whose address is screened. */
+  partyOf(payout: Payout): Address
+  /** Finds reasons not to make payouts that need no endpoint; by id, only those that have one. */
+  vet(ctx: Context, network: Network, payouts: readonly Payout[]): Promise<Map<string, Verdict>>
+  /** The ids of payouts that are no longer wanted, read again under the wallet's lock. */
+  outdated(ctx: Context, payouts: readonly Payout[]): Promise<Set<string>>
+  /** Reads that tell whether a payer's money has already arrived, by the deposit's id. */
+  arrivalReads(network: Network, payouts: readonly Payout[]): Map<bigint, RpcCall>
+  /** The verdict where a party is on a sanctions list. */
+  listed(ctx: Context, payout: Payout): Promise<Verdict>
+  /** The verdict where endpoints agree that the call fails, with an endpoint's error. */
+  fails(ctx: Context, network: Network, payout: Payout, error: string): Promise<Verdict>
+  /** The verdict where the gas budget of all merchants, or of contract wallets, is spent. */
+  overTotal: Verdict
+  /** The verdict where the merchant's gas budget is spent. */
+  overBudget: Verdict
+}
+
+const payoutLane: LanePolicy = {
+  keepsBooks: true,
+  callsContractWallets: false,
+  prepare: (ctx, network) => reserveShort(ctx, network.chainId),
+  afterChange: async () => {},
+  // A factory obeys one wallet: deposits of another factory are for the process that has its key.
+  ours: ({ depositFactory }) => sql<boolean>`to_address = ${depositFactory}`,
+  isStopped: isTotalSpent,
+  withinBudgets,
+  partyOf: payout => payout.recipient,
+  vet: async () => new Map(),
+  outdated: async () => new Set(),
+  arrivalReads: () => new Map(),
+  listed: async (ctx, { recipient }) => ({
+    kind: "hold",
+    reason: "sanctions",
+    detail: `the recipient is on a sanctions list: ${await listedBy(ctx, recipient)}`,
+  }),
+  fails: async (_ctx, _network, _payout, error) => ({
+    kind: "hold",
+    reason: "simulation",
+    detail: error.slice(0, DETAIL_LENGTH),
+  }),
+  overTotal: { kind: "skip" },
+  overBudget: {
+    kind: "hold",
+    reason: "gas_budget",
+    detail: "the merchant's gas budget of a day is spent",
+    waitMs: BUDGET_WAIT_MS,
+  },
+}
+
+/** The payer signed the authorization; the recipient is a deposit of ours. */
+const payerOf = ({ payer, recipient }: Payout): Address => payer ?? recipient
+
+const relayLane: LanePolicy = {
+  keepsBooks: false,
+  callsContractWallets: true,
+  prepare: tendRelays,
+  // A mined relay is a transfer that the scan must find; one that ended concerns a session that waits for it.
+  afterChange: (ctx, network) => lookSoon(ctx, network.chainId),
+  ours: () => sql<boolean>`true`,
+  // Relays are picked to be cancelled: nobody waits at a checkout.
+  isStopped: async () => false,
+  withinBudgets: async (_ctx, _wallet, due) => ({ due, held: 0 }),
+  partyOf: payerOf,
+  vet: async (ctx, network, payouts) => {
+    const cancelled = (reason: string): Verdict => ({ kind: "cancel", reason })
+    const paused = await pausedIntents(ctx, network, payouts)
+    const needless = await outpaid(ctx, payouts)
+    const failing = await failingPayers(ctx, payouts.map(payerOf))
+    const verdicts = payouts.map((payout): [string, Verdict | undefined] => {
+      if (paused.has(payout.id)) return [payout.id, cancelled("Payments on this network are paused.")]
+      if (needless.has(payout.id)) return [payout.id, cancelled("It was paid in another way meanwhile.")]
+      if (failing.has(payerOf(payout)))
+        return [payout.id, cancelled("Too many authorizations of this wallet failed today.")]
+      return [payout.id, undefined]
+    })
+    return new Map(verdicts.flatMap(([id, verdict]) => (verdict ? [[id, verdict]] : [])))
+  },
+  outdated: outpaid,
+  arrivalReads: (network, payouts) =>
+    new Map(payouts.map(({ deposit_id: id, recipient }) => [id, balanceCall(network, recipient)])),
+  listed: async () => ({ kind: "cancel", reason: "The wallet is on a sanctions list." }),
+  fails: async (ctx, network, payout, error) => ({
+    kind: "cancel",
+    reason: await whyRefused(ctx, network, payerOf(payout), payout.amount, error),
+  }),
+  overTotal: { kind: "cancel", reason: NO_BUDGET },
+  overBudget: { kind: "cancel", reason: NO_BUDGET },
+}
+
+/** The policy of each lane. */
+export const policies: Record<Lane, LanePolicy> = { payout: payoutLane, relay: relayLane }

@@ -1,0 +1,131 @@
+/**
+ * Decides about payouts that are due before they get a nonce: whether the money is there, whether the party is sanctioned, and
+ * whether the call would succeed. Reads and answers verdicts; writes nothing to payouts.
+ */
+import { sql } from "kysely"
+import { type Fees, trialFees } from "../chain/fees.ts"
+import type { Network } from "../chain/networks.ts"
+import { RELEASE_GAS } from "../chain/release-call.ts"
+import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
+import { screen } from "../chain/sanctions.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { type Judged, type LanePolicy, type Payout, policies, type Verdict } from "./lane-policy.ts"
+import { failedTrial, unseenAt } from "./relays.ts"
+import { agreedTrial, askEach, reportDisagreement, type Trial } from "./trials.ts"
+
+/** While no source of sanctions answers. */
+const UNSCREENED_WAIT_MS = 30_000
+/** While endpoints neither run a call nor say that it fails. */
+const UNTRIED_WAIT_MS = 5_000
+
+/** What a simulation runs with. */
+export interface Terms {
+  fees: Fees
+  /** The wallet's, in wei. */
+  balance: bigint
+}
+
+/** The gas limit of a payout's transactions. */
+export const gasOf = (payout: Payout): bigint => payout.gas ?? RELEASE_GAS
+
+/** Judges each payout once; those with the verdict `sign` may be signed. */
+export async function screenAndSimulate(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  payouts: readonly Payout[],
+  terms: Terms,
+): Promise<Judged[]> {
+  if (payouts.length === 0) return []
+  const policy = policies[wallet.lane]
+  const short = await shortOf(ctx, payouts)
+  const backed = payouts.filter(({ id }) => !short.has(id))
+  const screened = await screenPayouts(ctx, network, wallet, policy, backed)
+  const clear = screened.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
+  return [
+    ...payouts.filter(({ id }) => short.has(id)).map(payout => ({ payout, verdict: { kind: "short" } as const })),
+    ...screened.filter(({ verdict }) => verdict.kind !== "sign"),
+    ...(await simulate(ctx, network, wallet, clear, terms)),
+  ]
+}
+
+/** The ids of payouts whose money a reorg took. */
+async function shortOf(ctx: Context, payouts: readonly Payout[]): Promise<Set<string>> {
+  const { rows } = await sql<{ id: string }>`select i.id from intents i
+    where i.id in (${sql.join(payouts.map(({ id }) => sql`${id}::uuid`))}) and not has_money(i)`.execute(ctx.db)
+  return new Set(rows.map(({ id }) => id))
+}
+
+async function screenPayouts(
+  ctx: Context,
+  network: Network,
+  { lane }: Row<"wallets">,
+  policy: LanePolicy,
+  payouts: readonly Payout[],
+): Promise<Judged[]> {
+  if (payouts.length === 0) return []
+  const screened = await screen(ctx, [...new Set(payouts.map(policy.partyOf))], lane)
+  const vetted = await policy.vet(ctx, network, payouts)
+  const judged: Judged[] = []
+  for (const payout of payouts) {
+    const screening = screened.get(policy.partyOf(payout))
+    const verdict: Verdict =
+      vetted.get(payout.id) ??
+      (screening === "clear"
+        ? { kind: "sign" }
+        : screening === "listed"
+          ? await policy.listed(ctx, payout)
+          : { kind: "wait", ms: UNSCREENED_WAIT_MS })
+    judged.push({ payout, verdict })
+  }
+  return judged
+}
+
+/** Runs each call on every endpoint, at the price and gas limit that it will be signed with. */
+async function simulate(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  payouts: readonly Payout[],
+  terms: Terms,
+): Promise<Judged[]> {
+  if (payouts.length === 0) return []
+  const policy = policies[wallet.lane]
+  const calls = payouts.map(payout => trialCall(wallet, payout, terms))
+  const reads = policy.arrivalReads(network, payouts)
+  const answers = await askEach(network, [...calls, ...reads.values()], ctx.signal)
+  const held = new Map([...reads.keys()].map((id, i) => [id, answers.map(results => results?.[calls.length + i])]))
+  const unseen = held.size > 0 ? await unseenAt(ctx, network, held) : new Set<bigint>()
+  const judged: Judged[] = []
+  for (const [i, payout] of payouts.entries()) {
+    const trials = answers.flatMap(results => trialOf(results?.[i]))
+    const agreed = agreedTrial(network, trials)?.[0]
+    // The scan that finds the money runs at once, as this payout counts as changed.
+    if (unseen.has(payout.deposit_id)) judged.push({ payout, verdict: { kind: "wait", ms: UNTRIED_WAIT_MS } })
+    else if (agreed?.outcome === "succeeds") judged.push({ payout, verdict: { kind: "sign" } })
+    else if (agreed) judged.push({ payout, verdict: await policy.fails(ctx, network, payout, agreed.error) })
+    else {
+      reportDisagreement(ctx, network, wallet.lane, trials, payout.id)
+      judged.push({ payout, verdict: { kind: "wait", ms: UNTRIED_WAIT_MS } })
+    }
+  }
+  return judged
+}
+
+const trialCall = (wallet: Row<"wallets">, payout: Payout, { fees, balance }: Terms): RpcCall => ({
+  method: "eth_call",
+  params: [
+    {
+      ...{ from: wallet.address, to: payout.to_address, data: payout.data, gas: hexNumber(gasOf(payout)) },
+      ...trialFees(fees, gasOf(payout), balance),
+    },
+    "latest",
+  ],
+})
+
+/** One endpoint's result; none where the endpoint failed by itself. */
+function trialOf(result: RpcResult | undefined): (Trial & { error: string })[] {
+  if (result?.ok) return [{ outcome: "succeeds", error: "" }]
+  return result && failedTrial.test(result.error) ? [{ outcome: "fails", error: result.error }] : []
+}

@@ -1,0 +1,146 @@
+/**
+ * Gives nonces. Under the wallet's lock, in one transaction, the nonce and the signed bytes are written together, so that
+ * there is never a gap. What is not signed has a verdict, which is applied after the commit.
+ */
+import { sql } from "kysely"
+import type { Fees } from "../chain/fees.ts"
+import type { Signer } from "../chain/signer.ts"
+import { dataParts } from "../chain/wallet-state.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { isSmall, lockBudgets } from "./gas-budget.ts"
+import { type InFlight, inFlight } from "./in-flight.ts"
+import { type Judged, type Payout, policies, type Verdict } from "./lane-policy.ts"
+import { gasOf } from "./screen-and-simulate.ts"
+import { signAttempt } from "./sign-attempt.ts"
+import { lockTotals } from "./total-budget.ts"
+import { lockWallet } from "./wallet-row.ts"
+
+/** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
+export const MAX_IN_FLIGHT = 16
+/** While the wallet has no gas. */
+const LOW_GAS_WAIT_MS = 30_000
+
+/** What was read of the wallet before the lock, and what to bid. */
+interface Terms {
+  fees: Fees
+  /** Nonces that the chain or its mempool has used. */
+  count: bigint
+  /** In wei. */
+  balance: bigint
+  /** The most that the data of a usual transaction costs, in wei. */
+  dataFee: bigint
+}
+
+interface Signed {
+  assigned: number
+  /** Verdicts about payouts that were approved and are not signed. */
+  judged: Judged[]
+}
+
+/** A payout of an active wallet whose deposit's book promised its money, or a relay before its deadline. */
+export const isSignable = (ctx: Context) => sql<boolean>`(reserved or relay_by > ${ctx.now()})`
+
+/** Signs the approved payouts that still may be and that gas and budgets have room for; call it inside a transaction. */
+export async function signUnderLock(
+  ctx: Context,
+  { id: walletId }: Row<"wallets">,
+  signer: Signer,
+  approved: readonly string[],
+  terms: Terms,
+): Promise<Signed> {
+  const wallet = await lockWallet(ctx, walletId)
+  if (!maySign(ctx, wallet, terms.count)) return { assigned: 0, judged: [] }
+  const flying = await inFlight(ctx, wallet)
+  const payouts = await lockPayouts(ctx, approved, MAX_IN_FLIGHT - flying.n)
+  const judged = await fitBudgets(ctx, wallet, payouts, flying, terms)
+  const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
+  await signAll(ctx, wallet, signer, funded, terms.fees)
+  return { assigned: funded.length, judged: judged.filter(({ verdict }) => verdict.kind !== "sign") }
+}
+
+/**
+ * Whether the wallet is active and the chain has no nonce that was not signed here. The count was read before the lock and
+ * `next_nonce` only grows, so a higher count was signed elsewhere. Pending transactions count: a database that lost its last
+ * seconds may have sent one, for a payout that seems unpaid here.
+ */
+function maySign(ctx: Context, { status, next_nonce: next }: Row<"wallets">, count: bigint): boolean {
+  if (status !== "active") return false
+  if (count <= next) return true
+  ctx.log.error({ count: `${count}`, next: `${next}` }, "on-chain nonce exceeds next_nonce; refusing to sign")
+  return false
+}
+
+const lockPayouts = (ctx: Context, ids: readonly string[], limit: number): Promise<Payout[]> =>
+  ctx.db
+    .selectFrom("intents")
+    .selectAll()
+    .where("id", "in", ids)
+    .where("state", "in", ["queued", "held"])
+    .where(isSignable(ctx))
+    .where(sql<boolean>`has_money(intents)`)
+    .orderBy("created_at")
+    .orderBy("id")
+    .limit(Math.max(0, limit))
+    .forNoKeyUpdate()
+    .skipLocked()
+    .execute()
+
+/** Takes the gas of each payout from the wallet's balance and from the budgets, in order, as long as there is enough. */
+async function fitBudgets(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  payouts: readonly Payout[],
+  flying: InFlight,
+  { fees, balance, dataFee }: Terms,
+): Promise<Judged[]> {
+  const policy = policies[wallet.lane]
+  const merchants = payouts.map(payout => payout.merchant_id)
+  const budgets = await lockBudgets(ctx, wallet.lane, merchants, dataFee)
+  const totals = await lockTotals(ctx, wallet, dataFee, policy.callsContractWallets)
+  // What was paid between the simulation and this lock; the next turn cancels it.
+  const outdated = await policy.outdated(ctx, payouts)
+  let wei = balance - flying.wei - flying.parts * dataFee
+  const judge = (payout: Payout): Verdict => {
+    if (outdated.has(payout.id)) return { kind: "skip" }
+    const most = gasOf(payout) * fees.maxFee + dataParts(payout.data) * dataFee
+    if (wei < most) return lowGas(wallet)
+    if (!totals.holds(payout, most)) return policy.overTotal
+    if (!budgets.take(payout.merchant_id, most, isSmall(ctx, payout))) return policy.overBudget
+    totals.take(payout, most)
+    wei -= most
+    return { kind: "sign" }
+  }
+  return payouts.map(payout => ({ payout, verdict: judge(payout) }))
+}
+
+const lowGas = ({ lane }: Row<"wallets">): Verdict => ({
+  kind: "hold",
+  reason: "low_gas",
+  detail: `the ${lane} wallet has too little for gas`,
+  waitMs: LOW_GAS_WAIT_MS,
+})
+
+/** Signs payouts from the wallet's next nonce on, and writes nonces, signed bytes and the next nonce. */
+async function signAll(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  signer: Signer,
+  payouts: readonly Payout[],
+  fees: Fees,
+): Promise<void> {
+  if (payouts.length === 0) return
+  const attempts = []
+  let nonce = wallet.next_nonce
+  for (const payout of payouts) {
+    const call = { ...payout, wallet: wallet.address, nonce }
+    attempts.push(await signAttempt(signer, call, { n: 0, gas: gasOf(payout), ...fees }))
+    nonce++
+  }
+  const given = attempts.map(each => sql`(${each.intent_id}::uuid, ${each.nonce}::bigint)`)
+  await sql`update intents i set state = 'assigned', held_reason = null, held_detail = null, wallet = ${wallet.address},
+      nonce = given.nonce, updated_at = ${ctx.now()}
+    from (values ${sql.join(given)}) as given (id, nonce) where i.id = given.id`.execute(ctx.db)
+  await ctx.db.insertInto("attempts").values(attempts).execute()
+  await ctx.db.updateTable("wallets").set({ next_nonce: nonce }).where("id", "=", wallet.id).execute()
+}

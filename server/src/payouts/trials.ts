@@ -1,0 +1,52 @@
+/**
+ * Simulations of a call on every endpoint, and the outcome that enough of them agree on. One endpoint that lies alone has
+ * nothing sent, held or refused.
+ */
+import { ask, awake, hostOf } from "../chain/endpoints.ts"
+import type { Network } from "../chain/networks.ts"
+import type { RpcCall, RpcResult } from "../chain/rpc.ts"
+import { quorumOf } from "../chain/wallet-state.ts"
+import type { Context } from "../context.ts"
+import type { Lane } from "../db/payout-rows.ts"
+import { payoutAlarms } from "../metrics.ts"
+
+/** What one endpoint says that a call would do; `used`: the nonce of its authorization is used. */
+export interface Trial {
+  outcome: "succeeds" | "fails" | "used"
+}
+
+/** The trials whose outcome a quorum and a plurality of the endpoints share; undefined where there is no such outcome. */
+export function agreedTrial<T extends Trial>(network: Network, trials: readonly T[]): [T, ...T[]] | undefined {
+  const groups = [...Map.groupBy(trials, each => each.outcome).values()].sort((a, b) => b.length - a.length)
+  const [most, next] = groups
+  if (!most || most.length < quorumOf(network) || next?.length === most.length) return undefined
+  return most as [T, ...T[]]
+}
+
+/** Logs that no outcome was agreed on; an alarm with the endpoints where their outcomes differ. */
+export function reportDisagreement(
+  ctx: Context,
+  network: Network,
+  wallet: Lane,
+  trials: readonly Trial[],
+  intentId?: string,
+): void {
+  const facts = { network: network.name, wallet, intentId, endpoints: network.endpoints.map(hostOf), trials }
+  if (new Set(trials.map(each => each.outcome)).size < 2) {
+    ctx.log.warn(facts, "too few endpoints could simulate a call; it is retried")
+    return
+  }
+  payoutAlarms.inc({ network: network.name, wallet, reason: "untold" })
+  ctx.log.error(facts, "endpoints do not agree on whether a call would succeed; it is retried")
+}
+
+/** Each endpoint's results of all calls; undefined for an endpoint that did not answer. */
+export async function askEach(
+  network: Network,
+  calls: readonly RpcCall[],
+  signal: AbortSignal,
+): Promise<(RpcResult[] | undefined)[]> {
+  const ready = awake(network.endpoints)
+  const endpoints = ready.length < quorumOf(network) ? network.endpoints : ready
+  return await Promise.all(endpoints.map(endpoint => ask(endpoint, calls, signal)))
+}

@@ -1,0 +1,134 @@
+/** The row of a lane's wallet on one network: how it begins, how it is locked, and why it is halted. */
+import { hostOf } from "../chain/endpoints.ts"
+import type { Network } from "../chain/networks.ts"
+import { openPanel } from "../chain/quorum.ts"
+import type { Signer } from "../chain/signer.ts"
+import { lookAtWallet } from "../chain/wallet-state.ts"
+import type { Context } from "../context.ts"
+import type { Lane } from "../db/payout-rows.ts"
+import type { Row } from "../db/schema.ts"
+import { payoutAlarms } from "../metrics.ts"
+
+/** A lane and the key of its wallet. */
+export interface LaneSigner {
+  lane: Lane
+  signer: Signer
+}
+
+/** Why a wallet is halted when its row is made: none of its nonces is known here. It is stored, so it never changes. */
+export const USED_BEFORE =
+  "what it signs for waits, and the wallet was used before this database knew it: it may be an old backup"
+
+/** The row of a wallet as it is now. */
+export const walletRow = (ctx: Context, { id }: Row<"wallets">): Promise<Row<"wallets">> =>
+  ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
+
+/**
+ * The wallet's row, made with the nonce that the chain has; undefined while endpoints do not agree on it. It is made halted
+ * where the wallet was used before and payouts wait: the database may be a backup from before they were signed. An Error when
+ * the same key is another lane's.
+ */
+export async function ensureWallet(
+  ctx: Context,
+  network: Network,
+  { lane, signer }: LaneSigner,
+): Promise<Row<"wallets"> | undefined> {
+  const row = () =>
+    ctx.db
+      .selectFrom("wallets")
+      .selectAll()
+      .where("chain_id", "=", network.chainId)
+      .where("address", "=", signer.address)
+      .executeTakeFirst()
+  const known = await row()
+  if (known && known.lane !== lane)
+    throw new Error(
+      `${network.name}: ${signer.address} is the ${known.lane} wallet, and can't be the ${lane} wallet too`,
+    )
+  if (known) return known
+  const { latest, agreedLatest } = await lookAtWallet(network, signer.address, ctx.signal)
+  const { finalized } = await openPanel(network, 0n, ctx.signal)
+  // Too high a first nonce is a gap for ever, so the count must not be one endpoint's alone. One liar of three delays nothing.
+  if (latest === undefined || latest !== agreedLatest) {
+    const facts = { network: network.name, lane, latest, agreedLatest, endpoints: network.endpoints.map(hostOf) }
+    ctx.log.error(facts, "endpoints do not agree on the wallet's nonce; nothing is signed until they do")
+    payoutAlarms.inc({ network: network.name, wallet: lane, reason: "untold" })
+    return undefined
+  }
+  const waiting = ctx.db
+    .selectFrom("intents")
+    .select("id")
+    .where("chain_id", "=", network.chainId)
+    .where("lane", "=", lane)
+    .limit(1)
+  const doubtful = latest > 0n && (await waiting.executeTakeFirst()) !== undefined
+  if (doubtful)
+    ctx.log.fatal(
+      { network: network.name, wallet: signer.address, reason: USED_BEFORE },
+      `the ${lane} wallet is halted`,
+    )
+  await ctx.db
+    .insertInto("wallets")
+    .values({
+      chain_id: network.chainId,
+      lane,
+      address: signer.address,
+      next_nonce: latest,
+      status: doubtful ? "halted" : "active",
+      halted_reason: doubtful ? USED_BEFORE : null,
+      checked_number: finalized,
+      // Never observed: the first round observes it at once.
+      run_at: new Date(0),
+    })
+    .onConflict(conflict => conflict.doNothing())
+    .execute()
+  return await row()
+}
+
+/**
+ * Halts the wallet when the chain has more of its transactions than this database signed: the database is an old copy, or the
+ * key is shared, so what waits may have been paid already. `count` is what a quorum agrees on; undefined without agreement.
+ */
+export async function haltAhead(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  count: bigint | undefined,
+): Promise<void> {
+  const { next_nonce: next } = await walletRow(ctx, wallet)
+  if (count === undefined || count <= next) return
+  const words = `the chain has ${count} transactions of the wallet, and this database signed ${next}`
+  const why = "it was restored from an old backup, or the key is used elsewhere"
+  await haltWallet(ctx, network, wallet, "foreign_nonce", `${words}: ${why}`)
+}
+
+/** Observes the wallet at the start of the process, so that an old backup is noticed before anything is signed. */
+export async function checkWallet(ctx: Context, network: Network, by: LaneSigner): Promise<void> {
+  const wallet = await ensureWallet(ctx, network, by)
+  if (!wallet) return
+  const { agreedLatest } = await lookAtWallet(network, by.signer.address, ctx.signal)
+  await haltAhead(ctx, network, wallet, agreedLatest)
+}
+
+/** The wallet's row, locked until the transaction ends: whoever signs for the wallet holds this lock. */
+export const lockWallet = (ctx: Context, id: number): Promise<Row<"wallets">> =>
+  ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirstOrThrow()
+
+/** Halts a wallet until a person resumes it: no program can say what was paid when the books and the chain disagree. A no-op on a halted one. */
+export async function haltWallet(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  reason: "foreign_nonce" | "books",
+  words: string,
+): Promise<void> {
+  const halted = await ctx.db
+    .updateTable("wallets")
+    .set({ status: "halted", halted_reason: words })
+    .where("id", "=", wallet.id)
+    .where("status", "=", "active")
+    .executeTakeFirst()
+  if (halted.numUpdatedRows === 0n) return
+  payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason })
+  ctx.log.fatal({ network: network.name, wallet: wallet.address, reason: words }, `the ${wallet.lane} wallet is halted`)
+}
