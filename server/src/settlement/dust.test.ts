@@ -1,7 +1,11 @@
 // An address that is sent thousands of transfers takes many rounds, each bounded; who pays is before them.
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
 import { sql } from "kysely"
+import { decodeFunctionData, encodeFunctionResult, type Hex, multicall3Abi } from "viem"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Row } from "../db/schema.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
@@ -54,6 +58,29 @@ const dueOf = async (deposit: Row<"deposits">): Promise<number> =>
       .where("run_at", "is not", null)
       .execute()
   ).length
+
+/** A node whose sanctions oracle lists nobody; calls `asked` before each answer. */
+async function startOracle(asked: () => Promise<void>) {
+  const answer = async ({ id, params }: { id: number; params: [{ data: Hex }] }) => {
+    await asked()
+    const { args } = decodeFunctionData({ abi: multicall3Abi, data: params[0].data })
+    const result = (args as unknown as [unknown[]])[0].map(() => ({
+      success: true,
+      returnData: `0x${"0".repeat(64)}` as Hex,
+    }))
+    const data = encodeFunctionResult({ abi: multicall3Abi, functionName: "aggregate3", result })
+    return { jsonrpc: "2.0", id, result: data }
+  }
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = []
+    for await (const chunk of request) chunks.push(chunk)
+    const entries = [JSON.parse(Buffer.concat(chunks).toString())].flat()
+    response.end(JSON.stringify(await Promise.all(entries.map(answer))))
+  })
+  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
+  const { port } = server.address() as AddressInfo
+  return { url: `http://127.0.0.1:${port}`, stop: () => new Promise(resolve => server.close(resolve)) }
+}
 
 const payerA = `0x${"a1".repeat(20)}` as Address
 const payerB = `0x${"a2".repeat(20)}` as Address
@@ -125,4 +152,24 @@ it("has the network looked at again at once while more waits, and does not expir
   await settleSessions(service.ctx, paperNetwork)
   expect(await runAt()).toEqual(next)
   expect(await sessionOf(flooded)).toMatchObject({ status: "expired", received: 0n + BigInt(BATCH + 1) })
+})
+
+it("who pays is settled before the senders of a flood are screened", async () => {
+  const [flooded, paid] = [await newSession(), await newSession()]
+  await arrive(flooded, 600, 1n, 1_000, "many")
+  await arrive(paid, 1, 5_000_000n, 90_000, payerA)
+  const seen: string[] = []
+  const oracle = await startOracle(async () => void seen.push((await sessionOf(paid)).status))
+  const endpoints = [newEndpoint(paperNetwork.name, oracle.url)]
+  const network = { ...paperNetwork, endpoints, sanctionsOracle: `0x${"5a".repeat(20)}` as Address }
+  const [before] = service.ctx.chain.networks.splice(0, 1, network)
+  try {
+    await settleSessions(service.ctx, network)
+  } finally {
+    service.ctx.chain.networks.splice(0, 1, before as typeof network)
+    await oracle.stop()
+  }
+  // One question for the payer, two for the flood.
+  expect(seen).toEqual(["pending", "confirmed", "confirmed"])
+  expect((await sessionOf(flooded)).received).toBe(600n)
 })

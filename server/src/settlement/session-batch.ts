@@ -15,6 +15,15 @@ const SESSIONS_A_ROUND = 500
 /** New transfers that one transaction books: each costs two triggers, a claim and three indexes. */
 const TRANSFERS_A_BATCH = 2_000
 
+/** Senders that are screened together, as many as an oracle is asked about in one call. */
+const SENDERS_AT_ONCE = 500
+
+/** A session to settle, and who sent what is settled of it. */
+export interface DueSession {
+  id: string
+  senders: Address[]
+}
+
 /** A transfer with the payment that claims it, and whether that was accepted beside what had paid the session. */
 export type SessionTransfer = ClaimedTransfer & { beside: boolean | null }
 
@@ -38,8 +47,8 @@ const placeIn = (token: Address) => sql`case when t.run_at is not null and c.tra
  * Sessions with a transfer to settle, or whose own time has come, and who sent what is settled of them now and not claimed
  * yet. Those with the fewest transfers come first: one that is flooded with dust takes many rounds, and nobody else waits.
  */
-export async function dueSessions(ctx: Context, network: Network): Promise<{ id: string; senders: Address[] }[]> {
-  const rows = await sql<{ id: string; senders: Address[] }>`
+export async function dueSessions(ctx: Context, network: Network): Promise<DueSession[]> {
+  const rows = await sql<DueSession>`
     with due as (
       (select d.session_id as id from (select deposit_id, count(*) as n from transfers
           where chain_id = ${network.chainId} and run_at <= ${ctx.now()} group by 1) arrived
@@ -58,6 +67,26 @@ export async function dueSessions(ctx: Context, network: Network): Promise<{ id:
   )
   return rows.rows
 }
+
+/** The sessions in their order, in parts of at most 500 senders; a session with more is a part of its own. Pure. */
+export function screenedTogether(due: readonly DueSession[]): DueSession[][] {
+  const parts: DueSession[][] = []
+  let room = 0
+  for (const session of due) {
+    const fits = session.senders.length <= room
+    if (!fits) room = SENDERS_AT_ONCE
+    room -= session.senders.length
+    const last = parts.at(-1)
+    if (fits && last) last.push(session)
+    else parts.push([session])
+  }
+  return parts
+}
+
+/** The senders of these sessions, each once. */
+export const sendersOf = (sessions: readonly DueSession[]): Address[] => [
+  ...new Set(sessions.flatMap(({ senders }) => senders)),
+]
 
 /** Holds the transfers of a session's address that are settled now; call it inside a transaction, under the session's lock. */
 export async function holdBatch(ctx: Context, deposit: Row<"deposits">, token: Address): Promise<Batch> {

@@ -27,7 +27,15 @@ import { sanctioned } from "../scanner/submission-faults.ts"
 import { claim, writeOpen } from "./exceptions.ts"
 import { tellCheckout, toldOf } from "./notify-checkout.ts"
 import { tellPaid } from "./notify-paid.ts"
-import { dueSessions, endBatch, holdBatch, readBatch, type SessionTransfer } from "./session-batch.ts"
+import {
+  dueSessions,
+  endBatch,
+  holdBatch,
+  readBatch,
+  type SessionTransfer,
+  screenedTogether,
+  sendersOf,
+} from "./session-batch.ts"
 import { believed } from "./single-source.ts"
 
 /** Settling stops after so long, so that the round's lease is never outlived. */
@@ -43,17 +51,15 @@ const LAST_LOOK_MS = 600_000
 export async function settleSessions(ctx: Context, network: Network): Promise<number> {
   const due = await dueSessions(ctx, network)
   if (due.length === 0) return 0
-  const senders = new Set(due.flatMap(session => session.senders))
-  const screened = await screen(ctx, [...senders], "checkout")
   const until = performance.now() + BUDGET_MS
+  const isOver = () => ctx.signal.aborted || performance.now() > until
   let isMore = false
-  for (const { id } of due) {
-    if (ctx.signal.aborted || performance.now() > until) break
-    try {
-      const { waiting } = await inTransaction(ctx, ctx => settleSession(ctx, id, screened))
-      isMore ||= waiting > 0
-    } catch (error) {
-      ctx.log.error({ err: error, sessionId: id }, "settling a session failed and will be tried again")
+  // Each part is screened just before it is settled: the many senders of a flood keep nobody else waiting.
+  for (const part of screenedTogether(due)) {
+    const screened = isOver() ? undefined : await screen(ctx, sendersOf(part), "checkout")
+    for (const { id } of part) {
+      if (screened === undefined || isOver()) isMore = true
+      else isMore = (await trySettling(ctx, id, screened)) || isMore
     }
   }
   // The next part of a flood comes in a round of its own, at once: whoever has paid meanwhile is before it again.
@@ -62,6 +68,16 @@ export async function settleSessions(ctx: Context, network: Network): Promise<nu
   await ctx.wakes.wake("payouts")
   ctx.wakes.wakeSoon("deliveries")
   return due.length
+}
+
+/** Settles one session; answers whether more of it could be settled at once. A failure is logged, and the session stays due. */
+async function trySettling(ctx: Context, id: string, screened: Map<Address, Screening>): Promise<boolean> {
+  try {
+    return (await inTransaction(ctx, ctx => settleSession(ctx, id, screened))).waiting > 0
+  } catch (error) {
+    ctx.log.error({ err: error, sessionId: id }, "settling a session failed and will be tried again")
+    return false
+  }
 }
 
 /**
