@@ -1,20 +1,29 @@
 /** What is passed as the first argument wherever I/O happens. */
 import type { Logger } from "pino"
-import type { Chain } from "./chain/networks.ts"
+import type { Chain, ChainInfo } from "./chain/networks.ts"
 import type { Settings } from "./config/settings.ts"
 import type { Db } from "./db/open.ts"
 import type { Wakes } from "./jobs/wake.ts"
 import type { Limits } from "./limits/limiter.ts"
 
-export interface Context {
+/**
+ * What work inside a transaction gets, and what a function takes that touches the database alone: nothing that reaches a
+ * network, so that a transaction which waits for an RPC endpoint or for Redis does not compile. Every {@link Context} is one,
+ * never the reverse.
+ */
+export interface TxContext {
   /** The pool, or inside {@link inTransaction} the transaction. */
   db: Db
   settings: Settings
   log: Logger
   /** The service's time, which tests and the sandbox can move. Leases and tokens do not use it. */
   now: () => Date
-  chain: Chain
+  chain: ChainInfo
   wakes: Wakes
+}
+
+export interface Context extends TxContext {
+  chain: Chain
   /** What requests are counted in. */
   limits: Limits
   /** Aborted when the process is to stop. */
@@ -30,7 +39,7 @@ const TRIES = 3
  * is out of reach (on PGlite it would wait for itself). After a deadlock it retries, so `work` must have no effects
  * except rows.
  */
-export async function inTransaction<T>(ctx: Context, work: (ctx: Context) => Promise<T>): Promise<T> {
+export async function inTransaction<T>(ctx: Context, work: (ctx: TxContext) => Promise<T>): Promise<T> {
   for (let tried = 1; ; tried++)
     try {
       return await ctx.db.transaction().execute(db => work({ ...ctx, db }))

@@ -2,7 +2,7 @@
 
 import { checksummed, parseAddress, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row, WaitingFor } from "../db/schema.ts"
 import { csv } from "../http/csv.ts"
 import { timeAt } from "../http/time.ts"

@@ -77,8 +77,8 @@ export interface Token {
   version: string
 }
 
-/** A network that was checked and is served. */
-export interface Network {
+/** What is known of a served network without asking it, as work inside a transaction gets it. */
+export interface NetworkInfo {
   name: NetworkName
   chainId: number
   endpoints: readonly Endpoint[]
@@ -90,19 +90,29 @@ export interface Network {
   genesisHash: Hash
 }
 
+/** A network that was checked and is served. */
+export interface Network extends NetworkInfo {
+  endpoints: readonly Endpoint[]
+}
+
 /** The served networks; the first is the default. */
 export interface Chain {
   networks: Network[]
+}
+
+/** The served networks without what reaches them. */
+export interface ChainInfo {
+  networks: readonly NetworkInfo[]
 }
 
 /**
  * The network that a request names (the default one where it names none), and what is wrong with its currency; throws
  * `VALIDATION_ERROR` when the network is not served.
  */
-export function networkAsked(
-  chain: Chain,
+export function networkAsked<N extends NetworkInfo>(
+  chain: { networks: readonly N[] },
   asked: { chain?: string | undefined; currency?: string | undefined },
-): { network: Network; faults: ErrorDetail[] } {
+): { network: N; faults: ErrorDetail[] } {
   const network = asked.chain === undefined ? chain.networks[0] : chain.networks.find(each => each.name === asked.chain)
   if (!network)
     throw invalid("chain", `must name a network of this service: ${chain.networks.map(each => each.name).join(", ")}`)
@@ -112,7 +122,7 @@ export function networkAsked(
 }
 
 /** The network of a row; throws when a network with rows is no longer in the settings. */
-export function networkOf(chain: Chain, chainId: number): Network {
+export function networkOf<N extends { chainId: number }>(chain: { networks: readonly N[] }, chainId: number): N {
   const network = chain.networks.find(each => each.chainId === chainId)
   if (!network) throw new Error(`The database has rows of chain ${chainId}, which NETWORKS doesn't name`)
   return network

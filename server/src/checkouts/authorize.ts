@@ -10,7 +10,7 @@ import { type Address, checksummed, type Hash, parseAddress, ZERO_ADDRESS } from
 import { type Network, networkOf } from "../chain/networks.ts"
 import { marked } from "../chain/release-call.ts"
 import { screen } from "../chain/sanctions.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { IntentState } from "../db/payout-rows.ts"
 import type { Row, SessionStatus } from "../db/schema.ts"
 import { warm } from "../deposits/deposits.ts"
@@ -170,7 +170,7 @@ function authorizationOf(body: PayAuthorize["authorization"]): Authorization {
 }
 
 /** The relays that were ever made of this authorization's nonce. */
-const relaysOfNonce = (ctx: Context, { network, authorization }: Asked): Promise<Row<"intents">[]> =>
+const relaysOfNonce = (ctx: TxContext, { network, authorization }: Asked): Promise<Row<"intents">[]> =>
   ctx.db
     .selectFrom("intents")
     .selectAll()
@@ -188,7 +188,7 @@ const endedUnpaid: readonly IntentState[] = ["cancelled", "reverted"]
  * `AUTHORIZATION_ALREADY_USED` where its nonce is another authorization's, or it pays another session.
  */
 async function knownAnswer(
-  ctx: Context,
+  ctx: TxContext,
   session: Row<"checkout_sessions">,
   asked: Asked,
 ): Promise<Authorized | undefined> {
@@ -222,7 +222,7 @@ interface Payable {
 }
 
 /** Makes sure, by what the database says, that this authorization pays what this session lacks. */
-async function assertPayable(ctx: Context, session: Row<"checkout_sessions">, asked: Asked): Promise<Payable> {
+async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, asked: Asked): Promise<Payable> {
   const { deposit, network, authorization } = asked
   const now = ctx.now().getTime()
   const leftMs = session.expires_at.getTime() - now
@@ -296,7 +296,7 @@ function overWords(leftMs: number, until: string | undefined): string {
 }
 
 /** Whether others took all uses of the link: more money would only wait for the merchant. */
-async function isUsedUp(ctx: Context, linkId: string | null): Promise<boolean> {
+async function isUsedUp(ctx: TxContext, linkId: string | null): Promise<boolean> {
   if (linkId === null) return false
   const link = await ctx.db.selectFrom("payment_links").selectAll().where("id", "=", linkId).executeTakeFirst()
   return link !== undefined && link.max_uses !== null && link.uses >= link.max_uses
@@ -320,7 +320,7 @@ async function relayWallet(ctx: Context, network: Network): Promise<Address> {
 
 /** Writes the intent; `AUTHORIZATION_ALREADY_USED` where another of this nonce was quicker. */
 async function insertRelay(
-  ctx: Context,
+  ctx: TxContext,
   asked: Asked,
   { id, data, gas, relayBy }: { id: string; data: Hex; gas: bigint; relayBy: Date },
 ): Promise<void> {

@@ -1,6 +1,6 @@
 /** `/api/console/products` and `/api/console/payment-links`. */
 import { networkOf } from "../chain/networks.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
@@ -104,7 +104,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
     async request => {
       const merchantId = await callingMerchant(request)
       const { params, body } = request
-      const before = async (ctx: Context) => {
+      const before = async (ctx: TxContext) => {
         const row = await ownProduct(ctx, merchantId, params.id)
         if (!row) throw new ApiError("NOT_FOUND")
         return row.split_id
@@ -221,7 +221,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
     async request => {
       const merchantId = await callingMerchant(request)
       const { params, body } = request
-      const before = async (ctx: Context) => {
+      const before = async (ctx: TxContext) => {
         const row = await ownLinkById(ctx, merchantId, params.id)
         if (!row) throw new ApiError("NOT_FOUND")
         return row.split_id

@@ -1,6 +1,6 @@
 /** What a merchant sells at checkouts: products, and payment links that sell them or ask for an amount. */
 import { networkAsked, networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { orSlugTaken } from "../db/slugs.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
@@ -14,7 +14,7 @@ import { partsFaults, recipientSetOf } from "../splits/splits.ts"
 import type { LinkChange, LinkCreate, ProductChange, ProductCreate } from "./schema.ts"
 
 /** Makes a product; call it inside a transaction. */
-export async function createProduct(ctx: Context, merchantId: string, body: ProductCreate): Promise<Row<"products">> {
+export async function createProduct(ctx: TxContext, merchantId: string, body: ProductCreate): Promise<Row<"products">> {
   const { network, faults } = networkAsked(ctx.chain, body)
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
   const price = readAmount("price", asWritten(body, "price"), network.token, ctx.settings.minAmount, split?.size)
@@ -44,7 +44,7 @@ export async function createProduct(ctx: Context, merchantId: string, body: Prod
 
 /** Changes what is given; sessions that were made keep their price. `NOT_FOUND` for anyone else's. Call it inside a transaction. */
 export async function changeProduct(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
   id: string,
   body: ProductChange,
@@ -90,7 +90,7 @@ export async function switchOff(
 }
 
 /** The merchant's product, or undefined. */
-export const ownProduct = (ctx: Context, merchantId: string, id: string): Promise<Row<"products"> | undefined> =>
+export const ownProduct = (ctx: TxContext, merchantId: string, id: string): Promise<Row<"products"> | undefined> =>
   ctx.db
     .selectFrom("products")
     .selectAll()
@@ -99,7 +99,7 @@ export const ownProduct = (ctx: Context, merchantId: string, id: string): Promis
     .executeTakeFirst()
 
 /** Makes a payment link; call it inside a transaction. `SLUG_TAKEN`, `PAYOUT_ADDRESS_REQUIRED`. */
-export async function createLink(ctx: Context, merchantId: string, body: LinkCreate): Promise<Row<"payment_links">> {
+export async function createLink(ctx: TxContext, merchantId: string, body: LinkCreate): Promise<Row<"payment_links">> {
   const faults: ErrorDetail[] = []
   const product = body.productId === undefined ? undefined : await ownProduct(ctx, merchantId, body.productId)
   if (body.productId !== undefined && !product?.active)
@@ -158,7 +158,7 @@ export async function createLink(ctx: Context, merchantId: string, body: LinkCre
 
 /** Changes what is given; `NOT_FOUND` for anyone else's. Call it inside a transaction. */
 export async function changeLink(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
   id: string,
   body: LinkChange,
@@ -203,7 +203,7 @@ export async function changeLink(
   ])
 }
 
-async function linkPartsFaults(ctx: Context, merchantId: string, id: string, split: { size: number }) {
+async function linkPartsFaults(ctx: TxContext, merchantId: string, id: string, split: { size: number }) {
   const link = await ctx.db
     .selectFrom("payment_links")
     .select(["amount", "chain_id"])
@@ -215,7 +215,11 @@ async function linkPartsFaults(ctx: Context, merchantId: string, id: string, spl
 }
 
 /** The merchant's link with this id, or undefined. */
-export const ownLinkById = (ctx: Context, merchantId: string, id: string): Promise<Row<"payment_links"> | undefined> =>
+export const ownLinkById = (
+  ctx: TxContext,
+  merchantId: string,
+  id: string,
+): Promise<Row<"payment_links"> | undefined> =>
   ctx.db
     .selectFrom("payment_links")
     .selectAll()
@@ -224,7 +228,7 @@ export const ownLinkById = (ctx: Context, merchantId: string, id: string): Promi
     .executeTakeFirst()
 
 /** The merchant's link with this slug, or undefined. */
-export const ownLink = (ctx: Context, merchantId: string, slug: string): Promise<Row<"payment_links"> | undefined> =>
+export const ownLink = (ctx: TxContext, merchantId: string, slug: string): Promise<Row<"payment_links"> | undefined> =>
   ctx.db
     .selectFrom("payment_links")
     .selectAll()
@@ -233,7 +237,7 @@ export const ownLink = (ctx: Context, merchantId: string, slug: string): Promise
     .executeTakeFirst()
 
 /** Whether a link can be paid: switched on, in its time, and not used up. */
-export const isOnSale = (ctx: Context, link: Row<"payment_links">): boolean =>
+export const isOnSale = (ctx: TxContext, link: Row<"payment_links">): boolean =>
   link.active &&
   (link.expires_at === null || link.expires_at > ctx.now()) &&
   (link.max_uses === null || link.uses < link.max_uses)

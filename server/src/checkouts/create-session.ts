@@ -2,9 +2,9 @@
 import { sql } from "kysely"
 import { addressField } from "../chain/address-field.ts"
 import { type Address, checksummed, type Hash, parseHash } from "../chain/hex.ts"
-import { type Network, networkAsked, networkOf } from "../chain/networks.ts"
+import { type NetworkInfo, networkAsked, networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { makeDeposit, warm } from "../deposits/deposits.ts"
 import { ApiError, type ErrorDetail, invalid } from "../errors.ts"
@@ -29,7 +29,7 @@ const MAX_OPEN_HASHES = 10
 
 /** What a session is to sell, read from a request or a link. */
 interface Terms {
-  network: Network
+  network: NetworkInfo
   amount: bigint
   link: Row<"payment_links"> | undefined
   productId: string | null
@@ -40,7 +40,7 @@ interface Terms {
 
 /** Makes a session with a receiving address of its own; `PAYMENTS_PAUSED`. Call it inside a transaction. */
 export async function createSession(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
   body: CheckoutCreate,
 ): Promise<Row<"checkout_sessions">> {
@@ -62,7 +62,7 @@ export async function createSession(
 
 /** A session of a payment link, for whoever has its slug; `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`. */
 export async function createLinkSession(
-  ctx: Context,
+  ctx: TxContext,
   body: { slug: string; amount?: number | string },
 ): Promise<Row<"checkout_sessions">> {
   const link = await ctx.db.selectFrom("payment_links").selectAll().where("slug", "=", body.slug).executeTakeFirst()
@@ -79,7 +79,7 @@ export const metadataFaults = (metadata: unknown): ErrorDetail[] =>
     : []
 
 async function insertSession(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
   { network, amount, link, productId, splitId, setId }: Terms,
   body: CheckoutCreate,
@@ -127,7 +127,7 @@ async function insertSession(
 }
 
 /** What is sold, and for how much: said by the request, by a link, or by a product, and by one of them only. */
-async function termsOf(ctx: Context, merchantId: string, body: CheckoutCreate): Promise<Terms> {
+async function termsOf(ctx: TxContext, merchantId: string, body: CheckoutCreate): Promise<Terms> {
   if (body.slug !== undefined && body.productId !== undefined)
     throw invalid("productId", "can't be given together with `slug`: the link already sets what is sold")
   if (body.slug !== undefined) {
@@ -161,7 +161,7 @@ async function termsOf(ctx: Context, merchantId: string, body: CheckoutCreate): 
 }
 
 async function linkTerms(
-  ctx: Context,
+  ctx: TxContext,
   link: Row<"payment_links">,
   body: { amount?: number | string; splitId?: string | null },
 ): Promise<Terms> {
@@ -248,7 +248,7 @@ const payerOf = (text: string | undefined): Address | null =>
   text === undefined ? null : addressField("payerAddress", text)
 
 /** A transaction whose transfers to us all paid for other things can't pay this one. */
-async function assertUsable(ctx: Context, session: Row<"checkout_sessions">, txHash: Hash): Promise<void> {
+async function assertUsable(ctx: TxContext, session: Row<"checkout_sessions">, txHash: Hash): Promise<void> {
   const { rows } = await sql<{ here: boolean; used: boolean }>`
     select d.session_id is not distinct from ${session.id} as here, coalesce(p.status = 'granted', false) as used
     from transfers t join deposits d on d.id = t.deposit_id
@@ -257,7 +257,7 @@ async function assertUsable(ctx: Context, session: Row<"checkout_sessions">, txH
   if (rows.length > 0 && rows.every(row => !row.here && row.used)) throw new ApiError("TXHASH_ALREADY_USED")
 }
 
-async function submit(ctx: Context, session: Row<"checkout_sessions">, txHash: Hash, address: Address | null) {
+async function submit(ctx: TxContext, session: Row<"checkout_sessions">, txHash: Hash, address: Address | null) {
   const open = await ctx.db
     .selectFrom("submissions")
     .select("id")
@@ -306,7 +306,7 @@ export async function closeSession(ctx: Context, merchantId: string, id: string)
 }
 
 /** What everyone may see of a session; nobody is asked to pay one that is paused. */
-export function shownOf(ctx: Context, session: Row<"checkout_sessions">, { address: payTo, paused }: PayTo) {
+export function shownOf(ctx: TxContext, session: Row<"checkout_sessions">, { address: payTo, paused }: PayTo) {
   const { name: chain, chainId, token } = networkOf(ctx.chain, session.chain_id)
   return {
     status: session.status,
@@ -332,7 +332,7 @@ export function shownOf(ctx: Context, session: Row<"checkout_sessions">, { addre
 }
 
 /** The page on which a session is paid. */
-export const sessionUrl = (ctx: Context, id: string): string => `${ctx.settings.baseUrl}/pay/${id}`
+export const sessionUrl = (ctx: TxContext, id: string): string => `${ctx.settings.baseUrl}/pay/${id}`
 
 const PAUSED =
   "Payments on this network are paused: do not send money now. Money sent earlier is still found and counted."
@@ -348,7 +348,7 @@ export interface PayTo {
 }
 
 /** The receiving addresses of sessions. */
-export async function payTosOf(ctx: Context, ids: readonly string[]): Promise<Map<string, PayTo>> {
+export async function payTosOf(ctx: TxContext, ids: readonly string[]): Promise<Map<string, PayTo>> {
   if (ids.length === 0) return new Map()
   const rows = await ctx.db
     .selectFrom("deposits")

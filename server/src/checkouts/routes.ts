@@ -1,7 +1,7 @@
 /** `/api/checkouts` for a merchant's server, and the same sessions under `/api/console/checkouts`. */
 import type { FastifyRequest } from "fastify"
 import { checksummed } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { callingMerchantByKey } from "../http/authenticate.ts"
@@ -168,14 +168,14 @@ export function checkoutRoutes(app: Server, ctx: Context): void {
   )
 }
 
-const wholeOf = async (ctx: Context, row: Row<"checkout_sessions">) => {
+const wholeOf = async (ctx: TxContext, row: Row<"checkout_sessions">) => {
   const [whole] = await wholesOf(ctx, [row])
   if (!whole) throw new Error("a session has no receiving address")
   return whole
 }
 
 /** Sessions as their merchant sees them. */
-async function wholesOf(ctx: Context, rows: readonly Row<"checkout_sessions">[]) {
+async function wholesOf(ctx: TxContext, rows: readonly Row<"checkout_sessions">[]) {
   const payTos = await payTosOf(
     ctx,
     rows.map(row => row.id),

@@ -1,7 +1,7 @@
 /** The balance that the rows give for deposits. Every comparison with balances on the chain uses this one sum. */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
 
 /** Kinds of intents whose money leaves a deposit. */
@@ -21,7 +21,7 @@ export interface DepositSums {
  * with `at`, everything final by that block.
  */
 export async function depositSums(
-  ctx: Context,
+  ctx: TxContext,
   token: Address,
   deposits: readonly bigint[],
   at?: bigint,

@@ -2,6 +2,7 @@
  * Makes sure that the deposit factory of a network is the one this version was written for. Its addresses are sold
  * before any contract is deployed there, so with a factory that is not ours nobody could move the money.
  */
+// I/O: asks the endpoints at the start, when there is no context yet.
 import { randomBytes } from "node:crypto"
 import { decodeFunctionResult, encodeFunctionData, type Hex, isAddressEqual, keccak256, pad } from "viem"
 import { depositFactoryAbi, depositFactoryRuntime, depositRuntime } from "../chain/abi.ts"

@@ -1,8 +1,8 @@
 /** Creates receiving addresses: known before anything is deployed there, and each for one thing that is sold. */
 import { randomBytes } from "node:crypto"
 import type { Address, Hash } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { NetworkInfo } from "../chain/networks.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositAddress, depositImplementation } from "./address.ts"
 
@@ -22,8 +22,8 @@ const SESSION_HOT_MS = 3_600_000
 
 /** Creates a receiving address for a paywall or a session; its money belongs to `owner`. */
 export async function makeDeposit(
-  ctx: Context,
-  network: Network,
+  ctx: TxContext,
+  network: NetworkInfo,
   { owner, ...resource }: Resource & { owner: Address },
 ): Promise<Row<"deposits">> {
   const isSession = "sessionId" in resource

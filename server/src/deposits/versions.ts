@@ -4,8 +4,8 @@
  */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
-import { type Context, inTransaction } from "../context.ts"
+import type { NetworkInfo } from "../chain/networks.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { makeDeposit } from "./deposits.ts"
 
 /** An address that was for sale a moment ago may still be paid, so it is watched for this long. */
@@ -15,7 +15,7 @@ const RENEW_BEFORE_S = 60 * 86_400
 
 /** Opens the first version of a new paywall, or the next version of a paywall whose row is locked. */
 export async function openVersion(
-  ctx: Context,
+  ctx: TxContext,
   paywallId: string,
   change: { price?: bigint; active?: boolean; depositId?: bigint; recipientSetId?: bigint | null },
 ): Promise<void> {
@@ -52,7 +52,12 @@ export async function openVersion(
 }
 
 /** Gives all the merchant's paywalls on a network receiving addresses that belong to `owner`. */
-export async function moveDeposits(ctx: Context, merchantId: string, network: Network, owner: Address): Promise<void> {
+export async function moveDeposits(
+  ctx: TxContext,
+  merchantId: string,
+  network: NetworkInfo,
+  owner: Address,
+): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")
     .select("id")

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { onPostgres } from "../../test/database.ts"
 import { until } from "../../test/e2e/program.ts"
 import { startService, type TestService } from "../../test/service.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import { openIdentities } from "../identity/identities.ts"
 import { tokenIssuer } from "../identity/tokens.ts"
 import { runWorker } from "../worker.ts"
@@ -16,7 +16,7 @@ import { callingMerchant, openServer, type Server } from "./server.ts"
 let service: TestService
 let own: Server
 /** What the routes of `own` do between their effect and their answer. */
-let meanwhile: (ctx: Context) => Promise<void>
+let meanwhile: (ctx: TxContext) => Promise<void>
 
 beforeAll(async () => {
   service = await startService()
@@ -29,7 +29,7 @@ beforeAll(async () => {
       { schema: { params: Type.Object({ id: Type.String() }), response: { 200: answer } } },
       async (request, reply) => {
         const { id } = request.params
-        const work = async (ctx: Context) => {
+        const work = async (ctx: TxContext) => {
           await ctx.db.insertInto("installation").values({ key: id, value: url }).execute()
           await meanwhile(ctx)
           return { made: id }

@@ -12,7 +12,7 @@
 import { createHash, randomUUID } from "node:crypto"
 import type { FastifyRequest } from "fastify"
 import { sql } from "kysely"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { asWritten } from "./json.ts"
 
@@ -58,7 +58,7 @@ export const idempotently = <T>(
   request: Request,
   reply: Reply,
   merchantId: string,
-  work: (ctx: Context) => Promise<T>,
+  work: (ctx: TxContext) => Promise<T>,
 ): Promise<T> => idempotentlyPrepared(ctx, request, reply, merchantId, { prepare: async () => undefined, work })
 
 /**
@@ -70,7 +70,7 @@ export async function idempotentlyPrepared<P, T>(
   request: Request,
   reply: Reply,
   merchantId: string,
-  { prepare, work }: { prepare: () => Promise<P>; work: (ctx: Context, prepared: P) => Promise<T> },
+  { prepare, work }: { prepare: () => Promise<P>; work: (ctx: TxContext, prepared: P) => Promise<T> },
 ): Promise<T> {
   const key = keyOf(request.headers["idempotency-key"])
   if (key === undefined) {

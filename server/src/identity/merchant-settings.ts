@@ -1,8 +1,8 @@
 /** What a merchant says of itself: name, e-mail, and where its money goes on each network. */
 import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress } from "../chain/hex.ts"
 import { noOwnerOf } from "../chain/known-contracts.ts"
-import { chainName, type Network } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import { chainName, type NetworkInfo } from "../chain/networks.ts"
+import type { TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
 import type { Row } from "../db/schema.ts"
 import { moveDeposits } from "../deposits/versions.ts"
@@ -21,7 +21,7 @@ export interface SettingsChange {
 }
 
 interface Target {
-  network: Network
+  network: NetworkInfo
   address: Address
 }
 
@@ -35,10 +35,10 @@ export interface Signer extends Target {
 }
 
 /** Whether a signature is that of the payout address of a network. */
-const speaksFor = (signer: Signer | undefined, network: Network, address: Address): boolean =>
+const speaksFor = (signer: Signer | undefined, network: NetworkInfo, address: Address): boolean =>
   signer?.address === address && (signer.byKey || signer.network.chainId === network.chainId)
 
-export const payoutAddresses = (ctx: Context, merchantId: string): Promise<Row<"payout_addresses">[]> =>
+export const payoutAddresses = (ctx: TxContext, merchantId: string): Promise<Row<"payout_addresses">[]> =>
   ctx.db.selectFrom("payout_addresses").selectAll().where("merchant_id", "=", merchantId).execute()
 
 /** The address that receives the merchant's money on a network; throws `PAYOUT_ADDRESS_REQUIRED` when none was set. */
@@ -109,7 +109,7 @@ export async function readTargets(ctx: Context, asked: Record<string, string>): 
  * replaces.
  */
 export async function changeSettings(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
   change: SettingsChange,
   signer?: Signer,
@@ -170,7 +170,7 @@ async function dropPending(ctx: Context, merchantId: string, signed: ReadonlySet
  * change has that day.
  */
 const tellChange = (
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
   network: { name: string },
   { address, before, inMs }: { address: Address; before: Address | undefined; inMs: number },
@@ -190,9 +190,9 @@ const tellChange = (
 
 /** `bySelf`: approved by the address that it replaces, whose seniority it takes over. */
 async function setPayoutAddress(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
-  network: Network,
+  network: NetworkInfo,
   address: Address,
   before: Row<"payout_addresses"> | undefined,
   bySelf = false,

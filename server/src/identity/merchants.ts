@@ -1,6 +1,6 @@
 /** Merchants, identified by the issuer and subject of their tokens, and created on first use. */
 import { sql } from "kysely"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import type { Subject } from "../http/authenticate.ts"
 import { newId } from "../ids.ts"
@@ -10,7 +10,7 @@ import { newSecretRow } from "../webhooks/secrets.ts"
  * The merchant of a subject. The first valid token creates it; with `SIGNUP=invite` only for an invited subject (else
  * `SIGNUP_CLOSED`).
  */
-export async function merchantOf(ctx: Context, { iss, sub }: Subject): Promise<string> {
+export async function merchantOf(ctx: TxContext, { iss, sub }: Subject): Promise<string> {
   const known = ctx.db.selectFrom("merchants").select("id").where("iss", "=", iss).where("sub", "=", sub)
   const merchant = await known.executeTakeFirst()
   if (merchant) return merchant.id
@@ -42,7 +42,7 @@ export async function merchantOf(ctx: Context, { iss, sub }: Subject): Promise<s
   return (await known.executeTakeFirstOrThrow()).id
 }
 
-const isInvited = async (ctx: Context, { iss, sub }: Subject): Promise<boolean> =>
+const isInvited = async (ctx: TxContext, { iss, sub }: Subject): Promise<boolean> =>
   (await ctx.db
     .selectFrom("invitations")
     .select("sub")

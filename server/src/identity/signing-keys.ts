@@ -17,7 +17,7 @@ import {
   SignJWT,
 } from "jose"
 import { sql } from "kysely"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import type { Subject } from "../http/authenticate.ts"
 import { seal, unseal } from "../secrets.ts"
@@ -148,10 +148,10 @@ async function ensuredKeys(ctx: Context, now: Date): Promise<Row<"signing_keys">
   })
 }
 
-const keysOf = (ctx: Context): Promise<Row<"signing_keys">[]> =>
+const keysOf = (ctx: TxContext): Promise<Row<"signing_keys">[]> =>
   ctx.db.selectFrom("signing_keys").selectAll().orderBy("created_at", "desc").orderBy("id").execute()
 
-async function makeKey(ctx: Context, now: Date): Promise<Row<"signing_keys">> {
+async function makeKey(ctx: TxContext, now: Date): Promise<Row<"signing_keys">> {
   const pair = await generateKeyPair(ALGORITHM, { extractable: true })
   const publicJwk = await exportJWK(pair.publicKey)
   const id = await calculateJwkThumbprint(publicJwk)

@@ -2,6 +2,7 @@
  * Bearer tokens of the OIDC issuer. The keys are found by discovery, cached, and fetched again when a token names a new
  * one.
  */
+// I/O: fetches the issuer's keys; it is made once at the start and holds them.
 import { setTimeout as sleep } from "node:timers/promises"
 import { createRemoteJWKSet, customFetch, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from "jose"
 import type { Logger } from "pino"

@@ -9,7 +9,8 @@ import type { FastifyRequest } from "fastify"
 import { type Hex, hashTypedData, recoverAddress } from "viem"
 import { isApproved } from "../chain/contract-wallets.ts"
 import { checksummed } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { Context, TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
 import { ApiError } from "../errors.ts"
 import { payoutAddresses, readTargets, type SettingsChange, type Signer } from "./merchant-settings.ts"
@@ -66,11 +67,11 @@ export interface Approval {
    * the lock was switched on, or the thing to change differs from what was signed. Call it first in the transaction of
    * the change: it locks the merchant's row, as every such change does.
    */
-  hold(ctx: Context): Promise<void>
+  hold(ctx: TxContext): Promise<void>
 }
 
 /** Whether the merchant has the lock on. */
-const isLocked = async (ctx: Context, merchantId: string): Promise<boolean> =>
+const isLocked = async (ctx: TxContext, merchantId: string): Promise<boolean> =>
   (await ctx.db.selectFrom("merchants").select("wallet_lock").where("id", "=", merchantId).executeTakeFirstOrThrow())
     .wallet_lock
 
@@ -86,12 +87,12 @@ export async function approvedByWallet(
   merchantId: string,
   read: ReadChange,
 ): Promise<Approval> {
-  const isNeeded = async (ctx: Context, change: ProtectedChange | undefined) =>
+  const isNeeded = async (ctx: TxContext, change: ProtectedChange | undefined) =>
     change !== undefined && (change.always === true || (await isLocked(ctx, merchantId)))
   const checked = await read(ctx)
   const signer =
     checked && (await isNeeded(ctx, checked)) ? await signerOf(ctx, request, merchantId, checked.words) : undefined
-  const hold = async (ctx: Context) => {
+  const hold = async (ctx: TxContext) => {
     await lockMerchant(ctx.db, merchantId)
     const present = await read(ctx)
     if (!signer && !(await isNeeded(ctx, present))) return
@@ -143,7 +144,7 @@ async function signerOf(
  * needs the signature: otherwise a lock whose wallet can't sign, such as an exchange's, would stay on for ever.
  */
 export async function protectedPart(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
   change: SettingsChange,
 ): Promise<ProtectedChange | undefined> {
@@ -171,7 +172,7 @@ type Wallet = Omit<Signer, "byKey">
  * networks. A token alone can add an address on a further network at once, so a recent address must not speak for the
  * others.
  */
-async function lockingWallet(ctx: Context, merchantId: string): Promise<Wallet> {
+async function lockingWallet(ctx: TxContext, merchantId: string): Promise<Wallet> {
   const rows = await payoutAddresses(ctx, merchantId)
   const known = ctx.chain.networks.flatMap(network => {
     const row = rows.find(each => each.chain_id === network.chainId)
@@ -182,7 +183,7 @@ async function lockingWallet(ctx: Context, merchantId: string): Promise<Wallet> 
   return { network: oldest.network, address: oldest.address }
 }
 
-async function isStillWallet(ctx: Context, merchantId: string, { network, address }: Signer): Promise<boolean> {
+async function isStillWallet(ctx: TxContext, merchantId: string, { network, address }: Signer): Promise<boolean> {
   const present = await lockingWallet(ctx, merchantId)
   return present.address === address && present.network.chainId === network.chainId
 }

@@ -30,7 +30,7 @@ export interface Done {
 export async function byHand<T extends Done>(
   ctx: Context,
   asked: Asked,
-  work: (ctx: Context) => Promise<T>,
+  work: (ctx: TxContext) => Promise<T>,
 ): Promise<T> {
   const done = await inTransaction(ctx, async ctx => {
     const done = await work(ctx)

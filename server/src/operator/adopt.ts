@@ -10,7 +10,7 @@ import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openPanel } from "../chain/quorum.ts"
 import { intentIdIn, withoutId } from "../chain/release-call.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { lockWallet } from "../payouts/wallet-row.ts"
 import { type Asked, byHand, type Done } from "./actions.ts"
@@ -105,7 +105,7 @@ async function finalBlockOf(ctx: Context, network: Network, hash: Hash): Promise
 
 /** It pays an intent, and becomes an attempt of it. */
 async function adoptPayout(
-  ctx: Context,
+  ctx: TxContext,
   wallet: Row<"wallets">,
   { transaction }: Found,
   wanted: Wanted,
@@ -210,7 +210,7 @@ async function forgetOutflow(ctx: Context, row: Row<"intents">, hash: Hash): Pro
  * again.
  */
 async function adoptForeign(
-  ctx: Context,
+  ctx: TxContext,
   wallet: Row<"wallets">,
   { transaction, blockNumber }: Found,
 ): Promise<Done & { said: string }> {
@@ -252,7 +252,7 @@ async function adoptForeign(
   }
 }
 
-const sittingAt = (ctx: Context, wallet: Row<"wallets">, nonce: bigint): Promise<Row<"intents"> | undefined> =>
+const sittingAt = (ctx: TxContext, wallet: Row<"wallets">, nonce: bigint): Promise<Row<"intents"> | undefined> =>
   ctx.db
     .selectFrom("intents")
     .selectAll()
@@ -270,7 +270,7 @@ const isEmpty = ({ to, data, value }: SignedTransaction, wallet: Row<"wallets">)
  * one.
  */
 async function intentOf(
-  ctx: Context,
+  ctx: TxContext,
   wallet: Row<"wallets">,
   transaction: SignedTransaction,
   { intent: named, any }: Wanted,
@@ -311,7 +311,7 @@ async function intentOf(
 
 /** Intents without a nonce that a transaction would pay, ignoring the id in its calldata; the oldest first. */
 async function candidates(
-  ctx: Context,
+  ctx: TxContext,
   wallet: Row<"wallets">,
   { to, data }: SignedTransaction,
 ): Promise<Row<"intents">[]> {

@@ -1,7 +1,7 @@
 /** Manual actions on payouts without a nonce: list what is held and why, retry, cancel. */
 import { sql } from "kysely"
 import { checksummed } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"

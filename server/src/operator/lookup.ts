@@ -4,7 +4,7 @@
  */
 import type { Network } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 
@@ -22,7 +22,7 @@ export const refused = (words: string): ApiError => new ApiError("INVALID_OPERAT
 const notFound = (words: string): ApiError => new ApiError("NOT_FOUND", undefined, words)
 
 /** A chain's name; `chain <id>` where the settings no longer have it. */
-export const networkNamed = (ctx: Context, chainId: number): string =>
+export const networkNamed = (ctx: TxContext, chainId: number): string =>
   ctx.chain.networks.find(each => each.chainId === chainId)?.name ?? `chain ${chainId}`
 
 /** The network of a wallet or an intent; throws where the settings no longer have it. */

@@ -6,7 +6,7 @@
 import { sql } from "kysely"
 import { raisedFees } from "../chain/fees.ts"
 import { lookAtWallet } from "../chain/wallet-state.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { signAgain } from "../payouts/send-attempts.ts"
 import { lockWallet } from "../payouts/wallet-row.ts"

@@ -5,11 +5,11 @@
  */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
+import type { Network, NetworkInfo } from "../chain/networks.ts"
 import type { Panel } from "../chain/quorum.ts"
 import type { Receipt } from "../chain/transfers.ts"
 import type { WalletSight } from "../chain/wallet-state.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutEnds } from "../metrics.ts"
@@ -170,7 +170,7 @@ function judge(row: OpenIntent, receipt: Receipt, panel: Panel): Settled[] {
 }
 
 /** Writes what receipts say; answers how many intents that changed. */
-async function write(ctx: Context, network: Network, settled: readonly Settled[]): Promise<number> {
+async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Settled[]): Promise<number> {
   if (settled.length === 0) return 0
   const rows = settled.map(
     ({ row, receipt, state }) =>
@@ -199,7 +199,7 @@ const movedIt = (
   )
 
 /** What failed for good is a new, linked intent, held until it would succeed; not where the chain took the payment back. */
-async function makeAnew(ctx: Context, row: OpenIntent): Promise<void> {
+async function makeAnew(ctx: TxContext, row: OpenIntent): Promise<void> {
   ctx.log.error(
     { intentId: row.id, paymentId: row.payment_id, hash: row.hashes[0] },
     "a payout reverted on chain, or its nonce was used up",

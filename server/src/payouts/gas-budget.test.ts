@@ -312,13 +312,14 @@ async function manyMore(depositId: bigint, n: number): Promise<void> {
 }
 
 /** What assigning an intent writes. */
-const signed = (row: Row<"intents">, nonce: number, most: bigint) => async (ctx: PayoutRig["service"]["ctx"]) => {
-  const wallet = rig.signer.address
-  await sql`update intents set state = 'assigned', wallet = ${wallet}, nonce = ${nonce} where id = ${row.id}`.execute(
-    ctx.db,
-  )
-  await sql`insert into attempts (intent_id, chain_id, wallet, nonce, n, raw, hash, gas, max_fee, tip)
+const signed =
+  (row: Row<"intents">, nonce: number, most: bigint) => async (ctx: Pick<PayoutRig["service"]["ctx"], "db">) => {
+    const wallet = rig.signer.address
+    await sql`update intents set state = 'assigned', wallet = ${wallet}, nonce = ${nonce} where id = ${row.id}`.execute(
+      ctx.db,
+    )
+    await sql`insert into attempts (intent_id, chain_id, wallet, nonce, n, raw, hash, gas, max_fee, tip)
     values (${row.id}, ${row.chain_id}, ${wallet}, ${nonce}, 0, '0x', ${`0x${nonce.toString().padStart(64, "0")}`}, 1, ${most}, 0)`.execute(
-    ctx.db,
-  )
-}
+      ctx.db,
+    )
+  }

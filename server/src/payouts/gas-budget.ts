@@ -4,9 +4,9 @@
  * enough of the last 24 hours is past; those of the others go on.
  */
 import { type RawBuilder, sql } from "kysely"
-import { type Network, networkOf } from "../chain/networks.ts"
+import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { dataPartsOf } from "../chain/wallet-state.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
@@ -63,7 +63,7 @@ const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
  * Whether a payout is small: below `SMALL_PAYOUT` of the settlement token, or of another token, whose worth nobody knows.
  * `i` is a row of intents.
  */
-export const smallOf = (ctx: Context, i: RawBuilder<unknown>): RawBuilder<boolean> => {
+export const smallOf = (ctx: TxContext, i: RawBuilder<unknown>): RawBuilder<boolean> => {
   const large = ctx.chain.networks.map(
     network =>
       sql`(${i}.chain_id = ${network.chainId} and ${i}.token = ${network.token.address} and ${i}.amount >= ${smallAmount(ctx, network)})`,
@@ -71,10 +71,11 @@ export const smallOf = (ctx: Context, i: RawBuilder<unknown>): RawBuilder<boolea
   return large.length === 0 ? sql<boolean>`true` : sql<boolean>`not (${sql.join(large, sql` or `)})`
 }
 
-const smallAmount = (ctx: Context, { token }: Network): bigint => parseAmount(ctx.settings.smallPayout, token.decimals)
+const smallAmount = (ctx: TxContext, { token }: NetworkInfo): bigint =>
+  parseAmount(ctx.settings.smallPayout, token.decimals)
 
 /** The same of a row at hand. */
-export function isSmall(ctx: Context, row: Pick<Row<"intents">, "chain_id" | "token" | "amount">): boolean {
+export function isSmall(ctx: TxContext, row: Pick<Row<"intents">, "chain_id" | "token" | "amount">): boolean {
   const network = networkOf(ctx.chain, row.chain_id)
   return row.token !== network.token.address || row.amount < smallAmount(ctx, network)
 }
@@ -89,7 +90,7 @@ export interface Except {
  * What these merchants spent; those not mined yet by the highest fee that is signed for them, and `dataFee` wei each. Without
  * a lock: what is in flight may change at this moment.
  */
-async function spentBy(ctx: Context, merchantIds: readonly string[], dataFee: bigint): Promise<Map<string, Spent>> {
+async function spentBy(ctx: TxContext, merchantIds: readonly string[], dataFee: bigint): Promise<Map<string, Spent>> {
   const small = smallOf(ctx, sql.ref("i"))
   const { rows } = await sql<{ id: string } & Spent>`
     select m.id, ended.wei as past, open.wei as "inFlight", ended.relays + open.relays as relays,
@@ -109,7 +110,7 @@ async function spentBy(ctx: Context, merchantIds: readonly string[], dataFee: bi
   return new Map(rows.map(({ id, ...spent }) => [id, spent]))
 }
 
-const windowStart = (ctx: Context): Date => new Date(ctx.now().getTime() - WINDOW_MS)
+const windowStart = (ctx: TxContext): Date => new Date(ctx.now().getTime() - WINDOW_MS)
 
 /**
  * Of due intents those whose merchants can pay `most` wei for one more; for the others the next ones, by `dueExcept` (the
@@ -205,7 +206,7 @@ async function holdDue(
 const minutes = (n: bigint): number => Number.parseInt(`${n}`, 10) * MINUTE_MS
 
 /** A merchant's payouts that wait for its budget: how many, and when the first is looked at again. */
-async function heldOf(ctx: Context, merchantId: string): Promise<{ ahead: bigint; at: Date | null }> {
+async function heldOf(ctx: TxContext, merchantId: string): Promise<{ ahead: bigint; at: Date | null }> {
   return await ctx.db
     .selectFrom("intents")
     .select([sql<bigint>`count(*)`.as("ahead"), sql<Date | null>`min(run_at)`.as("at")])
@@ -226,7 +227,7 @@ export interface Budgets {
  * decide on the same budgets, one after the other.
  */
 export async function lockBudgets(
-  ctx: Context,
+  ctx: TxContext,
   lane: Lane,
   merchantIds: readonly string[],
   dataFee: bigint,

@@ -7,7 +7,7 @@ import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
 import { releaseData } from "../chain/release-call.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { allocate } from "../money/allocate.ts"
@@ -48,7 +48,7 @@ export const failedOften = (n: number): string =>
  * Makes the payouts of a granted payment: a share for each recipient of its set, or else what the merchant is owed, at once
  * when it is more than `SWEEP_ABOVE`. Call it inside the transaction that granted the payment, or granted it again.
  */
-export async function makePayouts(ctx: Context, paymentId: string, hold?: Hold): Promise<void> {
+export async function makePayouts(ctx: TxContext, paymentId: string, hold?: Hold): Promise<void> {
   // Held until the commit: a reversal at this moment must see what is made here, or this must see the reversal.
   const payment = await ctx.db
     .selectFrom("payments")
@@ -62,7 +62,7 @@ export async function makePayouts(ctx: Context, paymentId: string, hold?: Hold):
 }
 
 async function makeShares(
-  ctx: Context,
+  ctx: TxContext,
   payment: Row<"payments">,
   setId: bigint,
   hold: Hold | undefined,
@@ -114,7 +114,7 @@ async function makeShares(
  * The deposits that hold a payment's transfers, and how much of it each. Those on their way back after a reorg count: the
  * payment stands, and the book says when there is room.
  */
-async function depositsOf(ctx: Context, { id: paymentId, token }: Row<"payments">) {
+async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payments">) {
   const rows = await sql<Row<"deposits"> & { received: bigint }>`
     select d.*, paid.received from deposits d join (
       select t.deposit_id, sum(t.value) as received from claims c join transfers t on t.id = c.transfer_id
@@ -140,7 +140,7 @@ interface NewIntent {
 }
 
 /** Writes an intent; one that the deposit's book has no room for is held until it has. */
-export async function insertIntent(ctx: Context, deposit: Row<"deposits">, intent: NewIntent): Promise<string> {
+export async function insertIntent(ctx: TxContext, deposit: Row<"deposits">, intent: NewIntent): Promise<string> {
   const { hold, parked, ...fields } = intent
   const reserved = await fits(ctx, { ...intent, deposit_id: deposit.id })
   const reason = hold ?? (reserved ? undefined : "short")
@@ -171,7 +171,7 @@ export async function insertIntent(ctx: Context, deposit: Row<"deposits">, inten
  * What of a deposit is not yet promised, its book held until the transaction ends. For a return that is all that came, for
  * anything else not what waits for the merchant.
  */
-async function roomIn(ctx: Context, depositId: bigint, token: Address, kind: NewIntent["kind"]): Promise<bigint> {
+async function roomIn(ctx: TxContext, depositId: bigint, token: Address, kind: NewIntent["kind"]): Promise<bigint> {
   const book = await ctx.db
     .selectFrom("deposit_books")
     .selectAll()
@@ -188,7 +188,7 @@ async function roomIn(ctx: Context, depositId: bigint, token: Address, kind: New
 
 /** Whether an intent can be promised: its deposit has room, and the money of its own payment stands there. */
 async function fits(
-  ctx: Context,
+  ctx: TxContext,
   {
     deposit_id,
     token,
@@ -248,7 +248,7 @@ export async function reserveShort(ctx: Context, chainId: number): Promise<void>
  * Stops what can still be stopped of a payment that the chain took back: intents without a nonce. Those with one run, and
  * fail on chain by themselves where the deposit no longer holds the money. Call it inside the transaction that reverses.
  */
-export async function cancelPayouts(ctx: Context, paymentId: string): Promise<void> {
+export async function cancelPayouts(ctx: TxContext, paymentId: string): Promise<void> {
   const now = ctx.now()
   await ctx.db
     .updateTable("intents")
@@ -266,7 +266,7 @@ export async function cancelPayouts(ctx: Context, paymentId: string): Promise<vo
 }
 
 /** The payments in a sweep that will not happen wait for another one. */
-async function sweepAgain(ctx: Context, intentId: string, at: Date): Promise<void> {
+async function sweepAgain(ctx: TxContext, intentId: string, at: Date): Promise<void> {
   await sql`update payments set sweep_at = ${at} where status = 'granted' and recipient_set_id is null and id in (
     select c.payment_id from claims c join sweep_parts s on s.transfer_id = c.transfer_id
     where s.intent_id = ${intentId})`.execute(ctx.db)
@@ -276,7 +276,7 @@ async function sweepAgain(ctx: Context, intentId: string, at: Date): Promise<voi
  * Puts a payment down for the daily sweep, or sweeps at once when its deposits hold more than `SWEEP_ABOVE`. What was
  * accepted in another token is swept at once: nobody knows what it is worth.
  */
-async function planSweep(ctx: Context, payment: Row<"payments">): Promise<void> {
+async function planSweep(ctx: TxContext, payment: Row<"payments">): Promise<void> {
   const network = networkOf(ctx.chain, payment.chain_id)
   await ctx.db
     .updateTable("payments")
@@ -316,7 +316,7 @@ export async function sweepDue(ctx: Context, network: Network): Promise<number> 
  * Plans a sweep again that reverted on chain. After `most` in a row it is held until a person releases it: a token that always
  * reverts would cost gas for ever. Call it inside a transaction.
  */
-export async function sweepAfterRevert(ctx: Context, failed: Row<"intents">, most: number, at: Date): Promise<void> {
+export async function sweepAfterRevert(ctx: TxContext, failed: Row<"intents">, most: number, at: Date): Promise<void> {
   const { rows } = await sql<{ n: number }>`select count(*)::int as n from intents
     where deposit_id = ${failed.deposit_id} and token = ${failed.token} and kind = 'sweep' and state = 'reverted'
       and created_at > coalesce((select max(created_at) from intents where deposit_id = ${failed.deposit_id}
@@ -337,7 +337,7 @@ export async function sweepAfterRevert(ctx: Context, failed: Row<"intents">, mos
  * `parked` says why it waits for a person.
  */
 async function sweepDeposit(
-  ctx: Context,
+  ctx: TxContext,
   token: Address,
   deposit: Row<"deposits">,
   above: bigint,

@@ -3,14 +3,14 @@
  * returned has one intent that lives, or has lived to its end; without one it is open again.
  */
 import { sql } from "kysely"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { insertIntent } from "./make-payouts.ts"
 
 /** Writes the intent of a payment that has just become `returned`; call it in that transaction, under the payment's lock. */
 export async function makeReturn(
-  ctx: Context,
+  ctx: TxContext,
   payment: Row<"payments">,
   again?: { reason: HeldReason; replaces: string },
 ): Promise<void> {
@@ -37,7 +37,7 @@ export async function makeReturn(
   })
 }
 
-async function returnsOf(ctx: Context, paymentId: string, from = new Date(0)): Promise<number> {
+async function returnsOf(ctx: TxContext, paymentId: string, from = new Date(0)): Promise<number> {
   const { n } = await ctx.db
     .selectFrom("intents")
     .select(sql<number>`count(*)::int`.as("n"))
@@ -52,7 +52,7 @@ async function returnsOf(ctx: Context, paymentId: string, from = new Date(0)): P
  * A return that failed for good is made anew, held until it would succeed; the last of `most`, or one whose money the chain
  * took, leaves the payment open. Call it inside a transaction that holds the payment.
  */
-export async function returnAgain(ctx: Context, failed: Row<"intents">, most: number): Promise<void> {
+export async function returnAgain(ctx: TxContext, failed: Row<"intents">, most: number): Promise<void> {
   const payment = await ctx.db
     .selectFrom("payments")
     .selectAll()
@@ -79,7 +79,7 @@ export async function returnAgain(ctx: Context, failed: Row<"intents">, most: nu
  * Stops what can still be stopped of returns whose money, or some of it, the chain took back: intents without a nonce, whose
  * payments are open again by that. Call it inside a transaction, under the lock of the paywall's payer or the session.
  */
-export async function stopReturns(ctx: Context, paymentIds: readonly string[]): Promise<void> {
+export async function stopReturns(ctx: TxContext, paymentIds: readonly string[]): Promise<void> {
   if (paymentIds.length === 0) return
   const unsigned = sql`kind = 'return' and state in ('queued', 'held') and payment_id in (${sql.join(paymentIds)})`
   // The payment before its intents, as whoever cancels one by hand takes them.

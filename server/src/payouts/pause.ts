@@ -3,8 +3,8 @@
  * empty the receiving addresses. Money that arrives all the same is found and counted as ever.
  */
 import type { Address } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { Network, NetworkInfo } from "../chain/networks.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 
@@ -13,7 +13,7 @@ import { ApiError } from "../errors.ts"
  * factory of before obeys another wallet, of which only the row is known here: any halted one pauses its deposits.
  */
 export async function pausedFactories(
-  ctx: Context,
+  ctx: TxContext,
 ): Promise<(network: Pick<Network, "chainId" | "depositFactory">, factory: Address) => boolean> {
   const halted = await ctx.db
     .selectFrom("wallets")
@@ -30,7 +30,7 @@ export async function pausedFactories(
 }
 
 /** Whether nothing may be sold on a network now. */
-export const isPaused = async (ctx: Context, network: Network): Promise<boolean> =>
+export const isPaused = async (ctx: TxContext, network: NetworkInfo): Promise<boolean> =>
   (await pausedFactories(ctx))(network, network.depositFactory)
 
 /** Of intents those whose receiving address belongs to a factory that is paused on a network; answers their ids. */
@@ -55,7 +55,7 @@ export async function pausedIntents(
 }
 
 /** Throws `PAYMENTS_PAUSED`, in words for the merchant, while nothing may be sold on a network. */
-export async function assertSelling(ctx: Context, network: Network): Promise<void> {
+export async function assertSelling(ctx: TxContext, network: NetworkInfo): Promise<void> {
   if (await isPaused(ctx, network))
     throw new ApiError(
       "PAYMENTS_PAUSED",

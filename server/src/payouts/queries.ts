@@ -1,7 +1,7 @@
 /** What became of a payment's shares: for the console, and for whoever tells the merchant. */
 import { sql } from "kysely"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { HeldReason, IntentState } from "../db/payout-rows.ts"
 import { amountTeller, type ToldAmount } from "../scanner/tokens.ts"
 import { percentOf } from "../splits/split.ts"
@@ -32,7 +32,7 @@ interface ShareRow {
  * The disbursements of a payment in the order of its recipients; empty without a split. What was cancelled with its
  * payment, or failed and has a successor, is left out.
  */
-export async function sharesOf(ctx: Context, paymentId: string): Promise<Share[]> {
+export async function sharesOf(ctx: TxContext, paymentId: string): Promise<Share[]> {
   const rows = await shareRows(ctx, paymentId)
   const tell = await amountTeller(ctx, rows)
   return rows.map(row => shareOf(row, tell(row)))
@@ -54,10 +54,10 @@ export async function sharesWithStates(ctx: Context, paymentId: string) {
  * Whether every share of a payment is mined, held or reverted, so that there is nothing worth waiting for; true without a
  * split.
  */
-export const sharesSettled = async (ctx: Context, paymentId: string): Promise<boolean> =>
+export const sharesSettled = async (ctx: TxContext, paymentId: string): Promise<boolean> =>
   (await shareRows(ctx, paymentId)).every(({ state }) => state !== "queued" && state !== "assigned")
 
-async function shareRows(ctx: Context, paymentId: string): Promise<ShareRow[]> {
+async function shareRows(ctx: TxContext, paymentId: string): Promise<ShareRow[]> {
   const { rows } = await sql<ShareRow>`
     select * from intents i where payment_id = ${paymentId} and kind = 'share' and (state <> 'cancelled' or stopped)
       and not exists (select from intents later where later.replaces = i.id and later.state <> 'cancelled')

@@ -12,7 +12,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
 import { lookAtWallet, quorumOf } from "../chain/wallet-state.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositSums } from "../deposits/balance.ts"
 import { warm } from "../deposits/deposits.ts"
@@ -189,7 +189,7 @@ const isArriving = sql`t.state <> 'gone' and not exists (select from payments p 
   and (p.status = 'returned' or p.exception = 'sanctioned' or (p.status = 'granted' and p.beside)))`
 
 /** What counts at a deposit, or will, in base units of the token. */
-export async function arrivingAt(ctx: Context, depositId: bigint, token: Address): Promise<bigint> {
+export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Address): Promise<bigint> {
   const { rows } = await sql<{ sum: bigint }>`
     select coalesce(sum(t.value), 0)::numeric(78,0) as sum from transfers t left join claims c on c.transfer_id = t.id
     where t.deposit_id = ${depositId} and t.token = ${token} and ${isArriving}`.execute(ctx.db)
@@ -200,7 +200,7 @@ export async function arrivingAt(ctx: Context, depositId: bigint, token: Address
  * Of these relays those that pay no longer just what their session lacks, as it was paid in another way meanwhile, was accepted
  * as it is, or its link is used up: carried out, they would take money that nobody asked for.
  */
-export async function outpaid(ctx: Context, relays: readonly Row<"intents">[]): Promise<Set<string>> {
+export async function outpaid(ctx: TxContext, relays: readonly Row<"intents">[]): Promise<Set<string>> {
   if (relays.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`
     select i.id from intents i join deposits d on d.id = i.deposit_id join checkout_sessions s on s.id = d.session_id
@@ -215,7 +215,7 @@ export async function outpaid(ctx: Context, relays: readonly Row<"intents">[]): 
  * Of these payers those whose relays failed on chain too often in a day: a contract wallet can have all of its fail, at our
  * cost alone, in as many sessions as it likes.
  */
-export async function failingPayers(ctx: Context, payers: readonly Address[]): Promise<Set<Address>> {
+export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Set<Address>> {
   const rows = await ctx.db
     .selectFrom("intents")
     .select("payer")
@@ -266,7 +266,10 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
  * Of relays those whose authorization anyone can still carry out: their transaction is public, it reverted for good, and
  * `validBefore` is not over. Whoever pays in another way meanwhile may pay twice.
  */
-export const replayable = <R extends Pick<Row<"intents">, "state" | "data">>(ctx: Context, relays: readonly R[]): R[] =>
+export const replayable = <R extends Pick<Row<"intents">, "state" | "data">>(
+  ctx: TxContext,
+  relays: readonly R[],
+): R[] =>
   relays.filter(({ state, data }) => state === "reverted" && validBeforeOf(data) * 1_000n > BigInt(ctx.now().getTime()))
 
 /** The time from which none of these relays' authorizations can be carried out any more; undefined without any. */
@@ -301,7 +304,7 @@ export async function voided(ctx: Context, network: Network, relays: readonly Ro
  * carried out by anyone, and the transactions of all.
  */
 export async function relayStanding(
-  ctx: Context,
+  ctx: TxContext,
   depositId: bigint,
   inSight: ReadonlySet<Hash>,
 ): Promise<{ open: boolean; failure: string | null; replayableUntil: string | undefined; hashes: Set<Hash> }> {

@@ -9,7 +9,7 @@ import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import type { WalletSight } from "../chain/wallet-state.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Database, Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
@@ -106,7 +106,7 @@ const EMPTY_GAS = 21_000n
  * the wallet to itself. Call it inside the transaction that holds the wallet.
  */
 export async function signAgain(
-  ctx: Context,
+  ctx: TxContext,
   wallet: Row<"wallets">,
   signer: Signer,
   last: Row<"attempts">,

@@ -6,7 +6,7 @@
 import { type RawBuilder, sql } from "kysely"
 import { CONTRACT_RELAY } from "../chain/authorizations.ts"
 import { dataPartsOf } from "../chain/wallet-state.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
 const WINDOW_MS = 24 * 3_600_000
@@ -28,7 +28,7 @@ const ofContracts = (chainId: number) =>
   sql<boolean>`i.lane = 'relay' and i.chain_id = ${chainId} and i.data like ${`${CONTRACT_RELAY}%`}`
 
 /** Wei that intents cost in the last 24 hours, and that those in flight may cost with `dataFee` wei each for their data. */
-async function spentOn(ctx: Context, which: RawBuilder<boolean>, dataFee: bigint): Promise<bigint> {
+async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, dataFee: bigint): Promise<bigint> {
   const since = new Date(ctx.now().getTime() - WINDOW_MS)
   const { rows } = await sql<{ wei: bigint }>`
     select ((select coalesce(sum(i.gas_cost), 0) from intents i

@@ -1,11 +1,11 @@
 /** Who has access to what until when: the fold of an address's grants, kept in one row that is also their lock. */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import { foldGrants } from "./grant.ts"
 
 /** Holds the grants of (paywall, address) still until the transaction ends. */
-export async function lockAccess(ctx: Context, paywallId: string, address: Address): Promise<void> {
+export async function lockAccess(ctx: TxContext, paywallId: string, address: Address): Promise<void> {
   // An update, even of nothing, locks the row that is there; an insert locks the new one.
   await ctx.db
     .insertInto("access")
@@ -15,7 +15,7 @@ export async function lockAccess(ctx: Context, paywallId: string, address: Addre
 }
 
 /** Folds the live grants again; call it under {@link lockAccess}, after every change to them. */
-export async function foldAccess(ctx: Context, paywallId: string, address: Address): Promise<void> {
+export async function foldAccess(ctx: TxContext, paywallId: string, address: Address): Promise<void> {
   const grants = await liveGrants(ctx, paywallId, address).execute()
   const { since, expiresAt, callsLeft } = foldGrants(grants, ctx.now())
   await ctx.db
@@ -53,7 +53,7 @@ export interface Consumed {
  * Takes one call off what an address paid for; call it inside a transaction. Where access has no number of calls, all are
  * allowed while it lasts. It costs the same however many grants there are, as whoever pays by the call has thousands.
  */
-export async function takeCall(ctx: Context, paywallId: string, address: Address): Promise<Consumed> {
+export async function takeCall(ctx: TxContext, paywallId: string, address: Address): Promise<Consumed> {
   const none = { allowed: false, remaining: 0 }
   let held = await holdAccess(ctx, paywallId, address)
   if (held && (!held.since_at || (held.calls_left === null && (await endsInCalls(ctx, paywallId, address))))) {
@@ -79,13 +79,13 @@ export async function takeCall(ctx: Context, paywallId: string, address: Address
 }
 
 /** Whether the last that was granted has a number of calls: once the time before it is over, calls are counted again. */
-async function endsInCalls(ctx: Context, paywallId: string, address: Address): Promise<boolean> {
+async function endsInCalls(ctx: TxContext, paywallId: string, address: Address): Promise<boolean> {
   const last = liveGrants(ctx, paywallId, address).clearOrderBy().orderBy("granted_at", "desc").orderBy("id", "desc")
   return typeof (await last.limit(1).executeTakeFirst())?.calls === "number"
 }
 
 /** The row of {@link lockAccess}, held like there, but not made for whoever is asked about. */
-const holdAccess = (ctx: Context, paywallId: string, address: Address) =>
+const holdAccess = (ctx: TxContext, paywallId: string, address: Address) =>
   ctx.db
     .selectFrom("access")
     .select(["since_at", "expires_at", "calls_left"])
@@ -95,7 +95,7 @@ const holdAccess = (ctx: Context, paywallId: string, address: Address) =>
     .executeTakeFirst()
 
 /** In the order in which they were granted. */
-const liveGrants = (ctx: Context, paywallId: string, address: Address) =>
+const liveGrants = (ctx: TxContext, paywallId: string, address: Address) =>
   ctx.db
     .selectFrom("grants")
     .select(["id", "granted_at as grantedAt", "duration_s as durationS", "tx_hash as txHash"])

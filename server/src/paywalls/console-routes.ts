@@ -1,7 +1,7 @@
 /** `/api/console/paywalls`: a merchant's paywalls and the access they granted. */
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
@@ -139,7 +139,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
     async request => {
       const merchantId = await callingMerchant(request)
       const { params, body } = request
-      const before = async (ctx: Context) => (await readPaywall(ctx, merchantId, params.id)).paywall.split_id
+      const before = async (ctx: TxContext) => (await readPaywall(ctx, merchantId, params.id)).paywall.split_id
       const approval = await approveAttachment(ctx, request, merchantId, params.id, before, body.splitId)
       const row = await changePaywall(ctx, merchantId, params.id, body, approval)
       ctx.wakes.wakeSoon("deliveries")

@@ -1,7 +1,7 @@
 /** What merchants are told of their paywalls. */
 import { checksummed } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { NetworkInfo } from "../chain/networks.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { amountTeller } from "../scanner/tokens.ts"
 import { nextSequence } from "../settlement/event-sequence.ts"
@@ -13,8 +13,8 @@ import { emit } from "../webhooks/emit.ts"
  * the payment and its grant were written. A payment that comes back is told again, and so is its next loss.
  */
 export async function tellPayment(
-  ctx: Context,
-  network: Network,
+  ctx: TxContext,
+  network: NetworkInfo,
   paymentId: string,
   change: "granted" | "reversed",
 ): Promise<void> {
@@ -44,7 +44,10 @@ export async function tellPayment(
   }
 }
 
-const dataOf = (payment: Row<"payments"> & { paywallId: string; description: string | null }, network: Network) => ({
+const dataOf = (
+  payment: Row<"payments"> & { paywallId: string; description: string | null },
+  network: NetworkInfo,
+) => ({
   paymentId: payment.id,
   paywallId: payment.paywallId,
   payer: checksummed(payment.payer),

@@ -1,6 +1,6 @@
 /** What a merchant does with its paywalls. */
 import { type Network, networkAsked, networkOf } from "../chain/networks.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { orSlugTaken } from "../db/slugs.ts"
 import { makeDeposit } from "../deposits/deposits.ts"
@@ -19,7 +19,7 @@ import { contentFaults, defaultDuration, durationAfter } from "./paywall.ts"
 import type { PaywallChange, PaywallCreate } from "./schema.ts"
 
 /** Makes a paywall with a receiving address of its own; `PAYMENTS_PAUSED`. Call it inside a transaction. */
-export async function createPaywall(ctx: Context, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
+export async function createPaywall(ctx: TxContext, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
   const { network, faults } = networkAsked(ctx.chain, body)
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
   faults.push(...contentFaults(body))
@@ -134,17 +134,17 @@ export async function changePaywall(
 }
 
 /** The merchant's paywall, held until the transaction ends; `PAYWALL_NOT_FOUND` for anyone else's. */
-async function lockPaywall(ctx: Context, merchantId: string, id: string): Promise<Row<"paywalls">> {
+async function lockPaywall(ctx: TxContext, merchantId: string, id: string): Promise<Row<"paywalls">> {
   const row = await ownPaywall(ctx, merchantId, id).forNoKeyUpdate().executeTakeFirst()
   if (!row) throw new ApiError("PAYWALL_NOT_FOUND")
   return row
 }
 
-const ownPaywall = (ctx: Context, merchantId: string, id: string) =>
+const ownPaywall = (ctx: TxContext, merchantId: string, id: string) =>
   ctx.db.selectFrom("paywalls").selectAll().where("id", "=", id).where("merchant_id", "=", merchantId)
 
 /** The merchant's paywall with its present receiving address; `PAYWALL_NOT_FOUND` for anyone else's. */
-export async function readPaywall(ctx: Context, merchantId: string, id: string) {
+export async function readPaywall(ctx: TxContext, merchantId: string, id: string) {
   const paywall = await ownPaywall(ctx, merchantId, id).executeTakeFirst()
   if (!paywall) throw new ApiError("PAYWALL_NOT_FOUND")
   return {
@@ -155,7 +155,7 @@ export async function readPaywall(ctx: Context, merchantId: string, id: string) 
 }
 
 /** The address that a paywall is paid at now, and its factory. */
-export async function payToOf(ctx: Context, paywallId: string) {
+export async function payToOf(ctx: TxContext, paywallId: string) {
   return await ctx.db
     .selectFrom("paywall_versions")
     .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")

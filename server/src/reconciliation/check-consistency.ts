@@ -4,7 +4,7 @@
  * work in progress.
  */
 import { type RawBuilder, sql } from "kysely"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"

@@ -68,9 +68,10 @@ describe("one row altered by hand", () => {
     let halted: string | null = null
     const work = inTransaction(ctx(), async inside => {
       expect(await byHand(inside.db, statement)).toBe(1)
-      halted = await reconcile(inside)
+      const within = { ...ctx(), db: inside.db }
+      halted = await reconcile(within)
       // What left and is told nowhere must be missing twice, as a node may tell its logs late.
-      if (halted === null) halted = await reconcile({ ...inside, now: () => new Date(ctx().now().getTime() + 700_000) })
+      if (halted === null) halted = await reconcile({ ...within, now: () => new Date(ctx().now().getTime() + 700_000) })
       throw new Back()
     })
     await expect(work).rejects.toThrow(Back)

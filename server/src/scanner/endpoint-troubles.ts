@@ -4,9 +4,9 @@
  */
 
 import type { Dissent } from "../chain/agreement.ts"
-import type { Network } from "../chain/networks.ts"
+import type { Network, NetworkInfo } from "../chain/networks.ts"
 import type { Panel } from "../chain/quorum.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { endpointAlarmReasons, endpointAlarms } from "../metrics.ts"
 
@@ -26,13 +26,15 @@ const words: Record<Kind, string> = {
   logs: "refuses eth_getLogs",
 }
 
-const inWords = ({ endpoints }: Network, { position, kind }: Pick<Trouble, "position" | "kind">): string =>
+const inWords = ({ endpoints }: NetworkInfo, { position, kind }: Pick<Trouble, "position" | "kind">): string =>
   `RPC endpoint ${position + 1} of ${endpoints.length} ${words[kind]}`
 
 type Trouble = Pick<Row<"endpoint_troubles">, "position" | "kind" | "is_alarm">
 
-interface Seen {
+/** What a round, or a question beside it, showed of one endpoint. */
+export interface Seen {
   position: number
+  host: string
   kind: Kind
   /** Told at once; anything else must last. */
   isPlain: boolean
@@ -40,14 +42,20 @@ interface Seen {
   answer?: string | undefined
 }
 
-const contradictionsIn = ({ proven, apparent }: Dissent): Seen[] =>
+/** By its name alone: the rest of its URL may be a key. */
+const placeOf = ({ endpoints }: Network, position: number): Pick<Seen, "position" | "host"> => ({
+  position,
+  host: new URL(endpoints[position]?.url ?? "http://unknown").hostname,
+})
+
+const contradictionsIn = (network: Network, { proven, apparent }: Dissent): Seen[] =>
   [...new Set([...proven, ...apparent])].map(position => ({
-    position,
+    ...placeOf(network, position),
     kind: "contradiction",
     isPlain: proven.has(position),
   }))
 
-const knownTroubles = (ctx: Context, { chainId }: Network): Promise<Row<"endpoint_troubles">[]> =>
+const knownTroubles = (ctx: TxContext, { chainId }: NetworkInfo): Promise<Row<"endpoint_troubles">[]> =>
   ctx.db.selectFrom("endpoint_troubles").selectAll().where("chain_id", "=", chainId).execute()
 
 /**
@@ -55,20 +63,30 @@ const knownTroubles = (ctx: Context, { chainId }: Network): Promise<Row<"endpoin
  * a contradiction that was not seen for ten minutes.
  */
 export async function noteDissent(ctx: Context, network: Network, dissent: Dissent): Promise<void> {
-  const seen = contradictionsIn(dissent)
+  const seen = contradictionsIn(network, dissent)
   if (seen.length > 0) await noteSeen(ctx, network, seen, await knownTroubles(ctx, network))
 }
 
-/** Keeps what a round showed of a network's endpoints; call it inside the transaction that records the round. */
-export async function noteTroubles(ctx: Context, network: Network, panel: Panel): Promise<void> {
-  const now = ctx.now()
-  const seen: Seen[] = [
-    ...panel.silent.map(position => ({ position, kind: "silent" as const, isPlain: false })),
-    ...panel.behind.map(position => ({ position, kind: "behind" as const, isPlain: false })),
-    ...contradictionsIn(panel.dissent()),
+/** What a round showed of a network's endpoints. */
+export function troublesIn(network: Network, panel: Panel): Seen[] {
+  const at = (position: number) => placeOf(network, position)
+  return [
+    ...panel.silent.map(position => ({ ...at(position), kind: "silent" as const, isPlain: false })),
+    ...panel.behind.map(position => ({ ...at(position), kind: "behind" as const, isPlain: false })),
+    ...contradictionsIn(network, panel.dissent()),
     // At once: it answers everything else, and nothing else shows that what is paid is not found.
-    ...[...panel.refusals()].map(([position, answer]) => ({ position, kind: "logs" as const, isPlain: true, answer })),
+    ...[...panel.refusals()].map(([position, answer]) => ({
+      ...at(position),
+      kind: "logs" as const,
+      isPlain: true,
+      answer,
+    })),
   ]
+}
+
+/** Keeps what a round showed of a network's endpoints; call it inside the transaction that records the round. */
+export async function noteTroubles(ctx: TxContext, network: NetworkInfo, seen: readonly Seen[]): Promise<void> {
+  const now = ctx.now()
   const known = await knownTroubles(ctx, network)
   const standing = await noteSeen(ctx, network, seen, known)
   const rest = known.filter(row => !seen.some(each => each.position === row.position && each.kind === row.kind))
@@ -76,7 +94,7 @@ export async function noteTroubles(ctx: Context, network: Network, panel: Panel)
     row.kind !== "contradiction" || now.getTime() - row.last_at.getTime() >= QUIET_MS
   for (const row of rest.filter(isOver)) await endTrouble(ctx, network, row)
   standing.push(...rest.filter(row => !isOver(row)))
-  for (const [position] of network.endpoints.entries())
+  for (let position = 0; position < network.endpoints.length; position++)
     for (const kind of endpointAlarmReasons)
       endpointAlarms.set(
         { network: network.name, endpoint: `${position + 1}`, reason: kind },
@@ -85,14 +103,14 @@ export async function noteTroubles(ctx: Context, network: Network, panel: Panel)
 }
 
 async function noteSeen(
-  ctx: Context,
-  network: Network,
+  ctx: TxContext,
+  network: NetworkInfo,
   seen: readonly Seen[],
   known: readonly Row<"endpoint_troubles">[],
 ): Promise<Trouble[]> {
   const now = ctx.now()
   const standing: Trouble[] = []
-  for (const { position, kind, isPlain, answer } of seen) {
+  for (const { position, host, kind, isPlain, answer } of seen) {
     const before = known.find(row => row.position === position && row.kind === kind)
     const since = before?.since ?? now
     const is_alarm = before?.is_alarm || isPlain || now.getTime() - since.getTime() >= LASTING_MS
@@ -105,14 +123,13 @@ async function noteSeen(
       .execute()
     standing.push({ position, kind, is_alarm })
     if (!is_alarm || before?.is_alarm) continue
-    const host = new URL(network.endpoints[position]?.url ?? "http://unknown").hostname
     const said = answer === undefined ? {} : { answer }
     ctx.log.error({ network: network.name, host, reason: kind, ...said }, inWords(network, { position, kind }))
   }
   return standing
 }
 
-async function endTrouble(ctx: Context, network: Network, { position, kind, is_alarm }: Trouble): Promise<void> {
+async function endTrouble(ctx: TxContext, network: NetworkInfo, { position, kind, is_alarm }: Trouble): Promise<void> {
   await ctx.db
     .deleteFrom("endpoint_troubles")
     .where("chain_id", "=", network.chainId)

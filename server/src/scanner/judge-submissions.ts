@@ -1,7 +1,7 @@
 /** Ends the submissions of a round whose transaction pays nothing here, or was never found, and puts the others off. */
 import type { Address } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { NetworkInfo } from "../chain/networks.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { type Observation, resourceOf } from "./observe-chain.ts"
 import type { WatchedDeposit } from "./queries.ts"
@@ -26,8 +26,8 @@ const SHALLOW_MS = 5_000
 
 /** Ends, or puts off, the submissions that were due, and answers those that ended. Those that name a transfer in sight are linked later. */
 export async function judgeSubmissions(
-  ctx: Context,
-  network: Network,
+  ctx: TxContext,
+  network: NetworkInfo,
   { panel, deposits, submissions }: Observation,
 ): Promise<Row<"submissions">[]> {
   const now = ctx.now()
@@ -68,7 +68,7 @@ export async function judgeSubmissions(
   }
 }
 
-function claimOf(network: Network, deposits: Map<Address, WatchedDeposit>, submission: Row<"submissions">) {
+function claimOf(network: NetworkInfo, deposits: Map<Address, WatchedDeposit>, submission: Row<"submissions">) {
   const own = [...deposits.values()].filter(deposit => deposit.resource === resourceOf(submission))
   const payTo = own.reduce(
     (last, each) => (each.id > last.id ? each : last),

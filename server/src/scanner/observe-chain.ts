@@ -6,10 +6,11 @@
 import { keyOf, type Standing } from "../chain/agreement.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { openPanel, type Panel } from "../chain/quorum.ts"
+import { openPanel, type Panel, type PanelView } from "../chain/quorum.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { type Seen, troublesIn } from "./endpoint-troubles.ts"
 import { depositsAmong, dueSubmissions, hotDeposits, unfinalTransfers, type WatchedDeposit } from "./queries.ts"
 
 /** Blocks scanned again each round: nodes put logs into their index late, and shallow reorgs move them. */
@@ -31,7 +32,7 @@ interface Found {
 /** All that a round learnt. */
 export interface Observation {
   cursor: Row<"cursors">
-  panel: Panel
+  panel: PanelView
   deposits: Map<Address, WatchedDeposit>
   submissions: Row<"submissions">[]
   unfinal: Row<"transfers">[]
@@ -47,6 +48,8 @@ export interface Observation {
   reorged: boolean
   /** Whether all transfers in doubt could be compared with the canonical chain. */
   allCompared: boolean
+  /** What it showed of the endpoints themselves. */
+  troubles: Seen[]
 }
 
 /** Reads the database and the chain; writes nothing. */
@@ -110,7 +113,11 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
   if (backfill) backfill.scannedTo = sure(backfill.scannedTo)
   // Where the next round may go on from.
   await panel.learn(reorged ? [panel.finalized] : scannedTo > cursor.block_number ? [scannedTo] : [], [])
-  return { cursor, panel, deposits, submissions, unfinal, found, scannedTo, backfill, doubted, reorged, allCompared }
+  const troubles = troublesIn(network, panel)
+  return {
+    ...{ cursor, panel, deposits, submissions, unfinal, found },
+    ...{ scannedTo, backfill, doubted, reorged, allCompared, troubles },
+  }
 }
 
 /** Scans the deposits that have come back into the scan, from where each of them was left. */

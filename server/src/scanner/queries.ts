@@ -1,9 +1,9 @@
 /** SQL of the scan: what to look for, and what was found. */
 import { type RawBuilder, sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/networks.ts"
 import type { Transfer } from "../chain/transfers.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { statusMessage } from "./submission-faults.ts"
@@ -58,7 +58,7 @@ export async function depositsAmong(
 }
 
 /** The transfers of these addresses are known up to a block, or all of them, so that the ordinary scan goes on. */
-export async function watchedUpTo(ctx: Context, ids: readonly bigint[], number: bigint | undefined): Promise<void> {
+export async function watchedUpTo(ctx: TxContext, ids: readonly bigint[], number: bigint | undefined): Promise<void> {
   if (number === undefined) {
     await sql`update deposits set watched_number = null where id in (${sql.join(ids)}) and hot`.execute(ctx.db)
     return
@@ -79,7 +79,7 @@ export const dueSubmissions = (ctx: Context, chainId: number, limit: number): Pr
     .execute()
 
 /** Transfers whose block is not finalized yet. */
-export const unfinalTransfers = (ctx: Context, chainId: number): Promise<Row<"transfers">[]> =>
+export const unfinalTransfers = (ctx: TxContext, chainId: number): Promise<Row<"transfers">[]> =>
   ctx.db
     .selectFrom("transfers")
     .selectAll()
@@ -105,8 +105,8 @@ const isOther = sql<boolean>`(transfers.block_hash <> excluded.block_hash or (tr
  * Answers the receiving addresses where something changed.
  */
 export async function storeTransfers(
-  ctx: Context,
-  network: Network,
+  ctx: TxContext,
+  network: NetworkInfo,
   transfers: readonly (Transfer & { depositId: bigint; blockTime: Date; isSingle: boolean })[],
 ): Promise<bigint[]> {
   const changed: bigint[] = []
@@ -162,7 +162,7 @@ export async function storeTransfers(
 
 /** Has the checkout sessions looked at that have these addresses, or these ids. */
 export async function wakeSessions(
-  ctx: Context,
+  ctx: TxContext,
   deposits: readonly bigint[],
   sessions: readonly string[],
 ): Promise<void> {
@@ -179,7 +179,7 @@ export async function wakeSessions(
  * where one of two endpoints alone says so.
  */
 export async function confirmTransfers(
-  ctx: Context,
+  ctx: TxContext,
   standing: readonly Row<"transfers">[],
   isSingle: boolean,
 ): Promise<void> {
@@ -191,7 +191,7 @@ export async function confirmTransfers(
 }
 
 /** Marks confirmed transfers as final where they still stand in the block that was looked at. */
-export async function finalizeTransfers(ctx: Context, standing: readonly Row<"transfers">[]): Promise<void> {
+export async function finalizeTransfers(ctx: TxContext, standing: readonly Row<"transfers">[]): Promise<void> {
   await eachStatement(standing, rows =>
     sql`update transfers t set state = 'final', suspect_at = null from (values ${rows}) as standing (id, block_hash)
       where t.id = standing.id and t.state = 'confirmed' and t.block_hash = standing.block_hash`.execute(ctx.db),
@@ -214,7 +214,7 @@ async function eachStatement(
  * Brings submissions and the transfers they name together: the submission needs no receipt any more (one that had been
  * given up is looked at again), and a confirmed transfer is settled now.
  */
-export async function linkSubmissions(ctx: Context, network: Network, message: string): Promise<void> {
+export async function linkSubmissions(ctx: TxContext, network: NetworkInfo, message: string): Promise<void> {
   // A paywall's access belongs to the sender, so he must be the one; a checkout is paid by whoever pays.
   const named = sql`s.chain_id = t.chain_id and s.tx_hash = t.tx_hash and d.id = t.deposit_id
     and (s.session_id = d.session_id or (s.paywall_id = d.paywall_id and s.address = t.from_address))

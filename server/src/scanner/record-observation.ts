@@ -4,9 +4,9 @@
  */
 import { sql } from "kysely"
 import { votesNeeded } from "../chain/agreement.ts"
-import type { Network } from "../chain/networks.ts"
+import type { NetworkInfo } from "../chain/networks.ts"
 import type { Block, Transfer } from "../chain/transfers.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { noteTroubles } from "./endpoint-troubles.ts"
 import { judgeSubmissions } from "./judge-submissions.ts"
@@ -28,7 +28,7 @@ import { withoutFlood } from "./tokens.ts"
 const SUSPICION_MS = 30_000
 
 /** Writes what was seen; call it inside a transaction. Answers whether a submission ended. */
-export async function recordObservation(ctx: Context, network: Network, seen: Observation): Promise<boolean> {
+export async function recordObservation(ctx: TxContext, network: NetworkInfo, seen: Observation): Promise<boolean> {
   const { cursor, panel, backfill } = seen
   // The fence: a worker whose lease was taken over must not write what is by now old.
   const fence = await ctx.db
@@ -54,7 +54,7 @@ export async function recordObservation(ctx: Context, network: Network, seen: Ob
     ended.flatMap(submission => submission.session_id ?? []),
   )
   await linkSubmissions(ctx, network, statusMessage.verifying)
-  await noteTroubles(ctx, network, panel)
+  await noteTroubles(ctx, network, seen.troubles)
   if (backfill) {
     const caughtUp = backfill.scannedTo >= panel.head && backfill.scannedTo >= cursor.block_number
     await watchedUpTo(ctx, backfill.ids, caughtUp ? undefined : backfill.scannedTo)
@@ -93,7 +93,7 @@ function nextCheckpoint({ cursor, panel, scannedTo, reorged, allCompared }: Obse
  * Transfers whose height holds another block by the word of a quorum, while a quorum does not have them in a receipt: gone.
  * Where there is one endpoint it must say so twice. What one of two endpoints alone had reported is gone when neither has it.
  */
-async function doubt(ctx: Context, network: Network, { panel, cursor }: Observation): Promise<void> {
+async function doubt(ctx: TxContext, network: NetworkInfo, { panel, cursor }: Observation): Promise<void> {
   const now = ctx.now()
   const quorum = votesNeeded(network.endpoints.length)
   for (const row of await unfinalTransfers(ctx, cursor.chain_id)) {
@@ -119,7 +119,7 @@ async function doubt(ctx: Context, network: Network, { panel, cursor }: Observat
  * Transfers whose block is canonical now: confirmed when deep enough, final when their block is. One of two endpoints may
  * confirm alone, while the other does not contradict; settling then counts the transfer towards small payments only.
  */
-async function confirm(ctx: Context, network: Network, { panel, cursor }: Observation): Promise<void> {
+async function confirm(ctx: TxContext, network: NetworkInfo, { panel, cursor }: Observation): Promise<void> {
   const depth = BigInt(network.confirmations)
   const unfinal = await unfinalTransfers(ctx, cursor.chain_id)
   const isAgreed = (row: Row<"transfers">) => !row.single_source && panel.depthOf(row.block_number, row.block_hash) > 0n

@@ -6,9 +6,9 @@ import { sql } from "kysely"
 import { decodeAbiParameters, encodeFunctionData, erc20Abi, type Hex } from "viem"
 import { askAny } from "../chain/endpoints.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
-import { type Network, networkOf } from "../chain/networks.ts"
+import { type Network, type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { hexNumber, RpcError, type RpcResult } from "../chain/rpc.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import { formatAmount } from "../money/amount.ts"
 
 /** Tokens asked in one round; the rest is told in base units until the next. */
@@ -31,7 +31,7 @@ const MOST_OTHER = 10n ** 60n
  * amounts that can be added up.
  */
 export function withoutFlood<T extends { txHash: string; token: Address; value: bigint }>(
-  network: Network,
+  network: NetworkInfo,
   transfers: T[],
 ): T[] {
   const kept = new Map<string, number>()
@@ -106,7 +106,7 @@ export interface ToldAmount {
 
 /** Tells amounts in the tokens of these rows. */
 export async function amountTeller(
-  ctx: Context,
+  ctx: TxContext,
   rows: readonly { chain_id: number; token: Address }[],
 ): Promise<(row: { chain_id: number; token: Address; amount: bigint }) => ToldAmount> {
   const others = rows.filter(row => row.token !== networkOf(ctx.chain, row.chain_id).token.address)

@@ -1,6 +1,6 @@
 /** Numbers what a merchant is sent about one checkout or one paywall payment: deliveries may arrive in another order. */
 import { sql } from "kysely"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 
 /** What events are about: a checkout session, or a paywall's payment, which events treat as a session of its own. */
 export interface Subject {
@@ -14,9 +14,9 @@ export interface Subject {
  * (true) or of its reversal (false), and answers undefined when that is what it was notified of last. Call it inside the
  * transaction that emits.
  */
-export async function nextSequence(ctx: Context, subject: Subject): Promise<number>
-export async function nextSequence(ctx: Context, subject: Subject, paid?: boolean): Promise<number | undefined>
-export async function nextSequence(ctx: Context, subject: Subject, paid?: boolean): Promise<number | undefined> {
+export async function nextSequence(ctx: TxContext, subject: Subject): Promise<number>
+export async function nextSequence(ctx: TxContext, subject: Subject, paid?: boolean): Promise<number | undefined>
+export async function nextSequence(ctx: TxContext, subject: Subject, paid?: boolean): Promise<number | undefined> {
   const table = sql.table(subject.paywallId === null ? "checkout_sessions" : "payments")
   const changes = paid === undefined ? sql`` : sql`, notified_paid = ${paid}`
   const isNew = paid === undefined ? sql`true` : sql`notified_paid <> ${paid}`

@@ -2,7 +2,7 @@
 import { sql } from "kysely"
 import { transactionsOf } from "../books/transactions.ts"
 import { checksummed } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 
@@ -21,7 +21,7 @@ function heldWords(reason: HeldReason, detail: string | null): string {
 }
 
 /** These rows of the list, each with what was decided and where its payer wants it back. */
-export async function exceptionsOf(ctx: Context, rows: readonly Row<"transactions">[]) {
+export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
   if (rows.length === 0) return []
   const ids = rows.map(row => row.id)
   const payments = await ctx.db.selectFrom("payments").selectAll().where("id", "in", ids).execute()

@@ -3,7 +3,7 @@
 import { transactions } from "../books/transactions.ts"
 import { addressField } from "../chain/address-field.ts"
 import { checksummed } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
@@ -99,7 +99,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
       const told = await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: async () => {
           const payment = await paymentOf(ctx, merchantId, id)
-          const named = async (ctx: Context) => (await namedAddress(ctx, payment))?.address
+          const named = async (ctx: TxContext) => (await namedAddress(ctx, payment))?.address
           const screened = await screenDecision(ctx, payment, address ?? (await named(ctx)))
           const approval = await approvedByWallet(ctx, request, merchantId, async ctx => {
             // To where the payer's own signature says, it can go without the merchant's.
@@ -120,7 +120,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
     },
   )
 
-  async function read(ctx: Context, merchantId: string, id: string) {
+  async function read(ctx: TxContext, merchantId: string, id: string) {
     const rows = await transactions(ctx, merchantId, { exceptional: true }).where("id", "=", id).execute()
     const [told] = await exceptionsOf(ctx, rows)
     if (!told) throw new Error(`${id} is decided and is not there`)

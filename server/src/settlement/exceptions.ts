@@ -5,7 +5,7 @@
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row, WaitingFor } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
@@ -57,7 +57,7 @@ function greatest(groups: Waiting[], token: Address): Waiting[] {
  * are. Call it under the lock of the payer's access, or of the session.
  */
 export async function writeOpen(
-  ctx: Context,
+  ctx: TxContext,
   owner: Owner,
   payer: Address | undefined,
   looked: readonly ClaimedTransfer[],
@@ -103,7 +103,7 @@ export async function writeOpen(
  * unconfirmed, suspected or one endpoint's word: listed anew they would lose what the merchant decided. When all of it is sure
  * they are granted again; when it is gone, what is left is listed.
  */
-async function withoutReturning(ctx: Context, waiting: readonly Waiting[]): Promise<readonly Waiting[]> {
+async function withoutReturning(ctx: TxContext, waiting: readonly Waiting[]): Promise<readonly Waiting[]> {
   const reversed = waiting.flatMap(({ transfers }) => transfers.filter(row => row.payment_status === "reversed"))
   if (reversed.length === 0) return waiting
   const ids = sqlArray(
@@ -121,7 +121,7 @@ async function withoutReturning(ctx: Context, waiting: readonly Waiting[]): Prom
   }))
 }
 
-const openOf = (ctx: Context, { paywall_id, session_id }: Owner, payer: Address | undefined) =>
+const openOf = (ctx: TxContext, { paywall_id, session_id }: Owner, payer: Address | undefined) =>
   ctx.db
     .selectFrom("payments")
     .selectAll()
@@ -138,7 +138,11 @@ const openOf = (ctx: Context, { paywall_id, session_id }: Owner, payer: Address 
  * Payments of a paywall that were reversed and have something left, which waits under their ids: what was already promised of
  * them counts when they are paid again.
  */
-async function reversedOf(ctx: Context, { paywall_id }: Owner, groups: readonly Waiting[]): Promise<Row<"payments">[]> {
+async function reversedOf(
+  ctx: TxContext,
+  { paywall_id }: Owner,
+  groups: readonly Waiting[],
+): Promise<Row<"payments">[]> {
   const ids = groups.flatMap(({ transfers }) =>
     transfers.flatMap(row => (row.payment_status === "reversed" && row.payment_id !== null ? [row.payment_id] : [])),
   )
@@ -153,7 +157,7 @@ async function reversedOf(ctx: Context, { paywall_id }: Owner, groups: readonly 
     .execute()
 }
 
-async function unclaim(ctx: Context, transfers: readonly ClaimedTransfer[]): Promise<void> {
+async function unclaim(ctx: TxContext, transfers: readonly ClaimedTransfer[]): Promise<void> {
   if (transfers.length === 0) return
   const ids = sqlArray(
     "bigint",
@@ -164,7 +168,7 @@ async function unclaim(ctx: Context, transfers: readonly ClaimedTransfer[]): Pro
 }
 
 async function writeOne(
-  ctx: Context,
+  ctx: TxContext,
   owner: Owner,
   { exception, transfers }: Waiting,
   known: Row<"payments"> | undefined,
@@ -200,7 +204,7 @@ async function writeOne(
 }
 
 /** Whether a payment of a paywall was granted once: who is paid of it was decided then. */
-export async function wasGranted(ctx: Context, paymentId: string): Promise<boolean> {
+export async function wasGranted(ctx: TxContext, paymentId: string): Promise<boolean> {
   const grants = ctx.db.selectFrom("grants").select("id").where("payment_id", "=", paymentId)
   return (await grants.executeTakeFirst()) !== undefined
 }
@@ -210,7 +214,7 @@ export async function wasGranted(ctx: Context, paymentId: string): Promise<boole
  * there already would be a transfer counted twice, and throws.
  */
 export async function claim(
-  ctx: Context,
+  ctx: TxContext,
   paymentId: string,
   transfers: readonly Pick<Row<"transfers">, "id">[],
 ): Promise<void> {
@@ -231,7 +235,7 @@ export async function claim(
 }
 
 /** Lets go of what is no longer sure, counts what is left, and ends the payments that have nothing any more. */
-async function refresh(ctx: Context, ids: readonly string[]): Promise<void> {
+async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return
   const these = sql.join(ids)
   await sql`delete from claims c using transfers t, payments p where t.id = c.transfer_id and p.id = c.payment_id
@@ -256,7 +260,7 @@ async function refresh(ctx: Context, ids: readonly string[]): Promise<void> {
 }
 
 /** The transactions whose transfers a payment claims. */
-export const hashesClaimed = async (ctx: Context, paymentId: string): Promise<Hash[]> =>
+export const hashesClaimed = async (ctx: TxContext, paymentId: string): Promise<Hash[]> =>
   (
     await ctx.db
       .selectFrom("claims")

@@ -1,7 +1,7 @@
 /** What a paywall's payment brings: access, the end of its submissions, payouts, and word to the merchant. */
 import type { Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import { paymentChanges } from "../metrics.ts"
@@ -15,7 +15,7 @@ import { statusMessage } from "../scanner/submission-faults.ts"
  * under the payer's access, which has to be folded afterwards.
  */
 export async function giveAccess(
-  ctx: Context,
+  ctx: TxContext,
   paywall: Row<"paywalls">,
   payment: Pick<Row<"payments">, "id" | "payer" | "tx_hash">,
   hashes: readonly Hash[],

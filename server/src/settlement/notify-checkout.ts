@@ -1,7 +1,7 @@
 /** What merchants are sent about what was paid: by checkouts and paywalls alike, in the words of both published payloads. */
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
-import { explorerUrl, type Network } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import { explorerUrl, type NetworkInfo } from "../chain/networks.ts"
+import type { TxContext } from "../context.ts"
 import type { PaymentException, Row, SessionStatus } from "../db/schema.ts"
 import type { Share } from "../payouts/queries.ts"
 import { amountTeller } from "../scanner/tokens.ts"
@@ -54,8 +54,8 @@ export const toldOf = (session: Row<"checkout_sessions">) => ({
  * reversals and nothing else, in place of all endpoints.
  */
 export async function tellCheckout(
-  ctx: Context,
-  network: Network,
+  ctx: TxContext,
+  network: NetworkInfo,
   change: "paid" | "reversed" | "failed" | "expired",
   told: Told,
 ): Promise<void> {
@@ -83,7 +83,7 @@ export async function tellCheckout(
   if (change === "expired") await emit(ctx, once("checkout.expired"))
 }
 
-async function dataOf(ctx: Context, network: Network, told: Told) {
+async function dataOf(ctx: TxContext, network: NetworkInfo, told: Told) {
   const money = { chain_id: network.chainId, token: told.token ?? network.token.address }
   const tell = await amountTeller(ctx, [money])
   const { amount, currency } = tell({ ...money, amount: told.amount })

@@ -1,6 +1,6 @@
 /** Tells what was paid, once its shares are on their way: at the latest five minutes after it was confirmed. */
-import { type Network, networkOf } from "../chain/networks.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type NetworkInfo, networkOf } from "../chain/networks.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sharesOf, sharesSettled } from "../payouts/queries.ts"
 import { type Told, tellCheckout, toldOf } from "./notify-checkout.ts"
@@ -13,7 +13,7 @@ const PAYMENTS_A_ROUND = 200
  * Tells that a payment is paid, or puts it down to be told when its shares are settled; call it inside the transaction that
  * granted it, after its payouts were made.
  */
-export async function tellPaid(ctx: Context, network: Network, paymentId: string): Promise<void> {
+export async function tellPaid(ctx: TxContext, network: NetworkInfo, paymentId: string): Promise<void> {
   const payment = await ctx.db.selectFrom("payments").selectAll().where("id", "=", paymentId).executeTakeFirstOrThrow()
   if (payment.recipient_set_id === null) return await tell(ctx, network, payment)
   const tellBy = new Date(ctx.now().getTime() + WAIT_FOR_SHARES_MS)
@@ -60,7 +60,7 @@ export async function tellDuePayments(ctx: Context): Promise<number> {
 }
 
 /** Emits that a paywall's payment is no longer paid; call it inside the transaction that reversed it. */
-export async function tellReversed(ctx: Context, network: Network, payment: Row<"payments">): Promise<void> {
+export async function tellReversed(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
   await tellCheckout(ctx, network, "reversed", {
     ...(await paywallTold(ctx, payment)),
     status: "pending",
@@ -70,7 +70,7 @@ export async function tellReversed(ctx: Context, network: Network, payment: Row<
   })
 }
 
-async function tell(ctx: Context, network: Network, payment: Row<"payments">): Promise<void> {
+async function tell(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
   const splits = payment.recipient_set_id === null ? null : await sharesOf(ctx, payment.id)
   const told = payment.session_id === null ? await paywallTold(ctx, payment) : await sessionTold(ctx, payment)
   await tellCheckout(ctx, network, "paid", { ...told, status: "confirmed", splits })
@@ -79,7 +79,7 @@ async function tell(ctx: Context, network: Network, payment: Row<"payments">): P
 type Sold = Omit<Told, "status" | "splits">
 
 /** A paywall's payment is told as a session of its own. */
-async function paywallTold(ctx: Context, payment: Row<"payments">): Promise<Sold> {
+async function paywallTold(ctx: TxContext, payment: Row<"payments">): Promise<Sold> {
   const paywall = await ctx.db
     .selectFrom("paywalls")
     .select("description")
@@ -105,7 +105,7 @@ async function paywallTold(ctx: Context, payment: Row<"payments">): Promise<Sold
   }
 }
 
-async function sessionTold(ctx: Context, payment: Row<"payments">): Promise<Sold> {
+async function sessionTold(ctx: TxContext, payment: Row<"payments">): Promise<Sold> {
   const session = await ctx.db
     .selectFrom("checkout_sessions")
     .selectAll()

@@ -6,7 +6,7 @@ import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { type Screening, screen } from "../chain/sanctions.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositSums } from "../deposits/balance.ts"
 import { ApiError, invalid } from "../errors.ts"
@@ -24,7 +24,7 @@ import { everPaid, lockSession, lockTransfers, settleSession, takeUse } from "./
 export type Screened = Map<Address, Screening>
 
 /** A payment of this merchant; `NOT_FOUND` for any other. */
-export async function paymentOf(ctx: Context, merchantId: string, id: string): Promise<Row<"payments">> {
+export async function paymentOf(ctx: TxContext, merchantId: string, id: string): Promise<Row<"payments">> {
   const payment = await ctx.db
     .selectFrom("payments")
     .selectAll()
@@ -73,7 +73,7 @@ async function sendersOf(ctx: Context, sessionId: string): Promise<Address[]> {
  * Lets a payment that waits count as paid: it grants access, confirms its session, or is the merchant's beside what had paid
  * the session. Its payouts are made, of what was received. Call it inside a transaction; `INVALID_OPERATION` unless it waits.
  */
-export async function acceptPayment(ctx: Context, merchantId: string, id: string, screened: Screened): Promise<void> {
+export async function acceptPayment(ctx: TxContext, merchantId: string, id: string, screened: Screened): Promise<void> {
   const payment = await lockOpen(ctx, merchantId, id)
   const session = payment.session_id
   const before = session === null ? [] : await paymentsOf(ctx, session)
@@ -108,7 +108,7 @@ const RECOVERED =
   "This payment's money is no longer at its receiving address: after the recovery time it went to the address's owner, which was your payout address at that time. Send it back from there."
 
 /** Whether so much left the payment's address without a payout that what is left does not hold the payment. */
-async function isRecovered(ctx: Context, { deposit_id, token, amount }: Row<"payments">): Promise<boolean> {
+async function isRecovered(ctx: TxContext, { deposit_id, token, amount }: Row<"payments">): Promise<boolean> {
   if (deposit_id === null) return false
   const recovered = await ctx.db
     .selectFrom("outflows")
@@ -135,7 +135,7 @@ export interface ReturnTo {
  * waits, or when the payer named another address; `VALIDATION_ERROR` for one that money must not be sent to.
  */
 export async function returnPayment(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
   id: string,
   to: ReturnTo,
@@ -175,13 +175,13 @@ export async function returnPayment(
   told(ctx, payment, "returned")
 }
 
-function told(ctx: Context, { id, chain_id, exception }: Row<"payments">, change: "accepted" | "returned"): void {
+function told(ctx: TxContext, { id, chain_id, exception }: Row<"payments">, change: "accepted" | "returned"): void {
   ctx.log.info({ paymentId: id, exception }, `payment ${change} by the merchant`)
   paymentChanges.inc({ network: networkOf(ctx.chain, chain_id).name, change })
 }
 
 /** The payment, held with all that settles it; `INVALID_OPERATION` unless it waits and all its money stands. */
-async function lockOpen(ctx: Context, merchantId: string, id: string): Promise<Row<"payments">> {
+async function lockOpen(ctx: TxContext, merchantId: string, id: string): Promise<Row<"payments">> {
   const known = await paymentOf(ctx, merchantId, id)
   if (known.session_id !== null) {
     await lockSession(ctx, known.session_id)
@@ -212,14 +212,14 @@ function stateOf({ status, returned_to, accepted_at, exception }: Row<"payments"
   return "This payment is granted: no part of it waits for a decision."
 }
 
-const paymentsOf = (ctx: Context, sessionId: string): Promise<Row<"payments">[]> =>
+const paymentsOf = (ctx: TxContext, sessionId: string): Promise<Row<"payments">[]> =>
   ctx.db.selectFrom("payments").selectAll().where("session_id", "=", sessionId).execute()
 
 /**
  * Whether what a payment brought was paid out to others, or is on its way to them: before the chain took some of it back. It
  * would have to be returned out of other payers' money.
  */
-async function isPaidOut(ctx: Context, id: string): Promise<boolean> {
+async function isPaidOut(ctx: TxContext, id: string): Promise<boolean> {
   const { rows } = await sql`
     select from intents where payment_id = ${id} and kind = 'share' and state not in ('cancelled', 'reverted')
     union all

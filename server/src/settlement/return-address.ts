@@ -2,7 +2,7 @@
 import { type Address, checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { refusalsOf } from "../identity/merchant-settings.ts"
@@ -67,7 +67,7 @@ export async function nameReturnAddress(
 
 /** The address that the payer of a payment named last, with its evidence. */
 export const namedAddress = (
-  ctx: Context,
+  ctx: TxContext,
   { paywall_id, session_id, payer }: Pick<Row<"payments">, "paywall_id" | "session_id" | "payer">,
 ): Promise<Row<"return_addresses"> | undefined> =>
   ctx.db

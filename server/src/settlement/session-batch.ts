@@ -5,7 +5,7 @@
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { ClaimedTransfer } from "./exceptions.ts"
@@ -89,7 +89,7 @@ export const sendersOf = (sessions: readonly DueSession[]): Address[] => [
 ]
 
 /** Holds the transfers of a session's address that are settled now; call it inside a transaction, under the session's lock. */
-export async function holdBatch(ctx: Context, deposit: Row<"deposits">, token: Address): Promise<Batch> {
+export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token: Address): Promise<Batch> {
   const { rows } = await sql<{ id: bigint; place: bigint | null }>`
     select t.id, ${placeIn(token)} as place from transfers t left join claims c on c.transfer_id = t.id
     where t.deposit_id = ${deposit.id}`.execute(ctx.db)
@@ -102,7 +102,7 @@ export async function holdBatch(ctx: Context, deposit: Row<"deposits">, token: A
 }
 
 /** These transfers with their payments, in the order of the chain; read them when they are held. */
-export async function readBatch(ctx: Context, { ids }: Batch): Promise<SessionTransfer[]> {
+export async function readBatch(ctx: TxContext, { ids }: Batch): Promise<SessionTransfer[]> {
   const { rows } = await sql<SessionTransfer>`
     select t.*, p.id as payment_id, p.status as payment_status, p.status = 'granted' and p.beside as beside from transfers t
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
@@ -111,7 +111,7 @@ export async function readBatch(ctx: Context, { ids }: Batch): Promise<SessionTr
 }
 
 /** Of these transfers what was due is settled; those whose senders nobody could screen are due again at `again`. */
-export async function endBatch(ctx: Context, done: readonly bigint[], unscreened: readonly bigint[], again: Date) {
+export async function endBatch(ctx: TxContext, done: readonly bigint[], unscreened: readonly bigint[], again: Date) {
   const set = (ids: readonly bigint[], at: Date | null) =>
     sql`update transfers set run_at = ${at} where id = any(${sqlArray("bigint", ids)}) and run_at is not null
       and run_at <= ${ctx.now()}`.execute(ctx.db)

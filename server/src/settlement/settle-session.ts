@@ -14,7 +14,7 @@ import {
   messageOf,
   replayCaution,
 } from "../checkouts/session-rules.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
@@ -85,7 +85,7 @@ async function trySettling(ctx: Context, id: string, screened: Map<Address, Scre
  * many transfers are left that could be settled at once, in a transaction of their own.
  */
 export async function settleSession(
-  ctx: Context,
+  ctx: TxContext,
   id: string,
   screened: Map<Address, Screening>,
 ): Promise<{ waiting: number }> {
@@ -245,11 +245,11 @@ export async function settleSession(
 }
 
 /** The session's row, held until the transaction ends: whoever changes its payments holds it. */
-export const lockSession = (ctx: Context, id: string): Promise<Row<"checkout_sessions">> =>
+export const lockSession = (ctx: TxContext, id: string): Promise<Row<"checkout_sessions">> =>
   ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirstOrThrow()
 
 /** All that arrived for a session, held until the transaction ends: before any book, as whoever stores what the chain says. */
-export const lockTransfers = (ctx: Context, id: string) =>
+export const lockTransfers = (ctx: TxContext, id: string) =>
   sql`select t.id from transfers t join deposits d on d.id = t.deposit_id where d.session_id = ${id} order by t.id
     for no key update of t`.execute(ctx.db)
 
@@ -261,7 +261,7 @@ export const everPaid = ({ status, beside, accepted_at, exception }: Row<"paymen
  * What the merchant has decided stands, as long as the chain leaves the money there: what it accepted is reversed while some
  * is gone and paid again when all is back; a return that is not signed yet is stopped.
  */
-async function followDecisions(ctx: Context, session: Row<"checkout_sessions">): Promise<void> {
+async function followDecisions(ctx: TxContext, session: Row<"checkout_sessions">): Promise<void> {
   const { rows } = await sql<{ id: string; status: string; amount: bigint; there: bigint; sure: bigint }>`
     select p.id, p.status, p.amount, coalesce(sum(t.value) filter (where t.state <> 'gone'), 0) as there,
       coalesce(sum(t.value) filter (where t.state in ('confirmed', 'final') and t.suspect_at is null
@@ -282,7 +282,7 @@ async function followDecisions(ctx: Context, session: Row<"checkout_sessions">):
   }
 }
 
-async function reverse(ctx: Context, sessionId: string, paymentId: string): Promise<void> {
+async function reverse(ctx: TxContext, sessionId: string, paymentId: string): Promise<void> {
   await ctx.db
     .updateTable("payments")
     .set({ status: "reversed", updated_at: ctx.now() })
@@ -296,7 +296,7 @@ async function reverse(ctx: Context, sessionId: string, paymentId: string): Prom
  * Whether a hash that was submitted in time, other than those that are in sight, is still looked at; and whether any was
  * refused. A refusal is a fact about its submission: the status answer has it, and the session goes on.
  */
-async function submissionsOf(ctx: Context, session: Row<"checkout_sessions">, inSight: ReadonlySet<string>) {
+async function submissionsOf(ctx: TxContext, session: Row<"checkout_sessions">, inSight: ReadonlySet<string>) {
   const rows = await ctx.db
     .selectFrom("submissions")
     .select(["tx_hash", "status", "submitted_at"])
@@ -315,7 +315,11 @@ async function submissionsOf(ctx: Context, session: Row<"checkout_sessions">, in
  * that has left the scan comes back for this last look: who pays from elsewhere, without the page, is found only by the hour
  * otherwise.
  */
-async function lookedPast(ctx: Context, session: Row<"checkout_sessions">, deposit: Row<"deposits">): Promise<boolean> {
+async function lookedPast(
+  ctx: TxContext,
+  session: Row<"checkout_sessions">,
+  deposit: Row<"deposits">,
+): Promise<boolean> {
   const seenAll = session.expires_at.getTime() + LOOK_SLACK_MS
   if (ctx.now() <= session.expires_at) return false
   if (deposit.hot && deposit.watched_number === null) {
@@ -335,7 +339,7 @@ async function lookedPast(ctx: Context, session: Row<"checkout_sessions">, depos
 }
 
 /** Takes one of the link's uses; false when all are taken. */
-export async function takeUse(ctx: Context, linkId: string | null): Promise<boolean> {
+export async function takeUse(ctx: TxContext, linkId: string | null): Promise<boolean> {
   if (linkId === null) return true
   const taken = await ctx.db
     .updateTable("payment_links")
@@ -351,7 +355,7 @@ export async function takeUse(ctx: Context, linkId: string | null): Promise<bool
  * session's payment from then on, under the same id. Answers that payment where there is one, its payouts made.
  */
 async function writePaid(
-  ctx: Context,
+  ctx: TxContext,
   session: Row<"checkout_sessions">,
   folded: Folded,
   transfers: readonly SessionTransfer[],
@@ -417,7 +421,7 @@ const sumOf = (rows: readonly { value: bigint }[]): bigint => rows.reduce((total
 
 /** Submitted hashes whose money has arrived have done their work. */
 async function acceptSubmissions(
-  ctx: Context,
+  ctx: TxContext,
   sessionId: string,
   folded: Folded,
   transfers: readonly SessionTransfer[],

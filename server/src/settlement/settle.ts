@@ -4,9 +4,9 @@
  */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
-import { type Network, networkOf } from "../chain/networks.ts"
+import { type Network, type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { type Screening, screen } from "../chain/sanctions.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { FailureReason, Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
@@ -96,7 +96,7 @@ async function dueGroups(ctx: Context, network: Network): Promise<Group[]> {
 type GroupTransfer = ClaimedTransfer & { payment_payer: Address | null }
 
 /** Settles a group's transfers; call it inside a transaction. All are reversed before any is granted. */
-async function settle(ctx: Context, { paywallId, payers }: Group, screened: Map<Address, Screening>): Promise<void> {
+async function settle(ctx: TxContext, { paywallId, payers }: Group, screened: Map<Address, Screening>): Promise<void> {
   for (const payer of payers) await lockAccess(ctx, paywallId, payer)
   const paywall = await ctx.db.selectFrom("paywalls").selectAll().where("id", "=", paywallId).executeTakeFirstOrThrow()
   const network = networkOf(ctx.chain, paywall.chain_id)
@@ -123,7 +123,7 @@ async function settle(ctx: Context, { paywallId, payers }: Group, screened: Map<
 }
 
 /** Those that have to wait and were not due: what another of their payment has lost, they are without as well. */
-async function waitToo(ctx: Context, looked: readonly bigint[], wait: ReadonlyMap<bigint, Date>): Promise<void> {
+async function waitToo(ctx: TxContext, looked: readonly bigint[], wait: ReadonlyMap<bigint, Date>): Promise<void> {
   const due = new Set(looked)
   const others = [...wait].filter(([id]) => !due.has(id))
   const [ids, times] = [others.map(([id]) => id), others.map(([, at]) => at.toISOString())]
@@ -137,9 +137,9 @@ async function waitToo(ctx: Context, looked: readonly bigint[], wait: ReadonlyMa
  * to wait are due again.
  */
 async function settlePayer(
-  ctx: Context,
+  ctx: TxContext,
   paywall: Row<"paywalls">,
-  network: Network,
+  network: NetworkInfo,
   payer: Address,
   screening: Screening | undefined,
 ): Promise<Map<bigint, Date>> {
@@ -207,7 +207,7 @@ async function settlePayer(
   return wait
 }
 
-const submittedHashes = async (ctx: Context, paywallId: string, payer: Address): Promise<Set<Hash>> => {
+const submittedHashes = async (ctx: TxContext, paywallId: string, payer: Address): Promise<Set<Hash>> => {
   const submissions = ctx.db
     .selectFrom("submissions")
     .select("tx_hash")
@@ -218,7 +218,7 @@ const submittedHashes = async (ctx: Context, paywallId: string, payer: Address):
 
 const IDS_A_STATEMENT = 1_000
 
-async function setDue(ctx: Context, ids: readonly bigint[], runAt: Date | null): Promise<void> {
+async function setDue(ctx: TxContext, ids: readonly bigint[], runAt: Date | null): Promise<void> {
   for (let start = 0; start < ids.length; start += IDS_A_STATEMENT)
     await ctx.db
       .updateTable("transfers")
@@ -231,7 +231,7 @@ async function setDue(ctx: Context, ids: readonly bigint[], runAt: Date | null):
  * The due transfers of these senders, and those a payment of theirs claims, held until the transaction ends. Not those
  * that are only seen: their confirmation makes them due.
  */
-async function lockDueTransfers(ctx: Context, paywallId: string, payers: readonly Address[]): Promise<bigint[]> {
+async function lockDueTransfers(ctx: TxContext, paywallId: string, payers: readonly Address[]): Promise<bigint[]> {
   // Each part by its own index: with an "or" all that is due at the paywall would be read for each of a flood's senders.
   const rows = await sql<{ id: bigint }>`
     select t.id from transfers t where t.run_at <= ${ctx.now()} and t.state <> 'seen' and t.id in (
@@ -249,8 +249,8 @@ async function lockDueTransfers(ctx: Context, paywallId: string, payers: readonl
  * revoked has its money again when its transfers are back, and no more than that.
  */
 async function reversePayments(
-  ctx: Context,
-  network: Network,
+  ctx: TxContext,
+  network: NetworkInfo,
   paywall: Row<"paywalls">,
   payer: Address,
   looked: readonly bigint[],
@@ -310,10 +310,10 @@ async function reversePayments(
  * was reversed, in chain order. What a merchant had revoked the access of stays used.
  */
 async function openTransfers(
-  ctx: Context,
+  ctx: TxContext,
   paywallId: string,
   payer: Address,
-  network: Network,
+  network: NetworkInfo,
   which: "=" | "<>",
 ): Promise<GroupTransfer[]> {
   const rows = await sql<GroupTransfer>`
@@ -330,7 +330,7 @@ async function openTransfers(
   return rows.rows
 }
 
-const versionsOf = async (ctx: Context, paywallId: string): Promise<Version[]> =>
+const versionsOf = async (ctx: TxContext, paywallId: string): Promise<Version[]> =>
   (await ctx.db.selectFrom("paywall_versions").selectAll().where("paywall_id", "=", paywallId).execute()).map(row => ({
     n: row.n,
     price: row.price,
@@ -343,7 +343,7 @@ const versionsOf = async (ctx: Context, paywallId: string): Promise<Version[]> =
 
 /** Claims the transfers and grants: as a new payment, or as the one (`known`) that waited with them or was reversed. */
 async function grantPayment(
-  ctx: Context,
+  ctx: TxContext,
   paywall: Row<"paywalls">,
   versions: readonly Version[],
   payer: Address,
@@ -398,7 +398,7 @@ async function grantPayment(
 
 /** Ends the submissions of these transfers that are still looked at, with a reason. */
 async function failSubmissions(
-  ctx: Context,
+  ctx: TxContext,
   paywallId: string,
   payer: Address,
   transfers: readonly { tx_hash: Hash }[],
@@ -420,7 +420,7 @@ const hashesOf = (transfers: readonly { tx_hash: Hash }[]): Hash[] => [
 ]
 
 /** Whether a transfer of this sender to this paywall was seen that is not confirmed yet. */
-async function moreIsComing(ctx: Context, paywallId: string, payer: Address): Promise<boolean> {
+async function moreIsComing(ctx: TxContext, paywallId: string, payer: Address): Promise<boolean> {
   const seen = await ctx.db
     .selectFrom("transfers")
     .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
@@ -433,7 +433,7 @@ async function moreIsComing(ctx: Context, paywallId: string, payer: Address): Pr
 }
 
 /** A submission that came when its transfer was already claimed ends as that payment did. */
-async function endClaimedSubmissions(ctx: Context, paywallId: string, payer: Address): Promise<void> {
+async function endClaimedSubmissions(ctx: TxContext, paywallId: string, payer: Address): Promise<void> {
   await sql`update submissions s set run_at = null, updated_at = ${ctx.now()}, status = ended.status,
       reason = ended.reason, message = ended.message
     from (select t.tx_hash, t.chain_id,

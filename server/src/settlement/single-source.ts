@@ -4,8 +4,8 @@
  */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import type { NetworkInfo } from "../chain/networks.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { parseAmount } from "../money/amount.ts"
 
@@ -16,8 +16,8 @@ type Transfer = Pick<Row<"transfers">, "value" | "token" | "single_source">
  * base units of the settlement token. Of other tokens no amount is small.
  */
 export function believed(
-  ctx: Context,
-  network: Network,
+  ctx: TxContext,
+  network: NetworkInfo,
   transfers: readonly Transfer[],
   counted = 0n,
 ): (transfer: Transfer) => boolean {
@@ -27,7 +27,12 @@ export function believed(
 }
 
 /** What a sender's payments at a paywall count by one endpoint's word, in base units of the settlement token. */
-export async function countedAlone(ctx: Context, network: Network, paywallId: string, payer: Address): Promise<bigint> {
+export async function countedAlone(
+  ctx: TxContext,
+  network: NetworkInfo,
+  paywallId: string,
+  payer: Address,
+): Promise<bigint> {
   const { rows } = await sql<{ sum: bigint }>`
     select coalesce(sum(t.value), 0) as sum from payments p join claims c on c.payment_id = p.id
       join transfers t on t.id = c.transfer_id

@@ -1,6 +1,6 @@
 /** `/api/console/splits`: how payments are divided among recipients. */
 import { checksummed } from "../chain/hex.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"

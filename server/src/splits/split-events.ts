@@ -3,14 +3,14 @@
  * console token.
  */
 import { checksummed } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import { emit } from "../webhooks/emit.ts"
 import type { EventData } from "../webhooks/events.ts"
 import { percentOf, type Recipient } from "./split.ts"
 
 /** Notifies every endpoint of the merchant who is paid from now on; call it inside the transaction that changes it. */
 export async function emitSplitChanged(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
   {
     recipients,

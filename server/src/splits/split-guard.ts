@@ -4,7 +4,7 @@
  */
 import type { FastifyRequest } from "fastify"
 import { checksummed } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import { type Approval, approvedByWallet } from "../identity/wallet-lock.ts"
 import { percentOf, type Recipient } from "./split.ts"
 import { emitSplitChanged } from "./split-events.ts"
@@ -20,7 +20,7 @@ export const recipientWords = (recipients: readonly Recipient[]): string =>
  * Emits the event where a paywall, product or link gets another split, or none; a no-op where the split stays the same.
  */
 export async function emitAttached(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
   resourceId: string,
   before: string | null,
@@ -42,7 +42,7 @@ export const approveAttachment = (
   request: Pick<FastifyRequest, "headers">,
   merchantId: string,
   resource: string,
-  before: (ctx: Context) => Promise<string | null>,
+  before: (ctx: TxContext) => Promise<string | null>,
   after: string | null | undefined,
 ): Promise<Approval> =>
   approvedByWallet(ctx, request, merchantId, async ctx => {
@@ -57,13 +57,17 @@ export const approveAttachment = (
 /** For something that is created: it had no split. */
 export const noSplit = async (): Promise<null> => null
 
-async function splitWords(ctx: Context, merchantId: string, splitId: string | null): Promise<string | undefined> {
+async function splitWords(ctx: TxContext, merchantId: string, splitId: string | null): Promise<string | undefined> {
   if (splitId === null) return recipientWords([])
   const recipients = await recipientsOfSplit(ctx, merchantId, splitId)
   return recipients && `${splitId}: ${recipientWords(recipients)}`
 }
 
-async function recipientsOfSplit(ctx: Context, merchantId: string, splitId: string): Promise<Recipient[] | undefined> {
+async function recipientsOfSplit(
+  ctx: TxContext,
+  merchantId: string,
+  splitId: string,
+): Promise<Recipient[] | undefined> {
   const split = await ctx.db
     .selectFrom("splits")
     .select("set_id")

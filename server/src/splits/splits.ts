@@ -4,9 +4,9 @@
  * was made.
  */
 import type { Address } from "../chain/hex.ts"
-import { type Network, networkOf } from "../chain/networks.ts"
+import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { openVersion } from "../deposits/versions.ts"
 import { ApiError, type ErrorDetail, invalid } from "../errors.ts"
@@ -42,7 +42,7 @@ export async function checkedRecipients(ctx: Context, input: RecipientsInput): P
 
 /** Creates a split; call it inside a transaction. */
 export async function createSplit(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
   { name, description = null }: SplitCreate,
   recipients: Recipient[],
@@ -68,7 +68,7 @@ export async function createSplit(
 
 /** Changes the given fields; new recipients are paid for payments from now on. Call it inside a transaction. */
 export async function changeSplit(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
   id: string,
   { name, description }: SplitChange,
@@ -113,7 +113,7 @@ export async function readSplit(ctx: Context, merchantId: string, id: string): P
   return { ...row, recipients: (await recipientsOf(ctx, [row.set_id])).get(row.set_id) ?? [] }
 }
 
-async function lockSplit(ctx: Context, merchantId: string, id: string): Promise<Row<"splits">> {
+async function lockSplit(ctx: TxContext, merchantId: string, id: string): Promise<Row<"splits">> {
   return own(
     await ctx.db.selectFrom("splits").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirst(),
     merchantId,
@@ -132,7 +132,7 @@ function own(row: Row<"splits"> | undefined, merchantId: string): Row<"splits"> 
  * merchant's. Locks the split until the transaction ends, so call it before anything that uses splits is locked.
  */
 export async function recipientSetOf(
-  ctx: Context,
+  ctx: TxContext,
   merchantId: string,
   splitId: string | null | undefined,
 ): Promise<{ setId: bigint; size: number } | undefined> {
@@ -144,7 +144,7 @@ export async function recipientSetOf(
 }
 
 /** The recipients of sets, in order. */
-export async function recipientsOf(ctx: Context, setIds: readonly bigint[]): Promise<Map<bigint, Recipient[]>> {
+export async function recipientsOf(ctx: TxContext, setIds: readonly bigint[]): Promise<Map<bigint, Recipient[]>> {
   const sets = new Map<bigint, Recipient[]>()
   if (setIds.length === 0) return sets
   const rows = await ctx.db
@@ -159,7 +159,7 @@ export async function recipientsOf(ctx: Context, setIds: readonly bigint[]): Pro
   return sets
 }
 
-async function newSet(ctx: Context, recipients: readonly Recipient[]): Promise<bigint> {
+async function newSet(ctx: TxContext, recipients: readonly Recipient[]): Promise<bigint> {
   const { id } = await ctx.db
     .insertInto("recipient_sets")
     .values({ created_at: ctx.now() })
@@ -186,8 +186,8 @@ const isTooLow = (ctx: Context, network: Network, amount: bigint, recipients: nu
 
 /** The fault in dividing an amount by a split; none where the amount is open, or not divided. */
 export const partsFaults = (
-  ctx: Context,
-  network: Network,
+  ctx: TxContext,
+  network: NetworkInfo,
   amount: bigint | null,
   split: { size: number } | undefined,
 ): ErrorDetail[] =>

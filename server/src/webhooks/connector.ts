@@ -4,6 +4,7 @@
  * finally the socket's own peer. Checking the name beforehand would not help, because the name may resolve differently
  * for the connection (DNS rebinding).
  */
+// I/O: resolves names and opens sockets; what it may reach is all that it is given.
 import { promises as dns, type LookupAddress } from "node:dns"
 import { isIP, type LookupFunction, type Socket } from "node:net"
 import { buildConnector } from "undici"

@@ -32,7 +32,7 @@ export interface NewEvent<T extends keyof EventData> {
  * so that neither a later change of the endpoint nor its backlog delays it. Returns the event's id, or undefined when
  * the event already existed. Call it inside a transaction, and `wakes.wakeSoon("deliveries")` once that has committed.
  */
-export async function emit<T extends keyof EventData>(ctx: Context, event: NewEvent<T>): Promise<string | undefined> {
+export async function emit<T extends keyof EventData>(ctx: TxContext, event: NewEvent<T>): Promise<string | undefined> {
   const { merchantId, type, data, orderKey, callbackUrl, onlyTo } = event
   const id = newId("evt")
   const now = ctx.now()
@@ -92,7 +92,7 @@ export async function emit<T extends keyof EventData>(ctx: Context, event: NewEv
 
 /** The endpoints that have a delivery of these types under the event's order key. */
 async function sentTo(
-  ctx: Context,
+  ctx: TxContext,
   { merchantId, orderKey }: { merchantId: string; orderKey: string },
   types: readonly EventType[],
 ): Promise<Set<string | null>> {
@@ -107,7 +107,7 @@ async function sentTo(
   return new Set(rows.map(row => row.webhook_id))
 }
 
-const liveWebhooks = (ctx: Context, merchantId: string): Promise<Row<"webhooks">[]> =>
+const liveWebhooks = (ctx: TxContext, merchantId: string): Promise<Row<"webhooks">[]> =>
   ctx.db
     .selectFrom("webhooks")
     .selectAll()

@@ -1,6 +1,6 @@
 /** What a merchant does with its webhooks and their deliveries. */
 import { type RawBuilder, sql } from "kysely"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
@@ -22,7 +22,7 @@ export async function readWebhook(ctx: Context, merchantId: string, id: string):
   return found(await own(ctx, merchantId, id).executeTakeFirst())
 }
 
-const own = (ctx: Context, merchantId: string, id: string) =>
+const own = (ctx: TxContext, merchantId: string, id: string) =>
   ctx.db
     .selectFrom("webhooks")
     .selectAll()
@@ -30,7 +30,7 @@ const own = (ctx: Context, merchantId: string, id: string) =>
     .where("merchant_id", "=", merchantId)
     .where("deleted_at", "is", null)
 
-const lock = async (ctx: Context, merchantId: string, id: string) =>
+const lock = async (ctx: TxContext, merchantId: string, id: string) =>
   found(await own(ctx, merchantId, id).forNoKeyUpdate().executeTakeFirst())
 
 function found<T>(row: T | undefined): T {
@@ -126,7 +126,7 @@ export async function changeWebhook(
  * written.
  */
 const tellChange = (
-  ctx: Context,
+  ctx: TxContext,
   { id, merchant_id: merchantId, url }: Row<"webhooks">,
   change: EventData["settings.webhook_changed"]["change"],
   newUrl: string | null = null,
@@ -249,7 +249,7 @@ function checkUrl(ctx: Context, url: string): void {
 }
 
 /** Why nothing can be sent to an address from here, as words that follow its name, or undefined. */
-export function receiverFault(ctx: Context, url: string): string | undefined {
+export function receiverFault(ctx: TxContext, url: string): string | undefined {
   const { mode, webhooks } = ctx.settings
   return urlFault(url, { httpsOnly: mode === "live", allows: addressRule(webhooks.allowCidrs) })
 }

@@ -3,7 +3,7 @@
  * the process that holds it now will record the result.
  */
 import { sql } from "kysely"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import type { DisabledReason } from "../db/webhook-rows.ts"
 import { deliveryAttempts } from "../metrics.ts"
@@ -29,7 +29,7 @@ export async function recordAttempts(ctx: Context, results: readonly Result[]): 
   return held.size
 }
 
-async function writeAll(ctx: Context, results: readonly Result[]): Promise<Set<string>> {
+async function writeAll(ctx: TxContext, results: readonly Result[]): Promise<Set<string>> {
   const held = await write(ctx, results)
   const ours = results.filter(({ delivery }) => held.has(delivery.id))
   for (const [id, states] of Map.groupBy(ours, ({ webhook }) => webhook?.id)) {
@@ -93,7 +93,7 @@ const succeeded = (ctx: Context, id: string) =>
     .where("failing_since", "is not", null)
     .execute()
 
-async function failed(ctx: Context, id: string): Promise<void> {
+async function failed(ctx: TxContext, id: string): Promise<void> {
   const now = ctx.now()
   const { failing_since, active } = await ctx.db
     .updateTable("webhooks")

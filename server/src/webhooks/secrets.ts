@@ -1,7 +1,7 @@
 /** Signing secrets of each webhook, and of the account for addresses that are not webhooks. Encrypted at rest. */
 import { randomBytes } from "node:crypto"
 import { sql } from "kysely"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { seal, unseal } from "../secrets.ts"
 
@@ -41,7 +41,7 @@ export function newSecretRow(ctx: Context, owner: Owner, secret = newSecret()) {
  * Makes a new secret the newest, which the caller shows; the previous ones sign for 24 more hours. Call it inside a
  * transaction that holds the owner's row: otherwise two concurrent calls would both create the newest.
  */
-export async function rollSecret(ctx: Context, owner: Owner, secret = newSecret()): Promise<string> {
+export async function rollSecret(ctx: TxContext, owner: Owner, secret = newSecret()): Promise<string> {
   const now = ctx.now()
   await retireSecrets(ctx, owner)
   await ctx.db
@@ -57,7 +57,7 @@ export async function rollSecret(ctx: Context, owner: Owner, secret = newSecret(
 }
 
 /** Lets an owner's newest secret sign for 24 more hours, and no longer. */
-export async function retireSecrets(ctx: Context, owner: Owner): Promise<void> {
+export async function retireSecrets(ctx: TxContext, owner: Owner): Promise<void> {
   await ctx.db
     .updateTable("webhook_secrets")
     .set({ expires_at: new Date(ctx.now().getTime() + OVERLAP_MS) })

@@ -52,8 +52,8 @@ export async function unreconciled(
     if (alter === "one" && tables.has(table)) continue
     tables.add(table)
     let said: string | null | undefined
-    await inTransaction(ctx, async ctx => {
-      if ((await byHand(ctx.db, statement)) === 1) said = await reconcile(ctx, network, wallet)
+    await inTransaction(ctx, async ({ db }) => {
+      if ((await byHand(db, statement)) === 1) said = await reconcile({ ...ctx, db }, network, wallet)
       throw new Back()
     }).catch(error => {
       if (error instanceof Back) return
