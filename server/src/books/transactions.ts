@@ -44,7 +44,7 @@ const columns = [
  * The merchant's transactions that match the filter, not yet ordered. `from` and `to` are instants: from ≤ created <
  * to.
  */
-export function transactions(ctx: Context, merchantId: string, filter: Filter) {
+export function transactions(ctx: TxContext, merchantId: string, filter: Filter) {
   let query = ctx.db.selectFrom("transactions").selectAll("transactions").where("merchant_id", "=", merchantId)
   if (filter.type !== undefined) query = query.where("type", "=", filter.type)
   if (filter.status !== undefined) query = query.where("status", "=", filter.status)
@@ -64,7 +64,7 @@ export function transactions(ctx: Context, merchantId: string, filter: Filter) {
 }
 
 /** Transactions in the API's form. */
-export async function transactionsOf(ctx: Context, rows: readonly Row<"transactions">[]) {
+export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
   const tell = await amountTeller(ctx, rows)
   return rows.map(row => ({
     id: row.type === "payment" ? row.id : payoutIdOf(row.id),

@@ -81,7 +81,8 @@ export interface Token {
 export interface NetworkInfo {
   name: NetworkName
   chainId: number
-  endpoints: readonly Endpoint[]
+  /** How many there are decides who must agree; only a {@link Network} has the endpoints themselves. */
+  endpoints: { readonly length: number }
   /** Blocks, including the one that contains the transfer. */
   confirmations: bigint
   token: Token

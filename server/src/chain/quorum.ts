@@ -41,8 +41,18 @@ interface Voter extends Word {
   endpoint: Endpoint
 }
 
-/** What the voters of a round report together. */
-export interface Panel {
+/** What the voters of a round report together, and how to ask them more. */
+export interface Panel extends PanelView {
+  /** Asks all voters for blocks and receipts that are not known yet, and for the blocks that those receipts name. */
+  learn(heights: Iterable<bigint>, hashes: Iterable<Hash>): Promise<void>
+  /**
+   * Reads all transfers to these addresses from a block on; returns the last block that a quorum has certainly read.
+   */
+  scan(addresses: readonly Address[], from: bigint): Promise<bigint>
+}
+
+/** What the voters of a round have reported so far; it asks nobody. */
+export interface PanelView {
   /** The highest block that a quorum has; the only voter's head where one of two endpoints answers. */
   head: bigint
   /** The highest block that a quorum calls final; 0 where there is no quorum. */
@@ -87,12 +97,6 @@ export interface Panel {
   dissent(): Dissent
   /** Endpoints that reported no log in a scan, however little was asked for, by their positions; and their words. */
   refusals(): Map<number, string>
-  /** Asks all voters for blocks and receipts that are not known yet, and for the blocks that those receipts name. */
-  learn(heights: Iterable<bigint>, hashes: Iterable<Hash>): Promise<void>
-  /**
-   * Reads all transfers to these addresses from a block on; returns the last block that a quorum has certainly read.
-   */
-  scan(addresses: readonly Address[], from: bigint): Promise<bigint>
 }
 
 /**

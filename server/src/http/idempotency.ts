@@ -181,7 +181,7 @@ async function reserve(
 }
 
 /** Stores the answer, inside the transaction of the work; false when another request has taken the key since. */
-async function keep(ctx: Context, reservation: Reservation, { status, text }: Answer): Promise<boolean> {
+async function keep(ctx: TxContext, reservation: Reservation, { status, text }: Answer): Promise<boolean> {
   const kept = await ctx.db
     .updateTable("idempotency_keys")
     .set({ status, answer: text, claim_id: null, lease_until: null })

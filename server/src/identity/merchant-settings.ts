@@ -42,7 +42,7 @@ export const payoutAddresses = (ctx: TxContext, merchantId: string): Promise<Row
   ctx.db.selectFrom("payout_addresses").selectAll().where("merchant_id", "=", merchantId).execute()
 
 /** The address that receives the merchant's money on a network; throws `PAYOUT_ADDRESS_REQUIRED` when none was set. */
-export async function payoutAddressOn(ctx: Context, merchantId: string, network: Network): Promise<Address> {
+export async function payoutAddressOn(ctx: TxContext, merchantId: string, network: NetworkInfo): Promise<Address> {
   const row = (await payoutAddresses(ctx, merchantId)).find(each => each.chain_id === network.chainId)
   if (!row) throw new ApiError("PAYOUT_ADDRESS_REQUIRED")
   return row.address
@@ -52,7 +52,7 @@ export async function payoutAddressOn(ctx: Context, merchantId: string, network:
  * Why money must not be sent to some of these addresses: at an address of ours, or one that nobody controls, it would
  * be stranded.
  */
-export async function refusalsOf(ctx: Context, addresses: readonly Address[]): Promise<Map<Address, string>> {
+export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]): Promise<Map<Address, string>> {
   const refusals = new Map<Address, string>()
   if (addresses.length === 0) return refusals
   const deposits = await ctx.db
@@ -84,7 +84,7 @@ export async function refusalsOf(ctx: Context, addresses: readonly Address[]): P
 }
 
 /** The requested payout addresses, or a `VALIDATION_ERROR` that lists every fault. */
-export async function readTargets(ctx: Context, asked: Record<string, string>): Promise<Target[]> {
+export async function readTargets(ctx: TxContext, asked: Record<string, string>): Promise<Target[]> {
   const faults: ErrorDetail[] = []
   const targets: Target[] = []
   for (const [name, text] of Object.entries(asked)) {
@@ -150,7 +150,7 @@ export async function changeSettings(
 }
 
 /** Withdraws the pending payout addresses that no wallet signed: they would take effect in spite of the wallet lock. */
-async function dropPending(ctx: Context, merchantId: string, signed: ReadonlySet<number>): Promise<void> {
+async function dropPending(ctx: TxContext, merchantId: string, signed: ReadonlySet<number>): Promise<void> {
   for (const { chain_id: chainId, address, pending_address: pending } of await payoutAddresses(ctx, merchantId)) {
     if (!pending || signed.has(chainId)) continue
     // For every network, including networks that are not served now: the address would take effect when the network is
@@ -211,7 +211,7 @@ async function setPayoutAddress(
 /**
  * Makes the pending payout addresses whose wait is over take effect; returns how many. Call it inside a transaction.
  */
-export async function applyPendingPayoutAddresses(ctx: Context): Promise<number> {
+export async function applyPendingPayoutAddresses(ctx: TxContext): Promise<number> {
   const due = await ctx.db
     .selectFrom("payout_addresses")
     .select("merchant_id")

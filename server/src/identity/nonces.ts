@@ -1,5 +1,5 @@
 /** Nonces of wallet signatures. Each is for one purpose and resource, valid for ten minutes and one use. */
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import { randomText } from "../ids.ts"
 
 /**
@@ -51,7 +51,7 @@ export async function nonceExpiry(
 }
 
 /** Uses a nonce up. Returns false when it is for another purpose, has expired, or another request used it first. */
-export async function takeNonce(ctx: Context, nonce: string, { purpose, resource }: NonceUse): Promise<boolean> {
+export async function takeNonce(ctx: TxContext, nonce: string, { purpose, resource }: NonceUse): Promise<boolean> {
   const taken = await ctx.db
     .deleteFrom("nonces")
     .where("nonce", "=", nonce)

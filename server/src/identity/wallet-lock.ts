@@ -57,7 +57,7 @@ interface ProtectedChange {
 }
 
 /** Reads the protected part of a request from the current state; undefined where nothing is protected. */
-type ReadChange = (ctx: Context) => Promise<ProtectedChange | undefined>
+type ReadChange = (ctx: TxContext) => Promise<ProtectedChange | undefined>
 
 export interface Approval {
   /** Who signed; undefined where no signature was needed. */
@@ -125,7 +125,8 @@ async function signerOf(
     if (!expiresAt) return "does not belong to this change, was already used, or is too old"
     const digest = hashTypedData({ ...typedOf(nonce, expiresAt), types: { MerchantChange: types.MerchantChange } })
     const byKey = await isByKey(wallet, digest, signature as Hex)
-    if (!byKey && !(await isApproved(ctx, wallet.network, wallet.address, digest, signature as Hex)))
+    const network = networkOf(ctx.chain, wallet.network.chainId)
+    if (!byKey && !(await isApproved(ctx, network, wallet.address, digest, signature as Hex)))
       return `is not the signature of ${checksummed(wallet.address)} for this change`
     return (await takeNonce(ctx, nonce, use)) ? { ...wallet, byKey } : "was already used"
   }

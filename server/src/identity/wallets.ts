@@ -102,7 +102,7 @@ export async function proveWallet(ctx: Context, door: Door, { message, signature
 }
 
 /** Uses a proof's nonce up; throws `SIGNATURE_REFUSED` for all but the first caller. */
-export async function useProof(ctx: Context, door: Door, { nonce }: Proof): Promise<void> {
+export async function useProof(ctx: TxContext, door: Door, { nonce }: Proof): Promise<void> {
   if (!(await takeNonce(ctx, nonce, door))) throw nonceGone()
 }
 

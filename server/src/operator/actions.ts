@@ -2,7 +2,7 @@
  * The record of manual actions, written in the transaction of the action itself, so that neither exists without the
  * other.
  */
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { OperatorAction } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { networkNamed } from "./lookup.ts"

@@ -169,7 +169,7 @@ async function adoptPayout(
 }
 
 /** The nonce of an intent that was paid by a transaction which this database did not know. */
-async function giveNonce(ctx: Context, wallet: Row<"wallets">, row: Row<"intents">, nonce: bigint): Promise<void> {
+async function giveNonce(ctx: TxContext, wallet: Row<"wallets">, row: Row<"intents">, nonce: bigint): Promise<void> {
   // A relay brings money in, so no outgoing book counts it.
   const isInBook = row.lane === "payout"
   if (isInBook && !row.reserved)
@@ -193,7 +193,7 @@ async function giveNonce(ctx: Context, wallet: Row<"wallets">, row: Row<"intents
 }
 
 /** From here on the books show what it moved as this payout; the earlier comparison with the chain did not know it. */
-async function forgetOutflow(ctx: Context, row: Row<"intents">, hash: Hash): Promise<void> {
+async function forgetOutflow(ctx: TxContext, row: Row<"intents">, hash: Hash): Promise<void> {
   await ctx.db
     .deleteFrom("outflows")
     .where("chain_id", "=", row.chain_id)
@@ -337,7 +337,7 @@ const paysTheSame = ({ to, data, value }: SignedTransaction, row: Row<"intents">
 const idIn = (data: Hex): string | undefined => (withoutId(data) === "0x" ? undefined : intentIdIn(data))
 
 /** Moves the next nonce past all that are explained; returns it. */
-async function advance(ctx: Context, wallet: Row<"wallets">): Promise<bigint> {
+async function advance(ctx: TxContext, wallet: Row<"wallets">): Promise<bigint> {
   let { next_nonce: next } = wallet
   const known = async (nonce: bigint) =>
     (await sql<{ known: boolean }>`select ${isKnown(wallet, sql`${nonce}`)} as known`.execute(ctx.db)).rows[0]?.known

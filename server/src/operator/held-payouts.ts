@@ -174,7 +174,7 @@ const moneyWords: Partial<Record<Row<"intents">["kind"], string>> = {
 }
 
 /** The intent's row, locked in the same way as when nonces are assigned: of two that want it, one gets it. */
-async function lockWaiting(ctx: Context, id: string): Promise<Row<"intents">> {
+async function lockWaiting(ctx: TxContext, id: string): Promise<Row<"intents">> {
   const row = await ctx.db
     .selectFrom("intents")
     .selectAll()

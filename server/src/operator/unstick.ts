@@ -73,7 +73,7 @@ export async function unstick(
 }
 
 /** The newest attempt of the lowest nonce that is not known to be in a block. */
-async function lowestUnmined(ctx: Context, wallet: Row<"wallets">): Promise<Row<"attempts"> | undefined> {
+async function lowestUnmined(ctx: TxContext, wallet: Row<"wallets">): Promise<Row<"attempts"> | undefined> {
   const { rows } = await sql<Row<"attempts">>`
     select a.* from intents i join attempts a on a.intent_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'

@@ -1,7 +1,7 @@
 /** What a wallet has signed and the chain has not mined. */
 import { sql } from "kysely"
 import { dataPartsOf } from "../chain/wallet-state.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
 /** How many payouts are in flight, and what their gas may cost. */
@@ -16,7 +16,7 @@ export interface InFlight {
 }
 
 /** Reads what a wallet has in flight. */
-export async function inFlight(ctx: Context, wallet: Row<"wallets">): Promise<InFlight> {
+export async function inFlight(ctx: TxContext, wallet: Row<"wallets">): Promise<InFlight> {
   const { rows } = await sql<InFlight>`
     select count(distinct i.id)::int as n, min(i.updated_at) as since, coalesce(sum(a.gas * a.max_fee), 0) as wei,
       coalesce(sum(${dataPartsOf}), 0) as parts

@@ -8,7 +8,7 @@ import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { RpcCall } from "../chain/rpc.ts"
 import { listedBy } from "../chain/sanctions.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { HeldReason, Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { lookSoon } from "../scanner/queries.ts"
@@ -65,7 +65,7 @@ export interface LanePolicy {
   /** Finds reasons not to make payouts that need no endpoint; by id, only those that have one. */
   vet(ctx: Context, network: Network, payouts: readonly Payout[]): Promise<Map<string, Verdict>>
   /** The ids of payouts that are no longer wanted, read again under the wallet's lock. */
-  outdated(ctx: Context, payouts: readonly Payout[]): Promise<Set<string>>
+  outdated(ctx: TxContext, payouts: readonly Payout[]): Promise<Set<string>>
   /** Reads that tell whether a payer's money has already arrived, by the deposit's id. */
   arrivalReads(network: Network, payouts: readonly Payout[]): Map<bigint, RpcCall>
   /** The verdict where a party is on a sanctions list. */

@@ -1,4 +1,5 @@
 /** Signs transactions, and checks each signed transaction against the request before it is stored. */
+// I/O: waits for the signer that it is given, which may be a device.
 import type { Insertable } from "kysely"
 import { type Hex, keccak256, parseTransaction, recoverTransactionAddress } from "viem"
 import type { Fees } from "../chain/fees.ts"

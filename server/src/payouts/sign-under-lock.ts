@@ -6,7 +6,7 @@ import { sql } from "kysely"
 import type { Fees } from "../chain/fees.ts"
 import type { Signer } from "../chain/signer.ts"
 import { dataParts } from "../chain/wallet-state.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { isSmall, lockBudgets } from "./gas-budget.ts"
 import { type InFlight, inFlight } from "./in-flight.ts"
@@ -39,11 +39,11 @@ interface Signed {
 }
 
 /** A payout of an active wallet whose deposit's book promised its money, or a relay before its deadline. */
-export const isSignable = (ctx: Context) => sql<boolean>`(reserved or relay_by > ${ctx.now()})`
+export const isSignable = (ctx: TxContext) => sql<boolean>`(reserved or relay_by > ${ctx.now()})`
 
 /** Signs the approved payouts that still may be and that gas and budgets have room for; call it inside a transaction. */
 export async function signUnderLock(
-  ctx: Context,
+  ctx: TxContext,
   { id: walletId }: Row<"wallets">,
   signer: Signer,
   approved: readonly string[],
@@ -64,14 +64,14 @@ export async function signUnderLock(
  * `next_nonce` only grows, so a higher count was signed elsewhere. Pending transactions count: a database that lost its last
  * seconds may have sent one, for a payout that seems unpaid here.
  */
-function maySign(ctx: Context, { status, next_nonce: next }: Row<"wallets">, count: bigint): boolean {
+function maySign(ctx: TxContext, { status, next_nonce: next }: Row<"wallets">, count: bigint): boolean {
   if (status !== "active") return false
   if (count <= next) return true
   ctx.log.error({ count: `${count}`, next: `${next}` }, "on-chain nonce exceeds next_nonce; refusing to sign")
   return false
 }
 
-const lockPayouts = (ctx: Context, ids: readonly string[], limit: number): Promise<Payout[]> =>
+const lockPayouts = (ctx: TxContext, ids: readonly string[], limit: number): Promise<Payout[]> =>
   ctx.db
     .selectFrom("intents")
     .selectAll()
@@ -88,7 +88,7 @@ const lockPayouts = (ctx: Context, ids: readonly string[], limit: number): Promi
 
 /** Takes the gas of each payout from the wallet's balance and from the budgets, in order, as long as there is enough. */
 async function fitBudgets(
-  ctx: Context,
+  ctx: TxContext,
   wallet: Row<"wallets">,
   payouts: readonly Payout[],
   flying: InFlight,
@@ -123,7 +123,7 @@ const lowGas = ({ lane }: Row<"wallets">): Verdict => ({
 
 /** Signs payouts from the wallet's next nonce on, and writes nonces, signed bytes and the next nonce. */
 async function signAll(
-  ctx: Context,
+  ctx: TxContext,
   wallet: Row<"wallets">,
   signer: Signer,
   payouts: readonly Payout[],

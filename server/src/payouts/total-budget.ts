@@ -48,7 +48,7 @@ async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, dataFee: bigi
  * here where there is a total of all merchants. One network's contract wallets have one relay wallet, which is held already.
  */
 export async function lockTotals(
-  ctx: Context,
+  ctx: TxContext,
   wallet: Row<"wallets">,
   dataFee: bigint,
   callsContractWallets: boolean,

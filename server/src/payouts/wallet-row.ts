@@ -4,7 +4,7 @@ import type { Network } from "../chain/networks.ts"
 import { openPanel } from "../chain/quorum.ts"
 import type { Signer } from "../chain/signer.ts"
 import { lookAtWallet } from "../chain/wallet-state.ts"
-import type { Context } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
@@ -111,7 +111,7 @@ export async function checkWallet(ctx: Context, network: Network, by: LaneSigner
 }
 
 /** The wallet's row, locked until the transaction ends: whoever signs for the wallet holds this lock. */
-export const lockWallet = (ctx: Context, id: number): Promise<Row<"wallets">> =>
+export const lockWallet = (ctx: TxContext, id: number): Promise<Row<"wallets">> =>
   ctx.db.selectFrom("wallets").selectAll().where("id", "=", id).forNoKeyUpdate().executeTakeFirstOrThrow()
 
 /** Halts a wallet until a person resumes it: no program can say what was paid when the books and the chain disagree. A no-op on a halted one. */

@@ -218,7 +218,7 @@ const questions: Question[] = [
 ]
 
 /** All that does not add up, the first of each question; empty when everything does. */
-export async function checkConsistency(ctx: Context, chainId: number): Promise<Finding[]> {
+export async function checkConsistency(ctx: TxContext, chainId: number): Promise<Finding[]> {
   const found: Finding[] = []
   const isQuiet = quietAt(ctx.now())
   for (const { table, of } of questions) {

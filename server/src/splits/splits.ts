@@ -100,7 +100,7 @@ export async function changeSplit(
  * Deletes a split for ever; payments for whatever it was attached to go to the merchant alone from now on. Call it
  * inside a transaction.
  */
-export async function deleteSplit(ctx: Context, merchantId: string, id: string): Promise<void> {
+export async function deleteSplit(ctx: TxContext, merchantId: string, id: string): Promise<void> {
   await lockSplit(ctx, merchantId, id)
   await routePaywalls(ctx, id, null)
   await ctx.db.deleteFrom("splits").where("id", "=", id).execute()
@@ -108,7 +108,7 @@ export async function deleteSplit(ctx: Context, merchantId: string, id: string):
 }
 
 /** The merchant's split; throws `NOT_FOUND` when there is none, `FORBIDDEN` when it belongs to another merchant. */
-export async function readSplit(ctx: Context, merchantId: string, id: string): Promise<SplitWithRecipients> {
+export async function readSplit(ctx: TxContext, merchantId: string, id: string): Promise<SplitWithRecipients> {
   const row = own(await ctx.db.selectFrom("splits").selectAll().where("id", "=", id).executeTakeFirst(), merchantId)
   return { ...row, recipients: (await recipientsOf(ctx, [row.set_id])).get(row.set_id) ?? [] }
 }
@@ -181,7 +181,7 @@ async function newSet(ctx: TxContext, recipients: readonly Recipient[]): Promise
 }
 
 /** Each part is a transfer that we pay for, so the lowest allowed price grows with the number of recipients. */
-const isTooLow = (ctx: Context, network: Network, amount: bigint, recipients: number): boolean =>
+const isTooLow = (ctx: TxContext, network: NetworkInfo, amount: bigint, recipients: number): boolean =>
   amount < parseAmount(ctx.settings.minAmount, network.token.decimals) * BigInt(recipients)
 
 /** The fault in dividing an amount by a split; none where the amount is open, or not divided. */
@@ -204,7 +204,7 @@ export const partsFaults = (
  * Refuses this many recipients where something that the split is attached to costs too little for them:
  * `INVALID_SPLIT`.
  */
-async function assertDivisible(ctx: Context, splitId: string, recipients: number): Promise<void> {
+async function assertDivisible(ctx: TxContext, splitId: string, recipients: number): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")
     .select(["id", "chain_id", "price"])
@@ -232,7 +232,7 @@ async function assertDivisible(ctx: Context, splitId: string, recipients: number
 }
 
 /** Opens a new version of every paywall that the split is attached to. */
-async function routePaywalls(ctx: Context, splitId: string, recipientSetId: bigint | null): Promise<void> {
+async function routePaywalls(ctx: TxContext, splitId: string, recipientSetId: bigint | null): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")
     .select("id")

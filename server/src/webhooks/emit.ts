@@ -1,5 +1,5 @@
 /** The outbox: an event and its deliveries are inserted in the transaction that causes them. */
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import type { EventData } from "./events.ts"

@@ -18,7 +18,7 @@ import { isNoReceiver, PING, urlFault } from "./webhook.ts"
 const MOST_WEBHOOKS = 100
 
 /** The merchant's webhook; throws `NOT_FOUND` for a deleted one and for one of another merchant. */
-export async function readWebhook(ctx: Context, merchantId: string, id: string): Promise<Row<"webhooks">> {
+export async function readWebhook(ctx: TxContext, merchantId: string, id: string): Promise<Row<"webhooks">> {
   return found(await own(ctx, merchantId, id).executeTakeFirst())
 }
 

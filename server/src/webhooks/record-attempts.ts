@@ -45,7 +45,7 @@ async function writeAll(ctx: TxContext, results: readonly Result[]): Promise<Set
  * Writes the deliveries' next states and their attempts in one statement; returns the ids of those that this process
  * held.
  */
-async function write(ctx: Context, results: readonly Result[]): Promise<Set<string>> {
+async function write(ctx: TxContext, results: readonly Result[]): Promise<Set<string>> {
   const now = ctx.now()
   const rows = results.map(({ delivery, attempt, startedAt }) => {
     const next = afterAttempt(delivery.attempts + 1, attempt, Math.random())
@@ -85,7 +85,7 @@ async function write(ctx: Context, results: readonly Result[]): Promise<Set<stri
 }
 
 /** One success ends a series of failures. */
-const succeeded = (ctx: Context, id: string) =>
+const succeeded = (ctx: TxContext, id: string) =>
   ctx.db
     .updateTable("webhooks")
     .set({ failing_since: null })
@@ -106,7 +106,7 @@ async function failed(ctx: TxContext, id: string): Promise<void> {
 }
 
 /** Pauses an endpoint that wants no more events, or can't receive any. Its pending deliveries become `skipped`. */
-async function switchOff(ctx: Context, id: string, reason: DisabledReason): Promise<void> {
+async function switchOff(ctx: TxContext, id: string, reason: DisabledReason): Promise<void> {
   const off = await ctx.db
     .updateTable("webhooks")
     .set({ active: false, disabled_reason: reason, updated_at: ctx.now() })
@@ -119,7 +119,7 @@ async function switchOff(ctx: Context, id: string, reason: DisabledReason): Prom
 }
 
 /** Deliveries pending for an endpoint will not be sent, except those being sent right now. */
-export async function skipWaiting(ctx: Context, webhookId: string): Promise<void> {
+export async function skipWaiting(ctx: TxContext, webhookId: string): Promise<void> {
   await ctx.db
     .updateTable("deliveries")
     .set({ status: "skipped", updated_at: ctx.now() })

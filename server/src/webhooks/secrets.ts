@@ -28,7 +28,7 @@ const ofOwner = ({ merchantId, webhookId }: Owner) =>
   sql<boolean>`merchant_id = ${merchantId} and webhook_id is not distinct from ${webhookId}`
 
 /** The row of a new secret, for the caller to insert. */
-export function newSecretRow(ctx: Context, owner: Owner, secret = newSecret()) {
+export function newSecretRow(ctx: TxContext, owner: Owner, secret = newSecret()) {
   return {
     merchant_id: owner.merchantId,
     webhook_id: owner.webhookId,

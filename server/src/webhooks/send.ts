@@ -1,4 +1,5 @@
 /** One exchange with a receiver: a signed POST, and its result in words. The same for all destinations. */
+// I/O: one request to a receiver; it is made once, with the settings alone.
 import { Agent } from "undici"
 import type { WebhookSettings } from "../config/settings.ts"
 import { addressRule, isPublicAddress } from "../public-address.ts"
