@@ -45,6 +45,6 @@ export async function inTransaction<T>(ctx: Context, work: (ctx: TxContext) => P
       return await ctx.db.transaction().execute(db => work({ ...ctx, db }))
     } catch (error) {
       if (tried === TRIES || (error as { code?: unknown }).code !== DEADLOCK) throw error
-      ctx.log.info({ tried }, "a transaction that waited for another in turn is done again")
+      ctx.log.info({ tried }, "transaction deadlocked; retrying")
     }
 }

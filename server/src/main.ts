@@ -111,13 +111,13 @@ async function run(
   const sandbox = await startSandbox?.(given, log, { reset: flags.reset ?? false, cleanups, fail })
   const settings = sandbox?.settings ?? given
   if (settings.sanctionsFile !== undefined && !sanctionedAddresses(settings.sanctionsFile))
-    throw new Error(`SANCTIONS_FILE ${settings.sanctionsFile} can't be read, or has no address in it.`)
+    throw new Error(`SANCTIONS_FILE ${settings.sanctionsFile} can't be read, or contains no address.`)
 
-  startup?.setPhase("it is migrating the database")
+  startup?.setPhase("the database is being migrated")
   const onError = (error: Error) => log.warn({ err: error }, "a database connection broke")
   const database = await openDatabase(settings, onError, sentence => log.info(sentence))
   cleanups.push(() => database.close())
-  startup?.setPhase("it is connecting to its networks")
+  startup?.setPhase("the networks are being connected")
   const networks: Network[] = []
   for (const wanted of settings.networks) {
     const network = await patiently(() => checkNetwork(wanted, signal), log, signal)
@@ -183,7 +183,7 @@ async function patiently<T>(work: () => Promise<T>, log: Logger, signal: AbortSi
       return await work()
     } catch (error) {
       if (error instanceof NetworkMismatch || signal.aborted || performance.now() > until) throw error
-      log.warn({ err: error }, "the network can't be asked yet")
+      log.warn({ err: error }, "the network can't be reached yet")
       await sleep(RPC_RETRY_MS, undefined, { signal })
     }
   }

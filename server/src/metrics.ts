@@ -14,7 +14,7 @@ export const httpDuration = new Histogram({
 
 export const connectionsDropped = new Counter({
   name: "sluice_http_connections_dropped_total",
-  help: "Connections closed by a bound: pipelined, unread, unsent, stalled, too_many or stopping.",
+  help: "Connections closed by a limit: pipelined, unread, unsent, stalled, too_many or stopping.",
   labelNames: ["reason"],
   registers: [registry],
 })
@@ -38,7 +38,7 @@ export const endpointAlarmReasons = ["silent", "behind", "contradiction", "logs"
 
 export const endpointAlarms = new Gauge({
   name: "sluice_rpc_alarm",
-  help: "1 while an RPC endpoint, by its place in the setting from 1, is silent, behind, in contradiction to the others, or refuses logs.",
+  help: "1 while an RPC endpoint, by its position in the setting from 1, is silent, behind, contradicts the others, or refuses logs.",
   labelNames: ["network", "endpoint", "reason"],
   registers: [registry],
 })
@@ -58,13 +58,13 @@ export const limitsInstances = new Gauge({
 
 export const limitsAlone = new Gauge({
   name: "sluice_limits_alone",
-  help: "1 while Redis fails and this process holds its share of the rate limits by itself.",
+  help: "1 while Redis fails and this process enforces its share of the rate limits by itself.",
   registers: [registry],
 })
 
 export const deliveryAttempts = new Counter({
   name: "sluice_webhook_attempts_total",
-  help: "Attempts to deliver an event, by what became of the delivery: delivered, retry or failed.",
+  help: "Attempts to deliver an event, by the resulting state of the delivery: delivered, retry or failed.",
   labelNames: ["result"],
   registers: [registry],
 })
@@ -98,35 +98,35 @@ export const heldIntents = new Gauge({
 
 export const oldestQueued = new Gauge({
   name: "sluice_payouts_oldest_queued_seconds",
-  help: "How long the payout has waited that has been queued the longest; 0 when none is.",
+  help: "Age in seconds of the payout that has been queued longest; 0 when none is.",
   labelNames: ["network", "wallet"],
   registers: [registry],
 })
 
 export const walletHalted = new Gauge({
   name: "sluice_payout_wallet_halted",
-  help: "1 while the wallet (payout or relay) is halted: nothing moves until a person has looked.",
+  help: "1 while the wallet (payout or relay) is halted: it sends nothing until a person resumes it.",
   labelNames: ["network", "wallet"],
   registers: [registry],
 })
 
 export const walletGas = new Gauge({
   name: "sluice_payout_wallet_gwei",
-  help: "What the wallet (payout or relay) has for gas, in gwei.",
+  help: "The balance for gas of the wallet (payout or relay), in gwei.",
   labelNames: ["network", "wallet"],
   registers: [registry],
 })
 
 export const walletPayouts = new Gauge({
   name: "sluice_payout_wallet_payouts",
-  help: "How many usual payouts the wallet's gas is enough for at the present price.",
+  help: "How many usual payouts the wallet's gas is enough for at the current price.",
   labelNames: ["network", "wallet"],
   registers: [registry],
 })
 
 export const scanLag = new Gauge({
   name: "sluice_scan_lag_blocks",
-  help: "How many blocks the logs that were surely read are behind the head, by the last round of this process.",
+  help: "How many blocks the last certainly read logs are behind the head, by the last round of this process.",
   labelNames: ["network"],
   registers: [registry],
 })
@@ -163,7 +163,7 @@ export const standingAlarms = new Gauge({
 
 export const payoutAlarms = new Counter({
   name: "sluice_payout_alarms_total",
-  help: `What a person must look at: ${payoutAlarmReasons.join(", ")}.`,
+  help: `Events that need a person's attention: ${payoutAlarmReasons.join(", ")}.`,
   labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })

@@ -47,7 +47,7 @@ function loopsOf(ctx: Context): Loop[] {
   )
   const cold = ctx.chain.networks.map(
     (network): Loop => ({
-      name: `cold ${network.name}`,
+      name: `dormant ${network.name}`,
       wokenBy: "housekeeping",
       gapMs: 0,
       round: async ctx => {
@@ -109,7 +109,7 @@ function loopsOf(ctx: Context): Loop[] {
     },
   }
   const tell: Loop = {
-    name: "tell payments",
+    name: "notify payments",
     wokenBy: "payments",
     gapMs: TELL_GAP_MS,
     round: async ctx => {
@@ -123,7 +123,7 @@ function loopsOf(ctx: Context): Loop[] {
 /** Runs all loops until `ctx.signal` aborts; resolves when the last round is over. */
 export async function runWorker(ctx: Context): Promise<void> {
   await recheckBudgets(ctx).catch(error =>
-    ctx.log.error({ err: error }, "payouts held for a gas budget wait for their time"),
+    ctx.log.error({ err: error }, "payouts held for a gas budget wait for their retry time"),
   )
   const deliveries = runDeliveries(ctx, openSender(ctx.settings.webhooks))
   await Promise.all([deliveries, ...loopsOf(ctx).map(loop => runLoop(ctx, loop))])

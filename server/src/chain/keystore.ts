@@ -22,11 +22,11 @@ export function openKeystore(json: string, password: string): Hex {
   try {
     key = decrypt(file, toKey(file, { password }))
   } catch {
-    throw new Error("does not open with the password in its password file, or is damaged")
+    throw new Error("can't be decrypted with the password in its password file, or is damaged")
   }
   const told = parseAddress(plainAddress(file))
   if (told && told !== parseAddress(privateKeyToAddress(key).toLowerCase()))
-    throw new Error("holds the key of another address than it tells")
+    throw new Error("contains the key of an address other than the one it names")
   return key
 }
 

@@ -125,7 +125,7 @@ export function networkAsked<N extends NetworkInfo>(
 /** The network of a row; throws when a network with rows is no longer in the settings. */
 export function networkOf<N extends { chainId: number }>(chain: { networks: readonly N[] }, chainId: number): N {
   const network = chain.networks.find(each => each.chainId === chainId)
-  if (!network) throw new Error(`The database has rows of chain ${chainId}, which NETWORKS doesn't name`)
+  if (!network) throw new Error(`The database has rows of chain ${chainId}, but NETWORKS does not name it`)
   return network
 }
 
@@ -169,11 +169,11 @@ function factsOf({ name, rpcUrls }: NetworkSettings, told: readonly (Facts | Err
   const [first, second] = [...groups.values()].sort((a, b) => b.length - a.length)
   if (!first?.[0]) throw told[0] ?? new RpcError(`${name}: no endpoint can be reached`)
   if (rpcUrls.length > 2 && first.length < 2)
-    throw new RpcError(`${name}: no two endpoints tell the same of the token and the genesis block`)
+    throw new RpcError(`${name}: no two endpoints agree on the token and the genesis block`)
   if (second && second.length === first.length)
     throw (
       answers.find(each => each instanceof Error) ??
-      new NetworkMismatch(`${name}: the endpoints tell different things of the token, or of the genesis block`)
+      new NetworkMismatch(`${name}: the endpoints disagree on the token, or on the genesis block`)
     )
   if (first[0] instanceof Error) throw first[0]
   return first[0]
@@ -205,7 +205,7 @@ async function factsBy(
     return readFacts(settings, results)
   } catch (error) {
     if (error instanceof NetworkMismatch || error instanceof RpcError) return error
-    return new RpcError(`${settings.name}: an answer can't be read: ${(error as Error).message}`)
+    return new RpcError(`${settings.name}: an answer can't be parsed: ${(error as Error).message}`)
   }
 }
 
@@ -216,14 +216,14 @@ function readFacts(settings: NetworkSettings, [chainId, genesis, ...rest]: reado
   const told = Number(BigInt(value<Hex>(chainId, "eth_chainId")))
   if (told !== settings.chainId) throw mismatch(`the endpoint serves chain ${told}, not ${settings.chainId}`)
   if (settings.sanctionsOracle && value<Hex>(rest[tokenCalls.length], "isSanctioned()") === "0x")
-    throw mismatch(`no sanctions oracle stands at ${settings.sanctionsOracle}; see SANCTIONS_ORACLE_*`)
+    throw mismatch(`there is no sanctions oracle at ${settings.sanctionsOracle}; see SANCTIONS_ORACLE_*`)
   const [name, version, symbol, decimals, separator] = tokenCalls.map((functionName, i) => {
     const data = value<Hex>(rest[i], `${functionName}() of the token`)
     if (data === "0x") throw mismatch(`the token ${settings.token} has no ${functionName}()`)
     return decodeFunctionResult({ abi: tokenAbi, functionName, data })
   }) as [string, string, string, number, Hex]
   if (separator !== domainSeparator(name, version, settings))
-    throw mismatch(`the token ${settings.token} has another EIP-712 domain than its name and version say`)
+    throw mismatch(`the EIP-712 domain of the token ${settings.token} does not match its name and version`)
   const genesisHash = value<{ hash: Hash }>(genesis, "the genesis block").hash
   return { token: { address: settings.token, symbol, decimals, name, version }, genesisHash }
 

@@ -95,7 +95,7 @@ describe("script/invite on the embedded database", () => {
     await database(db => claimInstallation(db, "test", []))
     expect(await run(["carol"], at())).toEqual({
       code: 0,
-      text: `Invited carol of ${iss}: the first valid token makes a merchant.\n`,
+      text: `Invited carol of ${iss}: the first valid token creates a merchant.\n`,
     })
     expect((await run(["carol"], at())).text).toContain("was invited already")
     const other = await run(["dave", "https://other.example/"], { ...at(), SIGNUP: "open" })
@@ -122,7 +122,7 @@ describe("script/invite on the embedded database", () => {
     await refused(["carol"], /OIDC_ISSUER is not set/, { MODE: "sandbox", OIDC_ISSUER: "" })
     await refused(["carol"], /OIDC_ISSUER must be set/, { OIDC_ISSUER: "" })
     const unlock = lockDataDir(dir)
-    await refused(["carol"], /The service is running on .* Stop it, invite, start it again/)
+    await refused(["carol"], /The service is running on .* Stop it, invite, and start it again/)
     unlock()
     expect(await invitations()).toEqual([])
   })

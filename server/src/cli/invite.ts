@@ -16,7 +16,7 @@ const usage = `Lets a subject of the identity provider become a merchant, where 
 
   script/invite SUBJECT [ISSUER]
 
-  SUBJECT  the \`sub\` of the person's tokens, just as it stands there.
+  SUBJECT  the \`sub\` of the person's tokens, exactly as it is there.
   ISSUER   the \`iss\` of the tokens; OIDC_ISSUER by default. BASE_URL for a wallet, whose SUBJECT is
            eip155:CHAIN_ID:ADDRESS with the address in its checksummed form.
 
@@ -31,7 +31,7 @@ export async function invite(db: Db, { iss, sub }: Subject, now: Date): Promise<
     .where("iss", "=", iss)
     .where("sub", "=", sub)
     .executeTakeFirst()
-  if (merchant) return `${sub} of ${iss} is the merchant ${merchant.id} already.`
+  if (merchant) return `${sub} of ${iss} is already the merchant ${merchant.id}.`
   const invited = await db
     .insertInto("invitations")
     .values({ iss, sub, created_at: now })
@@ -39,15 +39,16 @@ export async function invite(db: Db, { iss, sub }: Subject, now: Date): Promise<
     .returning("sub")
     .executeTakeFirst()
   return invited
-    ? `Invited ${sub} of ${iss}: the first valid token makes a merchant.`
-    : `${sub} of ${iss} was invited already.`
+    ? `Invited ${sub} of ${iss}: the first valid token creates a merchant.`
+    : `${sub} of ${iss} was already invited.`
 }
 
 async function main(): Promise<string> {
   const { positionals, values } = parseArgs({ allowPositionals: true, options: { help: { type: "boolean" } } })
   const [sub, issuer, ...more] = positionals
   if (values.help) return usage.trimEnd()
-  if (!sub || more.length > 0) throw new Error(`Name one subject, and its issuer where it is another.\n\n${usage}`)
+  if (!sub || more.length > 0)
+    throw new Error(`Name one subject, and its issuer if that is not the default.\n\n${usage}`)
   const settings = readSettings()
   const iss = issuerOf(issuer, settings)
   const { db, close } = await open(settings)
@@ -55,7 +56,7 @@ async function main(): Promise<string> {
     await assertInstallation(db, settings.mode)
     const said = [await invite(db, { iss, sub }, new Date())]
     if (settings.oidcIssuer !== "" && iss !== settings.oidcIssuer && iss !== settings.baseUrl)
-      said.push(`Mind that OIDC_ISSUER is ${settings.oidcIssuer}: tokens of other issuers are not accepted.`)
+      said.push(`Note that OIDC_ISSUER is ${settings.oidcIssuer}: tokens of other issuers are not accepted.`)
     if (settings.signup === "open") said.push("SIGNUP is open here, so nobody needs an invitation.")
     return said.join("\n")
   } finally {
@@ -89,7 +90,7 @@ function lockForUs(dir: string): () => void {
   } catch (error) {
     if ((error as { code?: unknown }).code !== "DATA_DIR_BUSY") throw error
     throw new Error(
-      `The service is running on ${dir}, and its embedded database serves one process. Stop it, invite, start it again.`,
+      `The service is running on ${dir}, and its embedded database serves one process. Stop it, invite, and start it again.`,
     )
   }
 }

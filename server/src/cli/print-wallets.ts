@@ -18,7 +18,7 @@ function walletText(wallet: Wallet): string {
   const told = chain
     ? `the chain has ${count(chain.latest)}, final ${count(chain.finalized)}; gas ${count(chain.gas)} ETH; base fee ` +
       `${count(chain.baseFeeGwei)} gwei; final block ${chain.finalizedBlock}`
-    : "the chain can't be asked"
+    : "the chain can't be reached"
   const compared = wallet.booksComparedTo === null ? "" : `; books compared to block ${wallet.booksComparedTo}`
   return [
     `${wallet.lane ?? "former"} wallet ${wallet.address} on ${wallet.network}: ${wallet.status}`,
@@ -26,7 +26,7 @@ function walletText(wallet: Wallet): string {
     ...wallet.unexplained.map(words => `  unexplained: ${words}`),
     `  next nonce ${wallet.nextNonce}; ${told}${compared}`,
     `  waiting: ${waiting.join(", ") || "nothing"}`,
-    ...(wallet.inFlight.length === 0 ? ["  nothing on its way"] : flying(wallet.inFlight).map(line => `  ${line}`)),
+    ...(wallet.inFlight.length === 0 ? ["  nothing in flight"] : flying(wallet.inFlight).map(line => `  ${line}`)),
   ].join("\n")
 }
 
@@ -57,7 +57,7 @@ function heldLines(row: Held): string {
   return [
     `${row.id}  ${row.reason}  ${row.kind} of ${row.amount} to ${row.recipient} on ${row.network}`,
     `  merchant ${row.merchant}, payment ${row.payment ?? "-"}`,
-    `  since ${row.since}, next look ${row.nextLook}, looked at in vain ${row.checks} times`,
+    `  since ${row.since}, next check ${row.nextLook}, checked ${row.checks} times without success`,
     ...(row.detail === null ? [] : [`  ${row.detail}`]),
     ...(screening === null ? [] : [`  listed by ${screening.source} at ${screening.at}`]),
   ].join("\n")
@@ -66,7 +66,7 @@ function heldLines(row: Held): string {
 /** Manual actions, newest first. */
 export const logText = (rows: Logged[]): string =>
   rows.length === 0
-    ? "Nothing was done by hand."
+    ? "There were no manual actions."
     : rows
         .map(row =>
           [

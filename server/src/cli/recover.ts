@@ -20,20 +20,20 @@ import { batch, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.ts"
 import { readBlock, readReceipt } from "../chain/transfers.ts"
 import { depositAddress, depositImplementation } from "../deposits/address.ts"
 
-const usage = `Sends what lies at receiving addresses to their owners, after their time, without the service.
+const usage = `Sends the money at receiving addresses to their owners after the recovery time, without the service.
 
   script/recover --rpc URL --terms FILE [--address ADDRESS]... [--key-file FILE] [--dry-run]
   script/recover --rpc URL --factory A --salt S --owner A --open-after N --token A [--key-file FILE] [--dry-run]
 
   --rpc URL         a node of the network.
   --terms FILE      deposits.csv, as the console exports it: /api/console/deposits.csv.
-  --address ADDRESS only this one; again for more. Without it: all in the file that hold money and are open.
-  --key-file FILE   the private key of any account with a little gas; - for the standard input. Never as an argument: others
-                    on the machine can read those.
-  --token A         another token than the one in the file.
+  --address ADDRESS only this one; repeat it for more. Without it: every address in the file that holds money and is open.
+  --key-file FILE   the private key of any account with a little gas; - for the standard input. It is never an argument:
+                    other users of the machine can read those.
+  --token A         a token other than the one in the file.
   --dry-run         says what would be sent, needs no key, and sends nothing.
 
-The money goes to the owner that is written into the address, whoever sends this.
+The money goes to the owner that is part of the address, whoever sends this.
 `
 
 const OPTIONS = {
@@ -80,12 +80,12 @@ async function main(say: Say): Promise<void> {
   ])
   const chainId = Number.parseInt(String(chain), 16)
   const time = readBlock(block)?.time
-  if (!time) throw new Error("The node does not tell its last block.")
+  if (!time) throw new Error("The node does not report its latest block.")
   const here = all.filter(each => each.chainId === undefined || each.chainId === chainId)
   if (here.length < all.length) say(`${all.length - here.length} are on other networks than this node (${chainId}).`)
   const chosen = named.length > 0 ? here.filter(each => named.includes(each.address)) : here
   if (named.length > chosen.length)
-    throw new Error(`The node serves the network ${chainId}; what was named is on another.`)
+    throw new Error(`The node serves the network ${chainId}; the named deposits are on another.`)
 
   const balances = await balancesOf(node, chosen)
   const rich = chosen.filter((_, i) => (balances[i] ?? 0n) > 0n)
@@ -156,7 +156,7 @@ function termsIn(file: string, token: string | undefined): Terms[] {
     const where = `line ${i + 2} of ${file}`
     const terms = termsOf({ ...cells, ...(token === undefined ? {} : { token }) }, where)
     if (terms.address !== read(`address in ${where}`, cells.address, parseAddress))
-      throw new Error(`In ${where} the terms are not those of the address: they give ${checksummed(terms.address)}.`)
+      throw new Error(`In ${where} the terms do not belong to the address: they give ${checksummed(terms.address)}.`)
     return { ...terms, chainId: Number.parseInt(cells.chainId ?? "", 10) }
   })
 }

@@ -6,34 +6,34 @@ import { readDataDir } from "../config/settings.ts"
 import { socketPath } from "../operator/socket.ts"
 import { heldText, logText, walletsText } from "./print-wallets.ts"
 
-const usage = `Shows, stops and mends the wallets that the running service pays from.
+const usage = `Shows, halts and repairs the wallets that the running service pays from.
 
-  script/wallet show [--network N]        how each wallet stands, and what it has on its way
+  script/wallet show [--network N]        the state of each wallet, and its transactions in flight
   script/wallet held                      the payouts that are held, and why
-  script/wallet log                       what was done by hand, by whom and why
+  script/wallet log                       manual actions: what, by whom and why
   script/wallet halt WALLET --reason R    stops signing and sending at once
   script/wallet resume WALLET --reason R [--books-compared] [--nothing-paid]
-                                          lets it go on; refused while a nonce on the chain is unexplained
-  script/wallet adopt HASH [--intent ID]  takes in a transaction of ours that the database does not know
-  script/wallet adopt --all WALLET        finds by itself what the wallet sent that the database does not know, and adopts it
+                                          lets it sign and send again; refused while a nonce on the chain is unexplained
+  script/wallet adopt HASH [--intent ID]  adopts a transaction of ours that the database does not know
+  script/wallet adopt --all WALLET        finds what the wallet sent that the database does not know, and adopts it
   script/wallet adopt HASH --foreign --reason R
-                                          the same of one that pays nothing of ours
+                                          the same for a transaction that pays nothing of ours
   script/wallet unstick WALLET NONCE --reason R [--max-fee GWEI]
                                           replaces a nonce that can't be mined by an empty transfer
   script/wallet release PAYOUT [--reason R]
-                                          has a held payout looked at now; no check is passed over
+                                          retries a held payout now; it still has to pass every check
   script/wallet release --all [--held WHY] [--reason R]
-                                          has all held payouts looked at now, or those held for one reason
-  script/wallet cancel PAYOUT --reason R  cancels a payout that has no nonce; its money stays where it is
+                                          retries all held payouts now, or those held for one reason
+  script/wallet cancel PAYOUT --reason R  cancels a payout that has no nonce; its money stays in its deposit
 
   WALLET             payout, relay, or an address; with --network N where there are several
-  --books-compared   you have compared what left the deposits so far with what was to leave them
-  --nothing-paid     you have made sure that no other earlier transaction of the wallet paid what waits here
-  --json             the service's answer as it came
+  --books-compared   you have compared what left the deposits so far with the payouts
+  --nothing-paid     you have made sure that no other earlier transaction of the wallet paid a payout that waits here
+  --json             the service's answer as JSON
   --help             this text
 
-It needs the DATA_DIR of the service and the right to open admin.sock in it. docs/wallet.md says when to use what.
-Ends with 0 when it was done, 1 when it was refused, 2 when it was called wrongly, 3 when the service can't be reached.
+It needs the DATA_DIR of the service and permission to open admin.sock in it. docs/wallet.md says when to use what.
+Exits with 0 when it was done, 1 when it was refused, 2 for a wrong command line, 3 when the service can't be reached.
 `
 
 /** The command line is wrong. */
@@ -210,7 +210,7 @@ const plain = (text: string): string => text.replace(/(?!\n)\p{C}/gu, "\ufffd")
 main().then(
   said => process.stdout.write(`${plain(said)}\n`),
   (error: Error) => {
-    const help = error instanceof UsageError ? "\n`script/wallet --help` tells how it is used." : ""
+    const help = error instanceof UsageError ? "\nRun `script/wallet --help` for its usage." : ""
     process.stderr.write(`${plain(error.message)}${help}\n`)
     process.exitCode = error instanceof UsageError ? 2 : error instanceof Unreachable ? 3 : 1
   },

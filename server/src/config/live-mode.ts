@@ -30,19 +30,19 @@ export function liveFaults(settings: Settings, keySettings: { payout: string; re
   refuse(settings.sandboxPublic, "SANDBOX_PUBLIC must not be set: it opens a sandbox to everyone")
   refuse(
     settings.databaseUrl === undefined && !settings.allowEmbeddedDb,
-    "DATABASE_URL must be set: the embedded database serves one process; ALLOW_EMBEDDED_DB=1 takes it on purpose",
+    "DATABASE_URL must be set: the embedded database serves one process; set ALLOW_EMBEDDED_DB=1 to use it anyway",
   )
 
   if (secretKey === undefined)
     faults.push("SECRET_KEY must be set: 32 random bytes, as `openssl rand -hex 32` prints them")
   else if (isGuessable(secretKey))
-    faults.push("SECRET_KEY is not random, so it can be guessed: take what `openssl rand -hex 32` prints")
+    faults.push("SECRET_KEY is not random, so it can be guessed: use what `openssl rand -hex 32` prints")
   else {
     const wallet = walletOf(toHex(secretKey))
     refuse(developmentWallets().has(wallet), "SECRET_KEY is a well-known development key")
     refuse(
       wallet !== undefined && [payoutWallet, relayWallet].some(each => each === wallet),
-      "SECRET_KEY must not be the key of a wallet: it is kept in other places",
+      "SECRET_KEY must not be the key of a wallet: the two are stored in different places",
     )
   }
   for (const [name, wallet, task] of [
@@ -58,7 +58,7 @@ export function liveFaults(settings: Settings, keySettings: { payout: string; re
   }
   refuse(
     payoutWallet !== undefined && payoutWallet === relayWallet,
-    `${keySettings.relay} must be another key than ${keySettings.payout}: two senders of one wallet take each other's nonces`,
+    `${keySettings.relay} must be another key than ${keySettings.payout}: two senders with one wallet would use the same nonces`,
   )
   const least = RELEASE_GAS * settings.payoutMaxFee
   refuse(
@@ -66,7 +66,7 @@ export function liveFaults(settings: Settings, keySettings: { payout: string; re
     `GAS_BUDGET must be 0 or at least ${formatAmount(least, 18)}, what one payout may cost at PAYOUT_MAX_FEE`,
   )
 
-  faults.push(...addressFaults("BASE_URL", settings.baseUrl, "buyers and merchants come from outside"))
+  faults.push(...addressFaults("BASE_URL", settings.baseUrl, "buyers and merchants reach it from outside"))
   if (settings.oidcIssuer !== "") {
     faults.push(...addressFaults("OIDC_ISSUER", settings.oidcIssuer, "merchants sign in there from outside"))
     refuse(
@@ -84,18 +84,15 @@ export function liveFaults(settings: Settings, keySettings: { payout: string; re
   )
 
   for (const { name, rpcUrls } of networks) {
-    refuse(
-      testNetworks.includes(name),
-      `NETWORKS must not name ${name}, a test network: what is paid there is worthless`,
-    )
+    refuse(testNetworks.includes(name), `NETWORKS must not name ${name}, a test network: its tokens are worthless`)
     refuse(
       rpcUrls.some(url => url.startsWith("http:") && !isPrivate(url)),
-      `RPC_${name.toUpperCase().replaceAll("-", "_")} must use https: only a node on a private address is asked over http`,
+      `RPC_${name.toUpperCase().replaceAll("-", "_")} must use https: only a node on a private address may use http`,
     )
   }
   refuse(
     networks.some(({ confirmations }) => confirmations < LEAST_CONFIRMATIONS),
-    `CONFIRMATIONS must be at least ${LEAST_CONFIRMATIONS}: blocks that are less deep are taken back`,
+    `CONFIRMATIONS must be at least ${LEAST_CONFIRMATIONS}: reorgs remove blocks that are less deep`,
   )
   return faults
 }
@@ -108,7 +105,7 @@ export function liveWarnings({ sanctionsFile, networks, redisUrl }: Settings): s
       ? []
       : ["No buyer is screened: there is neither a SANCTIONS_FILE nor a sanctions oracle on a network"]),
     ...(redisUrl === undefined
-      ? ["Rate limits are not shared: without REDIS_URL each process admits as much as the limits say"]
+      ? ["Rate limits are not shared: without REDIS_URL each process admits the full limits by itself"]
       : []),
   ]
 }

@@ -53,7 +53,7 @@ export function cidr(value: string): string {
 /** A {@link cidr} that does not cover every address. */
 export function proxies(value: string): string {
   if (/\/0+$/.test(cidr(value)))
-    throw new Error("must not trust everyone: callers would choose the address by which they are limited")
+    throw new Error("must not trust everyone: callers could choose the address by which they are limited")
   return value
 }
 
@@ -97,7 +97,7 @@ export function privateKey(value: string): Signer {
   try {
     return localSigner(value as `0x${string}`)
   } catch {
-    throw new Error("is not a private key: it is zero, or beyond the order of the curve")
+    throw new Error("is not a private key: it is zero, or not below the order of the curve")
   }
 }
 

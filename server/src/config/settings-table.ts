@@ -1,6 +1,6 @@
 /**
- * Every setting, declared once: what it means, how it is read, what it is without a value. The settings, `--help`, the
- * start-up errors and `docs/settings.md` are made from it.
+ * Declares every setting once: its meaning, its parser, its default. The settings, `--help`, the start-up errors and
+ * `docs/settings.md` are generated from it.
  */
 import { networkNames } from "../chain/networks.ts"
 import {
@@ -25,11 +25,11 @@ import {
 
 export interface Meaning {
   meaning: string
-  /** The text that stands in when the variable is not set; none means "unset". */
+  /** The text used when the variable is not set; none means "unset". */
   fallback?: string
-  /** In words, where what stands in depends on other settings. */
+  /** In words, where the default depends on other settings. */
   otherwise?: string
-  /** What live mode demands of it, for the documents. */
+  /** What live mode demands of it, for the documentation. */
   live?: string
 }
 
@@ -53,14 +53,14 @@ export const settingsTable = {
   },
   HOST: { meaning: "the address to listen on", fallback: "127.0.0.1", parse: text },
   SANDBOX_PUBLIC: {
-    meaning: "1: the sandbox may listen on other addresses than loopback",
+    meaning: "1: the sandbox may listen on addresses other than loopback",
     fallback: "0",
     live: "must not be set",
     parse: flag,
   },
   PORT: { meaning: "the port to listen on", fallback: "4000", parse: whole(1, 65_535) },
   BASE_URL: {
-    meaning: "how callers reach the service",
+    meaning: "the address at which callers reach the service",
     otherwise: "http://HOST:PORT",
     live: "must be set; https, and not a private address",
     parse: httpUrl,
@@ -82,7 +82,7 @@ export const settingsTable = {
     live: "must be set, unless ALLOW_EMBEDDED_DB=1",
     parse: text,
   },
-  ALLOW_EMBEDDED_DB: { meaning: "1: live mode takes the embedded database too", fallback: "0", parse: flag },
+  ALLOW_EMBEDDED_DB: { meaning: "1: live mode accepts the embedded database too", fallback: "0", parse: flag },
   REDIS_URL: {
     meaning: "a Redis address (redis: or rediss:), through which several processes share the rate limits",
     otherwise: "each process counts in its own memory",
@@ -119,7 +119,7 @@ export const settingsTable = {
     parse: whole(1, 1_000),
   },
   VERIFY_INTERVAL: {
-    meaning: "how often pending payments are looked at",
+    meaning: "how often pending payments are checked",
     otherwise: "60s, in the sandbox 2s",
     parse: duration,
   },
@@ -136,12 +136,13 @@ export const settingsTable = {
     parse: privateKey,
   },
   PAYOUT_KEYSTORE: {
-    meaning: "a file with that key, encrypted (Web3 Secret Storage v3, as geth and foundry write it); in its place",
+    meaning:
+      "a file with that key, encrypted (Web3 Secret Storage v3, as geth and foundry write it), instead of the key itself",
     live: "no well-known key",
     parse: text,
   },
   PAYOUT_KEYSTORE_PASSWORD_FILE: {
-    meaning: "a file with the password of that",
+    meaning: "a file with the password of that file",
     live: "only its owner can read it",
     parse: text,
   },
@@ -151,38 +152,38 @@ export const settingsTable = {
     parse: privateKey,
   },
   RELAY_KEYSTORE: {
-    meaning: "a file with that key, encrypted, in its place",
+    meaning: "a file with that key, encrypted, instead of the key itself",
     live: "no well-known key, not the payout wallet's",
     parse: text,
   },
   RELAY_KEYSTORE_PASSWORD_FILE: {
-    meaning: "a file with the password of that",
+    meaning: "a file with the password of that file",
     live: "only its owner can read it",
     parse: text,
   },
-  MIN_AMOUNT: { meaning: "the least price, in whole tokens", fallback: "0.01", parse: decimal },
+  MIN_AMOUNT: { meaning: "the lowest price, in whole tokens", fallback: "0.01", parse: decimal },
   QUORUM_ABOVE: {
     meaning: "payments above this, in whole tokens, need both RPC endpoints where a network has two",
     fallback: "100",
     parse: decimal,
   },
   WEBHOOK_TIMEOUT: {
-    meaning: "how long a delivery may take, the answer's body included",
+    meaning: "how long a delivery may take, including the answer's body",
     fallback: "30s",
     parse: durationWithin(1, 300),
   },
   WEBHOOK_PROBE_TIMEOUT: {
-    meaning: "the same for the request that tries an address when a webhook is made",
+    meaning: "the same for the request that tries an address when a webhook is registered",
     fallback: "10s",
     parse: durationWithin(1, 60),
   },
   WEBHOOK_CONCURRENCY_PER_ENDPOINT: {
-    meaning: "deliveries at once to one endpoint, of each process",
+    meaning: "concurrent deliveries to one endpoint, of each process",
     fallback: "10",
     parse: whole(1, 1_000),
   },
   WEBHOOK_CONCURRENCY: {
-    meaning: "deliveries at once in all, of each process",
+    meaning: "concurrent deliveries in all, of each process",
     fallback: "500",
     parse: whole(1, 10_000),
   },
@@ -199,38 +200,37 @@ export const settingsTable = {
     parse: durationWithin(86_400, 36_500 * 86_400),
   },
   SWEEP_ABOVE: {
-    meaning: "what a deposit holds for its merchant is sent on at once above this, in whole tokens; else daily",
+    meaning: "a deposit's balance for its merchant is swept at once above this, in whole tokens; else daily",
     fallback: "10",
     parse: decimal,
   },
   PAYOUT_MAX_FEE: {
-    meaning:
-      "the most a payout pays for a unit of gas, tip included, in gwei; while the network asks more, payouts wait",
+    meaning: "the most a payout pays per unit of gas, tip included, in gwei; while the network asks more, payouts wait",
     fallback: "20",
     parse: gwei,
   },
   GAS_BUDGET: {
     meaning:
-      "ether that the payouts of one merchant may cost in 24 hours, over all networks; more are held until then; relays get half of it; 0: no bound",
+      "ether that the payouts of one merchant may cost in 24 hours, over all networks; more are held until then; relays get half of it; 0: no limit",
     otherwise: "0.02, in the sandbox 0",
     live: "0, or what one payout may cost at PAYOUT_MAX_FEE",
     parse: ether,
   },
   GAS_BUDGET_TOTAL: {
     meaning:
-      "ether that the payouts and relays of all merchants together may cost in 24 hours; more wait, and relays are refused; 0: no bound",
+      "ether that the payouts and relays of all merchants together may cost in 24 hours; more wait, and relays are refused; 0: no limit",
     otherwise: "0; in live mode with SIGNUP=open 0.2",
     parse: ether,
   },
   RELAY_CONTRACT_BUDGET: {
     meaning:
-      "ether that relays of contract wallets may cost in 24 hours on each network; more are refused; 0: no bound",
+      "ether that relays of contract wallets may cost in 24 hours on each network; more are refused; 0: no limit",
     otherwise: "0.005, in the sandbox 0",
     parse: ether,
   },
   SMALL_PAYOUT: {
     meaning:
-      "payouts below this, in whole tokens, and relays get three quarters of GAS_BUDGET at most: strangers can cause many at little cost",
+      "payouts below this, in whole tokens, and relays get at most three quarters of GAS_BUDGET, because strangers can cause many at little cost",
     fallback: "0.10",
     parse: decimal,
   },
@@ -246,7 +246,7 @@ export const settingsTable = {
   LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
   MAX_DOWNLOADS: {
     meaning:
-      "how many long lists and CSV files of one merchant each process has on their way at once; more are answered 429",
+      "how many long lists and CSV files of one merchant each process sends at the same time; more are answered 429",
     fallback: "10",
     parse: whole(1, 1_000),
   },
@@ -258,14 +258,14 @@ export const settingsTable = {
   },
   DRAIN: {
     meaning:
-      "how long a process that was told to stop serves on while /readyz answers 503, so that no new request is sent to it",
+      "how long a stopping process continues to serve while /readyz answers 503, so that no new request is sent to it",
     otherwise: "0s, in live mode 5s",
     parse: durationWithin(0, 300),
   },
   METRICS_PORT: { meaning: "a port on METRICS_HOST that serves /metrics to anyone", parse: whole(1, 65_535) },
   METRICS_HOST: { meaning: "the address that METRICS_PORT listens on", fallback: "127.0.0.1", parse: text },
   METRICS_TOKEN: {
-    meaning: "the bearer token that opens /metrics on PORT",
+    meaning: "the bearer token for /metrics on PORT",
     live: "at least 16 characters",
     parse: text,
   },

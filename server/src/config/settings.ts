@@ -109,7 +109,7 @@ export interface WebhookSettings {
 export class SettingsError extends Error {
   readonly faults: string[]
   constructor(faults: string[]) {
-    super(`The settings are not right:\n${faults.map(fault => `  ${fault}`).join("\n")}`)
+    super(`The settings are not valid:\n${faults.map(fault => `  ${fault}`).join("\n")}`)
     this.name = "SettingsError"
     this.faults = faults
   }
@@ -190,7 +190,7 @@ export function readSettings(env: Record<string, string | undefined> = process.e
   const loopback = host === "localhost" || host === "::1" || /^127\./.test(host)
   const sandboxPublic = read("SANDBOX_PUBLIC")
   if (sandbox && !loopback && !sandboxPublic)
-    faults.push("HOST must be a loopback address in the sandbox; SANDBOX_PUBLIC=1 opens it to others on purpose")
+    faults.push("HOST must be a loopback address in the sandbox; set SANDBOX_PUBLIC=1 to open it to others")
 
   const confirmations = read("CONFIRMATIONS")
   const fallbackNetwork: NetworkName = mode === "live" ? "base" : "base-sepolia"

@@ -97,7 +97,7 @@ describe("openKeystore", () => {
     const damaged = JSON.parse(json)
     damaged.crypto.ciphertext = `00${damaged.crypto.ciphertext.slice(2)}`
     for (const attempt of [() => openKeystore(json, "wrong"), () => openKeystore(JSON.stringify(damaged), "right")])
-      expect(attempt).toThrow("does not open with the password")
+      expect(attempt).toThrow("can't be decrypted with the password")
   })
 
   it("refuses a key that is not of the address it tells", () => {

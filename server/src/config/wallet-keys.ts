@@ -48,7 +48,7 @@ function passwordIn(path: string, live: boolean): string {
   const password = textOf(path).replace(/\r?\n$/, "")
   if (password === "") throw new Error("is empty")
   if (live && (statSync(path).mode & OTHERS) !== 0)
-    throw new Error("can be read by others than its owner: chmod 600, and think of the password as known")
+    throw new Error("can be read by users other than its owner: run chmod 600, and consider the password compromised")
   return password
 }
 
@@ -60,5 +60,5 @@ function textOf(path: string): string {
   } catch (error) {
     throw new Error(`can't be read: ${(error as NodeJS.ErrnoException).code ?? "unknown fault"}`)
   }
-  throw new Error("is too large to be what it should be")
+  throw new Error("is too large for this kind of file")
 }

@@ -14,7 +14,7 @@ export async function claimInstallation(db: Db, mode: Mode, networks: readonly N
     if ((await remember(db, `genesis ${chainId}`, genesisHash)) !== genesisHash) {
       const cure =
         mode === "sandbox"
-          ? "Start with --reset to begin anew."
+          ? "Start with --reset to create a new sandbox."
           : `Check RPC_${name.toUpperCase().replaceAll("-", "_")}.`
       throw new Error(`The chain of ${name} is not the one this database knows: its genesis block differs. ${cure}`)
     }
@@ -22,7 +22,7 @@ export async function claimInstallation(db: Db, mode: Mode, networks: readonly N
     const known = await remember(db, `decimals ${chainId} ${token.address}`, `${token.decimals}`)
     if (known !== `${token.decimals}`)
       throw new Error(
-        `${name}: the token ${token.address} had ${known} decimals, and now an endpoint tells ${token.decimals}. Remove the endpoint that is wrong from RPC_${name.toUpperCase().replaceAll("-", "_")}.`,
+        `${name}: the token ${token.address} had ${known} decimals, and now an endpoint reports ${token.decimals}. Remove the wrong endpoint from RPC_${name.toUpperCase().replaceAll("-", "_")}.`,
       )
   }
 }

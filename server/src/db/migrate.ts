@@ -65,7 +65,7 @@ export async function migrate(engine: Engine, report: MigrationReport = () => {}
 async function lockMigrations(session: Session, report: MigrationReport): Promise<void> {
   const [lock] = await session.query("select pg_try_advisory_xact_lock(7582411) as taken")
   if (lock?.taken) return
-  report("Another process migrates this database. Waiting until it is done.")
+  report("Another process is migrating this database. Waiting until it is done.")
   await session.exec("select pg_advisory_xact_lock(7582411)")
 }
 
@@ -81,7 +81,7 @@ function missingFiles(applied: Map<string, unknown>) {
   for (const { name, checksum } of known)
     if (applied.has(name) && applied.get(name) !== checksum)
       throw new Error(
-        `The migration ${name} was applied with another text. Restore the file; changes go into a new one.`,
+        `The migration ${name} was applied with another text. Restore the file; put changes into a new one.`,
       )
   return known.filter(({ name }) => !applied.has(name))
 }

@@ -54,7 +54,7 @@ it("takes our own factory, and refuses it for another payout wallet", async () =
 
 it("refuses an address without code, and a stub that answers every call with the operator's address", async () => {
   const address = `0x${"1".repeat(40)}` as Address
-  await refused(check({ depositFactory: address }), "no deposit factory stands")
+  await refused(check({ depositFactory: address }), "there is no deposit factory at")
   // PUSH32 operator, MSTORE at 0, RETURN 32 bytes.
   await anvil.client.setCode({ address, bytecode: `0x7f${pad(wallet(1)).slice(2)}60005260206000f3` })
   await refused(check({ depositFactory: address }), "is not the deposit factory")
@@ -71,7 +71,7 @@ it("refuses a factory with one other byte, and one whose deposits have other cod
   await refused(check({ depositFactory: address }), "is not the deposit factory")
   const other = await deployDepositFactory(anvil.client, wallet(1))
   await anvil.client.setCode({ address: depositImplementation(other), bytecode: "0x00" })
-  await refused(check({ depositFactory: other }), "makes deposits with another code")
+  await refused(check({ depositFactory: other }), "creates deposits with code other")
 })
 
 it("believes no endpoint against another, waits where one is silent, and names the host alone", async () => {
@@ -81,7 +81,7 @@ it("believes no endpoint against another, waits where one is silent, and names t
   proxy.spoil = (method, params, result) => (method === "eth_getCode" && params[0] === factory ? "0x" : result)
   await refused(check({ urls }), `by the endpoint ${new URL(proxy.url).host}`)
   await expect(check({ urls })).rejects.not.toThrow("secret-key")
-  await refused(check({ urls, depositFactory: absent }), "no deposit factory stands")
+  await refused(check({ urls, depositFactory: absent }), "there is no deposit factory at")
   proxy.spoil = (_method, _params, result) => result
   proxy.broken = 503
   await check({ urls })

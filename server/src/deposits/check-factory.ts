@@ -30,13 +30,13 @@ export async function checkFactory(
   )
   const told = operators.filter(operator => operator !== undefined)
   const [operator] = told
-  if (!operator) throw new RpcError(`${network.name}: no endpoint tells the code of the deposit factory`)
+  if (!operator) throw new RpcError(`${network.name}: no endpoint returns the code of the deposit factory`)
   if (told.some(other => !isAddressEqual(other, operator)))
-    throw new NetworkMismatch(`${network.name}: the endpoints tell different operators of the deposit factory`)
+    throw new NetworkMismatch(`${network.name}: the endpoints disagree on the operator of the deposit factory`)
   // Deposits of somebody else's factory are as good as lost: only its operator can release them within the year.
   if (payoutWallet && !isAddressEqual(operator, payoutWallet))
     throw new NetworkMismatch(
-      `${network.name}: the deposit factory ${network.depositFactory} obeys ${checksummed(operator)}, and the payout ` +
+      `${network.name}: the operator of the deposit factory ${network.depositFactory} is ${checksummed(operator)}, but the payout ` +
         `wallet is ${checksummed(payoutWallet)}; see PAYOUT_PRIVATE_KEY and PAYOUT_KEYSTORE`,
     )
 }
@@ -86,14 +86,16 @@ async function operatorBy(
   if (textOf(chain) !== hexNumber(chainId) || values.includes(undefined)) return undefined
   const mismatch = (message: string) =>
     new NetworkMismatch(`${name}: ${message} (by the endpoint ${hostOf(endpoint)}); see DEPOSIT_FACTORY_*`)
-  if (values[0] === "0x") throw mismatch(`no deposit factory stands at ${factory}`)
+  if (values[0] === "0x") throw mismatch(`there is no deposit factory at ${factory}`)
   const words = immutablesOf(values[0], depositFactoryRuntime)
   const operator = parseAddress(`0x${words?.[0]?.slice(26)}`)
   if (words?.[1] !== pad(implementation) || !operator)
-    throw mismatch(`what stands at ${factory} is not the deposit factory of this version of Sluice`)
+    throw mismatch(`the contract at ${factory} is not the deposit factory of this version of Sluice`)
   const own = immutablesOf(values[1], depositRuntime)
   if (own?.[0] !== pad(factory) || own[1] !== pad(implementation))
-    throw mismatch(`the deposit factory ${factory} makes deposits with another code than this version of Sluice`)
+    throw mismatch(
+      `the deposit factory ${factory} creates deposits with code other than that of this version of Sluice`,
+    )
   // A node that does not answer this call is unfit, but that proves nothing against the factory.
   const answer = textOf(computed)
   if (answer === undefined) return undefined

@@ -109,7 +109,7 @@ function troubleshooter(
     return fresh.answer
   }
   return async () => {
-    if (draining.aborted) return { faults: ["it is stopping"], alarms: [] }
+    if (draining.aborted) return { faults: ["the process is stopping"], alarms: [] }
     const now = ctx.now().getTime()
     const answer = await inTime(answerOf(now)).catch(() => "the database can't be reached" as const)
     if (typeof answer === "string") return { faults: [answer], alarms: [] }

@@ -105,7 +105,9 @@ export async function idempotentlyPrepared<P, T>(
       return body
     })
   } catch (error) {
-    await release(ctx, reservation).catch(cause => ctx.log.warn({ err: cause }, "an idempotency key stays reserved"))
+    await release(ctx, reservation).catch(cause =>
+      ctx.log.warn({ err: cause }, "an idempotency key could not be released"),
+    )
     throw error
   }
 }

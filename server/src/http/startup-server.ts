@@ -24,7 +24,7 @@ export async function openStartupServer(
   setting = "PORT",
   bounds?: Bounds,
 ): Promise<StartupServer> {
-  let phase = "it is starting"
+  let phase = "the process is starting"
   const connections = boundedConnections(reason => connectionsDropped.inc({ reason }), bounds)
   const timeouts = { requestTimeout: REQUEST_TIMEOUT_MS, keepAliveTimeout: KEEP_ALIVE_MS }
   const server = connections.open((request, response) => {

@@ -34,7 +34,9 @@ export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, 
 /** The limits by the settings; a Redis that can't be reached delays the start by at most two seconds. */
 export async function openLimits({ redisUrl }: { redisUrl: string | undefined }, log: Logger): Promise<Limits> {
   if (redisUrl === undefined) {
-    log.info("REDIS_URL is not set: requests are counted in the memory of this process, which serves one process")
+    log.info(
+      "REDIS_URL is not set: requests are counted in the memory of this process, so only one process may serve the API",
+    )
     return processLimits()
   }
   const redis = redisConnection(redisUrl)
@@ -96,7 +98,7 @@ async function limitsOver(redis: Redis, log: Logger, refusal: () => Error | unde
     // A call on a connection that Redis refused (a wrong password) reports only that it can't write to it.
     log.warn(
       { err: refusal() ?? error, instances },
-      "Redis fails: each instance holds its share of the limits by itself",
+      "Redis fails: each instance enforces its share of the limits by itself",
     )
     beatLater()
   }

@@ -51,7 +51,7 @@ export async function byHand<T extends Done>(
     return done
   })
   const { action, wallet, intentId } = done
-  ctx.log.warn({ action, by: asked.by, reason: asked.reason, wallet, intentId }, "done by hand")
+  ctx.log.warn({ action, by: asked.by, reason: asked.reason, wallet, intentId }, "manual action")
   await ctx.wakes.wake("payouts")
   return done
 }

@@ -27,7 +27,7 @@ export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promis
   const { sight, panel } = await lookAt(ctx, network, wallet)
   const count = sight.agreedFinalized
   if (count === undefined)
-    throw refused("Too few endpoints tell how many final transactions of the wallet there are: try again.")
+    throw refused("Too few endpoints report how many final transactions the wallet has: try again.")
   const left: string[] = []
   let adopted = 0
   let from = 0n
@@ -60,7 +60,7 @@ export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promis
   if (left.length === 0 && rest.length > 0) lines.push(`These nonces were not found: ${listed(rest)}.`)
   lines.push(
     rest.length === 0
-      ? "Every final transaction of the wallet is known. Go on with `script/wallet resume`."
+      ? "Every final transaction of the wallet is known. Continue with `script/wallet resume`."
       : "Payouts that were planned after the backup are planned again while the scan catches up: wait, and run this again. What pays nothing of ours is adopted by its hash, with --foreign.",
   )
   return { said: lines.join("\n") }

@@ -233,7 +233,7 @@ describe("an old backup", () => {
       expect(await rig.states()).toEqual(["queued", "queued"])
       expect(await operator.attempts()).toEqual([])
       expect((await operator.ask("/halt", { wallet: "payout", reason: "look" })).status).toBe(200)
-      await expectRefused(resume(), /With what waits to be mined the wallet has/)
+      await expectRefused(resume(), /Including those waiting to be mined, the wallet has/)
       await mine()
       for (const hash of await inExplorer(first)) expect((await adopt(hash)).status).toBe(200)
       expect((await resume()).status).toBe(200)
@@ -567,7 +567,7 @@ describe("a halt by the books", () => {
     await client.mine({ blocks: 3 })
     await operator.ask("/cancel", { intent: stolen?.id, reason: "paid by hand" })
     await adopt(hash, { foreign: true, reason: "paid by hand" })
-    expect((await resume()).body.said).toContain("halt it again where they still don't fit")
+    expect((await resume()).body.said).toContain("the wallet is halted again if they still don't match")
     await rig.compareLogs()
     expect(await operator.wallet()).toMatchObject({
       status: "halted",

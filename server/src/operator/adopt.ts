@@ -42,7 +42,7 @@ export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: strin
     .select("intent_id")
     .where("hash", "=", wanted.hash)
     .executeTakeFirst()
-  if (known) throw refused(`The transaction is known: it is an attempt of the payout ${known.intent_id}.`)
+  if (known) throw refused(`The transaction is already known: it is an attempt of the payout ${known.intent_id}.`)
   const found = await findOnChain(ctx, wanted.hash)
   const done = await byHand(ctx, wanted, async ctx => {
     const wallet = await lockWallet(ctx, found.wallet.id)
@@ -68,7 +68,7 @@ async function findOnChain(ctx: Context, hash: Hash): Promise<Found> {
       .where("address", "=", transaction.from)
       .executeTakeFirst()
     if (!wallet || (transaction.chainId !== 0 && transaction.chainId !== network.chainId))
-      throw refused(`The transaction was signed by ${transaction.from}, which is no wallet of this service.`)
+      throw refused(`The transaction was signed by ${transaction.from}, which is not a wallet of this service.`)
     return { transaction, wallet, blockNumber: await finalBlockOf(ctx, network, hash) }
   }
   const names = ctx.chain.networks.map(each => each.name).join(", ")
@@ -238,9 +238,9 @@ async function adoptForeign(
     .onConflict(conflict => conflict.doNothing())
     .executeTakeFirst()
   if (added.numInsertedOrUpdatedRows === 0n)
-    throw refused(`The nonce ${nonce} is explained by a foreign transaction already.`)
+    throw refused(`The nonce ${nonce} is already explained by a foreign transaction.`)
   const next = await advance(ctx, wallet)
-  const anew = sitting ? ` The payout ${sitting.id} was not paid by this nonce, and is made anew.` : ""
+  const anew = sitting ? ` The payout ${sitting.id} was not paid by this nonce, and is created again.` : ""
   return {
     action: "adopt foreign",
     chainId: wallet.chain_id,
@@ -283,7 +283,7 @@ async function intentOf(
   if (itself) {
     if (named !== undefined && named !== id) throw refused(`The transaction is the payout ${id}'s, by its calldata.`)
     if (!paysTheSame(transaction, itself))
-      throw refused(`The transaction names the payout ${id} and pays something else.`)
+      throw refused(`The transaction contains the id of the payout ${id}, but pays something else.`)
     return itself
   }
   const sitting = await sittingAt(ctx, wallet, transaction.nonce)
@@ -294,17 +294,17 @@ async function intentOf(
   if (named !== undefined) {
     const intent = await findIntent(ctx, named)
     if (!fitting.some(row => row.id === intent.id))
-      throw refused(`The transaction does not pay what the payout ${named} (${intent.state}) is for.`)
+      throw refused(`The transaction does not make the payment of the payout ${named} (${intent.state}).`)
     return intent
   }
   const [only, second] = fitting
   if (!only)
     throw refused(
-      "The transaction pays no payout that waits here. Where it pays nothing of ours, adopt it with --foreign --reason.",
+      "The transaction pays no payout that waits here. If it pays nothing of ours, adopt it with --foreign --reason.",
     )
   if (second && !any)
     throw refused(
-      `The transaction fits several payouts that pay the same; name one with --intent: ${fitting.map(row => row.id).join(", ")}.`,
+      `The transaction matches several payouts that pay the same; name one with --intent: ${fitting.map(row => row.id).join(", ")}.`,
     )
   return only
 }

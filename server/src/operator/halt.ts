@@ -10,7 +10,7 @@ export async function halt(ctx: Context, asked: WalletNamed & Asked & { reason: 
   const { id } = await findWallet(ctx, asked)
   const { wallet } = await byHand(ctx, asked, async ctx => {
     const wallet = await lockWallet(ctx, id)
-    if (wallet.status === "halted") throw refused(`The wallet is halted already: ${wallet.halted_reason}`)
+    if (wallet.status === "halted") throw refused(`The wallet is already halted: ${wallet.halted_reason}`)
     const after = { status: "halted", halted_reason: `by ${asked.by}: ${asked.reason}` } as const
     await ctx.db.updateTable("wallets").set(after).where("id", "=", id).execute()
     return {
@@ -65,7 +65,7 @@ export async function resume(
       wallet.next_nonce !== seen.next_nonce ||
       wallet.halted_reason !== seen.halted_reason
     )
-      throw refused("The wallet has changed at this moment. Look at it again with `script/wallet show`.")
+      throw refused("The wallet has just changed. Check it again with `script/wallet show`.")
     const checked_number = asked.booksCompared ? look.panel.finalized : wallet.checked_number
     const after = { status: "active", halted_reason: null, suspect_at: null, check_at: null, checked_number } as const
     await ctx.db
@@ -84,6 +84,6 @@ export async function resume(
   })
   const books = asked.booksCompared
     ? `The books are compared from block ${look.panel.finalized + 1n} on.`
-    : "The books are compared again from where that stopped, and halt it again where they still don't fit."
-  return { said: `The wallet ${wallet} on ${networkNamed(ctx, seen.chain_id)} goes on. ${books}` }
+    : "The books are compared again from where the comparison stopped, and the wallet is halted again if they still don't match."
+  return { said: `The wallet ${wallet} on ${networkNamed(ctx, seen.chain_id)} is resumed. ${books}` }
 }

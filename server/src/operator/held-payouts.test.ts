@@ -149,7 +149,7 @@ describe("a share that failed on chain five times", () => {
     expect(more).toEqual([])
     expect(row).toMatchObject({ reason: "reverted", detail: expect.stringMatching(/5 times .* person/) })
     const answer = await operator.ask("/release", { intent: row.id, reason: "its recipient is well again" })
-    expect([answer.status, answer.body.said]).toEqual([200, expect.stringContaining("is looked at now")])
+    expect([answer.status, answer.body.said]).toEqual([200, expect.stringContaining("is retried now")])
     await rig.round()
     expect((await rig.balanceOf(recipient(0))) - before).toBe(500_000n)
     await rig.anvil.client.mine({ blocks: 3 })

@@ -67,7 +67,7 @@ export async function release(ctx: Context, asked: Asked & { intent: string }): 
     reason === "sanctions"
       ? "Its recipient is screened again; while it is listed, it stays held."
       : "It is paid where its checks succeed, and stays held where they don't."
-  return { said: `The payout ${asked.intent} is looked at now. ${how}` }
+  return { said: `The payout ${asked.intent} is retried now. ${how}` }
 }
 
 /** Retries all held payouts now, or those held for one reason; writes one record for each network. */
@@ -92,7 +92,7 @@ export async function releaseAll(
   const which = asked.held === undefined ? "" : ` for ${asked.held}`
   if (total === 0) throw refused(`No payout is held${which}.`)
   return {
-    said: `${total} held ${total === 1 ? "payout is" : "payouts are"} looked at now. Each is paid where its checks succeed, and stays held where they don't.`,
+    said: `${total} held ${total === 1 ? "payout is" : "payouts are"} retried now. Each is paid where its checks succeed, and stays held where they don't.`,
   }
 }
 
@@ -112,7 +112,7 @@ async function makeAgain(
     const before = await successors()
     await makePayouts(ctx, paymentId, { reason: "reverted" })
     const made = (await successors()).find(row => !before.some(({ id }) => id === row.id))
-    if (!made) throw refused(`The payout ${asked.intent} reverted, and nothing is left to be made of it again.`)
+    if (!made) throw refused(`The payout ${asked.intent} reverted, and no part of it is left to be created again.`)
     await ctx.db.updateTable("intents").set({ run_at: ctx.now() }).where("id", "=", made.id).execute()
     return {
       action: "release" as const,
@@ -123,7 +123,9 @@ async function makeAgain(
       id: made.id,
     }
   })
-  return { said: `The payout ${asked.intent} reverted. It is made again as ${id}, and paid where its checks succeed.` }
+  return {
+    said: `The payout ${asked.intent} reverted. It is created again as ${id}, and paid where its checks succeed.`,
+  }
 }
 
 /** Cancels an intent without a nonce for good; its money stays in its deposit. */
@@ -166,10 +168,10 @@ export async function cancel(
 /** What happens to the money, by the kind of intent. */
 const moneyWords: Partial<Record<Row<"intents">["kind"], string>> = {
   share:
-    "Its money stays in its deposit, and is not paid to anyone by itself; the merchant's console shows the share as cancelled.",
+    "Its money stays in its deposit, and is not paid to anyone automatically; the merchant's console shows the share as cancelled.",
   sweep:
-    "Its money stays in its deposit, and is not swept again by itself; the merchant's transactions show it as cancelled.",
-  authorize: "Its payer is told that it was not carried out, and may sign again or pay by himself.",
+    "Its money stays in its deposit, and is not swept again automatically; the merchant's transactions show it as cancelled.",
+  authorize: "Its payer learns that it was not carried out, and may sign again or pay with a transfer.",
   return: "Its money stays in its deposit; the payment is open again, and waits for the merchant.",
 }
 
@@ -183,5 +185,5 @@ async function lockWaiting(ctx: TxContext, id: string): Promise<Row<"intents">> 
     .executeTakeFirstOrThrow()
   if (waiting.includes(row.state)) return row
   const state = row.nonce === null ? row.state : `${row.state}, with the nonce ${row.nonce}`
-  throw refused(`The payout ${id} is ${state}: only what is queued or held can be released or cancelled.`)
+  throw refused(`The payout ${id} is ${state}: only queued or held payouts can be released or cancelled.`)
 }

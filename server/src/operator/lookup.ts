@@ -28,7 +28,7 @@ export const networkNamed = (ctx: TxContext, chainId: number): string =>
 /** The network of a wallet or an intent; throws where the settings no longer have it. */
 export function servedNetwork(ctx: Context, chainId: number): Network {
   const network = ctx.chain.networks.find(each => each.chainId === chainId)
-  if (!network) throw refused(`NETWORKS does not name the network of chain ${chainId}, so that it can't be asked.`)
+  if (!network) throw refused(`NETWORKS does not name the network of chain ${chainId}, so it can't be asked.`)
   return network
 }
 
@@ -41,7 +41,7 @@ export function laneOf({ settings }: Context, { address }: Pick<Row<"wallets">, 
 /** The signer of a wallet; throws where this process does not have its key. */
 export function signerOf({ settings }: Context, { address }: Row<"wallets">): Signer {
   const signer = [settings.payoutSigner, settings.relaySigner].find(each => each?.address === address)
-  if (!signer) throw refused(`The service has no key of the wallet ${address}.`)
+  if (!signer) throw refused(`The service does not have the key of the wallet ${address}.`)
   return signer
 }
 

@@ -62,7 +62,7 @@ function serialized(told: Record<string, string>): Hex {
   const number = (name: string) => BigInt(told[name] ?? "none")
   const [r, s] = ["r", "s"].map(name => `0x${number(name).toString(16).padStart(64, "0")}` as Hex)
   if (type === undefined || r === undefined || s === undefined)
-    throw new Error("not a transaction that a wallet of ours makes")
+    throw new Error("not a transaction of a kind that a wallet of ours sends")
   const common = {
     nonce: Number.parseInt(number("nonce").toString(), 10),
     to: told.to as Hex | null,

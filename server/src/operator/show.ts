@@ -51,7 +51,7 @@ async function lookOrNone(ctx: Context, wallet: Row<"wallets">): Promise<Look | 
   const network = ctx.chain.networks.find(each => each.chainId === wallet.chain_id)
   if (!network) return undefined
   return await lookAt(ctx, network, wallet).catch(error => {
-    ctx.log.warn({ err: error, network: network.name }, "a wallet could not be looked at")
+    ctx.log.warn({ err: error, network: network.name }, "a wallet's state could not be read")
     return undefined
   })
 }

@@ -47,7 +47,7 @@ export async function serveOnSocket(app: Server, dataDir: string, log: Logger): 
       if (inodeOf(path) === inode) rmSync(path, { force: true })
     }
   } catch (error) {
-    log.error({ err: error }, "script/wallet can't be served: its socket can't be made in DATA_DIR")
+    log.error({ err: error }, "script/wallet can't be served: its socket can't be created in DATA_DIR")
     return stop
   }
 }

@@ -31,7 +31,7 @@ export async function lookAt(ctx: Context, network: Network, wallet: Row<"wallet
  */
 export async function unexplained(ctx: Context, wallet: Row<"wallets">, { sight, panel }: Look): Promise<string[]> {
   const { agreedLatest: count } = sight
-  if (count === undefined) return ["Too few endpoints tell how many transactions of the wallet there are: try again."]
+  if (count === undefined) return ["Too few endpoints report how many transactions the wallet has: try again."]
   const words: string[] = []
   if (count > wallet.next_nonce) {
     const missing = await unknownNonces(ctx, wallet, wallet.next_nonce, count)
@@ -42,7 +42,7 @@ export async function unexplained(ctx: Context, wallet: Row<"wallets">, { sight,
   }
   if (count <= wallet.next_nonce && (sight.pending ?? 0n) > wallet.next_nonce)
     words.push(
-      `With what waits to be mined the wallet has ${sight.pending} transactions, and this database knows ` +
+      `Including those waiting to be mined, the wallet has ${sight.pending} transactions, and this database knows ` +
         `${wallet.next_nonce}. Wait until they are mined, and adopt them.`,
     )
   const sent = await sql<{ id: string; nonce: bigint; hashes: Hash[] }>`

@@ -26,17 +26,19 @@ export async function unstick(
   const signer = signerOf(ctx, named)
   const { latest, market } = await lookAtWallet(network, named.address, ctx.signal)
   if (latest === undefined || market === undefined)
-    throw refused("No endpoint tells the wallet's nonce and the network's fees. Try again.")
+    throw refused("No endpoint reports the wallet's nonce and the network's fees. Try again.")
   const { hash, terms } = await byHand(ctx, asked, async ctx => {
     const wallet = await lockWallet(ctx, named.id)
     if (wallet.status !== "active")
-      throw refused("The wallet is halted, so that nothing would be sent. Resume it first: `script/wallet resume`.")
+      throw refused("The wallet is halted, so nothing would be sent. Resume it first: `script/wallet resume`.")
     const last = await lowestUnmined(ctx, wallet)
-    if (!last) throw refused("The wallet has nothing on its way: no nonce is stuck.")
+    if (!last) throw refused("The wallet has nothing in flight: no nonce is stuck.")
     if (last.nonce !== asked.nonce)
       throw refused(`Only the lowest nonce that is not mined can be replaced, which is ${last.nonce}.`)
     if (latest > last.nonce)
-      throw refused(`The nonce ${last.nonce} is used on the chain by now. It is confirmed in a moment: look again.`)
+      throw refused(
+        `The nonce ${last.nonce} has meanwhile been used on the chain. It will be confirmed in a moment: check again.`,
+      )
     const cap = asked.maxFee ?? ctx.settings.payoutMaxFee
     const fees = raisedFees({ maxFee: last.max_fee, tip: last.tip }, market, cap)
     if (!fees)
@@ -67,7 +69,7 @@ export async function unstick(
   return {
     said:
       `The nonce ${asked.nonce} is replaced by an empty transfer, ${hash}, for at most ${terms} a unit of gas. When it is ` +
-      "final, its payout is made anew; where the payout itself is mined after all, it is paid, and nothing is made anew.",
+      "final, its payout is created again; where the payout itself is mined after all, it is paid, and nothing is created again.",
     hash,
   }
 }

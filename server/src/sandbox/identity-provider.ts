@@ -3,8 +3,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { FastifyInstance, FastifySchema } from "fastify"
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWK } from "jose"
-// The package's front door prints a warning on every release of Node that is not LTS; its version is pinned.
-// @ts-expect-error The package has no types; what is used of it stands in ProviderInstance.
+// The package's main entry prints a warning on every release of Node that is not LTS; its version is pinned.
+// @ts-expect-error The package has no types; the part of it that is used is declared in ProviderInstance.
 import { InvalidTarget } from "oidc-provider/lib/helpers/errors.js"
 // @ts-expect-error
 import { Provider } from "oidc-provider/lib/provider.js"
@@ -37,11 +37,11 @@ export async function identityProvider(
       // RS256 by default, and refused where no key can do it.
       id_token_signed_response_alg: ALGORITHM,
     })),
-    // The default adapter keeps things in memory and warns of that. JWTs of client_credentials are never stored.
+    // The default adapter keeps data in memory and warns about that. JWTs of client_credentials are never stored.
     adapter: () => ({ find: async () => undefined, upsert: async () => {}, destroy: async () => {} }),
     ttl: { ClientCredentials: TOKEN_LIFE_SECONDS },
     features: {
-      // Pages for people at a browser, on by default; nobody logs in here.
+      // Pages for people with a browser, on by default; nobody logs in here.
       devInteractions: { enabled: false },
       clientCredentials: { enabled: true },
       resourceIndicators: {
@@ -60,8 +60,8 @@ export async function identityProvider(
       },
     },
   })
-  // The addresses in the discovery document are made from these two headers, and they must be the issuer's whatever
-  // name the caller reached us by: tokens are checked against the issuer.
+  // The addresses in the discovery document come from these two headers, and they must be the issuer's whatever name
+  // the caller used to reach us: tokens are checked against the issuer.
   provider.proxy = true
   const forwarded = { "x-forwarded-proto": issuer.protocol.slice(0, -1), "x-forwarded-host": issuer.host }
   const handle = provider.callback()
@@ -91,7 +91,7 @@ export async function newSigningKey(): Promise<JWK> {
   return { ...key, kid: await calculateJwkThumbprint(key), alg: ALGORITHM, use: "sig" }
 }
 
-/** An access token (a JWT) for a client, got over HTTP as any client would; throws with the provider's answer. */
+/** An access token (a JWT) for a client, fetched over HTTP as any client would; throws with the provider's answer. */
 export async function requestToken(issuer: string, audience: string, client: Client): Promise<string> {
   const { token_endpoint } = (await answer(await fetch(`${issuer}/.well-known/openid-configuration`))) as {
     token_endpoint: string

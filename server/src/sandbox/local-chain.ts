@@ -92,8 +92,8 @@ exit $status
 `
 
 /**
- * Starts anvil on 127.0.0.1 with the state of `dir`, if it has one; `timeOffsetSeconds` is what the clock has been moved
- * by so far. While `busy` answers true there is a block a second, else one every ten. Throws an Error with code
+ * Starts anvil on 127.0.0.1 with the state of `dir`, if it has one; `timeOffsetSeconds` is how far the clock has been
+ * moved so far. While `busy` returns true there is a block every second, else one every ten. Throws an Error with code
  * `PORT_BUSY` where another program has the port.
  */
 export async function startLocalChain(o: {
@@ -112,8 +112,8 @@ export async function startLocalChain(o: {
   removeTemporaryFiles(o.dir)
   await adoptExitDump(file("chain-exit.json"), file("chain-state.json"), log)
 
-  // One genesis for ever: each anvil makes one of its own before it loads the state, and dumps both; with two of them in a
-  // dump, which is block 0 after the next start is a matter of chance (seen in one of four).
+  // One genesis for ever: each anvil creates its own before it loads the state, and dumps both; with two of them in a
+  // dump, it is a matter of chance which one is block 0 after the next start (seen in one of four).
   const genesis = (readJsonIfThere(file("chain-genesis.json")) as { time: number } | undefined) ?? {
     time: Math.floor(Date.now() / 1_000) + o.timeOffsetSeconds,
   }
@@ -140,7 +140,7 @@ export async function startLocalChain(o: {
       ...["--dump-state", file("chain-exit.json")],
       ...(existsSync(file("chain-state.json")) ? ["--load-state", file("chain-state.json")] : []),
     ],
-    // A group of its own: a Ctrl-C in the terminal would end anvil before our last dump.
+    // A process group of its own: a Ctrl-C in the terminal would end anvil before our last dump.
     { detached: true, stdio: ["pipe", "pipe", "ignore"] },
   )
   const died = new Promise<End>(resolve => {
@@ -167,7 +167,7 @@ export async function startLocalChain(o: {
   let queued: Promise<void> | undefined
 
   function save(): Promise<void> {
-    // A save that waits its turn has not read the state yet, so whoever asks meanwhile can share it.
+    // A save that waits for its turn has not read the state yet, so later callers can share it.
     queued ??= lastSave = lastSave
       .catch(() => {})
       .then(() => {
@@ -178,7 +178,7 @@ export async function startLocalChain(o: {
   }
 
   async function dump(): Promise<void> {
-    // Anvil reads accounts and blocks one after the other: a block between them gives a state at odds with itself.
+    // Anvil reads accounts and blocks one after the other: a block in between gives an inconsistent state.
     for (let attempt = 1; ; attempt++) {
       const before = await rpc.head()
       const state = (await rpc.call("anvil_dumpState")) as string
@@ -194,8 +194,8 @@ export async function startLocalChain(o: {
   async function look(): Promise<void> {
     const head = await rpc.head()
     if (head.hash === seen) return
-    // Empty blocks are not dumped, but one who has read up to a block must not find it to come after a restart: the next
-    // start mines up to this number.
+    // Empty blocks are not dumped, but a client that has read up to a block must not see it reappear after a restart:
+    // the next start mines up to this number.
     const known: Head = { number: Number(head.number), timestamp: Number(head.timestamp) }
     await writeFileAtomic(file("chain-head.json"), JSON.stringify(known), 0o600)
     if (await worthSaving(known.number)) await save()
@@ -226,7 +226,7 @@ export async function startLocalChain(o: {
       try {
         await work()
       } catch (err) {
-        if (!stopped.signal.aborted) log.error({ err }, "the local chain could not be tended")
+        if (!stopped.signal.aborted) log.error({ err }, "the local chain could not be maintained")
       }
     }
   }
@@ -257,7 +257,7 @@ export async function startLocalChain(o: {
     rmSync(file("chain.pid"), { force: true })
   }
 
-  log.info({ rpcUrl, pid }, "the local chain runs")
+  log.info({ rpcUrl, pid }, "the local chain is running")
   return {
     rpcUrl,
     pid,
@@ -280,7 +280,7 @@ export async function startLocalChain(o: {
   }
 }
 
-/** Where anvil's binary is for a platform; throws an Error that says which package is missing. */
+/** The path of anvil's binary for a platform; throws an Error that names the missing package. */
 export function anvilPath(platform: string = process.platform, arch: string = process.arch): string {
   const cpu = { x64: "amd64", arm64: "arm64" }[arch]
   if (!cpu || (platform !== "linux" && platform !== "darwin"))
@@ -299,12 +299,12 @@ export function anvilPath(platform: string = process.platform, arch: string = pr
   }
 }
 
-/** Waits for what an earlier process left behind to end; throws `PORT_BUSY` if the port is taken after that. */
+/** Waits until the leftovers of an earlier process have ended; throws `PORT_BUSY` if the port is taken after that. */
 async function waitForOrphan(pidFile: string, port: number): Promise<void> {
   const group = existsSync(pidFile) ? Number(readFileSync(pidFile, "utf8")) : 0
-  // The port alone would not do: anvil closes it before its last dump is written.
+  // Checking the port is not enough: anvil closes it before its last dump is written.
   const gone = await until(ORPHAN_MS, async () => !(group && groupAlive(group)) && (await portFree(port)))
-  // A group that lives on without the port is another program's, with the number of ours.
+  // A group that continues without the port belongs to another program that got the same number.
   if (gone || (await portFree(port))) return
   const text =
     `Port ${port} on 127.0.0.1 is in use, so the sandbox's local chain cannot start. ` +
@@ -312,7 +312,7 @@ async function waitForOrphan(pidFile: string, port: number): Promise<void> {
   throw Object.assign(new Error(text), { code: "PORT_BUSY" })
 }
 
-/** Takes anvil's own last dump in place of ours if it is whole and not older; its file is gone afterwards. */
+/** Uses anvil's own last dump instead of ours if it is complete and not older; its file is deleted afterwards. */
 async function adoptExitDump(exitFile: string, stateFile: string, log: Log): Promise<void> {
   if (!existsSync(exitFile)) return
   const height = (text: string) =>
@@ -322,12 +322,12 @@ async function adoptExitDump(exitFile: string, stateFile: string, log: Log): Pro
     if (!existsSync(stateFile) || height(text) >= height(readFileSync(stateFile, "utf8")))
       await writeFileAtomic(stateFile, text, 0o600)
   } catch (err) {
-    log.warn({ err }, "anvil's last dump is not whole; the one before it is used")
+    log.warn({ err }, "anvil's last dump is incomplete; the one before it is used")
   }
   rmSync(exitFile)
 }
 
-/** Resolves with anvil's pid when it answers. */
+/** Resolves with anvil's pid once it answers. */
 async function ready(keeper: Keeper, died: Promise<End>, rpc: Rpc): Promise<number> {
   let over = false
   const gone = died.then(how => {
@@ -348,11 +348,11 @@ async function ready(keeper: Keeper, died: Promise<End>, rpc: Rpc): Promise<numb
   return Promise.race([up, gone])
 }
 
-/** Brings a loaded chain to where it was: its clock and its height, neither of which the state holds in full. */
+/** Restores a loaded chain's clock and height, neither of which the state contains in full. */
 async function resume(rpc: Rpc, known: Head | undefined, timeOffsetSeconds: number): Promise<void> {
   const loaded = await rpc.head()
   const lastTime = Math.max(Number(loaded.timestamp), known?.timestamp ?? 0)
-  // Anvil's clock begins at the genesis, which lies in the past by now; no block may be earlier than the last one.
+  // Anvil's clock starts at the genesis, which is in the past by now; no block may be earlier than the last one.
   const wall = Math.floor(Date.now() / 1_000)
   await rpc.call("evm_setTime", [quantity(Math.max(wall + timeOffsetSeconds, lastTime))])
   const height = Number(loaded.number)
@@ -361,7 +361,7 @@ async function resume(rpc: Rpc, known: Head | undefined, timeOffsetSeconds: numb
   if (blocks > 0) await rpc.call("anvil_mine", [quantity(blocks)])
 }
 
-/** Ends anvil by way of its keeper, and by force what is left after that. */
+/** Ends anvil through its keeper, and then kills whatever is left. */
 async function end(keeper: Keeper): Promise<void> {
   keeper.stdin.destroy()
   const group = keeper.pid
@@ -380,7 +380,7 @@ function groupAlive(group: number): boolean {
     return (error as NodeJS.ErrnoException).code === "EPERM"
   }
   try {
-    // An orphan that ended still counts until process 1 reaps it, which some do only every second or two.
+    // A dead orphan still counts until process 1 reaps it, which some do only every second or two.
     return !/\) Z /.test(readFileSync(`/proc/${group}/stat`, "utf8"))
   } catch {
     return true
@@ -406,7 +406,7 @@ async function until(limitMs: number, holds: () => Promise<boolean>): Promise<bo
   }
 }
 
-/** A shell tells a signal by the code 128 + number. */
+/** A shell reports a signal as the code 128 + number. */
 function endOfShell(code: number | null, signal: string | null): End {
   const name = code !== null && Object.entries(constants.signals).find(([, number]) => number === code - 128)?.[0]
   return name ? { code: null, signal: name } : { code, signal }

@@ -35,7 +35,7 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
   const { ctx, chain, wallet, deployer, buyers, advance, inboxFile } = parts
   const token = ctx.chain.networks[0]?.token
   if (!token) throw new Error("the sandbox has no network")
-  // One at a time: two transactions of one account at once would take the same nonce.
+  // One at a time: two concurrent transactions of one account would take the same nonce.
   let last: Promise<unknown> = Promise.resolve()
   const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
     const mine = last.then(work)
@@ -87,7 +87,7 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
       if (!isHex(suffix) || suffix.length % 2 !== 0)
         throw invalid("data", "must be 0x followed by whole bytes in hexadecimal")
       const buyer = buyers[index]
-      if (!buyer) throw invalid("buyer", "must be the number of one of the buyers")
+      if (!buyer) throw invalid("buyer", "must be the index of one of the buyers")
       const data = concat([encodeFunctionData({ abi: erc20Abi, functionName: "transfer", args: [to, amount] }), suffix])
       const account = privateKeyToAccount(buyer.privateKey)
       const txHash = await inTurn(async () => {
@@ -126,7 +126,7 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
   })
 
   app.register(async inbox => {
-    // The body as it came, whatever it is: signatures are over bytes.
+    // The body as received, unparsed, because signatures cover bytes.
     inbox.removeAllContentTypeParsers()
     inbox.addContentTypeParser("*", { parseAs: "string" }, async (_request: unknown, body: string) => body)
     inbox.post("/sandbox/inbox/:name", { schema: hidden }, async request => {
@@ -138,7 +138,7 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
     })
   })
 
-  /** Mined, and on disk: what was answered survives any kill. */
+  /** Mined and saved to disk: what was answered survives any kill. */
   async function settled(hash: `0x${string}`): Promise<void> {
     await wallet.waitForTransactionReceipt({ hash })
     await chain.save()

@@ -1,7 +1,7 @@
 /**
  * The sandbox: everything that Sluice needs around it, real and local. A chain with a token and the deposit factory, an
- * identity provider, two merchants, five funded buyers. Every step looks first and does only what is missing, so that a
- * start after a kill at any moment completes the one before.
+ * identity provider, two merchants, five funded buyers. Every step checks first and does only what is missing, so that
+ * a start after a kill at any moment completes the one before.
  */
 import { rmSync } from "node:fs"
 import { join } from "node:path"
@@ -38,18 +38,18 @@ const NETWORK = "base-sepolia"
 const BUYERS = 5
 const BUYER_FUNDS = parseUnits("10000", 6)
 const GAS_MONEY = parseUnits("100", 18)
-/** A submission of a hash that nobody sent must not make blocks for ever. */
+/** Submitting a hash that nobody sent must not produce blocks for ever. */
 const BUSY_MS = 60_000
 
 type PrivateKey = `0x${string}`
 
-/** What stays the same for the life of a sandbox and is nobody's business. */
+/** Values that stay the same for the life of a sandbox and are not shown. */
 interface Keys {
   deployer: PrivateKey
   payout: PrivateKey
   relay: PrivateKey
   signing: JWK
-  /** Hexadecimal; stands in for SECRET_KEY. */
+  /** Hexadecimal; used as SECRET_KEY. */
   secretKey: string
   merchants: { id: string; name: string; secret: string; payoutKey: PrivateKey }[]
 }
@@ -59,19 +59,19 @@ export interface Sandbox {
   now: () => Date
   /** Adds the sandbox's routes and its identity provider, and the merchants to the database. */
   extend(app: Server, ctx: Context): Promise<void>
-  /** Writes sandbox.json and says on the terminal where everything is; the API must be listening. */
+  /** Writes sandbox.json and prints where everything is; the API must be listening. */
   announce(ctx: Context): Promise<void>
 }
 
 export type Wallet = ReturnType<typeof walletOn>
 
-/** A client that reads, sends and steers the local chain. */
+/** A client that reads from, sends to and controls the local chain. */
 export const walletOn = (rpcUrl: string) =>
   createTestClient({ mode: "anvil", transport: http(rpcUrl), pollingInterval: 50, cacheTime: 0 })
     .extend(publicActions)
     .extend(walletActions)
 
-/** Starts the parts around the service, in `DATA_DIR`; `fail` is called when the chain ends by itself. */
+/** Starts the parts around the service, in `DATA_DIR`; `fail` is called when the chain stops unexpectedly. */
 export async function startSandbox(
   given: Settings,
   log: Logger,
@@ -97,7 +97,7 @@ export async function startSandbox(
   })
   options.cleanups.push(() => chain.stop())
   chain.exited.then(
-    () => options.fail(new Error("The local chain ended by itself; start again.")),
+    () => options.fail(new Error("The local chain stopped unexpectedly; start the sandbox again.")),
     () => {},
   )
   const [deployer, payout, relay] = [keys.deployer, keys.payout, keys.relay].map(key => privateKeyToAccount(key)) as [
@@ -234,7 +234,7 @@ function apiKeysOf(path: string, { merchants }: Keys): Map<string, string> {
   return new Map(merchants.map(({ id }) => [id, known.get(id) ?? newApiKey("sandbox")]))
 }
 
-/** The contracts stand at the deployer's first nonces; only what is not there is deployed. */
+/** The contracts have the deployer's first nonces; only missing ones are deployed. */
 async function deployContracts(wallet: Wallet, deployer: Account, operator: `0x${string}`) {
   await wallet.setBalance({ address: deployer.address, value: GAS_MONEY })
   const common = { account: deployer, chain: null }
@@ -262,12 +262,12 @@ async function deployContracts(wallet: Wallet, deployer: Account, operator: `0x$
   const sanctionsOracle = await place(3, () =>
     wallet.deployContract({ ...common, abi: sanctionsListAbi, bytecode: sanctionsListBytecode, args: [], nonce: 3 }),
   )
-  // Its address on public networks comes from a transaction signed for them; here the code is put there.
+  // On public networks a pre-signed transaction deploys it at this address; here its code is set directly.
   await wallet.setCode({ address: MULTICALL3, bytecode: (await wallet.getCode({ address: multicall3 })) ?? "0x" })
   return { token, depositFactory, sanctionsOracle }
 }
 
-/** Gas for everyone who has none, and tokens for buyers who never had any. */
+/** Gas for every account without any, and tokens for buyers who never had any. */
 async function fund(
   wallet: Wallet,
   deployer: Account,
@@ -288,7 +288,7 @@ async function fund(
   }
 }
 
-/** The merchants by their ids: the issuer's address changes with the port, they stay. */
+/** The merchants by their ids: the issuer's address changes with the port, the ids do not. */
 async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<void> {
   for (const { id, name, payoutKey } of keys.merchants) {
     await ctx.db
@@ -305,7 +305,7 @@ async function seedMerchants(ctx: Context, keys: Keys, issuer: string): Promise<
   }
 }
 
-/** The sandbox's key of a merchant is one row for ever: a new key takes the place of the old one. */
+/** A merchant's sandbox key is one row for ever: a new key replaces the old one. */
 async function seedApiKeys(ctx: Context, apiKeys: Map<string, string>): Promise<void> {
   for (const [merchantId, key] of apiKeys) {
     const id = merchantId.replace(/^mer_/, "key_")
@@ -317,7 +317,7 @@ async function seedApiKeys(ctx: Context, apiKeys: Map<string, string>): Promise<
   }
 }
 
-/** Whether blocks are wanted: a transfer lacks confirmations, a payout is not final, or a hash was just submitted. */
+/** Whether blocks are needed: a transfer lacks confirmations, a payout is not final, or a hash was just submitted. */
 async function somethingWaits(ctx: Context): Promise<boolean> {
   const transfer = await ctx.db
     .selectFrom("transfers")
@@ -337,7 +337,10 @@ async function somethingWaits(ctx: Context): Promise<boolean> {
   return (await submission.limit(1).executeTakeFirst()) !== undefined
 }
 
-/** Moves the service's and the chain's time; the file first, so that a kill between leaves no chain ahead of its clock. */
+/**
+ * Moves the service's and the chain's time; writes the file first, so that a kill in between leaves no chain ahead of
+ * its clock.
+ */
 async function moveClock(
   ctx: Context,
   chain: LocalChain,

@@ -168,7 +168,7 @@ describe("checkNetwork", () => {
   it.each([
     ["another chain id", { chainId: 8453 }, /serves chain 84532, not 8453/],
     ["a token that is none", { token: `0x${"1".repeat(40)}` as Address }, /has no name\(\)/],
-    ["no oracle", { sanctionsOracle: `0x${"1".repeat(40)}` as Address }, /no sanctions oracle stands/],
+    ["no oracle", { sanctionsOracle: `0x${"1".repeat(40)}` as Address }, /there is no sanctions oracle at/],
   ])("refuses %s", async (_what, change, words) => {
     const check = checkNetwork({ ...sites[0].settings, ...change })
     await expect(check).rejects.toThrow(words)

@@ -55,7 +55,7 @@ export async function scanTroubles(ctx: Context): Promise<{ faults: string[]; al
     const cursor = cursors.find(row => row.chain_id === chainId)
     const isBehind = cursor !== undefined && cursor.lag_blocks > BigInt(ctx.settings.maxScanLag)
     if (!cursor?.looked_at || now - cursor.looked_at.getTime() > MISSED_ROUNDS * roundMs)
-      faults.push(`${name} has not been looked at lately`)
+      faults.push(`${name} has not been scanned recently`)
     else if (isBehind && now - (cursor.lag_low_at?.getTime() ?? now) > STUCK_ROUNDS * roundMs)
       faults.push(`the scan of ${name} is ${cursor.lag_blocks} blocks behind, and does not catch up`)
     else if (isBehind) alarms.push(`${name}: the scan is ${cursor.lag_blocks} blocks behind, and catches up`)

@@ -399,7 +399,7 @@ describe("what goes wrong", () => {
     [
       "a body that trickles",
       200,
-      /^answered 200, but did not end its answer within 1 s$/,
+      /^answered 200, but did not finish its answer within 1 s$/,
       (at: Receiver) =>
         at.answer(response => {
           response.writeHead(200)
@@ -502,7 +502,7 @@ describe("what goes wrong", () => {
     for (const [url, words] of [
       ["http://127.0.0.1:1/", /^the connection was refused$/],
       ["http://nowhere.invalid/", /^the name nowhere\.invalid (has no address|can't be resolved) \(DNS says /],
-      [plain.replace("http:", "https:"), /^no secure connection could be made/],
+      [plain.replace("http:", "https:"), /^no secure connection could be established/],
     ] as const) {
       await service.ctx.db.deleteFrom("events").execute()
       await service.ctx.db.deleteFrom("webhook_secrets").execute()

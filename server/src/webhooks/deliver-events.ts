@@ -131,7 +131,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
 
   function track({ id }: ClaimedDelivery, doing: Promise<void>): void {
     const mine = doing
-      .catch(error => ctx.log.error({ err: error, deliveryId: id }, "a delivery failed and will be tried again"))
+      .catch(error => ctx.log.error({ err: error, deliveryId: id }, "a delivery failed and will be retried"))
       .finally(() => work.delete(mine))
     work.add(mine)
   }
@@ -185,12 +185,12 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
           break
         } catch (error) {
           if (n === WRITE_TRIES || cut?.aborted) throw error
-          ctx.log.warn({ err: error }, "attempts could not be written down yet")
+          ctx.log.warn({ err: error }, "attempts could not be recorded yet")
           await new Promise(resolve => setTimeout(resolve, WRITE_AGAIN_MS))
         }
     } catch (error) {
       // Their leases expire, and they are retried.
-      ctx.log.error({ err: error, deliveries: batch.length }, "attempts could not be written down")
+      ctx.log.error({ err: error, deliveries: batch.length }, "attempts could not be recorded")
     } finally {
       places += batch.length
       // A place is free, so a row that waited for one of these to be tried first may start.

@@ -115,7 +115,7 @@ async function switchOff(ctx: TxContext, id: string, reason: DisabledReason): Pr
     .executeTakeFirst()
   if (off.numUpdatedRows === 0n) return
   await skipWaiting(ctx, id)
-  ctx.log.warn({ webhookId: id, reason }, "webhook switched off")
+  ctx.log.warn({ webhookId: id, reason }, "webhook deactivated")
 }
 
 /** Deliveries pending for an endpoint will not be sent, except those being sent right now. */

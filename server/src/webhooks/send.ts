@@ -121,12 +121,12 @@ async function exchange(
     const asked = [response.headers["retry-after"]].flat()[0]
     return done(fault(status, location), status === 429 || status === 503 ? retryAfterOf(asked, Date.now()) : undefined)
   } catch (error) {
-    if (deadline.signal.reason === "stop") return done("the service stopped before an answer came")
+    if (deadline.signal.reason === "stop") return done("the service stopped before the answer came")
     if (deadline.signal.aborted)
       return done(
         status === null
           ? `no answer within ${timeoutMs / 1_000} s`
-          : `answered ${status}, but did not end its answer within ${timeoutMs / 1_000} s`,
+          : `answered ${status}, but did not finish its answer within ${timeoutMs / 1_000} s`,
       )
     return done(wordsOf(error as Error, status))
   } finally {
@@ -143,7 +143,7 @@ function fault(status: number, location: string | undefined): string | null {
   if (status >= 200 && status < 300) return null
   if (status >= 300 && status < 400 && location !== undefined)
     return `answered ${status}, a redirect to ${location.slice(0, 500)}; redirects are not followed`
-  return status === 410 ? "answered 410: it wants no more" : `answered ${status}`
+  return status === 410 ? "answered 410: it wants no more events" : `answered ${status}`
 }
 
 const CLOSED = "the connection was closed before the answer was complete"
@@ -155,10 +155,10 @@ const words: Record<string, string> = {
   UND_ERR_SOCKET: CLOSED,
   UND_ERR_CLOSED: CLOSED,
   UND_ERR_RES_CONTENT_LENGTH_MISMATCH: CLOSED,
-  EHOSTUNREACH: "there is no way to its address",
-  ENETUNREACH: "there is no way to its address",
-  ETIMEDOUT: "the connection could not be made in time",
-  UND_ERR_CONNECT_TIMEOUT: "the connection could not be made in time",
+  EHOSTUNREACH: "there is no route to its address",
+  ENETUNREACH: "there is no route to its address",
+  ETIMEDOUT: "the connection could not be established in time",
+  UND_ERR_CONNECT_TIMEOUT: "the connection could not be established in time",
   UND_ERR_HEADERS_OVERFLOW: "its answer has too many headers",
   TOO_LARGE: "its answer is too large",
 }
@@ -180,7 +180,7 @@ function wordsOf(error: Error & { code?: string; cause?: unknown; errors?: Error
     (isCertificate(code)
       ? `its certificate is not valid: ${error.message}`
       : /^(ERR_SSL|EPROTO|ERR_TLS)/.test(code)
-        ? `no secure connection could be made (${code})`
+        ? `no secure connection could be established (${code})`
         : error.name === "HTTPParserError"
           ? "its answer is not HTTP"
           : `${error.message}${code && ` (${code})`}`)

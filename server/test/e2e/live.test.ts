@@ -41,7 +41,7 @@ describe("MODE=live", () => {
     const place = await newPlace({ MODE: "live", SANDBOX_PUBLIC: "1", CONFIRMATIONS: "1" })
     const start = place.spawn()
     expect(await start.ended).toEqual({ code: 1, signal: null })
-    const [, list] = start.output().split("The settings are not right:\n")
+    const [, list] = start.output().split("The settings are not valid:\n")
     const names = (list ?? "").match(/^ {2}[A-Z_]+(?= )/gm)?.map(name => name.trim())
     expect(names?.sort()).toEqual([
       "BASE_URL",

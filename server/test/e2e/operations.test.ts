@@ -110,21 +110,21 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
       )
     }
     try {
-      await until("it waits for the migration", () => log.includes("Another process migrates this database"))
+      await until("it waits for the migration", () => log.includes("Another process is migrating this database"))
       expect((await get("/healthz")).status).toBe(200)
       expect(await readiness()).toMatchObject({
         status: 503,
         after: "1",
         body: {
           error: "NOT_READY",
-          message: "Not ready: it is migrating the database.",
+          message: "Not ready: the database is being migrated.",
           requestId: expect.any(String),
         },
       })
       await database.query("rollback")
       await until(
         "it goes on",
-        async () => (await readiness())?.body.message.includes("connecting to its networks") === true,
+        async () => (await readiness())?.body.message.includes("the networks are being connected") === true,
       )
       expect(log).toMatch(/Creating the tables of a new database \(\d+ migrations\)/)
     } finally {
