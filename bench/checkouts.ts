@@ -144,7 +144,7 @@ node.calls = 0
 node.hook = (method, params) => (method === "eth_call" ? noBalances(params) : undefined)
 let start = performance.now()
 await checkColdDeposits(service.ctx, network)
-say(`10,000 cold addresses: ${node.calls} calls, ${Math.round(performance.now() - start)} ms`)
+say(`10,000 dormant addresses: ${node.calls} calls, ${Math.round(performance.now() - start)} ms`)
 start = performance.now()
 await coolDeposits(service.ctx, network)
 say(`cooling, nothing to cool: ${(performance.now() - start).toFixed(1)} ms`)

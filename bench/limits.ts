@@ -1,6 +1,6 @@
 /**
  * What a rate-limit check costs, beside rate-limiter-flexible and @fastify/rate-limit: in memory, on one Redis, and within
- * a request. Rounds of all are interleaved and their medians told, so that a busy machine slows all alike.
+ * a request. Rounds of all are interleaved and their medians printed, so that a busy machine slows all alike.
  */
 import { Agent, request } from "node:http"
 import type { AddressInfo } from "node:net"

@@ -1,7 +1,7 @@
 /**
  * Payouts a second, from intents in the database to mined releases, beside raw releases that were signed before and are
  * sent to the same anvil: one in a request, and as many as the engine has in flight. Each has a wallet of its own; the runs
- * take turns, and medians are told.
+ * take turns, and medians are printed.
  */
 import { encodeFunctionData, type Hex } from "viem"
 import { depositFactoryAbi, testUsdcAbi } from "../server/src/chain/abi.ts"

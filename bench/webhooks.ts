@@ -47,7 +47,7 @@ const data = {
   txHash: `0x${"5f".repeat(32)}`,
 }
 
-/** The receiver, a process of its own: counts, hangs at `/hang`, and tells how old events are when they come. */
+/** The receiver, a process of its own: counts, hangs at `/hang`, and reports how old events are on arrival. */
 function receive(): void {
   let latencies: number[] = []
   const server = createServer((request, response) => {
@@ -177,7 +177,7 @@ async function heap({ ctx, merchantId }: Place, n: number): Promise<void> {
   await sql`analyze events, deliveries`.execute(ctx.db)
 }
 
-/** Runs the real loop while `work` runs; `onSend` is told of each exchange's milliseconds. */
+/** Runs the real loop while `work` runs; `onSend` gets the milliseconds of each exchange. */
 async function delivering<T>(ctx: Context, work: () => Promise<T>, onSend?: (ms: number) => void): Promise<T> {
   const stop = new AbortController()
   const sender = openSender(ctx.settings.webhooks)

@@ -31,7 +31,7 @@ const day = 86_400n
 type Deposit = { address: Address; salt: Hex; owner: Hex; openAfter: bigint }
 
 let anvil: Anvil
-/** Sends, and gives the receipt; throws what the call would revert with, unless the request names its gas. */
+/** Sends, and returns the receipt; throws what the call would revert with, unless the request sets its gas. */
 let send: Anvil["client"]["writeContractSync"]
 let usdc: Address
 let factory: Address
@@ -51,7 +51,7 @@ beforeAll(async () => {
 afterAll(() => anvil.stop())
 
 let salts = 0
-/** A deposit not used before, in place only once something leaves it, that opens in a day unless told otherwise. */
+/** A deposit not used before, deployed only once something leaves it, that opens in a day by default. */
 async function freshDeposit(of: Partial<Omit<Deposit, "address">> = {}): Promise<Deposit> {
   const terms = { salt: toHex(++salts, { size: 32 }), owner: owner.address, openAfter: (await time()) + day, ...of }
   return { ...terms, address: await addressOf(terms) }
@@ -183,7 +183,7 @@ describe("recover", () => {
       direct
         ? client.simulateContract(recover(deposit, usdc, from))
         : client.simulateContract(recoverFromFactory(deposit, usdc, from))
-    // With its gas named, so that a call that will revert is mined all the same, at the very second asked for.
+    // With its gas set, so that a call that will revert is mined anyway, at exactly the requested second.
     const sendAt = async (timestamp: bigint) => {
       await client.setNextBlockTimestamp({ timestamp })
       const gas = 500_000n
@@ -263,7 +263,7 @@ describe("nobody takes another's deposit", () => {
     expect(new Set(addresses).size).toBe(addresses.length)
   })
 
-  test("the same salt with a thief as owner, or open at once, neither reaches the money nor is in its way", async () => {
+  test("the same salt with a thief as owner, or open at once, neither reaches the money nor blocks it", async () => {
     const { client } = anvil
     const deposit = await freshDeposit()
     await mint(deposit.address, 100n)
@@ -303,7 +303,7 @@ describe("nobody takes another's deposit", () => {
   })
 })
 
-test("the implementation itself has no terms, no owner and no way out", async () => {
+test("the implementation itself has no terms, no owner and no way to send", async () => {
   const { client } = anvil
   const address = await client.readContract({ address: factory, abi, functionName: "implementation" })
   await mint(address, 1n)
@@ -430,7 +430,7 @@ describe("multicall", () => {
     expect(await balance(payee)).toBe(before + 50n)
   })
 
-  test("is no way around the operator", async () => {
+  test("is no way around the operator check", async () => {
     const deposit = await freshDeposit()
     await mint(deposit.address, 10n)
     const call = anvil.client.simulateContract(batch([encode(deposit, 10n)], stranger))

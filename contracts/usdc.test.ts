@@ -1,4 +1,4 @@
-// That the local USDC does what the real one does wherever the service and its payers rely on it.
+// The local USDC behaves like the real one wherever the service and its payers rely on it.
 
 import {
   domainSeparator,
@@ -57,13 +57,13 @@ const types = {
 type Authorization = { from: Hex; to: Hex; value: bigint; validAfter: bigint; validBefore: bigint; nonce: Hex }
 
 let anvil: Anvil
-/** Sends, and gives the receipt; throws what the call would revert with, unless the request names its gas. */
+/** Sends, and returns the receipt; throws what the call would revert with, unless the request sets its gas. */
 let send: Anvil["client"]["writeContractSync"]
 let usdc: Address
 let deployer: PrivateKeyAccount
 let payee: PrivateKeyAccount
 let stranger: PrivateKeyAccount
-/** A new account with 1,000 base units and no ether, so that whatever it does it does by signature. */
+/** A new account with 1,000 base units and no ether, so that it can act only by signature. */
 let payer: PrivateKeyAccount
 
 beforeAll(async () => {
@@ -115,7 +115,9 @@ const parts = <const T extends readonly unknown[]>(args: T, signature: Hex) => {
   return [...args, yParity + 27, r, s] as const
 }
 
-/** The call that moves by this authorization, relayed by anyone but for a receipt, which only the payee may ask for. */
+/**
+ * The call that moves by this authorization, relayed by anyone, except for `receive…`, which only the payee may send.
+ */
 function move(of: Authorization, signature: Hex, form: Form, kind: Kind, account?: PrivateKeyAccount) {
   const args = [of.from, of.to, of.value, of.validAfter, of.validBefore, of.nonce] as const
   const isTransfer = kind === "TransferWithAuthorization"
@@ -253,7 +255,7 @@ describe.each(forms)("an authorization by %s", form => {
   describe.each(["TransferWithAuthorization", "ReceiveWithAuthorization"] as const)("%s", kind => {
     const signed = async (of: Authorization) => move(of, await sign(of, kind), form, kind)
 
-    test("moves the money, uses the nonce and says so", async () => {
+    test("moves the money, uses the nonce and emits the event", async () => {
       const of = await authorization()
       const before = await balance(of.to)
       const receipt = await (await signed(of)).send()
@@ -266,13 +268,13 @@ describe.each(forms)("an authorization by %s", form => {
       ])
     })
 
-    test("is good once", async () => {
+    test("is valid once", async () => {
       const call = await signed(await authorization())
       await call.send()
       expect(await revertOf(call.simulate())).toBe(used)
     })
 
-    test("is not good for another amount, payee, payer, window or nonce than was signed", async () => {
+    test("is not valid for another amount, payee, payer, window or nonce than was signed", async () => {
       const of = await authorization()
       const signature = await sign(of, kind)
       await mint(stranger.address, 1000n)
@@ -289,7 +291,7 @@ describe.each(forms)("an authorization by %s", form => {
       expect(await revertOf(elsewhere.simulate())).toBe(badSignature)
     })
 
-    test("is not good when signed by another, for the other kind, or in another domain", async () => {
+    test("is not valid when signed by another, for the other kind, or in another domain", async () => {
       const of = await authorization()
       const other = kind === "TransferWithAuthorization" ? "ReceiveWithAuthorization" : "TransferWithAuthorization"
       const abroad = { ...domain(), chainId: 8453 }
@@ -302,7 +304,7 @@ describe.each(forms)("an authorization by %s", form => {
         expect(await revertOf(move(of, signature, form, kind).simulate())).toBe(badSignature)
     })
 
-    test("takes no second signature made from the first (malleability)", async () => {
+    test("accepts no second signature derived from the first (malleability)", async () => {
       const of = await authorization()
       const { r, s, yParity } = parseSignature(await sign(of, kind))
       const order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
@@ -310,7 +312,7 @@ describe.each(forms)("an authorization by %s", form => {
       expect(await revertOf(move(of, twin, form, kind).simulate())).toBe(badSignature)
     })
 
-    test("is not good for more than the payer has, and stays good until the payer has it", async () => {
+    test("is not valid for more than the payer has, and stays valid until the payer has it", async () => {
       const of = await authorization({ value: 1001n })
       const call = await signed(of)
       expect(await revertOf(call.simulate())).toBe(tooMuch)
@@ -320,7 +322,7 @@ describe.each(forms)("an authorization by %s", form => {
       expect(await balance(of.from)).toBe(0n)
     })
 
-    test("is good from the second after validAfter to the one before validBefore", async () => {
+    test("is valid from the second after validAfter to the one before validBefore", async () => {
       const { client } = anvil
       const start = (await time()) + 100n
       const window = { validAfter: start, validBefore: start + 100n }
@@ -336,7 +338,7 @@ describe.each(forms)("an authorization by %s", form => {
       expect(await revertOf(two.simulate())).toBe(tooLate)
     })
 
-    test("is good to the last second", async () => {
+    test("is valid to the last second", async () => {
       const { client } = anvil
       const of = await authorization({ validBefore: (await time()) + 100n })
       const call = await signed(of)
@@ -352,7 +354,7 @@ describe.each(forms)("an authorization by %s", form => {
     expect(await revertOf(call.simulate())).toBe("FiatTokenV2: caller must be the payee")
   })
 
-  test("can be canceled by its authorizer, through anyone, and is then worth nothing", async () => {
+  test("can be canceled by its authorizer, through anyone, and is then void", async () => {
     const of = await authorization()
     const receipt = await cancel(of.from, of.nonce, await signCancel(of.from, of.nonce), form).send()
     expect(parseEventLogs({ abi, logs: receipt.logs }).map(({ eventName, args }) => ({ eventName, args }))).toEqual([

@@ -1,4 +1,4 @@
-// What a deadlock undoes is done again; it takes two connections, so Postgres.
+// A deadlocked transaction is retried; it takes two connections, so Postgres.
 import { sql } from "kysely"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { onPostgres } from "../test/database.ts"
@@ -13,7 +13,7 @@ beforeAll(async () => {
 })
 afterAll(() => service.stop())
 
-it.runIf(onPostgres)("two transactions that wait for each other both end", async () => {
+it.runIf(onPostgres)("two deadlocked transactions both end", async () => {
   const { ctx } = service
   await sql`create table counters (id integer primary key, n integer not null)`.execute(ctx.db)
   await sql`insert into counters values (1, 0), (2, 0)`.execute(ctx.db)
@@ -35,7 +35,7 @@ it.runIf(onPostgres)("two transactions that wait for each other both end", async
 })
 
 it.runIf(onPostgres)(
-  "two transactions that wrote rows of one merchant can both hold the merchant afterwards",
+  "two transactions that wrote rows of one merchant can both lock the merchant afterwards",
   async () => {
     const { ctx } = service
     const merchantId = await service.merchant("shop")
@@ -55,7 +55,7 @@ it.runIf(onPostgres)(
   },
 )
 
-it("an error of the work itself is not tried again, and leaves nothing", async () => {
+it("an error of the work itself is not retried, and leaves nothing", async () => {
   let runs = 0
   const failing = inTransaction(service.ctx, async () => {
     runs++

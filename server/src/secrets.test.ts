@@ -6,7 +6,7 @@ const key = randomBytes(32)
 const sealed = seal(key, "webhook-secret", "wh_1", "whsec_ünïcode")
 
 describe("a sealed secret", () => {
-  it("opens for its own key, purpose and owner, and never looks the same twice", () => {
+  it("decrypts for its own key, purpose and owner, and never looks the same twice", () => {
     expect(unseal(key, "webhook-secret", "wh_1", sealed)).toBe("whsec_ünïcode")
     expect(seal(key, "webhook-secret", "wh_1", "whsec_ünïcode")).not.toBe(sealed)
     expect(unseal(key, "signing-key", "k", seal(key, "signing-key", "k", ""))).toBe("")
@@ -18,7 +18,7 @@ describe("a sealed secret", () => {
     ["another owner", () => unseal(key, "webhook-secret", "wh_2", sealed)],
     ["a part of it", () => unseal(key, "webhook-secret", "wh_1", sealed.slice(0, 20))],
     ["nothing", () => unseal(key, "webhook-secret", "wh_1", "")],
-  ])("does not open with %s, and does not tell itself", (_what, open) => {
+  ])("is not decrypted with %s, and does not reveal itself", (_what, open) => {
     expect(open).toThrow(/can't be decrypted: was SECRET_KEY changed/)
     expect(open).not.toThrow(/whsec_/)
   })

@@ -1,5 +1,5 @@
 /**
- * How the process stops. The first signal begins the drain: the process still serves, and `/readyz` tells the load
+ * How the process stops. The first signal begins the drain: the process still serves, and `/readyz` asks the load
  * balancer to send no new requests. After the drain, or at a second signal, it stops.
  */
 

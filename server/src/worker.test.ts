@@ -24,7 +24,7 @@ async function warningsOf(keys: Keys): Promise<string[]> {
   return lines.filter(({ level }) => level === 40).map(({ msg }) => msg)
 }
 
-it("says what doesn't run without a key, and nothing of it with one", async () => {
+it("logs what doesn't run without a key, and none of it with one", async () => {
   const keys = {
     payoutSigner: localSigner(`0x${"7f3a".repeat(16)}`),
     relaySigner: localSigner(`0x${"5b2c".repeat(16)}`),

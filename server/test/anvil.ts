@@ -42,10 +42,10 @@ type Ten<T> = [T, T, T, T, T, T, T, T, T, T]
 /** The last line anvil prints before it answers; with its end, as a line may come in two pieces. */
 const listening = /^Listening on (\S+)\n/m
 
-/** What `startAnvil` gives. */
+/** What `startAnvil` returns. */
 export type Anvil = Awaited<ReturnType<typeof startAnvil>>
 
-/** A viem client with the test, public and wallet actions, which signs as the first account where none is named. */
+/** A viem client with the test, public and wallet actions, which signs as the first account by default. */
 export type AnvilClient = Anvil["client"]
 
 /**
@@ -84,11 +84,12 @@ export async function startAnvil({
   })
   const client = createTestClient({
     mode: "anvil",
-    // With the key and not only the address, as viem then asks for the gas first and so throws on what would revert.
+    // With the key and not only the address, because viem then asks for the gas first and so throws on a call that
+    // would revert.
     account: accounts[0],
     chain,
     transport: minedHttp(rpcUrl),
-    // Tests look at what has just happened: nothing kept, and a receipt asked for at once.
+    // Tests read what has just happened: nothing is cached, and a receipt is requested at once.
     cacheTime: 0,
     pollingInterval: 20,
   })
@@ -110,8 +111,9 @@ const MINING_POLLS = 500
 const MINING_POLL_MS = 10
 
 /**
- * Resolves when anvil has mined what it mines by itself. It answers a sent transaction before its block, so a test that
- * looks at the chain next would sometimes look too early. Resolves at once where blocks are mined by hand or by the clock.
+ * Resolves when anvil has mined what it mines automatically. It answers a sent transaction before its block, so a test
+ * that reads the chain next would sometimes read too early. Resolves at once where blocks are mined by hand or by the
+ * clock.
  */
 export async function untilMined(rpcUrl: string): Promise<void> {
   const calls = ["anvil_getAutomine", "txpool_status"].map((method, id) => ({ jsonrpc: "2.0", id, method, params: [] }))
@@ -153,7 +155,7 @@ export const deployForwarder = (client: AnvilClient) => deploy(client, forwarder
 /** Deploys an OtherToken, which anyone may mint. */
 export const deployOtherToken = (client: AnvilClient) => deploy(client, otherTokenAbi, otherTokenBytecode)
 
-/** Puts Multicall3 where it stands on public networks. */
+/** Deploys Multicall3 at its address on public networks. */
 export async function placeMulticall3(client: AnvilClient): Promise<void> {
   const address = await deploy(client, multicall3Abi, multicall3Bytecode)
   await client.setCode({ address: MULTICALL3, bytecode: (await client.getCode({ address })) ?? "0x" })
@@ -162,11 +164,14 @@ export async function placeMulticall3(client: AnvilClient): Promise<void> {
 /** Deploys a SanctionsList that its client's account keeps. */
 export const deploySanctionsList = (client: AnvilClient) => deploy(client, sanctionsListAbi, sanctionsListBytecode)
 
-/** Deploys a ContractWallet that takes the signatures of `signer` for its own (ERC-1271). */
+/** Deploys a ContractWallet that accepts the signatures of `signer` as its own (ERC-1271). */
 export const deployContractWallet = (client: AnvilClient, signer: Hex) =>
   deploy(client, contractWalletAbi, contractWalletBytecode, [signer])
 
-/** Deploys any contract as the client's account and gives its address, lower-case; throws when the constructor reverts. */
+/**
+ * Deploys any contract as the client's account and returns its address in lower case; throws when the constructor
+ * reverts.
+ */
 export async function deploy(client: AnvilClient, abi: Abi, bytecode: Hex, args: unknown[] = []): Promise<Address> {
   const hash = await client.deployContract({ abi, bytecode, args })
   const { status, contractAddress } = await client.waitForTransactionReceipt({ hash })
@@ -207,7 +212,7 @@ function spawnTied(command: string, args: string[]) {
   return spawn("sh", ["-c", script, command, ...args])
 }
 
-/** Reads standard output until `pattern` is in it; what comes later is thrown away so that the pipe never fills up. */
+/** Reads standard output until `pattern` is in it; later output is discarded so that the pipe never fills up. */
 function readUntil(child: ChildProcessWithoutNullStreams, pattern: RegExp) {
   return new Promise<string>((resolve, reject) => {
     let text = ""

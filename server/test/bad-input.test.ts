@@ -1,5 +1,5 @@
 /**
- * Every route of the OpenAPI document with every input that it does not take: each is told so in the one shape of errors,
+ * Every route of the OpenAPI document with every input that it does not accept: each is refused in the one shape of errors,
  * with a code that the document declares (`call` checks that), and nothing is written.
  */
 import { randomUUID } from "node:crypto"
@@ -558,7 +558,7 @@ describe.each(routes.map(route => [route.name, route] as const))("%s", (_name, r
 
   if (route.isConsole && route.params.length > 0)
     it("has nothing of the shop's for another merchant", async () => {
-      // Splits alone are told apart from what does not exist.
+      // Only splits have an answer of their own, unlike what does not exist.
       await expectRefused(route, [{ as: "rival" }], { status: route.path.includes("/splits/") ? 403 : 404 })
     })
 })

@@ -1,4 +1,4 @@
-/** What a hand at the database could do to one row, each to be found by the reconciliation. */
+/** What somebody with access to the database could do to one row; the reconciliation must find each. */
 import { sql } from "kysely"
 import type { Db } from "../src/db/open.ts"
 
@@ -7,7 +7,7 @@ const away = [
   ...["sweep_parts", "outflows"],
 ]
 
-/** By the table whose row is altered: what is done, and a name where one word of it would not do. */
+/** By the table whose row is altered: the change, and a name where the column alone is not clear. */
 export const alterations: { table: string; what: string; statement: string }[] = [
   ...each("transfers", {
     "a value": "value = value + 1",
@@ -99,7 +99,9 @@ function share(change: string): string {
   return `update intents set ${change} where id = (select id from intents where kind = 'share' and share = 0 limit 1)`
 }
 
-/** Runs a statement past every trigger and foreign key; call it inside a transaction. Answers how many rows it changed. */
+/**
+ * Runs a statement without triggers and foreign keys; call it inside a transaction. Returns how many rows it changed.
+ */
 export async function byHand(db: Db, statement: string): Promise<number> {
   await sql`set local session_replication_role = replica`.execute(db)
   const { numAffectedRows } = await sql.raw(statement).execute(db)

@@ -1,7 +1,7 @@
-/** Holds answers against the OpenAPI document: what a test gets and the document does not tell is a failure. */
+/** Checks answers against the OpenAPI document: an answer that the document does not declare is a failure. */
 import { Ajv2020 } from "ajv/dist/2020.js"
 
-/** As much of JSON Schema as requests use. */
+/** The part of JSON Schema that requests use. */
 export interface Schema {
   type?: string | string[]
   properties?: Record<string, Schema>
@@ -44,13 +44,13 @@ interface Answer {
 const BEGINNING =
   /^(?:(?:`[^`]{1,100}`|The body|This field) (?:must|can't|is|was|has|does|names|points|belongs|comes|appears|contains) |(?!The body|This field)[A-Z])/
 
-/** The faults of an answer that are no sentences. */
+/** The faults of an answer that are not sentences. */
 const unclear = (body: unknown): string[] =>
   ((body as { details?: { message: string }[] } | null)?.details ?? [])
     .map(({ message }) => message)
     .filter(message => !BEGINNING.test(message) || !/[^.?][.?]$/.test(message.slice(-2)))
 
-/** A check that throws when the document does not declare what a request was answered. */
+/** A check that throws when the document does not declare an answer. */
 export function contractOf(document: Document): (method: string, url: string, answer: Answer) => void {
   const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: false })
   ajv.addSchema(document, "document")

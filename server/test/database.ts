@@ -47,7 +47,7 @@ async function openNamed(server: string, name: string): Promise<OpenDatabase> {
   })
 }
 
-/** Makes a migrated database that others are copied from, and answers its name. */
+/** Creates a migrated database that others are copied from, and returns its name. */
 export async function makeTemplate(server: string): Promise<string> {
   const name = `template_${randomBytes(8).toString("hex")}`
   await runOn(server, `create database ${name}`)
@@ -79,12 +79,12 @@ export async function openOwnPostgres(server: string): Promise<OpenDatabase> {
 }
 
 /**
- * Empties every table but the list of migrations. Only tables that were ever written to are emptied: to truncate all of
- * them takes 90 ms of CPU on the embedded database, this 24.
+ * Empties every table except the list of migrations. Only tables that were ever written to are emptied: truncating all
+ * of them takes 90 ms of CPU on the embedded database, this 24.
  */
 export async function emptyDatabase({ db }: OpenDatabase): Promise<void> {
   await db.transaction().execute(async db => {
-    // No trigger runs and no foreign key is checked: all of it goes.
+    // No trigger runs and no foreign key is checked, because everything is deleted.
     await sql`set local session_replication_role = replica`.execute(db)
     await sql`
       do $$
@@ -104,7 +104,7 @@ export async function emptyDatabase({ db }: OpenDatabase): Promise<void> {
   })
 }
 
-/** All rows as they are now; the returned function puts them back, as a restored backup does. */
+/** All current rows; the returned function restores them, as a backup would. */
 export async function backUp({ db }: Pick<OpenDatabase, "db">): Promise<() => Promise<void>> {
   const tables = await sql<{ name: string }>`
     select tablename as name from pg_tables where schemaname = 'public' and tablename <> 'migrations'`.execute(db)
@@ -116,7 +116,7 @@ export async function backUp({ db }: Pick<OpenDatabase, "db">): Promise<() => Pr
   }
   return () =>
     db.transaction().execute(async db => {
-      // Rows come back as they were: no trigger makes anything of them.
+      // Rows are restored as they were, without triggers.
       await sql`set local session_replication_role = replica`.execute(db)
       await sql`truncate ${sql.join(kept.map(({ name }) => sql.table(name)))} cascade`.execute(db)
       for (const { name, rows } of kept)

@@ -1,4 +1,4 @@
-/** A name server in a test, over UDP: it answers every name with what the test says just then. */
+/** A name server in a test, over UDP: it answers every name with what the test currently says. */
 import { createSocket } from "node:dgram"
 import { once } from "node:events"
 import { isIP } from "node:net"
@@ -29,7 +29,7 @@ export async function startNameServer(): Promise<NameServer> {
     const type = query.readUInt16BE(end + 1)
     const found = addresses.filter(each => (isIP(each) === 4 ? A : AAAA) === type)
     const header = Buffer.from(query.subarray(0, HEADER))
-    // A response, recursion available; one question, so many answers, nothing else.
+    // A response, recursion available; one question, this many answers, nothing else.
     header.writeUInt16BE(0x8180, 2)
     for (const [i, n] of [1, found.length, 0, 0].entries()) header.writeUInt16BE(n, 4 + 2 * i)
     const answers = found.map(each => {

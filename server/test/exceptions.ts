@@ -1,4 +1,7 @@
-/** Money that fits nothing, in a test: a service over a real chain, buyers, another token, a sanctions list, payouts. */
+/**
+ * Money that matches no payment, in a test: a service over a real chain, buyers, another token, a sanctions list,
+ * payouts.
+ */
 import { encodeFunctionData, erc20Abi, type Hex, parseUnits } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { otherTokenAbi, sanctionsListAbi, testUsdcAbi } from "../src/chain/abi.ts"
@@ -41,7 +44,7 @@ export interface ExceptionsRig {
   rounds(count?: number, blocks?: number): Promise<void>
   /** One round of the payout engine. */
   payout(): Promise<void>
-  /** Rounds of the engine until nothing moves any more and all is final. */
+  /** Rounds of the engine until nothing changes any more and all is final. */
   payOut(): Promise<void>
   balanceOf(address: string, token?: Address): Promise<bigint>
   sanction(address: string, value: boolean): Promise<void>
@@ -51,7 +54,7 @@ export interface ExceptionsRig {
   stop(): Promise<void>
 }
 
-/** Starts all of it. */
+/** Starts everything. */
 export async function startExceptionsRig(): Promise<ExceptionsRig> {
   const anvil = await startAnvil({ slotsInAnEpoch: 4 })
   const { client, accounts } = anvil

@@ -6,7 +6,7 @@ export interface TestIssuer {
   issuer: string
   privateKey: CryptoKey
   publicJwk: Record<string, unknown>
-  /** A token that is good, but for what `claims` and `header` say. */
+  /** A valid token, except for what `claims` and `header` change. */
   token(
     sub: string,
     claims?: Record<string, unknown>,

@@ -1,10 +1,10 @@
-/** Keystores for tests (Web3 Secret Storage v3), made by other code than what reads them in the service. */
+/** Keystores for tests (Web3 Secret Storage v3), created by other code than the service uses to read them. */
 import { createCipheriv, pbkdf2Sync, randomBytes, randomUUID, scryptSync } from "node:crypto"
 import { keccak256 } from "viem"
 
 type Kdf = { c: number } | { n: number; r: number; p: number }
 
-/** What foundry derives keys with; `c` of PBKDF2 in its place. */
+/** The key derivation of foundry; `c` of PBKDF2 instead. */
 export const foundry = { n: 8192, r: 8, p: 1 }
 
 /** The JSON of a keystore with this key; `more` stands beside its fields. */

@@ -40,7 +40,7 @@ export function lifeOf(rig: PayoutRig) {
     await verifyRound(ctx, rig.network)
   }
 
-  /** Lets everything that was begun become final. */
+  /** Waits until everything that was begun is final. */
   async function settle(): Promise<void> {
     for (let i = 0; i < 3; i++) {
       await rig.round()
@@ -70,14 +70,14 @@ export function lifeOf(rig: PayoutRig) {
   const haltedReason = async () =>
     (await ctx.db.selectFrom("wallets").select("halted_reason").executeTakeFirstOrThrow()).halted_reason
 
-  /** The hourly comparison of logs, now; answers why the wallet is halted. */
+  /** The hourly comparison of logs, now; returns why the wallet is halted. */
   async function compareLogs(): Promise<string | null> {
     await rig.round()
     await rig.compareLogs()
     return await haltedReason()
   }
 
-  /** Shares, a sweep, money that nobody asked for, and a recovery; all of it final and compared. */
+  /** Shares, a sweep, money that belongs to no payment, and a recovery; all of it final and compared. */
   async function live(): Promise<{ split: Shop; swept: Shop; old: Shop }> {
     const old = await rig.sell()
     await send(old.deposit.address, 70_000n)
@@ -93,7 +93,7 @@ export function lifeOf(rig: PayoutRig) {
     await advance(2 * DAY_MS)
     await sweepDue(ctx, rig.network)
     await settle()
-    // It notes the recovery.
+    // It records the recovery.
     const halted = await compareLogs()
     if (halted !== null) throw new Error(halted)
     return { split, swept, old }

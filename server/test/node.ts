@@ -1,6 +1,6 @@
 /**
- * A scripted chain and nodes that tell of it over real HTTP, each with a hook to fail or to lie in any single answer. For
- * faults that a real node can't be made to show; everything else is tried on anvil.
+ * A scripted chain and nodes that report it over real HTTP, each with a hook to fail or to lie in any single answer.
+ * For faults that a real node can't be made to show; everything else is tested on anvil.
  */
 import { createServer, type Server } from "node:http"
 import type { Address, Hash } from "../src/chain/hex.ts"
@@ -30,7 +30,7 @@ export interface ScriptedBlock {
 }
 
 let hashes = 0
-/** A hash that no other call answers. */
+/** A hash that no other call returns. */
 export const newHash = (): Hash => `0x${(++hashes).toString(16).padStart(64, "0")}` as Hash
 
 /** A chain of two-second blocks that is changed by hand. */
@@ -52,7 +52,7 @@ export class ScriptedChain {
     return head
   }
 
-  /** Adds a block with one transaction of these transfers; answers the transaction's hash and the block's number. */
+  /** Adds a block with one transaction of these transfers; returns the transaction's hash and the block's number. */
   pay(transfers: ScriptedTransfer[], hash = newHash()): { hash: Hash; number: number } {
     return { hash, number: this.mine(1, [{ hash, transfers }]).number }
   }
@@ -63,7 +63,7 @@ export class ScriptedChain {
     return this.head
   }
 
-  /** Replaces the blocks from a height on by as many empty ones; answers the blocks as they were. */
+  /** Replaces the blocks from a height on with as many empty ones; returns the original blocks. */
   reorg(height: number): ScriptedBlock[] {
     const before = this.blocks
     this.blocks = before.slice(0, height)
@@ -74,15 +74,15 @@ export class ScriptedChain {
 
 export interface ScriptedNode {
   url: string
-  /** How many calls it was asked, each entry of a batch counted. */
+  /** How many calls it received, each entry of a batch counted. */
   calls: number
   /** The answer to a call instead of the true one; undefined is the true one. */
   hook: (method: string, params: never[], blocks: ScriptedBlock[]) => unknown
   /** Ends the HTTP exchange in another way than with an answer: a status, or "hang up". */
   broken: number | "hang up" | undefined
-  /** The largest request it takes; a larger one is a 413. */
+  /** The largest request it accepts; a larger one is a 413. */
   mostBytes: number
-  /** Bytes and number of the requests that it was sent. */
+  /** Bytes and number of the requests that it received. */
   bytes: number
   requests: number
   stop(): Promise<void>
@@ -93,7 +93,7 @@ export const DROPPED = Symbol("dropped")
 /** An entry that is an error. */
 export const failed = (message: string) => ({ scriptedError: message })
 
-/** A node that tells of a chain. */
+/** A node that reports a chain. */
 export async function startNode(chain: ScriptedChain): Promise<ScriptedNode> {
   const server: Server = createServer((request, response) => {
     let text = ""

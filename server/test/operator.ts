@@ -6,13 +6,15 @@ import { openAdmin } from "../src/operator/admin.ts"
 import type { PayoutRig } from "./payouts.ts"
 
 export interface Operator {
-  /** Asks the admin server; with a body it is a POST by "ops". */
+  /** Calls the admin server; with a body it is a POST by "ops". */
   // biome-ignore lint/suspicious/noExplicitAny: a test reads what it expects, and fails when it is not there.
   ask(path: string, body?: object): Promise<{ status: number; body: any }>
   wallet(): Promise<Row<"wallets">>
   attempts(): Promise<Row<"attempts">[]>
   actions(): Promise<Row<"operator_actions">[]>
-  /** Signs with the wallet's key and sends, past the database: another program that has the key. Mined at once. */
+  /**
+   * Signs with the wallet's key and sends without the database, like another program that has the key. Mined at once.
+   */
   sendElsewhere(nonce: bigint, call?: { to: Hex; data?: Hex }): Promise<Hash>
   stop(): Promise<void>
 }

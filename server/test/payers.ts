@@ -6,7 +6,7 @@ import type { Anvil } from "./anvil.ts"
 
 const GAS = "0x30d40"
 
-/** Pays each address 5 USDC from the chain's accounts in turn; answers hash and sender of each, in order, mined. */
+/** Pays each address 5 USDC from the chain's accounts in turn; returns hash and sender of each, in order, mined. */
 export async function payAll(
   anvil: Anvil,
   token: Address,

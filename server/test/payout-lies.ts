@@ -1,4 +1,4 @@
-/** What an endpoint can say that is not so about the wallet, its payouts and the chain they are on: for a proxy before anvil. */
+/** False answers of an endpoint about the wallet, its payouts and their chain: for a proxy in front of anvil. */
 import { type Hex, pad, toHex } from "viem"
 import type { Hash } from "../src/chain/hex.ts"
 import { TRANSFER_TOPIC } from "../src/chain/transfers.ts"
@@ -7,7 +7,7 @@ import type { PayoutRig } from "./payouts.ts"
 import type { RpcProxy } from "./proxy.ts"
 
 type Json = Record<string, unknown>
-/** Answers in the place of `truth`; undefined where the lie is about something else. */
+/** The answer instead of `truth`; undefined where the lie is about something else. */
 type Lie = (method: string, params: unknown[], truth: unknown, rig: PayoutRig) => unknown
 
 const counts =
@@ -33,7 +33,7 @@ const changedLogs = (receipt: Json, change: (log: Json) => Json[]): Json => ({
   logs: (receipt.logs as Json[]).flatMap(change),
 })
 
-/** A receipt in a final block of each transaction that is asked for, whether it was mined or not. */
+/** A receipt in a final block for each transaction that is asked for, whether it was mined or not. */
 const invented =
   (succeeded: boolean): Lie =>
   async (method, [hash], _truth, rig) => {
@@ -73,7 +73,7 @@ const trials =
   (method, params) =>
     method === "eth_call" && "gas" in (params[0] as Json) ? answer : undefined
 
-/** The lies, by what they say. */
+/** The lies, by what they claim. */
 export const payoutLies: Record<string, Lie> = {
   "no nonce is used": counts(() => 0n),
   "the last nonce is not used": counts(count => (count > 0n ? count - 1n : count)),
@@ -136,7 +136,10 @@ export const payoutLies: Record<string, Lie> = {
   truth: () => undefined,
 }
 
-/** Has a proxy tell these lies, each call the next that has something to say, and keep transactions to itself where asked. */
+/**
+ * Makes a proxy give these false answers, for each call the next that applies, and keep transactions to itself where
+ * asked.
+ */
 export function tellLies(liar: RpcProxy, rig: PayoutRig, names: readonly string[], swallows: boolean): void {
   let n = 0
   liar.swallows = swallows
@@ -149,7 +152,7 @@ export function tellLies(liar: RpcProxy, rig: PayoutRig, names: readonly string[
   }
 }
 
-/** Has it tell the truth. */
+/** Makes it answer truthfully. */
 export function tellTruth(liar: RpcProxy): void {
   liar.swallows = false
   liar.spoil = (_method, _params, truth) => truth

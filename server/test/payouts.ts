@@ -36,7 +36,7 @@ export interface PayoutRig {
   relayer: Signer
   /** A paywall, divided among the first recipients by these percentages where there are any; the shop's, or another's. */
   sell(percents?: number[], as?: string): Promise<Shop & { splitId: string | undefined }>
-  /** Pays to the shop's deposit, as a payment that is confirmed and granted; answers its id. */
+  /** Pays to the shop's deposit, as a payment that is confirmed and granted; returns its id. */
   paid(shop: Shop, amount: bigint): Promise<string>
   /** One round of the engine. */
   round(signer?: Signer, pace?: Pace): Promise<number>
@@ -46,12 +46,12 @@ export interface PayoutRig {
   states(): Promise<IntentState[]>
   balanceOf(address: Address): Promise<bigint>
   mint(to: Address, amount: bigint): Promise<{ transactionHash: Hex; blockNumber: bigint; blockHash: Hex }>
-  /** Empties the database; the wallet begins anew at the nonce that the chain has. */
+  /** Empties the database; the wallet starts again at the nonce that the chain has. */
   empty(): Promise<void>
   stop(): Promise<void>
 }
 
-/** Starts all of it. */
+/** Starts everything. */
 export async function startPayoutRig(settings: Partial<Settings> = {}, database?: OpenDatabase): Promise<PayoutRig> {
   const anvil = await startAnvil()
   const { client, accounts } = anvil

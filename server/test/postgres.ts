@@ -19,7 +19,7 @@ export interface TestPostgres {
   url: string
   /** The server's own process; each connection has a child of it. */
   pid(): number
-  /** Stops it in its tracks: connections stay open and nothing is answered. */
+  /** Pauses it: connections stay open and nothing is answered. */
   pause(): void
   resume(): void
   /** Ends it at once, until `start`. */
@@ -28,12 +28,12 @@ export interface TestPostgres {
   start(): Promise<void>
   /** Kills all of it as a power cut would, and starts it again. */
   crash(): Promise<void>
-  /** Ends it and removes its folder. */
+  /** Stops it and removes its folder. */
   stop(): Promise<void>
 }
 
 /**
- * Starts a cluster in a temporary folder. `durable`: what was committed outlives a crash of the server; the other tests go
+ * Starts a cluster in a temporary folder. `durable`: committed data survives a crash of the server; the other tests do
  * without for speed.
  */
 export async function startPostgres({ durable = false } = {}): Promise<TestPostgres> {

@@ -1,6 +1,6 @@
 /**
- * A proxy before anvil: it counts every call and can spoil any answer, as overloaded and faulty providers do. A transaction
- * is answered when its block is mined, so that a round of payouts finds it.
+ * A proxy in front of anvil: it counts every call and can spoil any answer, as overloaded and faulty providers do. A
+ * transaction is answered when its block is mined, so that a round of payouts finds it.
  */
 import { createServer } from "node:http"
 import { type Hex, keccak256 } from "viem"
@@ -23,15 +23,18 @@ const isSend = ({ method }: Entry): boolean => method === "eth_sendRawTransactio
 
 export interface RpcProxy {
   url: string
-  /** Calls that were asked, each entry of a batch counted, by method. */
+  /** Calls that were received, each entry of a batch counted, by method. */
   calls: Map<string, number>
   total(): number
   /**
-   * Changes a result, or answers a promise of another; {@link DROPPED} leaves the entry out of the reply, what `failed` makes
-   * is an error.
+   * Changes a result, or returns a promise of another; {@link DROPPED} leaves the entry out of the reply, and a value
+   * made by `failed` is an error.
    */
   spoil: (method: string, params: unknown[], result: unknown) => unknown
-  /** Whether a signed transaction is kept from the chain, which is not asked then; `spoil` gets its hash as the result. */
+  /**
+   * Whether a signed transaction is withheld from the chain, which is then not asked; `spoil` gets its hash as the
+   * result.
+   */
   swallows: boolean
   /** Ends whole exchanges in another way: with a status, without ever answering, or by breaking the connection. */
   broken: number | "hang" | "reset" | undefined

@@ -1,4 +1,4 @@
-/** A receiver of webhooks in a test: a real HTTP server that keeps what it gets, and answers as it is told. */
+/** A receiver of webhooks in a test: a real HTTP server that stores what it gets, and answers as the test says. */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import { until } from "./e2e/program.ts"
@@ -6,7 +6,7 @@ import { until } from "./e2e/program.ts"
 export interface Received {
   path: string
   headers: Record<string, string>
-  /** The bytes as they came. */
+  /** The bytes as received. */
   body: string
 }
 
@@ -21,7 +21,7 @@ export interface Receiver {
   connections(): number
   /** What it answers from now on: a status, or whatever a function does. */
   answer(how: number | Answer): void
-  /** Resolves once so many requests have come. */
+  /** Resolves once this many requests have arrived. */
   got(n: number): Promise<void>
   stop(): Promise<void>
 }

@@ -23,12 +23,12 @@ export const onRedis = redisBinary() !== undefined || process.env.CI !== undefin
 
 export interface TestRedis {
   url: string
-  /** A connection for looking and clearing, open as long as the server. */
+  /** A connection for reading and clearing, open as long as the server. */
   client: Redis
-  /** Stops it in its tracks: connections stay open and nothing is answered. */
+  /** Pauses it: connections stay open and nothing is answered. */
   pause(): void
   resume(): void
-  /** Ends it at once; what it held is lost. */
+  /** Ends it at once; its data is lost. */
   kill(): Promise<void>
   /** Starts it again at the same address, empty. */
   restart(): Promise<void>

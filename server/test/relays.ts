@@ -19,7 +19,7 @@ export interface Signed {
   signature: Hex
 }
 
-/** A wallet's word for an authorization; `from` is its own address unless the authorization names another. */
+/** A wallet's signed authorization; `from` is its own address unless the authorization names another. */
 export async function signAuthorization(
   account: PrivateKeyAccount,
   network: Pick<Network, "token" | "chainId">,
@@ -53,7 +53,7 @@ export function relaysOn(rig: PayoutRig) {
   const { ctx } = service
   const by = { lane: "relay", signer: rig.relayer } as const
   return {
-    /** Empties the database, and begins the wallets and the scan anew. */
+    /** Empties the database, and resets the wallets and the scan. */
     begin: async () => {
       rig.proxy.spoil = (_method, _params, result) => result
       rig.proxy.broken = undefined
@@ -81,7 +81,7 @@ export function relaysOn(rig: PayoutRig) {
       const validBefore = BigInt(Math.floor(ctx.now().getTime() / 1_000) + 7_200)
       return signAuthorization(account, network, { to: session.payTo, value: 5_000_000n, validBefore, ...given })
     },
-    /** The wallet's word that nobody may carry an authorization of its own out any more. */
+    /** The wallet's signature that cancels an authorization of its own. */
     signCancel: (account: PrivateKeyAccount, authorization: Authorization): Promise<Hex> => {
       const types = {
         CancelAuthorization: [
@@ -105,7 +105,7 @@ export function relaysOn(rig: PayoutRig) {
         .orderBy("created_at")
         .orderBy("id")
         .execute(),
-    /** Looks at the chain, as the verification does when it is due: sees, then confirms. */
+    /** Scans the chain, as the verification does when it is due: sees, then confirms. */
     look: async () => {
       for (let i = 0; i < 2; i++) {
         await ctx.db

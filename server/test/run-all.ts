@@ -1,6 +1,6 @@
 /**
  * What `script/test` runs: the checks, then all tests on the embedded database, then those that use a database again on
- * Postgres. Those that need Redis start their own. Closes with one plain line of counts.
+ * Postgres. Those that need Redis start their own. Ends with one plain line of counts.
  */
 import { spawnSync } from "node:child_process"
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs"
@@ -71,7 +71,7 @@ function suite(title: string, paths: string[], env: Record<string, string> = {})
   const report = JSON.parse(readFileSync(file, "utf8")) as Report
   counts.passed += report.numPassedTests
   counts.skipped += report.numPendingTests
-  // A file that can't be loaded has no failed test, and is a failure all the same.
+  // A file that can't be loaded has no failed test, but is a failure anyway.
   counts.failed += report.numFailedTests || (ok && report.success ? 0 : 1)
 }
 

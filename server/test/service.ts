@@ -28,7 +28,7 @@ export const paperNetwork: Network = {
   genesisHash: `0x${"00".repeat(32)}` as Hash,
 }
 
-/** No account that a test signs with as a wallet of the service, which a merchant's payout address must not be. */
+/** Not an account that a test uses as a wallet of the service, because a merchant's payout address must not be one. */
 export const PAYOUT_ADDRESS = "0xa0Ee7A142d267C1f36714E4a8F75612F20a79720"
 
 interface Answer {
@@ -43,24 +43,24 @@ export interface TestService {
   issuer: TestIssuer
   /** The OpenAPI document as it is served. */
   document: Document
-  /** Serves it on a free loopback port too, and answers its address. */
+  /** Also serves it on a free loopback port, and returns its address. */
   listen(): Promise<string>
   /** Moves the service's clock forward. */
   advance(ms: number): void
-  /** One request; `as` is the subject whose token it bears. Throws when its document does not declare the answer. */
+  /** One request; `as` is the subject whose token it carries. Throws when its document does not declare the answer. */
   call(
     method: "GET" | "POST" | "PUT" | "DELETE",
     url: string,
     body?: unknown,
     options?: { as?: string } & InjectOptions,
   ): Promise<Answer>
-  /** A merchant with a payout address, by its subject; answers its id. */
+  /** A merchant with a payout address, by its subject; returns its id. */
   merchant(sub: string): Promise<string>
   empty(): Promise<void>
   stop(): Promise<void>
 }
 
-/** Every bucket switched off. */
+/** Every bucket is off. */
 export const noLimits = Object.fromEntries(
   Object.keys(readSettings({}).limits).map(bucket => [bucket, 0]),
 ) as Settings["limits"]

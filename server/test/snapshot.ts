@@ -6,7 +6,7 @@ import { makeTemplate, migratedFiles } from "./database.ts"
 
 /**
  * Names the copy's source in `TEST_TEMPLATE`, a database on the server at `DATABASE_URL`, or without one in
- * `TEST_SNAPSHOT`, an archive of the embedded database's files; the function it answers removes the archive.
+ * `TEST_SNAPSHOT`, an archive of the embedded database's files; the returned function removes the archive.
  */
 export default async function setup(): Promise<() => void> {
   const server = process.env.DATABASE_URL

@@ -1,8 +1,8 @@
-/** Wallets of tests: what a wallet signs for a door, with any field otherwise than it must be. */
+/** Wallets of tests: what a wallet signs for a purpose, with any field changed. */
 import type { PrivateKeyAccount } from "viem/accounts"
 import { createSiweMessage } from "viem/siwe"
 
-/** A wallet's signed message, as `POST /api/auth/verify` takes it. */
+/** A wallet's signed message, as `POST /api/auth/verify` accepts it. */
 export interface SignedMessage {
   message: string
   signature: `0x${string}`
@@ -10,10 +10,10 @@ export interface SignedMessage {
 
 export type Fields = Partial<Parameters<typeof createSiweMessage>[0]>
 
-/** Where tests' services believe themselves to be. */
+/** The address under which tests' services believe they are reached. */
 export const BASE_URL = "http://127.0.0.1:4000"
 
-/** What a good sign-in message says, but for its nonce. */
+/** The fields of a valid sign-in message, except its nonce. */
 export const signInFields = {
   domain: "127.0.0.1:4000",
   uri: `${BASE_URL}/api/auth/verify`,
@@ -21,7 +21,7 @@ export const signInFields = {
   resources: ["urn:sluice:sign-in"],
 } satisfies Fields
 
-/** What a good message for a paywall says, but for its nonce. */
+/** The fields of a valid message for a paywall, except its nonce. */
 export const accessFields = (paywall: string): Fields => ({
   ...signInFields,
   uri: `${BASE_URL}/api/paywalls/${paywall}/access`,
@@ -29,8 +29,8 @@ export const accessFields = (paywall: string): Fields => ({
 })
 
 /**
- * Signs a message as `account`, a good one for a sign-in but for `fields`; `fields.address` may be that of a contract
- * wallet.
+ * Signs a message as `account`, a valid one for a sign-in except for `fields`; `fields.address` may be that of a
+ * contract wallet.
  */
 export async function signMessage(
   account: PrivateKeyAccount,

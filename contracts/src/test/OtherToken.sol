@@ -5,7 +5,7 @@ pragma solidity 0.8.37;
 import {ERC20} from "@openzeppelin/contracts/token/ERC20/ERC20.sol";
 
 contract OtherToken is ERC20("Other", "OTH") {
-    /// @notice Six decimals like USDC, so that only the token's address tells the two apart.
+    /// @notice Six decimals like USDC, so that only the token's address distinguishes the two.
     function decimals() public pure override returns (uint8) {
         return 6;
     }

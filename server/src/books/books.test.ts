@@ -89,7 +89,7 @@ describe("the books of a merchant", () => {
     }
   })
 
-  it("tell a deposit's balance after each, also in a later part of the list", async () => {
+  it("show a deposit's balance after each transfer, also in a later part of the list", async () => {
     const query = `?deposit=${shops.split.deposit.address}`
     expect((await books(query)).data.map(row => row.balance)).toEqual(["0.00", expect.any(String), "1.000001"])
     expect((await books(`${query}&limit=1&offset=1`)).data).toEqual([(await books(query)).data[1]])
@@ -105,7 +105,7 @@ describe("the books of a merchant", () => {
     expect((await books(`?sessionId=cs_${"a".repeat(24)}`)).total).toBe(0)
   })
 
-  it("are one merchant's alone", async () => {
+  it("contain only the merchant's own", async () => {
     expect((await books("", "rival")).total).toBe(0)
     expect((await books(`?deposit=${shops.split.deposit.address}`, "rival")).total).toBe(0)
     expect((await csvOf("/api/console/books.csv", "rival")).trim().split("\r\n")).toHaveLength(1)
@@ -164,7 +164,7 @@ describe("the books of a merchant", () => {
 describe("the export of many", () => {
   beforeEach(() => life.begin())
 
-  it("has each row once, whatever their number", async () => {
+  it("has each row once, whatever the number of rows", async () => {
     const { deposit } = await rig.sell()
     const { db } = rig.service.ctx
     const row = {
@@ -181,7 +181,7 @@ describe("the export of many", () => {
       state: "final" as const,
       created_at: new Date(),
     }
-    // All of one moment: the order by id alone carries the reading on.
+    // All at the same time: the order by id alone continues the reading.
     const rows = Array.from({ length: 2_500 }, (_, k) => ({ ...row, k, tx_hash: row.block_hash }))
     for (let start = 0; start < rows.length; start += 500)
       await db

@@ -91,7 +91,7 @@ function passing({ merchantId, deposits, withBalance, from, to }: Found): RawBui
     ...(from !== undefined ? [sql`at >= ${timeAt("from", from)}`] : []),
     ...(to !== undefined ? [sql`at < ${timeAt("to", to)}`] : []),
   ]
-  return sql`(select * from (select books.*, ${balance} as balance from books where ${sql.join(where, sql` and `)}) told
+  return sql`(select * from (select books.*, ${balance} as balance from books where ${sql.join(where, sql` and `)}) listed
     where ${sql.join([sql`true`, ...times], sql` and `)})`
 }
 

@@ -1,4 +1,4 @@
-// The laws of authorizations: what is signed, whose word it is, and the call that is made of it.
+// The rules of authorizations: what is signed, who signed it, and the call that submits it.
 import fc from "fast-check"
 import { decodeFunctionData, type Hex, parseAbi, slice, toHex } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
@@ -53,7 +53,7 @@ it("a relay's call says exactly what was signed, in the form that USDC has, and 
   )
 })
 
-it("a key's word is read as such for what it signed, and for nothing that differs in one field or in its domain", async () => {
+it("a key's signature is accepted for what it signed, and for nothing that differs in one field or in its domain", async () => {
   const changes: ((given: Authorization) => Partial<Authorization>)[] = [
     given => ({ to: `${given.to.slice(0, -1)}${given.to.endsWith("0") ? "1" : "0"}` as Address }),
     given => ({ value: given.value ^ 1n }),
@@ -77,7 +77,7 @@ it("a key's word is read as such for what it signed, and for nothing that differ
         authorizationDigest({ ...paperNetwork, chainId: 1 }, signed),
       ]) {
         expect(another).not.toBe(digest)
-        // No key's, so that a contract would have to be asked, and there is no node.
+        // Not the signature of a key, so a contract would have to be asked, and there is no node.
         const read = readSignature(ctx, paperNetwork, { from, digest: another, signature })
         await expect(read).rejects.toThrow("can't be reached")
       }

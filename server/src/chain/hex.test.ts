@@ -4,12 +4,12 @@ import { checksummed, parseAddress, parseHash } from "./hex.ts"
 const usdc = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 
 describe("parseAddress", () => {
-  it("takes any single case and a right checksum, and stores lower-case", () => {
+  it("accepts any single case and a valid checksum, and stores lower case", () => {
     const upper = `0x${usdc.slice(2).toUpperCase()}`
     for (const text of [usdc, usdc.toLowerCase(), upper]) expect(parseAddress(text)).toBe(usdc.toLowerCase())
   })
 
-  it("refuses a wrong mixed-case checksum and everything that is no address", () => {
+  it("refuses a wrong mixed-case checksum and everything that is not an address", () => {
     const swapped = usdc.replace("fCD6", "FCD6")
     for (const bad of [
       swapped,

@@ -22,7 +22,7 @@ export function parseAddress(text: unknown): Address | undefined {
   return text.toLowerCase() as Address
 }
 
-/** What a field is told that holds no address by {@link parseAddress}. */
+/** The fault of a field that is not an address for {@link parseAddress}. */
 export const NOT_AN_ADDRESS =
   "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed"
 

@@ -1,4 +1,4 @@
-// Whatever an endpoint refuses as too much, all logs are read, and the next reading is refused nothing.
+// Whatever an endpoint refuses as too much, all logs are read, and in the next reading nothing is refused.
 import fc from "fast-check"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { failed, logsJson, ScriptedChain, type ScriptedNode, startNode } from "../../test/node.ts"
@@ -29,7 +29,7 @@ const query = (change: Partial<LogQuery> = {}): LogQuery => ({
   ...change,
 })
 
-/** What the node takes at most. */
+/** The most that the node accepts. */
 const limits = fc.record({
   bytes: fc.integer({ min: 3_000, max: 70_000 }),
   addresses: fc.integer({ min: 30, max: 1_500 }),
@@ -55,14 +55,14 @@ function limit({ bytes, addresses, range, results, words }: Limits): void {
   }
 }
 
-it("reads all logs from a node that takes only so many bytes, addresses, blocks or results", async () => {
+it("reads all logs from a node that accepts only so many bytes, addresses, blocks or results", async () => {
   await fc.assert(
     fc.asyncProperty(limits, async most => {
       limit(most)
       const endpoint = newEndpoint("base-sepolia", node.url)
       let readTo = -1n
       const found: bigint[] = []
-      // What a round's refusals do not let through, the next goes on with.
+      // The next round continues with what a round's refusals left unread.
       for (let rounds = 0; rounds < 4 && readTo < chain.head.number; rounds++) {
         const reading = await readLogs(endpoint, query({ fromBlock: readTo + 1n }))
         found.push(...reading.transfers.filter(each => each.blockNumber > readTo).map(each => each.value))
@@ -77,14 +77,14 @@ it("reads all logs from a node that takes only so many bytes, addresses, blocks 
   )
 })
 
-it("keeps what it learnt: the second reading is refused nothing", async () => {
+it("keeps what it learned: in the second reading no request is refused", async () => {
   limit({ bytes: 20_000, addresses: 150, range: 1_000, results: 1_000, words: "too many topics" })
   const endpoint = newEndpoint("base-sepolia", node.url)
   expect((await readLogs(endpoint, query())).transfers.length).toBe(60)
   expect([endpoint.logRange, endpoint.logAddresses > 75]).toEqual([10_000n, true])
   const learnt = { ...endpoint }
   expect((await readLogs(endpoint, query())).transfers.length).toBe(60)
-  // Whatever is refused makes one of the sizes smaller.
+  // Every refusal makes one of the sizes smaller.
   expect(endpoint).toEqual(learnt)
 })
 

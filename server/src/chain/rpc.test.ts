@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net"
 import { expect, it } from "vitest"
 import { batch } from "./rpc.ts"
 
-it("an answer without end is no result, and is not read for as long as it comes", async () => {
+it("an endless answer is not a result, and reading it stops", async () => {
   let sent = 0
   const server = createServer((_request, response) => {
     const chunk = Buffer.alloc(64 * 1024, " ")

@@ -18,7 +18,7 @@ import { invite } from "./invite.ts"
 const iss = liveEnv.OIDC_ISSUER
 const env: Record<string, string> = { ...liveEnv, MODE: "test", SIGNUP: "invite", OIDC_ISSUER: iss }
 
-/** Runs `script/invite` and answers what it said and how it ended. */
+/** Runs `script/invite` and returns its output and its exit code. */
 async function run(args: string[], more: Record<string, string>): Promise<{ code: number; text: string }> {
   const { PATH, HOME } = process.env
   const child = spawn(join(root, "script/invite"), args, {
@@ -44,7 +44,7 @@ describe("an invitation", () => {
 
   const settings = (as: string) => service.call("GET", "/api/console/settings", undefined, { as })
 
-  it("lets exactly the subject in that it names, of the issuer that it names", async () => {
+  it("admits exactly the named subject of the named issuer", async () => {
     const { issuer } = service.issuer
     await invite(service.ctx.db, { iss: issuer, sub: "auth0|Carol" }, new Date())
     await invite(service.ctx.db, { iss: "https://other.example/", sub: "dave" }, new Date())
@@ -52,11 +52,11 @@ describe("an invitation", () => {
     for (const other of ["auth0|carol", "dave"]) expect((await settings(other)).body.error).toBe("SIGNUP_CLOSED")
   })
 
-  it("is given once: again changes nothing, and a merchant needs none", async () => {
+  it("is given once: inviting again changes nothing, and an existing merchant needs none", async () => {
     const { issuer } = service.issuer
     const again = () => invite(service.ctx.db, { iss: issuer, sub: "carol" }, new Date())
     expect(await again()).toMatch(/^Invited carol of http/)
-    expect(await again()).toMatch(/was invited already/)
+    expect(await again()).toMatch(/was already invited/)
     expect(await service.ctx.db.selectFrom("invitations").selectAll().execute()).toHaveLength(1)
     const { merchantId } = (await settings("carol")).body
     expect(await again()).toContain(`is the merchant ${merchantId} already`)
@@ -97,7 +97,7 @@ describe("script/invite on the embedded database", () => {
       code: 0,
       text: `Invited carol of ${iss}: the first valid token creates a merchant.\n`,
     })
-    expect((await run(["carol"], at())).text).toContain("was invited already")
+    expect((await run(["carol"], at())).text).toContain("was already invited")
     const other = await run(["dave", "https://other.example/"], { ...at(), SIGNUP: "open" })
     expect(other.text).toMatch(/Invited dave of https:\/\/other.example\/:.*\n.*OIDC_ISSUER is .*\n.*SIGNUP is open/)
     expect(await invitations()).toEqual([
@@ -133,7 +133,7 @@ describe("script/invite on the embedded database", () => {
     expect(await run(["carol"], at())).toMatchObject({ code: 1, text: expect.stringContaining("database is new") })
   })
 
-  it("tells how it is used", async () => {
+  it("prints its usage", async () => {
     expect(await run(["--help"], at())).toEqual({ code: 0, text: expect.stringContaining("SUBJECT  the `sub`") })
   })
 })

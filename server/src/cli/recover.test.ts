@@ -1,4 +1,5 @@
-// Anyone gets a deposit's money to its owner after its time, with the service switched off, by the commands in the docs.
+// Anyone can send a deposit's money to its owner after the recovery time, with the service stopped, by the commands in
+// the docs.
 import { execFile } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
@@ -39,7 +40,9 @@ beforeEach(async () => {
   return () => rmSync(dir, { recursive: true })
 })
 
-/** Runs lines of the document in a shell, in a folder that holds what they name, with this chain as the node. */
+/**
+ * Runs lines of the document in a shell, in a folder that contains the files they name, with this chain as the node.
+ */
 async function shell(text: string) {
   const here = text.replaceAll("https://rpc.example", rig.anvil.rpcUrl).replaceAll("script/", `${root}script/`)
   const run = promisify(execFile)("bash", ["-euo", "pipefail", "-c", here], {
@@ -59,7 +62,7 @@ const deposit = (n: number) => {
 }
 
 describe("script/recover", () => {
-  it("sends what lies in all deposits to their owners, as the document says", async () => {
+  it("sends the money in all deposits to their owners, as the document says", async () => {
     const [dry, all] = [commands[0] ?? "", commands[1] ?? ""]
     await life.send(deposit(0).address, 1_500_000n)
     await life.send(deposit(1).address, 250_000n)
@@ -80,7 +83,7 @@ describe("script/recover", () => {
     expect(code).toBe(0)
     expect(await rig.balanceOf(owner)).toBe(before + 1_750_000n)
     expect((await shell(all)).said).toContain("0 of 3 addresses hold money.")
-    // In place by now; what comes later is recovered the same way.
+    // Deployed by now; money that arrives later is recovered the same way.
     await life.send(deposit(0).address, 7n)
     expect((await shell(all)).said).toContain("Sent 0.000007 USDC")
     expect(await rig.balanceOf(owner)).toBe(before + 1_750_007n)
@@ -135,13 +138,13 @@ describe("script/recover", () => {
       "script/recover --rpc http://127.0.0.1:1 --terms deposits.csv",
       "The node at http://127.0.0.1:1 can't be asked",
     ],
-  ])("tells %s in words", async (_what, command, words) => {
+  ])("explains %s in words", async (_what, command, words) => {
     const { code, said } = await shell(command)
     expect([code, said]).toEqual([1, expect.stringContaining(words)])
     expect(said).not.toMatch(/^\s+at /m)
   })
 
-  it("needs a key that is one, and says so", async () => {
+  it("needs a valid key, and says so", async () => {
     await life.send(deposit(0).address, 1n)
     await life.advance(366 * DAY_MS)
     const run = "script/recover --rpc https://rpc.example --terms deposits.csv"

@@ -42,7 +42,7 @@ async function kill(child: ChildProcess): Promise<void> {
   await once(child, "exit")
 }
 
-// The release is dropped and garbage is collected: the lock must hold without either.
+// The returned function is dropped and garbage is collected: the lock must survive both.
 const holds = `lockDataDir(dir)
   await new Promise(setImmediate)
   gc()
@@ -55,7 +55,7 @@ test("the folder is made for its owner alone", () => {
   expect(statSync(dir).mode & 0o777).toBe(0o700)
 })
 
-test("a second process is told which folder is in use and what to do", async () => {
+test("a second process learns which folder is in use and what to do", async () => {
   await program(holds)
   expect(() => lockDataDir(dir)).toThrow(
     expect.objectContaining({ code: "DATA_DIR_BUSY", message: expect.stringMatching(`${dir}.*DATA_DIR`) }),
@@ -71,7 +71,7 @@ test("a lock ends with its process, also by SIGKILL, and with its release, also 
   lockDataDir(dir)()
 })
 
-test("a file is replaced whole, with its mode, and nothing else stays", async () => {
+test("a file is replaced whole, with its mode, and nothing else remains", async () => {
   lockDataDir(dir)()
   const path = join(dir, "keys.json")
   writeFileSync(path, "old", { mode: 0o644 })

@@ -16,7 +16,7 @@ const faultsOf = (change: Env): string[] => {
     throw error
   }
 }
-/** Each refusal is told in words of its own, and nothing else is. */
+/** Each refusal has its own message, and there is no other one. */
 const expectFault = (change: Env, ...words: RegExp[]) =>
   expect(faultsOf(change)).toEqual(words.map(each => expect.stringMatching(each)))
 
@@ -28,7 +28,7 @@ const anvilKey = (addressIndex: number) => {
 }
 
 describe("live mode", () => {
-  it("starts with settings that are right", () => {
+  it("starts with valid settings", () => {
     expect(faultsOf({})).toEqual([])
     expect(readSettings(liveEnv)).toMatchObject({ mode: "live", signup: "invite" })
   })
@@ -37,7 +37,7 @@ describe("live mode", () => {
     expectFault({ SANDBOX_PUBLIC: "1" }, /^SANDBOX_PUBLIC must not be set/)
   })
 
-  it("refuses the embedded database, unless it is taken on purpose", () => {
+  it("refuses the embedded database, unless it is allowed explicitly", () => {
     expectFault({ DATABASE_URL: "" }, /^DATABASE_URL must be set.*ALLOW_EMBEDDED_DB=1/)
     expectFault({ DATABASE_URL: "", ALLOW_EMBEDDED_DB: "0" }, /^DATABASE_URL must be set/)
     expect(faultsOf({ DATABASE_URL: "", ALLOW_EMBEDDED_DB: "1" })).toEqual([])
@@ -49,7 +49,7 @@ describe("live mode", () => {
       expectFault({ SECRET_KEY }, /^SECRET_KEY must be 32 bytes in hex/)
   })
 
-  it("takes any random secret, however it is written", () => {
+  it("accepts any random secret, in any notation", () => {
     for (let i = 0; i < 50; i++)
       for (const form of ["hex", "base64", "base64url"] as const) {
         const secret = randomBytes(32)
@@ -73,19 +73,19 @@ describe("live mode", () => {
     expectFault({ SECRET_KEY }, /^SECRET_KEY is not random/)
   })
 
-  it("refuses a secret that is the key of a wallet, ours or everybody's", () => {
+  it("refuses a secret that is the key of a wallet, ours or a well-known one", () => {
     expectFault({ SECRET_KEY: liveEnv.PAYOUT_PRIVATE_KEY }, /^SECRET_KEY must not be the key of a wallet/)
     expectFault({ SECRET_KEY: liveEnv.RELAY_PRIVATE_KEY.slice(2) }, /^SECRET_KEY must not be the key of a wallet/)
     expectFault({ SECRET_KEY: anvilKey(0) }, /^SECRET_KEY is a well-known development key/)
   })
 
-  it.each(["PAYOUT_PRIVATE_KEY", "RELAY_PRIVATE_KEY"])("refuses to be without %s", name => {
+  it.each(["PAYOUT_PRIVATE_KEY", "RELAY_PRIVATE_KEY"])("refuses to start without %s", name => {
     expectFault({ [name]: "" }, new RegExp(`^${name} must be set`))
   })
 
-  it.each(["PAYOUT_PRIVATE_KEY", "RELAY_PRIVATE_KEY"])("refuses a %s that everybody has", name => {
+  it.each(["PAYOUT_PRIVATE_KEY", "RELAY_PRIVATE_KEY"])("refuses a well-known %s", name => {
     const keys = [0, 1, 9, 19].map(anvilKey)
-    // The first of them as anvil prints it: the derivation above is not trusted with itself.
+    // The first of them as anvil prints it, so that the derivation above is not its own proof.
     expect(keys[0]).toBe("0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
     for (const key of [...keys, `0x${"1".padStart(64, "0")}`, `0x${"11".repeat(32)}`])
       expectFault({ [name]: key }, new RegExp(`^${name} is a well-known development key`))
@@ -116,13 +116,13 @@ describe("live mode", () => {
       "[2001:db8::1]",
       "[2002:7f00:1::]",
     ],
-  ])("refuses to be at, or to trust, a host that only insiders reach: %s", host => {
+  ])("refuses to be at, or to trust, a host that can be reached only from inside: %s", host => {
     expectFault({ BASE_URL: `https://${host}` }, /^BASE_URL must not be a private or loopback address/)
     expectFault({ OIDC_ISSUER: `https://${host}/realm` }, /^OIDC_ISSUER must not be a private or loopback address/)
   })
 
   it.each(["pay.example.com", "pay.example.com:8443", "8.8.8.8", "172.32.0.1", "[2606:4700::1111]", "localhost.com"])(
-    "takes a host that everybody reaches: %s",
+    "accepts a public host: %s",
     host => {
       expect(faultsOf({ BASE_URL: `https://${host}`, OIDC_ISSUER: `https://${host}` })).toEqual([])
     },
@@ -137,7 +137,7 @@ describe("live mode", () => {
     expect(faultsOf({ OIDC_ISSUER: "https://sandbox.example.com/realms/sandboxes" })).toEqual([])
   })
 
-  it("asks a node over http only on a private address, and repeats no key of an endpoint", () => {
+  it("uses http for a node only on a private address, and repeats no key of an endpoint", () => {
     const fault = /^RPC_BASE must use https/
     expectFault({ RPC_BASE: "http://rpc.example.com/a-key" }, fault)
     expectFault({ RPC_BASE: "https://rpc.example.com,http://8.8.8.8/a-key" }, fault)
@@ -151,12 +151,12 @@ describe("live mode", () => {
     expectFault({ ...more, NETWORKS: "base,base-sepolia" }, /^NETWORKS must not name base-sepolia/)
   })
 
-  it("refuses payments that are hardly confirmed", () => {
+  it("refuses too few confirmations", () => {
     expectFault({ CONFIRMATIONS: "2" }, /^CONFIRMATIONS must be at least 3/)
     expect(faultsOf({ CONFIRMATIONS: "3" })).toEqual([])
   })
 
-  it("refuses a gas budget that not even one payout fits", () => {
+  it("refuses a gas budget too small for a single payout", () => {
     const least = /^GAS_BUDGET must be 0 or at least 0.005, what one payout may cost at PAYOUT_MAX_FEE/
     for (const GAS_BUDGET of ["0.0049", "0.000000000000000001"]) expectFault({ GAS_BUDGET }, least)
     expectFault({ PAYOUT_MAX_FEE: "100" }, /^GAS_BUDGET must be 0 or at least 0.025/)
@@ -170,7 +170,7 @@ describe("live mode", () => {
     expect(faultsOf({ METRICS_TOKEN: "x".repeat(16) })).toEqual([])
   })
 
-  it("tells all at once, and each setting that can't be read only once", () => {
+  it("reports all faults at once, and each unreadable setting only once", () => {
     const faults = faultsOf({
       SECRET_KEY: "short",
       BASE_URL: "pay.example.com",
@@ -192,12 +192,12 @@ describe("live mode", () => {
       for (const name of ["SECRET_KEY", "PAYOUT_PRIVATE_KEY", "RELAY_PRIVATE_KEY", "METRICS_TOKEN"]) {
         const told = faultsOf({ [name]: secret }).join()
         expect(told).not.toContain(secret)
-        // The curve's library writes a key that it refuses as a number.
+        // The curve's library prints a key that it refuses as a number.
         if (secret.startsWith("0x")) expect(told).not.toContain(`${BigInt(secret)}`)
       }
   })
 
-  it("asks none of this elsewhere", () => {
+  it("demands none of this elsewhere", () => {
     expect(readSettings({}).mode).toBe("sandbox")
     const { PAYOUT_PRIVATE_KEY: _, DATABASE_URL: __, BASE_URL: ___, ...rest } = liveEnv
     expect(readSettings({ ...rest, MODE: "test", CONFIRMATIONS: "1" }).mode).toBe("test")
@@ -207,12 +207,12 @@ describe("live mode", () => {
 describe("liveWarnings", () => {
   const REDIS_URL = "rediss://limits.example.com"
 
-  it("says so when limits are not shared", () => {
+  it("warns when limits are not shared", () => {
     expect(liveWarnings(readSettings(liveEnv))).toEqual([expect.stringContaining("REDIS_URL")])
     expect(liveWarnings(readSettings({ ...liveEnv, REDIS_URL }))).toEqual([])
   })
 
-  it("says so when nobody is screened", () => {
+  it("warns when nobody is screened", () => {
     const warningsOf = (change: Env) => liveWarnings(readSettings({ ...liveEnv, REDIS_URL, ...change }))
     const worldchain = {
       NETWORKS: "worldchain",

@@ -52,7 +52,7 @@ describe("readSettings", () => {
       CONFIRMATIONS: "5",
     })
     expect(settings).toMatchObject({ signup: "invite", verifyIntervalMs: 60_000 })
-    // Just as it is written: tokens name it so.
+    // Exactly as it is written, because tokens name it this way.
     expect(settings.oidcIssuer).toBe("https://id.example.com/")
     expect(settings.networks).toMatchObject([
       { name: "base", chainId: 8453, rpcUrls: ["https://one.example", "https://two.example/key"], confirmations: 5 },
@@ -60,7 +60,7 @@ describe("readSettings", () => {
     ])
   })
 
-  it("tells all faults at once, each by its name", () => {
+  it("reports all faults at once, each with its name", () => {
     const faults = faultsOf({
       MODE: "prod",
       PORT: "99999",
@@ -79,7 +79,7 @@ describe("readSettings", () => {
     ])
   })
 
-  it("asks outside the sandbox for what has no default", () => {
+  it("demands outside the sandbox what has no default", () => {
     expect(faultsOf({ MODE: "test" }).map(fault => fault.split(" ")[0])).toEqual([
       "RPC_BASE_SEPOLIA",
       "DEPOSIT_FACTORY_BASE_SEPOLIA",
@@ -88,12 +88,12 @@ describe("readSettings", () => {
     ])
   })
 
-  it("keeps the sandbox on loopback unless told otherwise on purpose", () => {
+  it("keeps the sandbox on loopback unless it is opened explicitly", () => {
     expect(faultsOf({ HOST: "0.0.0.0" })).toEqual([expect.stringContaining("SANDBOX_PUBLIC=1")])
     expect(faultsOf({ HOST: "0.0.0.0", SANDBOX_PUBLIC: "1" })).toEqual([])
   })
 
-  it("believes X-Forwarded-For from proxies alone that can be told apart from callers", () => {
+  it("believes X-Forwarded-For only from proxies that can be distinguished from callers", () => {
     const proxies = "10.0.0.0/8, fd00::/8,203.0.113.7,2001:db8::1"
     expect(readSettings({ TRUSTED_PROXIES: proxies }).trustedProxies).toEqual(proxies.split(/, ?/))
     for (const everyone of ["0.0.0.0/0", "::/0", "10.0.0.0/8, 0.0.0.0/00"])
@@ -115,7 +115,7 @@ describe("readSettings", () => {
       expect(faultsOf({ REDIS_URL: url })).toEqual(["REDIS_URL must be a redis:// or rediss:// address"])
   })
 
-  it("bounds what a merchant may cost outside the sandbox, unless told otherwise", () => {
+  it("limits what a merchant may cost outside the sandbox by default", () => {
     expect(readSettings({}).gasBudget).toBe(0n)
     expect(readSettings(liveEnv).gasBudget).toBe(20_000_000_000_000_000n)
     expect(readSettings({ ...liveEnv, GAS_BUDGET: "0" }).gasBudget).toBe(0n)

@@ -1,4 +1,4 @@
-// Keys from encrypted files: the standard's own vectors, what geth and foundry write, and all that is refused.
+// Keys from encrypted files: the standard's own vectors, what geth and foundry write, and everything that is refused.
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -100,7 +100,7 @@ describe("openKeystore", () => {
       expect(attempt).toThrow("can't be decrypted with the password")
   })
 
-  it("refuses a key that is not of the address it tells", () => {
+  it("refuses a key of an address other than the file names", () => {
     const json = keystoreOf(generatePrivateKey(), "x", foundry, { address: "11".repeat(20) })
     expect(() => openKeystore(json, "x")).toThrow("of another address")
   })
@@ -129,7 +129,7 @@ describe("openKeystore", () => {
       what,
       JSON.stringify({ ...standard.scrypt, crypto: { ...standard.scrypt.crypto, ...change } }),
     ]),
-  ] as [string, string][])("refuses what is no keystore: %s", (_what, json) => {
+  ] as [string, string][])("refuses what is not a keystore: %s", (_what, json) => {
     expect(() => openKeystore(json, standard.password)).toThrow(/is not a keystore|does not open/)
   })
 })
@@ -160,7 +160,7 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {
     expect(faultsOf(live())).toEqual([])
   })
 
-  it("stands alone, and with a password", () => {
+  it("must not be combined with a key, and needs a password", () => {
     const both = new RegExp(`^${KEYSTORE} can't be set together with ${KEY}`)
     expect(faultsOf(given({ [KEY]: key }))).toEqual([expect.stringMatching(both)])
     expect(faultsOf({ [KEY]: key, [PASSWORD]: file("x") })).toEqual([expect.stringMatching(both)])
@@ -168,7 +168,7 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {
     expect(faultsOf(given({ [KEYSTORE]: "" }))).toEqual([expect.stringMatching(`^${KEYSTORE} must be set`)])
   })
 
-  it("names the file that is wrong, once, and repeats nothing of it", () => {
+  it("names the file that is wrong, once, and repeats none of its content", () => {
     const wrong: [Env, RegExp][] = [
       [{ [KEYSTORE]: join(dir, "none") }, /KEYSTORE can't be read: ENOENT$/],
       [{ [KEYSTORE]: dir }, /KEYSTORE can't be read: EISDIR$/],
@@ -197,7 +197,7 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {
     expect(faultsOf(live({ [PASSWORD]: file("hunter2", 0o400) }))).toEqual([])
   })
 
-  it("is held to the rules of live mode like a key", () => {
+  it("must satisfy the rules of live mode like a key", () => {
     const anvil = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
     const known = live({ [KEYSTORE]: file(keystoreOf(anvil, "hunter2", foundry)) })
     expect(faultsOf(known)).toEqual([expect.stringMatching(`^${KEYSTORE} is a well-known development key`)])

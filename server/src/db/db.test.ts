@@ -65,7 +65,7 @@ describe("claimInstallation", () => {
     await expect(claimInstallation(db, "sandbox", [other])).rejects.toThrow(/--reset/)
     // An endpoint that lies at a later start, while the others are silent.
     const cheap = { ...paperNetwork, token: { ...paperNetwork.token, decimals: 0 } }
-    await expect(claimInstallation(db, "sandbox", [cheap])).rejects.toThrow(/had 6 decimals, and now .* tells 0/)
+    await expect(claimInstallation(db, "sandbox", [cheap])).rejects.toThrow(/had 6 decimals, and now .* reports 0/)
   })
 })
 
@@ -99,7 +99,7 @@ describe("migrations", () => {
     await pglite.close()
   })
 
-  it("0009 finds the token of each payment, and has looked at again what waited before", async () => {
+  it("0009 finds the token of each payment, and schedules a new check of those that waited before", async () => {
     const pglite = await PGlite.create()
     const dir = new URL("./migrations/", import.meta.url)
     const apply = async (names: string[]) => {
@@ -148,7 +148,7 @@ describe("migrations", () => {
     await pglite.close()
   })
 
-  it("of slugs keeps what a paywall and a link have named alike, and tells the operator", async () => {
+  it("of slugs keeps what a paywall and a link have named alike, and reports it to the operator", async () => {
     const pglite = await PGlite.create()
     const dir = new URL("./migrations/", import.meta.url)
     const all = readdirSync(dir).sort()
@@ -167,14 +167,14 @@ describe("migrations", () => {
     const owner = async () =>
       (await pglite.query<{ resource_id: string }>("select resource_id from slugs order by slug")).rows
     expect(await owner()).toEqual([{ resource_id: "link" }])
-    // What one of them gives up is the other's, and nobody else's.
+    // A slug that one of them gives up belongs to the other, and to nobody else.
     await pglite.exec("update payment_links set slug = 'mine'")
     expect(await owner()).toEqual([{ resource_id: "pw" }, { resource_id: "link" }])
     expect(await sharedSlugs(db)).toEqual([])
     await pglite.close()
   })
 
-  it("are applied once, and refuse a database that is newer or was made by another text", async () => {
+  it("are applied once, and refuse a database that is newer or was created by another text", async () => {
     const pglite = await PGlite.create()
     const again = () => overPGlite(pglite)
     await again()

@@ -1,4 +1,4 @@
-// A Postgres that is slow, paused, killed and started again, and what callers meet meanwhile.
+// A Postgres that is slow, paused, killed and started again, and what callers get in the meantime.
 import { sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { until } from "../../test/e2e/program.ts"
@@ -47,13 +47,13 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
       await expect(waiting).rejects.toThrow("lock timeout")
     })
     expect(await keys()).toEqual([])
-    // What a statement itself does wrong stays what it is, and the loops in the background have more time.
+    // A statement's own error stays what it is, and the loops in the background have more time.
     await expect(sql`select 1/0`.execute(database.db)).rejects.toMatchObject({ code: "22012" })
     const shown = await sql<{ statement_timeout: string }>`show statement_timeout`.execute(database.background)
     expect(shown.rows).toEqual([{ statement_timeout: "10min" }])
   })
 
-  it("that is paused: each request ends with 503, /readyz says so, and all goes on when it does", async () => {
+  it("that is paused: each request ends with 503, /readyz reports it, and everything continues when Postgres does", async () => {
     expect((await settings()).status).toBe(200)
     const before = await database.db.selectFrom("merchants").selectAll().execute()
     postgres.pause()
@@ -78,7 +78,7 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     const cut = inTransaction(service.ctx, async ctx => {
       await add(ctx.db, "cut")
       await postgres.kill()
-      // While no statement runs too: what breaks then must not end the process.
+      // Also while no statement runs: a connection that breaks then must not end the process.
       await until("the connection is gone", async () => (await settings()).status === 503)
       await add(ctx.db, "cut too")
     })

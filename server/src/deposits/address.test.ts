@@ -1,4 +1,4 @@
-// That an address computed here is the one the factory names and the one where a release puts the deposit.
+// An address computed here is the one the factory names and the one where a release deploys the deposit.
 
 import fc from "fast-check"
 import { type Hex, maxUint64 } from "viem"
@@ -46,7 +46,7 @@ test("the examples in the documentation hold", () => {
   ).toBe("0xd9921527173dfe153452344486286c4d6c90af55")
 })
 
-test("the implementation is where the factory's constructor made it", async () => {
+test("the implementation is at the address where the factory's constructor deployed it", async () => {
   const made = await anvil.client.readContract({
     address: factory,
     abi: depositFactoryAbi,
@@ -55,7 +55,7 @@ test("the implementation is where the factory's constructor made it", async () =
   expect(depositImplementation(factory)).toBe(made.toLowerCase())
 })
 
-test("any deposit is where the factory says", async () => {
+test("any deposit is at the address that the factory computes", async () => {
   await fc.assert(
     fc.asyncProperty(terms, async of => {
       const named = await anvil.client.readContract({

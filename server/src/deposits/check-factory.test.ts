@@ -1,4 +1,5 @@
-// A factory that is not the one this version was written for is refused at start, whatever single question it answers well.
+// A factory other than the one this version was written for is refused at start, whichever single question it answers
+// correctly.
 import { type Hex, pad } from "viem"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { type Anvil, deployDepositFactory, startAnvil } from "../../test/anvil.ts"
@@ -47,7 +48,7 @@ const refused = async (checked: Promise<void>, words: string) => {
   expect(error.message).toContain(words)
 }
 
-it("takes our own factory, and refuses it for another payout wallet", async () => {
+it("accepts our own factory, and refuses it for another payout wallet", async () => {
   await check()
   await refused(check({}, wallet(2)), `obeys ${anvil.accounts[1].address}, and the payout wallet is`)
 })
@@ -74,10 +75,10 @@ it("refuses a factory with one other byte, and one whose deposits have other cod
   await refused(check({ depositFactory: other }), "creates deposits with code other")
 })
 
-it("believes no endpoint against another, waits where one is silent, and names the host alone", async () => {
+it("believes no endpoint over another, waits where one is silent, and logs only the host", async () => {
   const urls = [`${proxy.url}/secret-key`, anvil.rpcUrl]
   const absent = `0x${"3".repeat(40)}` as Address
-  // A liar tells of our factory's code where there is none.
+  // A liar reports our factory's code where there is none.
   proxy.spoil = (method, params, result) => (method === "eth_getCode" && params[0] === factory ? "0x" : result)
   await refused(check({ urls }), `by the endpoint ${new URL(proxy.url).host}`)
   await expect(check({ urls })).rejects.not.toThrow("secret-key")
@@ -88,7 +89,7 @@ it("believes no endpoint against another, waits where one is silent, and names t
   await expect(check({ urls: [proxy.url] })).rejects.not.toBeInstanceOf(NetworkMismatch)
 })
 
-it("compares what the factory computes: code alone does not say how its chain makes addresses", async () => {
+it("compares what the factory computes: code alone does not show how its chain derives addresses", async () => {
   proxy.spoil = (method, _params, result) => (method === "eth_call" ? pad(wallet(1)) : result)
   await refused(check({ urls: [proxy.url] }), "computes other addresses")
 })

@@ -9,7 +9,7 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close()
 })
 
-/** A server with these bounds; `dropped` lists why connections were closed. */
+/** A server with these limits; `dropped` lists why connections were closed. */
 async function serve(own: Partial<Bounds>, listener: RequestListener, held = 0) {
   const dropped: string[] = []
   const bounded = boundedConnections(reason => dropped.push(reason), { ...defaultBounds, ...own })
@@ -34,7 +34,7 @@ async function serve(own: Partial<Bounds>, listener: RequestListener, held = 0) 
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
 
-/** Reads until `text` came; answers all that came. */
+/** Reads until `text` arrived; returns everything that arrived. */
 async function readUntil(socket: Socket, text: string): Promise<string> {
   let read = ""
   while (!read.includes(text)) read += (await once(socket, "data"))[0]
@@ -56,7 +56,7 @@ describe("a connection", () => {
     expect(most).toBe(1)
   })
 
-  it("that pipelines more than may wait is closed, and nothing of the rest is worked on", async () => {
+  it("that pipelines more than the limit is closed, and none of the other requests are processed", async () => {
     let asked = 0
     const { open, dropped } = await serve({ pipelined: 3 }, () => asked++)
     const socket = await open()
@@ -65,14 +65,14 @@ describe("a connection", () => {
     expect({ asked, dropped }).toEqual({ asked: 1, dropped: ["pipelined"] })
   })
 
-  it("that is not read goes first when answers hold too much, and others are served", async () => {
+  it("that is not read is closed first when answers hold too much memory, and others are served", async () => {
     const big = "x".repeat(8_000_000)
     const listener: RequestListener = (request, response) => response.end(request.url === "/big" ? big : "small")
     const { open, dropped } = await serve({ answerBytes: 2_500 }, listener, 1_000)
     const unread = [await open(), await open()]
     for (const [i, socket] of unread.entries()) {
       socket.write(get("/big"))
-      // Its first bytes, so that the next one comes after it.
+      // Its first bytes, so that the next one starts after it.
       await once(socket, "readable")
       expect(dropped, `${i}`).toEqual([])
     }
@@ -111,7 +111,7 @@ describe("a connection", () => {
     expect(slow.destroyed).toBe(false)
   })
 
-  it("that sends the most of what requests hold goes first", async () => {
+  it("that holds the most request bytes is closed first", async () => {
     const post = (bytes: number) => `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${bytes}\r\n\r\n`
     const { server, open, dropped } = await serve(
       { requestBytes: 60_000, bodyBytes: 50_000 },
@@ -129,7 +129,7 @@ describe("a connection", () => {
     expect(await readUntil(honest, "ended")).toContain("200 OK")
   })
 
-  it("beyond the most closes one that drips its body where none is idle", async () => {
+  it("beyond the limit closes one that drips its body where none is idle", async () => {
     const { server, open, dropped } = await serve(
       { connections: 1 },
       (request, response) => void request.once("end", () => response.end("ended")).resume(),
@@ -143,7 +143,7 @@ describe("a connection", () => {
     expect(dropped).toEqual(["too_many"])
   })
 
-  it("whose caller reads nothing of its answer is closed after a time, a caller who waits for one is not", async () => {
+  it("whose caller reads nothing of its answer is closed after a time; one whose caller waits for an answer is not", async () => {
     const { open, dropped } = await serve({ stalledMs: 50 }, (request, response) => {
       if (request.url === "/big") response.end("x".repeat(8_000_000))
       else request.once("close", () => response.end("ended")).resume()
@@ -159,10 +159,10 @@ describe("a connection", () => {
     expect(await readUntil(waits, "ended")).toContain("ended")
   })
 
-  it("beyond the most closes the one that was idle for the longest time", async () => {
+  it("beyond the limit closes the one that was idle for the longest time", async () => {
     const { open, dropped } = await serve({ connections: 2 }, (_request, response) => response.end("ok"))
     const [first, second] = [await open(), await open()]
-    // Now the second is idle for longer.
+    // Now the second has been idle for longer.
     first?.write(get("/"))
     await readUntil(first as Socket, "ok")
     const third = await open()

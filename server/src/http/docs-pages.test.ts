@@ -3,7 +3,7 @@ import { expect, it } from "vitest"
 import { docsPages } from "./docs-pages.ts"
 import type { Server } from "./server.ts"
 
-it("a page that could not be rendered is tried again for the next who asks", async () => {
+it("a page that could not be rendered is tried again for the next caller", async () => {
   const app = Fastify()
   const document = { openapi: "3.1.0", info: { title: "T", version: "1" }, paths: {} }
   const documents = [undefined as unknown as object, document]

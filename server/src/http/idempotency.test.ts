@@ -66,12 +66,12 @@ const notes = async () => await service.ctx.db.selectFrom("installation").select
 const keys = async () => await service.ctx.db.selectFrom("idempotency_keys").selectAll().execute()
 const replayed = { "idempotent-replayed": "true" }
 
-/** As after a request that was cut off: reserved by someone who is gone, and free in `seconds`. */
+/** As after a request that was cut off: reserved by a process that is gone, and free in `seconds`. */
 const cutOff = async (seconds: number) =>
   await sql`update idempotency_keys set status = null, answer = null, claim_id = gen_random_uuid(),
     lease_until = clock_timestamp() + make_interval(secs => ${seconds})`.execute(service.ctx.db)
 
-describe("a request that is sent again with its key", () => {
+describe("a request that is repeated with its key", () => {
   it("has no second effect and gets the first answer, whatever has changed since", async () => {
     const first = await create(film, "order-1")
     expect(first).toMatchObject({ status: 201, body: { name: "Film" } })
@@ -110,7 +110,7 @@ describe("a request that is sent again with its key", () => {
     expect(await create(film, "order-1")).toMatchObject({ body: { id: first.body.id }, headers: replayed })
   })
 
-  it("422 with lists in another order: theirs has a meaning", async () => {
+  it("422 with lists in another order: the order of a list has a meaning", async () => {
     await create({ ...film, contentData: { list: [1, 2] } }, "order-1")
     expect((await create({ ...film, contentData: { list: [2, 1] } }, "order-1")).status).toBe(422)
   })
@@ -127,7 +127,7 @@ describe("a request that is sent again with its key", () => {
     expect(await paywalls()).toHaveLength(1)
   })
 
-  it("is carried out when the first one was cut off and its lease is over", async () => {
+  it("is carried out when the first one was cut off and its lease has expired", async () => {
     await create(film, "order-1")
     await service.ctx.db.deleteFrom("paywall_versions").execute()
     await service.ctx.db.deleteFrom("deposits").execute()
@@ -160,7 +160,7 @@ describe("a key", () => {
     expect(new Set((await paywalls()).map(paywall => paywall.id)).size).toBe(2)
   })
 
-  it("is one route's own, and of the thing that its path names", async () => {
+  it("belongs to one route, and to the object that its path names", async () => {
     expect((await note("notes/a", "order-1")).json()).toEqual({ made: "a" })
     expect((await note("marks/b", "order-1")).json()).toEqual({ made: "b" })
     expect((await note("notes/b", "order-1")).json()).toMatchObject({ error: "IDEMPOTENCY_MISMATCH" })
@@ -174,7 +174,7 @@ describe("a key", () => {
     expect(await keys()).toEqual([])
   })
 
-  it("is ignored where none is taken, whatever it is", async () => {
+  it("is ignored where none is accepted, whatever it is", async () => {
     const headers = { "idempotency-key": "order 1" }
     for (const name of ["One", "Two"]) {
       const answer = await service.call("PUT", "/api/console/settings", { name }, { as: "shop", headers })
@@ -189,7 +189,7 @@ describe("a key", () => {
     const first = await create(film, longest)
     expect(first.status).toBe(201)
     expect(await create(film, longest)).toMatchObject({ body: { id: first.body.id }, headers: replayed })
-    // One character less is another key.
+    // One character fewer is another key.
     expect((await create(film, longest.slice(0, 254))).body.id).not.toBe(first.body.id)
   })
 
@@ -208,7 +208,7 @@ describe("a key", () => {
     expect([await paywalls(), await keys()]).toEqual([[], []])
   })
 
-  it("may be sent by a console in a browser, which sees what it is told", async () => {
+  it("may be sent by a console in a browser, which can read the answer's headers", async () => {
     const origin = "https://console.example"
     const open = await startService({ settings: { consoleOrigins: [origin] } })
     try {
@@ -231,13 +231,13 @@ describe("a key", () => {
 })
 
 describe("an error", () => {
-  it("400 gives the key back, for a request that was mended", async () => {
+  it("400 releases the key, for a corrected request", async () => {
     expect((await create({ ...film, price: "0.001" }, "order-1")).status).toBe(400)
     expect(await keys()).toEqual([])
     expect((await create(film, "order-1")).status).toBe(201)
   })
 
-  it("409 gives the key back: the same request works once its cause is gone", async () => {
+  it("409 releases the key: the same request works once its cause is gone", async () => {
     const { body: rival } = await create({ ...film, slug: "film" })
     const taken = await create({ ...film, slug: "film" }, "order-1")
     expect(taken).toMatchObject({ status: 409, body: { error: "SLUG_TAKEN" } })
@@ -248,7 +248,7 @@ describe("an error", () => {
     expect(made.headers).not.toHaveProperty("idempotent-replayed")
   })
 
-  it("500 after the effect takes the effect back, and the key is free", async () => {
+  it("500 after the effect rolls the effect back, and the key is free", async () => {
     meanwhile = async () => {
       throw new Error("half way")
     }
@@ -260,20 +260,20 @@ describe("an error", () => {
 })
 
 describe("a reservation", () => {
-  it("is there before the work, for a minute of the database's clock", async () => {
+  it("exists before the work, for a minute of the database's clock", async () => {
     let left: unknown[] = []
     meanwhile = async ctx => {
       const { rows } = await sql<{ s: number }>`select status, answer,
         ceil(extract(epoch from lease_until - transaction_timestamp()))::int as s from idempotency_keys`.execute(ctx.db)
       left = rows
     }
-    // The service's own clock may be anywhere.
+    // The service's own clock may have any value.
     service.advance(40 * 86_400_000)
     await note("notes/a", "order-1")
     expect(left).toEqual([{ status: null, answer: null, s: 60 }])
   })
 
-  it("that was lost while the work ran takes the effect back, and leaves the other's alone", async () => {
+  it("that was lost while the work ran rolls the effect back, and leaves the other's alone", async () => {
     meanwhile = async ctx => {
       await ctx.db.updateTable("idempotency_keys").set({ claim_id: "00000000-0000-4000-8000-000000000000" }).execute()
     }
@@ -285,7 +285,7 @@ describe("a reservation", () => {
     expect(await notes()).toEqual([])
   })
 
-  it("goes to one of twenty who race; the others wait or get its answer", async () => {
+  it("goes to one of twenty concurrent requests; the others wait or get its answer", async () => {
     const answers = await Promise.all(Array.from({ length: 20 }, () => create(film, "order-1")))
     const [only, ...more] = await paywalls()
     expect(more).toEqual([])
@@ -299,7 +299,7 @@ describe("a reservation", () => {
 })
 
 describe("the worker", () => {
-  it("forgets what is over: answers after 24 hours, reservations when their lease has ended too", async () => {
+  it("deletes what has expired: answers after 24 hours, reservations when their lease has expired too", async () => {
     const stop = new AbortController()
     for (const key of ["old", "cut-off", "running"]) await create(film, key)
     const reserve = async (key: string, leaseUntil: Date) =>
@@ -330,7 +330,7 @@ describe.runIf(onPostgres)("on Postgres, where requests run at the same time", (
   // A test that failed must not leave its transaction open: the next one would wait for it.
   afterEach(() => open())
 
-  /** Lets the next work stand still between its effect and its answer until `open`; resolves when it is there. */
+  /** Pauses the next work between its effect and its answer until `open`; resolves when it gets there. */
   function standstill(): Promise<void> {
     const [reached, opened] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
     open = opened.resolve
@@ -342,7 +342,7 @@ describe.runIf(onPostgres)("on Postgres, where requests run at the same time", (
     return reached.promise
   }
 
-  it("a second one is told at once that the first still runs, and gets its answer later", async () => {
+  it("a second one is answered at once that the first is still running, and gets its answer later", async () => {
     const reached = standstill()
     const first = note("notes/a", "order-1")
     await reached
@@ -368,7 +368,7 @@ describe.runIf(onPostgres)("on Postgres, where requests run at the same time", (
     expect(await notes()).toEqual([{ key: "fast" }])
   })
 
-  it("SIGKILL between the effect and its commit: no effect, and the request works when the lease is over", async () => {
+  it("SIGKILL between the effect and its commit: no effect, and the request works when the lease has expired", async () => {
     const body = { ...film, slug: "film" }
     const child = await killedMidway(JSON.stringify(body), "order-1")
     expect(child.signalCode).toBe("SIGKILL")

@@ -1,4 +1,7 @@
-/** The limits as callers meet them: every row of the table, errors, and who is believed about where a request comes from. */
+/**
+ * The limits as callers meet them: every row of the table, errors, and whose statement about a request's origin is
+ * believed.
+ */
 import { afterAll, afterEach, describe, expect, it, vi } from "vitest"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
 import { readSettings, type Settings } from "../config/settings.ts"
@@ -11,7 +14,7 @@ const defaults = readSettings({}).limits
 const started: TestService[] = []
 let clockMs = 1_000_000
 
-/** A service with limits by a clock that this test moves. */
+/** A service with limits and a clock that this test moves. */
 async function startLimited(limits: Settings["limits"], settings: Partial<Settings> = {}): Promise<TestService> {
   const log = memoryLog({ windowMs: WINDOW_MS, maxKeys: 1_000, clock: () => clockMs })
   const service = await startService({ settings: { ...settings, limits }, limits: processLimits(log) })
@@ -20,7 +23,10 @@ async function startLimited(limits: Settings["limits"], settings: Partial<Settin
 }
 afterAll(() => Promise.all(started.splice(0).map(each => each.stop())))
 
-/** What a request bears to be counted as the row says: of another merchant for each kind, and a key of its own each time. */
+/**
+ * The credential with which a request is counted as the row says: of another merchant for each kind, and a new key each
+ * time.
+ */
 const bearing: Record<
   Credential,
   (service: TestService) => Promise<{ as?: string; headers?: Record<string, string> }>
@@ -32,7 +38,7 @@ const bearing: Record<
     return { headers: { "x-api-key": key } }
   },
 }
-/** Who is then known to call. */
+/** The identity that is known then. */
 const aKey = { id: "key_1", merchantId: "mer_1" }
 const known = { none: {}, token: { subject: "me" }, apiKey: { apiKey: aKey } }
 const requestOf = ({ method = "GET", path }: LimitRow) => ({
@@ -84,7 +90,7 @@ describe("each limit of the table", () => {
     expect(buckets(aKey)).toEqual(byKey ? [`{mer_1} key_1 ${byKey}`, `{mer_1} ${byKey}`] : anonymous)
   })
 
-  it("counts a path under /api/console by its token's subject, whether it is there or not", () => {
+  it("counts a path under /api/console by its token's subject, whether the path exists or not", () => {
     const caller = { subject: "https://id.example me", apiKey: aKey, ip: "192.0.2.7" }
     const [count, ...more] = countsOf(defaults, "GET", "/api/console/nowhere", caller)
     expect(count?.key).toMatch(/^sluice:limit:\{[\w-]{43}\}:console$/)
@@ -94,7 +100,7 @@ describe("each limit of the table", () => {
     ])
   })
 
-  it.each(names)("%s admits as many as it says, and one more after Retry-After", async (_name, row) => {
+  it.each(names)("%s admits as many as documented, and one more after Retry-After", async (_name, row) => {
     service ??= await startLimited(defaults)
     const { method, path } = requestOf(row)
     const limit = defaults[row.bucket]
@@ -156,7 +162,7 @@ describe("each limit of the table", () => {
       expect(without.at(-1)).toBe(`public ${defaults.public}`)
       expect(without.length).toBe(row.bucket === "public" ? 1 : 2)
       if (path !== "/api/paywalls/x/verify") expect(without).toContain(own)
-      // A credential of another kind is none.
+      // A credential of another kind counts as none.
       if (row.credential === "none" && !path.endsWith("/verify"))
         expect(keys({ subject: "me", apiKey: aKey })).toEqual(without)
     },
@@ -175,7 +181,7 @@ describe("each limit of the table", () => {
 })
 
 describe("API keys", () => {
-  it("of one merchant admit twenty times the limit of one together, however often they are made anew", async () => {
+  it("of one merchant admit twenty times the limit of one together, however often they are recreated", async () => {
     const service = await startLimited({ ...noLimits, merchant: 2 })
     const merchantId = await service.merchant("shop")
     const statuses: number[] = []
@@ -190,7 +196,7 @@ describe("API keys", () => {
     expect(statuses).toEqual([...Array(40).fill(200), 429, 429])
   })
 
-  it("that are unknown cost the database nearly nothing once their address is refused, and a good one among them is served", async () => {
+  it("that are unknown cost the database nearly nothing once their address is refused, and a valid one among them is served", async () => {
     const service = await startLimited({ ...noLimits, public: 2 })
     const { key } = await createApiKey(service.ctx, await service.merchant("shop"), "Server")
     const ask = async (key: string) =>
@@ -254,7 +260,7 @@ describe("what counts", () => {
 describe("X-Forwarded-For", () => {
   const limits = { ...noLimits, public: 1 }
   let service: TestService
-  /** Who is counted: two requests are of one caller when the second is refused. */
+  /** Who is counted: two requests come from one caller when the second is refused. */
   const isOneCaller = async (a: [peer: string, forwarded: string], b: [peer: string, forwarded: string]) => {
     clockMs += WINDOW_MS
     const ask = ([remoteAddress, forwarded]: [string, string]) =>
@@ -266,18 +272,18 @@ describe("X-Forwarded-For", () => {
     service ??= await startLimited(limits, { trustedProxies: ["10.0.0.0/8", "2001:db8:ff::/48"] })
   }
 
-  it("changes nothing when it comes from a peer that is no trusted proxy", async () => {
+  it("changes nothing when it comes from a peer that is not a trusted proxy", async () => {
     await start()
     expect(await isOneCaller(["203.0.113.5", "192.0.2.1"], ["203.0.113.5", "192.0.2.2"])).toBe(true)
     expect(await isOneCaller(["203.0.113.5", "192.0.2.1"], ["203.0.113.6", "192.0.2.1"])).toBe(false)
     expect(await isOneCaller(["11.0.0.1", "10.0.0.1"], ["11.0.0.1", "10.0.0.2"])).toBe(true)
   })
 
-  it("from a trusted proxy counts the client, the last that is no proxy", async () => {
+  it("from a trusted proxy counts the client: the last address that is not a proxy", async () => {
     await start()
     expect(await isOneCaller(["10.0.0.1", "192.0.2.1"], ["10.9.9.9", "192.0.2.1"])).toBe(true)
     expect(await isOneCaller(["10.0.0.1", "192.0.2.1"], ["10.0.0.1", "192.0.2.2"])).toBe(false)
-    // What the client itself has written stands further left.
+    // The client's own entries are further left.
     expect(await isOneCaller(["10.0.0.1", "1.1.1.1, 192.0.2.1"], ["10.0.0.1", "2.2.2.2,192.0.2.1"])).toBe(true)
     expect(await isOneCaller(["10.0.0.1", "192.0.2.1, 10.0.0.2"], ["10.0.0.3", "192.0.2.1"])).toBe(true)
     expect(await isOneCaller(["10.0.0.1", "10.0.0.7, 192.0.2.1, 10.0.0.2"], ["10.0.0.1", "192.0.2.1"])).toBe(true)
@@ -285,7 +291,7 @@ describe("X-Forwarded-For", () => {
     expect(await isOneCaller(["2001:db8:ff::1", "192.0.2.1"], ["10.0.0.1", "::ffff:192.0.2.1"])).toBe(true)
   })
 
-  it("gives nobody more callers than addresses, whatever is written", async () => {
+  it("counts a caller as no more addresses than it has, whatever it writes into the header", async () => {
     await start()
     expect(await isOneCaller(["10.0.0.1", "192.0.2.1:4711"], ["10.0.0.1", "192.0.2.1:4712"])).toBe(true)
     expect(await isOneCaller(["10.0.0.1", "[2001:db8::1]:80"], ["10.0.0.1", "2001:db8::2"])).toBe(true)

@@ -1,4 +1,4 @@
-/** The step that counts a request, and tells its caller how much of the limit is left. */
+/** The step that counts a request, and shows its caller how much of the limit is left. */
 import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Context } from "../context.ts"
 import { errorTable } from "../errors.ts"

@@ -12,7 +12,7 @@ describe("a list", () => {
   let ids: string[]
   let url: string
   beforeAll(async () => {
-    // So that each list must give its place back.
+    // So that each list must release its place.
     service = await startService({ settings: { maxDownloads: 1 } })
     const merchantId = await service.merchant("shop")
     const at = service.ctx.now().getTime()
@@ -51,7 +51,7 @@ describe("a list", () => {
     },
   )
 
-  it("is refused while as many of the merchant are on their way, until one is given up", async () => {
+  it("is refused while the merchant has as many in progress, until one of them is closed", async () => {
     const products = service.ctx.db.updateTable("products")
     // More than any socket takes unread.
     await products.set({ description: "x".repeat(60_000) }).execute()

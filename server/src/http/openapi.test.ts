@@ -37,7 +37,7 @@ describe("the document", () => {
     expect(new Set(ids).size).toBe(ids.length)
   })
 
-  it("has for each body an example, and for each parameter words", () => {
+  it("has an example for each body, and a description for each parameter", () => {
     for (const [name, { requestBody, parameters = [] }] of operations) {
       if (requestBody) expect(requestBody.content["application/json"].example, name).toBeDefined()
       for (const each of parameters)
@@ -63,7 +63,7 @@ describe("the document", () => {
     expect(new Set(declared)).toEqual(new Set(Object.keys(errorTable)))
   })
 
-  it("leads nowhere that is not in it", () => {
+  it("links only to places inside it", () => {
     const text = JSON.stringify(document)
     const pointers = [...text.matchAll(/"\$ref":"#\/components\/(\w+)\/([^"]+)"/g)]
     expect(pointers.length).toBeGreaterThan(100)
@@ -119,7 +119,7 @@ describe("errorsOf", () => {
 })
 
 describe("/docs", () => {
-  it("shows the document in a page that runs no foreign code, and asks for nothing by https that came by http", async () => {
+  it("shows the document in a page that runs no foreign code, and requests nothing by https on a service reached by http", async () => {
     const { status, headers, body } = await service.call("GET", "/docs")
     expect(status).toBe(200)
     expect(body).toContain("swagger-ui-bundle.js")
@@ -129,7 +129,7 @@ describe("/docs", () => {
     expect((await service.call("GET", "/docs/static/swagger-ui-bundle.js")).status).toBe(200)
   })
 
-  it("has it as JSON too, for pages of any origin, and is not limited", async () => {
+  it("is available as JSON too, for pages of any origin, and is not limited", async () => {
     for (let i = 0; i < 5; i++) {
       const { status, headers, body } = await service.call("GET", "/docs/json", undefined, {
         headers: { origin: "https://shop.example" },

@@ -17,7 +17,7 @@ afterAll(() => service.stop())
 beforeEach(() => service.empty())
 
 describe("every answer", () => {
-  it("bears a request id: the caller's when it is sane, else a new one", async () => {
+  it("carries a request id: the caller's when it is acceptable, else a new one", async () => {
     const id = async (given?: string) =>
       (
         await service.call("GET", "/healthz", undefined, {
@@ -71,7 +71,7 @@ describe("bad input", () => {
     expect(answer.headers["x-request-id"]).toBeDefined()
   })
 
-  it("is told in words that no framework would use", async () => {
+  it("is explained in words that no framework would use", async () => {
     const { body } = await service.call("GET", "/api/paywalls/%zz")
     expect(body.details).toEqual([{ path: "", message: "The URL can't be decoded. Check its percent signs." }])
   })
@@ -114,7 +114,7 @@ describe("bad input", () => {
     })
   })
 
-  it("an expectation that nobody knows is passed over, and a stop does not wait for a body without end", async () => {
+  it("an unknown expectation is ignored, and a stop does not wait for an endless body", async () => {
     const { ctx, issuer } = service
     const tokens = tokenIssuer(issuer.issuer, ctx.settings.oidcAudience)
     const own = openServer(ctx, openIdentities(ctx, tokens), { ...defaultBounds, closingMs: 10 })
@@ -132,7 +132,7 @@ describe("bad input", () => {
     await own.close()
   })
 
-  it("of a path without a route is answered before its body comes", async () => {
+  it("of a path without a route is answered before its body arrives", async () => {
     const { port } = new URL(await service.listen())
     for (const path of ["/healthz", "/docs/json", "/nowhere"]) {
       const socket = connect(Number(port), "127.0.0.1")
@@ -151,7 +151,7 @@ describe("bad input", () => {
     await own.close()
   })
 
-  it("a fault of our own is a 500 that tells nothing of its cause", async () => {
+  it("a fault of our own is a 500 that does not reveal its cause", async () => {
     const broken = await startService()
     await broken.ctx.db.schema.dropTable("access").execute()
     const made = await broken
@@ -210,7 +210,7 @@ describe("health", () => {
     expect(await service.call("GET", "/healthz")).toMatchObject({ status: 200, body: { status: "ok" } })
   })
 
-  it("/readyz says what is missing, and is ready once each network was looked at", async () => {
+  it("/readyz says what is missing, and is ready once each network was scanned", async () => {
     expect(await service.call("GET", "/readyz")).toMatchObject({
       status: 503,
       body: { error: "NOT_READY", message: expect.stringContaining("base-sepolia") },
@@ -226,7 +226,7 @@ describe("health", () => {
         ...looked,
       })
       .execute()
-    // The database is asked once a second at most.
+    // The database is queried at most once a second.
     expect((await service.call("GET", "/readyz")).status).toBe(503)
     service.advance(1_000)
     expect(await service.call("GET", "/readyz")).toMatchObject({ status: 200, body: { status: "ready" } })
@@ -234,7 +234,7 @@ describe("health", () => {
     expect((await service.call("GET", "/readyz")).status).toBe(503)
   })
 
-  it("/metrics opens to the token alone", async () => {
+  it("/metrics requires the token", async () => {
     const ask = (authorization?: string) =>
       service.call("GET", "/metrics", undefined, { headers: authorization ? { authorization } : {} })
     for (const wrong of [undefined, "Bearer m-toke", "Bearer m-tokens", "m-token"])
@@ -263,12 +263,12 @@ describe("limits", () => {
       }
       expect(await statuses(5, () => settings("alice"))).toEqual([200, 200, 200, 200, 429])
       expect((await settings("bob")).status).toBe(200)
-      // Without a good token it is the address that counts, with all else that it does.
+      // Without a valid token the address is counted, with all its other requests.
       expect(await statuses(2, () => settings())).toEqual([401, 401])
       expect(await statuses(2, () => limited.call("GET", "/api/paywalls/%zz"))).toEqual([400, 400])
       expect(await statuses(3, () => limited.call("GET", "/nowhere"))).toEqual([404, 404, 429])
       expect((await limited.call("GET", "/healthz")).headers).not.toHaveProperty("x-ratelimit-limit")
-      // Not from a trusted proxy: what the header says changes nothing.
+      // Not from a trusted proxy: the header changes nothing.
       const spoofed = await limited.call("GET", "/nowhere", undefined, {
         headers: { "x-forwarded-for": "203.0.113.9" },
       })

@@ -5,7 +5,7 @@ import { freePort } from "../../test/e2e/program.ts"
 import { defaultBounds } from "./connections.ts"
 import { openStartupServer } from "./startup-server.ts"
 
-it("the server of the start holds no more connections than the API does, and answers on", async () => {
+it("the server of the start holds no more connections than the API does, and keeps answering", async () => {
   const port = await freePort()
   const bounds = { ...defaultBounds, connections: 2 }
   const server = await openStartupServer({ host: "127.0.0.1", port }, "PORT", bounds)

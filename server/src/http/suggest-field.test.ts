@@ -27,18 +27,18 @@ describe("nearest", () => {
     ["contentURL", "contentUrl"],
     ["contentTpye", "contentType"],
     ["curency", "currency"],
-  ])("%s means %s", (typed, meant) => {
+  ])("%s suggests %s", (typed, meant) => {
     expect(nearest(typed, known)).toBe(meant)
   })
 
   it.each(["amount", "x", "", "recipients", "address", "constructor", "p", "priceless", "n".repeat(200_000)])(
-    "%.20s is close to nothing",
+    "%.20s has no suggestion",
     typed => {
       expect(nearest(typed, known)).toBeUndefined()
     },
   )
 
-  it("takes the nearest of several", () => {
+  it("picks the nearest of several", () => {
     expect(nearest("contentDat", ["contentUrl", "contentDate", "contentData", "contentDat2"])).toBe("contentDate")
     expect(nearest("contentDara", ["contentDates", "contentData"])).toBe("contentData")
   })

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest"
 import { Described, Matching, MoneyInput, Nullable, Strict } from "./schemas.ts"
 import { detailsOf, validatorFactory } from "./validation.ts"
 
-/** What is said of a value, `path: message` each. */
+/** The faults of a value, `path: message` each. */
 function told(schema: object, value: unknown, httpPart = "body"): string[] {
   const validate = validatorFactory({ schema, httpPart })
   validate(value)
@@ -43,7 +43,7 @@ describe("a fault", () => {
     expect(one(schema, value)).toBe(`a: ${words}`)
   })
 
-  it("names its place, however deep and oddly named", () => {
+  it("names its place, at any depth and with any name", () => {
     const schema = Strict({
       list: Type.Array(Strict({ address: Type.String() })),
       map: Type.Record(Type.String(), Type.String()),
@@ -55,7 +55,7 @@ describe("a fault", () => {
     ])
   })
 
-  it("of a field that nobody knows names the one that was meant, and none when none is close", () => {
+  it("of an unknown field suggests a similar name, and none when none is close", () => {
     const schema = Strict({
       splitId: Type.Optional(Type.String()),
       list: Type.Optional(Type.Array(Strict({ percent: Type.Number() }))),
@@ -71,7 +71,7 @@ describe("a fault", () => {
     expect(told(Strict({}), body)).toEqual([": must be a JSON object"])
   })
 
-  it("is told with all others, up to a hundred", () => {
+  it("is reported with all others, up to a hundred", () => {
     expect(told(Strict({ a: Type.String(), b: Type.String() }), { a: 1, c: 1 })).toHaveLength(3)
     const many = Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`field${i}`, 1]))
     expect(told(Strict({}), many)).toHaveLength(100)

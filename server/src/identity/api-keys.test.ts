@@ -132,7 +132,7 @@ describe("/api/console/api-keys", () => {
 })
 
 describe("an API key", () => {
-  it("opens what is its merchant's; any other text, and none, is a 401 that says what is needed", async () => {
+  it("authenticates its merchant; any other text, and none, is a 401 that says what is needed", async () => {
     const { key } = (await create()).body
     expect((await consume(key)).status).toBe(200)
     const almost = key.slice(0, -1) + (key.endsWith("a") ? "b" : "a")
@@ -151,11 +151,11 @@ describe("an API key", () => {
       })
     const without = await service.call("POST", `/api/paywalls/${id}/consume`, { address })
     expect(without).toMatchObject({ status: 401, body: { error: "UNAUTHORIZED" } })
-    // Of routes that are still to come nobody learns without a key.
+    // Without a key nobody can learn which routes exist.
     expect((await service.call("POST", "/api/checkouts", {})).status).toBe(401)
   })
 
-  it("may come with a question that needs none, but must be good", async () => {
+  it("may be sent where none is needed, but must be valid", async () => {
     const { key } = (await create()).body
     expect((await verify({})).status).toBe(200)
     expect((await verify({ "x-api-key": key })).status).toBe(200)
@@ -181,7 +181,7 @@ describe("an API key", () => {
     expect(await ask()).toBe(401)
   })
 
-  it("and a key id that are not ours are not looked up each time they come, and none of ours is refused for it", async () => {
+  it("and a key id that are not ours are not looked up each time they come, and no valid one is refused because of it", async () => {
     let queries = 0
     const counted = service.ctx.db.withPlugin({
       transformQuery: ({ node }) => {
@@ -216,7 +216,7 @@ describe("an API key", () => {
     }
   })
 
-  it("tells when it was used, and writes so once a minute at most", async () => {
+  it("shows when it was last used, written at most once a minute", async () => {
     const { key } = (await create()).body
     const usedAt = async () => (await list()).data[0].lastUsedAt
     expect(await usedAt()).toBeNull()
@@ -231,7 +231,7 @@ describe("an API key", () => {
     expect(new Date(await usedAt()).getTime() - new Date(first).getTime()).toBeGreaterThanOrEqual(60_000)
   })
 
-  it("stands in no log, table or error, its hash in one table alone", async () => {
+  it("appears in no log, table or error, and its hash in one table only", async () => {
     const { key } = (await create()).body
     const made = await second.inject({
       method: "POST",

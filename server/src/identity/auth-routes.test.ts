@@ -48,7 +48,7 @@ const expectRefused = async (answer: Promise<unknown>, fault: string) =>
   })
 
 describe("POST /api/auth/nonce", () => {
-  it("200: a nonce of its own each time, good for ten minutes of wall time", async () => {
+  it("200: a nonce of its own each time, valid for ten minutes of wall time", async () => {
     service.advance(40 * 86_400_000)
     const { status, headers, body } = await service.call("POST", "/api/auth/nonce", {})
     expect({ status, cache: headers["cache-control"] }).toEqual({ status: 200, cache: "no-store" })
@@ -71,14 +71,14 @@ describe("POST /api/auth/nonce", () => {
 })
 
 describe("POST /api/auth/verify", () => {
-  it("200 for the message that came with the nonce, with the wallet's address in its place", async () => {
+  it("200 for the message that came with the nonce, with the wallet's address inserted", async () => {
     const { body } = await service.call("POST", "/api/auth/nonce")
     const message = body.message.replace("{address}", account.address)
     const signature = await account.signMessage({ message })
     expect((await service.call("POST", "/api/auth/verify", { message, signature })).status).toBe(200)
   })
 
-  it("200: makes the wallet's merchant on first sight, and a token that opens the console for an hour", async () => {
+  it("200: creates the wallet's merchant on first use, and a token that is valid for the console for an hour", async () => {
     const { status, headers, body } = await signIn({ statement: "Sign in to Sluice." })
     expect({ status, cache: headers["cache-control"] }).toEqual({ status: 200, cache: "no-store" })
     const { accessToken, expiresAt, merchantId } = body
@@ -99,7 +99,7 @@ describe("POST /api/auth/verify", () => {
     expect((await withToken(accessToken)).status).toBe(200)
   })
 
-  it("400 for a message that is none, and for fields that are wrong in form", async () => {
+  it("400 for a message not in the form, and for fields of the wrong form", async () => {
     const signed = await signMessage(account, await nonceOf())
     for (const [fields, path] of [
       [{ message: "hello" }, "message"],
@@ -128,12 +128,12 @@ describe("POST /api/auth/verify", () => {
     ["a beginning that is to come", { notBefore: new Date(Date.now() + 600_000) }, "not valid yet"],
     ["a time that is to come", { issuedAt: new Date(Date.now() + 600_000) }, "in the future"],
     ["an old time", { issuedAt: new Date(Date.now() - 3_600_000) }, "too long ago"],
-  ])("401 for %s, and nobody is made", async (_what, fields, fault) => {
+  ])("401 for %s, and no merchant is created", async (_what, fields, fault) => {
     await expectRefused(signIn(fields), fault)
     expect(await merchants()).toEqual([])
   })
 
-  it("401 for another's signature, a changed message, and a signature that is none", async () => {
+  it("401 for another's signature, a changed message, and text that is not a signature", async () => {
     const nonce = await nonceOf()
     const good = await signMessage(account, nonce)
     await expectRefused(
@@ -148,7 +148,7 @@ describe("POST /api/auth/verify", () => {
     expect((await verify(good)).status).toBe(200)
   })
 
-  it("401 for a nonce that is not ours, is another purpose's, has expired, or was used", async () => {
+  it("401 for a nonce that is not ours, is for another purpose, has expired, or was used", async () => {
     await expectRefused(verify(await signMessage(account, "a".repeat(24))), "nonce")
     const { id } = await paywall()
     await expectRefused(verify(await signMessage(account, await nonceOf(`/api/paywalls/${id}/access/nonce`))), "nonce")
@@ -162,14 +162,14 @@ describe("POST /api/auth/verify", () => {
     await expectRefused(verify(signed), "nonce")
   })
 
-  it("takes a nonce once, of twenty at the same time", async () => {
+  it("accepts a nonce once, of twenty at the same time", async () => {
     const signed = await signMessage(account, await nonceOf())
     const answers = await Promise.all(Array.from({ length: 20 }, () => verify(signed)))
     const statuses = answers.map(({ status }) => status).sort()
     expect(statuses).toEqual([200, ...Array(19).fill(401)])
   })
 
-  it("403 for a wallet that nobody invited, where sign-up is by invitation; its nonce lasts", async () => {
+  it("403 for a wallet that nobody invited, where sign-up is by invitation; its nonce stays valid", async () => {
     const closed = await startService({ settings: { signup: "invite" } })
     try {
       const ask = () => closed.call("POST", "/api/auth/verify", signed)
@@ -214,12 +214,12 @@ describe("a contract wallet", () => {
     serve(alive, dead)
     expect((await signIn({ address: contract as never })).status).toBe(200)
     expect((await signIn({ address: contract as never, chainId: 8453 })).status).toBe(503)
-    // A key signs on any network, and is another merchant there.
+    // A key signs on any network, and is a different merchant on each.
     const ids = [await signIn({}), await signIn({ chainId: 8453 })].map(({ body }) => body.merchantId)
     expect(new Set(ids).size).toBe(2)
   })
 
-  it("that can't be asked is a 503, never a 401, and its signature is good for another try", async () => {
+  it("that can't be asked is a 503, never a 401, and its signature can be tried again", async () => {
     const network = service.ctx.chain.networks[0] as Network
     const signed = await signMessage(account, await nonceOf(), { address: contract as never })
     serve({ ...network, endpoints: [newEndpoint("base-sepolia", "http://127.0.0.1:1")] })
@@ -229,7 +229,7 @@ describe("a contract wallet", () => {
       await using node = await startNode({ eth_chainId: { result: "0x14a34" }, eth_call: answer })
       serve({ ...network, endpoints: [node.endpoint] })
       expect(await verify(signed)).toMatchObject({ status: 503, body: { error: "CHAIN_UNAVAILABLE" } })
-      // The next endpoint is asked where one can't say.
+      // The next endpoint is asked where one can't answer the question.
       serve({ ...network, endpoints: [node.endpoint, newEndpoint("base-sepolia", anvil.rpcUrl)] })
       const wrong = { ...signed, signature: `0x${"12".repeat(65)}` }
       await expectRefused(verify(wrong), "is not the signature of")
@@ -238,7 +238,7 @@ describe("a contract wallet", () => {
     expect((await verify(signed)).status).toBe(200)
   })
 
-  it("is nobody's on one endpoint's word where there are two", async () => {
+  it("is not believed on one endpoint's report where there are two", async () => {
     const network = service.ctx.chain.networks[0] as Network
     const honest = newEndpoint("base-sepolia", anvil.rpcUrl)
     await using liar = await startNode({ eth_chainId: { result: "0x14a34" }, eth_call: { result: YES } })
@@ -251,7 +251,7 @@ describe("a contract wallet", () => {
         await expectRefused(signIn({ address }, other), "is not the signature of")
       }
     expect(await merchants()).toEqual([])
-    // While the other one is down, and when it is left alone for that.
+    // While the other one is down, and while it is not asked because of that.
     const dead = newEndpoint("base-sepolia", "http://127.0.0.1:1")
     for (const silentUntil of [0, Date.now() + 60_000]) {
       serve({ ...network, endpoints: [liar.endpoint, { ...dead, silentUntil }] })
@@ -261,7 +261,7 @@ describe("a contract wallet", () => {
       })
     }
     expect(await merchants()).toEqual([])
-    // One that is left alone is asked all the same where it is needed.
+    // One that is paused after a failure is asked anyway where it is needed.
     serve({ ...network, endpoints: [honest, { ...honest, silentUntil: Date.now() + 60_000 }] })
     expect((await signIn({ address: contract as never })).status).toBe(200)
     // With two of three the third may be down; a single one is believed.
@@ -287,7 +287,7 @@ describe("a contract wallet", () => {
 
   it("whose contract doesn't say yes has not signed", async () => {
     const address = `0x${"dd".repeat(20)}` as const
-    // It reverts; it fails; it runs for ever; it answers too little, and another value.
+    // It reverts; it fails; it never returns; it returns too little, and another value.
     for (const bytecode of [
       "0x60006000fd",
       "0xfe",
@@ -318,7 +318,7 @@ async function paywall(): Promise<{ id: string }> {
   return (await service.call("POST", "/api/console/paywalls", { name: "Film", price: 5 }, { as: "shop" })).body
 }
 
-/** What a contract answers to say that a signature is its own. */
+/** What a contract returns when a signature is its own. */
 const YES = `0x1626ba7e${"0".repeat(56)}`
 
 /** A node that has one answer for each method. */

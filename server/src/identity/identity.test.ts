@@ -22,7 +22,7 @@ const seconds = () => Math.floor(Date.now() / 1_000)
 const merchants = () => service.ctx.db.selectFrom("merchants").selectAll().execute()
 
 describe("a bearer token", () => {
-  it("makes its merchant on first sight, once, and knows it again", async () => {
+  it("creates its merchant on first use, once, and finds it again", async () => {
     const answers = await Promise.all(
       Array.from({ length: 10 }, async () => await withToken(await service.issuer.token("alice"))),
     )
@@ -32,7 +32,7 @@ describe("a bearer token", () => {
     expect((await withToken(await service.issuer.token("bob"))).body.merchantId).not.toBe([...ids][0])
   })
 
-  it("is refused when it is not good, and makes nobody", async () => {
+  it("is refused when it is not valid, and creates nobody", async () => {
     const { issuer } = service
     const stranger = await generateKeyPair("ES256")
     const publicKey = await importJWK(issuer.publicJwk, "ES256")
@@ -87,7 +87,7 @@ describe("a bearer token", () => {
 
   it("is no 401 when the issuer can't be asked, but a 503 that says so", async () => {
     const dead = await startService({ settings: { oidcIssuer: "http://127.0.0.1:1" } })
-    // The one at /keyless tells of keys, but what is there is none.
+    // The one at /keyless announces keys, but there are none.
     const broken = createServer(({ url }, response) => {
       const issuer = `http://127.0.0.1:${port}/keyless`
       if (url === "/keyless/.well-known/openid-configuration")
@@ -153,7 +153,7 @@ describe("a bearer token", () => {
 describe("/api/console/settings", () => {
   const put = (body: unknown, as = "alice") => service.call("PUT", url, body, { as })
 
-  it("200: empty at first, and then what was said", async () => {
+  it("200: empty at first, and then what was set", async () => {
     const first = (await service.call("GET", url, undefined, { as: "alice" })).body
     expect(first).toEqual({
       merchantId: expect.stringMatching(/^mer_[a-z0-9]{24}$/),
@@ -221,7 +221,7 @@ describe("/api/console/settings", () => {
     expect(await put(body)).toMatchObject({ status: 400, body: { error: "VALIDATION_ERROR", details: [{ path }] } })
   })
 
-  it("waits 24 hours with a change in live mode, in sight, and only then moves the paywalls", async () => {
+  it("waits 24 hours with a change in live mode, visible to its owner, and only then moves the paywalls", async () => {
     const live = await startService({ settings: { mode: "live" } })
     const other = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
     try {

@@ -21,7 +21,7 @@ const consoleToken = (more = {}) =>
   signToken(service.ctx, { typ: TOKEN_TYPES.console, aud: "sluice", sub: "eip155:1:0x1", expiresAt: soon(), ...more })
 const keys = () => service.ctx.db.selectFrom("signing_keys").selectAll().orderBy("created_at", "desc").execute()
 const published = async () => (await service.call("GET", "/.well-known/jwks.json")).body.keys
-/** As if all keys had been made so long before. */
+/** As if all keys had been created this much earlier. */
 const age = (ms: number) =>
   sql`update signing_keys set created_at = created_at - make_interval(secs => ${ms / 1_000})`.execute(service.ctx.db)
 const settings = (token: string) =>
@@ -41,7 +41,7 @@ describe("GET /.well-known/jwks.json", () => {
     expect(decodeProtectedHeader(await consoleToken()).kid).toBe(body.keys[0].kid)
   })
 
-  it("429 like all that is public", async () => {
+  it("429 like every public route", async () => {
     const limited = await startService({ settings: { limits: { ...service.ctx.settings.limits, public: 1 } } })
     try {
       const ask = async () => (await limited.call("GET", "/.well-known/jwks.json")).status
@@ -51,7 +51,7 @@ describe("GET /.well-known/jwks.json", () => {
     }
   })
 
-  it("keeps the private key sealed", async () => {
+  it("stores the private key encrypted", async () => {
     await published()
     const [key] = await keys()
     const jwk = JSON.parse(unseal(service.ctx.settings.secretKey, "signing-key", key?.id ?? "", key?.sealed ?? ""))
@@ -63,12 +63,12 @@ describe("GET /.well-known/jwks.json", () => {
 })
 
 describe("the signing keys", () => {
-  it("one is made, by however many at once", async () => {
+  it("one is created, by any number of concurrent callers", async () => {
     await Promise.all(Array.from({ length: 10 }, () => consoleToken()))
     expect(await keys()).toHaveLength(1)
   })
 
-  it("change after thirty days: the next is published for an hour before it signs, the last until its tokens are over", async () => {
+  it("rotate after thirty days: the next is published for an hour before it signs, the last until its tokens have expired", async () => {
     const first = decodeProtectedHeader(await consoleToken()).kid
     await age(29 * DAY)
     expect(decodeProtectedHeader(await consoleToken()).kid).toBe(first)
@@ -95,7 +95,7 @@ describe("the signing keys", () => {
     expect((await settings(fresh)).status).toBe(200)
   })
 
-  it("sign nothing when SECRET_KEY is another, and say so", async () => {
+  it("sign nothing when SECRET_KEY is another, and report it", async () => {
     await consoleToken()
     const ctx = { ...service.ctx, settings: { ...service.ctx.settings, secretKey: new Uint8Array(32).fill(8) } }
     const token = { typ: TOKEN_TYPES.console, aud: "sluice", sub: "a", expiresAt: soon() }
@@ -104,7 +104,7 @@ describe("the signing keys", () => {
 })
 
 describe("a console token of ours", () => {
-  it("is good for whoever holds the published keys, and is refused when anything about it is wrong", async () => {
+  it("can be verified with the published keys, and is refused when anything about it is wrong", async () => {
     const token = await consoleToken()
     const keySet = createLocalJWKSet({ keys: await published() })
     const { payload } = await jwtVerify(token, keySet, { issuer: BASE_URL, audience: "sluice", typ: "console+jwt" })
@@ -154,7 +154,7 @@ describe("a console token of ours", () => {
     ).toBeUndefined()
   })
 
-  it("is all that opens the console where the service is its own issuer", async () => {
+  it("is the only token for the console where the service is its own issuer", async () => {
     const alone = await startService({ settings: { oidcIssuer: BASE_URL } })
     try {
       const ask = (token: string) =>

@@ -25,7 +25,7 @@ const faultsOf = (text: string, more: Partial<Expected> = {}) => {
 }
 
 describe("a message", () => {
-  it("is read as viem, and every wallet, writes it", () => {
+  it("is parsed as viem, and every wallet, writes it", () => {
     const optional = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined })
     const time = fc.date({ min: new Date(0), max: new Date("2100-01-01"), noInvalidDate: true })
     const line = fc.string({ minLength: 1, maxLength: 40, unit: fc.constantFrom(..."abc :/-.%URINonce0") })
@@ -78,13 +78,13 @@ describe("a message", () => {
     ["a time that is none", text.replace(/Issued At: .*Z/, "Issued At: 2026-01-31T99:00:00Z")],
     ["a wrong checksum", text.replace("fCD6", "FCD6")],
     ["a user in the domain", text.replace(/^/, "127.0.0.1:4000@")],
-  ])("is none with %s", (_what, odd) => {
+  ])("is not parsed with %s", (_what, odd) => {
     expect(parseSiwe(text)).toBeDefined()
     expect(odd).not.toBe(text)
     expect(parseSiwe(odd)).toBeUndefined()
   })
 
-  it("has no fault when it says all that it must", () => {
+  it("has no fault when it contains all that it must", () => {
     expect(faultsOf(createSiweMessage(good))).toEqual([])
     expect(faultsOf(createSiweMessage({ ...good, scheme: "http", statement: "Sign in.", chainId: 8453 }))).toEqual([])
     const times = { issuedAt: at(-600), expirationTime: at(1), notBefore: at(50) }
@@ -111,7 +111,7 @@ describe("a message", () => {
     expect(faultsOf(createSiweMessage({ ...good, ...fields }))).toEqual([expect.stringContaining(fault)])
   })
 
-  it("has one fault with another version, or another signer than was said", () => {
+  it("has one fault with another version, or another signer than expected", () => {
     expect(faultsOf(createSiweMessage(good).replace("Version: 1", "Version: 2"))).toEqual(["must have Version: 1"])
     const other = { address: `0x${"1".repeat(40)}` as Address }
     expect(faultsOf(createSiweMessage(good), other)).toEqual([expect.stringContaining("must be signed for 0x1111")])

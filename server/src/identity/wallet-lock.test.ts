@@ -1,5 +1,5 @@
-// Who gets a merchant's money: each change is told to every endpoint, and with the wallet lock on needs the signature of the
-// payout wallet for exactly that change, once.
+// Who gets a merchant's money: every endpoint is notified of each change, and with the wallet lock on a change needs
+// the signature of the payout wallet for exactly that change, once.
 import { privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { type Anvil, deployContractWallet, startAnvil } from "../../test/anvil.ts"
@@ -11,7 +11,7 @@ import { newCuid } from "../ids.ts"
 import { applyPendingPayoutAddresses, type SettingsChange } from "./merchant-settings.ts"
 import { approvedByWallet } from "./wallet-lock.ts"
 
-/** Holds the payout address that test merchants have. */
+/** Controls the payout address that test merchants have. */
 const wallet = privateKeyToAccount("0x2a871d0798f97d79848a013d4936a73bf4cc922c825d33c1cf7073dff6d409c6")
 const stranger = privateKeyToAccount(`0x${"5".repeat(64)}`)
 const second = privateKeyToAccount(`0x${"6".repeat(64)}`)
@@ -28,7 +28,7 @@ let anvil: Anvil
 beforeAll(async () => {
   anvil = await startAnvil()
   service = await startService({ settings: { mode: "live", signup: "open" } })
-  // Whoever is no key of the payout address may be a contract wallet: the chain is asked.
+  // If the signer is not the key of the payout address, it may be a contract wallet: the chain is asked.
   const network = { ...paperNetwork, endpoints: [newEndpoint("base-sepolia", anvil.rpcUrl)] }
   service.ctx.chain.networks.splice(0, 1, network)
 })
@@ -79,7 +79,7 @@ const splitEvents = async () =>
       .execute()
   ).map(({ body }) => JSON.parse(`${body}`).data)
 
-/** Things made before the lock is on, and each change that the lock covers; `before` runs when all are made. */
+/** Things created before the lock is on, and each change that the lock covers; `before` runs when all are created. */
 async function protectedChanges(before: () => Promise<void> = lock): Promise<Change[]> {
   const splitId = await made("splits", { name: "old", recipients })
   const ids = {
@@ -105,7 +105,7 @@ async function protectedChanges(before: () => Promise<void> = lock): Promise<Cha
 }
 
 describe("settings.split_changed", () => {
-  it("reaches every endpoint for each split that is made, changed, deleted, attached or detached", async () => {
+  it("reaches every endpoint for each split that is created, changed, deleted, attached or detached", async () => {
     const to = { url: "https://203.0.113.7/hook", events: JSON.stringify(["checkout.failed"]) }
     const row = {
       id: newCuid(),
@@ -147,7 +147,7 @@ describe("settings.split_changed", () => {
 })
 
 describe("the wallet lock", () => {
-  it("is off at first, and switched on only by a wallet that can open it", async () => {
+  it("is off at first, and switched on only by a wallet that can sign", async () => {
     expect((await service.call("GET", settings, undefined, { as: "shop" })).body.walletLock).toBe(false)
     await made("splits", { name: "s", recipients })
     const on = { method: "PUT", url: settings, body: { walletLock: true } } as const
@@ -173,7 +173,7 @@ describe("the wallet lock", () => {
     expect(await rows()).toEqual(before)
   })
 
-  it("opens for the signature of each change, once, and for no other change", async () => {
+  it("accepts the signature of each change, once, and for no other change", async () => {
     const changes = await protectedChanges()
     for (const [i, change] of changes.slice(2).entries()) {
       const next = changes.slice(2)[i + 1]
@@ -189,7 +189,7 @@ describe("the wallet lock", () => {
     }
   })
 
-  it("lets what is signed happen at once, in live mode too; then the new wallet signs", async () => {
+  it("makes signed changes take effect at once, in live mode too; then the new wallet signs", async () => {
     await lock()
     const move = { method: "PUT", url: settings, body: { payoutAddress: stranger.address } } as const
     const { body } = await approved(move)
@@ -200,7 +200,7 @@ describe("the wallet lock", () => {
     expect((await send(off, await signed(await send(off), stranger))).body.walletLock).toBe(false)
   })
 
-  it("takes back an address that nobody signed and that waits for its day", async () => {
+  it("withdraws an address that nobody signed and that waits for its 24 hours", async () => {
     const thief = await send({ method: "PUT", url: settings, body: { payoutAddress: A } })
     expect(Object.keys(thief.body.pendingPayoutAddresses).length).toBe(1)
     await lock()
@@ -208,7 +208,7 @@ describe("the wallet lock", () => {
     expect([after.body.payoutAddress, after.body.pendingPayoutAddresses]).toEqual([wallet.address, {}])
   })
 
-  it("takes no signature that is too old, malformed, or for another amount of the same change", async () => {
+  it("accepts no signature that is too old, malformed, or for another amount of the same change", async () => {
     await lock()
     const change = console_("POST", "splits", { name: "s", recipients })
     const header = await signed(await send(change))
@@ -222,14 +222,14 @@ describe("the wallet lock", () => {
     for (const bad of ["x", "0x12", "abc 0x", `abc ${"0x".padEnd(200, "1")} `, `${header} ${header}`])
       expect((await send(change, bad)).status).toBe(403)
     expect(await splitEvents()).toEqual([])
-    // What is wrong with the change itself comes first.
+    // Faults of the change itself are reported first.
     const wrong = await send(console_("POST", "splits", { name: "s", recipients: recipients.slice(1) }))
     expect(wrong.body.error).toBe("INVALID_SPLIT")
-    // And what changes nobody's money needs nothing.
+    // A change that moves nobody's money needs no signature.
     expect((await send({ method: "PUT", url: settings, body: { name: "Shop" } })).status).toBe(200)
   })
 
-  it("opens for a contract wallet by its own word (ERC-1271)", async () => {
+  it("accepts the approval of a contract wallet (ERC-1271)", async () => {
     const owner = privateKeyToAccount(`0x${"7".repeat(64)}`)
     const address = await deployContractWallet(anvil.client, owner.address)
     await service.ctx.db.updateTable("payout_addresses").set({ address }).execute()
@@ -250,7 +250,7 @@ describe("the wallet lock", () => {
         "is not the signature of",
       )
       expect((await send(on, await signed(await send(on)))).body.walletLock).toBe(true)
-      // The owner's word moves the owner's address at once, and the thief's after a day.
+      // The owner's signature changes the owner's address at once, and the thief's after a day.
       const body = { payoutAddresses: { base: A, "base-sepolia": B } }
       const moved = await approved({ method: "PUT", url: settings, body })
       expect(moved.body.payoutAddresses).toEqual({ base: stranger.address, "base-sepolia": B })
@@ -282,7 +282,7 @@ describe("the wallet lock", () => {
     })
   })
 
-  it("takes a key's word for its address on every network, and a contract's on its own alone", async () => {
+  it("accepts a key's signature for its address on every network, and a contract's only on its own", async () => {
     const owner = privateKeyToAccount(`0x${"7".repeat(64)}`)
     const contract = await deployContractWallet(anvil.client, owner.address)
     await onNetworks(["base-sepolia", "base"], async () => {
@@ -307,7 +307,7 @@ describe("the wallet lock", () => {
     })
   })
 
-  it("takes back what waits on a network that is not served any more", async () => {
+  it("withdraws a pending address on a network that is not served any more", async () => {
     await onNetworks(["base-sepolia", "base"], async () => {
       await send({ method: "PUT", url: settings, body: { payoutAddresses: { base: wallet.address } } })
       await send({ method: "PUT", url: settings, body: { payoutAddresses: { base: A } } })
@@ -324,7 +324,7 @@ describe("the wallet lock", () => {
     expect(JSON.parse(body).data).toMatchObject({ chain: "base", payoutAddress: wallet.address })
   })
 
-  it("refuses at its commit what was let through just before the lock", async () => {
+  it("refuses at commit what was admitted just before the lock", async () => {
     const changes = await protectedChanges(async () => {})
     const { db } = service.ctx
     const switchedOff = (change: Change) => (change.body as SettingsChange | undefined)?.walletLock === false
@@ -348,7 +348,7 @@ describe("the wallet lock", () => {
     }
   })
 
-  it("refuses at its commit what was signed for other recipients than there are by then", async () => {
+  it("refuses at commit what was signed for recipients that have changed since", async () => {
     await service.ctx.db.updateTable("merchants").set({ wallet_lock: true }).execute()
     const { merchantId } = (await service.call("GET", settings, undefined, { as: "shop" })).body
     const { ctx } = service
@@ -402,7 +402,7 @@ const rows = async () =>
   )
 const setLock = (on: boolean) => service.ctx.db.updateTable("merchants").set({ wallet_lock: on }).execute()
 
-/** Serves these networks in this order while `work` runs; those that nobody listens for are paper. */
+/** Serves these networks in this order while `work` runs; networks without a node exist only on paper. */
 async function onNetworks(names: ("base" | "base-sepolia")[], work: () => Promise<void>): Promise<void> {
   const { networks } = service.ctx.chain
   const served = [...networks]

@@ -1,4 +1,4 @@
-/** Loops: work again and again until told to stop, asleep between rounds, awake early when something waits. */
+/** Loops: work again and again until they are stopped, asleep between rounds, awake early when something waits. */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Context } from "../context.ts"
 import { loopRounds } from "../metrics.ts"

@@ -1,6 +1,6 @@
 /**
- * Wake-ups: who has made a row that waits tells the loops and the long-polls of every process. They carry no data, and a
- * lost one costs at most the sleep of whoever waits.
+ * Wake-ups: a transaction that inserts due rows notifies the loops and the long-polls of every process. They carry no data, and a
+ * lost one costs at most the sleep of the loop or long-poll.
  */
 import { EventEmitter } from "node:events"
 import { notify, type OpenDatabase } from "../db/open.ts"

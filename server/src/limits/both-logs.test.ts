@@ -1,4 +1,4 @@
-/** The laws of the sliding log, for the store in memory and for the one in Redis, and that both decide alike. */
+/** The rules of the sliding log, for the store in memory and for the one in Redis, and that both decide the same. */
 import fc from "fast-check"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { onRedis, startRedis, type TestRedis } from "../../test/redis.ts"
@@ -17,7 +17,7 @@ const inMemory = (): Log => {
   return { admit: async (counts, nowMs) => log.admit(counts, nowMs) }
 }
 
-/** Steps of a clock in milliseconds: some at random, some where limits are got around, at the edges of windows. */
+/** Steps of a clock in milliseconds: some random, some where limits could be circumvented, at the edges of windows. */
 const steps = (maxLength: number) =>
   fc.array(
     fc.oneof(
@@ -49,7 +49,7 @@ function holdsTheLaws(open: () => Promise<Log>, numRuns: number): void {
         let clock = start
         for (const step of schedule) {
           clock = Math.max(0, clock + step)
-          // The time that counts: a clock that steps back stands still.
+          // The time that counts: a clock that goes back stands still.
           const time = Math.max(clock, admitted.at(-1) ?? 0)
           if ((await log.admit([{ key: "{a}", limit }], clock)).admitted) admitted.push(time)
         }
@@ -79,7 +79,7 @@ function holdsTheLaws(open: () => Promise<Log>, numRuns: number): void {
     )
   })
 
-  it("admits right after the wait that it told, and not a millisecond before", async () => {
+  it("admits right after the wait that it announced, and not a millisecond before", async () => {
     await fc.assert(
       fc.asyncProperty(fc.integer({ min: 1, max: 5 }), steps(30), async (limit, schedule) => {
         let clock = start
@@ -194,7 +194,7 @@ describe.runIf(onRedis)("the log on Redis", () => {
     expect(verdicts.filter(({ admitted }) => admitted).length).toBe(60)
     expect(verdicts.map(({ remaining }) => remaining).filter(remaining => remaining > 0)).toHaveLength(59)
     expect(await server.client.llen("{a}:route")).toBe(60)
-    // All or nothing: what the route refused was not counted against the rest.
+    // All or nothing: a request that the route's limit refused did not count against the others.
     expect(await server.client.llen("{a}:public")).toBe(60)
   })
 

@@ -9,7 +9,7 @@ const lines: string[] = []
 const log = pino({ level: "info" }, { write: line => void lines.push(JSON.parse(line).msg) })
 const opened: Limits[] = []
 
-/** So many processes of one installation, as far as Redis can tell. */
+/** This many processes of one installation, as far as Redis knows. */
 async function open(n: number): Promise<Limits[]> {
   const all: Limits[] = []
   for (let i = 0; i < n; i++) all.push(await openLimits({ redisUrl: server.url }, log))
@@ -18,12 +18,12 @@ async function open(n: number): Promise<Limits[]> {
 }
 const countsOf = (caller: string, limit: number) => [{ key: `sluice:limit:{${caller}}:public`, limit }]
 
-/** How many of `n` requests at once are admitted. */
+/** How many of `n` concurrent requests are admitted. */
 async function admittedOf(limits: Limits, caller: string, limit: number, n = 30): Promise<number> {
   const verdicts = await Promise.all(Array.from({ length: n }, () => limits.admit(countsOf(caller, limit))))
   return verdicts.filter(({ admitted }) => admitted).length
 }
-/** Until each shares again: what one admits, the others know. */
+/** Until all share again: each knows what the others admit. */
 let probes = 0
 const sharing = (all: Limits[]) =>
   until("shared again", async () => {
@@ -33,7 +33,7 @@ const sharing = (all: Limits[]) =>
   })
 
 describe("without Redis", () => {
-  it("says that this process counts alone", async () => {
+  it("logs that this process counts alone", async () => {
     lines.length = 0
     const limits = await openLimits({ redisUrl: undefined }, log)
     expect(lines).toEqual([expect.stringContaining("REDIS_URL is not set")])
@@ -41,7 +41,7 @@ describe("without Redis", () => {
     await limits.close()
   })
 
-  it("starts when Redis is not there, and holds the limits alone", async () => {
+  it("starts when Redis is not reachable, and enforces the limits alone", async () => {
     lines.length = 0
     const limits = await openLimits({ redisUrl: "redis://127.0.0.1:1" }, log)
     expect(await admittedOf(limits, "a", 5)).toBe(5)
@@ -71,9 +71,9 @@ describe.runIf(onRedis)("limits on Redis", () => {
   })
 
   it.each(["pause", "kill"] as const)(
-    "are held at each process's share when Redis fails (%s), and shared again after",
+    "are enforced with each process's share when Redis fails (%s), and shared again after",
     async how => {
-      // The second knows of the first by its own first heartbeat.
+      // The second learns about the first by its own first heartbeat.
       const [first, second] = await open(2)
       if (!first || !second) throw new Error("not opened")
       await server[how]()
@@ -89,7 +89,7 @@ describe.runIf(onRedis)("limits on Redis", () => {
     },
   )
 
-  it("name a wrong password as the reason why they are held alone", async () => {
+  it("name a wrong password as the reason why they are enforced alone", async () => {
     const words: string[] = []
     const told = pino({ level: "warn" }, { write: line => void words.push(JSON.parse(line).err.message) })
     await server.client.config("SET", "requirepass", "right")
@@ -102,7 +102,7 @@ describe.runIf(onRedis)("limits on Redis", () => {
     expect(words).toEqual([expect.stringMatching(/WRONGPASS/)])
   })
 
-  it("do not begin anew when Redis has lost its memory", async () => {
+  it("do not start again when Redis has lost its memory", async () => {
     const [limits] = await open(1)
     if (!limits) throw new Error("not opened")
     expect(await admittedOf(limits, "a", 7)).toBe(7)

@@ -5,7 +5,7 @@ const windowMs = 60_000
 const log = () => memoryLog({ windowMs, maxKeys: 1_000 })
 
 describe("memoryLog", () => {
-  it("counts all buckets or none, and a refusal lengthens nothing", () => {
+  it("counts all buckets or none, and a refusal does not lengthen the wait", () => {
     const limits = log()
     const counts = [
       { key: "route", limit: 2 },
@@ -19,7 +19,7 @@ describe("memoryLog", () => {
     expect(limits.admit(counts, windowMs).admitted).toBe(true)
   })
 
-  it("keeps no more keys than its bound, and always those that were used last", () => {
+  it("keeps at most its maximum of keys, and always those that were used last", () => {
     const limits = memoryLog({ windowMs, maxKeys: 10 })
     for (let i = 0; i < 1_000; i++) {
       limits.admit([{ key: "kept", limit: 5_000 }], i)
@@ -30,7 +30,7 @@ describe("memoryLog", () => {
     for (let i = 996; i < 1_000; i++) expect(limits.admit([{ key: `caller ${i}`, limit: 5 }], 1_000).remaining).toBe(3)
   })
 
-  it("a refused caller is not forgotten either, whoever else comes", () => {
+  it("does not forget a refused caller either, whatever other callers come", () => {
     const limits = memoryLog({ windowMs, maxKeys: 10 })
     limits.admit([{ key: "refused", limit: 1 }], 0)
     for (let i = 0; i < 1_000; i++) {
@@ -39,7 +39,7 @@ describe("memoryLog", () => {
     }
   })
 
-  it("does not grow past its bound with a million callers", () => {
+  it("does not grow past its maximum with a million callers", () => {
     const limits = memoryLog({ windowMs, maxKeys: 100_000 })
     for (let i = 0; i < 1_000_000; i++) limits.admit([{ key: `caller ${i}`, limit: 5 }], i)
     expect(limits.size).toBeLessThanOrEqual(100_000)

@@ -2,7 +2,7 @@ import fc from "fast-check"
 import { describe, expect, it } from "vitest"
 import { allocate, WHOLE_E4 } from "./allocate.ts"
 
-/** 2 to 50 percentages above zero that are exactly all. */
+/** 2 to 50 percentages above zero that add up to exactly 100. */
 const percents = fc
   .integer({ min: 2, max: 50 })
   .chain(n => fc.uniqueArray(fc.integer({ min: 1, max: WHOLE_E4 - 1 }), { minLength: n - 1, maxLength: n - 1 }))
@@ -10,7 +10,7 @@ const percents = fc
   .map(edges => edges.slice(1).map((edge, i) => edge - (edges[i] ?? 0)))
 
 describe("allocate", () => {
-  it("gives everyone the floor, the last one the rest as well, in order, and all of it", () => {
+  it("gives each recipient the floor, the last one the remainder too, in order, and distributes all of it", () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: 10n ** 18n }), percents, (amount, percentsE4) => {
         const parts = allocate(amount, percentsE4)
@@ -34,7 +34,7 @@ describe("allocate", () => {
     expect(allocate(amount, percentsE4)).toEqual(parts)
   })
 
-  it("refuses what is not all of it", () => {
+  it("refuses percentages that do not add up to the whole", () => {
     for (const wrong of [[], [500_000], [500_000, 500_001], [-1, 1_000_001]])
       expect(() => allocate(1n, wrong)).toThrow("all of it")
     expect(() => allocate(-1n, [WHOLE_E4])).toThrow()

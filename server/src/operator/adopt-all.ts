@@ -146,12 +146,12 @@ async function releasesIn(ctx: Context, network: Network, wallet: Row<"wallets">
     return [...new Set(transfers.map(({ txHash }) => txHash))].filter(hash => !hashes.has(hash))
   }
   throw refused(
-    "No endpoint tells the wallet's transactions at old blocks, nor all logs since: nodes keep the state of recent blocks " +
+    "No endpoint reports the wallet's transactions at old blocks, nor all logs since: nodes keep the state of recent blocks " +
       "only. Try again, give an archive node in the settings, or adopt each transaction by its hash.",
   )
 }
 
-/** How many transactions of a wallet there are at the end of a block, by the first endpoint that tells. */
+/** How many transactions of a wallet there are at the end of a block, according to the first endpoint that answers. */
 async function countAt(
   ctx: Context,
   network: Network,

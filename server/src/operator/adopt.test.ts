@@ -1,5 +1,5 @@
-// A database that knows less than the chain: an old backup, a lost attempt, a key that another used. The wallet is halted,
-// what happened is taken in by hand, and nobody is paid twice.
+// A database that knows less than the chain: an old backup, a lost attempt, a key that somebody else used. The wallet
+// is halted, the operator adopts what happened, and nobody is paid twice.
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { backUp } from "../../test/database.ts"
@@ -64,11 +64,11 @@ async function inExplorer(from: bigint): Promise<Hash[]> {
   return found.sort((a, b) => a.nonce - b.nonce).map(({ hash }) => hash)
 }
 
-/** Pays everything that is due, and lets it become final. */
+/** Pays everything that is due, and waits until it is final. */
 async function payAll(): Promise<void> {
   for (let i = 0; i < 3; i++) {
     rig.service.advance(DAY_MS)
-    // What the pool lost is sent again at once.
+    // A transaction that the pool lost is sent again at once.
     await rig.round(rig.signer, { resendMs: 0, replaceMs: 60_000 })
     await mine()
     await rig.round()
@@ -76,7 +76,7 @@ async function payAll(): Promise<void> {
 }
 
 describe("an old backup", () => {
-  it("halts at the start; after each transaction is adopted it goes on, and nobody is paid twice", async () => {
+  it("halts at the start; it continues after each transaction is adopted, and nobody is paid twice", async () => {
     const { ctx } = rig.service
     const shop = await rig.sell([50, 50])
     const first = (await operator.wallet()).next_nonce
@@ -105,7 +105,7 @@ describe("an old backup", () => {
       expect((await operator.wallet()).next_nonce).toBe(first + 4n)
       expect((await operator.actions()).map(row => row.action)).toEqual(["adopt", "adopt", "adopt", "adopt"])
       await expectRefused(adopt(hashes[0]), /is known/)
-      // A restored database also has merchants that go on selling.
+      // A restored database also has merchants that continue to sell.
       await rig.paid(shop, 1_000_000n)
       expect((await resume()).status).toBe(200)
       await expectRefused(resume(), /is not halted/)
@@ -184,7 +184,7 @@ describe("an old backup", () => {
     expect(balanced_number).toBe(number)
   })
 
-  it("is taken in by one command, also what was planned anew since: several shares that pay the same", async () => {
+  it("is adopted by one command, including what was planned again since: several shares that pay the same", async () => {
     const { ctx } = rig.service
     const shop = await rig.sell([50, 50])
     const got = await gains(async () => {
@@ -194,7 +194,7 @@ describe("an old backup", () => {
       await mine()
       await rig.round()
       await restore()
-      // The backup is from before the plan, which is made once more with other ids.
+      // The backup is from before the plan, which is made again with other ids.
       await ctx.db.deleteFrom("intents").execute()
       await sql`update deposit_books set committed = 0`.execute(ctx.db)
       await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
@@ -223,7 +223,7 @@ describe("an old backup", () => {
       await rig.round()
       expect(await rig.states()).toEqual(["assigned", "assigned"])
       await restore()
-      // The first of them comes second now: at another's nonce it would be paid once more.
+      // The first of them is second now: at the other's nonce it would be paid once more.
       await ctx.db
         .updateTable("intents")
         .set({ run_at: new Date(ctx.now().getTime() + 5_000), created_at: new Date(ctx.now().getTime() + 5_000) })
@@ -256,7 +256,7 @@ describe("an old backup", () => {
       await rig.round()
       const hashes = await inExplorer(first)
       await restore()
-      // The plan is made once more, with other ids.
+      // The plan is made again, with other ids.
       await ctx.db.deleteFrom("intents").execute()
       await sql`update deposit_books set committed = 0`.execute(ctx.db)
       for (const id of payments) await makePayouts(ctx, id)
@@ -278,7 +278,7 @@ describe("an old backup", () => {
     expect(new Set(await rig.states())).toEqual(new Set(["final"]))
   })
 
-  it("from before the wallet's first payout: it goes on only when somebody answers for what was not adopted", async () => {
+  it("from before the wallet's first payout: it continues only when an operator confirms that the rest paid nothing here", async () => {
     const { ctx } = rig.service
     const shop = await rig.sell([50, 50])
     const first = (await operator.wallet()).next_nonce
@@ -294,7 +294,7 @@ describe("an old backup", () => {
       expect((await operator.wallet()).halted_reason).toContain("backup")
       await expectRefused(resume(), /before this database knew it.*--nothing-paid/)
       for (const hash of hashes) expect((await adopt(hash)).status).toBe(200)
-      // What it sent before that is not known either, and no machine can say what it was.
+      // What it sent before that is not known either, and no program can find out what it was.
       await expectRefused(resume(), /--nothing-paid/)
       expect((await resume({ nothingPaid: true })).status).toBe(200)
       await payAll()
@@ -341,7 +341,7 @@ describe("an old backup", () => {
 })
 
 describe("a foreign transaction", () => {
-  it("at a payout's nonce is put down as such; the payout is made again, and paid once", async () => {
+  it("at a payout's nonce is recorded as foreign; the payout is created again, and paid once", async () => {
     const { client } = rig.anvil
     const shop = await rig.sell([50, 50])
     const first = (await operator.wallet()).next_nonce
@@ -366,7 +366,7 @@ describe("a foreign transaction", () => {
       const { body } = await adopt(hash, { foreign: true })
       expect(body).toMatchObject({ error: "VALIDATION_ERROR", details: [{ path: "reason" }] })
       expect((await adopt(hash, { foreign: true, reason: "tried the key by hand" })).status).toBe(200)
-      await expectRefused(adopt(hash, { foreign: true, reason: "again" }), /explained .* already/)
+      await expectRefused(adopt(hash, { foreign: true, reason: "again" }), /already explained/)
       expect((await resume()).status).toBe(200)
       await payAll()
       const reverted = (await rig.intents()).filter(row => row.state === "reverted")
@@ -377,7 +377,7 @@ describe("a foreign transaction", () => {
     expect(await operator.wallet()).toMatchObject({ status: "active", next_nonce: await count() })
   })
 
-  it("above all that was signed is passed over, and leaves no gap", async () => {
+  it("above all that was signed is skipped, and leaves no gap", async () => {
     const shop = await rig.sell([50, 50])
     const first = (await operator.wallet()).next_nonce
     const hash = await operator.sendElsewhere(first)
@@ -394,13 +394,14 @@ describe("a foreign transaction", () => {
     expect(await operator.actions()).toMatchObject([{ action: "adopt foreign", reason: "gas sent back" }, {}])
   })
 
-  it("that pays what waits, at another payout's nonce, is refused until the one that is paid is cancelled", async () => {
+  it("that pays a waiting payout, at another payout's nonce, is refused until the paid one is cancelled", async () => {
     const { ctx } = rig.service
     const { client } = rig.anvil
     const shop = await rig.sell([50, 50])
     const first = (await operator.wallet()).next_nonce
     const got = await gains(async () => {
-      // Two services on copies of one database: the other one paid, with the nonce that this one gave to something else.
+      // Two services on copies of one database: the other one paid, with the nonce that this one gave to something
+      // else.
       await rig.paid(shop, 1_000_000n)
       rig.proxy.spoil = (method, _params, result) => (method === "eth_sendRawTransaction" ? null : result)
       await client.setAutomine(false)
@@ -442,7 +443,7 @@ describe("a payout wallet whose key somebody else uses", () => {
     return counted[0]
   }
 
-  it("sells nothing and shows no address until it is resumed; money that comes all the same is counted", async () => {
+  it("sells nothing and shows no address until it is resumed; money that arrives anyway is counted", async () => {
     const { service } = rig
     const on = relaysOn(rig)
     await on.begin()
@@ -473,7 +474,7 @@ describe("a payout wallet whose key somebody else uses", () => {
     expect(await post("/api/pay/authorize", signed, {})).toEqual(forPublic)
     expect(await rows()).toEqual(before)
 
-    // What was taken before is not carried out.
+    // What was accepted before is not carried out.
     await on.round()
     expect(await on.relays()).toMatchObject([
       { state: "cancelled", held_detail: "Payments on this network are paused." },
@@ -486,7 +487,7 @@ describe("a payout wallet whose key somebody else uses", () => {
     expect(shown.map(each => each.payTo)).toEqual([undefined, undefined])
     expect(shown[1].message).toContain("Payments on this network are paused")
 
-    // The money of somebody who has the address from before is found, and counts.
+    // Money sent to an address that was shown before is found, and counts.
     await rig.mint(session.payTo, 5_000_000n)
     await mine()
     await on.look()
@@ -520,7 +521,7 @@ describe("a payout wallet whose key somebody else uses", () => {
 })
 
 describe("what is adopted", () => {
-  it("must be signed by a wallet of ours, and be on the chain by two endpoints' word", async () => {
+  it("must be signed by a wallet of ours, and be on the chain according to two endpoints", async () => {
     const first = (await operator.wallet()).next_nonce
     await operator.ask("/halt", { wallet: rig.signer.address, reason: "a look" })
     const { transactions } = await rig.anvil.client.getBlock({ blockNumber: 1n })
@@ -531,7 +532,7 @@ describe("what is adopted", () => {
     await expectRefused(adopt(`0x${"5".repeat(64)}`), /No endpoint knows/)
     const hash = await operator.sendElsewhere(first)
     await mine()
-    // The answer is another's transaction, or changed on the way.
+    // The answer is another's transaction, or was changed in transit.
     for (const lie of [(told: object) => ({ ...told, nonce: "0x1" }), () => null, () => "0x"]) {
       rig.proxy.spoil = (method, _params, result) =>
         method === "eth_getTransactionByHash" ? lie(result as object) : result
@@ -553,12 +554,12 @@ describe("what is adopted", () => {
 })
 
 describe("a halt by the books", () => {
-  it("comes again after a resume, unless somebody has compared them", async () => {
+  it("happens again after a resume, unless the operator has compared them", async () => {
     const { client } = rig.anvil
     const shop = await rig.sell([50, 50])
     await rig.paid(shop, 1_000_000n)
     await payAll()
-    // The deposit's money is taken past the factory: for a wallet it is what nobody meant.
+    // The deposit's money is taken without the factory: for the wallet it is a transfer without a payout.
     const first = (await operator.wallet()).next_nonce
     await rig.paid(shop, 1_000_000n)
     const [stolen] = (await rig.intents()).filter(row => row.state === "queued")

@@ -56,7 +56,7 @@ export async function resume(
     throw refused(
       "The wallet stays halted. It made transactions before this database knew it, and payouts wait: where a backup was " +
         `restored, run \`script/wallet adopt HASH\` for each that paid out (the nonces ${listed(before)} are not known). ` +
-        "Where none of the others paid what waits here, resume with --nothing-paid.",
+        "If none of the others paid a payout that waits here, resume with --nothing-paid.",
     )
   const { wallet } = await byHand(ctx, asked, async ctx => {
     const wallet = await lockWallet(ctx, seen.id)

@@ -1,4 +1,5 @@
-// Payouts by hand: which are held and why, looked at now, cancelled; halts; the record of it all; and what is not asked well.
+// Manual actions on payouts: which are held and why, retried, cancelled; halts; the record of it all; and invalid
+// requests.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -50,7 +51,7 @@ const refusal = async (asked: Promise<{ status: number; body: { message: string 
 }
 
 describe("a payout that is held for sanctions", () => {
-  it("is shown with what speaks against it, and stays held when it is released while listed", async () => {
+  it("is shown with the evidence, and stays held when it is released while listed", async () => {
     const shop = await rig.sell([50, 50])
     const before = await rig.balanceOf(recipient(0))
     list(recipient(0))
@@ -85,7 +86,7 @@ describe("a payout that is held for sanctions", () => {
 })
 
 describe("many held payouts", () => {
-  it("are looked at again by one command, all or those of one reason, with one record", async () => {
+  it("are retried by one command, all or those of one reason, with one record", async () => {
     const { ctx } = rig.service
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     const [first, second] = await rig.intents()
@@ -107,14 +108,14 @@ describe("many held payouts", () => {
     expect((await operator.actions()).map(row => row.action)).toEqual(["release", "release"])
     const none = await operator.ask("/release-all", { held: "sanctions" })
     expect([none.status, none.body.message]).toEqual([409, "No payout is held for sanctions."])
-    // A start looks at what waits for a budget, which may have been raised.
+    // A start retries payouts that wait for a budget, which may have been raised.
     await hold(first?.id, "gas_budget")
     await recheckBudgets(ctx)
     expect(await due()).toContain("gas_budget")
   })
 })
 
-/** Has all that is queued signed, and then fail in its block. */
+/** Has all queued payouts signed, and then fail in their block. */
 async function failOnChain(): Promise<void> {
   const { client } = rig.anvil
   const args = [recipient(0)] as const
@@ -130,7 +131,7 @@ async function failOnChain(): Promise<void> {
 }
 
 describe("a share that failed on chain five times", () => {
-  it("is an alarm that says what to do, waits for a person, and is paid when he releases it", async () => {
+  it("raises an alarm that says what to do, waits for a person, and is paid when it is released", async () => {
     const { ctx } = rig.service
     const before = await rig.balanceOf(recipient(0))
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
@@ -158,8 +159,8 @@ describe("a share that failed on chain five times", () => {
   })
 })
 
-describe("a share that reverted, and was not made again", () => {
-  it("is made again by a release, once, and paid once", async () => {
+describe("a share that reverted, and was not created again", () => {
+  it("is created again by a release, once, and paid once", async () => {
     const { ctx } = rig.service
     const before = await rig.balanceOf(recipient(0))
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
@@ -183,7 +184,7 @@ describe("a share that reverted, and was not made again", () => {
 })
 
 describe("a cancelled payout", () => {
-  it("is never made again, not by another share's failure and not by a new grant; its money stays", async () => {
+  it("is never created again, neither by another share's failure nor by a new grant; its money stays", async () => {
     const { ctx } = rig.service
     const shop = await rig.sell([60, 40])
     const before = await Promise.all([0, 1].map(n => rig.balanceOf(recipient(n))))
@@ -212,7 +213,7 @@ describe("a cancelled payout", () => {
     )
   })
 
-  it("may be a sweep, which is not swept again by itself; what comes later is", async () => {
+  it("may be a sweep, which is not swept again automatically; what arrives later is", async () => {
     const { ctx } = rig.service
     const owner = PAYOUT_ADDRESS.toLowerCase() as Address
     const before = await rig.balanceOf(owner)
@@ -228,13 +229,13 @@ describe("a cancelled payout", () => {
     expect(await rig.balanceOf(shop.deposit.address)).toBe(12_000_000n)
   })
 
-  it("was cancelled before it had a nonce, or was not cancelled: the two never both win", async () => {
+  it("was cancelled before it had a nonce, or was not cancelled: never both", async () => {
     const shop = await rig.sell([10, 10, 10, 10, 10, 10, 10, 10, 10, 10])
     await rig.paid(shop, 1_000_000n)
     const ids = (await rig.intents()).map(row => row.id)
     const cancelled: ReturnType<Operator["ask"]>[] = []
     const sign: typeof rig.signer.sign = transaction => {
-      // Under the wallet's lock: all rows of this round are taken.
+      // Under the wallet's lock: all rows of this round are claimed.
       if (cancelled.length === 0)
         cancelled.push(...ids.map(intent => operator.ask("/cancel", { intent, reason: "a race" })))
       return rig.signer.sign(transaction)
@@ -246,7 +247,7 @@ describe("a cancelled payout", () => {
     expect(await operator.actions()).toEqual([])
   })
 
-  // Both at once, wherever they meet: only where there are several connections.
+  // Both concurrently, in any order: only where there are several connections.
   it.runIf(onPostgres)("wins or loses against the nonce in any order", async () => {
     const shop = await rig.sell([10, 10, 10, 10, 10, 10, 10, 10, 10, 10])
     for (let i = 0; i < 5; i++) {
@@ -271,7 +272,7 @@ describe("a cancelled payout", () => {
 })
 
 describe("a halt", () => {
-  it("stops signing and sending at once, also of what was signed; a second halt or resume says so", async () => {
+  it("stops signing and sending at once, including what was signed; a second halt or resume says so", async () => {
     const later = await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await sql`update intents set run_at = ${new Date(rig.service.ctx.now().getTime() + DAY_MS)}
       where payment_id = ${later}`.execute(rig.service.ctx.db)
@@ -288,7 +289,7 @@ describe("a halt", () => {
     await rig.round(rig.signer, { resendMs: 0, replaceMs: 0 })
     expect((await operator.attempts()).map(each => each.sends)).toEqual(sends)
     expect(await refusal(operator.ask("/halt", { wallet: "payout", reason: "again" }))).toBe(
-      "The wallet is halted already: by ops: a look",
+      "The wallet is already halted: by ops: a look",
     )
     const { body } = await operator.ask("/wallets")
     expect(body.data).toMatchObject([
@@ -321,7 +322,7 @@ describe("a halt", () => {
     await rig.anvil.client.setAutomine(true)
   })
 
-  it("is not sent past by a round that had begun", async () => {
+  it("also stops a round that had begun", async () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     const sent: string[] = []
     rig.proxy.spoil = (method, params, result) => {
@@ -329,7 +330,7 @@ describe("a halt", () => {
       return result
     }
     let halting: ReturnType<Operator["ask"]> | undefined
-    // Asked for while the round signs; it has the wallet as soon as the nonces are committed.
+    // Requested while the round signs; it gets the wallet as soon as the nonces are committed.
     const sign: typeof rig.signer.sign = async transaction => {
       halting ??= operator.ask("/halt", { wallet: "payout", reason: "now" })
       return await rig.signer.sign(transaction)
@@ -343,8 +344,8 @@ describe("a halt", () => {
   })
 })
 
-describe("what was done by hand", () => {
-  it("stays written: no statement changes or deletes it", async () => {
+describe("the record of manual actions", () => {
+  it("is permanent: no statement changes or deletes it", async () => {
     await operator.ask("/halt", { wallet: "payout", reason: "a look" })
     const { db } = rig.service.ctx
     await expect(db.deleteFrom("operator_actions").execute()).rejects.toThrow("stays written")
@@ -352,7 +353,7 @@ describe("what was done by hand", () => {
   })
 })
 
-describe("what is not asked well", () => {
+describe("an invalid request", () => {
   const id = "00000000-0000-4000-8000-000000000000"
   const hash = `0x${"5".repeat(64)}`
   const asked: [string, object, string[]][] = [
@@ -381,7 +382,7 @@ describe("what is not asked well", () => {
     expect([await operator.actions(), (await operator.wallet()).status]).toEqual([[], "active"])
   })
 
-  it("is not found where it names what is not there", async () => {
+  it("is not found where it names something that does not exist", async () => {
     for (const [path, body] of [
       ["/halt", { wallet: "relay", reason: "x" }],
       ["/halt", { wallet: "payout", network: "base", reason: "x" }],
@@ -408,7 +409,7 @@ describe("what is not asked well", () => {
     expect((await operator.ask("/halt", { wallet: "payout", network: "base-sepolia", reason: "x" })).status).toBe(200)
   })
 
-  it("is told as the network's trouble where no endpoint answers, and changes nothing", async () => {
+  it("reports the network as the problem where no endpoint answers, and changes nothing", async () => {
     await operator.ask("/halt", { wallet: "payout", reason: "a look" })
     rig.proxy.broken = 503
     const answer = await operator.ask("/resume", { wallet: "payout", reason: "x" })

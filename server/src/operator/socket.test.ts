@@ -1,4 +1,5 @@
-// The socket of the admin server: for its owner alone, taken over from the dead, left to the living, short where paths are long.
+// The socket of the admin server: only for its owner, taken over from a dead process, left to a running one, short
+// where paths are long.
 import { spawn } from "node:child_process"
 import { once } from "node:events"
 import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs"
@@ -24,12 +25,12 @@ afterEach(async () => {
 
 const log = openLog("silent")
 async function serve(dataDir: string): Promise<() => Promise<void>> {
-  // What no route is needed for needs no database.
+  // A request without a route needs no database.
   const stop = await serveOnSocket(openAdmin({ log } as Context), dataDir, log)
   stops.push(stop)
   return stop
 }
-/** The status that a socket answers for what is not there; an error's code when nobody does. */
+/** The status that a socket answers for a path that does not exist; an error's code when nothing listens. */
 const ask = (path: string): Promise<number | string | undefined> =>
   new Promise(resolve => {
     const sent = request({ socketPath: path, path: "/none", agent: false }, response => {
@@ -41,7 +42,7 @@ const ask = (path: string): Promise<number | string | undefined> =>
   })
 const modeOf = (path: string) => statSync(path).mode & 0o777
 
-it("makes a data folder that is absent, and a socket that only its owner can open; and takes it away", async () => {
+it("creates a data folder that is absent, and a socket that only its owner can open; and removes it", async () => {
   const dataDir = join(dir, "data")
   const stop = await serve(dataDir)
   const path = join(dataDir, "admin.sock")
@@ -58,7 +59,7 @@ it("gives the socket no more rights in a folder that everybody may enter", async
   expect(modeOf(join(dir, "admin.sock"))).toBe(0o600)
 })
 
-it("takes over what a killed process left, and leaves a living one's alone", async () => {
+it("takes over what a killed process left, and leaves a running process's socket alone", async () => {
   const path = join(dir, "admin.sock")
   const script = `require("node:net").createServer().listen(${JSON.stringify(path)}, () => console.log("up"))`
   const other = spawn(process.execPath, ["-e", script], { stdio: ["ignore", "pipe", "inherit"] })
@@ -75,7 +76,7 @@ it("takes over what a killed process left, and leaves a living one's alone", asy
   expect([await ask(path), modeOf(path)]).toEqual([404, 0o600])
 })
 
-it("does not take away the socket of whoever came after it", async () => {
+it("does not remove the socket of a later process", async () => {
   const path = join(dir, "admin.sock")
   const stop = await serve(dir)
   rmSync(path)
@@ -107,7 +108,7 @@ it("lies elsewhere where the folder's path is too long, in the same place after 
   }
 })
 
-it("is no reason not to start where it can't be made", async () => {
+it("does not prevent the start where it can't be created", async () => {
   const file = join(dir, "file")
   await serve(dir)
   const stop = await serveOnSocket(openAdmin({ log } as Context), join(file, "\0"), log)

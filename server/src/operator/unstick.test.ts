@@ -1,5 +1,5 @@
-// A nonce that can't be mined is used up by an empty transfer, and its payout is made again, once; whichever of the two the
-// chain takes in the end, and takes back.
+// A nonce that can't be mined is used up by an empty transfer, and its payout is created again, once; whichever of the
+// two is mined in the end, and whatever a reorg removes.
 import { parseTransaction } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type Operator, openOperator } from "../../test/operator.ts"
@@ -53,10 +53,10 @@ const gains = async (work: () => Promise<unknown>): Promise<bigint[]> => {
 const unstick = (nonce: bigint | undefined, more: object = {}) =>
   operator.ask("/unstick", { wallet: "payout", nonce: `${nonce}`, reason: "it can't be mined", ...more })
 const vanish = () => rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
-/** Mines the first attempts of all payouts, which a node somewhere still had, and nothing else. */
+/** Mines the first attempts of all payouts, which some node still had, and nothing else. */
 async function mineOriginals(): Promise<void> {
   await vanish()
-  // A block in between, so that what is sent is held against the low fee.
+  // A block in between, so that the low fee applies to what is sent.
   await mine(1)
   await setBaseFee(GWEI)
   for (const { n, raw } of await operator.attempts())
@@ -64,7 +64,9 @@ async function mineOriginals(): Promise<void> {
   await rig.anvil.client.mine({ blocks: 1 })
 }
 
-/** Pays a payment's shares as far as the pool, where the network asks more than they may pay; answers the first attempt. */
+/**
+ * Pays a payment's shares as far as the pool, where the network asks more than they may pay; returns the first attempt.
+ */
 async function stuck() {
   await rig.paid(await rig.sell([50, 50]), 1_000_000n)
   return await sentAndStuck()
@@ -83,7 +85,7 @@ async function sentAndStuck() {
   return first
 }
 
-/** Looks until nothing changes any more: what was made anew is due, and what is mined becomes final. */
+/** Runs rounds until nothing changes any more: what was created again is due, and what is mined becomes final. */
 async function settleAll(): Promise<void> {
   await rig.anvil.client.setAutomine(true)
   rig.service.ctx.settings.payoutMaxFee = cap
@@ -96,7 +98,7 @@ async function settleAll(): Promise<void> {
   }
 }
 
-/** Each share was paid once, by one final intent, and the wallet goes on. */
+/** Each share was paid once, by one final intent, and the wallet continues. */
 async function expectPaidOnce(got: bigint[], anew: number): Promise<void> {
   expect(got).toEqual([500_000n, 500_000n])
   const rows = await rig.intents()
@@ -109,14 +111,14 @@ async function expectPaidOnce(got: bigint[], anew: number): Promise<void> {
 }
 
 describe("a stuck nonce", () => {
-  it("is replaced by an empty transfer, and its share is made again once and paid once", async () => {
+  it("is replaced by an empty transfer, and its share is created again once and paid once", async () => {
     const got = await gains(async () => {
       const first = await stuck()
       expect((await unstick(first.nonce)).body.message).toMatch(/an eighth more than .* --max-fee/)
       expect((await unstick(first.nonce + 1n, { maxFeeGwei: "900" })).body.message).toContain(`is ${first.nonce}`)
       expect(await operator.actions()).toEqual([])
       const { status, body } = await unstick(first.nonce, { maxFeeGwei: "900" })
-      expect([status, body.said]).toEqual([200, expect.stringContaining("made anew")])
+      expect([status, body.said]).toEqual([200, expect.stringContaining("created again")])
       const empty = (await operator.attempts()).at(-1)
       expect(empty).toMatchObject({
         intent_id: first.intent_id,
@@ -161,7 +163,7 @@ describe("a stuck nonce", () => {
     await expectPaidOnce(got, 0)
   })
 
-  it("is paid once when a reorg takes the empty transfer back and the payout is mined instead", async () => {
+  it("is paid once when a reorg removes the empty transfer and the payout is mined instead", async () => {
     const got = await gains(async () => {
       const first = await stuck()
       await unstick(first.nonce, { maxFeeGwei: "900" })
@@ -180,7 +182,7 @@ describe("a stuck nonce", () => {
     await expectPaidOnce(got, 0)
   })
 
-  it("is emptied again when a reorg takes the empty transfer back, and made again once", async () => {
+  it("is emptied again when a reorg removes the empty transfer, and created again once", async () => {
     const got = await gains(async () => {
       const first = await stuck()
       await unstick(first.nonce, { maxFeeGwei: "900" })
@@ -196,7 +198,7 @@ describe("a stuck nonce", () => {
     await expectPaidOnce(got, 1)
   })
 
-  it("stays empty when the empty transfer is stuck too, by the engine and by hand", async () => {
+  it("stays empty when the empty transfer is stuck too, replaced by the engine and by hand", async () => {
     const got = await gains(async () => {
       const first = await stuck()
       await unstick(first.nonce, { maxFeeGwei: "900" })
@@ -239,7 +241,7 @@ describe("an empty transfer", () => {
       expect([(await operator.attempts()).length, await operator.actions()]).toEqual([2, []])
       rig.service.ctx.settings.payoutSigner = rig.signer
       await unstick(first.nonce, { maxFeeGwei: "900" })
-      // Nothing of it is in a process: whoever comes next finds the bytes and sends them.
+      // No process holds any of it in memory: the next process finds the bytes and sends them.
       await vanish()
       await settleAll()
     })
@@ -258,7 +260,7 @@ describe("an empty transfer", () => {
     expect((await operator.attempts()).length).toBe(2)
   })
 
-  it("is not believed to be mined on one endpoint's word: nobody is paid twice", async () => {
+  it("is not believed to be mined on one endpoint's report: nobody is paid twice", async () => {
     const { ctx } = rig.service
     const { client } = rig.anvil
     const liar: RpcProxy = await startProxy(rig.anvil.rpcUrl)
@@ -284,7 +286,7 @@ describe("an empty transfer", () => {
         }
         // The payout itself is mined, and the empty transfer was never sent.
         await mineOriginals()
-        // While the others have not got the receipts yet, the liar is the only one that says anything.
+        // While the others do not have the receipts yet, the liar is the only one that answers.
         rig.proxy.spoil = (method, _params, result) => (method === "eth_getTransactionReceipt" ? null : result)
         for (let i = 0; i < 3; i++) await round()
         expect((await rig.intents()).find(row => row.id === first.intent_id)?.state).toBe("assigned")
@@ -302,7 +304,7 @@ describe("an empty transfer", () => {
   })
 })
 
-it("tells fees in gwei", () => {
+it("formats fees in gwei", () => {
   const told = [0n, 1n, GWEI, 1_500_000_000n, 12_345_678_901n].map(gwei)
   expect(told).toEqual(["0", "0.000000001", "1", "1.5", "12.345678901"])
 })

@@ -1,4 +1,4 @@
-// The local chain with the real anvil: what it keeps, over good ends and over kills.
+// The local chain with the real anvil: what it keeps, over clean stops and over kills.
 import { type ChildProcess, spawn, spawnSync } from "node:child_process"
 import { once } from "node:events"
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
@@ -72,7 +72,7 @@ function running(pid: number): boolean {
   return state !== "" && !state.startsWith("Z")
 }
 
-/** The port is free, and no process of this chain is left but zombies, whose arguments are gone. */
+/** The port is free, and no process of this chain is left except zombies, whose arguments are gone. */
 async function nothingLeft(): Promise<boolean> {
   const processes = spawnSync("ps", ["-eo", "args"], { encoding: "utf8" }).stdout.split("\n")
   if (processes.some(args => args.includes(join(dir, "chain-exit.json")))) return false
@@ -113,7 +113,7 @@ async function send(tx: object = {}): Promise<string> {
 
 const stateText = () => readFileSync(join(dir, "chain-state.json"), "utf8")
 
-/** A process of its own that starts the chain and then runs `code`; its lines come to `heard`. */
+/** A process of its own that starts the chain and then runs `code`; its lines go to `heard`. */
 function program(code: string): { child: ChildProcess; heard: string[] } {
   const source = `
     import { startLocalChain } from ${JSON.stringify(new URL("./local-chain.ts", import.meta.url).href)}
@@ -202,7 +202,7 @@ test("blocks with transactions are saved without being asked, and so is a reorga
   await eventually(() => !stateText().includes(included?.blockHash ?? "") && !stateText().includes(hash))
 })
 
-test("anvil's own death is told, and what was saved is there again", async () => {
+test("anvil's own death is reported, and what was saved is there again", async () => {
   const chain = await start()
   const hash = await send()
   await chain.save()
@@ -213,14 +213,14 @@ test("anvil's own death is told, and what was saved is there again", async () =>
   expect(await receipt(hash)).not.toBeNull()
 })
 
-test("the keeper's death is told and ends anvil", async () => {
+test("the keeper's death is reported and ends anvil", async () => {
   const chain = await start()
   process.kill(Number(readFileSync(join(dir, "chain.pid"), "utf8")), "SIGKILL")
   expect(await chain.exited).toEqual({ code: null, signal: "SIGKILL" })
   await eventually(() => !running(chain.pid))
 })
 
-test("a stop is not told as a death, and can be asked for twice", async () => {
+test("a stop is not reported as a death, and can be requested twice", async () => {
   const chain = await start()
   let told = false
   void chain.exited.then(() => {
@@ -262,13 +262,13 @@ test("killed together with anvil, and started again at once, nothing saved is lo
   for (const hash of saved) expect(await receipt(hash)).not.toBeNull()
 })
 
-test("a start waits for an orphan that still ends", async () => {
+test("a start waits for an orphan that has not ended yet", async () => {
   const { child, heard } = program("")
   await eventually(() => heard.length === 2)
   const anvil = Number(words(heard, "anvil")[0])
   process.kill(anvil, "SIGSTOP") // it cannot answer the signal to end, so the keeper has to kill it
   await killed(child)
-  // Not on the same port: what matters is that nobody writes in the folder any more.
+  // Not on the same port: what matters is that nobody writes to the folder any more.
   await start({ port: await freePort() })
   expect(running(anvil)).toBe(false)
 })
@@ -291,7 +291,7 @@ test("empty blocks lost in a kill are mined again: the head and its time never g
   expect(await time()).toBeGreaterThanOrEqual(timestamp)
 })
 
-test("anvil's last dump is taken where it is whole and not older", async () => {
+test("anvil's last dump is used where it is complete and not older", async () => {
   const exit = join(dir, "chain-exit.json")
   const chain = await start()
   await chain.save()
@@ -316,7 +316,7 @@ test("anvil's last dump is taken where it is whole and not older", async () => {
   expect(await receipt(hash)).not.toBeNull()
 })
 
-test("a busy port is told with its number and the setting", async () => {
+test("a busy port is reported with its number and the setting", async () => {
   const server = await listenOn(port)
   await expect(start()).rejects.toMatchObject({
     code: "PORT_BUSY",
@@ -326,7 +326,7 @@ test("a busy port is told with its number and the setting", async () => {
   await once(server, "close")
 })
 
-test("a state that cannot be read is told, with anvil's words where it has some, and no process stays", async () => {
+test("an unreadable state is reported, with anvil's message where it has one, and no process remains", async () => {
   writeFileSync(join(dir, "chain-state.json"), "{}")
   await expect(start()).rejects.toThrow(/did not start: .*(missing field|load)/s)
   expect(await nothingLeft()).toBe(true)
@@ -336,7 +336,7 @@ test("a state that cannot be read is told, with anvil's words where it has some,
   expect(await nothingLeft()).toBe(true)
 })
 
-test("a platform without a package is told which one is missing", () => {
+test("a platform without a package is reported with the missing package", () => {
   expect(() => anvilPath("linux", "riscv64")).toThrow("not on linux riscv64")
   expect(() => anvilPath("win32", "x64")).toThrow("not on win32 x64")
   const foreign = process.platform === "darwin" ? "linux" : "darwin"
@@ -380,7 +380,7 @@ test("mine mines exactly that many blocks, saves them and leaves nothing in the 
   expect(JSON.parse(stateText()).best_block_number).toBe(1_203)
 })
 
-test("while something waits there is a block a second, and a fault of the question stops nothing", async () => {
+test("while something waits there is a block a second, and an error in the question stops nothing", async () => {
   let asked = 0
   const began = Date.now()
   await start({

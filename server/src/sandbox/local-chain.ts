@@ -1,7 +1,7 @@
 // The sandbox's chain: a real anvil as a child process, whose state outlives every kind of death. Anvil writes its state
 // only when it ends in good order, so this file takes a dump after each block that holds transactions.
 //
-// In its folder: chain-state.json (the last dump), chain-exit.json (anvil's own, when it was told to end),
+// In its folder: chain-state.json (the last dump), chain-exit.json (anvil's own, written when it is stopped),
 // chain-head.json (the highest block anybody can have seen), chain.pid (the keeper's group), chain.log (anvil's errors).
 import { type ChildProcessByStdio, spawn } from "node:child_process"
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
@@ -64,7 +64,7 @@ const EMPTY_BLOCKS = 200
 
 /**
  * The shell that stands between this process and anvil. Its standard input is a pipe of which only this process has the
- * other end, so it ends when this process does, also by SIGKILL; then the watcher ends anvil. Anvil's pid is told last:
+ * other end, so it ends when this process does, also by SIGKILL; then the watcher ends anvil. Anvil's pid is printed last:
  * from the moment that anybody knows it, it is watched. A watcher that is at work ends by itself (and is not killed, so
  * that no `sleep` is left behind as a zombie of the group).
  */

@@ -1,5 +1,5 @@
-// Each recipient of a split is a transfer that we pay for: whatever is sold costs MIN_AMOUNT for each, however it comes to
-// its price and its split.
+// Each recipient of a split is a transfer that we pay for: everything for sale costs MIN_AMOUNT for each, however its
+// price and its split were set.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { recipient } from "../../test/payouts.ts"
 import { startService, type TestService } from "../../test/service.ts"
@@ -40,7 +40,7 @@ describe("what is made", () => {
     ["products", "price", (more: object) => ({ name: "a", ...more })],
     ["payment-links", "amount", link],
     ["checkouts", "amount", (more: object) => more],
-  ])("as %s costs the least for each recipient", async (path, field, body) => {
+  ])("as %s costs at least the minimum for each recipient", async (path, field, body) => {
     const refused = [400, "VALIDATION_ERROR", field]
     const attempt = (more: object) => refusal(call("POST", under(path), body(more)))
     expect(await attempt({ [field]: "0.009999" })).toEqual(refused)
@@ -59,7 +59,7 @@ describe("what is made", () => {
     await made("payment-links", link({ productId }))
   })
 
-  it("by a payer, at a link that leaves the amount open, costs it too", async () => {
+  it("by a payer, at a link that leaves the amount open, has the same minimum", async () => {
     const { slug } = await made("payment-links", link({ splitId: fifty }))
     const pay = (amount: string) => service.call("POST", "/api/pay/sessions", { slug, amount })
     expect(await refusal(pay("0.49"))).toEqual([400, "VALIDATION_ERROR", "amount"])
@@ -85,7 +85,7 @@ describe("a split that is attached later", () => {
     expect((await call("PUT", under(`payment-links/${id}`), { splitId: fifty })).status).toBe(200)
   })
 
-  it("is not told of to who has no such link", async () => {
+  it("does not mention links to a merchant without one", async () => {
     expect(await refusal(call("PUT", under(`payment-links/plink_${"a".repeat(24)}`), { splitId: fifty }))).toEqual([
       404,
       "NOT_FOUND",
@@ -95,7 +95,7 @@ describe("a split that is attached later", () => {
 })
 
 describe("a price that is lowered later", () => {
-  it.each(["paywalls", "products"])("of %s is enough for the split", async path => {
+  it.each(["paywalls", "products"])("of %s must be enough for the split", async path => {
     const { id } = await made(path, { name: "a", price: "0.50", splitId: fifty })
     const lower = (price: string) => call("PUT", under(`${path}/${id}`), { price })
     expect(await refusal(lower("0.49"))).toEqual([400, "VALIDATION_ERROR", "price"])
@@ -119,7 +119,7 @@ describe("a split that gets more recipients", () => {
     expect((await grow(4)).status).toBe(200)
   })
 
-  it("leaves sessions that were made, and links without an amount, as they are", async () => {
+  it("leaves existing sessions, and links without an amount, as they are", async () => {
     await made("checkouts", { amount: "0.02", splitId: two })
     await made("payment-links", link({ splitId: two }))
     expect((await call("PUT", under(`splits/${two}`), { recipients: parts(4) })).status).toBe(200)

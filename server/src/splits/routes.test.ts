@@ -106,7 +106,7 @@ describe("POST /api/console/splits", () => {
     expect((await create([two[0], { address: payTo, percent: 30 }])).body.error).toBe("INVALID_SPLIT")
   })
 
-  it("400 VALIDATION_ERROR: what is no address, no number, or no field", async () => {
+  it("400 VALIDATION_ERROR: not an address, not a number, or not a field", async () => {
     for (const wrong of [
       { address: "0x1", percent: 30 },
       { address: A.replace("C5", "c5"), percent: 30 },
@@ -153,7 +153,7 @@ describe("GET /api/console/splits", () => {
 })
 
 describe("PUT, GET and DELETE /api/console/splits/:id", () => {
-  it("200: replaces all recipients, and leaves what was not said", async () => {
+  it("200: replaces all recipients, and leaves the fields that were not given", async () => {
     const { id } = (await create(two, { description: "old" })).body
     const recipients = [
       { address: C, percent: 50 },
@@ -218,7 +218,7 @@ describe("a paywall's splitId", () => {
       ).map(row => row.recipient_set_id),
     ).size
 
-  it("is dated: each change of it, or of the split, opens a version", async () => {
+  it("opens a version for each change of it, or of the split", async () => {
     const split = (await create()).body.id
     const { id } = (await call("POST", "/api/console/paywalls", { name: "a", price: 5 })).body
     await call("PUT", `/api/console/paywalls/${id}`, { splitId: split })
@@ -241,7 +241,7 @@ describe("a paywall's splitId", () => {
     const plain = (await paywall({ price: "0.01" })).body.id
     const answer = await call("PUT", `/api/console/paywalls/${plain}`, { splitId: id })
     expect(answer.body.details[0].path).toBe("price")
-    // Nor can a split be made too large for what it is attached to already.
+    // Nor can a split grow too large for what it is already attached to.
     const three = [34, 33, 33].map((percent, i) => ({ address: `0x${String(i + 1).repeat(40)}`, percent }))
     const larger = await call("PUT", `/api/console/splits/${id}`, { recipients: three })
     expect(larger.body.details?.[0].path).toBe("recipients")

@@ -18,7 +18,7 @@ import { openSender, type Sender } from "./send.ts"
 const { webhooks } = readSettings({})
 const closed = { ...webhooks, allowCidrs: [], timeoutMs: 2_000, probeTimeoutMs: 2_000 }
 
-/** Listens wherever a forbidden address of this machine leads, on one port, and counts who comes. */
+/** Listens wherever a forbidden address of this machine points, on one port, and counts connections. */
 const listeners: Server[] = []
 let port: number
 let connections = 0
@@ -123,7 +123,7 @@ describe("in live mode", () => {
     expect(connections).toBe(before)
   })
 
-  it("a name of this machine is refused by where it leads", async () => {
+  it("a name of this machine is refused because of its address", async () => {
     for (const host of ["localhost", "LOCALHOST", "a.localhost"]) {
       const url = `https://${host}:${port}/`
       const { status, body } = await live.call("POST", "/api/console/webhooks", { url, events: ["*"] }, { as: "shop" })
@@ -136,7 +136,7 @@ describe("in live mode", () => {
     expect(connections).toBe(0)
   })
 
-  it("http is refused, and an allowed range opens no http", async () => {
+  it("http is refused, and an allowed range does not allow http", async () => {
     const { status, body } = await live.call(
       "POST",
       "/api/console/webhooks",
@@ -164,15 +164,15 @@ describe("names", () => {
     for (const scheme of ["http", "https"]) {
       const { error } = await sender.send(message(`${scheme}://hook.example:${port}/`), { timeoutMs: 2_000 })
       expect(error).toMatch(/^it points to an address that is not public/)
-      // Which one is the operator's business.
+      // The message does not reveal which one.
       for (const address of addresses) expect(error).not.toContain(address)
     }
     await sender.close()
     expect(connections).toBe(0)
   })
 
-  it("that lead elsewhere at the next connection are refused there", async () => {
-    // A receiver at an address that is let through, and the same port at one that is not.
+  it("that resolve differently at the next connection are refused there", async () => {
+    // A receiver at an address that is allowed, and the same port at one that is not.
     const good = createServer(socket =>
       socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")),
     ).listen({ host: "127.0.0.3", port, exclusive: true })
@@ -188,7 +188,7 @@ describe("names", () => {
     good.close()
   })
 
-  it("are asked once for a connection, so that what was checked is what is connected to", async () => {
+  it("are resolved once per connection, so that the checked address is the one connected to", async () => {
     names.say("127.0.0.1")
     const sender = openSender(closed, { resolve: resolve() })
     const before = names.asked()
@@ -197,7 +197,7 @@ describe("names", () => {
     await sender.close()
   })
 
-  it("that nobody answers for end with the deadline, and hold up no other", async () => {
+  it("that nobody answers for end with the deadline, and delay no other", async () => {
     const to = await startReceiver()
     const slow = openSender({ ...webhooks }, { resolve: () => new Promise(() => {}) })
     const hanging = Promise.all(
@@ -213,10 +213,10 @@ describe("names", () => {
   }, 15_000)
 })
 
-it("the socket's own peer has the last word", async () => {
+it("the socket's own peer is checked last", async () => {
   const to = await startReceiver()
   let asked = 0
-  // Lets the literal through and then, as if another had answered, not the peer.
+  // Allows the literal, but not the peer, as if another machine had answered.
   const connect = guardedConnector({ allows: () => asked++ === 0, resolve: async () => [], timeoutMs: 2_000 })
   const target = { hostname: "127.0.0.1", host: "127.0.0.1", protocol: "http:", port: String(to.port) }
   const [error, socket] = await new Promise<unknown[]>(resolve => connect(target, (...result) => resolve(result)))
@@ -226,7 +226,7 @@ it("the socket's own peer has the last word", async () => {
 })
 
 describe("a redirect", () => {
-  it("to a private address is an answer, and leads nowhere", async () => {
+  it("to a private address is an answer, and is not followed", async () => {
     const to = await startReceiver(response => response.writeHead(307, { location: `http://127.0.0.1:${port}/` }).end())
     const sender = openSender(webhooks)
     const message = { url: to.url, secrets: ["whsec_"], eventId: "e", idempotencyKey: "d", body: "{}" }
@@ -271,7 +271,7 @@ describe("certificates", () => {
     return attempt
   }
 
-  it("are checked: one that nobody vouches for, and one for another name, are refused in words", async () => {
+  it("are checked: one without a trusted issuer, and one for another name, are refused in words", async () => {
     expect(await send("localhost", at("good.pem"))).toMatchObject({ status: 200, error: null })
     expect(await send("localhost")).toMatchObject({
       status: null,
@@ -295,7 +295,7 @@ describe("isPublicAddress", () => {
   )
 })
 
-it("addressRule opens what an operator names, and nothing beside it", () => {
+it("addressRule allows what an operator names, and nothing else", () => {
   const allows = addressRule(["10.0.0.0/8", "fd00::/8", "192.168.1.7"])
   for (const address of ["10.9.8.7", "fd00::1", "192.168.1.7", "8.8.8.8"]) expect(allows(address)).toBe(true)
   for (const address of ["11.0.0.0", "127.0.0.1", "192.168.1.8", "fc00::1", "", "x"])

@@ -51,7 +51,7 @@ async function register(url: string, events = ["*"]): Promise<{ id: string; secr
   return body.data
 }
 
-/** An endpoint with whatever address, past registration. */
+/** An endpoint with any address, bypassing registration. */
 async function place(url: string): Promise<string> {
   const to = await receiver()
   const { id } = await register(to.url)
@@ -86,7 +86,7 @@ async function only() {
 }
 
 describe("a delivery", () => {
-  it("brings the event as it was written, signed, under its own key", async () => {
+  it("carries the event as it was written, signed, under its own key", async () => {
     const to = await receiver()
     const { secret } = await register(to.url)
     const id = await send({ data: { name: "Zoë", amount: "5.00" } })
@@ -115,7 +115,7 @@ describe("a delivery", () => {
     ])
   })
 
-  it("is tried again after 1 min, 5 min, 30 min, 2 h and 8 h, the same bytes under the same key, and then has failed", async () => {
+  it("is retried after 1 min, 5 min, 30 min, 2 h and 8 h, the same bytes under the same key, and then has failed", async () => {
     const to = await receiver()
     await register(to.url)
     to.answer(500)
@@ -140,7 +140,7 @@ describe("a delivery", () => {
     expect(new Set(tries.map(({ body, headers }) => `${headers["idempotency-key"]} ${body}`)).size).toBe(1)
   })
 
-  it("that succeeds at last is not tried again", async () => {
+  it("that succeeds at last is not retried", async () => {
     const to = await receiver()
     const { id } = await register(to.url)
     to.answer(503)
@@ -171,7 +171,7 @@ describe("a delivery", () => {
     expect(run_at.getTime() - before).toBeLessThan(95_000)
   })
 
-  it("to who answers 410 has failed, switches the endpoint off, and what else waits is skipped", async () => {
+  it("answered 410 has failed, deactivates the endpoint, and its other deliveries are skipped", async () => {
     const to = await receiver()
     const { id } = await register(to.url)
     to.answer(500)
@@ -192,7 +192,7 @@ describe("a delivery", () => {
     expect(on.body.data).toMatchObject({ active: true, disabledReason: null })
   })
 
-  it("to who has only failed for five days pauses the endpoint; one success before begins anew", async () => {
+  it("to an endpoint that only failed for five days pauses it; one success before restarts the count", async () => {
     const to = await receiver()
     const { id } = await register(to.url)
     const state = async () => (await service.call("GET", `/api/console/webhooks/${id}`, undefined, { as })).body.data
@@ -226,7 +226,7 @@ describe("a delivery", () => {
     expect(await only()).toMatchObject({ status: "delivered", webhook_id: null, url: callback.url })
   })
 
-  it("is one however often the event is told, and none of a transaction that failed", async () => {
+  it("is one however often the event is emitted, and there is none for a transaction that failed", async () => {
     const to = await receiver()
     await register(to.url)
     const told = await Promise.all([1, 2, 3].map(() => send({ dedupeKey: "checkout.session.completed:cs_1" })))
@@ -241,7 +241,7 @@ describe("a delivery", () => {
     expect(to.received).toHaveLength(2)
   })
 
-  it("goes out in order for one payment, while others go beside it", async () => {
+  it("is sent in order for one payment, while those of other payments are sent in parallel", async () => {
     const to = await receiver()
     await register(to.url)
     const held = Promise.withResolvers<void>()
@@ -261,7 +261,7 @@ describe("a delivery", () => {
     expect(seen.filter(n => n !== 9)).toEqual([1, 2, 3])
   })
 
-  it("that failed holds up no later one of its payment", async () => {
+  it("that failed delays no later one of its payment", async () => {
     const to = await receiver()
     await register(to.url)
     to.answer((response, { body }) => response.writeHead(JSON.parse(body).data.n === 1 ? 500 : 200).end())
@@ -271,7 +271,7 @@ describe("a delivery", () => {
     expect(rows).toEqual([{ status: "pending" }, { status: "delivered" }])
   })
 
-  it("takes its turn: one endpoint has at most its own number of requests at once, and the others go on", async () => {
+  it("takes turns: one endpoint has at most its own number of concurrent requests, and the others continue", async () => {
     const [hangs, good] = [await receiver(), await receiver()]
     await register(hangs.url)
     await register(good.url)
@@ -286,7 +286,7 @@ describe("a delivery", () => {
     await deliverer.idle()
   })
 
-  it("is remembered for its time, and not longer", async () => {
+  it("is kept for its time, and not longer", async () => {
     const to = await receiver()
     await register(to.url)
     await send()
@@ -304,11 +304,11 @@ describe("a delivery", () => {
   })
 })
 
-describe("claimed ahead", () => {
+describe("prefetched", () => {
   const HELD = 10
   const claimed = () => service.ctx.db.selectFrom("deliveries").selectAll().where("claim_id", "is not", null).execute()
 
-  /** An endpoint that is sent all it may have at once, keeps it until `release`, and has five more claimed. */
+  /** An endpoint with its maximum of concurrent requests in progress until `release`, and five more claimed. */
   async function fiveAhead(signal = service.ctx.signal) {
     const to = await receiver()
     await register(to.url)
@@ -321,7 +321,7 @@ describe("claimed ahead", () => {
     return { to, deliverer, release: held.resolve }
   }
 
-  it("begins when another ends, without another claim, and never beside more than its endpoint's number", async () => {
+  it("starts when another ends, without another claim, and never beyond its endpoint's concurrency limit", async () => {
     const { to, deliverer, release } = await fiveAhead()
     expect(await claimed()).toHaveLength(HELD + 5)
     expect(to.received).toHaveLength(1 + HELD)
@@ -331,7 +331,7 @@ describe("claimed ahead", () => {
     expect(await claimed()).toEqual([])
   })
 
-  it("is given back when the process stops, untried", async () => {
+  it("is given back when the process stops, without an attempt", async () => {
     const stop = new AbortController()
     const { to, deliverer, release } = await fiveAhead(stop.signal)
     stop.abort()
@@ -346,7 +346,7 @@ describe("claimed ahead", () => {
     expect(to.received).toHaveLength(1 + HELD)
   })
 
-  it("is given back when it has waited too long, and no more is claimed for that endpoint than is sent", async () => {
+  it("is given back when it has waited too long, and then no more is claimed for that endpoint than is sent", async () => {
     const { deliverer, release } = await fiveAhead()
     const now = performance.now.bind(performance)
     const later = vi.spyOn(performance, "now").mockImplementation(() => now() + 2_000)
@@ -358,7 +358,7 @@ describe("claimed ahead", () => {
     await deliverer.idle()
   })
 
-  it("is nothing for an endpoint that failed", async () => {
+  it("does not exist for an endpoint that failed", async () => {
     const to = await receiver()
     await register(to.url)
     to.answer(500)
@@ -423,7 +423,7 @@ describe("what goes wrong", () => {
           response.write("half", () => request.socket.destroy())
         }),
     ],
-  ])("%s is told in words, and tried again", async (_what, status, words, arrange) => {
+  ])("%s is explained in words, and retried", async (_what, status, words, arrange) => {
     const to = await receiver()
     await register(to.url)
     arrange(to)
@@ -434,7 +434,7 @@ describe("what goes wrong", () => {
     expect(log).toEqual([expect.objectContaining({ status, error: expect.stringMatching(words) })])
   })
 
-  it("a gigabyte: its head is kept, the rest is not read", async () => {
+  it("a gigabyte: its first part is kept, the rest is not read", async () => {
     let sent = 0
     const to = await receiver()
     await register(to.url)
@@ -460,7 +460,7 @@ describe("what goes wrong", () => {
   it.each([
     ["informational answers", "", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"],
     ["chunk extensions", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", "x".repeat(1_000)],
-  ])("%s without end are not read for as long as they come", async (_what, head, part) => {
+  ])("endless %s are not read for as long as they come", async (_what, head, part) => {
     let sent = 0
     const to = await raw(socket => {
       socket.once("data", () => {
@@ -516,7 +516,7 @@ describe("what goes wrong", () => {
     }
   })
 
-  it("an answer that is no text is kept as far as a database can", async () => {
+  it("an answer that is not text is kept as far as a database can", async () => {
     const to = await receiver()
     await register(to.url)
     to.answer(response => response.writeHead(200).end(Buffer.from([0x61, 0, 0xff, 0xfe, 0x62])))

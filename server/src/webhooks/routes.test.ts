@@ -90,7 +90,7 @@ describe("POST /api/console/webhooks", () => {
     }
   })
 
-  it("the secret is in this answer alone, and in no row", async () => {
+  it("the secret is only in this answer, and in no row", async () => {
     const { id, secret } = await register()
     await post(`${base}/${id}/test`)
     await deliver()
@@ -105,7 +105,7 @@ describe("POST /api/console/webhooks", () => {
     expect(JSON.stringify(stored.map(({ sealed }) => sealed))).not.toContain(secret.slice(6))
   })
 
-  it.each([400, 401, 403, 405, 429, 500])("201 though the ping is answered %d: it is somebody", async status => {
+  it.each([400, 401, 403, 405, 429, 500])("201 though the ping is answered %d: there is a receiver", async status => {
     to.answer(status)
     expect((await post(base, { url: to.url, events: ["*"] })).status).toBe(201)
   })
@@ -123,7 +123,7 @@ describe("POST /api/console/webhooks", () => {
     },
   )
 
-  it("422 for who hangs and for who is not there", async () => {
+  it("422 for an address that hangs and for one without a receiver", async () => {
     to.answer(() => {})
     expect((await post(base, { url: to.url, events: ["*"] })).body).toMatchObject({
       error: "URL_UNREACHABLE",
@@ -147,7 +147,7 @@ describe("POST /api/console/webhooks", () => {
     [{ url: "http://shop.example", events: ["checkout.complete"] }, "events.0"],
     [{ url: "http://shop.example", events: ["*", "ping"] }, "events.1"],
     [{ url: "http://shop.example", events: ["*"], active: false }, "active"],
-  ])("400 for %j, and nobody is asked", async (body, path) => {
+  ])("400 for %j, and no request is sent", async (body, path) => {
     const answer = await post(base, body)
     expect(answer).toMatchObject({ status: 400, body: { error: "VALIDATION_ERROR", details: [{ path }] } })
     expect([await rows(), to.connections()]).toEqual([0, 0])
@@ -191,7 +191,7 @@ describe("reading, changing and deleting", () => {
     expect((await get(base, "rival")).body).toEqual({ data: { webhooks: [] }, total: 0 })
   })
 
-  it("PUT changes what is given; another address is tried first", async () => {
+  it("PUT changes the given fields; a new address is tried first", async () => {
     const { id } = await register()
     const other = await startReceiver()
     const { status, body } = await put(`${base}/${id}`, {
@@ -220,7 +220,7 @@ describe("reading, changing and deleting", () => {
     expect((await put(`${base}/${id}`, { url: "http://10.0.0.1/" })).status).toBe(400)
   })
 
-  it("DELETE answers success once, then 404; what waited is not sent, and can still be read", async () => {
+  it("DELETE answers success once, then 404; pending deliveries are not sent, and can still be read", async () => {
     const { id } = await register()
     await send(1)
     expect((await remove(`${base}/${id}`)).body).toEqual({ data: { success: true } })
@@ -257,33 +257,30 @@ describe("settings.webhook_changed", () => {
     ["paused", (id: string) => put(`${base}/${id}`, { active: false }), []],
     ["deleted", (id: string) => remove(`${base}/${id}`), []],
     ["secret_rolled", (id: string) => post(`${base}/${id}/roll-secret`), [PAYOUT]],
-  ] as const)(
-    "of an endpoint that is %s reaches its old address, and what was told before too",
-    async (change, act, later) => {
-      const other = await startReceiver()
-      await post(base, { url: other.url, events: ["checkout.failed"] })
-      const { id, secret } = await register(["checkout.failed"])
-      await payout(A)
-      expect((await act(id)).status).toBe(200)
-      await payout(B)
-      await deliver()
-      expect(told(to)).toEqual([PAYOUT, CHANGED, ...later])
-      for (const received of to.received.slice(1)) expect(good(received, secret)).toBe(true)
-      const newUrl = change === "moved" ? moved.url : null
-      expect(JSON.parse(to.received[2]?.body ?? "").data).toEqual({
-        merchantId,
-        webhookId: id,
-        change,
-        url: to.url,
-        newUrl,
-      })
-      expect(told(other)).toEqual([PAYOUT, CHANGED, PAYOUT])
-      expect(told(moved)).toEqual(change === "moved" ? [PAYOUT] : [])
-      await other.stop()
-    },
-  )
+  ] as const)("of an endpoint that is %s reaches its old address, as do earlier events", async (change, act, later) => {
+    const other = await startReceiver()
+    await post(base, { url: other.url, events: ["checkout.failed"] })
+    const { id, secret } = await register(["checkout.failed"])
+    await payout(A)
+    expect((await act(id)).status).toBe(200)
+    await payout(B)
+    await deliver()
+    expect(told(to)).toEqual([PAYOUT, CHANGED, ...later])
+    for (const received of to.received.slice(1)) expect(good(received, secret)).toBe(true)
+    const newUrl = change === "moved" ? moved.url : null
+    expect(JSON.parse(to.received[2]?.body ?? "").data).toEqual({
+      merchantId,
+      webhookId: id,
+      change,
+      url: to.url,
+      newUrl,
+    })
+    expect(told(other)).toEqual([PAYOUT, CHANGED, PAYOUT])
+    expect(told(moved)).toEqual(change === "moved" ? [PAYOUT] : [])
+    await other.stop()
+  })
 
-  it("comes once for what changes, also to one that is paused already", async () => {
+  it("is emitted once per change, also for one that is already paused", async () => {
     const { id } = await register()
     await put(`${base}/${id}`, { active: false })
     await put(`${base}/${id}`, { active: false, url: to.url, description: "x", events: ["*"] })
@@ -294,7 +291,7 @@ describe("settings.webhook_changed", () => {
     expect(told(moved)).toEqual([])
   })
 
-  it("is tried again for an endpoint that was deleted, and says nothing of one that was moved", async () => {
+  it("is retried for an endpoint that was deleted, and says nothing of one that was moved", async () => {
     const { id } = await register()
     to.answer(500)
     await remove(`${base}/${id}`)
@@ -311,7 +308,7 @@ describe("settings.webhook_changed", () => {
     expect((await get(`${base}/${second}`)).body.data).toMatchObject({ active: true, disabledReason: null })
   })
 
-  it("goes on to its old address when it is sent again before it has ended, and to the new one afterwards", async () => {
+  it("stays at its old address when it is resent before it has ended, and goes to the new one afterwards", async () => {
     const { id } = await register()
     await put(`${base}/${id}`, { url: moved.url })
     const delivery = (await get(`${base}/${id}/deliveries`)).body.data[0]
@@ -325,7 +322,7 @@ describe("settings.webhook_changed", () => {
   })
 })
 
-/** The types of what a receiver was sent, but for the ping at its registration. */
+/** The types of events that a receiver was sent, except the ping at its registration. */
 const told = ({ received }: Receiver): string[] => received.map(({ body }) => JSON.parse(body).event).slice(1)
 
 const good = ({ body, headers }: Received, secret: string): boolean => {
@@ -345,7 +342,7 @@ describe("secrets", () => {
     return to.received[before] as Received
   }
 
-  it("that is rolled time and again signs on, so that nobody is silenced at once", async () => {
+  it("that is rolled time and again keeps signing, so that no receiver is locked out at once", async () => {
     const { id, secret } = await register()
     const rolled: string[] = []
     for (let n = 0; n < 6; n++) rolled.push((await post(`${base}/${id}/roll-secret`)).body.data.secret)
@@ -398,7 +395,7 @@ describe("secrets", () => {
     expect([good(overlap, webhookSecret), good(overlap, body.data.webhookSecret)]).toEqual([true, true])
   })
 
-  it("of an account that is older than its secret is made before anything is signed", async () => {
+  it("of an account that is older than its secret is created before anything is signed", async () => {
     await service.ctx.db.deleteFrom("webhook_secrets").execute()
     await callBack(1)
     await deliver()
@@ -445,7 +442,7 @@ describe("by hand", () => {
     expect(numbers.filter(n => n !== undefined)).toEqual([2, 0, 1])
   })
 
-  it("a resend takes the place of the planned retry, under the same key, with a count of its own", async () => {
+  it("a resend replaces the planned retry, under the same key, with a count of its own", async () => {
     const { id } = await register()
     to.answer(500)
     await send(1)
@@ -465,7 +462,7 @@ describe("by hand", () => {
     expect(keys).toEqual(Array(4).fill(deliveryId))
   })
 
-  it("a resend while it is being sent counts anew", async () => {
+  it("a resend while it is being sent restarts the count", async () => {
     await register()
     const held = Promise.withResolvers<void>()
     to.answer(response => void held.promise.then(() => response.writeHead(500).end()))
@@ -558,7 +555,7 @@ describe("another merchant's", () => {
 })
 
 describe("events", () => {
-  it("of a payout address that changes reach every endpoint, whatever it asked for", async () => {
+  it("of a payout address that changes reach every endpoint, whatever its subscriptions", async () => {
     await register(["checkout.failed"])
     const payoutAddress = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
     await put("/api/console/settings", { payoutAddress })

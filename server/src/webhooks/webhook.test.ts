@@ -16,22 +16,22 @@ describe("signatures", () => {
   const older = secret()
   const headers = signatureHeaders([newest, older], { eventId: "evt_1", body, t })
 
-  it.each([newest, older])("Service-Signature is good for Stripe's library, with each secret that overlaps", key => {
+  it.each([newest, older])("Service-Signature is valid for Stripe's library, with each overlapping secret", key => {
     const event = Stripe.webhooks.constructEvent(body, headers["service-signature"] ?? "", key)
     expect(event.id).toBe("evt_1")
   })
 
-  it.each([newest, older])("webhook-* are good for Standard Webhooks, with each secret that overlaps", key => {
+  it.each([newest, older])("webhook-* are valid for Standard Webhooks, with each overlapping secret", key => {
     expect(new Webhook(key).verify(body, headers)).toMatchObject({ id: "evt_1" })
   })
 
-  it("x-service-signature is good for Octokit's library, and bears the newest secret", async () => {
+  it("x-service-signature is valid for Octokit's library, and uses the newest secret", async () => {
     const signature = headers["x-service-signature"] ?? ""
     expect(await verify(newest, body, signature)).toBe(true)
     expect(await verify(older, body, signature)).toBe(false)
   })
 
-  it("are bad for another body, another secret and an old time", async () => {
+  it("are invalid for another body, another secret and an old time", async () => {
     const signed = headers["service-signature"] ?? ""
     const construct = (text: string, key: string) => () => Stripe.webhooks.constructEvent(text, signed, key)
     expect(construct(`${body} `, newest)).toThrow()
@@ -87,7 +87,7 @@ describe("afterAttempt", () => {
     expect(afterAttempt(6, { ...failure, error: null }, 0)).toEqual({ status: "delivered" })
   })
 
-  it("never waits less than stated, nor more than a tenth longer, but for Retry-After: at most twice", () => {
+  it("never waits less than stated, nor more than a tenth longer, except for Retry-After: at most twice", () => {
     const asked = option(integer({ min: 0, max: 10 ** 9 }), { nil: undefined })
     assert(
       property(

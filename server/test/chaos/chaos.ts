@@ -321,7 +321,7 @@ async function play(signal: AbortSignal, act: () => Promise<void>): Promise<void
   while (!signal.aborted) await act().catch(() => {})
 }
 
-/** A block now and then; sometimes some are displaced, and what waits for one is lost. */
+/** A block now and then; sometimes some are displaced, and the transactions in the pool are lost. */
 async function mineAndReorg(stage: Stage, options: ChaosOptions, random: () => number, report: Report): Promise<void> {
   const { client } = stage.anvil
   await sleep(BLOCK_MS)

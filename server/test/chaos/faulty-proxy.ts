@@ -1,6 +1,6 @@
 /**
  * A node that fails and lies at random, between workers and a real chain: it answers 502, says "ok" and sends nothing, takes
- * a transaction and breaks the line, tells null for receipts. And it ends a worker just before or after what it sends
+ * a transaction and breaks the line, returns null for receipts. And it ends a worker just before or after what it sends
  * reaches the chain. Each worker has a path of its own, so that it is known who asks.
  */
 import { createServer, type ServerResponse } from "node:http"
@@ -15,11 +15,11 @@ export interface Rates {
   takeAndBreak: number
   /** A transaction is answered with its hash and not passed on. */
   swallow: number
-  /** A receipt is told as null. */
+  /** A receipt is returned as null. */
   forget: number
-  /** A block that is asked for by its number is told as null. */
+  /** A block that is asked for by its number is returned as null. */
   hide: number
-  /** A count, a block or a receipt is told otherwise than it is: by one endpoint of several. */
+  /** One endpoint of several returns a false count, block or receipt. */
   lie: number
 }
 
@@ -44,7 +44,7 @@ interface Entry {
   params: unknown[]
 }
 
-/** What a liar tells in place of what it knows; what nothing is decided by stays as it is. */
+/** What a liar returns instead of the truth; answers that decide nothing stay as they are. */
 function liedOf(method: string, result: unknown, random: () => number): unknown {
   const hash = `0x${Math.floor(random() * 2 ** 32)
     .toString(16)

@@ -1,5 +1,5 @@
 /**
- * A process that pays out and nothing else, and ends itself by SIGKILL at the moment it is told to. The product knows
+ * A process that pays out and nothing else, and ends itself by SIGKILL at the given moment. The product knows
  * nothing of it: the moments are in the signer and in the database driver that this program hands to the engine. A mutant
  * does beside the rounds what a careless engine would do.
  */

@@ -31,7 +31,7 @@ describe.runIf(postgresBinaries())("payouts through chaos", () => {
     // A row of each table was altered afterwards, and found: transfers, intents, attempts, books, payments, claims and more.
     expect(report.altered).toBeGreaterThan(7)
     expect(report.reconciliations).toBeGreaterThan(10)
-    // The test was one: every way to end a worker was met, and the chain took blocks back.
+    // The test was one: every way to end a worker was met, and blocks were reorganized.
     expect(Object.entries(report.kills).filter(([, n]) => n === 0)).toEqual([])
     expect(report.reorgs).toBeGreaterThan(0)
   }, 240_000)

@@ -64,7 +64,7 @@ export async function unreconciled(
     // Tables that the play leaves empty have nothing to alter.
     if (said === undefined) continue
     altered++
-    if (said === null) found.push(`altered by hand and not found: ${table}, ${what}`)
+    if (said === null) found.push(`a manual change was not found: ${table}, ${what}`)
   }
   return { found, altered }
 }

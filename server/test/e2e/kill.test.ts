@@ -31,7 +31,7 @@ async function sell() {
   }
 }
 
-/** Starts a checkout that tells the sandbox's inbox, and pays it. */
+/** Starts a checkout whose events go to the sandbox's inbox, and pays it. */
 async function checkOut(name: string) {
   const { merchants } = sandbox.file()
   const key = { "x-api-key": merchants[0].apiKey }
@@ -47,7 +47,7 @@ async function checkOut(name: string) {
       expect((await sandbox.call("/api/pay/confirm", { sessionId: made.body.id, txHash })).status).toBe(409)
       const received = async () =>
         (await sandbox.call("/sandbox/inbox")).body.data.filter((each: { name: string }) => each.name === name)
-      await until("the inbox was told", async () => (await received()).length > 0)
+      await until("the inbox got the event", async () => (await received()).length > 0)
       // A delivery whose answer was lost in a kill comes again, as the same.
       const [first, ...more] = await received()
       for (const each of more) expect(each.headers["idempotency-key"]).toBe(first.headers["idempotency-key"])
@@ -92,7 +92,7 @@ describe("SIGKILL", () => {
     for (const sale of sales) await sale.granted()
   })
 
-  it("with a checkout sent, confirmed or about to be told: it is confirmed, and told as one event", async () => {
+  it("with a checkout sent, confirmed or about to be notified: it is confirmed, with exactly one event", async () => {
     sandbox = await newSandbox()
     let run = await sandbox.start()
     const checkouts = []

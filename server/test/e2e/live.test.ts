@@ -37,7 +37,7 @@ const openToOthers = (dir: string): string[] =>
 const live = () => ({ ...liveEnv, ...chain, DATABASE_URL: "", ALLOW_EMBEDDED_DB: "1", DRAIN: "0" })
 
 describe("MODE=live", () => {
-  it("tells all that is missing in a list, and starts nothing", async () => {
+  it("lists everything that is missing, and starts nothing", async () => {
     const place = await newPlace({ MODE: "live", SANDBOX_PUBLIC: "1", CONFIRMATIONS: "1" })
     const start = place.spawn()
     expect(await start.ended).toEqual({ code: 1, signal: null })

@@ -71,7 +71,7 @@ describe.runIf(postgresBinaries())("a restored dump", () => {
   async function post(path: string, body: object) {
     const headers = { authorization: `Bearer ${sandbox.file().merchants[0].accessToken}` }
     const answer = await sandbox.call(path, body, headers)
-    // What the dump has already is told so.
+    // For a transaction that the dump already has, the answer says so.
     if (answer.body.error !== "ALREADY_VERIFIED") expect(answer.status, JSON.stringify(answer.body)).toBeLessThan(300)
     return answer.body
   }

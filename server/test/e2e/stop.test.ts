@@ -1,4 +1,4 @@
-// The whole program is told to stop while a caller drips its upload: it closes its database and ends with 0 all the same.
+// The whole program is stopped while a caller drips its upload: it still closes its database and exits with 0.
 import { once } from "node:events"
 import { connect } from "node:net"
 import { afterAll, beforeAll, expect, it } from "vitest"

@@ -56,7 +56,7 @@ describe("the README", () => {
     const [sent, status] = await answersOf(walks[1]?.text)
     expect(status).toMatchObject({ status: "confirmed", amount: "19.90", txHash: sent.txHash, exception: null })
     let told: { name: string; body: string }[] = []
-    await until("the inbox was told", async () => {
+    await until("the inbox got the event", async () => {
       told = (await sandbox.call("/sandbox/inbox")).body.data.filter((each: { name: string }) => each.name === "shop")
       return told.length > 0
     })
@@ -66,7 +66,7 @@ describe("the README", () => {
     })
   })
 
-  it("tells the truth about the settings of a public network", async () => {
+  it("describes the settings of a public network correctly", async () => {
     const settings = {
       MODE: "test",
       RPC_BASE_SEPOLIA: "http://127.0.0.1:1",
@@ -141,7 +141,7 @@ describe("script/server", () => {
     expect(second.blockNumber).toBeGreaterThanOrEqual(first.blockNumber + 5)
     await sandbox.call("/sandbox/inbox/orders", { event: "ping" }, { "x-signature": "abc" })
     const { body: inbox } = await sandbox.call("/sandbox/inbox")
-    // What the checkout above told is there too.
+    // The event of the checkout above is there too.
     expect(inbox.total).toBe(2)
     expect(inbox.data[0]).toMatchObject({ name: "orders", body: '{"event":"ping"}', headers: { "x-signature": "abc" } })
   })
@@ -168,7 +168,7 @@ describe("script/server", () => {
     ["a data folder in use", () => newSandbox({ DATA_DIR: sandbox.dir }), () => sandbox.dir],
     ["a wrong setting", () => newSandbox({ VERIFY_INTERVAL: "soon" }), () => "VERIFY_INTERVAL must be a time"],
     ["an open host", () => newSandbox({ HOST: "0.0.0.0" }), () => "SANDBOX_PUBLIC=1"],
-  ])("tells %s in a sentence, not a stack trace", async (_what, place, words) => {
+  ])("reports %s in a sentence, not a stack trace", async (_what, place, words) => {
     const rival = await place()
     const start = rival.spawn()
     const { code } = await start.ended
@@ -211,7 +211,7 @@ describe("script/server", () => {
     expect(access.body.hasAccess).toBe(true)
   })
 
-  it("begins anew with --reset", async () => {
+  it("starts from scratch with --reset", async () => {
     const before = sandbox.file()
     await run.kill("SIGTERM")
     run = await sandbox.start("--reset")

@@ -88,7 +88,7 @@ describe("script/wallet", () => {
       expect(await wallet(["halt", "payout", "--reason", "again"])).toMatchObject({
         code: 1,
         out: "",
-        err: `The wallet is halted already: by ${userInfo().username}: a look\n`,
+        err: `The wallet is already halted: by ${userInfo().username}: a look\n`,
       })
     })
     await until("the shares wait", async () => (await shown()).waiting.queued === 2)
@@ -199,7 +199,7 @@ describe("script/wallet", () => {
     expect((await shown()).status).toBe("active")
   })
 
-  it("tells how it is used, and what was written wrongly", async () => {
+  it("prints its usage, and what is wrong in a command line", async () => {
     expect(await wallet(["--help"])).toMatchObject({
       code: 0,
       out: expect.stringContaining("script/wallet unstick WALLET"),

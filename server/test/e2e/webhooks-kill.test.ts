@@ -251,7 +251,7 @@ describe("SIGTERM", () => {
 })
 
 describe("SIGKILL of Postgres", () => {
-  it("while events are sent: the worker goes on by itself, and nothing is lost", async () => {
+  it("while events are sent: the worker recovers, and nothing is lost", async () => {
     let slow: (() => void)[] = []
     to.answer(response => void slow.push(() => response.writeHead(200).end()))
     await send(20)

@@ -155,7 +155,9 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
     const words = "the identity provider http://127.0.0.1:1 can't be used"
     await until("the alarm names the issuer", async () => (await ask(port, "/readyz")).text.includes(words))
     api.kill("SIGTERM")
-    await until("it says that it stops", async () => (await ask(port, "/readyz")).text.includes("it is stopping"))
+    await until("it says that it stops", async () =>
+      (await ask(port, "/readyz")).text.includes("the process is stopping"),
+    )
     const served = await ask(port, "/.well-known/jwks.json")
     expect([served.status, served.connection]).toEqual([200, "close"])
     expect(await kill(api, "SIGTERM")).toBe(0)
