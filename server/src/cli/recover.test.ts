@@ -131,7 +131,7 @@ describe("script/recover", () => {
     [
       "terms that were changed",
       `sed -i '2s/,0x[0-9a-f]\\{64\\}/,0x${"1".repeat(64)}/' deposits.csv && script/recover --rpc https://rpc.example --terms deposits.csv`,
-      "the terms are not those of the address",
+      "the terms do not belong to the address",
     ],
     [
       "a node that is none",

@@ -104,7 +104,7 @@ describe("an old backup", () => {
       }
       expect((await operator.wallet()).next_nonce).toBe(first + 4n)
       expect((await operator.actions()).map(row => row.action)).toEqual(["adopt", "adopt", "adopt", "adopt"])
-      await expectRefused(adopt(hashes[0]), /is known/)
+      await expectRefused(adopt(hashes[0]), /is already known/)
       // A restored database also has merchants that continue to sell.
       await rig.paid(shop, 1_000_000n)
       expect((await resume()).status).toBe(200)
@@ -261,13 +261,13 @@ describe("an old backup", () => {
       await sql`update deposit_books set committed = 0`.execute(ctx.db)
       for (const id of payments) await makePayouts(ctx, id)
       await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
-      await expectRefused(adopt(hashes[0]), /fits several payouts .*--intent/)
+      await expectRefused(adopt(hashes[0]), /matches several payouts .*--intent/)
       await expectRefused(adopt(hashes[0], { foreign: true, reason: "unknown" }), /not foreign: .* paid twice/)
       // The recipients are paid in this order.
       for (const [i, hash] of hashes.entries()) {
         const waiting = (await rig.intents()).filter(row => row.state === "queued")
         const wrong = waiting.find(row => row.recipient !== recipient(i % 2))
-        if (wrong) await expectRefused(adopt(hash, { intent: wrong.id }), /does not pay what the payout/)
+        if (wrong) await expectRefused(adopt(hash, { intent: wrong.id }), /does not make the payment of the payout/)
         const right = waiting.find(row => row.recipient === recipient(i % 2))
         expect((await adopt(hash, { intent: right?.id })).status).toBe(200)
       }
@@ -527,7 +527,7 @@ describe("what is adopted", () => {
     const { transactions } = await rig.anvil.client.getBlock({ blockNumber: 1n })
     await expectRefused(
       adopt(transactions[0], { foreign: true, reason: "x" }),
-      /signed by .* no wallet of this service/,
+      /signed by .* not a wallet of this service/,
     )
     await expectRefused(adopt(`0x${"5".repeat(64)}`), /No endpoint knows/)
     const hash = await operator.sendElsewhere(first)

@@ -249,7 +249,7 @@ describe("an empty transfer", () => {
   })
 
   it("is refused where nothing is stuck, and while the wallet is halted", async () => {
-    expect((await unstick(0n)).body.message).toContain("nothing on its way")
+    expect((await unstick(0n)).body.message).toContain("nothing in flight")
     const first = await stuck()
     await operator.ask("/halt", { wallet: "payout", reason: "a look" })
     expect((await unstick(first.nonce, { maxFeeGwei: "900" })).body.message).toContain("halted")

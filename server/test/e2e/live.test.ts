@@ -94,7 +94,7 @@ describe("MODE=live", () => {
       const place = await newPlace({ ...live(), ...keys })
       const start = place.spawn()
       await until("it has started or ended", () => /"started"|can't run/.test(start.output()))
-      // The factory obeys the payout wallet, or it would not have started.
+      // The payout wallet is the factory's operator, or it would not have started.
       expect((await place.call("/healthz")).status).toBe(200)
       for (const secret of [password, liveEnv.PAYOUT_PRIVATE_KEY.slice(2), liveEnv.RELAY_PRIVATE_KEY.slice(2)])
         expect(start.output()).not.toContain(secret)
@@ -102,7 +102,7 @@ describe("MODE=live", () => {
       chmodSync(keys.RELAY_KEYSTORE_PASSWORD_FILE, 0o644)
       const again = place.spawn()
       expect(await again.ended).toEqual({ code: 1, signal: null })
-      expect(again.output()).toContain("RELAY_KEYSTORE_PASSWORD_FILE can be read by others")
+      expect(again.output()).toContain("RELAY_KEYSTORE_PASSWORD_FILE can be read by users other than its owner")
     } finally {
       rmSync(dir, { recursive: true })
     }
@@ -112,7 +112,7 @@ describe("MODE=live", () => {
     const DEPOSIT_FACTORY_WORLDCHAIN = await deployDepositFactory(anvil.client, anvil.accounts[1].address)
     const start = (await newPlace({ ...live(), DEPOSIT_FACTORY_WORLDCHAIN })).spawn()
     expect(await start.ended).toEqual({ code: 1, signal: null })
-    expect(start.output()).toContain(`obeys ${anvil.accounts[1].address}, and the payout wallet is`)
+    expect(start.output()).toContain(`is ${anvil.accounts[1].address}, but the payout wallet is`)
     expect(start.output()).not.toMatch(/^\s+at /m)
   })
 
