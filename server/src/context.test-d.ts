@@ -23,7 +23,7 @@ export const refused = inTransaction(outside, async ctx => {
   await openPanel(network, 0n, AbortSignal.timeout(1))
   // @ts-expect-error: the sanctions oracle
   await screen(ctx, [], "payment")
-  // @ts-expect-error: the process's signal, which only what waits for a network needs
+  // @ts-expect-error: the process's signal, which only code that waits for a network needs
   ctx.signal.throwIfAborted()
   // @ts-expect-error: Redis
   ctx.limits satisfies unknown
