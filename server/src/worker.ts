@@ -1,5 +1,6 @@
 /** The worker: the list of all background loops. */
 
+import type { Network } from "./chain/networks.ts"
 import { type Context, inTransaction } from "./context.ts"
 import { renewDeposits } from "./deposits/versions.ts"
 import { forgetExpiredKeys } from "./http/idempotency.ts"
@@ -7,7 +8,7 @@ import { applyPendingPayoutAddresses } from "./identity/merchant-settings.ts"
 import { forgetExpiredNonces } from "./identity/nonces.ts"
 import { forgetRetiredKeys } from "./identity/signing-keys.ts"
 import { type Loop, runLoop } from "./jobs/run.ts"
-import { noteMissingKey } from "./payouts/alarms.ts"
+import { reportMissingKey } from "./payouts/alarms.ts"
 import { recheckBudgets } from "./payouts/gas-budget.ts"
 import { sweepDue } from "./payouts/make-payouts.ts"
 import { laneSigners, payoutRound } from "./payouts/pay-out.ts"
@@ -27,97 +28,102 @@ const HOUSEKEEPING_MS = 60_000
 const MAX_SLEEP_MS = 5_000
 const WAKE_GAP_MS = 5_000
 /** Shares are mined by the dozen, so payments that wait for them are checked at most once a second. */
-const TELL_GAP_MS = 1_000
+const NOTIFY_GAP_MS = 1_000
 const PAYOUT_GAP_MS = 250
 
 /** All loops of this installation. */
 function loopsOf(ctx: Context): Loop[] {
-  const { verifyIntervalMs, payoutSigner, relaySigner } = ctx.settings
-  const verify = ctx.chain.networks.map(
-    (network): Loop => ({
-      name: `verify ${network.name}`,
-      wokenBy: "verify",
-      gapMs: Math.min(WAKE_GAP_MS, verifyIntervalMs),
-      round: async ctx => {
-        await ensureCursor(ctx, network)
-        await verifyRound(ctx, network)
-        return Math.min(MAX_SLEEP_MS, await msUntilDue(ctx, network))
-      },
-    }),
-  )
-  const cold = ctx.chain.networks.map(
-    (network): Loop => ({
-      name: `dormant ${network.name}`,
-      wokenBy: "housekeeping",
-      gapMs: 0,
-      round: async ctx => {
-        await coolDeposits(ctx, network)
-        await checkColdDeposits(ctx, network)
-        return HOUSEKEEPING_MS
-      },
-    }),
-  )
+  const { payoutSigner, relaySigner } = ctx.settings
   if (!payoutSigner)
     ctx.log.warn("neither PAYOUT_PRIVATE_KEY nor PAYOUT_KEYSTORE is set: no money moves out of deposits")
   if (!relaySigner) ctx.log.warn("neither RELAY_PRIVATE_KEY nor RELAY_KEYSTORE is set: no authorizations are relayed")
-  const payouts = laneSigners(ctx.settings).flatMap(by =>
-    ctx.chain.networks.map(
-      (network): Loop => ({
-        name: `${by.lane}s ${network.name}`,
-        wokenBy: "payouts",
-        gapMs: PAYOUT_GAP_MS,
-        round: ctx => payoutRound(ctx, network, by),
-      }),
-    ),
-  )
-  // Apart from the payout rounds: a comparison that fails must not hold up payouts.
-  const logs = !payoutSigner
-    ? []
-    : ctx.chain.networks.map(
-        (network): Loop => ({
-          name: `logs ${network.name}`,
-          wokenBy: "payouts",
-          gapMs: PAYOUT_GAP_MS,
-          round: ctx => checkBooks(ctx, network, payoutSigner.address),
-        }),
-      )
-  const books = ctx.chain.networks.map(
-    (network): Loop => ({
-      name: `books ${network.name}`,
-      wokenBy: "housekeeping",
-      gapMs: 0,
-      round: ctx => reconcileRound(ctx, network, payoutSigner?.address),
-    }),
-  )
-  const housekeeping: Loop = {
-    name: "housekeeping",
+  const ofNetworks = ctx.chain.networks.flatMap(network => [
+    ...scanLoops(ctx, network),
+    ...payoutLoops(ctx, network),
+    ...bookLoops(ctx, network),
+  ])
+  return [...ofNetworks, notifyPaid, housekeeping]
+}
+
+const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network): Loop[] => [
+  {
+    name: `verify ${network.name}`,
+    wokenBy: "verify",
+    gapMs: Math.min(WAKE_GAP_MS, verifyIntervalMs),
+    round: async ctx => {
+      await ensureCursor(ctx, network)
+      await verifyRound(ctx, network)
+      return Math.min(MAX_SLEEP_MS, await msUntilDue(ctx, network))
+    },
+  },
+  {
+    name: `dormant ${network.name}`,
     wokenBy: "housekeeping",
     gapMs: 0,
     round: async ctx => {
-      await inTransaction(ctx, applyPendingPayoutAddresses)
-      await renewDeposits(ctx)
-      for (const network of ctx.chain.networks) await sweepDue(ctx, network)
-      await noteMissingKey(ctx)
-      // Relays accepted while there was a relay wallet expire without one.
-      if (!relaySigner) for (const network of ctx.chain.networks) await tendRelays(ctx, network)
-      await forgetExpiredKeys(ctx)
-      await forgetExpiredNonces(ctx)
-      await forgetRetiredKeys(ctx)
-      await forgetExpiredSecrets(ctx)
-      await forgetOldEvents(ctx)
+      await coolDeposits(ctx, network)
+      await checkColdDeposits(ctx, network)
       return HOUSEKEEPING_MS
     },
+  },
+]
+
+const payoutLoops = ({ settings }: Context, network: Network): Loop[] =>
+  laneSigners(settings).map(by => ({
+    name: `${by.lane}s ${network.name}`,
+    wokenBy: "payouts",
+    gapMs: PAYOUT_GAP_MS,
+    round: ctx => payoutRound(ctx, network, by),
+  }))
+
+/** The comparisons run apart from the payout rounds: one that fails must not hold up payouts. */
+function bookLoops({ settings: { payoutSigner } }: Context, network: Network): Loop[] {
+  const wallet = payoutSigner?.address
+  const reconcile: Loop = {
+    name: `books ${network.name}`,
+    wokenBy: "housekeeping",
+    gapMs: 0,
+    round: ctx => reconcileRound(ctx, network, wallet),
   }
-  const tell: Loop = {
-    name: "notify payments",
-    wokenBy: "payments",
-    gapMs: TELL_GAP_MS,
-    round: async ctx => {
-      await tellDuePayments(ctx)
-      return MAX_SLEEP_MS
-    },
+  if (!wallet) return [reconcile]
+  const compareLogs: Loop = {
+    name: `logs ${network.name}`,
+    wokenBy: "payouts",
+    gapMs: PAYOUT_GAP_MS,
+    round: ctx => checkBooks(ctx, network, wallet),
   }
-  return [...verify, ...cold, tell, ...payouts, ...logs, ...books, housekeeping]
+  return [compareLogs, reconcile]
+}
+
+const notifyPaid: Loop = {
+  name: "notify payments",
+  wokenBy: "payments",
+  gapMs: NOTIFY_GAP_MS,
+  round: async ctx => {
+    await tellDuePayments(ctx)
+    return MAX_SLEEP_MS
+  },
+}
+
+const housekeeping: Loop = {
+  name: "housekeeping",
+  wokenBy: "housekeeping",
+  gapMs: 0,
+  round: async ctx => {
+    const { networks } = ctx.chain
+    await inTransaction(ctx, applyPendingPayoutAddresses)
+    await renewDeposits(ctx)
+    for (const network of networks) await sweepDue(ctx, network)
+    await reportMissingKey(ctx)
+    // Relays accepted while there was a relay wallet expire without one.
+    if (!ctx.settings.relaySigner) for (const network of networks) await tendRelays(ctx, network)
+    await forgetExpiredKeys(ctx)
+    await forgetExpiredNonces(ctx)
+    await forgetRetiredKeys(ctx)
+    await forgetExpiredSecrets(ctx)
+    await forgetOldEvents(ctx)
+    return HOUSEKEEPING_MS
+  },
 }
 
 /** Runs all loops until `ctx.signal` aborts; resolves when the last round is over. */

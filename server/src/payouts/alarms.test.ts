@@ -7,7 +7,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { openLog } from "../log.ts"
 import { endpointAlarmReasons, payoutAlarmReasons, registry } from "../metrics.ts"
-import { noteMissingKey } from "./alarms.ts"
+import { reportMissingKey } from "./alarms.ts"
 import { inFlight } from "./in-flight.ts"
 
 const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
@@ -206,8 +206,8 @@ describe("other alarms", () => {
     expect((await ready()).alarms).toContain(words)
     const { payoutSigner } = ctx.settings
     ctx.settings.payoutSigner = undefined
-    await noteMissingKey(ctx)
-    await noteMissingKey(ctx)
+    await reportMissingKey(ctx)
+    await reportMissingKey(ctx)
     expect([await total("no_key"), await standing("no_key"), told("no_key").length]).toEqual([1, 1, 0])
     ctx.settings.payoutSigner = payoutSigner
     ctx.settings.payoutWallet = rig.signer.address

@@ -1,6 +1,6 @@
 /**
- * What a person should look at, as it stands: kept with the wallet, so that it is told once when it begins and once when it
- * ends, whichever process is at work, and so that every process can say how things are. `docs/alarms.md` says what to do.
+ * The alarms of a wallet. They are stored with the wallet's row, so that each is logged once when it begins and once when it
+ * ends, whichever process observes it, and every process can report them. `docs/alarms.md` says what to do about each.
  */
 import { sql } from "kysely"
 import { firstFees } from "../chain/fees.ts"
@@ -27,9 +27,9 @@ import { isTotalSpent } from "./total-budget.ts"
 
 /** Gas of a usual payout: the first release of a deposit takes the most. */
 const USUAL_GAS = 118_000n
-/** With gas for fewer usual payouts a person is told, while there is time. */
+/** An alarm begins when the gas is enough for fewer usual payouts than this, while there is time to send more. */
 const ENOUGH_PAYOUTS = 100n
-/** A payout that was sent is in a block after some seconds, or is replaced for more after half a minute. */
+/** A payout is mined some seconds after it was sent, or replaced at a higher fee after half a minute. */
 const STUCK_MS = 15 * 60_000
 const GWEI = 1_000_000_000n
 
@@ -37,12 +37,12 @@ const words: Record<StandingAlarm, string> = {
   low_gas: "has too little for gas, and payouts wait",
   gas_soon: `has gas for fewer than ${ENOUGH_PAYOUTS} payouts`,
   fee_cap: "pays no more than PAYOUT_MAX_FEE, the network asks for more, and payouts wait",
-  untold: "can't be seen: no endpoint tells its count, its gas and the fees, and payouts wait",
+  untold: "can't be observed: no endpoint reports its nonce, its gas and the fees, and payouts wait",
   gas_total: "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait",
   transfer: "has a payout that was mined without its transfer, and a person must look",
-  stuck: "has sent a payout that is in no block after 15 minutes: `script/wallet show` says what nodes answer",
+  stuck: "has sent a payout that is in no block after 15 minutes: `script/wallet show` says what endpoints answer",
   given_up:
-    "has payouts that failed on chain five times and are not tried again by themselves: `script/wallet held` says which, `script/wallet release` tries one again",
+    "has payouts that failed on chain five times and are no longer retried: `script/wallet held` lists them, `script/wallet release` retries one",
 }
 const halted: Record<Lane, string> = {
   payout: "payouts wait, and nothing can be sold on this network, until `script/wallet resume`",
@@ -51,31 +51,31 @@ const halted: Record<Lane, string> = {
 const standing = Object.keys(words) as StandingAlarm[]
 const heldReasons: HeldReason[] = ["short", "sanctions", "simulation", "low_gas", "reverted", "gas_budget"]
 
-/** Looks whether the wallet can go on paying, and tells of what has changed since the last look. */
+/** Determines the wallet's alarms, stores them, and logs and counts those that began or ended since. */
 export async function reportAlarms(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
-  sight: WalletSight,
+  state: WalletSight,
 ): Promise<void> {
-  const { market, balance, dataFee } = sight
+  const { market, balance, dataFee } = state
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
   const totalSpent = fees !== undefined && (await isTotalSpent(ctx, RELEASE_GAS * fees.maxFee + dataFee))
   const flying = await inFlight(ctx, wallet)
   const isStuck = flying.since !== null && ctx.now().getTime() - flying.since.getTime() > STUCK_MS
-  const told = alarmsOf(sight, { ...flying, isStuck }, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
+  const reported = alarmsOf(state, { ...flying, isStuck }, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
   const byRows: Partial<Record<StandingAlarm, boolean>> = {
     transfer: await missesTransfer(ctx, wallet),
     given_up: await hasParked(ctx, network, wallet),
   }
-  const alarms = standing.filter(each => byRows[each] ?? told.includes(each))
+  const alarms = standing.filter(each => byRows[each] ?? reported.includes(each))
   const facts = { network: network.name, wallet: wallet.lane, balance, ...market }
   if (balance !== undefined) walletGas.set(labels(network, wallet), integer(balance / GWEI))
   if (market && balance !== undefined)
     walletPayouts.set(labels(network, wallet), integer(balance / usualCost(market, dataFee)))
   showWallet(network, { ...wallet, alarms })
   if (alarms.join() === wallet.alarms.join()) return
-  // Whoever changes the row tells: the lease may have been lost meanwhile.
+  // Only the process that changes the row logs it: another may have taken the lease over meanwhile.
   const now = sqlArray("text", alarms)
   const { rows } = await sql<{ alarms: StandingAlarm[] }>`
     with before as (select id, alarms from wallets where id = ${wallet.id} for no key update)
@@ -88,7 +88,7 @@ export async function reportAlarms(
     ctx.log.error({ ...facts, reason }, `the ${facts.wallet} wallet ${words[reason]}`)
   }
   for (const reason of before.alarms.filter(each => !alarms.includes(each)))
-    ctx.log.info({ ...facts, reason }, `no longer so: the ${facts.wallet} wallet ${words[reason]}`)
+    ctx.log.info({ ...facts, reason }, `ended: the ${facts.wallet} wallet ${words[reason]}`)
 }
 
 async function missesTransfer(ctx: Context, wallet: Row<"wallets">): Promise<boolean> {
@@ -102,14 +102,13 @@ async function missesTransfer(ctx: Context, wallet: Row<"wallets">): Promise<boo
   return (await rows.executeTakeFirst()) !== undefined
 }
 
-/** Whether a payout of the wallet's own factory waits for a person to release it. */
+/** Whether a payout of the wallet's own factory waits until a person retries it. */
 async function hasParked(ctx: Context, { depositFactory }: Network, wallet: Row<"wallets">): Promise<boolean> {
-  if (wallet.lane !== "payout") return false
   const rows = ctx.db
     .selectFrom("intents")
     .select("id")
     .where("chain_id", "=", wallet.chain_id)
-    .where("lane", "=", "payout")
+    .where("lane", "=", wallet.lane)
     .where("state", "=", "held")
     .where("held_reason", "=", "reverted")
     .where("run_at", ">=", NEVER)
@@ -118,7 +117,7 @@ async function hasParked(ctx: Context, { depositFactory }: Network, wallet: Row<
   return (await rows.executeTakeFirst()) !== undefined
 }
 
-/** What is wrong by what endpoints say; what they don't say stays as it was. */
+/** The alarms by what endpoints report; where they report nothing the alarms stay as they were. */
 function alarmsOf(
   { latest, market, balance, dataFee }: WalletSight,
   flying: InFlight & { isStuck: boolean },
@@ -146,10 +145,10 @@ function alarmsOf(
 }
 
 const usualCost = ({ baseFee, tip }: { baseFee: bigint; tip: bigint }, dataFee: bigint): bigint =>
-  // A chain without fees asks for a wei, so that there is something to divide by.
+  // One wei on a chain without fees, as the balance is divided by this.
   USUAL_GAS * (baseFee + tip) + dataFee + 1n
 
-/** Shows how a wallet is, as its row has it: in every process, as another one may have looked. */
+/** Sets the metrics of a wallet from its row, in every process: another one may have observed it. */
 export function showWallet(network: Network, wallet: Row<"wallets">): void {
   walletHalted.set(labels(network, wallet), wallet.status === "halted" ? 1 : 0)
   for (const reason of standing)
@@ -164,13 +163,13 @@ interface Waiting {
   state: string
   held_reason: HeldReason | null
   n: number
-  /** When the first is looked at. */
+  /** When the first of them is due. */
   next: Date
-  /** When the oldest was made. */
+  /** When the oldest of them was made. */
   oldest: Date
 }
 
-/** How many intents of a network and lane have not ended, by state and reason. */
+/** How many payouts of a network and lane have not ended, by state and reason. */
 export async function waitingPayouts(ctx: Context, network: Network, lane: Lane): Promise<Waiting[]> {
   const { rows } = await sql<Waiting>`
     select state, held_reason, count(*)::int as n, min(run_at) as next, min(created_at) as oldest from intents
@@ -179,7 +178,7 @@ export async function waitingPayouts(ctx: Context, network: Network, lane: Lane)
   return rows
 }
 
-/** Shows what waits. */
+/** Sets the metrics of the queue. */
 export function showQueue(ctx: Context, network: Network, wallet: Lane, rows: readonly Waiting[]): void {
   const count = (which: (row: Waiting) => boolean) => rows.filter(which).reduce((sum, { n }) => sum + n, 0)
   for (const state of ["queued", "held", "assigned", "mined"])
@@ -198,9 +197,9 @@ export function showQueue(ctx: Context, network: Network, wallet: Lane, rows: re
 }
 
 const NO_KEY = "payouts wait, and the service has no payout key: set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE, and restart"
-const noted = new Set<number>()
+const reportedKeyless = new Set<number>()
 
-/** The networks where money is to move out of deposits and no process has the key. */
+/** The networks where payouts wait and no process has the key. */
 async function withoutKey(ctx: Context): Promise<Set<number>> {
   if (ctx.settings.payoutSigner || ctx.settings.payoutWallet) return new Set()
   const { rows } = await sql<{ chain_id: number }>`
@@ -211,22 +210,22 @@ async function withoutKey(ctx: Context): Promise<Set<number>> {
   return new Set(rows.map(row => row.chain_id))
 }
 
-/** Notes in log and metrics where payouts wait for a key, once when it begins: such a network has no payout rounds. */
-export async function noteMissingKey(ctx: Context): Promise<void> {
+/** Reports networks whose payouts wait for a key, and logs each once: such a network has no payout rounds that could. */
+export async function reportMissingKey(ctx: Context): Promise<void> {
   const keyless = await withoutKey(ctx)
   for (const { name, chainId } of ctx.chain.networks) {
     const labels = { network: name, wallet: "payout", reason: "no_key" }
     standingAlarms.set(labels, keyless.has(chainId) ? 1 : 0)
-    if (!keyless.has(chainId)) noted.delete(chainId)
-    else if (!noted.has(chainId)) {
-      noted.add(chainId)
+    if (!keyless.has(chainId)) reportedKeyless.delete(chainId)
+    else if (!reportedKeyless.has(chainId)) {
+      reportedKeyless.add(chainId)
       payoutAlarms.inc(labels)
       ctx.log.error({ network: name, reason: "no_key" }, NO_KEY)
     }
   }
 }
 
-/** All that a person should look at, in words for everyone: no address, no amount, nobody's name. */
+/** All alarms in words that anyone may read: no address, no amount, no merchant. */
 export async function alarmsInWords(ctx: Context): Promise<string[]> {
   const { networks } = ctx.chain
   const ours = ctx.settings.serviceWallets
@@ -242,7 +241,7 @@ export async function alarmsInWords(ctx: Context): Promise<string[]> {
     const list = reasons.map(({ held_reason, n }) => `${n} ${held_reason}`).join(", ")
     return [
       ...lacksKey,
-      // The row of a wallet that is no longer used stays.
+      // The row of a wallet that is no longer used stays in the table.
       ...wallets
         .filter(wallet => wallet.chain_id === chainId && (ours.length === 0 || ours.includes(wallet.address)))
         .flatMap(wallet => [

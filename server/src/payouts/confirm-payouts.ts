@@ -1,7 +1,7 @@
 /**
- * What became of what was sent, by the chain alone: a receipt of one of our attempts in a block that is canonical. Shallow
- * it is mined, in a finalized block it is final or reverted; when its block is displaced, or the chain's count says that its
- * nonce is not used, the same bytes are sent again.
+ * Confirms payouts by the chain alone: by a receipt of one of their attempts in a canonical block. Before finality a payout is
+ * `mined`, in a finalized block `final` or `reverted`. When its block is displaced, or the chain's count says that its nonce is
+ * not used, the same bytes are sent again.
  */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
@@ -17,18 +17,18 @@ import { failedOften, makePayouts, sweepAfterRevert } from "./make-payouts.ts"
 import { returnAgain } from "./make-returns.ts"
 import { haltWallet } from "./wallet-row.ts"
 
-/** A nonce that seems to be used by another must seem so twice, so far apart. */
+/** A nonce that another transaction seems to have used must seem so twice, this far apart. */
 const SUSPICION_MS = 30_000
-/** Receipts asked for in one round. */
-const INTENTS_A_ROUND = 200
-/** A share that failed so often is made anew once more, and waits for a person. */
+/** Payouts whose receipts are read in one round. */
+const PAYOUTS_A_ROUND = 200
+/** A share that failed this often is made once more, and waits for a person. */
 const MAX_GENERATIONS = 5
 const HOUR_MS = 3_600_000
 
-/** `hashes`: of all that can have used its nonce; of these, `empty` pay nothing of it. */
-type OpenIntent = Row<"intents"> & { nonce: bigint; hashes: Hash[]; empty: Hash[] }
+/** `hashes`: of all transactions that can have used its nonce; those in `empty` pay nothing of it. */
+type OpenPayout = Row<"intents"> & { nonce: bigint; hashes: Hash[]; empty: Hash[] }
 
-/** Brings intents with a nonce to where the chain has them; answers how many changed. */
+/** Writes the states that the chain has for payouts with a nonce; answers how many changed. */
 export async function confirmPayouts(
   ctx: Context,
   network: Network,
@@ -37,28 +37,28 @@ export async function confirmPayouts(
   { latest, agreedFinalized }: WalletSight,
 ): Promise<number> {
   if (latest === undefined) return 0
-  const sent = await openIntents(ctx, wallet, "assigned", sql`i.nonce < ${latest}`)
-  // The chain's own count is proof enough: whatever is told of their blocks, they are not mined.
-  const unused = await openIntents(ctx, wallet, "mined", sql`i.nonce >= ${latest}`)
-  const displaced = await displacedIntents(ctx, wallet, panel)
-  const settled = await openIntents(ctx, wallet, "mined", sql`i.block_number <= ${panel.finalized}`)
-  const looked = [...new Map([...sent, ...unused, ...displaced, ...settled].map(row => [row.id, row])).values()]
-  if (looked.length === 0) {
+  const sent = await openPayouts(ctx, wallet, "assigned", sql`i.nonce < ${latest}`)
+  // The chain's own count is proof enough: whatever is reported of their blocks, they are not mined.
+  const unused = await openPayouts(ctx, wallet, "mined", sql`i.nonce >= ${latest}`)
+  const displaced = await displacedPayouts(ctx, wallet, panel)
+  const settled = await openPayouts(ctx, wallet, "mined", sql`i.block_number <= ${panel.finalized}`)
+  const observed = [...new Map([...sent, ...unused, ...displaced, ...settled].map(row => [row.id, row])).values()]
+  if (observed.length === 0) {
     await suspectForeign(ctx, network, wallet, false)
     return 0
   }
   await panel.learn(
-    looked.flatMap(row => row.block_number ?? []),
-    looked.flatMap(row => row.hashes),
+    observed.flatMap(row => row.block_number ?? []),
+    observed.flatMap(row => row.hashes),
   )
   let changed = 0
   let foreign = false
   const settledNow: Settled[] = []
-  for (const row of looked) {
+  for (const row of observed) {
     const answers = row.hashes.map(hash => panel.receiptOf(hash))
-    // Of the transactions of one nonce one at most is mined.
+    // At most one transaction of a nonce is mined.
     const receipt = answers.find(answer => answer !== null && answer !== undefined)
-    if (receipt && lacksTransfer(network, row, receipt)) await noteMissing(ctx, row, receipt.txHash)
+    if (receipt && lacksTransfer(network, row, receipt)) await reportMissing(ctx, row, receipt.txHash)
     else if (receipt) settledNow.push(...judge(row, receipt, panel))
     else if (row.state === "mined" && (row.nonce >= latest || isDisplaced(row, panel)))
       changed += await takeBack(ctx, row)
@@ -71,10 +71,10 @@ export async function confirmPayouts(
     network,
     settledNow.filter(each => !isAlone(each)),
   )
-  // One at a time: a failure also changes books, and what is made in its place; a relay's end touches its session.
+  // One transaction each: a failure also changes books and makes a successor, and a relay's end wakes its session.
   for (const each of settledNow.filter(isAlone))
     changed += await inTransaction(ctx, async ctx => {
-      // The payment before its intents and books, as settling takes them.
+      // The payment is locked before its payouts and books, as settlement does.
       if (each.row.payment_id !== null)
         await ctx.db
           .selectFrom("payments")
@@ -83,36 +83,36 @@ export async function confirmPayouts(
           .forNoKeyUpdate()
           .execute()
       const written = await write(ctx, network, [each])
-      if (written > 0 && each.state === "reverted") await makeAnew(ctx, each.row)
+      if (written > 0 && each.state === "reverted") await replaceFailed(ctx, each.row)
       return written
     })
   return changed
 }
 
-async function openIntents(
+async function openPayouts(
   ctx: Context,
   wallet: Row<"wallets">,
   state: "assigned" | "mined",
   which: ReturnType<typeof sql>,
-): Promise<OpenIntent[]> {
-  const { rows } = await sql<OpenIntent>`
+): Promise<OpenPayout[]> {
+  const { rows } = await sql<OpenPayout>`
     select i.*, (select array_agg(a.hash::text order by a.empty, a.n desc) from attempts a where a.intent_id = i.id)
         || ${foreign} as hashes,
       array(select a.hash::text from attempts a where a.intent_id = i.id and a.empty) || ${foreign} as empty
     from intents i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = ${state}
-      and ${which} order by i.block_number desc nulls last, i.nonce limit ${INTENTS_A_ROUND}`.execute(ctx.db)
+      and ${which} order by i.block_number desc nulls last, i.nonce limit ${PAYOUTS_A_ROUND}`.execute(ctx.db)
   return rows
 }
 
-/** What a person found at the nonce of intent `i`, and said that it pays nothing of it. */
+/** The transaction at the nonce of payout `i` that a person declared to pay nothing of it. */
 const foreign = sql`array(select f.tx_hash::text from foreign_nonces f
   where f.chain_id = i.chain_id and f.wallet = i.wallet and f.nonce = i.nonce)`
 
 /**
- * Mined intents whose block is no longer canonical. Blocks are chained, so while the highest one stands, all do: a quiet
- * round asks for one block.
+ * Mined payouts whose block is no longer canonical. Blocks are chained: while the highest one is canonical, all are, so a quiet
+ * round reads one block.
  */
-async function displacedIntents(ctx: Context, wallet: Row<"wallets">, panel: Panel): Promise<OpenIntent[]> {
+async function displacedPayouts(ctx: Context, wallet: Row<"wallets">, panel: Panel): Promise<OpenPayout[]> {
   const top = await ctx.db
     .selectFrom("intents")
     .select(["block_number", "block_hash"])
@@ -125,7 +125,7 @@ async function displacedIntents(ctx: Context, wallet: Row<"wallets">, panel: Pan
   if (!top || top.block_number === null) return []
   await panel.learn([top.block_number], [])
   if (panel.blockAt(top.block_number)?.block.hash === top.block_hash) return []
-  const mined = await openIntents(ctx, wallet, "mined", sql`true`)
+  const mined = await openPayouts(ctx, wallet, "mined", sql`true`)
   await panel.learn(
     mined.flatMap(row => row.block_number ?? []),
     [],
@@ -133,24 +133,24 @@ async function displacedIntents(ctx: Context, wallet: Row<"wallets">, panel: Pan
   return mined.filter(row => panel.blockAt(row.block_number ?? -1n)?.block.hash !== row.block_hash)
 }
 
-/** What a receipt says of an intent. */
+/** The state that a receipt gives a payout. */
 interface Settled {
-  row: OpenIntent
+  row: OpenPayout
   receipt: Receipt
   state: "mined" | "final" | "reverted"
 }
 
-const isPaid = (row: OpenIntent, { succeeded, txHash }: Receipt): boolean => succeeded && !row.empty.includes(txHash)
+const isPaid = (row: OpenPayout, { succeeded, txHash }: Receipt): boolean => succeeded && !row.empty.includes(txHash)
 
 /**
- * Whether the token took the call and moved something else: no engine can know what to do. Of any other token its own word is
- * all there is: one that tells nothing must not hold a place in flight for ever.
+ * Whether the call succeeded without the transfer that it is for: only a person can decide then. Other tokens than the
+ * settlement token are not held to it: one that emits no event must not occupy a place in flight for ever.
  */
-const lacksTransfer = (network: Network, row: OpenIntent, receipt: Receipt): boolean =>
+const lacksTransfer = (network: Network, row: OpenPayout, receipt: Receipt): boolean =>
   isPaid(row, receipt) && row.token === network.token.address && !movedIt(receipt, row)
 
-/** Written once, so that the alarm lasts and is logged once, however often the receipt is read. */
-async function noteMissing(ctx: Context, { id }: OpenIntent, txHash: Hash): Promise<void> {
+/** Written once, so that the alarm lasts and is logged once however often the receipt is read. */
+async function reportMissing(ctx: Context, { id }: OpenPayout, txHash: Hash): Promise<void> {
   const noted = await ctx.db
     .updateTable("intents")
     .set({ transfer_missing_at: ctx.now() })
@@ -160,8 +160,8 @@ async function noteMissing(ctx: Context, { id }: OpenIntent, txHash: Hash): Prom
   if (noted.numUpdatedRows > 0n) ctx.log.error({ intentId: id, txHash }, "a payout was mined without its transfer")
 }
 
-/** What a receipt changes; nothing where it is known already. */
-function judge(row: OpenIntent, receipt: Receipt, panel: Panel): Settled[] {
+/** The change that a receipt makes; none where it is written already. */
+function judge(row: OpenPayout, receipt: Receipt, panel: Panel): Settled[] {
   const { txHash, blockNumber, blockHash } = receipt
   const paid = isPaid(row, receipt)
   const state = blockNumber > panel.finalized ? "mined" : paid ? "final" : "reverted"
@@ -169,7 +169,7 @@ function judge(row: OpenIntent, receipt: Receipt, panel: Panel): Settled[] {
   return [{ row, receipt: { ...receipt, succeeded: paid }, state }]
 }
 
-/** Writes what receipts say; answers how many intents that changed. */
+/** Writes changes; answers how many payouts changed. */
 async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Settled[]): Promise<number> {
   if (settled.length === 0) return 0
   const rows = settled.map(
@@ -188,7 +188,7 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
   return written.rows.length
 }
 
-/** Whether a receipt holds the transfer that an intent is for; that of a relay comes from its payer. */
+/** Whether a receipt has the transfer that a payout is for; a relay moves it from its payer. */
 const movedIt = (
   receipt: Receipt,
   row: Pick<Row<"intents">, "token" | "recipient" | "amount"> & { payer?: Address | null },
@@ -198,8 +198,8 @@ const movedIt = (
       token === row.token && to === row.recipient && value === row.amount && (!row.payer || from === row.payer),
   )
 
-/** What failed for good is a new, linked intent, held until it would succeed; not where the chain took the payment back. */
-async function makeAnew(ctx: TxContext, row: OpenIntent): Promise<void> {
+/** Makes a new, linked payout for one that failed for good, held until it would succeed; none where the payment was reversed. */
+async function replaceFailed(ctx: TxContext, row: OpenPayout): Promise<void> {
   ctx.log.error(
     { intentId: row.id, paymentId: row.payment_id, hash: row.hashes[0] },
     "a payout reverted on chain, or its nonce was used up",
@@ -218,15 +218,15 @@ async function makeAnew(ctx: TxContext, row: OpenIntent): Promise<void> {
   await makePayouts(ctx, row.payment_id, { reason: "reverted", ...parked })
 }
 
-/** Whether endpoints agree on another block at the height of an intent's. */
-function isDisplaced(row: OpenIntent, panel: Panel): boolean {
+/** Whether endpoints agree on another block at the height of a payout's block. */
+function isDisplaced(row: OpenPayout, panel: Panel): boolean {
   const canonical = panel.blockAt(row.block_number ?? -1n)?.block
   return canonical !== undefined && canonical.hash !== row.block_hash
 }
 
-/** Its block is displaced, or its nonce is not used, and no receipt is known: it was not mined, and its bytes are sent again. */
-async function takeBack(ctx: Context, row: OpenIntent): Promise<number> {
-  ctx.log.warn({ intentId: row.id, nonce: `${row.nonce}` }, "the chain took a payout's block back: it is sent again")
+/** Its block is displaced or its nonce unused, and no receipt is known: it is not mined, and its bytes are sent again. */
+async function takeBack(ctx: Context, row: OpenPayout): Promise<number> {
+  ctx.log.warn({ intentId: row.id, nonce: `${row.nonce}` }, "the block of a payout was displaced; it is sent again")
   return await inTransaction(ctx, async ctx => {
     const back = await ctx.db
       .updateTable("intents")
@@ -250,7 +250,7 @@ async function takeBack(ctx: Context, row: OpenIntent): Promise<number> {
   })
 }
 
-/** A finalized nonce of ours that none of our attempts used: somebody else signs with this key. */
+/** Halts the wallet when a finalized nonce was used by none of our attempts: somebody else signs with this key. */
 async function suspectForeign(ctx: Context, network: Network, wallet: Row<"wallets">, foreign: boolean): Promise<void> {
   const now = ctx.now()
   const since = wallet.suspect_at

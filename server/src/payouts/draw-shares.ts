@@ -1,12 +1,13 @@
 /**
  * Which transfers a payment still needs. Pure.
  *
- * Glossary: an *intent* is one transfer out of one deposit, to be made once; an *attempt* is signed bytes for it, of which at
- * most one is ever mined, as all of an intent have one nonce; a *share* is a recipient's part of a payment; a *sweep* takes
- * to the merchant what has no other recipient; a *book* holds what came into a deposit and what is promised out of it.
+ * Glossary: a *payout*, a row of `intents`, is one transfer out of one deposit, made once. An *attempt* is a signed transaction
+ * for it; all attempts of a payout share one nonce, so at most one is mined. A *share* is a recipient's part of a payment. A
+ * *sweep* moves what has no other recipient to the merchant. A *book* holds what came into a deposit and what is promised out
+ * of it.
  */
 
-/** Money of the payment in a deposit, less what is already promised out of it. */
+/** A payment's money in a deposit, less what is already promised out of it, in base units. */
 export interface Source {
   depositId: bigint
   available: bigint
@@ -19,8 +20,8 @@ export interface Draw {
 }
 
 /**
- * Draws what each share still needs from the deposits, in order; a share that one deposit can't fill goes on in the next.
- * What the sources don't hold is left out.
+ * Draws what each share still needs from the deposits, in order. A share that one deposit can't fill continues in the next;
+ * what no source holds is left out. Amounts are base units.
  */
 export function drawShares(needed: readonly bigint[], sources: readonly Source[]): Draw[] {
   const draws: Draw[] = []
@@ -41,5 +42,5 @@ export function drawShares(needed: readonly bigint[], sources: readonly Source[]
 const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
 
-/** How long until an intent that could not be assigned is looked at again: a minute, doubling, at most a day. */
+/** How long a payout that could not be made waits until it is checked again, in milliseconds: a minute, doubling, at most a day. */
 export const recheckMs = (checks: number): number => Math.min(MINUTE_MS * 2 ** Math.min(checks, 12), DAY_MS)

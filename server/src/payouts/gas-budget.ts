@@ -1,7 +1,7 @@
 /**
- * What the payouts of one merchant may cost us in a day. Gas is ours and what is paid out is the recipients', so without a
- * bound anyone could have us pay for moving the same few cents round and round. Over it a merchant's payouts are held until
- * enough of the last 24 hours is past; those of the others go on.
+ * What the payouts of one merchant may cost us in 24 hours. We pay the gas, so without a limit anyone could have us move the
+ * same few cents round and round. Over the limit a merchant's payouts are held until enough of the window has passed; other
+ * merchants' payouts go on.
  */
 import { type RawBuilder, sql } from "kysely"
 import { type NetworkInfo, networkOf } from "../chain/networks.ts"
@@ -13,13 +13,13 @@ import { formatAmount, parseAmount } from "../money/amount.ts"
 
 const WINDOW_MS = 24 * 3_600_000
 const MINUTE_MS = 60_000
-/** However long the window is full: fees fall, and an operator may raise the budget. */
+/** The longest hold, however long the window stays full: fees fall, and an operator may raise the budget. */
 const MOST_WAIT_MS = 60 * MINUTE_MS
-/** Held by one statement: the others' payouts wait for it. */
+/** Payouts held by one statement: other merchants' payouts wait for it. */
 const HELD_AT_ONCE = 1_000
-/** Of a merchant's held payouts so many are looked at again in a minute, so that the many don't come back together. */
+/** A merchant's held payouts that are due again in one minute, so that thousands do not come back together. */
 const RECHECKS_A_MINUTE = 500n
-/** Merchants over their budgets that are found in one turn; the next one finds the others. */
+/** Merchants over their budgets that one turn finds; the next turn finds the others. */
 const MERCHANTS_A_TURN = 64
 const ETHER_DECIMALS = 18
 /** What a lane may take of a merchant's budget. */
@@ -44,8 +44,8 @@ interface Spent {
 }
 
 /**
- * Of a budget relays and small payouts together may take three quarters: strangers cause both at little cost, a checkout of
- * 0.01 included. The last quarter is for payouts that bring more than they cost.
+ * Relays and small payouts together may take three quarters of a budget: strangers cause both at little cost, for example by a
+ * checkout of 0.01. The last quarter is for payouts that are worth more than they cost.
  */
 const cheapPart = (limit: bigint): bigint => (limit * 3n) / 4n
 
@@ -60,8 +60,8 @@ function roomFor(lane: Lane, limit: bigint, { past, inFlight, relays, cheap }: S
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
 /**
- * Whether a payout is small: below `SMALL_PAYOUT` of the settlement token, or of another token, whose worth nobody knows.
- * `i` is a row of intents.
+ * Whether a payout is small: below `SMALL_PAYOUT` in the settlement token, or in any other token, whose worth is unknown. `i` is a
+ * row of intents.
  */
 export const smallOf = (ctx: TxContext, i: RawBuilder<unknown>): RawBuilder<boolean> => {
   const large = ctx.chain.networks.map(
@@ -74,21 +74,21 @@ export const smallOf = (ctx: TxContext, i: RawBuilder<unknown>): RawBuilder<bool
 const smallAmount = (ctx: TxContext, { token }: NetworkInfo): bigint =>
   parseAmount(ctx.settings.smallPayout, token.decimals)
 
-/** The same of a row at hand. */
+/** Whether a payout that was read is small. */
 export function isSmall(ctx: TxContext, row: Pick<Row<"intents">, "chain_id" | "token" | "amount">): boolean {
   const network = networkOf(ctx.chain, row.chain_id)
   return row.token !== network.token.address || row.amount < smallAmount(ctx, network)
 }
 
-/** Whose intents are left out of what is due: all of some merchants', and only the small ones of others. */
+/** The merchants whose due payouts are left out: all of them, or only the small ones. */
 export interface Except {
   merchants: readonly string[]
   small: readonly string[]
 }
 
 /**
- * What these merchants spent; those not mined yet by the highest fee that is signed for them, and `dataFee` wei each. Without
- * a lock: what is in flight may change at this moment.
+ * What these merchants spent. Payouts in flight count with the highest fee that was signed for them, and `dataFee` wei for their
+ * data. Takes no lock, so what is in flight may change meanwhile.
  */
 async function spentBy(ctx: TxContext, merchantIds: readonly string[], dataFee: bigint): Promise<Map<string, Spent>> {
   const small = smallOf(ctx, sql.ref("i"))
@@ -113,9 +113,9 @@ async function spentBy(ctx: TxContext, merchantIds: readonly string[], dataFee: 
 const windowStart = (ctx: TxContext): Date => new Date(ctx.now().getTime() - WINDOW_MS)
 
 /**
- * Of due intents those whose merchants can pay `most` wei for one more; for the others the next ones, by `dueExcept` (the
- * due intents but for {@link Except}). Payouts of whoever is over are held on the way; answers how many. A first sieve,
- * so that no merchant's many are screened and tried in vain; {@link lockBudgets} decides.
+ * The due payouts of merchants whose budgets have room for `most` wei, filled up with the next ones by `dueExcept`, which answers
+ * the due payouts without {@link Except}. Payouts of merchants over their budgets are held; `held` counts them. This only
+ * avoids screening and simulating payouts in vain; {@link lockBudgets} decides.
  */
 export async function withinBudgets(
   ctx: Context,
@@ -151,7 +151,7 @@ export async function withinBudgets(
   return { due: payable, held }
 }
 
-/** Has payouts that are held for their budgets looked at now: at a start, as the budget may have been raised. */
+/** Makes payouts that are held for their budgets due now; call it at the start, as the budget may have been raised. */
 export async function recheckBudgets(ctx: Context): Promise<void> {
   await ctx.db
     .updateTable("intents")
@@ -163,8 +163,8 @@ export async function recheckBudgets(ctx: Context): Promise<void> {
 }
 
 /**
- * Holds a merchant's due intents, or only the small ones, as many as one statement should, until its window has room for
- * another, an hour at most; `excess` wei must leave the window first.
+ * Holds a merchant's due payouts, or only the small ones, until its window has room for another, an hour at most; `excess` wei
+ * must leave the window first. Answers how many one statement held.
  */
 async function holdDue(
   ctx: Context,
@@ -181,10 +181,10 @@ async function holdDue(
       select gas_cost_at, sum(gas_cost) over (order by gas_cost_at, id) as gone from intents
       where merchant_id = ${merchantId} and gas_cost is not null and gas_cost_at > ${windowStart(ctx)} ${cheap}) as costs
     where gone >= ${excess} order by gas_cost_at limit 1`.execute(ctx.db)
-  // None: it is what is in flight, which soon costs less than it might.
+  // Without a row the budget is taken by what is in flight, which soon costs less than it might.
   const waitMs = (free.rows[0]?.at.getTime() ?? 0) + WINDOW_MS - now.getTime()
   const soonest = now.getTime() + Math.min(MOST_WAIT_MS, Math.max(MINUTE_MS, waitMs))
-  // What is short waits for its book, not for this.
+  // A payout that is short waits for its book, not for the budget.
   const n = await inTransaction(ctx, async ctx => {
     const { ahead } = await heldOf(ctx, merchantId)
     const runAt = new Date(soonest + minutes(ahead / RECHECKS_A_MINUTE))
@@ -205,7 +205,7 @@ async function holdDue(
 
 const minutes = (n: bigint): number => Number.parseInt(`${n}`, 10) * MINUTE_MS
 
-/** A merchant's payouts that wait for its budget: how many, and when the first is looked at again. */
+/** A merchant's payouts that wait for its budget: how many, and when the first is due again. */
 async function heldOf(ctx: TxContext, merchantId: string): Promise<{ ahead: bigint; at: Date | null }> {
   return await ctx.db
     .selectFrom("intents")
@@ -216,15 +216,15 @@ async function heldOf(ctx: TxContext, merchantId: string): Promise<{ ahead: bigi
     .executeTakeFirstOrThrow()
 }
 
-/** What is left of some merchants' budgets, held until the transaction ends. */
+/** What is left of some merchants' budgets, locked until the transaction ends. */
 export interface Budgets {
-  /** Takes this many wei of a merchant's, for a small payout or another; false, and nothing taken, when less is left. */
+  /** Takes this many wei of a merchant's budget; false, and nothing taken, when less is left for a payout of this kind. */
   take(merchantId: string, wei: bigint, small?: boolean): boolean
 }
 
 /**
- * Locks the budgets of merchants; call it inside the transaction that signs, which holds a wallet: those of other wallets
- * decide on the same budgets, one after the other.
+ * Locks the budgets of merchants; call it inside the transaction that signs. Transactions that sign for other wallets take from
+ * the same budgets, one after the other.
  */
 export async function lockBudgets(
   ctx: TxContext,
@@ -234,7 +234,7 @@ export async function lockBudgets(
 ): Promise<Budgets> {
   const limit = ctx.settings.gasBudget
   if (limit === 0n || merchantIds.length === 0) return { take: () => true }
-  // In order, so that two that lock the same never wait for each other in turn.
+  // In order, so that two transactions that lock the same rows do not deadlock.
   const ids = [...new Set(merchantIds)].sort()
   await ctx.db
     .insertInto("gas_budgets")
@@ -261,8 +261,8 @@ export async function lockBudgets(
 }
 
 /**
- * Whether a merchant's relays have no room for one more of so much gas, at the price of the wallet's last transaction. A
- * first look, so that nobody is made to wait; {@link lockBudgets} decides.
+ * Whether a merchant's budget has no room for another relay of this much gas, at the price of the wallet's last transaction. An
+ * early refusal, so that no buyer waits in vain; {@link lockBudgets} decides.
  */
 export async function relaysSpent(
   ctx: Context,
@@ -285,7 +285,7 @@ export async function relaysSpent(
   return spent !== undefined && roomFor("relay", ctx.settings.gasBudget, spent).cheap < most
 }
 
-/** How a merchant's budget stands, in ether; null where there is none. */
+/** What a merchant's budget is and what of it is spent, in ether; null where there is no limit. */
 export async function gasBudgetOf(ctx: Context, merchantId: string) {
   const limit = ctx.settings.gasBudget
   if (limit === 0n) return null

@@ -66,7 +66,7 @@ export interface LanePolicy {
   vet(ctx: Context, network: Network, payouts: readonly Payout[]): Promise<Map<string, Verdict>>
   /** The ids of payouts that are no longer wanted, read again under the wallet's lock. */
   outdated(ctx: TxContext, payouts: readonly Payout[]): Promise<Set<string>>
-  /** Reads that tell whether a payer's money has already arrived, by the deposit's id. */
+  /** Reads of what receiving addresses hold, by the deposit's id: the payer may have paid by hand already. */
   arrivalReads(network: Network, payouts: readonly Payout[]): Map<bigint, RpcCall>
   /** The verdict where a party is on a sanctions list. */
   listed(ctx: Context, payout: Payout): Promise<Verdict>

@@ -1,6 +1,6 @@
 /**
- * Makes intents: rows that say which money has to move, written in the transaction that makes it due. Each function looks
- * at what is already promised and adds what is missing, so that calling it again makes nothing twice.
+ * Makes payouts: rows of `intents` that say which money has to move, written in the transaction that makes it due. Each function
+ * reads what is already promised and adds what is missing, so that calling it twice is a no-op.
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
@@ -16,40 +16,40 @@ import { recipientsOf } from "../splits/splits.ts"
 import { drawShares, recheckMs } from "./draw-shares.ts"
 
 const DAY_MS = 86_400_000
-/** When what waits for a person is looked at. */
+/** When a payout that waits for a person is due. */
 export const NEVER = new Date("9998-01-01T00:00:00Z")
 const DEPOSITS_A_ROUND = 200
-/** What a sweep found nothing to take of waits so long, so that what can't be swept keeps nothing else from its turn. */
+/** A deposit that a sweep took nothing from waits this long, so that it keeps no other deposit from its turn. */
 const SWEEP_AGAIN_MS = 3_600_000
 const TRANSFERS_A_SWEEP = 5_000
 
-/** Of a transfer `t`: what no sweep takes out. Intents that ended without moving money leave it free again. */
+/** Of a transfer `t`: what no sweep takes out. Sweeps that ended without moving money leave it free again. */
 const unswept = sql<bigint>`t.value - coalesce((select sum(s.amount) from sweep_parts s join intents i on i.id = s.intent_id
   where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
 /**
- * Takes payments off the list of what is to be swept that have nothing left. What a reorg has moved to another block is swept
- * once it is confirmed there: nothing else would put its payment down again.
+ * Whether nothing of a payment `p` is left to sweep. A transfer that a reorg moved to another block counts as left: it is swept
+ * once it is confirmed there, and nothing else would schedule its payment again.
  */
 const allSwept = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
   where c.payment_id = p.id and t.token = p.token and t.state <> 'gone' and ${unswept} > 0)`
 
-/** Why shares are held from the first; `parked` says why they wait for a person, and are not looked at by themselves. */
+/** Why shares are held when they are made; `parked` says why they wait for a person and are not retried. */
 interface Hold {
   reason: HeldReason
   parked?: string
 }
 
-/** In words for the operator why what failed `n` times is parked. */
+/** Says to the operator why a payout that failed `n` times is parked. */
 export const failedOften = (n: number): string =>
   `it failed on chain ${n} times in a row, and waits for a person to release it`
 
 /**
- * Makes the payouts of a granted payment: a share for each recipient of its set, or else what the merchant is owed, at once
- * when it is more than `SWEEP_ABOVE`. Call it inside the transaction that granted the payment, or granted it again.
+ * Makes the payouts of a granted payment: a share for each recipient of its split, or else a sweep to the merchant, at once when
+ * the deposit owes more than `SWEEP_ABOVE`. Call it inside the transaction that grants the payment, or grants it again.
  */
 export async function makePayouts(ctx: TxContext, paymentId: string, hold?: Hold): Promise<void> {
-  // Held until the commit: a reversal at this moment must see what is made here, or this must see the reversal.
+  // Locked until the commit: a concurrent reversal must see what is made here, or this must see the reversal.
   const payment = await ctx.db
     .selectFrom("payments")
     .selectAll()
@@ -73,7 +73,7 @@ async function makeShares(
     recipients.map(each => each.percentE4),
   )
   const before = await ctx.db.selectFrom("intents").selectAll().where("payment_id", "=", payment.id).execute()
-  // A share that a person cancelled is not drawn again, and its money stays where it is; a return leaves it to the merchant.
+  // A share that a person cancelled is not drawn again; its money stays in the deposit. A cancelled return leaves it to the merchant.
   const live = before.filter(
     ({ kind, state, stopped }) => (stopped && kind === "share") || (state !== "cancelled" && state !== "reverted"),
   )
@@ -84,12 +84,12 @@ async function makeShares(
     depositId: deposit.id,
     available: deposit.received - sumOf(live.filter(row => row.deposit_id === deposit.id)),
   }))
-  // A share that is drawn from two deposits has two keys.
+  // A share that is drawn from two deposits has two source keys.
   const made = before.map(row => row.share)
   for (const { share, depositId, amount } of drawShares(needed, sources)) {
     const recipient = recipients[share]
     const deposit = deposits.find(each => each.id === depositId)
-    if (!recipient || !deposit) throw new Error("a share was drawn for nobody")
+    if (!recipient || !deposit) throw new Error("a share was drawn without a recipient or deposit")
     const earlier = before.filter(row => row.share === share)
     await insertIntent(ctx, deposit, {
       kind: "share",
@@ -111,8 +111,8 @@ async function makeShares(
 }
 
 /**
- * The deposits that hold a payment's transfers, and how much of it each. Those on their way back after a reorg count: the
- * payment stands, and the book says when there is room.
+ * The deposits that hold a payment's transfers, and how much of it each holds. Transfers that a reorg moved count before they are
+ * confirmed again: the payment stands, and the book says when there is room.
  */
 async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payments">) {
   const rows = await sql<Row<"deposits"> & { received: bigint }>`
@@ -134,12 +134,12 @@ interface NewIntent {
   recipient: Address
   amount: bigint
   hold: HeldReason | undefined
-  /** Why it waits for a person: it is not looked at by itself. */
+  /** Why it waits for a person and is not retried. */
   parked?: string | undefined
   checks: number
 }
 
-/** Writes an intent; one that the deposit's book has no room for is held until it has. */
+/** Writes a payout and answers its id; one that the deposit's book has no room for is held until there is room. */
 export async function insertIntent(ctx: TxContext, deposit: Row<"deposits">, intent: NewIntent): Promise<string> {
   const { hold, parked, ...fields } = intent
   const reserved = await fits(ctx, { ...intent, deposit_id: deposit.id })
@@ -168,8 +168,8 @@ export async function insertIntent(ctx: TxContext, deposit: Row<"deposits">, int
 }
 
 /**
- * What of a deposit is not yet promised, its book held until the transaction ends. For a return that is all that came, for
- * anything else not what waits for the merchant.
+ * What a deposit holds and has not promised yet; locks its book until the transaction ends. A return may take all of that, any
+ * other payout not what waits for the merchant's decision.
  */
 async function roomIn(ctx: TxContext, depositId: bigint, token: Address, kind: NewIntent["kind"]): Promise<bigint> {
   const book = await ctx.db
@@ -186,7 +186,7 @@ async function roomIn(ctx: TxContext, depositId: bigint, token: Address, kind: N
   return rows[0]?.room ?? 0n
 }
 
-/** Whether an intent can be promised: its deposit has room, and the money of its own payment stands there. */
+/** Whether a payout can be promised: its deposit has room, and its own payment's money is there. */
 async function fits(
   ctx: TxContext,
   {
@@ -206,7 +206,7 @@ async function fits(
   return rows[0]?.fits ?? false
 }
 
-/** Puts intents that did not fit their deposit's book into it where there is room by now. */
+/** Promises payouts that their deposit's book had no room for, where there is room by now. */
 export async function reserveShort(ctx: Context, chainId: number): Promise<void> {
   const due = await ctx.db
     .selectFrom("intents")
@@ -245,8 +245,8 @@ export async function reserveShort(ctx: Context, chainId: number): Promise<void>
 }
 
 /**
- * Stops what can still be stopped of a payment that the chain took back: intents without a nonce. Those with one run, and
- * fail on chain by themselves where the deposit no longer holds the money. Call it inside the transaction that reverses.
+ * Cancels the payouts without a nonce of a payment that the chain took back. Those with a nonce go on, and fail on chain where
+ * the deposit no longer holds the money. Call it inside the transaction that reverses the payment.
  */
 export async function cancelPayouts(ctx: TxContext, paymentId: string): Promise<void> {
   const now = ctx.now()
@@ -265,7 +265,7 @@ export async function cancelPayouts(ctx: TxContext, paymentId: string): Promise<
   await ctx.db.updateTable("payments").set({ sweep_at: null }).where("id", "=", paymentId).execute()
 }
 
-/** The payments in a sweep that will not happen wait for another one. */
+/** Schedules the payments of a sweep that will not happen for another one. */
 async function sweepAgain(ctx: TxContext, intentId: string, at: Date): Promise<void> {
   await sql`update payments set sweep_at = ${at} where status = 'granted' and recipient_set_id is null and id in (
     select c.payment_id from claims c join sweep_parts s on s.transfer_id = c.transfer_id
@@ -273,8 +273,8 @@ async function sweepAgain(ctx: TxContext, intentId: string, at: Date): Promise<v
 }
 
 /**
- * Puts a payment down for the daily sweep, or sweeps at once when its deposits hold more than `SWEEP_ABOVE`. What was
- * accepted in another token is swept at once: nobody knows what it is worth.
+ * Schedules a payment for the daily sweep, or sweeps at once when its deposits hold more than `SWEEP_ABOVE`. A payment that was
+ * accepted in another token is swept at once: its worth is unknown.
  */
 async function planSweep(ctx: TxContext, payment: Row<"payments">): Promise<void> {
   const network = networkOf(ctx.chain, payment.chain_id)
@@ -289,8 +289,8 @@ async function planSweep(ctx: TxContext, payment: Row<"payments">): Promise<void
 }
 
 /**
- * Sweeps the deposits whose day is over, those that wait longest first; answers how many were looked at. Where nothing could be
- * taken it is tried again an hour later.
+ * Sweeps the deposits whose day is over, those that wait longest first; answers how many were due. A deposit that nothing could
+ * be taken from is retried an hour later.
  */
 export async function sweepDue(ctx: Context, network: Network): Promise<number> {
   const due = await sql<{ id: bigint; token: Address }>`
@@ -313,8 +313,8 @@ export async function sweepDue(ctx: Context, network: Network): Promise<number> 
 }
 
 /**
- * Plans a sweep again that reverted on chain. After `most` in a row it is held until a person releases it: a token that always
- * reverts would cost gas for ever. Call it inside a transaction.
+ * Plans another sweep after one that reverted on chain. After `most` in a row the next is held until a person retries it: a token
+ * that always reverts would cost gas for ever. Call it inside a transaction.
  */
 export async function sweepAfterRevert(ctx: TxContext, failed: Row<"intents">, most: number, at: Date): Promise<void> {
   const { rows } = await sql<{ n: number }>`select count(*)::int as n from intents
@@ -333,8 +333,8 @@ export async function sweepAfterRevert(ctx: TxContext, failed: Row<"intents">, m
 }
 
 /**
- * One intent for all that a deposit owes its owner in a token, when that is more than `above`; answers whether it was made.
- * `parked` says why it waits for a person.
+ * Makes one sweep of all that a deposit owes its owner in a token, when that is more than `above` base units; answers whether it
+ * was made. `parked` says why it waits for a person.
  */
 async function sweepDeposit(
   ctx: TxContext,
@@ -343,8 +343,8 @@ async function sweepDeposit(
   above: bigint,
   parked?: string,
 ): Promise<boolean> {
-  // The book is the lock: two payments that are granted at once must not both take the same money along. And it is quick
-  // to say that there is not enough.
+  // The book is the lock: two payments that are granted at once must not sweep the same money. And it says quickly that there
+  // is not enough.
   const room = await roomIn(ctx, deposit.id, token, "sweep")
   if (room <= above) return false
   const open = await sql<{ id: bigint; payment_id: string; left: bigint }>`
@@ -380,7 +380,7 @@ async function sweepDeposit(
     .insertInto("sweep_parts")
     .values(parts.map(({ id, left }) => ({ intent_id: intentId, transfer_id: id, amount: left })))
     .execute()
-  // Payments with money in other deposits stay down until that is swept as well.
+  // Payments with money in other deposits stay scheduled until that is swept too.
   await sql`update payments p set sweep_at = null where p.id in (${sql.join([...new Set(parts.map(row => row.payment_id))])})
     and ${allSwept}`.execute(ctx.db)
   return true

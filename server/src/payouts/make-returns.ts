@@ -1,6 +1,6 @@
 /**
- * Returns: money that waited for the merchant goes back to its payer, by one intent of the ordinary kind. A payment that is
- * returned has one intent that lives, or has lived to its end; without one it is open again.
+ * Returns: money that waited for the merchant's decision goes back to its payer, by one ordinary payout. A returned payment has
+ * one live or final return; when its last return fails for good, the payment is open again.
  */
 import { sql } from "kysely"
 import type { TxContext } from "../context.ts"
@@ -8,7 +8,7 @@ import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { insertIntent } from "./make-payouts.ts"
 
-/** Writes the intent of a payment that has just become `returned`; call it in that transaction, under the payment's lock. */
+/** Makes the return of a payment that has just become `returned`; call it in that transaction, under the payment's lock. */
 export async function makeReturn(
   ctx: TxContext,
   payment: Row<"payments">,
@@ -49,8 +49,8 @@ async function returnsOf(ctx: TxContext, paymentId: string, from = new Date(0)):
 }
 
 /**
- * A return that failed for good is made anew, held until it would succeed; the last of `most`, or one whose money the chain
- * took, leaves the payment open. Call it inside a transaction that holds the payment.
+ * Makes a new return for one that failed for good, held until it would succeed. After `most` failures, or when the chain took the
+ * money back, the payment is open again instead. Call it inside a transaction that holds the payment's lock.
  */
 export async function returnAgain(ctx: TxContext, failed: Row<"intents">, most: number): Promise<void> {
   const payment = await ctx.db
@@ -64,25 +64,25 @@ export async function returnAgain(ctx: TxContext, failed: Row<"intents">, most: 
     and t.state in ('confirmed', 'final') having sum(t.value) = ${payment.amount}`.execute(ctx.db)
   if (stands.rows.length > 0 && (await returnsOf(ctx, payment.id, payment.returned_at)) < most)
     return await makeReturn(ctx, payment, { reason: "reverted", replaces: failed.id })
-  ctx.log.error({ paymentId: payment.id }, "a return failed for good: the payment is open again")
+  ctx.log.error({ paymentId: payment.id }, "a return failed for good; the payment is open again")
   await ctx.db
     .updateTable("payments")
     .set({ status: "open", returned_at: null, returned_to: null, updated_at: ctx.now() })
     .where("id", "=", payment.id)
     .execute()
-  // Settled again: what of its money is gone is not the payment's any more.
+  // Due for settlement: money that the chain took back is no longer the payment's.
   await sql`update transfers t set run_at = ${ctx.now()} from claims c
     where c.transfer_id = t.id and c.payment_id = ${payment.id}`.execute(ctx.db)
 }
 
 /**
- * Stops what can still be stopped of returns whose money, or some of it, the chain took back: intents without a nonce, whose
- * payments are open again by that. Call it inside a transaction, under the lock of the paywall's payer or the session.
+ * Cancels returns without a nonce whose money, or part of it, the chain took back; their payments are open again by that. Call it
+ * inside a transaction, under the lock of the paywall's payer or of the session.
  */
 export async function stopReturns(ctx: TxContext, paymentIds: readonly string[]): Promise<void> {
   if (paymentIds.length === 0) return
   const unsigned = sql`kind = 'return' and state in ('queued', 'held') and payment_id in (${sql.join(paymentIds)})`
-  // The payment before its intents, as whoever cancels one by hand takes them.
+  // The payment is locked before its payouts, as `operator/` does when it cancels one.
   const { rows } = await sql<{ id: string }>`select id from payments p
     where id in (select payment_id from intents where ${unsigned})
       and amount > (select coalesce(sum(t.value), 0) from claims c join transfers t on t.id = c.transfer_id

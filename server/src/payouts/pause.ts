@@ -1,6 +1,6 @@
 /**
- * Selling stops on a network while the payout wallet is halted there: its key may be stolen, and whoever holds the key can
- * empty the receiving addresses. Money that arrives all the same is found and counted as ever.
+ * Selling is paused on a network while the payout wallet is halted there: its key may be stolen, and whoever holds the key can
+ * empty the receiving addresses. Money that arrives all the same is scanned and settled as usual.
  */
 import type { Address } from "../chain/hex.ts"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
@@ -9,8 +9,8 @@ import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 
 /**
- * Reads which payout wallets are halted, and answers whether payments to deposits of a factory on a network are paused. A
- * factory of before obeys another wallet, of which only the row is known here: any halted one pauses its deposits.
+ * Reads which payout wallets are halted; the answer says whether payments to deposits of a factory on a network are paused. An
+ * earlier factory obeys another wallet, of which only the row is known here: any halted wallet pauses its deposits.
  */
 export async function pausedFactories(
   ctx: TxContext,
@@ -29,11 +29,11 @@ export async function pausedFactories(
     )
 }
 
-/** Whether nothing may be sold on a network now. */
+/** Whether selling is paused on a network now. */
 export const isPaused = async (ctx: TxContext, network: NetworkInfo): Promise<boolean> =>
   (await pausedFactories(ctx))(network, network.depositFactory)
 
-/** Of intents those whose receiving address belongs to a factory that is paused on a network; answers their ids. */
+/** The ids of the relays whose receiving address belongs to a factory that is paused on a network. */
 export async function pausedIntents(
   ctx: Context,
   network: Network,
@@ -54,7 +54,7 @@ export async function pausedIntents(
   return new Set(rows.filter(row => paused.has(row.deposit_id)).map(({ id }) => id))
 }
 
-/** Throws `PAYMENTS_PAUSED`, in words for the merchant, while nothing may be sold on a network. */
+/** Throws `PAYMENTS_PAUSED`, in words for the merchant, while selling is paused on a network. */
 export async function assertSelling(ctx: TxContext, network: NetworkInfo): Promise<void> {
   if (await isPaused(ctx, network))
     throw new ApiError(

@@ -1,4 +1,4 @@
-/** What became of a payment's shares: for the console, and for whoever tells the merchant. */
+/** The states of a payment's shares: for the console, and for events to the merchant. */
 import { sql } from "kysely"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import type { Context, TxContext } from "../context.ts"
@@ -11,7 +11,7 @@ export interface Share {
   address: string
   amount: string
   percent: number
-  /** Null until it is mined, and where it failed. */
+  /** Null until the share is mined, and where it failed. */
   txHash: Hash | null
 }
 
@@ -29,31 +29,28 @@ interface ShareRow {
 }
 
 /**
- * The disbursements of a payment in the order of its recipients; empty without a split. What was cancelled with its
- * payment, or failed and has a successor, is left out.
+ * The disbursements of a payment in the order of its recipients; empty without a split. Shares that were cancelled with the
+ * payment, or that failed and were replaced, are left out.
  */
 export async function sharesOf(ctx: TxContext, paymentId: string): Promise<Share[]> {
   const rows = await shareRows(ctx, paymentId)
-  const tell = await amountTeller(ctx, rows)
-  return rows.map(row => shareOf(row, tell(row)))
+  const format = await amountTeller(ctx, rows)
+  return rows.map(row => shareOf(row, format(row)))
 }
 
-/** The same with how each stands, for the console. */
+/** The same disbursements with their states, for the console. */
 export async function sharesWithStates(ctx: Context, paymentId: string) {
   const rows = await shareRows(ctx, paymentId)
-  const tell = await amountTeller(ctx, rows)
+  const format = await amountTeller(ctx, rows)
   return rows.map(row => ({
-    ...shareOf(row, tell(row)),
+    ...shareOf(row, format(row)),
     state: row.state,
     heldReason: row.held_reason,
     updatedAt: row.updated_at.toISOString(),
   }))
 }
 
-/**
- * Whether every share of a payment is mined, held or reverted, so that there is nothing worth waiting for; true without a
- * split.
- */
+/** Whether no share of a payment is queued or assigned, so that waiting longer changes nothing; true without a split. */
 export const sharesSettled = async (ctx: TxContext, paymentId: string): Promise<boolean> =>
   (await shareRows(ctx, paymentId)).every(({ state }) => state !== "queued" && state !== "assigned")
 

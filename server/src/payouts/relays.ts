@@ -1,7 +1,7 @@
 /**
- * What is particular to relays, the intents that carry a holder's authorization out: they are tried before they are
- * promised, and who could be made to wait for one that can't be carried out is told at once, so they are never held for
- * long; and what they move comes into a deposit.
+ * Relays: payouts of the relay lane, which carry out a holder's authorization and move its money into a deposit. A relay is
+ * simulated before it is accepted. A buyer waits for it, so a relay that can't be carried out is cancelled at once with the
+ * reason, and never held for long.
  */
 import { sql } from "kysely"
 import { encodeFunctionData, type Hex, parseAbi } from "viem"
@@ -23,22 +23,22 @@ import { lookSoon } from "../scanner/queries.ts"
 import { agreedTrial, askEach, reportDisagreement, type Trial } from "./trials.ts"
 
 /**
- * The highest gas limits of relays. A key's signature takes some 100,000; a contract's as much as the contract likes, a
- * passkey checked in Solidity 350,000: beyond this limit nobody's signature is worth its gas. The relay of a contract wallet
- * gets as much as its trial took and a quarter more, so that it can't burn what it did not show.
+ * The highest gas limits of relays. A key's signature takes some 100,000. A contract's takes what the contract likes, a passkey
+ * checked in Solidity 350,000; above this limit a signature is not worth its gas. The relay of a contract wallet gets what its
+ * simulation took and a quarter more, so that the contract can't burn more than it showed.
  */
 export const RELAY_GAS = { key: 200_000n, contract: 700_000n }
 
 const REASON_LENGTH = 120
 const DAY_MS = 86_400_000
-/** Relays of one session, and of one payer in a day, that failed on chain: each cost gas, and after them he pays his own. */
+/** After so many relays of one session, or of one payer in a day, failed on chain, no more are made: each cost us gas. */
 export const MAX_REVERTED = 3
-/** Why nothing is relayed where a gas budget has no room: the merchant's, or all merchants'. */
+/** The reason for the buyer when the gas budget of the merchant, or of all merchants, is spent. */
 export const NO_BUDGET = "Nothing more is relayed for this merchant today."
-/** The same of contract wallets, which have a budget of their own. */
+/** The reason when the budget of contract wallets is spent. */
 export const NO_CONTRACT_BUDGET = "Nothing more is relayed for contract wallets on this network today."
 
-/** The words of nodes for a call that fails by itself. */
+/** The errors of nodes for a call that itself fails. */
 export const failedTrial = /revert|vm (execution|exception)|evm error|out ?of ?gas|gas required|invalid opcode/i
 
 const tokenAbi = parseAbi([
@@ -51,22 +51,22 @@ const read = (network: Network, data: Hex): RpcCall => ({
   params: [{ to: network.token.address, data }, "latest"],
 })
 
-/** How much of the token an address holds. */
+/** Reads how much of the token an address holds. */
 export const balanceCall = (network: Network, address: Address): RpcCall =>
   read(network, encodeFunctionData({ abi: tokenAbi, functionName: "balanceOf", args: [address] }))
 
-/** Whether the token has a nonce of a payer as used or cancelled. */
+/** Reads whether a nonce of a payer is used or cancelled. */
 const stateCall = (network: Network, payer: Address, nonce: Hash): RpcCall =>
   read(network, encodeFunctionData({ abi: tokenAbi, functionName: "authorizationState", args: [payer, nonce] }))
 
-/** A quarter more than a trial took: what a signature costs differs a little from block to block. */
+/** A quarter more than the simulation took: the cost of a signature differs a little from block to block. */
 const withMargin = (gas: bigint): bigint => (gas * 5n) / 4n
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
 /**
- * The gas limit of the relay of an authorization that the chain would carry out at this moment, by a trial run from the
- * relay wallet at the price that it will pay. Otherwise why not, in a sentence; `used` when its nonce is spent, `unseen` when
- * money lies at the receiving address that the scan has not found yet. A `CHAIN_UNAVAILABLE` when no node tells.
+ * Simulates the relay of an authorization from the relay wallet, at the price that it will pay. Answers its gas limit and fee in
+ * wei, or why the chain would refuse it, in a sentence; `used` when its nonce is used, `unseen` when the receiving address holds
+ * money that the scan has not found yet. A `CHAIN_UNAVAILABLE` when too few endpoints agree.
  */
 export async function tryRelay(
   ctx: Context,
@@ -109,7 +109,7 @@ export async function tryRelay(
   if (outcome === "fails") return { words: await whyRefused(ctx, network, payer, amount, error ?? "") }
   const maxFee = fees?.maxFee ?? 0n
   if (by === "key") return { gas, maxFee }
-  // The most that any of them tells: too little would have it fail, and it takes no more than its limit.
+  // The highest estimate of those that agree: with too little gas the relay fails, and it never takes more than its limit.
   const took = agreed.map(each => each.took ?? 0n).reduce((a, b) => (a > b ? a : b))
   return { gas: least(gas, withMargin(took)), maxFee }
 }
@@ -120,7 +120,7 @@ interface RelayTrial extends Trial {
   took?: bigint
 }
 
-/** An endpoint's word on the calls of {@link tryRelay}; undefined where it had a bad moment. */
+/** One endpoint's outcome of the calls of {@link tryRelay}; undefined where the endpoint failed by itself. */
 function trialOf(results: RpcResult[] | undefined, by: SignedBy): RelayTrial | undefined {
   const [used, trial, , estimate] = results ?? []
   if (!used?.ok || !trial || (!trial.ok && !failedTrial.test(trial.error))) return undefined
@@ -132,17 +132,21 @@ function trialOf(results: RpcResult[] | undefined, by: SignedBy): RelayTrial | u
   return took === undefined ? undefined : { outcome: "succeeds", took }
 }
 
-/** The quantity that a node answered; undefined where it answered none. */
-const quantityOf = (told: RpcResult): bigint | undefined =>
-  told.ok && typeof told.value === "string" && /^0x[0-9a-f]{1,64}$/i.test(told.value) ? BigInt(told.value) : undefined
+/** The quantity in an answer; undefined where there is none. */
+const quantityOf = (result: RpcResult): bigint | undefined =>
+  result.ok && typeof result.value === "string" && /^0x[0-9a-f]{1,64}$/i.test(result.value)
+    ? BigInt(result.value)
+    : undefined
 
-/** The number that a call returned; undefined when it returned none. */
-const wordOf = (told: RpcResult | undefined): bigint | undefined =>
-  told?.ok && typeof told.value === "string" && /^0x[0-9a-f]{64}$/i.test(told.value) ? BigInt(told.value) : undefined
+/** The number that a call returned; undefined where it returned none. */
+const wordOf = (result: RpcResult | undefined): bigint | undefined =>
+  result?.ok && typeof result.value === "string" && /^0x[0-9a-f]{64}$/i.test(result.value)
+    ? BigInt(result.value)
+    : undefined
 
 /**
- * Of deposits, with each endpoint's answer to {@link balanceCall}, those that hold more than the rows explain: the buyer has
- * paid by hand a moment ago, and would pay twice. Of three or more endpoints two must say so, of fewer one.
+ * The deposits that hold more than the rows explain, by each endpoint's answer to {@link balanceCall}: the buyer paid by hand a
+ * moment ago, and would pay twice. Two of three or more endpoints must say so, of fewer endpoints one.
  */
 export async function unseenAt(
   ctx: Context,
@@ -152,11 +156,12 @@ export async function unseenAt(
   const sums = await depositSums(ctx, network.token.address, [...held.keys()])
   const known = [...sums].map(([id, { came, went }]) => ({ id, known: came - went }))
   const enough = network.endpoints.length > 2 ? 2 : 1
-  const tellMore = (id: bigint, known: bigint) => (held.get(id) ?? []).filter(told => (wordOf(told) ?? known) > known)
-  return new Set(known.filter(({ id, known }) => tellMore(id, known).length >= enough).map(({ id }) => id))
+  const holdingMore = (id: bigint, known: bigint) =>
+    (held.get(id) ?? []).filter(result => (wordOf(result) ?? known) > known)
+  return new Set(known.filter(({ id, known }) => holdingMore(id, known).length >= enough).map(({ id }) => id))
 }
 
-/** In a sentence that a payer understands, why a token did not move `amount` for the payer; `error` is the node's word. */
+/** Why a token did not move `amount` base units for the payer, in a sentence for the payer; `error` is the endpoint's. */
 export async function whyRefused(
   ctx: Context,
   network: Network,
@@ -165,14 +170,16 @@ export async function whyRefused(
   error: string,
 ): Promise<string> {
   const { symbol, decimals } = network.token
-  const [told] = await askAny(network.endpoints, [balanceCall(network, payer)], ctx.signal).catch((): RpcResult[] => [])
-  const balance = wordOf(told)
+  const [result] = await askAny(network.endpoints, [balanceCall(network, payer)], ctx.signal).catch(
+    (): RpcResult[] => [],
+  )
+  const balance = wordOf(result)
   const text = (value: bigint) => formatAmount(value, decimals)
   if (balance !== undefined && balance < amount)
     return `The wallet holds ${text(balance)} of ${text(amount)} ${symbol}.`
   if (/blacklist/i.test(error)) return `The issuer of ${symbol} has blocked this wallet.`
   if (/used or cancel/i.test(error)) return "The authorization was used, or taken back by its wallet."
-  // A contract's that was approved before: the token gives the contract no more gas than the relay has.
+  // A contract wallet that approved in the simulation: the token gives it no more gas than the relay has.
   if (/invalid signature|out ?of ?gas|gas required/i.test(error))
     return `${symbol} does not take this wallet's signature.`
   const reason = error.replace(/^.*revert(ed)?:?\s*/i, "").slice(0, REASON_LENGTH)
@@ -182,13 +189,13 @@ export async function whyRefused(
 }
 
 /**
- * Of transfers `t` with claims `c`: what counts, or will when it is deep enough, screened or settled; not what was left out
- * for good, sent back, or accepted beside what paid.
+ * Whether a transfer `t` with claim `c` counts, or will when it is deep enough, screened or settled. A transfer that was refused
+ * for good, returned, or accepted beside what paid does not count.
  */
 const isArriving = sql`t.state <> 'gone' and not exists (select from payments p where p.id = c.payment_id
   and (p.status = 'returned' or p.exception = 'sanctioned' or (p.status = 'granted' and p.beside)))`
 
-/** What counts at a deposit, or will, in base units of the token. */
+/** What counts at a deposit, or will count, in base units of the token. */
 export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Address): Promise<bigint> {
   const { rows } = await sql<{ sum: bigint }>`
     select coalesce(sum(t.value), 0)::numeric(78,0) as sum from transfers t left join claims c on c.transfer_id = t.id
@@ -197,8 +204,8 @@ export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Addre
 }
 
 /**
- * Of these relays those that pay no longer just what their session lacks, as it was paid in another way meanwhile, was accepted
- * as it is, or its link is used up: carried out, they would take money that nobody asked for.
+ * The ids of relays whose amount is no longer what their session lacks: it was paid in another way meanwhile, was accepted as it
+ * is, or its link is used up. Such a relay would take money that nobody asked for.
  */
 export async function outpaid(ctx: TxContext, relays: readonly Row<"intents">[]): Promise<Set<string>> {
   if (relays.length === 0) return new Set()
@@ -212,8 +219,8 @@ export async function outpaid(ctx: TxContext, relays: readonly Row<"intents">[])
 }
 
 /**
- * Of these payers those whose relays failed on chain too often in a day: a contract wallet can have all of its fail, at our
- * cost alone, in as many sessions as it likes.
+ * The payers whose relays failed on chain too often in a day: a contract wallet can make all of its relays fail, at our cost, in
+ * as many sessions as it likes.
  */
 export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Set<Address>> {
   const rows = await ctx.db
@@ -228,7 +235,7 @@ export async function failingPayers(ctx: TxContext, payers: readonly Address[]):
   return new Set(rows.flatMap(row => row.payer ?? []))
 }
 
-/** Ends a relay that has no nonce, with the reason in a sentence. Its authorization may be submitted again. */
+/** Cancels a relay without a nonce, with the reason in a sentence. Its authorization may be submitted again. */
 export async function cancelRelay(ctx: Context, row: Row<"intents">, reason: string): Promise<void> {
   const cancelled = await ctx.db
     .updateTable("intents")
@@ -242,7 +249,7 @@ export async function cancelRelay(ctx: Context, row: Row<"intents">, reason: str
   payoutEnds.inc({ network: network?.name ?? "", wallet: "relay", end: "cancelled" })
 }
 
-/** Ends the relays whose time is over, and keeps the receiving addresses of the others in the scan. */
+/** Cancels expired relays, and keeps the receiving addresses of the others watched. */
 export async function tendRelays(ctx: Context, network: Network): Promise<void> {
   const over = await ctx.db
     .selectFrom("intents")
@@ -263,8 +270,8 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
 }
 
 /**
- * Of relays those whose authorization anyone can still carry out: their transaction is public, it reverted for good, and
- * `validBefore` is not over. Whoever pays in another way meanwhile may pay twice.
+ * The relays whose authorization anyone can still carry out: their transaction is public, it reverted for good, and
+ * `validBefore` has not passed. A buyer who pays in another way meanwhile may pay twice.
  */
 export const replayable = <R extends Pick<Row<"intents">, "state" | "data">>(
   ctx: TxContext,
@@ -272,7 +279,7 @@ export const replayable = <R extends Pick<Row<"intents">, "state" | "data">>(
 ): R[] =>
   relays.filter(({ state, data }) => state === "reverted" && validBeforeOf(data) * 1_000n > BigInt(ctx.now().getTime()))
 
-/** The time from which none of these relays' authorizations can be carried out any more; undefined without any. */
+/** The time after which none of these relays' authorizations can be carried out; undefined without any. */
 export function replayableUntil(relays: readonly Pick<Row<"intents">, "data">[]): string | undefined {
   if (relays.length === 0) return undefined
   const last = relays.map(({ data }) => validBeforeOf(data)).reduce((a, b) => (a > b ? a : b))
@@ -280,9 +287,9 @@ export function replayableUntil(relays: readonly Pick<Row<"intents">, "data">[])
 }
 
 /**
- * Of these relays those whose authorization can't move money any more, as the token has its nonce as used or cancelled by
- * every endpoint that answers. A `CHAIN_UNAVAILABLE` when fewer answer than must agree: who signs another authorization by
- * the word of one that lies may pay twice.
+ * The ids of relays whose authorization can't move money any more: every endpoint that answers says that its nonce is used or
+ * cancelled. A `CHAIN_UNAVAILABLE` without a quorum of answers: a buyer who signs another authorization because one endpoint
+ * lied may pay twice.
  */
 export async function voided(ctx: Context, network: Network, relays: readonly Row<"intents">[]): Promise<Set<string>> {
   const asked = relays.flatMap(({ id, payer, auth_nonce: nonce }) => (payer && nonce ? [{ id, payer, nonce }] : []))
@@ -299,9 +306,8 @@ export async function voided(ctx: Context, network: Network, relays: readonly Ro
 }
 
 /**
- * How the relays of a deposit stand: whether one may yet bring money that is not among the transactions `inSight`, what
- * became of the last one where that failed and the payer has tried nothing else since, until when a failed one can still be
- * carried out by anyone, and the transactions of all.
+ * The relays of a deposit: whether one may still bring money that is not among the transactions `inSight`; why the last one failed,
+ * where the payer has tried nothing else since; until when anyone can still carry out a failed one; the hashes of all.
  */
 export async function relayStanding(
   ctx: TxContext,
@@ -347,7 +353,7 @@ export async function relayStanding(
   }
 }
 
-/** Why a relay that ended has paid nothing, in sentences; null for one that paid. */
+/** Why a relay that ended paid nothing, in sentences; null for one that paid. */
 function failureOf(
   { state, held_detail: detail }: Pick<Row<"intents">, "state" | "held_detail">,
   until: string | undefined,

@@ -1,4 +1,4 @@
-/** `/api/console/payments/:id/shares`: what became of the parts of a payment. */
+/** `/api/console/payments/:id/shares`: the shares of a payment and their states. */
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { callingMerchant, type Server } from "../http/server.ts"

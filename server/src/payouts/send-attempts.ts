@@ -1,6 +1,7 @@
 /**
- * Broadcasts: signed bytes read back from the database, lowest nonce first, to every endpoint. What stays unmined too long
- * is signed again for more, with the same nonce and the same payment: of all attempts of a nonce one can be mined.
+ * Broadcasts signed bytes that were read back from the database, lowest nonce first, to every endpoint. A transaction that stays
+ * unmined too long is replaced: signed again with a higher fee, the same nonce and the same payment. At most one attempt of a
+ * nonce is mined.
  */
 import { type Insertable, sql } from "kysely"
 import { ask, awake } from "../chain/endpoints.ts"
@@ -16,7 +17,7 @@ import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
 import { signAttempt } from "./sign-attempt.ts"
 import { lockWallet } from "./wallet-row.ts"
 
-/** How long sent bytes are left alone, and how long they may stay unmined. */
+/** After how long bytes are sent again, and after how long they are replaced. */
 export interface Pace {
   resendMs: number
   replaceMs: number
@@ -28,9 +29,9 @@ export const usualPace: Pace = { resendMs: 10_000, replaceMs: 30_000 }
 const SENT_AT_ONCE = 64
 
 /**
- * Sends the newest attempt of each nonce that is not used, by the least count that any endpoint tells, or that no block is
- * known to have; lowest first. What is called mined is sent too: a reorg may have taken its block, and what waits behind it is
- * stuck until the chain has it again.
+ * Sends the newest attempt of each assigned payout, lowest nonce first, and of each mined one whose nonce is unused by the
+ * lowest count that any endpoint reports: a reorg may have displaced its block, and every higher nonce waits until the chain
+ * has it again.
  */
 export async function sendAttempts(
   ctx: Context,
@@ -53,7 +54,7 @@ export async function sendAttempts(
     const result = summaryOf(answers.map(answer => classifyAnswer(answer?.[i])))
     if (result === "alarm") {
       const said = answers.map(answer => answer?.[i])
-      ctx.log.error({ hash, nonce: `${nonce}`, said }, "a payout can't be mined as it is: a person must look at it")
+      ctx.log.error({ hash, nonce: `${nonce}`, said }, "a payout can't be mined as it is; a person must act")
       payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "send" })
     }
     return sql`(${id}::bigint, ${result})`
@@ -63,8 +64,9 @@ export async function sendAttempts(
 }
 
 /**
- * Signs the chain's next nonce again, for an eighth more and at least the market's, when it has waited long enough or a node
- * said that it pays too little. No other: one above it waits for the lower ones, and no fee would help it.
+ * Replaces the attempt of the chain's next nonce, at an eighth more and at least the market's fee, when it has waited long enough
+ * or an endpoint said that its fee is too low. No other nonce is replaced: a higher one waits for the lower ones, and no fee
+ * would help it.
  */
 export async function replaceStuck(
   ctx: Context,
@@ -89,21 +91,21 @@ export async function replaceStuck(
     const fees = raisedFees({ maxFee: last.max_fee, tip: last.tip }, market, ctx.settings.payoutMaxFee)
     const facts = { intentId: last.intent_id, nonce: `${last.nonce}` }
     if (!fees) {
-      ctx.log.error(facts, "a payout is stuck at PAYOUT_MAX_FEE: it is sent on as it is")
+      ctx.log.error(facts, "a payout is stuck at PAYOUT_MAX_FEE; it is sent again as it is")
       payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "fee_cap" })
       return
     }
     await signAgain(ctx, wallet, signer, last, { ...fees, empty: last.empty })
-    ctx.log.warn({ ...facts, attempt: last.n + 1 }, "a stuck payout was signed again for more")
+    ctx.log.warn({ ...facts, attempt: last.n + 1 }, "a stuck payout was replaced at a higher fee")
   })
 }
 
-/** What a transfer of nothing to oneself takes. */
+/** The gas of a transfer of nothing to oneself. */
 const EMPTY_GAS = 21_000n
 
 /**
- * Writes one more attempt of a nonce under the wallet's lock: the same payment, or with `empty` a transfer of nothing from
- * the wallet to itself. Call it inside the transaction that holds the wallet.
+ * Signs and writes another attempt of a nonce: the same payment, or with `empty` a transfer of nothing from the wallet to
+ * itself. Call it inside the transaction that holds the wallet's lock.
  */
 export async function signAgain(
   ctx: TxContext,

@@ -1,7 +1,7 @@
 /**
- * What gas may cost in 24 hours beside the budget of each merchant. `GAS_BUDGET_TOTAL` is for all merchants together: with
- * `SIGNUP=open` anyone can be any number of them. `RELAY_CONTRACT_BUDGET` is for relays of contract wallets, on each
- * network: a contract can approve in every trial, and burn the gas of its relay when it is mined.
+ * Limits on gas in 24 hours beside each merchant's budget. `GAS_BUDGET_TOTAL` is for all merchants together: with `SIGNUP=open`
+ * one person can be any number of merchants. `RELAY_CONTRACT_BUDGET` is for relays of contract wallets on each network: a
+ * contract can approve in every simulation, and burn the gas of its relay when that is mined.
  */
 import { type RawBuilder, sql } from "kysely"
 import { CONTRACT_RELAY } from "../chain/authorizations.ts"
@@ -10,14 +10,14 @@ import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
 const WINDOW_MS = 24 * 3_600_000
-/** Any number that no other advisory lock has. */
+/** The key of the advisory lock; no other lock uses this number. */
 const LOCK = 7_582_412
 
-/** What is left of the totals, held until the transaction ends. */
+/** What is left of the totals, locked until the transaction ends. */
 export interface Totals {
-  /** Whether this many wei are left for an intent. Nothing is taken: another budget may still refuse it. */
+  /** Whether this many wei are left for a payout. Nothing is taken: another budget may still refuse it. */
   holds(row: Pick<Row<"intents">, "data">, wei: bigint): boolean
-  /** Takes this many wei for an intent that is signed. */
+  /** Takes this many wei for a payout that is signed. */
   take(row: Pick<Row<"intents">, "data">, wei: bigint): void
 }
 
@@ -27,7 +27,7 @@ const isContractRelay = (data: string): boolean => data.startsWith(CONTRACT_RELA
 const ofContracts = (chainId: number) =>
   sql<boolean>`i.lane = 'relay' and i.chain_id = ${chainId} and i.data like ${`${CONTRACT_RELAY}%`}`
 
-/** Wei that intents cost in the last 24 hours, and that those in flight may cost with `dataFee` wei each for their data. */
+/** Wei that payouts cost in the last 24 hours, and that those in flight may cost with `dataFee` wei each for their data. */
 async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, dataFee: bigint): Promise<bigint> {
   const since = new Date(ctx.now().getTime() - WINDOW_MS)
   const { rows } = await sql<{ wei: bigint }>`
@@ -44,8 +44,9 @@ async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, dataFee: bigi
 }
 
 /**
- * Locks the totals; call it inside the transaction that signs, after the merchants' budgets. All wallets wait for each other
- * here where there is a total of all merchants. One network's contract wallets have one relay wallet, which is held already.
+ * Locks the totals; call it inside the transaction that signs, after the merchants' budgets are locked. With a total of all
+ * merchants, all wallets wait for each other here. The contract wallets of a network need no lock: one relay wallet signs for
+ * them, and its row is locked already.
  */
 export async function lockTotals(
   ctx: TxContext,

@@ -1,6 +1,6 @@
 /**
- * Compares what deposits hold at one finalized block with what the rows say came in and went out by then. What differs is
- * explained first: by what is in flight, by a row that receipts contradict, by a log that the scan had missed.
+ * Compares the balances of deposits at one finalized block with the sums of their rows by then. A difference is explained first:
+ * by what is in flight, by a row that receipts contradict, by a log that the scan missed.
  */
 import { sql } from "kysely"
 import { decodeFunctionResult, encodeFunctionData, erc20Abi } from "viem"
@@ -21,18 +21,18 @@ import { compareLogs } from "./compare-logs.ts"
 import type { Compared, Finding } from "./report.ts"
 
 const ADDRESSES_A_CALL = 500
-/** Rows of a deposit that are looked at one by one: the newest. The daily pass sees them all. */
+/** The newest rows of a deposit that are compared one by one. The daily pass compares them all. */
 const ROWS_OF_A_DEPOSIT = 500
 const WINDOWS_OF_A_DEPOSIT = 50
-/** What is missing and can't be explained must be so twice, so far apart: a node may put a log into its index late. */
+/** Missing money that nothing explains must be missing twice, this far apart: an endpoint may index a log late. */
 const UNEXPLAINED_MS = 600_000
 
 type Deposit = Row<"deposits">
 
-/** Since when deposits lack money that nothing explains, by id. In memory: a restart only looks twice again. */
+/** Since when deposits lack money that nothing explains, by id. In memory: after a restart it must be missing twice again. */
 export const unexplained = new Map<string, number>()
 
-/** Compares these deposits at the panel's finalized block. */
+/** Compares deposits at the panel's finalized block. */
 export async function checkBalances(
   ctx: Context,
   network: Network,
@@ -42,9 +42,9 @@ export async function checkBalances(
   let unproven: string | undefined
   for (let start = 0; start < deposits.length; start += ADDRESSES_A_CALL) {
     const part = deposits.slice(start, start + ADDRESSES_A_CALL)
-    const told = await toldByAll(ctx, network, part, panel.finalized)
-    if (told.size < quorumOf(network)) {
-      unproven ??= `too few nodes tell the balances of deposits at block ${panel.finalized}`
+    const reported = await balancesByEndpoint(ctx, network, part, panel.finalized)
+    if (reported.size < quorumOf(network)) {
+      unproven ??= `too few endpoints report the balances of deposits at block ${panel.finalized}`
       continue
     }
     const sums = await sumsOf(ctx, network, part, panel.finalized)
@@ -52,10 +52,10 @@ export async function checkBalances(
     for (const deposit of part) {
       const sum = sums.get(deposit.id)
       if (!sum) continue
-      const balance = agreedBalance(network, told, deposit)
-      if (balance === undefined) unproven ??= contradiction(network, told, deposit, panel.finalized)
+      const balance = agreedBalance(network, reported, deposit)
+      if (balance === undefined) unproven ??= contradiction(network, reported, deposit, panel.finalized)
       else if (balance === sum.came - sum.went) agreeing.push(deposit.id)
-      // What is in flight by our own rows is nothing to compare yet.
+      // A deposit with something in flight is compared later.
       else if (!sum.inFlight) {
         const compared = await explain(ctx, network, panel, deposit, balance, sum)
         if (compared.finding) return compared
@@ -74,10 +74,15 @@ async function balanced(ctx: Context, ids: readonly bigint[], at: bigint): Promi
     where id = any(${sqlArray("bigint", ids)}) and balanced_number is distinct from ${at}::bigint`.execute(ctx.db)
 }
 
-/** Balances by address, as each endpoint tells them that has the state of the block; by its place in the setting, from 0. */
-type Told = ReadonlyMap<number, ReadonlyMap<Address, bigint>>
+/** Balances by address, of each endpoint that has the state of the block; by its place in the setting, from 0. */
+type Reported = ReadonlyMap<number, ReadonlyMap<Address, bigint>>
 
-async function toldByAll(ctx: Context, network: Network, deposits: readonly Deposit[], at: bigint): Promise<Told> {
+async function balancesByEndpoint(
+  ctx: Context,
+  network: Network,
+  deposits: readonly Deposit[],
+  at: bigint,
+): Promise<Reported> {
   const answers = await Promise.all(
     awake(network.endpoints).map(async endpoint => {
       const balances = await balancesAt(ctx, network, endpoint, deposits, at)
@@ -87,18 +92,18 @@ async function toldByAll(ctx: Context, network: Network, deposits: readonly Depo
   return new Map(answers.flat())
 }
 
-/** What as many endpoints tell as must agree, and no as many tell otherwise; undefined where there is no such balance. */
-function agreedBalance(network: Network, told: Told, { address }: Deposit): bigint | undefined {
-  const values = [...told.values()].flatMap(balances => balances.get(address) ?? [])
+/** The balance that a quorum and a plurality of the endpoints report; undefined where there is none. */
+function agreedBalance(network: Network, reported: Reported, { address }: Deposit): bigint | undefined {
+  const values = [...reported.values()].flatMap(balances => balances.get(address) ?? [])
   const groups = [...Map.groupBy(values, value => value).values()].sort((a, b) => b.length - a.length)
   const [first, second] = groups
   if (!first || first.length < quorumOf(network) || second?.length === first.length) return undefined
   return first[0]
 }
 
-/** Which endpoints tell what, where they do not agree. */
-function contradiction({ endpoints }: Network, told: Told, { id, address }: Deposit, at: bigint): string {
-  const said = [...told].map(
+/** Says which endpoint reports what, where they do not agree. */
+function contradiction({ endpoints }: Network, reported: Reported, { id, address }: Deposit, at: bigint): string {
+  const said = [...reported].map(
     ([i, balances]) => `endpoint ${i + 1} of ${endpoints.length}: ${balances.get(address) ?? "nothing"}`,
   )
   return `the RPC endpoints do not agree on what the deposit ${address} (row ${id} of deposits) holds at block ${at} (${said.join(", ")})`
@@ -142,7 +147,7 @@ const sumsOf = (ctx: Context, network: Network, deposits: readonly Deposit[], at
     at,
   )
 
-/** Why a deposit does not hold what its rows say. */
+/** Finds out why a deposit does not hold what its rows say. */
 async function explain(
   ctx: Context,
   network: Network,
@@ -153,18 +158,19 @@ async function explain(
 ): Promise<Compared> {
   const id = `${deposit.id}`
   const words = `the deposit ${deposit.address} (row ${id} of deposits) holds ${balance} at block ${panel.finalized}, and its rows say ${came} in, ${went} out`
-  const told = await Promise.all(
+  const reported = await Promise.all(
     network.endpoints.map(each => balancesAt(ctx, network, each, [deposit], panel.finalized)),
   )
-  if (told.filter(each => each?.get(deposit.address) === balance).length < quorumOf(network)) return { unproven: words }
+  if (reported.filter(each => each?.get(deposit.address) === balance).length < quorumOf(network))
+    return { unproven: words }
   const rows = await checkRowsOf(ctx, network, panel, deposit)
   if (rows.finding) return { finding: rows.finding }
   const logs = await compareSince(ctx, network, panel, deposit)
   if (logs.finding ?? logs.unproven) return logs
   const again = (await sumsOf(ctx, network, [deposit], panel.finalized)).get(deposit.id)
-  // What was missed is stored by now: in flight, or noted.
+  // What the scan missed is stored by now: as a transfer in flight, or as an outflow.
   if (!again || again.inFlight || balance === again.came - again.went) return {}
-  // More than the rows say is nobody's loss, and no reason to stop paying.
+  // More money than the rows say is nobody's loss, and no reason to halt.
   if (balance > again.came - again.went) return { unproven: words }
   const since = unexplained.get(id) ?? ctx.now().getTime()
   unexplained.set(id, since)
@@ -172,7 +178,7 @@ async function explain(
   return { finding: { table: "deposits", id, words } }
 }
 
-/** The first of a deposit's newest rows that its receipt contradicts, or that says another thing than what was signed. */
+/** The first of a deposit's newest rows that its receipt contradicts, or that differs from what was signed. */
 export async function checkRowsOf(
   ctx: Context,
   network: Network,
@@ -197,7 +203,7 @@ export async function checkRowsOf(
   ])
 }
 
-/** Compares a deposit's logs since its balance was last right. */
+/** Compares a deposit's logs since its balance last agreed. */
 async function compareSince(ctx: Context, network: Network, panel: Panel, deposit: Deposit): Promise<Compared> {
   const range = network.endpoints.reduce((low, { logRange }) => (logRange < low ? logRange : low), 10_000n)
   const furthest = panel.finalized - range * BigInt(WINDOWS_OF_A_DEPOSIT)

@@ -27,7 +27,7 @@ const LEASE_TAKEN_MS = 250
 const LEASE_MS = 30_000
 const WINDOWS_A_CHECK = 50
 
-/** Compares when the hour of a payout wallet is over; answers how many milliseconds the next look may wait. */
+/** Compares when the hour of a payout wallet is over; answers how many milliseconds the next call may wait. */
 export async function checkBooks(ctx: Context, network: Network, address: Address): Promise<number> {
   const wallet = await ctx.db
     .selectFrom("wallets")

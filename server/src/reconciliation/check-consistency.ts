@@ -1,7 +1,6 @@
 /**
- * Compares the database with itself: sums with what they are the sums of, parts with their whole, copies with what they
- * were copied from. Each question is one statement, so that it sees one moment; none of them can be answered wrongly by
- * work in progress.
+ * Compares the database with itself: sums with their parts, parts with their whole, copies with their originals. Each question is
+ * one statement, so it sees one snapshot; work in progress makes no answer wrong.
  */
 import { type RawBuilder, sql } from "kysely"
 import type { Context, TxContext } from "../context.ts"
@@ -10,10 +9,10 @@ import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import type { Finding } from "./report.ts"
 
-/** Clocks of processes, and of the database, may differ so much. */
+/** The clocks of processes and of the database may differ this much. */
 const SLACK_MS = 60_000
 
-/** Transfers of a payment that are settled and not about to be settled again. */
+/** Whether all transfers of a payment are settled, and none is about to be settled again. */
 const quietAt = (now: Date) => sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
     where c.payment_id = p.id and (t.state = 'seen' or t.suspect_at is not null or t.run_at is not null
       or (t.state = 'gone' and p.session_id is null)))
@@ -25,7 +24,7 @@ interface Question {
   of: (chainId: number, isQuiet: RawBuilder<unknown>) => RawBuilder<{ id: string; words: string }>
 }
 
-/** Each answers rows that must not be there: their id and what is wrong with them. */
+/** Each question answers rows that are wrong: their id, and what is wrong with them. */
 const questions: Question[] = [
   {
     table: "deposit_books",
@@ -99,7 +98,7 @@ const questions: Question[] = [
         and (p.paywall_id, p.session_id) is distinct from (d.paywall_id, d.session_id)`,
   },
   {
-    // Of every payment, also of one that was returned or reversed: no amount tells of its claims.
+    // Of every payment, also a returned or reversed one: no amount says which claims it has.
     table: "claim_books",
     of: chainId => sql`
       select coalesce(b.payment_id, counted.payment_id, p.id) as id,
@@ -113,7 +112,7 @@ const questions: Question[] = [
         or b.claims <> coalesce(counted.n, 0) or b.transfer_ids <> coalesce(counted.ids, 0))`,
   },
   {
-    // Its salt is nowhere else: without the row nobody can send on what lies there.
+    // Its salt is stored nowhere else: without the row nobody can move the money there.
     table: "deposits",
     of: chainId => sql`
       select v.deposit_id::text as id, format('is not there, and the paywall %s is paid to it', v.paywall_id) as words
@@ -208,7 +207,7 @@ const questions: Question[] = [
       from attempts a where a.chain_id = ${chainId} group by a.intent_id having count(*) <> max(a.n) + 1`,
   },
   {
-    // One that is halted signs nothing; what it sent is adopted in any order.
+    // A halted wallet signs nothing, and what it sent is adopted in any order.
     table: "wallets",
     of: chainId => sql`
       select w.id::text, format('signs next with the nonce %s, and has signed with %s', w.next_nonce, max(a.nonce)) as words
@@ -217,7 +216,7 @@ const questions: Question[] = [
   },
 ]
 
-/** All that does not add up, the first of each question; empty when everything does. */
+/** The first wrong row of each question; empty when everything agrees. */
 export async function checkConsistency(ctx: TxContext, chainId: number): Promise<Finding[]> {
   const found: Finding[] = []
   const isQuiet = quietAt(ctx.now())
@@ -228,7 +227,7 @@ export async function checkConsistency(ctx: TxContext, chainId: number): Promise
   return found
 }
 
-/** The deposits whose rows may be behind findings about sums. */
+/** The deposits whose rows may explain findings about sums. */
 export async function depositsBehind(ctx: Context, findings: readonly Finding[]): Promise<Row<"deposits">[]> {
   const idsOf = (name: string) => findings.filter(({ table }) => table === name).map(({ id }) => id)
   const books = idsOf("deposit_books").flatMap(id => id.split("/")[0] ?? [])

@@ -1,7 +1,6 @@
 /**
- * What a row says of the chain, and whether receipts bear it out. As many endpoints as must agree have to bear it out, and as
- * many have to contradict it before a wallet is halted; what is neither is not proven. An error, or a null by itself, is never
- * evidence.
+ * Compares what rows assert about the chain with receipts. A quorum of endpoints has to confirm an assertion, and a quorum has to
+ * contradict it before a wallet is halted; anything else is unproven. An error, or a null by itself, is never evidence.
  */
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
@@ -14,7 +13,7 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import type { Compared } from "./report.ts"
 
-/** That a transaction in a final block moved money, or (`moved` false) that it did not. */
+/** A row's assertion that a transaction in a final block moved money, or (`moved` false) that it did not. */
 export interface ChainAssertion {
   table: "transfers" | "intents" | "outflows"
   id: string
@@ -25,7 +24,7 @@ export interface ChainAssertion {
   from: Address
   to: Address
   value: bigint
-  /** The how-manieth transfer to this address; undefined: any. */
+  /** The position among the transfers to this address, from 0; undefined: any. */
   k: number | undefined
   moved: boolean
 }
@@ -44,7 +43,7 @@ export const transferAssertion = (row: Row<"transfers">): ChainAssertion => ({
   moved: true,
 })
 
-/** Of an intent that ended in a block, and the address of its deposit. */
+/** The assertion of a payout that ended in a block; `deposit` is the address of its deposit. */
 export const payoutAssertion = (row: Row<"intents"> & { deposit: Address }): ChainAssertion => ({
   table: "intents",
   id: row.id,
@@ -87,12 +86,12 @@ const holds = (receipt: Receipt, { token, from, to, value, k }: Movement): boole
       (k === undefined || each.k === k),
   )
 
-const isBorneOut = (receipt: Receipt, assertion: ChainAssertion): boolean =>
+const confirms = (receipt: Receipt, assertion: ChainAssertion): boolean =>
   receipt.blockHash === assertion.blockHash &&
   receipt.blockNumber === assertion.blockNumber &&
   holds(receipt, assertion) === assertion.moved
 
-/** The first assertion that the chain contradicts; `unproven` tells what one endpoint says and not enough others. */
+/** The first assertion that the chain contradicts; `unproven` is one that some endpoints contradict, and too few. */
 export async function checkAssertions(
   ctx: Context,
   network: Network,
@@ -104,11 +103,11 @@ export async function checkAssertions(
   const quorum = quorumOf(network)
   // As many as must agree, and not always the first: who reported a log once must not be its only witness.
   const asked = awake(network.endpoints).slice(0, quorum)
-  const told = await Promise.all(asked.map(endpoint => ask(endpoint, calls, ctx.signal)))
+  const answers = await Promise.all(asked.map(endpoint => ask(endpoint, calls, ctx.signal)))
   const doubtful = assertions.filter((assertion, i) => {
-    const receipts = told.map(answers => (answers?.[i]?.ok ? readOrNone(answers[i].value) : undefined))
+    const receipts = answers.map(results => (results?.[i]?.ok ? readOrNone(results[i].value) : undefined))
     return (
-      receipts.filter(receipt => receipt?.txHash === assertion.txHash && isBorneOut(receipt, assertion)).length < quorum
+      receipts.filter(receipt => receipt?.txHash === assertion.txHash && confirms(receipt, assertion)).length < quorum
     )
   })
   if (doubtful.length === 0) return {}
@@ -119,20 +118,20 @@ export async function checkAssertions(
   let unproven: string | undefined
   for (const assertion of doubtful) {
     const receipts = panel.receiptsOf(assertion.txHash)
-    const bearing = receipts.filter(receipt => receipt !== null && isBorneOut(receipt, assertion)).length
-    if (bearing >= quorum) continue
+    const confirming = receipts.filter(receipt => receipt !== null && confirms(receipt, assertion)).length
+    if (confirming >= quorum) continue
     const nulls = receipts.filter(receipt => receipt === null).length
-    const against = receipts.length - nulls - bearing
+    const against = receipts.length - nulls - confirming
     const bodies = nulls > 0 ? await bodiesWithout(ctx, network, assertion) : 0
     if (against + Math.min(nulls, bodies) >= quorum)
       return { finding: { table: assertion.table, id: assertion.id, words: wordsFor(assertion, receipts) } }
-    // A node that has pruned its receipts knows nothing of what is old, and says so by a null.
+    // An endpoint that pruned its receipts answers null for an old transaction.
     if (against > 0 || bodies > 0) unproven ??= wordsFor(assertion, receipts)
   }
   return unproven === undefined ? {} : { unproven }
 }
 
-/** Whether as many endpoints as it takes tell this transfer, in a block that is agreed on. */
+/** Whether a quorum of endpoints reports this transfer, in a block that they agree on. */
 export async function isProven(
   network: Network,
   panel: Panel,
@@ -143,7 +142,7 @@ export async function isProven(
   return receipts.filter(receipt => receipt !== null && holds(receipt, transfer)).length >= quorumOf(network)
 }
 
-/** How many endpoints have the block at a assertion's height, and it is another block, or lacks the transaction. */
+/** How many endpoints have another block at an assertion's height, or the block without the transaction. */
 async function bodiesWithout(ctx: Context, network: Network, assertion: ChainAssertion): Promise<number> {
   const call = { method: "eth_getBlockByNumber", params: [hexNumber(assertion.blockNumber), false] }
   const answers = await Promise.all(network.endpoints.map(endpoint => ask(endpoint, [call], ctx.signal)))

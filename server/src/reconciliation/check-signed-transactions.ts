@@ -1,6 +1,6 @@
 /**
- * Whether what is signed, and what is about to be, is what the rows say: an intent's calldata is that of its own deposit,
- * token, recipient, amount and id, an attempt's bytes are that calldata, and a deposit's address follows from its terms.
+ * Compares what is signed, or about to be, with the rows: a payout's calldata with its deposit, token, recipient, amount and id,
+ * an attempt's bytes with that calldata, and a deposit's address with its terms.
  */
 import { sql } from "kysely"
 import { type Hex, keccak256, parseTransaction } from "viem"
@@ -14,14 +14,14 @@ import type { Finding } from "./report.ts"
 
 type Terms = Pick<Row<"deposits">, "factory" | "salt" | "owner" | "open_after_s">
 
-/** An intent with its deposit and all that was signed for it. */
+/** A payout with its deposit and all that was signed for it. */
 export type SignedIntent = Row<"intents"> & {
   deposit: Address
   terms: { factory: Address; salt: Hash; owner: Address; open_after_s: string }
   attempts: { id: string; raw: Hex; hash: Hash }[]
 }
 
-/** Intents out of deposits, with their signed bytes, in the order of their ids. */
+/** Payouts out of deposits, with their signed bytes, in the order of their ids. */
 export async function signedIntents(
   ctx: Context,
   chainId: number,
@@ -40,7 +40,7 @@ export async function signedIntents(
   return rows
 }
 
-/** The first thing signed, or about to be, that is not what its row says. */
+/** The first calldata or signed transaction of a payout that differs from its row. */
 export function checkIntent(intent: SignedIntent): Finding | undefined {
   const { id, terms, to_address: to, data, token, recipient, amount, nonce } = intent
   const deposit = { salt: terms.salt, owner: terms.owner, open_after_s: BigInt(terms.open_after_s) }
@@ -73,9 +73,9 @@ function wrongIn(intent: SignedIntent, raw: Hex, hash: Hash, nonce: bigint | nul
   if (said.chainId !== intent.chain_id || BigInt(said.nonce ?? 0) !== nonce)
     return "its bytes have another nonce or chain"
   const to = said.to?.toLowerCase()
-  // An empty transfer of the wallet to itself, by which a person frees a nonce, moves nothing of anyone's.
+  // An empty transfer of the wallet to itself, by which a person uses up a nonce, moves nobody's money.
   if (to === intent.wallet && (said.value ?? 0n) === 0n && (said.data ?? "0x") === "0x") return undefined
-  // One that was taken in from the chain may end with the id of an intent that an old backup does not know.
+  // A transaction that was adopted from the chain may end with the id of a payout that an old backup does not have.
   if (
     to !== intent.to_address ||
     withoutId(said.data ?? "0x") !== withoutId(intent.data) ||
@@ -85,7 +85,7 @@ function wrongIn(intent: SignedIntent, raw: Hex, hash: Hash, nonce: bigint | nul
   return undefined
 }
 
-/** What is wrong with a deposit's terms; undefined when its address follows from them. */
+/** A finding when a deposit's address does not follow from its terms. */
 export function checkTerms(deposit: Terms & { id: bigint; address: Address }): Finding | undefined {
   const { factory, salt, owner, open_after_s: openAfter } = deposit
   const implementation = depositImplementation(factory)

@@ -1,7 +1,7 @@
 /**
- * Compares the logs of finalized blocks with the rows, both ways: what left deposits with intents, what came in with
- * transfers. What the scan had missed is stored; what anyone recovered is noted; what nobody meant, or what a row tells
- * otherwise, is a finding.
+ * Compares the logs of finalized blocks with the rows, both ways: what left deposits with payouts, what came in with transfers.
+ * A transfer that the scan missed is stored. A recovery is noted. An outflow without a payout, or a row that the chain
+ * contradicts, is a finding.
  */
 import { sql } from "kysely"
 import { keyOf, statementOf } from "../chain/agreement.ts"
@@ -46,8 +46,8 @@ interface Range {
 }
 
 /**
- * What as many endpoints report as must agree, without what as many lack; undefined where a log is neither, or too few
- * answered. One that leaves logs out hides nothing, and what one makes up stops nothing.
+ * The logs that a quorum of endpoints reports. Undefined where a log has neither a quorum for it nor a quorum against it, or too
+ * few endpoints answered. So one endpoint that omits a log hides nothing, and one that invents a log stops nothing.
  */
 async function logsOf(
   ctx: Context,
@@ -59,7 +59,7 @@ async function logsOf(
   const addresses = deposits.map(deposit => deposit.address)
   const range = { token: network.token.address, addresses, fromBlock: from, toBlock: to, has: { number: to } }
   const answers = await Promise.all(awake(network.endpoints).map(endpoint => logsBy(endpoint)))
-  const told = answers.filter(answer => answer !== undefined)
+  const complete = answers.filter(answer => answer !== undefined)
   const quorum = quorumOf(network)
   const pick = (lists: Transfer[][]): Transfer[] | undefined => {
     const votes = Map.groupBy(lists.flat(), statementOf)
@@ -67,9 +67,9 @@ async function logsOf(
     const isOpen = [...votes.values()].some(same => same.length < quorum && lists.length - same.length < quorum)
     return isOpen ? undefined : sure.flatMap(same => same.slice(0, 1))
   }
-  const outgoing = pick(told.map(answer => answer.outgoing))
-  const incoming = pick(told.map(answer => answer.incoming))
-  return told.length < quorum || !outgoing || !incoming ? undefined : { outgoing, incoming }
+  const outgoing = pick(complete.map(answer => answer.outgoing))
+  const incoming = pick(complete.map(answer => answer.incoming))
+  return complete.length < quorum || !outgoing || !incoming ? undefined : { outgoing, incoming }
 
   async function logsBy(endpoint: Endpoint) {
     const outgoing = await readLogs(endpoint, { ...range, side: "from" }, ctx.signal)
@@ -131,7 +131,7 @@ function strangerWords(transfer: Transfer, intent: Ended | undefined, known: rea
   return `the transfer ${transfer.txHash} left a deposit, and no payout meant it`
 }
 
-/** Notes what left without an intent; answers the finding that it is, unless anyone may do so by now. */
+/** Stores an outflow without a payout; answers the finding, unless it is a recovery that anyone may make by now. */
 async function noteOutflow(
   ctx: Context,
   network: Network,
@@ -169,7 +169,7 @@ async function noteOutflow(
     "money left a deposit without a payout",
   )
   if (isRecovery) return undefined
-  // Noted, it belongs to the books from here on: whoever resumes the wallet need not forget it.
+  // Stored, it belongs to the books: after a resume the comparison does not find it again.
   return { table: "outflows", id: row?.id ?? "", words }
 }
 
@@ -186,7 +186,7 @@ async function intentsOf(ctx: Context, network: Network, hashes: readonly Hash[]
   return rows
 }
 
-/** Final intents in the settlement token, the one whose logs are compared, by which block the rows say. */
+/** Final payouts in the settlement token, the one whose logs are compared, by the block in their rows. */
 async function endedIn(ctx: Context, network: Network, { from, to, ids }: Range): Promise<Ended[]> {
   const { rows } = await sql<Ended>`
     select i.*, d.address as deposit from intents i join deposits d on d.id = i.deposit_id
@@ -256,7 +256,7 @@ const finalIn = async (ctx: Context, network: Network, { from, to, ids }: Range)
   return rows
 }
 
-/** What the scan did not find is stored as it would have stored it: a payment is never lost. False where one was not proven. */
+/** Stores transfers that the scan missed, as the scan would have: a payment is never lost. False where one was not proven. */
 async function storeMissed(
   ctx: Context,
   network: Network,
@@ -278,7 +278,7 @@ async function storeMissed(
       return ids
     })
     for (const { txHash, to } of found)
-      ctx.log.warn({ network: network.name, txHash, deposit: to }, "a transfer that the scan had not found is stored")
+      ctx.log.warn({ network: network.name, txHash, deposit: to }, "a transfer that the scan missed is stored")
     if (changed.length > 0) await ctx.wakes.wake("verify")
   }
   return found.length === missed.length

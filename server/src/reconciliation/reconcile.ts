@@ -1,7 +1,7 @@
 /**
- * The reconciliation of one network. Every hour: the database with itself, what is about to be signed, and the balances of
- * deposits where something moved. In a pass that begins every day: each deposit's terms and balance, each final transfer and
- * ended payout by its receipt, a part in each round. What is wrong halts the payout wallet, and says which row.
+ * The reconciliation of one network. Hourly it compares the database with itself, what is about to be signed, and the balances of
+ * deposits where something moved. In a daily pass, a part in each round, it compares each deposit's terms and balance, and each
+ * final transfer and ended payout with its receipt. A proven difference halts the payout wallet and names the row.
  */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
@@ -23,17 +23,17 @@ import { type Finding, haltWallets, reportUnproven } from "./report.ts"
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** Longer than a round may take: another that begins in it would have this one write nothing, and both begin again. */
+/** Longer than a round may take: a round that lost its lease writes nothing, and its part is compared again. */
 const LEASE_MS = 900_000
 /** Between the rounds of a pass: 500 receipts of each kind a minute are 720,000 rows of each a day. */
 const ROUND_MS = 60_000
 const RECEIPTS_A_ROUND = 500
 const DEPOSITS_A_ROUND = 10_000
-/** Intents that are not ended and looked at hourly; more of them than this never wait in practice. */
-const OPEN_INTENTS = 20_000
+/** Payouts that have not ended and are compared hourly; in practice fewer wait. */
+const OPEN_PAYOUTS = 20_000
 const ZERO_ID = "00000000-0000-0000-0000-000000000000"
 
-/** One round; answers how many milliseconds the next may wait. Without a `wallet` it alarms, and halts nothing. */
+/** One round; answers how many milliseconds the next may wait. Without a `wallet` it only reports, and halts nothing. */
 export async function reconcileRound(ctx: Context, network: Network, wallet: Address | undefined): Promise<number> {
   const now = ctx.now()
   await ctx.db
@@ -45,7 +45,7 @@ export async function reconcileRound(ctx: Context, network: Network, wallet: Add
   const job = { table: "reconciliations", only: network.chainId, leaseMs: LEASE_MS, now, nextRunAt } as const
   await withLease(ctx.db, job, async claimed => {
     const round = { ctx, network, wallet }
-    // Without a node the database can still be compared with itself.
+    // Without an endpoint the database is still compared with itself.
     const panel = await openPanelOrNone(ctx, network)
     if (claimed.hour_at <= now) await compareHourly(round, claimed, panel)
     if (panel) await continuePass(round, claimed, panel)
@@ -75,12 +75,12 @@ async function openPanelOrNone(ctx: Context, network: Network): Promise<Panel | 
     return await openPanel(network, cursor?.block_number ?? 0n, ctx.signal)
   } catch (error) {
     if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
-    reportUnproven(ctx, network, `the chain can't be asked: ${error.message}`)
+    reportUnproven(ctx, network, `no endpoint can be asked: ${error.message}`)
     return undefined
   }
 }
 
-/** Halts the payout wallets for what is wrong. */
+/** Halts the payout wallets for findings. */
 async function halt(round: Round, findings: readonly (Finding | undefined)[]): Promise<void> {
   const { ctx, network } = round
   const found = findings.filter(finding => finding !== undefined)
@@ -92,7 +92,7 @@ async function halt(round: Round, findings: readonly (Finding | undefined)[]): P
   if (wallets.length === 0) payoutAlarms.inc({ network: network.name, wallet: "payout", reason: "books" })
 }
 
-/** The wallets that move money out of deposits: ours, and that of a factory of before. */
+/** The wallets that move money out of deposits: ours, and that of an earlier factory. */
 async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wallets">[]> {
   const { rows } = await sql<Row<"wallets">>`
     select w.* from wallets w where w.chain_id = ${network.chainId} and (w.address = ${wallet ?? ""}
@@ -109,7 +109,7 @@ async function compareHourly(round: Round, claimed: Job, panel: Panel | undefine
     ctx,
     network.chainId,
     sql`i.state in ('queued', 'held', 'assigned', 'mined')`,
-    OPEN_INTENTS,
+    OPEN_PAYOUTS,
   )
   found.push(firstOf(open, checkIntent))
   if (panel)
@@ -120,7 +120,7 @@ async function compareHourly(round: Round, claimed: Job, panel: Panel | undefine
         found.filter(finding => finding !== undefined),
       )),
     )
-  // What the database says by itself needs no node.
+  // A contradiction within the database needs no endpoint.
   await halt(round, found)
   const hour = { hour_at: new Date(ctx.now().getTime() + HOUR_MS) }
   if (!panel) return await update(round, claimed, hour)
@@ -131,7 +131,7 @@ async function compareHourly(round: Round, claimed: Job, panel: Panel | undefine
   await update(round, claimed, { ...hour, moved_number: panel.finalized })
 }
 
-/** Sums that are wrong do not say which of their rows is; the chain may. */
+/** Finds the rows behind sums that are wrong: the sums do not say which row is, the chain may. */
 async function narrow({ ctx, network }: Round, panel: Panel, found: readonly Finding[]): Promise<Finding[]> {
   const rows: Finding[] = []
   for (const deposit of await depositsBehind(ctx, found)) {
@@ -146,7 +146,7 @@ async function narrow({ ctx, network }: Round, panel: Panel, found: readonly Fin
   }
 }
 
-/** Nonces that were passed over: nothing after them can be mined. Those that another used are no gap, as the chain has them. */
+/** A gap in the nonces: no later one can be mined. A nonce that another process used is no gap, as the chain has it. */
 async function nonceGap({ ctx, network, wallet }: Round): Promise<Finding | undefined> {
   if (!wallet) return undefined
   const { rows } = await sql<{ id: number; next: bigint; signed: bigint | null }>`
@@ -169,7 +169,7 @@ function firstOf<T>(rows: readonly T[], check: (row: T) => Finding | undefined):
   return undefined
 }
 
-/** Deposits with a transfer or payout that is final since a block, and those that lack money. */
+/** Deposits with a transfer or payout that became final after a block, and those that lack money. */
 async function movedDeposits(ctx: Context, network: Network, since: bigint, to: bigint): Promise<Row<"deposits">[]> {
   const { rows } = await sql<Row<"deposits">>`
     select * from deposits where id in (
@@ -181,7 +181,7 @@ async function movedDeposits(ctx: Context, network: Network, since: bigint, to: 
   return rows
 }
 
-/** The next part of the daily pass. */
+/** Compares the next part of the daily pass. */
 async function continuePass(round: Round, claimed: Job, panel: Panel): Promise<void> {
   const { ctx, network } = round
   const isOver =
@@ -192,14 +192,14 @@ async function continuePass(round: Round, claimed: Job, panel: Panel): Promise<v
   const next = {
     deposit_position: at.deposit_position === null ? null : await passDeposits(round, panel, at.deposit_position),
     transfer_position: at.transfer_position === null ? null : await passTransfers(round, panel, at.transfer_position),
-    intent_position: at.intent_position === null ? null : await passIntents(round, panel, at.intent_position),
+    intent_position: at.intent_position === null ? null : await passPayouts(round, panel, at.intent_position),
   }
   await update(round, claimed, {
     ...next,
     ...(isOver ? { pass_at: new Date(ctx.now().getTime() + DAY_MS) } : {}),
   })
   if (Object.values(next).every(position => position === null))
-    ctx.log.info({ network: network.name }, "all books were compared with the chain")
+    ctx.log.info({ network: network.name }, "the daily comparison of the books is complete")
 }
 
 async function passDeposits(round: Round, panel: Panel, after: bigint): Promise<bigint | null> {
@@ -245,12 +245,12 @@ async function passTransfers(round: Round, panel: Panel, after: bigint): Promise
   return rows.length < RECEIPTS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
 }
 
-async function passIntents(round: Round, panel: Panel, after: string): Promise<string | null> {
+async function passPayouts(round: Round, panel: Panel, after: string): Promise<string | null> {
   const { ctx, network } = round
   const ended = sql`i.id > ${after}::uuid and i.state in ('final', 'reverted')`
   const rows = await signedIntents(ctx, network.chainId, ended, RECEIPTS_A_ROUND)
   await halt(round, [firstOf(rows, checkIntent)])
-  // Any other token could halt the wallet by logs that it leaves out.
+  // Any other token could halt the wallet by omitting a log.
   const settled = rows.filter(row => row.token === network.token.address)
   const { finding, unproven } = await checkAssertions(ctx, network, panel, settled.map(payoutAssertion))
   await halt(round, [finding])
