@@ -88,3 +88,17 @@ describe("plain English", () => {
 })
 
 const folderOf = (path: string): string => path.split("/").slice(0, 3).join("/")
+
+/** The clauses about a field or a setting in the product's strings: what callers read as `details[].message`. */
+const clauses = (): string[] =>
+  files
+    .filter(path => path.startsWith("server/src/") && /(?<!\.test)\.ts$/.test(path))
+    .flatMap(path => [...readFileSync(`${root}${path}`, "utf8").matchAll(/"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`/g)])
+    .map(([text]) => text.slice(1, -1).replace(/\$\{(?:[^{}]|\{[^{}]*\})*\}/g, "…"))
+    .filter(text => /^(must|can't|is|was|has|does|names|points|belongs|comes|appears|contains) \S+ \S/.test(text))
+
+describe("all clauses about a field", () => {
+  it("stand in fault-clauses.txt, so that whoever adds one reads it among the others", async () => {
+    await expect(`${[...new Set(clauses())].sort().join("\n")}\n`).toMatchFileSnapshot("fault-clauses.txt")
+  })
+})

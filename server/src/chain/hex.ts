@@ -24,7 +24,7 @@ export function parseAddress(text: unknown): Address | undefined {
 
 /** The fault of a field that is not an address for {@link parseAddress}. */
 export const NOT_AN_ADDRESS =
-  "must be an address: 0x and 40 hexadecimal digits, with a right checksum if its case is mixed"
+  "must be an address: 0x and 40 hexadecimal digits, with a valid checksum if its case is mixed"
 
 /** The lower-case hash of a text in any case, or undefined when it is not 0x and 64 hexadecimal digits. */
 export function parseHash(text: unknown): Hash | undefined {

@@ -76,7 +76,7 @@ export function address(value: string): Address {
 /** `5s`, `2m`, `1h` or plain seconds, as milliseconds. */
 export function duration(value: string): number {
   const match = /^(\d{1,7})(s|m|h|d)?$/.exec(value)
-  if (!match) throw new Error("must be a time such as 30s, 5m or 1h")
+  if (!match) throw new Error("must be a duration such as 30s, 5m or 1h")
   const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }[match[2] ?? "s"] ?? 1_000
   return Number.parseInt(match[1] ?? "", 10) * unitMs
 }

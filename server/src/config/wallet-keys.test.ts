@@ -102,7 +102,7 @@ describe("openKeystore", () => {
 
   it("refuses a key of an address other than the file names", () => {
     const json = keystoreOf(generatePrivateKey(), "x", foundry, { address: "11".repeat(20) })
-    expect(() => openKeystore(json, "x")).toThrow("of another address")
+    expect(() => openKeystore(json, "x")).toThrow("of an address other than")
   })
 
   it.each([
@@ -174,8 +174,8 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {
       [{ [KEYSTORE]: dir }, /KEYSTORE can't be read: EISDIR$/],
       [{ [KEYSTORE]: file("x".repeat(70_000)) }, /KEYSTORE is too large/],
       [{ [KEYSTORE]: file(key) }, /KEYSTORE is not a keystore/],
-      [{ [PASSWORD]: file("hunter3") }, /KEYSTORE does not open/],
-      [{ [PASSWORD]: file("hunter2\n\n") }, /KEYSTORE does not open/],
+      [{ [PASSWORD]: file("hunter3") }, /KEYSTORE can't be decrypted/],
+      [{ [PASSWORD]: file("hunter2\n\n") }, /KEYSTORE can't be decrypted/],
       [{ [PASSWORD]: file("\n") }, /PASSWORD_FILE is empty$/],
       [{ [PASSWORD]: join(dir, "none") }, /PASSWORD_FILE can't be read: ENOENT$/],
     ]

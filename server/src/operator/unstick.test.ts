@@ -256,7 +256,9 @@ describe("an empty transfer", () => {
     await operator.ask("/resume", { wallet: "payout", reason: "looked" })
     // Mined, and not yet confirmed.
     await mineOriginals()
-    expect((await unstick(first.nonce, { maxFeeGwei: "900" })).body.message).toContain("used on the chain by now")
+    expect((await unstick(first.nonce, { maxFeeGwei: "900" })).body.message).toContain(
+      "meanwhile been used on the chain",
+    )
     expect((await operator.attempts()).length).toBe(2)
   })
 
