@@ -31,7 +31,9 @@ it.runIf(onPostgres)("two deadlocked transactions both end", async () => {
   await Promise.all([add(1, 2), add(2, 1)])
   const { rows } = await sql<{ n: number }>`select n from counters order by id`.execute(ctx.db)
   await sql`drop table counters`.execute(ctx.db)
-  expect([rows, runs]).toEqual([[{ n: 2 }, { n: 2 }], 3])
+  expect(rows).toEqual([{ n: 2 }, { n: 2 }])
+  // Each ran, and at least one ran again.
+  expect(runs).toBeGreaterThanOrEqual(3)
 })
 
 it.runIf(onPostgres)(

@@ -1,4 +1,5 @@
 /** What is passed as the first argument wherever I/O happens. */
+import { setTimeout as sleep } from "node:timers/promises"
 import type { Logger } from "pino"
 import type { Chain, ChainInfo } from "./chain/networks.ts"
 import type { Settings } from "./config/settings.ts"
@@ -32,7 +33,9 @@ export interface Context extends TxContext {
 
 /** Of two deadlocked transactions, Postgres undoes one (SQLSTATE deadlock_detected). */
 const DEADLOCK = "40P01"
-const TRIES = 3
+const TRIES = 5
+/** Before each retry: two victims that retry at once can deadlock again, and did so three times on a loaded machine. */
+const mostPauseMs = (tried: number): number => 10 * 2 ** tried
 
 /**
  * Runs `work` in one database transaction. The context it gets has the transaction as its `db`, so that the outer one
@@ -46,5 +49,6 @@ export async function inTransaction<T>(ctx: Context, work: (ctx: TxContext) => P
     } catch (error) {
       if (tried === TRIES || (error as { code?: unknown }).code !== DEADLOCK) throw error
       ctx.log.info({ tried }, "transaction deadlocked; retrying")
+      await sleep(Math.random() * mostPauseMs(tried))
     }
 }
