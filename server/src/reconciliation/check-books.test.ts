@@ -149,7 +149,7 @@ describe("the comparison", () => {
     expect(await wallet()).toMatchObject({ status: "active", checked_number: expect.any(BigInt) })
   })
 
-  it("does not halt on one endpoint's word that a transfer is missing", async () => {
+  it("does not halt on one endpoint's report that a transfer is missing", async () => {
     const shop = await rig.sell([50, 50])
     await rig.paid(shop, 1_000_000n)
     await rig.round()

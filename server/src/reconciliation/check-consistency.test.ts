@@ -146,7 +146,7 @@ describe("of payments that are granted, open, accepted, returned and reversed", 
   })
 })
 
-it("a claim that a hand deletes with the triggers on is found where its payment's amount tells", async () => {
+it("a claim that a hand deletes with the triggers on is found where its payment's amount contradicts it", async () => {
   const payments = await db().selectFrom("payments").selectAll().where("status", "<>", "reversed").execute()
   for (const { id } of payments) {
     const work = inTransaction(service.ctx, async ctx => {

@@ -70,7 +70,7 @@ describe("one row altered by hand", () => {
       expect(await byHand(inside.db, statement)).toBe(1)
       const within = { ...ctx(), db: inside.db }
       halted = await reconcile(within)
-      // What left and is told nowhere must be missing twice, as a node may tell its logs late.
+      // What left and is recorded nowhere must be missing twice, as a node may tell its logs late.
       if (halted === null) halted = await reconcile({ ...within, now: () => new Date(ctx().now().getTime() + 700_000) })
       throw new Back()
     })
@@ -85,7 +85,7 @@ describe("one row altered by hand", () => {
 describe("halts nothing:", () => {
   beforeEach(begin)
 
-  it("payouts on their way, and blocks that the chain takes back", async () => {
+  it("payouts on their way, and blocks that a reorg removes", async () => {
     const { client } = rig.anvil
     const shop = await rig.sell([50, 50])
     await rig.paid(shop, 1_000_000n)
@@ -113,7 +113,7 @@ describe("halts nothing:", () => {
     expect(await states()).toEqual(["final", "final"])
   })
 
-  it("a payment that a reorg took back and brought again, with more", async () => {
+  it("a payment that a reorg removed and restored, with more", async () => {
     const shop = await rig.sell()
     await rig.paid(shop, 600_000n)
     const set = (change: object) => ctx().db.updateTable("transfers").set(change).execute()
@@ -226,7 +226,7 @@ describe("halts nothing:", () => {
     expect(await reconcile()).toBeNull()
   })
 
-  it("one endpoint of two that tells other receipts, logs and balances", async () => {
+  it("one endpoint of two that reports other receipts, logs and balances", async () => {
     await life.live()
     const network = {
       ...rig.network,
@@ -255,7 +255,7 @@ describe("halts nothing:", () => {
     expect((await ctx().db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()).status).toBe("halted")
   })
 
-  it("the first of two endpoints that tells what the rows say: it is not believed alone, and both are named", async () => {
+  it("the first of two endpoints that reports what the rows say: it is not believed alone, and both are named", async () => {
     const shop = await rig.sell()
     await rig.paid(shop, 600_000n)
     await life.mine(4)
@@ -319,7 +319,7 @@ describe("halts nothing:", () => {
   })
 })
 
-describe("money that nobody meant to leave", () => {
+describe("money that left without a payout", () => {
   beforeEach(begin)
 
   it("halts the wallet, even to the owner before its time; and is in the books once a person has looked", async () => {
