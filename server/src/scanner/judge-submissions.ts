@@ -1,7 +1,6 @@
 /** Ends the submissions of a round whose transaction pays nothing here, or was never found, and puts the others off. */
 import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
-import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { type Observation, resourceOf } from "./observe-chain.ts"
 import type { WatchedDeposit } from "./queries.ts"
@@ -24,45 +23,34 @@ export const receiptBackoffMs = (attempts: number): number =>
 /** A receipt that is there, but not deep enough to be judged, is looked at again after so long. */
 const SHALLOW_MS = 5_000
 
-/** Ends, or puts off, the submissions that were due, and answers those that ended. Those that name a transfer in sight are linked later. */
-export async function judgeSubmissions(
-  ctx: TxContext,
-  network: NetworkInfo,
-  { panel, deposits, submissions }: Observation,
-): Promise<Row<"submissions">[]> {
-  const now = ctx.now()
-  const ended: Row<"submissions">[] = []
-  for (const submission of submissions) {
+export interface SubmissionChange {
+  submission: Row<"submissions">
+  change: Partial<Row<"submissions">>
+}
+
+/** Ends, or puts off, the submissions that were due; those that name a transfer in sight are linked later. */
+export function judgeSubmissions(network: NetworkInfo, seen: Observation, now: Date): SubmissionChange[] {
+  const { panel, deposits, submissions } = seen
+  return submissions.map(submission => {
     const receipt = panel.receiptOf(submission.tx_hash)
-    const again = (ms: number) => ({
-      run_at: new Date(now.getTime() + ms),
-      attempts: submission.attempts + 1,
-      updated_at: now,
-    })
-    let change: Partial<Row<"submissions">>
-    if (receipt) {
-      const deep = panel.depthOf(receipt.blockNumber, receipt.blockHash) >= network.confirmations
-      const fault = faultOf(receipt, claimOf(network, deposits, submission), address => ownerOf(deposits, address))
-      change =
-        deep && fault ? failed(fault, receipt.blockNumber) : { ...again(SHALLOW_MS), block_number: receipt.blockNumber }
-    } else {
+    if (!receipt) {
       // Not at the first look: the service itself may have been down all day.
       const overdue = now.getTime() - submission.submitted_at.getTime() >= NO_TRACE_MS && submission.attempts > 1
-      change =
-        receipt === null && overdue
-          ? failed(notFound(network.name), null)
-          : again(receiptBackoffMs(submission.attempts))
+      const isOver = receipt === null && overdue
+      const change = isOver
+        ? failed(notFound(network.name), null)
+        : again(submission, receiptBackoffMs(submission.attempts))
+      return { submission, change }
     }
-    if (change.status === "failed") ended.push(submission)
-    await ctx.db
-      .updateTable("submissions")
-      .set(change)
-      .where("id", "=", submission.id)
-      .where("status", "=", "verifying")
-      .execute()
-  }
-  return ended
+    const deep = panel.depthOf(receipt.blockNumber, receipt.blockHash) >= network.confirmations
+    const fault = faultOf(receipt, claimOf(network, deposits, submission), address => ownerOf(deposits, address))
+    if (deep && fault) return { submission, change: failed(fault, receipt.blockNumber) }
+    return { submission, change: { ...again(submission, SHALLOW_MS), block_number: receipt.blockNumber } }
+  })
 
+  function again({ attempts }: Row<"submissions">, ms: number) {
+    return { run_at: new Date(now.getTime() + ms), attempts: attempts + 1, updated_at: now }
+  }
   function failed({ reason, message }: Failure, blockNumber: bigint | null) {
     return { status: "failed" as const, reason, message, run_at: null, block_number: blockNumber, updated_at: now }
   }

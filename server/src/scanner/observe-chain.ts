@@ -1,6 +1,6 @@
 /**
- * What one round of verification learns: reads the database and the chain, and writes nothing. `record-observation.ts`
- * writes what follows from it.
+ * What one round of verification learns: reads the database and the chain, and writes nothing. `decide.ts` says what
+ * follows from it, and `record-observation.ts` writes that.
  */
 
 import { keyOf, type Standing } from "../chain/agreement.ts"
