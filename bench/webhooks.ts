@@ -109,6 +109,7 @@ async function main(part?: string): Promise<void> {
     now: () => new Date(),
     chain: { networks: [] },
     limits: processLimits(),
+    sells: [],
     wakes: await openWakes(database),
     signal: new AbortController().signal,
   }

@@ -6,6 +6,7 @@ import type { Settings } from "./config/settings.ts"
 import type { Db } from "./db/open.ts"
 import type { Wakes } from "./jobs/wake.ts"
 import type { Limits } from "./limits/limiter.ts"
+import type { Sellable } from "./settlement/sellable.ts"
 
 /**
  * What work inside a transaction gets, and what a function takes that touches the database alone: nothing that reaches a
@@ -21,6 +22,8 @@ export interface TxContext {
   now: () => Date
   chain: ChainInfo
   wakes: Wakes
+  /** All kinds of things that are for sale. */
+  sells: readonly Sellable[]
 }
 
 export interface Context extends TxContext {

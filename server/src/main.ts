@@ -2,6 +2,7 @@
  * The program: settings, then the context, then the roles that `--role` names. Exits with 0 when asked to stop, with 1
  * and a message when it can't start or can't continue.
  */
+
 import { createServer, type Server as HttpServer } from "node:http"
 import { setTimeout as sleep } from "node:timers/promises"
 import { parseArgs } from "node:util"
@@ -29,6 +30,7 @@ import { openAdmin } from "./operator/admin.ts"
 import { serveOnSocket } from "./operator/socket.ts"
 import { laneSigners } from "./payouts/pay-out.ts"
 import { checkWallet } from "./payouts/wallet-row.ts"
+import { sales } from "./sales.ts"
 import { ensureCursor } from "./scanner/scan-round.ts"
 import { openShutdown, type Shutdown } from "./shutdown.ts"
 import { troublesNow } from "./troubles.ts"
@@ -137,6 +139,7 @@ async function run(
     chain: { networks },
     wakes: await openWakes(database),
     limits,
+    sells: sales,
     signal,
   }
   // Runs before any address is shown: every later payment is scanned for, whenever the first worker starts.

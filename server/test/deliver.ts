@@ -20,6 +20,7 @@ const ctx: Context = {
   now: () => new Date(),
   chain: { networks: [] },
   limits: processLimits(),
+  sells: [],
   wakes: await openWakes(database),
   signal: stop.signal,
 }

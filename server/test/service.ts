@@ -1,4 +1,5 @@
 /** The service in a test: the real routes and jobs over a real database, with a clock that can be moved. */
+
 import type { InjectOptions } from "fastify"
 import { openApp } from "../src/app.ts"
 import { newEndpoint } from "../src/chain/endpoints.ts"
@@ -12,6 +13,7 @@ import { tokenIssuer } from "../src/identity/tokens.ts"
 import { openWakes } from "../src/jobs/wake.ts"
 import { type Limits, processLimits } from "../src/limits/limiter.ts"
 import { openLog } from "../src/log.ts"
+import { sales } from "../src/sales.ts"
 import { contractOf, type Document } from "./contract.ts"
 import { emptyDatabase, openTestDatabase } from "./database.ts"
 import { AUDIENCE, startIssuer, type TestIssuer } from "./issuer.ts"
@@ -98,6 +100,7 @@ export async function startService(
     chain: { networks },
     wakes: await openWakes(database),
     limits: options.limits ?? processLimits(),
+    sells: sales,
     signal: stopping.signal,
   }
   const app = openApp(ctx, tokenIssuer(issuer.issuer, AUDIENCE))

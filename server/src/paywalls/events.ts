@@ -29,7 +29,7 @@ export async function tellPayment(
   const grantedAt = payment.granted_at.toISOString()
   const common = { merchantId: payment.merchant_id, orderKey: paymentId }
   const { amount, currency } = (await amountTeller(ctx, [payment]))(payment)
-  const sequence = await nextSequence(ctx, { id: paymentId, paywallId: payment.paywallId })
+  const sequence = await nextSequence(ctx, paymentId)
   const data = { ...dataOf(payment, network), amount, currency, sequence }
   // The time of the grant tells it from the one after a reversal.
   const dedupeKey = `paywall.${change}:${paymentId}:${grantedAt}`

@@ -7,7 +7,6 @@ import type { Address, Hash } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { settleDue } from "../settlement/settle.ts"
-import { settleSessions } from "../settlement/settle-session.ts"
 import { checkConsistency } from "./check-consistency.ts"
 
 let service: TestService
@@ -29,7 +28,6 @@ class Back extends Error {}
 
 async function settle(): Promise<void> {
   await settleDue(service.ctx, paperNetwork)
-  await settleSessions(service.ctx, paperNetwork)
 }
 
 /** A confirmed transfer as the scan would have stored it. */

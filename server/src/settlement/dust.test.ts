@@ -9,7 +9,7 @@ import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Row } from "../db/schema.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
-import { settleSessions } from "./settle-session.ts"
+import { settleDue } from "./settle.ts"
 
 const DUST = 7_000
 /** What the code books of one session in one transaction. */
@@ -94,7 +94,7 @@ it.each([
   // The payer of the flooded session comes after all the dust, and another pays elsewhere.
   await arrive(flooded, 1, 5_000_000n, 90_000, payerA)
   await arrive(other, 1, 5_000_000n, 91_000, payerA)
-  await settleSessions(service.ctx, paperNetwork)
+  await settleDue(service.ctx, paperNetwork)
   expect(await dueOf(flooded)).toBe(DUST + 1 - BATCH)
   expect((await sessionOf(flooded)).status).toBe("confirmed")
   expect((await sessionOf(other)).status).toBe("confirmed")
@@ -102,7 +102,7 @@ it.each([
   await arrive(later, 1, 5_000_000n, 92_000, payerA)
   let rounds = 1
   while ((await dueOf(flooded)) > 0 && rounds < 10) {
-    await settleSessions(service.ctx, paperNetwork)
+    await settleDue(service.ctx, paperNetwork)
     rounds++
     expect((await sessionOf(later)).status).toBe("confirmed")
     expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
@@ -145,11 +145,11 @@ it("has the network looked at again at once while more waits, and does not expir
     .set({ expires_at: new Date(service.ctx.now().getTime() - 1) })
     .execute()
   const runAt = async () => (await db().selectFrom("cursors").select("run_at").executeTakeFirstOrThrow()).run_at
-  await settleSessions(service.ctx, paperNetwork)
+  await settleDue(service.ctx, paperNetwork)
   expect((await sessionOf(flooded)).status).toBe("verifying")
   expect((await runAt()).getTime()).toBeLessThan(next.getTime())
   await db().updateTable("cursors").set({ run_at: next }).execute()
-  await settleSessions(service.ctx, paperNetwork)
+  await settleDue(service.ctx, paperNetwork)
   expect(await runAt()).toEqual(next)
   expect(await sessionOf(flooded)).toMatchObject({ status: "expired", received: 0n + BigInt(BATCH + 1) })
 })
@@ -164,7 +164,7 @@ it("who pays is settled before the senders of a flood are screened", async () =>
   const network = { ...paperNetwork, endpoints, sanctionsOracle: `0x${"5a".repeat(20)}` as Address }
   const [before] = service.ctx.chain.networks.splice(0, 1, network)
   try {
-    await settleSessions(service.ctx, network)
+    await settleDue(service.ctx, network)
   } finally {
     service.ctx.chain.networks.splice(0, 1, before as typeof network)
     await oracle.stop()

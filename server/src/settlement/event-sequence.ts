@@ -2,25 +2,18 @@
 import { sql } from "kysely"
 import type { TxContext } from "../context.ts"
 
-/** What events are about: a checkout session, or a paywall's payment, which events treat as a session of its own. */
-export interface Subject {
-  id: string
-  /** Null for a session. */
-  paywallId: string | null
-}
-
 /**
- * The number of the next event about a subject, from 1. With `paid` it notes that the merchant is now notified of a payment
+ * The number of the next event about a checkout session (`cs_…`) or a payment (`pay_…`), from 1. With `paid` it notes that the merchant is now notified of a payment
  * (true) or of its reversal (false), and answers undefined when that is what it was notified of last. Call it inside the
  * transaction that emits.
  */
-export async function nextSequence(ctx: TxContext, subject: Subject): Promise<number>
-export async function nextSequence(ctx: TxContext, subject: Subject, paid?: boolean): Promise<number | undefined>
-export async function nextSequence(ctx: TxContext, subject: Subject, paid?: boolean): Promise<number | undefined> {
-  const table = sql.table(subject.paywallId === null ? "checkout_sessions" : "payments")
+export async function nextSequence(ctx: TxContext, subjectId: string): Promise<number>
+export async function nextSequence(ctx: TxContext, subjectId: string, paid?: boolean): Promise<number | undefined>
+export async function nextSequence(ctx: TxContext, subjectId: string, paid?: boolean): Promise<number | undefined> {
+  const table = sql.table(subjectId.startsWith("cs_") ? "checkout_sessions" : "payments")
   const changes = paid === undefined ? sql`` : sql`, notified_paid = ${paid}`
   const isNew = paid === undefined ? sql`true` : sql`notified_paid <> ${paid}`
   const { rows } = await sql<{ n: number }>`update ${table} set event_sequence = event_sequence + 1${changes}
-    where id = ${subject.id} and ${isNew} returning event_sequence as n`.execute(ctx.db)
+    where id = ${subjectId} and ${isNew} returning event_sequence as n`.execute(ctx.db)
   return rows[0]?.n
 }

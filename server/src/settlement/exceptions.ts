@@ -2,22 +2,13 @@
  * Payments that wait for the merchant: money that fits nothing, by sender, token and receiving address, so that a return
  * can reach nobody but its payer. They follow what the chain brings until the merchant decides.
  */
-import { sql } from "kysely"
+import { type RawBuilder, type SqlBool, sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
-import type { Row, WaitingFor } from "../db/schema.ts"
+import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
-
-/** A transfer with the payment that claims it, where one does. */
-export type ClaimedTransfer = Row<"transfers"> & { payment_id: string | null; payment_status: string | null }
-
-/** Transfers that wait, and why; in the order of the chain. */
-export interface Waiting {
-  exception: WaitingFor
-  transfers: readonly ClaimedTransfer[]
-}
+import type { ClaimedTransfer, Owner, Part, Plan, Sellable, Waiting } from "./sellable.ts"
 
 /**
  * Payments that wait at one session, or of one payer at a paywall: those of most money, and the others as these are decided.
@@ -25,12 +16,9 @@ export interface Waiting {
  */
 const MOST_OPEN = 500
 
-interface Owner {
-  merchant_id: string
-  chain_id: number
-  paywall_id: string | null
-  session_id: string | null
-}
+/** Of payments: that they are this owner's. */
+export const ofOwner = ({ paywall_id, session_id }: Pick<Owner, "paywall_id" | "session_id">): RawBuilder<SqlBool> =>
+  paywall_id !== null ? sql<SqlBool>`paywall_id = ${paywall_id}` : sql<SqlBool>`session_id = ${session_id}`
 
 /** Transfers apart by sender, token and receiving address. */
 function apart({ exception, transfers }: Waiting): Waiting[] {
@@ -52,22 +40,22 @@ function greatest(groups: Waiting[], token: Address): Waiting[] {
 }
 
 /**
- * Writes the payments that wait at a paywall (of one payer) or a session: one for each of `waiting`, under the id that it had
- * before where there is one. Of `looked` whatever waits no more is let go; transfers that were not looked at stay where they
- * are. Call it under the lock of the payer's access, or of the session.
+ * Writes a part's payments that wait: one for each of the plan's `waiting`, under the id that it had before where there is one.
+ * Of `looked` whatever waits no more is let go; transfers that were not looked at stay where they are. Call it under the lock
+ * of {@link Sellable.hold}.
  */
 export async function writeOpen(
   ctx: TxContext,
-  owner: Owner,
-  payer: Address | undefined,
-  looked: readonly ClaimedTransfer[],
-  waiting: readonly Waiting[],
-  recipientSetOf: (transfer: ClaimedTransfer) => bigint | null,
+  sellable: Sellable,
+  part: Part,
+  { looked, waiting }: Pick<Plan, "looked" | "waiting">,
 ): Promise<void> {
-  const { token } = networkOf(ctx.chain, owner.chain_id)
+  const { token } = part.network
   const undecided = await withoutReturning(ctx, waiting)
   const groups = greatest(undecided.filter(({ transfers }) => transfers.length > 0).flatMap(apart), token.address)
-  const present = [...(await openOf(ctx, owner, payer)), ...(await reversedOf(ctx, owner, groups))]
+  // Where one payment is all, what is left of a reversed one is counted with the rest.
+  const reversed = sellable.paidOnce ? [] : await reversedOf(ctx, groups)
+  const present = [...(await openOf(ctx, part)), ...reversed]
   if (present.length === 0 && groups.length === 0) return
   const left = new Set(present)
   const idOf = (exact: boolean, { exception, transfers }: Waiting) => {
@@ -91,7 +79,7 @@ export async function writeOpen(
     ctx,
     looked.filter(row => row.payment_id !== null && isOpen.has(row.payment_id) && !waits.has(row.id)),
   )
-  for (const { group, known } of matched) await writeOne(ctx, owner, group, known, recipientSetOf)
+  for (const { group, known } of matched) await writeOne(ctx, sellable, part, group, known)
   await refresh(
     ctx,
     present.map(row => row.id),
@@ -121,13 +109,12 @@ async function withoutReturning(ctx: TxContext, waiting: readonly Waiting[]): Pr
   }))
 }
 
-const openOf = (ctx: TxContext, { paywall_id, session_id }: Owner, payer: Address | undefined) =>
+const openOf = (ctx: TxContext, { owner, payer }: Part) =>
   ctx.db
     .selectFrom("payments")
     .selectAll()
     .where("status", "=", "open")
-    .$if(paywall_id !== null, query => query.where("paywall_id", "=", paywall_id))
-    .$if(session_id !== null, query => query.where("session_id", "=", session_id))
+    .where(ofOwner(owner))
     .$if(payer !== undefined, query => query.where("payer", "=", payer as Address))
     .orderBy("created_at")
     .orderBy("id")
@@ -135,18 +122,14 @@ const openOf = (ctx: TxContext, { paywall_id, session_id }: Owner, payer: Addres
     .execute()
 
 /**
- * Payments of a paywall that were reversed and have something left, which waits under their ids: what was already promised of
+ * Payments that were reversed and have something left, which waits under their ids: what was already promised of
  * them counts when they are paid again.
  */
-async function reversedOf(
-  ctx: TxContext,
-  { paywall_id }: Owner,
-  groups: readonly Waiting[],
-): Promise<Row<"payments">[]> {
+async function reversedOf(ctx: TxContext, groups: readonly Waiting[]): Promise<Row<"payments">[]> {
   const ids = groups.flatMap(({ transfers }) =>
     transfers.flatMap(row => (row.payment_status === "reversed" && row.payment_id !== null ? [row.payment_id] : [])),
   )
-  if (paywall_id === null || ids.length === 0) return []
+  if (ids.length === 0) return []
   return await ctx.db
     .selectFrom("payments")
     .selectAll()
@@ -169,10 +152,10 @@ async function unclaim(ctx: TxContext, transfers: readonly ClaimedTransfer[]): P
 
 async function writeOne(
   ctx: TxContext,
-  owner: Owner,
+  sellable: Sellable,
+  part: Part,
   { exception, transfers }: Waiting,
   known: Row<"payments"> | undefined,
-  recipientSetOf: (transfer: ClaimedTransfer) => bigint | null,
 ): Promise<void> {
   const last = transfers.at(-1)
   if (!last) throw new Error("a payment has no transfer")
@@ -181,14 +164,14 @@ async function writeOne(
     amount: amountOf({ exception, transfers }),
     tx_hash: last.tx_hash,
     exception,
-    recipient_set_id: known && (await wasGranted(ctx, id)) ? known.recipient_set_id : recipientSetOf(last),
+    recipient_set_id: await sellable.recipientsOf(ctx, part, last, known),
     updated_at: ctx.now(),
   }
   const whose = { payer: last.from_address, token: last.token, deposit_id: last.deposit_id }
   if (!known)
     await ctx.db
       .insertInto("payments")
-      .values({ id, ...owner, ...whose, ...facts, status: "open", created_at: ctx.now() })
+      .values({ id, ...part.owner, ...whose, ...facts, status: "open", created_at: ctx.now() })
       .execute()
   else if (known.status !== "open" || known.exception !== exception || known.tx_hash !== last.tx_hash)
     await ctx.db
@@ -201,12 +184,6 @@ async function writeOne(
     id,
     transfers.filter(row => row.payment_id !== id),
   )
-}
-
-/** Whether a payment of a paywall was granted once: who is paid of it was decided then. */
-export async function wasGranted(ctx: TxContext, paymentId: string): Promise<boolean> {
-  const grants = ctx.db.selectFrom("grants").select("id").where("payment_id", "=", paymentId)
-  return (await grants.executeTakeFirst()) !== undefined
 }
 
 /**

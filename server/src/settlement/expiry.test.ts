@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { type Life, lifeOf } from "../../test/life.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import type { Address } from "../chain/hex.ts"
-import { settleSessions } from "./settle-session.ts"
+import { settleDue } from "./settle.ts"
 
 const MINUTE = 60_000
 let rig: PayoutRig
@@ -83,7 +83,7 @@ it("after an upgrade expires once a round has told the time of the block that wa
   await rig.service.ctx.db.updateTable("checkout_sessions").set({ status: "pending" }).execute()
   rig.service.advance(MINUTE)
   await rig.service.ctx.db.updateTable("checkout_sessions").set({ run_at: rig.service.ctx.now() }).execute()
-  await settleSessions(rig.service.ctx, rig.network)
+  await settleDue(rig.service.ctx, rig.network)
   expect(await statusOf(session.id)).toBe("pending")
   await rig.service.ctx.db.updateTable("checkout_sessions").set({ run_at: rig.service.ctx.now() }).execute()
   await life.verify()

@@ -2,7 +2,7 @@
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import { explorerUrl, type NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
-import type { PaymentException, Row, SessionStatus } from "../db/schema.ts"
+import type { PaymentException, SessionStatus } from "../db/schema.ts"
 import type { Share } from "../payouts/queries.ts"
 import { amountTeller } from "../scanner/tokens.ts"
 import { emit } from "../webhooks/emit.ts"
@@ -33,20 +33,6 @@ export interface Told {
   token?: Address
 }
 
-/** What every event about a session says of it; how it stands comes beside. */
-export const toldOf = (session: Row<"checkout_sessions">) => ({
-  id: session.id,
-  merchantId: session.merchant_id,
-  amount: session.amount,
-  productId: session.product_id,
-  paywallId: null,
-  description: session.description,
-  metadata: session.metadata,
-  customerEmail: session.customer_email,
-  payerInfo: session.payer_info,
-  callbackUrl: session.callback_url,
-})
-
 /**
  * Emits that something was paid, that the chain took that back, or that it failed or expired; call it inside the transaction
  * that makes it so. A payment that comes back is a new completion. A reversal goes to whoever was sent the completion, and
@@ -62,7 +48,7 @@ export async function tellCheckout(
   const { callbackUrl } = told
   const isEnd = change === "failed" || change === "expired"
   if (isEnd && callbackUrl !== null) return
-  const sequence = await nextSequence(ctx, told, isEnd ? undefined : change === "paid")
+  const sequence = await nextSequence(ctx, told.id, isEnd ? undefined : change === "paid")
   if (sequence === undefined) return
   const data = { ...(await dataOf(ctx, network, told)), sequence }
   const to = callbackUrl === null ? {} : { callbackUrl }

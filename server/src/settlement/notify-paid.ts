@@ -3,7 +3,8 @@ import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sharesOf, sharesSettled } from "../payouts/queries.ts"
-import { type Told, tellCheckout, toldOf } from "./notify-checkout.ts"
+import { tellCheckout } from "./notify-checkout.ts"
+import { resourceOf, sellableOf } from "./sellable.ts"
 
 /** What is not mined by then is told without a hash; later ones stand in `GET /api/checkouts/:id`. */
 const WAIT_FOR_SHARES_MS = 5 * 60_000
@@ -24,22 +25,17 @@ export async function tellPaid(ctx: TxContext, network: NetworkInfo, paymentId: 
 export async function tellDuePayments(ctx: Context): Promise<number> {
   const waiting = await ctx.db
     .selectFrom("payments")
-    .select(["id", "session_id"])
+    .select(["id", "paywall_id", "session_id"])
     .where("tell_by", "is not", null)
     .orderBy("tell_by")
     .limit(PAYMENTS_A_ROUND)
     .execute()
   let told = 0
-  for (const { id, session_id } of waiting)
+  for (const { id, ...owner } of waiting)
     told += await inTransaction(ctx, async ctx => {
-      // The session before its payment, as settling locks them.
-      if (session_id !== null)
-        await ctx.db
-          .selectFrom("checkout_sessions")
-          .select("id")
-          .where("id", "=", session_id)
-          .forNoKeyUpdate()
-          .execute()
+      // Before the payment, as settling locks them.
+      const resourceId = resourceOf(owner)
+      await sellableOf(ctx, resourceId).lockEvents?.(ctx, resourceId)
       const payment = await ctx.db
         .selectFrom("payments")
         .selectAll()
@@ -59,10 +55,13 @@ export async function tellDuePayments(ctx: Context): Promise<number> {
   return waiting.length - told
 }
 
-/** Emits that a paywall's payment is no longer paid; call it inside the transaction that reversed it. */
+/**
+ * Emits that a payment is no longer paid, where it is told as a session of its own; call it inside the transaction that reversed
+ * it.
+ */
 export async function tellReversed(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
   await tellCheckout(ctx, network, "reversed", {
-    ...(await paywallTold(ctx, payment)),
+    ...(await describe(ctx, payment)),
     status: "pending",
     amountReceived: 0n,
     confirmedAt: null,
@@ -72,51 +71,28 @@ export async function tellReversed(ctx: TxContext, network: NetworkInfo, payment
 
 async function tell(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
   const splits = payment.recipient_set_id === null ? null : await sharesOf(ctx, payment.id)
-  const told = payment.session_id === null ? await paywallTold(ctx, payment) : await sessionTold(ctx, payment)
-  await tellCheckout(ctx, network, "paid", { ...told, status: "confirmed", splits })
+  await tellCheckout(ctx, network, "paid", { ...(await describe(ctx, payment)), status: "confirmed", splits })
 }
 
-type Sold = Omit<Told, "status" | "splits">
+const describe = (ctx: TxContext, payment: Row<"payments">) =>
+  sellableOf(ctx, resourceOf(payment)).describe(ctx, payment)
 
-/** A paywall's payment is told as a session of its own. */
-async function paywallTold(ctx: TxContext, payment: Row<"payments">): Promise<Sold> {
-  const paywall = await ctx.db
-    .selectFrom("paywalls")
-    .select("description")
-    .where("id", "=", payment.paywall_id)
-    .executeTakeFirstOrThrow()
-  return {
-    id: payment.id,
-    merchantId: payment.merchant_id,
-    amount: payment.amount,
-    amountReceived: payment.amount,
-    exception: payment.exception === "sanctioned" ? null : payment.exception,
-    txHash: payment.tx_hash,
-    payer: payment.payer,
-    token: payment.token,
-    confirmedAt: payment.updated_at,
-    productId: null,
-    paywallId: payment.paywall_id,
-    description: paywall.description,
-    metadata: null,
-    customerEmail: null,
-    payerInfo: null,
-    callbackUrl: null,
-  }
-}
-
-async function sessionTold(ctx: TxContext, payment: Row<"payments">): Promise<Sold> {
-  const session = await ctx.db
-    .selectFrom("checkout_sessions")
-    .selectAll()
-    .where("id", "=", payment.session_id)
-    .executeTakeFirstOrThrow()
-  return {
-    ...toldOf(session),
-    amountReceived: session.received,
-    exception: session.exception,
-    txHash: payment.tx_hash,
-    payer: payment.payer,
-    confirmedAt: session.confirmed_at,
-  }
-}
+/** What is told of a payment that is a session of its own: all but what it was for. */
+export const toldAsSession = (payment: Row<"payments">) => ({
+  id: payment.id,
+  merchantId: payment.merchant_id,
+  amount: payment.amount,
+  amountReceived: payment.amount,
+  exception: payment.exception === "sanctioned" ? null : payment.exception,
+  txHash: payment.tx_hash,
+  payer: payment.payer,
+  token: payment.token,
+  confirmedAt: payment.updated_at,
+  productId: null,
+  paywallId: null,
+  description: null,
+  metadata: null,
+  customerEmail: null,
+  payerInfo: null,
+  callbackUrl: null,
+})

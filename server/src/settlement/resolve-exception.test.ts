@@ -15,7 +15,6 @@ import { sweepDue } from "../payouts/make-payouts.ts"
 import { returnAgain } from "../payouts/make-returns.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "./settle.ts"
-import { settleSessions } from "./settle-session.ts"
 
 let service: TestService
 let shop: { id: string; deposit: Row<"deposits"> }
@@ -98,7 +97,6 @@ async function arrive(deposit: Row<"deposits">, usd: number, from = 0, token = p
 
 async function settle(): Promise<void> {
   await settleDue(service.ctx, paperNetwork)
-  await settleSessions(service.ctx, paperNetwork)
   expect(failures).toEqual([])
 }
 

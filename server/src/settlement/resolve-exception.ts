@@ -5,23 +5,17 @@
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import { type Screening, screen } from "../chain/sanctions.ts"
+import { screen } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositSums } from "../deposits/balance.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { refusalsOf } from "../identity/merchant-settings.ts"
 import { paymentChanges } from "../metrics.ts"
-import { makePayouts } from "../payouts/make-payouts.ts"
 import { makeReturn } from "../payouts/make-returns.ts"
-import { foldAccess, lockAccess } from "../paywalls/access.ts"
-import { statusMessage } from "../scanner/submission-faults.ts"
-import { hashesClaimed } from "./exceptions.ts"
-import { giveAccess } from "./give-access.ts"
 import { namedAddress } from "./return-address.ts"
-import { everPaid, lockSession, lockTransfers, settleSession, takeUse } from "./settle-session.ts"
-
-export type Screened = Map<Address, Screening>
+import { type Part, resourceOf, type Screened, type Sellable, sellableOf } from "./sellable.ts"
+import { grantAccepted } from "./write-payments.ts"
 
 /** A payment of this merchant; `NOT_FOUND` for any other. */
 export async function paymentOf(ctx: TxContext, merchantId: string, id: string): Promise<Row<"payments">> {
@@ -44,7 +38,7 @@ export async function screenDecision(
   payment: Row<"payments">,
   recipient: Address | undefined,
 ): Promise<Screened> {
-  const others = payment.session_id === null ? [] : await sendersOf(ctx, payment.session_id)
+  const { senders: others } = await sellableOf(ctx, resourceOf(payment)).groupOf(ctx, payment)
   const concerned = [payment.payer, ...(recipient ? [recipient] : [])]
   const screened = await screen(ctx, [...new Set([...concerned, ...others])], `decide:${payment.id}`)
   if (concerned.some(address => screened.get(address) === "listed")) throw new ApiError("SANCTIONS_MATCH")
@@ -57,47 +51,14 @@ export async function screenDecision(
   return screened
 }
 
-async function sendersOf(ctx: Context, sessionId: string): Promise<Address[]> {
-  const rows = await ctx.db
-    .selectFrom("transfers")
-    .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
-    .select("from_address")
-    .distinct()
-    .where("deposits.session_id", "=", sessionId)
-    .where("transfers.state", "<>", "gone")
-    .execute()
-  return rows.map(row => row.from_address)
-}
-
 /**
- * Lets a payment that waits count as paid: it grants access, confirms its session, or is the merchant's beside what had paid
- * the session. Its payouts are made, of what was received. Call it inside a transaction; `INVALID_OPERATION` unless it waits.
+ * Lets a payment that waits count as paid: it buys what was for sale, or is the merchant's beside what had paid that. Its
+ * payouts are made, of what was received. Call it inside a transaction; `INVALID_OPERATION` unless it waits.
  */
 export async function acceptPayment(ctx: TxContext, merchantId: string, id: string, screened: Screened): Promise<void> {
-  const payment = await lockOpen(ctx, merchantId, id)
-  const session = payment.session_id
-  const before = session === null ? [] : await paymentsOf(ctx, session)
-  const beside = before.some(row => row.status === "granted" && !row.beside)
-  await ctx.db
-    .updateTable("payments")
-    .set({ status: "granted", accepted_at: ctx.now(), beside, updated_at: ctx.now() })
-    .where("id", "=", id)
-    .execute()
-  if (payment.paywall_id !== null) {
-    const paywall = await ctx.db
-      .selectFrom("paywalls")
-      .selectAll()
-      .where("id", "=", payment.paywall_id)
-      .executeTakeFirstOrThrow()
-    await giveAccess(ctx, paywall, payment, await hashesClaimed(ctx, id))
-    await foldAccess(ctx, paywall.id, payment.payer)
-  }
-  if (session !== null) {
-    await makePayouts(ctx, id)
-    // The merchant may go beyond the uses that it gave the link; they are counted as far as they go, a session's once.
-    if (!before.some(everPaid)) await takeUse(ctx, (await lockSession(ctx, session)).link_id)
-    await settleSession(ctx, session, screened)
-  }
+  const { sellable, part, payment } = await lockOpen(ctx, merchantId, id)
+  await grantAccepted(ctx, sellable, part, payment)
+  await sellable.onDecided(ctx, part, { ...payment, status: "granted" }, screened)
   told(ctx, payment, "accepted")
 }
 
@@ -141,7 +102,7 @@ export async function returnPayment(
   to: ReturnTo,
   screened: Screened,
 ): Promise<void> {
-  const payment = await lockOpen(ctx, merchantId, id)
+  const { sellable, part, payment } = await lockOpen(ctx, merchantId, id)
   if (await isPaidOut(ctx, id)) throw new ApiError("INVALID_OPERATION", undefined, PAID_OUT)
   if (await isRecovered(ctx, payment)) throw new ApiError("INVALID_OPERATION", undefined, RECOVERED)
   const named = (await namedAddress(ctx, payment))?.address
@@ -166,12 +127,7 @@ export async function returnPayment(
     .where("id", "=", id)
     .execute()
   await makeReturn(ctx, { ...payment, ...returned })
-  if (payment.session_id !== null) await settleSession(ctx, payment.session_id, screened)
-  if (payment.paywall_id !== null)
-    await sql`update submissions set status = 'failed', reason = ${payment.exception}, message = ${statusMessage.returned},
-        run_at = null, updated_at = ${ctx.now()}
-      where paywall_id = ${payment.paywall_id} and address = ${payment.payer} and status in ('verifying', 'failed', 'reversed')
-        and tx_hash in (${sql.join(await hashesClaimed(ctx, id))})`.execute(ctx.db)
+  await sellable.onDecided(ctx, part, { ...payment, ...returned }, screened)
   told(ctx, payment, "returned")
 }
 
@@ -180,14 +136,21 @@ function told(ctx: TxContext, { id, chain_id, exception }: Row<"payments">, chan
   paymentChanges.inc({ network: networkOf(ctx.chain, chain_id).name, change })
 }
 
+/** A payment that waits, with what it waits at. */
+interface Open {
+  sellable: Sellable
+  part: Part
+  payment: Row<"payments">
+}
+
 /** The payment, held with all that settles it; `INVALID_OPERATION` unless it waits and all its money stands. */
-async function lockOpen(ctx: TxContext, merchantId: string, id: string): Promise<Row<"payments">> {
+async function lockOpen(ctx: TxContext, merchantId: string, id: string): Promise<Open> {
   const known = await paymentOf(ctx, merchantId, id)
-  if (known.session_id !== null) {
-    await lockSession(ctx, known.session_id)
-    await lockTransfers(ctx, known.session_id)
-  }
-  if (known.paywall_id !== null) await lockAccess(ctx, known.paywall_id, known.payer)
+  const resourceId = resourceOf(known)
+  const sellable = sellableOf(ctx, resourceId)
+  const { parts } = await sellable.hold(ctx, { resourceId, senders: [known.payer] })
+  const [part] = parts
+  if (!part) throw new Error(`${resourceId} has no part that ${id} could wait in`)
   await ctx.db.selectFrom("payments").select("id").where("id", "=", id).forNoKeyUpdate().execute()
   const payment = await paymentOf(ctx, merchantId, id)
   if (payment.status !== "open") throw new ApiError("INVALID_OPERATION", undefined, stateOf(payment))
@@ -197,7 +160,7 @@ async function lockOpen(ctx: TxContext, merchantId: string, id: string): Promise
     ctx.db,
   )
   if (stands.rows.length === 0) throw busy("The chain is moving this payment to another block.")
-  return payment
+  return { sellable, part, payment }
 }
 
 const busy = (why: string) => new ApiError("INVALID_OPERATION", undefined, `${why} Try again in a minute.`)
@@ -211,9 +174,6 @@ function stateOf({ status, returned_to, accepted_at, exception }: Row<"payments"
     return "This payment is granted, and the amount beyond the price was counted with it: no part of it waits for a decision."
   return "This payment is granted: no part of it waits for a decision."
 }
-
-const paymentsOf = (ctx: TxContext, sessionId: string): Promise<Row<"payments">[]> =>
-  ctx.db.selectFrom("payments").selectAll().where("session_id", "=", sessionId).execute()
 
 /**
  * Whether what a payment brought was paid out to others, or is on its way to them: before the chain took some of it back. It

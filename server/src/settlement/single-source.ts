@@ -2,8 +2,6 @@
  * What one of two endpoints alone vouches for counts towards small payments only: `QUORUM_ABOVE` is compared with all that
  * one sender, or one checkout, was paid, so that many small lies are no large one.
  */
-import { sql } from "kysely"
-import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -24,19 +22,4 @@ export function believed(
   const total = transfers.reduce((sum, { value }) => sum + value, counted)
   const isSmall = total <= parseAmount(ctx.settings.quorumAbove, network.token.decimals)
   return transfer => !transfer.single_source || (isSmall && transfer.token === network.token.address)
-}
-
-/** What a sender's payments at a paywall count by one endpoint's word, in base units of the settlement token. */
-export async function countedAlone(
-  ctx: TxContext,
-  network: NetworkInfo,
-  paywallId: string,
-  payer: Address,
-): Promise<bigint> {
-  const { rows } = await sql<{ sum: bigint }>`
-    select coalesce(sum(t.value), 0) as sum from payments p join claims c on c.payment_id = p.id
-      join transfers t on t.id = c.transfer_id
-    where p.paywall_id = ${paywallId} and p.payer = ${payer} and p.status in ('granted', 'returned')
-      and t.single_source and t.state <> 'gone' and t.token = ${network.token.address}`.execute(ctx.db)
-  return rows[0]?.sum ?? 0n
 }

@@ -3,11 +3,9 @@ import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import { scanRound } from "../scanner/scan-round.ts"
 import { settleDue } from "./settle.ts"
-import { settleSessions } from "./settle-session.ts"
 
 /** One round; a no-op when the network is not due or another process holds its lease. */
 export const verifyRound = (ctx: Context, network: Network): Promise<void> =>
   scanRound(ctx, network, async () => {
     await settleDue(ctx, network)
-    await settleSessions(ctx, network)
   })

@@ -3,6 +3,7 @@
  * and lie, workers ended by SIGKILL at each moment that matters and at random, blocks displaced, transactions dropped,
  * leases taken away from whoever works.
  */
+
 import { type ChildProcess, spawn } from "node:child_process"
 import { randomBytes } from "node:crypto"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -22,6 +23,7 @@ import { processLimits } from "../../src/limits/limiter.ts"
 import { openLog } from "../../src/log.ts"
 import { createPaywall } from "../../src/paywalls/manage-paywalls.ts"
 import { reconcileRound } from "../../src/reconciliation/reconcile.ts"
+import { sales } from "../../src/sales.ts"
 import { returnPayment } from "../../src/settlement/resolve-exception.ts"
 import { settleDue } from "../../src/settlement/settle.ts"
 import { createSplit } from "../../src/splits/splits.ts"
@@ -193,6 +195,7 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
     now: () => new Date(),
     chain: { networks: [await checkNetwork(network)] },
     limits: processLimits(),
+    sells: sales,
     wakes: await openWakes(database),
     signal: new AbortController().signal,
   }

@@ -3,6 +3,7 @@
  * nothing of it: the moments are in the signer and in the database driver that this program hands to the engine. A mutant
  * does beside the rounds what a careless engine would do.
  */
+
 import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
 import pg from "pg"
@@ -20,6 +21,7 @@ import { processLimits } from "../../src/limits/limiter.ts"
 import { openLog } from "../../src/log.ts"
 import { payoutRound } from "../../src/payouts/pay-out.ts"
 import { checkBooks } from "../../src/reconciliation/check-books.ts"
+import { sales } from "../../src/sales.ts"
 
 /** Moments in the worker itself; the proxy knows those of sending. */
 export type KillPoint = "after signing" | "before commit" | "after commit" | "before final"
@@ -99,6 +101,7 @@ async function main(options: WorkerOptions): Promise<void> {
     now: () => new Date(),
     chain: { networks: [network] },
     limits: processLimits(),
+    sells: sales,
     wakes: await openWakes(database),
     signal: stop.signal,
   }

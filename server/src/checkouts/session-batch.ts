@@ -4,25 +4,16 @@
  */
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
-import type { Network } from "../chain/networks.ts"
-import type { Context, TxContext } from "../context.ts"
+import type { NetworkInfo } from "../chain/networks.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import type { ClaimedTransfer } from "./exceptions.ts"
+import type { ClaimedTransfer, Group } from "../settlement/sellable.ts"
 
 /** Sessions in one round; the rest is due in the next. */
 const SESSIONS_A_ROUND = 500
 /** New transfers that one transaction books: each costs two triggers, a claim and three indexes. */
 const TRANSFERS_A_BATCH = 2_000
-
-/** Senders that are screened together, as many as an oracle is asked about in one call. */
-const SENDERS_AT_ONCE = 500
-
-/** A session to settle, and who sent what is settled of it. */
-export interface DueSession {
-  id: string
-  senders: Address[]
-}
 
 /** A transfer with the payment that claims it, and whether that was accepted beside what had paid the session. */
 export type SessionTransfer = ClaimedTransfer & { beside: boolean | null }
@@ -47,8 +38,8 @@ const placeIn = (token: Address) => sql`case when t.run_at is not null and c.tra
  * Sessions with a transfer to settle, or whose own time has come, and who sent what is settled of them now and not claimed
  * yet. Those with the fewest transfers come first: one that is flooded with dust takes many rounds, and nobody else waits.
  */
-export async function dueSessions(ctx: Context, network: Network): Promise<DueSession[]> {
-  const rows = await sql<DueSession>`
+export async function dueSessions(ctx: TxContext, network: NetworkInfo): Promise<Group[]> {
+  const { rows } = await sql<Group>`
     with due as (
       (select d.session_id as id from (select deposit_id, count(*) as n from transfers
           where chain_id = ${network.chainId} and run_at <= ${ctx.now()} group by 1) arrived
@@ -59,34 +50,14 @@ export async function dueSessions(ctx: Context, network: Network): Promise<DueSe
     placed as (select d.session_id, t.from_address, t.state, p.status, ${placeIn(network.token.address)} as place
       from due join deposits d on d.session_id = due.id join transfers t on t.deposit_id = d.id
         left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id)
-    select due.id, coalesce(array_agg(distinct placed.from_address::text) filter (where placed.state <> 'gone'
+    select due.id as "resourceId", coalesce(array_agg(distinct placed.from_address::text) filter (where placed.state <> 'gone'
         and coalesce(placed.place, 0) <= ${TRANSFERS_A_BATCH}
         and coalesce(placed.status, '') not in ('granted', 'returned')), '{}') as senders
     from due left join placed on placed.session_id = due.id group by due.id order by count(placed.session_id), due.id`.execute(
     ctx.db,
   )
-  return rows.rows
+  return rows
 }
-
-/** The sessions in their order, in parts of at most 500 senders; a session with more is a part of its own. Pure. */
-export function screenedTogether(due: readonly DueSession[]): DueSession[][] {
-  const parts: DueSession[][] = []
-  let room = 0
-  for (const session of due) {
-    const fits = session.senders.length <= room
-    if (!fits) room = SENDERS_AT_ONCE
-    room -= session.senders.length
-    const last = parts.at(-1)
-    if (fits && last) last.push(session)
-    else parts.push([session])
-  }
-  return parts
-}
-
-/** The senders of these sessions, each once. */
-export const sendersOf = (sessions: readonly DueSession[]): Address[] => [
-  ...new Set(sessions.flatMap(({ senders }) => senders)),
-]
 
 /** Holds the transfers of a session's address that are settled now; call it inside a transaction, under the session's lock. */
 export async function holdBatch(ctx: TxContext, deposit: Row<"deposits">, token: Address): Promise<Batch> {
@@ -108,13 +79,4 @@ export async function readBatch(ctx: TxContext, { ids }: Batch): Promise<Session
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
     where t.id = any(${sqlArray("bigint", ids)}) order by t.block_number, t.log_index`.execute(ctx.db)
   return rows
-}
-
-/** Of these transfers what was due is settled; those whose senders nobody could screen are due again at `again`. */
-export async function endBatch(ctx: TxContext, done: readonly bigint[], unscreened: readonly bigint[], again: Date) {
-  const set = (ids: readonly bigint[], at: Date | null) =>
-    sql`update transfers set run_at = ${at} where id = any(${sqlArray("bigint", ids)}) and run_at is not null
-      and run_at <= ${ctx.now()}`.execute(ctx.db)
-  if (done.length > 0) await set(done, null)
-  if (unscreened.length > 0) await set(unscreened, again)
 }

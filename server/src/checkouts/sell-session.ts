@@ -1,0 +1,163 @@
+/**
+ * Checkout sessions as something that is sold: all that arrives at a session's address adds up, whoever sends it, and one
+ * payment confirms it. Settled under the session's row; what the merchant is told follows the session's status.
+ */
+
+import { sql } from "kysely"
+import type { Address } from "../chain/hex.ts"
+import type { TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
+import { paymentChanges } from "../metrics.ts"
+import { type Told, tellCheckout } from "../settlement/notify-checkout.ts"
+import { tellPaid } from "../settlement/notify-paid.ts"
+import type { Group, Sellable } from "../settlement/sellable.ts"
+import { settle } from "../settlement/settle.ts"
+import { holdSession, loadSession, lockSession, type SessionPart } from "./load-session.ts"
+import { everPaid, planSession, type SessionPlan, takesUse } from "./plan-session.ts"
+import { dueSessions } from "./session-batch.ts"
+
+/** Checkout sessions, for sale. */
+export const sessionSales: Sellable<SessionPart, SessionPlan> = {
+  prefix: "cs",
+  purpose: "checkout",
+  paidOnce: true,
+
+  due: dueSessions,
+
+  async groupOf(ctx, { session_id }) {
+    return await groupOf(ctx, session_id ?? "")
+  },
+
+  async hold(ctx, { resourceId }) {
+    const part = await holdSession(ctx, resourceId)
+    return { parts: [part], due: part.batch.ids }
+  },
+
+  async plan(ctx, part, screened) {
+    const facts = await loadSession(ctx, part, screened)
+    const usedUp = takesUse(facts) && !(await takeUse(ctx, part.session.link_id))
+    return planSession(facts, usedUp)
+  },
+
+  async recipientsOf(_ctx, { session }) {
+    return session.recipient_set_id
+  },
+
+  // A session's payment is written again whenever it is settled: what it buys is the session's status, in `finish`.
+  async onPaid() {},
+
+  async onReversed(ctx, _part, { id }) {
+    // It waits for nobody: what was paid with it is counted anew.
+    const counted = ctx.db.updateTable("payments").set({ exception: null }).where("id", "=", id)
+    await counted.where("accepted_at", "is", null).execute()
+  },
+
+  async finish(ctx, part, plan, [paidId]) {
+    const { session, network } = part
+    await acceptSubmissions(ctx, session.id, plan.arrived)
+    await ctx.db
+      .updateTable("checkout_sessions")
+      .set({ ...plan.row, updated_at: ctx.now() })
+      .where("id", "=", session.id)
+      .execute()
+    const paymentId = plan.acceptedId ?? paidId
+    if (paymentId !== undefined && session.status !== "confirmed") await tellPaid(ctx, network, paymentId)
+    if (plan.row.status !== session.status) await tellStatus(ctx, part, plan)
+  },
+
+  async onDecided(ctx, { session }, payment, screened) {
+    // The merchant may go beyond the uses that it gave the link; they are counted as far as they go, a session's once.
+    if (payment.status === "granted" && !(await wasPaidBefore(ctx, session.id, payment.id)))
+      await takeUse(ctx, session.link_id)
+    await settle(ctx, sessionSales, { resourceId: session.id, senders: [] }, screened)
+  },
+
+  async describe(ctx, payment) {
+    const session = await ctx.db
+      .selectFrom("checkout_sessions")
+      .selectAll()
+      .where("id", "=", payment.session_id)
+      .executeTakeFirstOrThrow()
+    return {
+      ...toldOf(session),
+      amountReceived: session.received,
+      exception: session.exception,
+      txHash: payment.tx_hash,
+      payer: payment.payer,
+      confirmedAt: session.confirmed_at,
+    }
+  },
+
+  lockEvents: lockSession,
+}
+
+/** The session with all who sent money to it that is still there. */
+async function groupOf(ctx: TxContext, sessionId: string): Promise<Group> {
+  const rows = await ctx.db
+    .selectFrom("transfers")
+    .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
+    .select("from_address")
+    .distinct()
+    .where("deposits.session_id", "=", sessionId)
+    .where("transfers.state", "<>", "gone")
+    .execute()
+  return { resourceId: sessionId, senders: rows.map((row): Address => row.from_address) }
+}
+
+/** What every event about a session says of it; how it stands comes beside. */
+const toldOf = (session: Row<"checkout_sessions">) => ({
+  id: session.id,
+  merchantId: session.merchant_id,
+  amount: session.amount,
+  productId: session.product_id,
+  paywallId: null,
+  description: session.description,
+  metadata: session.metadata,
+  customerEmail: session.customer_email,
+  payerInfo: session.payer_info,
+  callbackUrl: session.callback_url,
+})
+
+/** Tells that a session is no longer paid, or that it failed or expired. */
+async function tellStatus(ctx: TxContext, { session, network }: SessionPart, plan: SessionPlan): Promise<void> {
+  const { status, exception, received: amountReceived } = plan.row
+  const told = { ...toldOf(session), status, exception, amountReceived, confirmedAt: null, splits: null }
+  const tell = (change: "reversed" | "failed" | "expired", paidWith: Pick<Told, "txHash" | "payer">) =>
+    tellCheckout(ctx, network, change, { ...told, ...paidWith })
+  // What was taken back is named by the transaction that had paid it.
+  if (session.status === "confirmed") await tell("reversed", { txHash: session.tx_hash, payer: session.payer })
+  if (status === "failed" || status === "expired") await tell(status, plan.last ?? { txHash: null, payer: null })
+  ctx.log.info({ sessionId: session.id, from: session.status, to: status, exception }, "session")
+  paymentChanges.inc({ network: network.name, change: `checkout ${status}` })
+}
+
+/** Whether another payment has paid the session, at any time. */
+async function wasPaidBefore(ctx: TxContext, sessionId: string, paymentId: string): Promise<boolean> {
+  const payments = await ctx.db.selectFrom("payments").selectAll().where("session_id", "=", sessionId).execute()
+  return payments.some(payment => payment.id !== paymentId && everPaid(payment))
+}
+
+/** Takes one of the link's uses; false when all are taken. */
+async function takeUse(ctx: TxContext, linkId: string | null): Promise<boolean> {
+  if (linkId === null) return true
+  const taken = await ctx.db
+    .updateTable("payment_links")
+    .set(eb => ({ uses: eb("uses", "+", 1) }))
+    .where("id", "=", linkId)
+    .where(eb => eb.or([eb("max_uses", "is", null), eb("uses", "<", eb.ref("max_uses"))]))
+    .executeTakeFirst()
+  return taken.numUpdatedRows > 0n
+}
+
+/** Submitted hashes whose money has arrived have done their work. */
+async function acceptSubmissions(ctx: TxContext, sessionId: string, hashes: readonly string[]): Promise<void> {
+  if (hashes.length === 0) return
+  await ctx.db
+    .updateTable("submissions")
+    .set({ status: "granted", reason: null, run_at: null, updated_at: ctx.now() })
+    .where("session_id", "=", sessionId)
+    .where(sql<boolean>`tx_hash = any(${sqlArray("text", hashes)})`)
+    .where("status", "<>", "granted")
+    .execute()
+}

@@ -1,0 +1,81 @@
+/** How a buyer's submissions end: as the payments do that claim what they named. */
+import { sql } from "kysely"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { TxContext } from "../context.ts"
+import type { FailureReason, Row } from "../db/schema.ts"
+import { alreadyUsed, type Failure, statusMessage } from "../scanner/submission-faults.ts"
+import { hashesClaimed } from "../settlement/exceptions.ts"
+
+/** Ends the submissions of these transactions: their payment is granted. */
+export async function grantSubmissions(
+  ctx: TxContext,
+  paywallId: string,
+  payer: Address,
+  hashes: readonly Hash[],
+): Promise<void> {
+  const now = ctx.now()
+  await ctx.db
+    .updateTable("submissions")
+    .set({ status: "granted", reason: null, message: statusMessage.granted, run_at: null, updated_at: now })
+    .where("paywall_id", "=", paywallId)
+    .where("address", "=", payer)
+    .where("tx_hash", "in", hashes)
+    .execute()
+}
+
+/** Notes on the granted submissions of a payment that the chain took it back. */
+export async function reverseSubmissions(
+  ctx: TxContext,
+  paywallId: string,
+  payer: Address,
+  paymentId: string,
+): Promise<void> {
+  await sql`update submissions s set status = 'reversed', message = ${statusMessage.reversed}, updated_at = ${ctx.now()}
+    from claims c join transfers t on t.id = c.transfer_id
+    where c.payment_id = ${paymentId} and s.paywall_id = ${paywallId} and s.address = ${payer} and s.tx_hash = t.tx_hash
+      and s.status = 'granted'`.execute(ctx.db)
+}
+
+/** Ends the submissions of a payment that the merchant sends back. */
+export async function returnSubmissions(ctx: TxContext, payment: Row<"payments">): Promise<void> {
+  await sql`update submissions set status = 'failed', reason = ${payment.exception}, message = ${statusMessage.returned},
+      run_at = null, updated_at = ${ctx.now()}
+    where paywall_id = ${payment.paywall_id} and address = ${payment.payer} and status in ('verifying', 'failed', 'reversed')
+      and tx_hash in (${sql.join(await hashesClaimed(ctx, payment.id))})`.execute(ctx.db)
+}
+
+/** Ends the submissions of these transactions that are still looked at, with a reason. */
+export async function failSubmissions(
+  ctx: TxContext,
+  paywallId: string,
+  payer: Address,
+  hashes: readonly Hash[],
+  { reason, message }: Failure & { reason: FailureReason },
+): Promise<void> {
+  if (hashes.length === 0) return
+  await ctx.db
+    .updateTable("submissions")
+    .set({ status: "failed", reason, message, run_at: null, updated_at: ctx.now() })
+    .where("paywall_id", "=", paywallId)
+    .where("address", "=", payer)
+    .where("tx_hash", "in", hashes)
+    .where("status", "in", ["verifying", "failed"])
+    .execute()
+}
+
+/** Ends a submission that came when its transfer was already claimed as that payment did. */
+export async function endClaimed(ctx: TxContext, paywallId: string, payer: Address): Promise<void> {
+  await sql`update submissions s set run_at = null, updated_at = ${ctx.now()}, status = ended.status,
+      reason = ended.reason, message = ended.message
+    from (select t.tx_hash, t.chain_id,
+        case when p.status = 'returned' or g.revoked_by = 'merchant' then 'failed' else 'granted' end as status,
+        case when p.status = 'returned' then p.exception when g.revoked_by = 'merchant' then ${alreadyUsed.reason} end as reason,
+        case when p.status = 'returned' then ${statusMessage.returned}
+          when g.revoked_by = 'merchant' then ${alreadyUsed.message} else ${statusMessage.granted} end as message
+      from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
+        left join grants g on g.payment_id = p.id
+      where p.paywall_id = ${paywallId} and p.payer = ${payer}
+        and (p.status = 'returned' or (p.status = 'granted' and g.id is not null))) as ended
+    where s.paywall_id = ${paywallId} and s.address = ${payer} and s.status = 'verifying' and ended.tx_hash = s.tx_hash
+      and ended.chain_id = s.chain_id`.execute(ctx.db)
+}

@@ -1,0 +1,77 @@
+/** What a paywall's payment brings: access, the end of its submissions, and word to the merchant. */
+import type { Hash } from "../chain/hex.ts"
+import type { TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { newId } from "../ids.ts"
+import { paymentChanges } from "../metrics.ts"
+import { tellPaid } from "../settlement/notify-paid.ts"
+import type { PaidWith } from "../settlement/sellable.ts"
+import { grantSubmissions } from "./end-submissions.ts"
+import { tellPayment } from "./events.ts"
+import { callsOf } from "./paywall.ts"
+import type { AccessPart } from "./sell-access.ts"
+
+/**
+ * Gives access for a payment that has become `granted`, or gives back what a reorg had taken; where the merchant had revoked
+ * it, the payment has its money again and no more than that. Call it in the transaction that granted it, under the payer's
+ * access, which has to be folded afterwards.
+ */
+export async function giveAccess(
+  ctx: TxContext,
+  { paywall, network }: Pick<AccessPart, "paywall" | "network">,
+  payment: PaidWith,
+  hashes: readonly Hash[],
+): Promise<void> {
+  const { id: paymentId, payer, tx_hash } = payment
+  if (!(await writeGrant(ctx, paywall, payment))) return await tellPaid(ctx, network, paymentId)
+  await grantSubmissions(ctx, paywall.id, payer, hashes)
+  await tellPayment(ctx, network, paymentId, "granted")
+  ctx.log.info({ paymentId, paywallId: paywall.id, payer, txHash: tx_hash }, "payment granted")
+  paymentChanges.inc({ network: network.name, change: "granted" })
+}
+
+/** Writes the grant, or restores it after a reorg; false where the merchant revoked it, which stands. */
+async function writeGrant(
+  ctx: TxContext,
+  paywall: Row<"paywalls">,
+  { id, payer, tx_hash }: PaidWith,
+): Promise<boolean> {
+  const now = ctx.now()
+  const known = await ctx.db.selectFrom("grants").select("revoked_by").where("payment_id", "=", id).executeTakeFirst()
+  if (known?.revoked_by === "merchant") return false
+  if (known?.revoked_by === "reorg") {
+    const restored = { revoked_at: null, revoked_by: null, revoke_reason: null, granted_at: now, tx_hash }
+    await ctx.db.updateTable("grants").set(restored).where("payment_id", "=", id).execute()
+    return true
+  }
+  await ctx.db
+    .insertInto("grants")
+    .values({
+      id: newId("grant"),
+      payment_id: id,
+      paywall_id: paywall.id,
+      address: payer,
+      tx_hash,
+      duration_s: paywall.access_duration_s,
+      calls: callsOf(paywall.pricing_model),
+      granted_at: now,
+    })
+    .execute()
+  return true
+}
+
+/** Revokes the access that a payment had bought, unless the merchant did so before. */
+export async function takeAccess(ctx: TxContext, paymentId: string): Promise<void> {
+  await ctx.db
+    .updateTable("grants")
+    .set({ revoked_at: ctx.now(), revoked_by: "reorg", revoke_reason: "the chain took the payment back" })
+    .where("payment_id", "=", paymentId)
+    .where("revoked_at", "is", null)
+    .execute()
+}
+
+/** Whether a payment was granted once: who is paid of it was decided then. */
+export async function wasGranted(ctx: TxContext, paymentId: string): Promise<boolean> {
+  const grants = ctx.db.selectFrom("grants").select("id").where("payment_id", "=", paymentId)
+  return (await grants.executeTakeFirst()) !== undefined
+}

@@ -1,0 +1,170 @@
+/** The money at a paywall that is settled: which groups are due, which of their transfers, and what else is known of them. */
+import { sql } from "kysely"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { NetworkInfo } from "../chain/networks.ts"
+import type { TxContext } from "../context.ts"
+import { sqlArray } from "../db/sql-array.ts"
+import type { Group, Standing } from "../settlement/sellable.ts"
+import type { Version } from "./payment.ts"
+import type { AccessTransfer } from "./plan-access.ts"
+
+/**
+ * Open transfers of one sender that are looked at: the newest. A real buyer has a handful; a flood of dust must not cost
+ * more than this each time.
+ */
+const OPEN_TRANSFERS = 2_000
+/** Due transfers of a group that one transaction looks at; the others stay due, and come in the next round. */
+const DUE_A_BATCH = 5_000
+/** Groups in one round, of each paywall in its turn: a flood of senders at one must not keep the buyers of others waiting. */
+const GROUPS_A_ROUND = 500
+
+/**
+ * The senders of each paywall that have something due: who submitted a hash before who did not, and much money before little,
+ * so that dust waits for whoever may be waiting. More than one sender is a group only where a transaction, mined again, moved
+ * a claimed transfer from another.
+ */
+export async function dueSenders(ctx: TxContext, network: NetworkInfo): Promise<Group[]> {
+  const due = await sql<{ paywall_id: string; sender: Address; payer: Address | null }>`
+    select d.paywall_id, t.from_address as sender, p.payer
+    from transfers t join deposits d on d.id = t.deposit_id
+      left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+    where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and d.paywall_id is not null
+    group by 1, 2, 3 order by row_number() over (partition by d.paywall_id order by
+        exists (select from submissions s where s.paywall_id = d.paywall_id and s.address = t.from_address) desc,
+        sum(t.value) filter (where t.token = ${network.token.address}) desc nulls last, min(t.run_at), t.from_address, p.payer), 1
+    limit ${GROUPS_A_ROUND}`.execute(ctx.db)
+  const groups = new Map<string, Group>()
+  for (const { paywall_id, sender, payer } of due.rows) {
+    const moved = payer !== null && payer !== sender
+    // Rare enough that all of a paywall's moved transfers make one group.
+    const key = moved ? `${paywall_id} moved` : `${paywall_id} ${sender}`
+    const { senders } = groups.get(key) ?? { senders: [] }
+    const all = new Set([...senders, sender, ...(payer ? [payer] : [])])
+    groups.set(key, { resourceId: paywall_id, senders: [...all].sort() })
+  }
+  return [...groups.values()]
+}
+
+/**
+ * The due transfers of these senders, and those a payment of theirs claims, held until the transaction ends. Not those
+ * that are only seen: their confirmation makes them due.
+ */
+export async function lockDueTransfers(
+  ctx: TxContext,
+  paywallId: string,
+  payers: readonly Address[],
+): Promise<bigint[]> {
+  // Each part by its own index: with an "or" all that is due at the paywall would be read for each of a flood's senders.
+  const rows = await sql<{ id: bigint }>`
+    select t.id from transfers t where t.run_at <= ${ctx.now()} and t.state <> 'seen' and t.id in (
+      select s.id from deposits d join transfers s on s.deposit_id = d.id
+        where d.paywall_id = ${paywallId} and s.from_address in (${sql.join(payers)})
+      union select c.transfer_id from payments p join claims c on c.payment_id = p.id
+        where p.paywall_id = ${paywallId} and p.payer in (${sql.join(payers)}))
+    order by t.id limit ${DUE_A_BATCH} for no key update of t`.execute(ctx.db)
+  return rows.rows.map(row => row.id)
+}
+
+/**
+ * The payments of this sender that claim one of these transfers and no unconfirmed one, as an unconfirmed block is no
+ * evidence. Of reversed ones, those that the merchant had accepted, or had revoked the access of: they have their money again
+ * when all of it is back and no part is one endpoint's word.
+ */
+export async function standingPayments(
+  ctx: TxContext,
+  paywallId: string,
+  payer: Address,
+  due: readonly bigint[],
+): Promise<Standing[]> {
+  if (due.length === 0) return []
+  const { rows } = await sql<Standing>`
+    select p.*, has.there, case when has.alone then 0 else has.there end as sure
+    from payments p join lateral (
+      select coalesce(sum(t.value) filter (where t.state <> 'gone' and t.from_address = p.payer), 0) as there,
+        bool_or(t.single_source) as alone, bool_or(t.state = 'seen') as unconfirmed
+      from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id) has on true
+    where p.id in (select payment_id from claims where transfer_id = any(${sqlArray("bigint", due)}))
+      and p.paywall_id = ${paywallId} and p.payer = ${payer} and not has.unconfirmed
+      and (p.status in ('granted', 'returned') or (p.status = 'reversed' and (p.accepted_at is not null
+        or exists (select from grants g where g.payment_id = p.id and g.revoked_by = 'merchant'))))
+    order by p.id`.execute(ctx.db)
+  return rows
+}
+
+/**
+ * Confirmed transfers in the settlement token (`=`) or any other (`<>`) that count for no payment, or for one that waits or
+ * was reversed, in chain order. What a merchant had revoked the access of stays used.
+ */
+export async function openTransfers(
+  ctx: TxContext,
+  paywallId: string,
+  payer: Address,
+  network: NetworkInfo,
+  which: "=" | "<>",
+): Promise<AccessTransfer[]> {
+  const rows = await sql<AccessTransfer>`
+    select * from (
+      select t.*, p.id as payment_id, p.status as payment_status, p.payer as payment_payer from transfers t
+        join deposits d on d.id = t.deposit_id
+        left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+        left join grants g on g.payment_id = p.id
+      where d.paywall_id = ${paywallId} and t.from_address = ${payer} and t.token ${sql.raw(which)} ${network.token.address}
+        and t.state in ('confirmed', 'final') and (p.id is null or p.status in ('reversed', 'open'))
+        and g.revoked_by is distinct from 'merchant'
+      order by t.block_number desc, t.log_index desc limit ${OPEN_TRANSFERS}) as newest
+    order by block_number, log_index`.execute(ctx.db)
+  return rows.rows
+}
+
+/** What a sender's payments at a paywall count by one endpoint's word, in base units of the settlement token. */
+export async function countedAlone(
+  ctx: TxContext,
+  network: NetworkInfo,
+  paywallId: string,
+  payer: Address,
+): Promise<bigint> {
+  const { rows } = await sql<{ sum: bigint }>`
+    select coalesce(sum(t.value), 0) as sum from payments p join claims c on c.payment_id = p.id
+      join transfers t on t.id = c.transfer_id
+    where p.paywall_id = ${paywallId} and p.payer = ${payer} and p.status in ('granted', 'returned')
+      and t.single_source and t.state <> 'gone' and t.token = ${network.token.address}`.execute(ctx.db)
+  return rows[0]?.sum ?? 0n
+}
+
+/** The transactions that an address has submitted to a paywall. */
+export async function submittedHashes(ctx: TxContext, paywallId: string, payer: Address): Promise<Set<Hash>> {
+  const submissions = ctx.db
+    .selectFrom("submissions")
+    .select("tx_hash")
+    .where("paywall_id", "=", paywallId)
+    .where("address", "=", payer)
+  return new Set((await submissions.execute()).map(row => row.tx_hash))
+}
+
+/** All versions of a paywall, in no order. */
+export async function versionsOf(ctx: TxContext, paywallId: string): Promise<Version[]> {
+  const rows = await ctx.db.selectFrom("paywall_versions").selectAll().where("paywall_id", "=", paywallId).execute()
+  return rows.map(row => ({
+    n: row.n,
+    price: row.price,
+    active: row.active,
+    depositId: row.deposit_id,
+    recipientSetId: row.recipient_set_id,
+    fromAt: row.from_at,
+    untilAt: row.until_at,
+  }))
+}
+
+/** Whether a transfer of this sender to this paywall was seen that is not confirmed yet. */
+export async function moreIsComing(ctx: TxContext, paywallId: string, payer: Address): Promise<boolean> {
+  const seen = await ctx.db
+    .selectFrom("transfers")
+    .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
+    .select("transfers.id")
+    .where("deposits.paywall_id", "=", paywallId)
+    .where("transfers.from_address", "=", payer)
+    .where("transfers.state", "=", "seen")
+    .limit(1)
+    .executeTakeFirst()
+  return seen !== undefined
+}

@@ -1,0 +1,108 @@
+/** What one sender's open transfers to a paywall come to. Pure. */
+import type { Address, Hash } from "../chain/hex.ts"
+import type { NetworkInfo } from "../chain/networks.ts"
+import type { Screening } from "../chain/sanctions.ts"
+import type { FailureReason } from "../db/schema.ts"
+import { type Failure, late, sanctioned, underpaid } from "../scanner/submission-faults.ts"
+import { type Classified, rowsOf } from "../settlement/classify.ts"
+import type { ClaimedTransfer, Paid, Plan, Waiting } from "../settlement/sellable.ts"
+import { foldTransfers, leastPrice, type OpenTransfer, priceAt, UNSUBMITTED_MS, type Version } from "./payment.ts"
+
+/** While the screening can't be done, grants wait so long before they are tried again. */
+const UNSCREENED_MS = 30_000
+
+export type AccessTransfer = ClaimedTransfer & { payment_payer: Address | null }
+
+/** What the plan follows from. */
+export interface AccessFacts {
+  payer: Address
+  network: NetworkInfo
+  versions: readonly Version[]
+  /** Transactions that the sender has submitted. */
+  submitted: ReadonlySet<Hash>
+  transfers: readonly Classified<AccessTransfer>[]
+  screening: Screening
+  /** Whether a transfer of the sender was seen that is not confirmed yet. */
+  isMoreComing: boolean
+  now: Date
+}
+
+/** Transactions whose submissions fail, and why. */
+interface Failed {
+  hashes: Hash[]
+  failure: Failure & { reason: FailureReason }
+}
+
+export interface AccessPlan extends Plan {
+  failed: Failed[]
+}
+
+/** What has to happen for this sender, and when what can't be decided now is due again. */
+export function planAccess(facts: AccessFacts): AccessPlan {
+  const { transfers, screening, now } = facts
+  const soon = new Date(now.getTime() + UNSCREENED_MS)
+  // What is suspected of having been displaced is neither counted nor forgotten.
+  const looked = rowsOf(transfers.filter(each => each.stands))
+  const sure = rowsOf(transfers.filter(each => each.sure && each.isSettlementToken))
+  const wrong = rowsOf(transfers.filter(each => each.sure && !each.isSettlementToken))
+  const open = sure.map(row => openTransfer(facts, row))
+  const again = new Map(transfers.filter(each => !each.stands).map(each => [each.row.id, soon]))
+  for (const { id, ready, minedAt } of open) if (!ready) again.set(id, new Date(minedAt.getTime() + UNSUBMITTED_MS))
+  const nothing = { reversed: [], paid: [], looked: [], waiting: [], failed: [], again, isMore: false }
+  if (screening === "unknown") {
+    for (const { id } of [...open.filter(each => each.ready), ...wrong]) again.set(id, soon)
+    return nothing
+  }
+  if (screening === "listed")
+    return {
+      ...nothing,
+      looked,
+      waiting: [{ exception: "sanctioned", transfers: [...sure, ...wrong] }],
+      failed: [{ hashes: hashesOf(sure), failure: sanctioned }],
+    }
+  return { ...nothing, looked, ...planClear(facts, open, sure, wrong) }
+}
+
+function planClear(
+  { payer, transfers, network, isMoreComing }: AccessFacts,
+  open: readonly OpenTransfer[],
+  sure: readonly AccessTransfer[],
+  wrong: readonly AccessTransfer[],
+): Pick<AccessPlan, "paid" | "waiting" | "failed"> {
+  const byId = new Map(sure.map(row => [row.id, row]))
+  const rows = (parts: readonly OpenTransfer[]) => parts.flatMap(part => byId.get(part.id) ?? [])
+  const { paid, short, late: tooLate } = foldTransfers(open)
+  // Each payment of this sender that was reversed, or waits, can be granted once.
+  const own = transfers.filter(each => each.isSettlementToken && each.row.payment_payer === payer)
+  const left = new Set(own.map(each => each.row.payment_id))
+  const payments = paid.map((parts): Paid => {
+    const transfers = rows(parts)
+    const known = transfers.find(row => left.delete(row.payment_id))?.payment_id ?? undefined
+    return { transfers, known, price: leastPrice(parts) }
+  })
+  // While more is on its way, it is too early to call what came too little.
+  const tooLittle = isMoreComing
+    ? []
+    : short.map(({ transfers, received, price }) => ({
+        hashes: hashesOf(rows(transfers)),
+        failure: underpaid(received, price, network.token),
+      }))
+  const waiting: Waiting[] = [
+    { exception: "underpaid", transfers: short.flatMap(each => rows(each.transfers)) },
+    { exception: "late", transfers: rows(tooLate) },
+    { exception: "wrong_asset", transfers: wrong },
+  ]
+  return { paid: payments, waiting, failed: [{ hashes: hashesOf(rows(tooLate)), failure: late }, ...tooLittle] }
+}
+
+const openTransfer = ({ versions, submitted, now }: AccessFacts, row: AccessTransfer): OpenTransfer => ({
+  id: row.id,
+  value: row.value,
+  minedAt: row.block_time,
+  price: priceAt(versions, row.deposit_id, row.block_time),
+  ready: submitted.has(row.tx_hash) || row.block_time.getTime() + UNSUBMITTED_MS <= now.getTime(),
+})
+
+const hashesOf = (transfers: readonly { tx_hash: Hash }[]): Hash[] => [
+  ...new Set(transfers.map(transfer => transfer.tx_hash)),
+]

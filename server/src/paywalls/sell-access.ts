@@ -1,0 +1,119 @@
+/**
+ * Paywalls as something that is sold: one sender's transfers add up, each payment grants access, and what the chain takes back
+ * revokes it. Settled under the row of `access` of (paywall, sender).
+ */
+import type { Address } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { Row } from "../db/schema.ts"
+import { paymentChanges } from "../metrics.ts"
+import { classify } from "../settlement/classify.ts"
+import { toldAsSession } from "../settlement/notify-paid.ts"
+import type { Part, Sellable } from "../settlement/sellable.ts"
+import { foldAccess, lockAccess } from "./access.ts"
+import { endClaimed, failSubmissions, returnSubmissions, reverseSubmissions } from "./end-submissions.ts"
+import { tellPayment } from "./events.ts"
+import { giveAccess, takeAccess, wasGranted } from "./give-access.ts"
+import {
+  countedAlone,
+  dueSenders,
+  lockDueTransfers,
+  moreIsComing,
+  openTransfers,
+  standingPayments,
+  submittedHashes,
+  versionsOf,
+} from "./open-transfers.ts"
+import { recipientSetAt, type Version } from "./payment.ts"
+import { type AccessPlan, planAccess } from "./plan-access.ts"
+
+/** One sender at one paywall. */
+export interface AccessPart extends Part {
+  paywall: Row<"paywalls">
+  payer: Address
+  versions: readonly Version[]
+}
+
+/** Access, for sale at paywalls. */
+export const accessSales: Sellable<AccessPart, AccessPlan> = {
+  prefix: "pw",
+  purpose: "grant",
+  paidOnce: false,
+
+  due: dueSenders,
+
+  async groupOf(_ctx, { paywall_id, payer }) {
+    return { resourceId: paywall_id ?? "", senders: [payer] }
+  },
+
+  async hold(ctx, { resourceId, senders }) {
+    for (const payer of senders) await lockAccess(ctx, resourceId, payer)
+    const paywall = await ctx.db
+      .selectFrom("paywalls")
+      .selectAll()
+      .where("id", "=", resourceId)
+      .executeTakeFirstOrThrow()
+    const { merchant_id, chain_id } = paywall
+    const network = networkOf(ctx.chain, chain_id)
+    const due = await lockDueTransfers(ctx, resourceId, senders)
+    const versions = await versionsOf(ctx, resourceId)
+    const owner = { merchant_id, chain_id, paywall_id: resourceId, session_id: null }
+    const parts: AccessPart[] = []
+    for (const payer of senders) {
+      const standing = await standingPayments(ctx, resourceId, payer, due)
+      parts.push({ owner, network, payer, paywall, versions, standing })
+    }
+    return { parts, due }
+  },
+
+  async plan(ctx, { paywall: { id }, network, payer, versions }, screened) {
+    const rows = [
+      ...(await openTransfers(ctx, id, payer, network, "=")),
+      ...(await openTransfers(ctx, id, payer, network, "<>")),
+    ]
+    const alone = await countedAlone(ctx, network, id, payer)
+    return planAccess({
+      payer,
+      network,
+      versions,
+      submitted: await submittedHashes(ctx, id, payer),
+      transfers: classify(ctx, network, rows, screened, alone),
+      screening: screened.get(payer) ?? "unknown",
+      isMoreComing: rows.length > 0 && (await moreIsComing(ctx, id, payer)),
+      now: ctx.now(),
+    })
+  },
+
+  async recipientsOf(ctx, { versions }, last, known) {
+    if (known && (await wasGranted(ctx, known.id))) return known.recipient_set_id
+    return recipientSetAt(versions, last.block_time)
+  },
+
+  onPaid: giveAccess,
+
+  async onReversed(ctx, { paywall, payer, network }, { id }) {
+    await takeAccess(ctx, id)
+    await reverseSubmissions(ctx, paywall.id, payer, id)
+    await tellPayment(ctx, network, id, "reversed")
+    paymentChanges.inc({ network: network.name, change: "reversed" })
+  },
+
+  async finish(ctx, { paywall, payer }, { failed }) {
+    for (const { hashes, failure } of failed) await failSubmissions(ctx, paywall.id, payer, hashes, failure)
+    await endClaimed(ctx, paywall.id, payer)
+    await foldAccess(ctx, paywall.id, payer)
+  },
+
+  async onDecided(ctx, { paywall, payer }, payment) {
+    if (payment.status === "granted") await foldAccess(ctx, paywall.id, payer)
+    else await returnSubmissions(ctx, payment)
+  },
+
+  async describe(ctx, payment) {
+    const paywall = await ctx.db
+      .selectFrom("paywalls")
+      .select("description")
+      .where("id", "=", payment.paywall_id)
+      .executeTakeFirstOrThrow()
+    return { ...toldAsSession(payment), paywallId: payment.paywall_id, description: paywall.description }
+  },
+}

@@ -1,0 +1,7 @@
+/** All that is for sale: the kinds that settlement settles, in the order of their turn in a round. */
+import { sessionSales } from "./checkouts/sell-session.ts"
+import { accessSales } from "./paywalls/sell-access.ts"
+import type { Sellable } from "./settlement/sellable.ts"
+
+/** Hand it over as `Context.sells`. */
+export const sales: readonly Sellable[] = [accessSales, sessionSales]

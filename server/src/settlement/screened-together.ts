@@ -1,0 +1,24 @@
+/** Which groups are screened with one another: a sanctions oracle is asked about 500 addresses in one call. Pure. */
+import type { Address } from "../chain/hex.ts"
+import type { Group } from "./sellable.ts"
+
+/** Senders that are screened together, as many as an oracle is asked about in one call. */
+const SENDERS_AT_ONCE = 500
+
+/** The groups in their order, in parts of at most 500 senders; a group with more is a part of its own. */
+export function screenedTogether(due: readonly Group[]): Group[][] {
+  const parts: Group[][] = []
+  let room = 0
+  for (const group of due) {
+    const fits = group.senders.length <= room
+    if (!fits) room = SENDERS_AT_ONCE
+    room -= group.senders.length
+    const last = parts.at(-1)
+    if (fits && last) last.push(group)
+    else parts.push([group])
+  }
+  return parts
+}
+
+/** The senders of these groups, each once. */
+export const sendersOf = (groups: readonly Group[]): Address[] => [...new Set(groups.flatMap(({ senders }) => senders))]

@@ -1,0 +1,144 @@
+/** How a payment is written when it is paid, paid again or reversed, with its payouts and with what it buys. */
+import { sql } from "kysely"
+import type { TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
+import { newId } from "../ids.ts"
+import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
+import { claim, hashesClaimed, ofOwner } from "./exceptions.ts"
+import { type Paid, type Part, resourceOf, type Sellable } from "./sellable.ts"
+
+/**
+ * Claims the transfers and grants: as a new payment, or as the one (`known`) that waited with them, was reversed, or is paid
+ * already. Answers its id.
+ */
+export async function writePaid(ctx: TxContext, sellable: Sellable, part: Part, paid: Paid): Promise<string> {
+  const { transfers, known, price } = paid
+  const last = transfers.at(-1)
+  if (!last) throw new Error("a payment has no transfer")
+  const id = known ?? newId("pay")
+  const amount = transfers.reduce((total, transfer) => total + transfer.value, 0n)
+  const facts = {
+    payer: last.from_address,
+    token: last.token,
+    amount,
+    tx_hash: last.tx_hash,
+    status: "granted" as const,
+    exception: amount > price ? ("overpaid" as const) : null,
+    deposit_id: null,
+    accepted_at: null,
+    updated_at: ctx.now(),
+  }
+  if (known === undefined) {
+    const route = { recipient_set_id: await sellable.recipientsOf(ctx, part, last, undefined) }
+    await ctx.db
+      .insertInto("payments")
+      .values({ id, ...part.owner, ...facts, ...route, created_at: ctx.now() })
+      .execute()
+  }
+  await claim(
+    ctx,
+    id,
+    transfers.filter(row => row.payment_id !== id),
+  )
+  if (known !== undefined) await writeKnown(ctx, sellable, part, known, transfers, facts)
+  await pay(ctx, sellable, part, { id, payer: last.from_address, tx_hash: last.tx_hash }, transfers.map(hashOf))
+  return id
+}
+
+const hashOf = ({ tx_hash }: Pick<Row<"transfers">, "tx_hash">) => tx_hash
+
+async function writeKnown(
+  ctx: TxContext,
+  sellable: Sellable,
+  part: Part,
+  id: string,
+  transfers: Paid["transfers"],
+  facts: Partial<Row<"payments">>,
+): Promise<void> {
+  // Who is paid was decided when it was granted first: for a reversed payment that comes back, it stays.
+  const last = transfers.at(-1)
+  const waited = transfers.some(row => row.payment_id === id && row.payment_status === "open")
+  const route =
+    waited && last ? { recipient_set_id: await sellable.recipientsOf(ctx, part, last, await paymentRow(ctx, id)) } : {}
+  await ctx.db
+    .updateTable("payments")
+    .set({ ...facts, ...route })
+    .where("id", "=", id)
+    .execute()
+  // The others must be free to count anew: a transfer that is gone may return when others have paid in its place.
+  const ids = transfers.map(row => row.id)
+  await ctx.db
+    .deleteFrom("claims")
+    .where("payment_id", "=", id)
+    .where(sql<boolean>`transfer_id <> all(${sqlArray("bigint", ids)})`)
+    .execute()
+}
+
+const paymentRow = (ctx: TxContext, id: string): Promise<Row<"payments">> =>
+  ctx.db.selectFrom("payments").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
+
+/**
+ * Grants a payment once more that has all its money again, beside another where that has paid meanwhile. What was accepted
+ * beside a payment never pays for the thing itself, though it comes back first: it may be a stranger's dust.
+ */
+export async function grantAgain(
+  ctx: TxContext,
+  sellable: Sellable,
+  part: Part,
+  payment: Row<"payments">,
+): Promise<void> {
+  const place = payment.beside ? {} : await placeOf(ctx, sellable, part)
+  await ctx.db
+    .updateTable("payments")
+    .set({ status: "granted", updated_at: ctx.now(), ...place })
+    .where("id", "=", payment.id)
+    .execute()
+  await pay(ctx, sellable, part, payment, await hashesClaimed(ctx, payment.id))
+}
+
+/** Lets a payment that waits count as paid, by the merchant's word. */
+export async function grantAccepted(
+  ctx: TxContext,
+  sellable: Sellable,
+  part: Part,
+  payment: Row<"payments">,
+): Promise<void> {
+  const place = await placeOf(ctx, sellable, part)
+  const accepted = { status: "granted" as const, accepted_at: ctx.now(), updated_at: ctx.now(), ...place }
+  await ctx.db.updateTable("payments").set(accepted).where("id", "=", payment.id).execute()
+  await pay(ctx, sellable, part, payment, await hashesClaimed(ctx, payment.id))
+}
+
+/** Whether another payment has paid the thing, where one alone does. */
+async function placeOf(ctx: TxContext, { paidOnce }: Sellable, { owner }: Part): Promise<{ beside?: boolean }> {
+  if (!paidOnce) return {}
+  const main = ctx.db.selectFrom("payments").select("id").where("status", "=", "granted").where("beside", "=", false)
+  return { beside: (await main.where(ofOwner(owner)).executeTakeFirst()) !== undefined }
+}
+
+async function pay(
+  ctx: TxContext,
+  sellable: Sellable,
+  part: Part,
+  payment: Pick<Row<"payments">, "id" | "payer" | "tx_hash">,
+  hashes: readonly Row<"payments">["tx_hash"][],
+): Promise<void> {
+  await makePayouts(ctx, payment.id)
+  await sellable.onPaid(ctx, part, payment, [...new Set(hashes)])
+}
+
+/** Undoes a granted payment that the chain took back: its payouts are cancelled, and what it bought is taken away. */
+export async function reverse(
+  ctx: TxContext,
+  sellable: Sellable,
+  part: Part,
+  payment: Pick<Row<"payments">, "id">,
+): Promise<void> {
+  const { id } = payment
+  await ctx.db.updateTable("payments").set({ status: "reversed", updated_at: ctx.now() }).where("id", "=", id).execute()
+  await cancelPayouts(ctx, id)
+  await sellable.onReversed(ctx, part, payment)
+  const { owner, payer } = part
+  ctx.log.warn({ paymentId: id, resourceId: resourceOf(owner), payer }, "payment reversed: the chain took it back")
+}
