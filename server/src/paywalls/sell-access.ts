@@ -2,6 +2,7 @@
  * Paywalls as something that is sold: one sender's transfers add up, each payment grants access, and what the chain takes back
  * revokes it. Settled under the row of `access` of (paywall, sender).
  */
+// I/O: by the context of each method, whose type comes with Sellable.
 import type { Address } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"

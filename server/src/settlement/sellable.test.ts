@@ -3,7 +3,7 @@ import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
-import { type Context, inTransaction } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { classify, rowsOf } from "./classify.ts"
 import { tellPaid, tellReversed, toldAsSession } from "./notify-paid.ts"
@@ -85,7 +85,7 @@ const ticketSales: Sellable<Part & { office: string }> = {
   describe: async (_ctx, payment) => ({ ...toldAsSession(payment), description: "One ticket" }),
 }
 
-const paymentOf = (ctx: Context, id: string): Promise<Row<"payments">> =>
+const paymentOf = (ctx: TxContext, id: string): Promise<Row<"payments">> =>
   ctx.db.selectFrom("payments").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
 
 let service: TestService
