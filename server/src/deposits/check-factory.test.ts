@@ -50,7 +50,7 @@ const refused = async (checked: Promise<void>, words: string) => {
 
 it("accepts our own factory, and refuses it for another payout wallet", async () => {
   await check()
-  await refused(check({}, wallet(2)), `obeys ${anvil.accounts[1].address}, and the payout wallet is`)
+  await refused(check({}, wallet(2)), `is ${anvil.accounts[1].address}, but the payout wallet is`)
 })
 
 it("refuses an address without code, and a stub that answers every call with the operator's address", async () => {

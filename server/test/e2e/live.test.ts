@@ -108,7 +108,7 @@ describe("MODE=live", () => {
     }
   })
 
-  it("refuses a deposit factory that obeys another wallet", async () => {
+  it("refuses a deposit factory whose operator is another wallet", async () => {
     const DEPOSIT_FACTORY_WORLDCHAIN = await deployDepositFactory(anvil.client, anvil.accounts[1].address)
     const start = (await newPlace({ ...live(), DEPOSIT_FACTORY_WORLDCHAIN })).spawn()
     expect(await start.ended).toEqual({ code: 1, signal: null })
