@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { onPostgres } from "../../test/database.ts"
 import { startService, type TestService } from "../../test/service.ts"
-import { claimDue, freeLeases } from "./claim.ts"
+import { claimDue, freeLeases, withLease } from "./claim.ts"
 import { runLoop } from "./run.ts"
 import { openWakes } from "./wake.ts"
 
@@ -54,6 +54,41 @@ describe("claimDue", () => {
     const [second] = await claim()
     expect(second?.chain_id).toBe(1)
     expect(second?.claim_id).not.toBe(first?.claim_id)
+  })
+})
+
+describe("withLease", () => {
+  const leased = (work: () => Promise<void>, leaseMs = 60_000) =>
+    withLease(service.ctx.db, { ...job, only: 1, leaseMs, now: new Date(), nextRunAt: new Date(0) }, work)
+  const lease = () => service.ctx.db.selectFrom("cursors").select(["claim_id", "lease_until"]).executeTakeFirst()
+  const free = { claim_id: null, lease_until: null }
+
+  it("runs the work on one worker at a time, and releases the lease", async () => {
+    await cursors(1)
+    let inside: boolean | undefined
+    expect(
+      await leased(async () => {
+        inside = await leased(async () => {})
+      }),
+    ).toBe(true)
+    expect(inside).toBe(false)
+    expect(await lease()).toEqual(free)
+  })
+
+  it("releases the lease when the work throws", async () => {
+    await cursors(1)
+    await expect(leased(() => Promise.reject(new Error("broken")))).rejects.toThrow("broken")
+    expect(await lease()).toEqual(free)
+  })
+
+  it("leaves the lease of a worker that claimed the row after it expired", async () => {
+    await cursors(1)
+    let second: string | null | undefined
+    await leased(async () => {
+      second = (await claim())[0]?.claim_id
+    }, 0)
+    expect(second).toBeTypeOf("string")
+    expect((await lease())?.claim_id).toBe(second)
   })
 })
 
