@@ -166,7 +166,7 @@ describe("script/server", () => {
     ["a busy port", () => newSandbox({ PORT: String(sandbox.port) }), () => `Port ${sandbox.port} is in use`],
     ["a busy port of the chain", () => newSandbox({ RPC_PORT: String(sandbox.rpcPort) }), () => "RPC_PORT"],
     ["a data folder in use", () => newSandbox({ DATA_DIR: sandbox.dir }), () => sandbox.dir],
-    ["a wrong setting", () => newSandbox({ VERIFY_INTERVAL: "soon" }), () => "VERIFY_INTERVAL must be a time"],
+    ["a wrong setting", () => newSandbox({ VERIFY_INTERVAL: "soon" }), () => "VERIFY_INTERVAL must be a duration"],
     ["an open host", () => newSandbox({ HOST: "0.0.0.0" }), () => "SANDBOX_PUBLIC=1"],
   ])("reports %s in a sentence, not a stack trace", async (_what, place, words) => {
     const rival = await place()
