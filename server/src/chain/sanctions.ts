@@ -6,9 +6,11 @@
 import { readFileSync, statSync } from "node:fs"
 import { decodeFunctionResult, encodeFunctionData, parseAbi } from "viem"
 import type { Context } from "../context.ts"
+import { noteDissent } from "./endpoint-troubles.ts"
 import { ask, awake, type Endpoint } from "./endpoints.ts"
 import type { Address } from "./hex.ts"
 import { multicall, readMulticall } from "./multicall.ts"
+import type { Network } from "./networks.ts"
 
 /** unknown: no source could be asked. Nobody counts as sanctioned, or as cleared, because a node is down. */
 export type Screening = "listed" | "clear" | "unknown"
@@ -129,7 +131,7 @@ async function askOracle(
   const fresh = new Map<Address, Screening>()
   for (let start = 0; start < asked.length; start += READS_A_CALL) {
     const part = asked.slice(start, start + READS_A_CALL)
-    const answers = await isSanctioned(network, oracle, part, ctx.signal)
+    const answers = await isSanctioned(ctx, network, oracle, part)
     part.forEach((address, i) => void fresh.set(address, answers[i] ?? "unknown"))
   }
   await keep(ctx, fresh, source, subject)
@@ -137,16 +139,17 @@ async function askOracle(
 }
 
 /**
- * An address that one endpoint calls listed is listed. Where a network has two endpoints, it takes both to clear an
- * address: if one does not answer, the address is unknown, because a single lying endpoint must not be able to get
- * anybody paid.
+ * An address is listed, or clear, when two endpoints say so, or the only one. A single lying endpoint can neither get anybody
+ * paid nor stop the payouts to anybody. Where too few answer, or as many say the one as the other, the address is unknown. An
+ * endpoint that contradicts the others is recorded; of two that contradict each other, both are.
  */
 async function isSanctioned(
-  network: Context["chain"]["networks"][number],
+  ctx: Context,
+  network: Network,
   oracle: Address,
   addresses: readonly Address[],
-  signal: AbortSignal,
 ): Promise<Screening[]> {
+  const { signal } = ctx
   const functionName = "isSanctioned"
   const reads = addresses.map(address => ({
     to: oracle,
@@ -154,14 +157,18 @@ async function isSanctioned(
   }))
   const needed = Math.min(2, network.endpoints.length)
   const ready = awake(network.endpoints)
-  const answers = await Promise.all(
-    (ready.length < needed ? network.endpoints : ready).map(endpoint => askOne(endpoint)),
-  )
-  return addresses.map((_, i) => {
-    const said = answers.map(answer => answer[i])
-    if (said.includes("listed")) return "listed"
-    return said.filter(each => each === "clear").length >= needed ? "clear" : "unknown"
+  const asked = ready.length < needed ? network.endpoints : ready
+  const answers = await Promise.all(asked.map(endpoint => askOne(endpoint)))
+  const apparent = new Set<number>()
+  const decisions = addresses.map((_, i): Screening => {
+    const { listed = [], clear = [] } = Object.groupBy(asked, (_, n) => answers[n]?.[i] ?? "unknown")
+    const lone = listed.length === clear.length ? [...listed, ...clear] : listed.length < clear.length ? listed : clear
+    if (listed.length > 0 && clear.length > 0) for (const each of lone) apparent.add(network.endpoints.indexOf(each))
+    if (listed.length >= needed && listed.length > clear.length) return "listed"
+    return clear.length >= needed && clear.length > listed.length ? "clear" : "unknown"
   })
+  await noteDissent(ctx, network, { proven: new Set(), apparent })
+  return decisions
 
   async function askOne(endpoint: Endpoint): Promise<Screening[]> {
     try {

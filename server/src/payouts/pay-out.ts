@@ -5,6 +5,7 @@
  * behind payouts.
  */
 import { setTimeout as sleep } from "node:timers/promises"
+import { noteDissent } from "../chain/endpoint-troubles.ts"
 import type { Network } from "../chain/networks.ts"
 import { openPanel } from "../chain/quorum.ts"
 import type { Signer } from "../chain/signer.ts"
@@ -13,7 +14,6 @@ import type { Context } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { withLease } from "../jobs/claim.ts"
-import { noteDissent } from "../scanner/endpoint-troubles.ts"
 import { reportAlarms, showQueue, showWallet, waitingPayouts } from "./alarms.ts"
 import { assignPayouts } from "./assign-payouts.ts"
 import { confirmPayouts } from "./confirm-payouts.ts"

@@ -12,6 +12,7 @@ import {
 } from "../../test/node.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { multicall3Abi } from "../chain/abi.ts"
+import { troublesInWords } from "../chain/endpoint-troubles.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
@@ -677,7 +678,7 @@ describe("several endpoints", () => {
     })
   })
 
-  it("who is sanctioned by any endpoint's word is; it takes two to clear anybody, and who is not cleared waits", async () => {
+  it("two endpoints list an address or clear it; one of three does neither and is named, and until two agree it is unknown", async () => {
     await serve(3)
     service.ctx.chain.networks.splice(0, 1, { ...network(), sanctionsOracle: `0x${"5".repeat(40)}` as Address })
     const says =
@@ -697,8 +698,16 @@ describe("several endpoints", () => {
     second.hook = third.hook = () => undefined
     expect(await screened(A)).toBe("unknown")
     second.hook = says(true)
+    expect(await screened(A)).toBe("unknown")
+    third.hook = says(true)
     expect(await screened(A)).toBe("listed")
+    // A contradiction that lasts is an alarm; until then it may be a node that lags.
     second.hook = says(false)
     expect(await screened(B)).toBe("clear")
+    service.advance(61 * MINUTE)
+    expect(await screened(B)).toBe("clear")
+    expect(await troublesInWords(service.ctx)).toContainEqual(
+      expect.stringContaining("RPC endpoint 3 of 3 contradicts"),
+    )
   })
 })

@@ -4,13 +4,13 @@
  */
 
 import { keyOf, type Standing } from "../chain/agreement.ts"
+import { type Seen, troublesIn } from "../chain/endpoint-troubles.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openPanel, type Panel, type PanelView } from "../chain/quorum.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { type Seen, troublesIn } from "./endpoint-troubles.ts"
 import { depositsAmong, dueSubmissions, hotDeposits, unfinalTransfers, type WatchedDeposit } from "./queries.ts"
 
 /** Blocks scanned again each round: nodes put logs into their index late, and shallow reorgs move them. */

@@ -3,10 +3,10 @@
  * final, and from where the next round goes on.
  */
 import { sql } from "kysely"
+import { noteTroubles } from "../chain/endpoint-troubles.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { type Changes, decide } from "./decide.ts"
-import { noteTroubles } from "./endpoint-troubles.ts"
 import type { Observation } from "./observe-chain.ts"
 import {
   confirmTransfers,

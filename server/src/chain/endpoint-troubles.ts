@@ -3,12 +3,12 @@
  * the one that asks the chain. An endpoint is named by its place in `RPC_<NETWORK>`, as its address may hold a key.
  */
 
-import type { Dissent } from "../chain/agreement.ts"
-import type { Network, NetworkInfo } from "../chain/networks.ts"
-import type { Panel } from "../chain/quorum.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { endpointAlarmReasons, endpointAlarms } from "../metrics.ts"
+import type { Dissent } from "./agreement.ts"
+import type { Network, NetworkInfo } from "./networks.ts"
+import type { Panel } from "./quorum.ts"
 
 type Kind = Row<"endpoint_troubles">["kind"]
 
