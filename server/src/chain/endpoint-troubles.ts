@@ -4,13 +4,12 @@
  */
 
 import type { Context, TxContext } from "../context.ts"
-import type { Row } from "../db/schema.ts"
 import { endpointAlarmReasons, endpointAlarms } from "../metrics.ts"
 import type { Dissent } from "./agreement.ts"
 import type { Network, NetworkInfo } from "./networks.ts"
 import type { Panel } from "./quorum.ts"
 
-type Kind = Row<"endpoint_troubles">["kind"]
+type Kind = (typeof endpointAlarmReasons)[number]
 
 /** What a lagging node, a restart, or the first seconds of a reorg look like too must last so long. */
 const LASTING_MS = 30_000
@@ -29,14 +28,24 @@ const words: Record<Kind, string> = {
 const inWords = ({ endpoints }: NetworkInfo, { position, kind }: Pick<Trouble, "position" | "kind">): string =>
   `RPC endpoint ${position + 1} of ${endpoints.length} ${words[kind]}`
 
-type Trouble = Pick<Row<"endpoint_troubles">, "position" | "kind" | "is_alarm">
+interface Trouble {
+  position: number
+  kind: Kind
+  is_alarm: boolean
+}
+
+/** A row of `endpoint_troubles`. */
+interface Known extends Trouble {
+  since: Date
+  last_at: Date
+}
 
 /** What a round, or a question beside it, showed of one endpoint. */
 export interface Seen {
   position: number
   host: string
   kind: Kind
-  /** Told at once; anything else must last. */
+  /** An alarm at once; anything else must last. */
   isPlain: boolean
   /** In the endpoint's words, for the log. */
   answer?: string | undefined
@@ -55,7 +64,7 @@ const contradictionsIn = (network: Network, { proven, apparent }: Dissent): Seen
     isPlain: proven.has(position),
   }))
 
-const knownTroubles = (ctx: TxContext, { chainId }: NetworkInfo): Promise<Row<"endpoint_troubles">[]> =>
+const knownTroubles = (ctx: TxContext, { chainId }: NetworkInfo): Promise<Known[]> =>
   ctx.db.selectFrom("endpoint_troubles").selectAll().where("chain_id", "=", chainId).execute()
 
 /**
@@ -90,8 +99,7 @@ export async function noteTroubles(ctx: TxContext, network: NetworkInfo, seen: r
   const known = await knownTroubles(ctx, network)
   const standing = await noteSeen(ctx, network, seen, known)
   const rest = known.filter(row => !seen.some(each => each.position === row.position && each.kind === row.kind))
-  const isOver = (row: Row<"endpoint_troubles">) =>
-    row.kind !== "contradiction" || now.getTime() - row.last_at.getTime() >= QUIET_MS
+  const isOver = (row: Known) => row.kind !== "contradiction" || now.getTime() - row.last_at.getTime() >= QUIET_MS
   for (const row of rest.filter(isOver)) await endTrouble(ctx, network, row)
   standing.push(...rest.filter(row => !isOver(row)))
   for (let position = 0; position < network.endpoints.length; position++)
@@ -106,7 +114,7 @@ async function noteSeen(
   ctx: TxContext,
   network: NetworkInfo,
   seen: readonly Seen[],
-  known: readonly Row<"endpoint_troubles">[],
+  known: readonly Known[],
 ): Promise<Trouble[]> {
   const now = ctx.now()
   const standing: Trouble[] = []
