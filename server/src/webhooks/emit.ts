@@ -22,8 +22,8 @@ export interface NewEvent<T extends keyof EventData> {
   takesBack?: readonly EventType[]
   /** Sends only to this endpoint, whether subscribed or not, paused or not. */
   onlyTo?: string
-  /** Also sends to this endpoint, paused or not. */
-  evenPaused?: string
+  /** Sends to all but this endpoint. */
+  except?: string
 }
 
 /**
@@ -68,13 +68,15 @@ export async function emit<T extends keyof EventData>(ctx: TxContext, event: New
   const endpoints = await liveWebhooks(ctx, merchantId)
   const sentBefore = event.takesBack ? await sentTo(ctx, event, event.takesBack) : new Set()
   const isMeant = (webhook: Row<"webhooks">) => wants(webhook.events, type) || sentBefore.has(webhook.id)
-  const to = endpoints.filter(each => (onlyTo === undefined ? isMeant(each) : each.id === onlyTo))
+  const to = endpoints.filter(each =>
+    onlyTo === undefined ? isMeant(each) && each.id !== event.except : each.id === onlyTo,
+  )
   if (to.length > 0)
     await ctx.db
       .insertInto("deliveries")
       .values(
         to.map(webhook => {
-          const sends = webhook.active || onlyTo !== undefined || event.evenPaused === webhook.id
+          const sends = webhook.active || onlyTo !== undefined
           return {
             id: newId("dlv"),
             webhook_id: webhook.id,

@@ -104,8 +104,14 @@ const schemas = {
     merchantId: Type.String(),
     webhookId: Type.String(),
     change: Type.Enum(["moved", "paused", "deleted", "secret_rolled"], { type: "string" }),
-    url: Described(Type.String(), "The endpoint's address before the change; this event is sent there too"),
-    newUrl: Described(Nullable(Type.String()), "The endpoint's new address; null unless it was moved"),
+    url: Described(
+      Type.String(),
+      "The endpoint's address before the change. The whole URL only in the event that is sent there; the other endpoints get an event with its origin, as paths and queries may have secrets",
+    ),
+    newUrl: Described(
+      Nullable(Type.String()),
+      "The endpoint's new address, to the other endpoints its origin; null unless it was moved",
+    ),
   }),
   ping: Type.Object({ webhookId: Type.String() }),
 } satisfies Record<EventType, TSchema>

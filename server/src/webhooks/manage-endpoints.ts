@@ -122,22 +122,27 @@ export async function changeWebhook(
 
 /**
  * Notifies every endpoint that one was changed, and that endpoint at its address before the change: the holder of a
- * stolen token must not be able to silence it first. Call it inside the transaction of the change, before the change is
- * written.
+ * stolen token must not be able to silence it first. The others get origins only, in an event of their own: paths and
+ * queries may have secrets, such as those of a chat's incoming webhook. Call it inside the transaction of the change,
+ * before the change is written.
  */
-const tellChange = (
+async function tellChange(
   ctx: TxContext,
   { id, merchant_id: merchantId, url }: Row<"webhooks">,
   change: EventData["settings.webhook_changed"]["change"],
   newUrl: string | null = null,
-) =>
-  emit(ctx, {
-    merchantId,
-    type: "settings.webhook_changed",
-    orderKey: `settings webhook ${id}`,
-    evenPaused: id,
-    data: { merchantId, webhookId: id, change, url, newUrl },
-  })
+): Promise<void> {
+  const tell = (to: { onlyTo: string } | { except: string }, read: (url: string) => string) =>
+    emit(ctx, {
+      merchantId,
+      type: "settings.webhook_changed",
+      orderKey: `settings webhook ${id}`,
+      data: { merchantId, webhookId: id, change, url: read(url), newUrl: newUrl === null ? null : read(newUrl) },
+      ...to,
+    })
+  await tell({ onlyTo: id }, url => url)
+  await tell({ except: id }, url => new URL(url).origin)
+}
 
 /**
  * Removes a webhook: it is notified, and nothing else is sent to it afterwards. Its deliveries can still be read. Its

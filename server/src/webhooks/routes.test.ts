@@ -276,6 +276,12 @@ describe("settings.webhook_changed", () => {
       newUrl,
     })
     expect(told(other)).toEqual([PAYOUT, CHANGED, PAYOUT])
+    // Paths and queries may have secrets: the others are sent origins.
+    expect(JSON.parse(other.received[2]?.body ?? "").data).toEqual({
+      ...{ merchantId, webhookId: id, change },
+      url: new URL(to.url).origin,
+      newUrl: newUrl && new URL(newUrl).origin,
+    })
     expect(told(moved)).toEqual(change === "moved" ? [PAYOUT] : [])
     await other.stop()
   })
