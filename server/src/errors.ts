@@ -77,8 +77,8 @@ export const errorTable = {
   WALLET_SIGNATURE_REQUIRED: {
     status: 403,
     message:
-      "The payout wallet must sign this change: sign `details[0].typedData` (EIP-712), and send the request again with `Wallet-Signature: <nonce> <signature>`.",
-    help: "The merchant's wallet lock is on, or is being switched on or off. The nonce is `details[0].typedData.message.nonce`; it is valid for ten minutes and for this change only. A contract wallet signs by ERC-1271. Nothing was changed.",
+      "The payout wallet must sign this change: sign `details[0].typedData` (EIP-712), and send the request again with `Wallet-Signature: <nonce> <signature>`. Where `details` has several, sign each, and separate the signatures by spaces.",
+    help: "The merchant's wallet lock is on, or is being switched on or off. The nonce is `details[0].typedData.message.nonce`; it is valid for ten minutes and for this change only. A contract wallet signs by ERC-1271. Switching the lock on needs the signature of every payout address, in any order; a key signs once for its address on all networks. An address that is not yours, or that can't sign, must be replaced first (`PUT /api/console/settings`). Nothing was changed.",
   },
   SANCTIONS_MATCH: {
     status: 403,

@@ -224,7 +224,7 @@ const walletSignature = {
   in: "header",
   required: false,
   description:
-    "Needed while the wallet lock is on: the nonce, a space, and the payout wallet's signature of the data that `WALLET_SIGNATURE_REQUIRED` returned for the same request.",
+    "Needed while the wallet lock is on: the nonce, a space, and the payout wallet's signature of the data that `WALLET_SIGNATURE_REQUIRED` returned for the same request. Switching the lock on needs the signature of every payout address, separated by spaces.",
   schema: { type: "string" },
 }
 

@@ -26,7 +26,9 @@ interface Target {
 }
 
 /** A payout wallet that approved a change. */
-export interface Signer extends Target {
+export interface Signer {
+  chainId: number
+  address: Address
   /**
    * Whether the wallet's key signed, which is the same on every network. A contract can only speak for its address on
    * its own network.
@@ -36,7 +38,7 @@ export interface Signer extends Target {
 
 /** Whether a signature is that of the payout address of a network. */
 const speaksFor = (signer: Signer | undefined, network: NetworkInfo, address: Address): boolean =>
-  signer?.address === address && (signer.byKey || signer.network.chainId === network.chainId)
+  signer?.address === address && (signer.byKey || signer.chainId === network.chainId)
 
 export const payoutAddresses = (ctx: TxContext, merchantId: string): Promise<Row<"payout_addresses">[]> =>
   ctx.db.selectFrom("payout_addresses").selectAll().where("merchant_id", "=", merchantId).execute()

@@ -41,7 +41,7 @@ const SettingsChange = Strict(
     walletLock: Type.Optional(
       Type.Boolean({
         description:
-          "When on, payout addresses, splits, what they are attached to and the address an open payment is returned to change only with the payout wallet's signature. Switching it on or off needs the signature too",
+          "When on, payout addresses, splits, what they are attached to and the address an open payment is returned to change only with the payout wallet's signature. Switching it off needs the signature too, and switching it on the signature of every payout address",
       }),
     ),
     payoutAddress: Type.Optional(Described(AddressText, "The address that receives the money on the default network")),
@@ -80,7 +80,8 @@ export function identityRoutes(app: Server, ctx: Context): void {
         description:
           "In live mode a new payout address takes effect after 24 hours, and is shown until then. While " +
           "the wallet lock is on, the change needs the payout wallet's signature: that of the payout address which has been in effect " +
-          "longest. Signed by the very address that it replaces, it takes effect at once.",
+          "longest. Signed by the very address that it replaces, it takes effect at once. Switching the lock on needs the " +
+          "signature of every payout address, also of one on a network that is not served now.",
         tags,
         body: SettingsChange,
         response: { 200: Settings },

@@ -6,10 +6,10 @@ import { type Anvil, deployContractWallet, startAnvil } from "../../test/anvil.t
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
-import { inTransaction } from "../context.ts"
+import { inTransaction, type TxContext } from "../context.ts"
 import { newCuid } from "../ids.ts"
 import { applyPendingPayoutAddresses, type SettingsChange } from "./merchant-settings.ts"
-import { approvedByWallet } from "./wallet-lock.ts"
+import { approvedByWallet, protectedPart } from "./wallet-lock.ts"
 
 /** Controls the payout address that test merchants have. */
 const wallet = privateKeyToAccount("0x2a871d0798f97d79848a013d4936a73bf4cc922c825d33c1cf7073dff6d409c6")
@@ -25,8 +25,10 @@ const settings = "/api/console/settings"
 
 let service: TestService
 let anvil: Anvil
+/** The chain of the second network, `base`. */
+let base: Anvil
 beforeAll(async () => {
-  anvil = await startAnvil()
+  ;[anvil, base] = await Promise.all([startAnvil(), startAnvil({ chainId: 8453 })])
   service = await startService({ settings: { mode: "live", signup: "open" } })
   // If the signer is not the key of the payout address, it may be a contract wallet: the chain is asked.
   const network = { ...paperNetwork, endpoints: [newEndpoint("base-sepolia", anvil.rpcUrl)] }
@@ -35,12 +37,14 @@ beforeAll(async () => {
 afterAll(async () => {
   await service.stop()
   await anvil.stop()
+  await base.stop()
 })
 beforeEach(async () => {
   await service.empty()
   await service.merchant("shop")
 })
 
+const on = { method: "PUT", url: settings, body: { walletLock: true } } as const
 type Method = "POST" | "PUT" | "DELETE"
 interface Change {
   method: Method
@@ -54,16 +58,17 @@ const console_ = (method: Method, path: string, body?: object): Change => ({
   url: `/api/console/${path}`,
   body,
 })
-/** The header for a refused change, signed by `by`. */
-async function signed(answer: Awaited<ReturnType<typeof send>>, by = wallet): Promise<string> {
+/** The header for a refused change; each of `by` signs what the detail at its place asks for. */
+async function signed(answer: Awaited<ReturnType<typeof send>>, ...by: (typeof wallet)[]): Promise<string> {
   expect([answer.status, answer.body.error], JSON.stringify(answer.body)).toEqual([403, "WALLET_SIGNATURE_REQUIRED"])
-  const [{ typedData }] = answer.body.details
-  return `${typedData.message.nonce} ${await by.signTypedData(typedData)}`
+  const signers = by.length > 0 ? by : [wallet]
+  const { details } = answer.body
+  const signatures = await Promise.all(signers.map((each, i) => each.signTypedData(details[i].typedData)))
+  return [details[0].typedData.message.nonce, ...signatures].join(" ")
 }
 /** Sends a change, signs what comes back, and sends it again. */
 const approved = async (change: Change) => await send(change, await signed(await send(change)))
-const lock = async () =>
-  expect((await approved({ method: "PUT", url: settings, body: { walletLock: true } })).status).toBe(200)
+const lock = async () => expect((await approved(on)).status).toBe(200)
 const made = async (path: string, body: object) => {
   const answer = await send(console_("POST", path, body))
   expect(answer.status, JSON.stringify(answer.body)).toBe(201)
@@ -150,7 +155,6 @@ describe("the wallet lock", () => {
   it("is off at first, and switched on only by a wallet that can sign", async () => {
     expect((await service.call("GET", settings, undefined, { as: "shop" })).body.walletLock).toBe(false)
     await made("splits", { name: "s", recipients })
-    const on = { method: "PUT", url: settings, body: { walletLock: true } } as const
     const refused = await send(on)
     const [{ typedData }] = refused.body.details
     expect(typedData).toMatchObject({
@@ -233,51 +237,79 @@ describe("the wallet lock", () => {
     const owner = privateKeyToAccount(`0x${"7".repeat(64)}`)
     const address = await deployContractWallet(anvil.client, owner.address)
     await service.ctx.db.updateTable("payout_addresses").set({ address }).execute()
-    const on = { method: "PUT", url: settings, body: { walletLock: true } } as const
     expect((await send(on, await signed(await send(on), stranger))).status).toBe(403)
     expect((await send(on, await signed(await send(on), owner))).body.walletLock).toBe(true)
   })
 
-  it("is switched on by the wallet that has been paid to longest, and not by one that a token has just added", async () => {
+  it("is switched on only by the signatures of every payout address, however old each is", async () => {
     await onNetworks(["base", "base-sepolia"], async () => {
       const thief = { payoutAddresses: { base: stranger.address } }
       expect((await send({ method: "PUT", url: settings, body: thief })).status).toBe(200)
-      const on = { method: "PUT", url: settings, body: { walletLock: true } } as const
+      // The owner replaces the first address without a signature: from now on the thief's is the older one.
+      await send({ method: "PUT", url: settings, body: { payoutAddresses: { "base-sepolia": second.address } } })
+      await waitADay()
       const refused = await send(on)
-      expect(refused.body.details[0].typedData.domain.chainId).toBe(84532)
-      expect(refused.body.details[0].message).toContain(`with ${wallet.address} on base-sepolia`)
-      expect((await send(on, await signed(refused, stranger))).body.details[0].message).toContain(
-        "is not the signature of",
-      )
-      expect((await send(on, await signed(await send(on)))).body.walletLock).toBe(true)
-      // The owner's signature changes the owner's address at once, and the thief's after a day.
-      const body = { payoutAddresses: { base: A, "base-sepolia": B } }
-      const moved = await approved({ method: "PUT", url: settings, body })
-      expect(moved.body.payoutAddresses).toEqual({ base: stranger.address, "base-sepolia": B })
-      expect(Object.keys(moved.body.pendingPayoutAddresses)).toEqual(["base"])
+      const [theirs, owners] = refused.body.details
+      expect(theirs.message).toContain(`with ${stranger.address} on base,`)
+      expect(owners.message).toContain(`with ${second.address} on base-sepolia,`)
+      expect([theirs, owners].map(each => each.typedData.domain.chainId)).toEqual([8453, 84532])
+      const alone = await send(on, await signed(refused, stranger))
+      expect([alone.status, alone.body.details?.[0].message]).toEqual([
+        403,
+        expect.stringContaining(`is not the signature of ${second.address} on base-sepolia for this change`),
+      ])
+      const [, onlyOwner] = (await signed(alone, stranger, second)).match(/^\w+ \w+ (\w+)$/) ?? []
+      const other = await send(on, `${alone.body.details[0].typedData.message.nonce} ${onlyOwner}`)
+      expect(other.body.details[0].message).toContain(`is not the signature of ${stranger.address} on base for`)
+      const three = await signed(other, stranger, second)
+      expect((await send(on, `${three} ${onlyOwner}`)).body.details[0].message).toContain("at most one for each of 2")
+      expect((await service.call("GET", settings, undefined, { as: "shop" })).body.walletLock).toBe(false)
+      expect((await send(on, three)).body.walletLock).toBe(true)
     })
   })
 
-  it("keeps its wallet where an address is replaced by its own signature, and not where a token alone replaced it", async () => {
+  it("is not switched on while an address on a network that is not served has not signed", async () => {
     await onNetworks(["base", "base-sepolia"], async () => {
       await send({ method: "PUT", url: settings, body: { payoutAddresses: { base: stranger.address } } })
-      const signer = async () => {
-        const refused = await send({ method: "PUT", url: settings, body: { walletLock: true } })
-        return refused.body.details[0].message as string
-      }
-      await lock()
+    })
+    const refused = await send(on)
+    const half = await send(on, await signed(refused))
+    expect(half.body.details[0].message).toContain(`is not the signature of ${stranger.address} on base for`)
+    expect((await send(on, await signed(half, wallet, stranger))).body.walletLock).toBe(true)
+  })
+
+  it("refuses at commit to be switched on where an address was added after all had signed", async () => {
+    const { ctx } = service
+    const { merchantId } = (await service.call("GET", settings, undefined, { as: "shop" })).body
+    const read = (ctx: TxContext) => protectedPart(ctx, merchantId, { walletLock: true, payoutAddresses: {} })
+    const headers = { "wallet-signature": await signed(await send(on)) }
+    const approval = await approvedByWallet(ctx, { headers }, merchantId, read)
+    await inTransaction(ctx, ctx => approval.hold(ctx))
+    await onNetworks(["base-sepolia", "base"], async () => {
+      await send({ method: "PUT", url: settings, body: { payoutAddresses: { base: stranger.address } } })
+    })
+    await expect(inTransaction(ctx, ctx => approval.hold(ctx))).rejects.toMatchObject({
+      code: "WALLET_SIGNATURE_REQUIRED",
+    })
+  })
+
+  it("is opened by the oldest address: one replaced by its own signature stays that, one that a token replaced does not", async () => {
+    await onNetworks(["base", "base-sepolia"], async () => {
+      await send({ method: "PUT", url: settings, body: { payoutAddresses: { base: stranger.address } } })
+      const signer = async () => (await send(on)).body.details[0].message as string
+      expect((await send(on, await signed(await send(on), wallet, stranger))).status).toBe(200)
       const { address } = second
       await approved({ method: "PUT", url: settings, body: { payoutAddresses: { "base-sepolia": address } } })
+      // The owner's signature changes the owner's address at once, and the other one after a day.
+      const body = { payoutAddresses: { base: A } }
+      const moved = await send({ ...on, body }, await signed(await send({ ...on, body }), second))
+      expect(moved.body.payoutAddresses).toEqual({ base: stranger.address, "base-sepolia": address })
+      expect(Object.keys(moved.body.pendingPayoutAddresses)).toEqual(["base"])
       const off = { method: "PUT", url: settings, body: { walletLock: false } } as const
       await send(off, await signed(await send(off), second))
       await send({ method: "PUT", url: settings, body: { payoutAddresses: { "base-sepolia": A } } })
       expect(await signer()).toContain(`${address} on base-sepolia`)
-      await service.ctx.db
-        .updateTable("payout_addresses")
-        .set({ pending_at: new Date(0) })
-        .where("pending_address", "is not", null)
-        .execute()
-      await inTransaction(service.ctx, applyPendingPayoutAddresses)
+      await waitADay()
       expect(await signer()).toContain(`${stranger.address} on base`)
     })
   })
@@ -297,8 +329,10 @@ describe("the wallet lock", () => {
           .updateTable("payout_addresses")
           .set({ address: address.toLowerCase() as Address })
           .execute()
-        const on = { method: "PUT", url: settings, body: { walletLock: true } } as const
-        expect((await send(on, await signed(await send(on), signer))).status).toBe(200)
+        // The contract exists on one network only.
+        const switched = await send(on, await signed(await send(on), signer))
+        expect(switched.status).toBe(waits.length === 0 ? 200 : 403)
+        await setLock(true)
         const move = { ...on, body: { payoutAddresses: { base: A, "base-sepolia": A } } }
         const { body } = await send(move, await signed(await send(move), signer))
         expect(body.payoutAddresses["base-sepolia"]).toBe(A)
@@ -400,13 +434,22 @@ const rows = async () =>
         .execute(),
     ),
   )
+/** Makes the pending payout addresses take effect. */
+async function waitADay(): Promise<void> {
+  await service.ctx.db
+    .updateTable("payout_addresses")
+    .set({ pending_at: new Date(0) })
+    .where("pending_address", "is not", null)
+    .execute()
+  await inTransaction(service.ctx, applyPendingPayoutAddresses)
+}
 const setLock = (on: boolean) => service.ctx.db.updateTable("merchants").set({ wallet_lock: on }).execute()
 
-/** Serves these networks in this order while `work` runs; networks without a node exist only on paper. */
+/** Serves these networks in this order while `work` runs. */
 async function onNetworks(names: ("base" | "base-sepolia")[], work: () => Promise<void>): Promise<void> {
   const { networks } = service.ctx.chain
   const served = [...networks]
-  const paper = { ...paperNetwork, name: "base", chainId: 8453 } as const
+  const paper = { ...paperNetwork, name: "base", chainId: 8453, endpoints: [newEndpoint("base", base.rpcUrl)] } as const
   networks.splice(0, networks.length, ...names.map(name => served.find(each => each.name === name) ?? paper))
   try {
     await work()

@@ -2,14 +2,15 @@
  * The wallet lock. While a merchant has it on, changes of who gets the merchant's money need the signature of its
  * payout wallet, so that a stolen console token changes nothing. A request without the signature is refused with the
  * exact EIP-712 data to sign; the same request with the header `Wallet-Signature: <nonce> <signature>` is carried out.
+ * Switching the lock on needs the signature of every payout address.
  */
 import { createHash } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
 import type { FastifyRequest } from "fastify"
 import { type Hex, hashTypedData, recoverAddress } from "viem"
 import { isApproved } from "../chain/contract-wallets.ts"
-import { checksummed } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { type Address, checksummed } from "../chain/hex.ts"
+import { chainName } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
 import { ApiError } from "../errors.ts"
@@ -46,21 +47,23 @@ const types = {
 } as const
 
 const HEADER = "Wallet-Signature"
-/** A nonce, and a signature of at most 4 KB: all headers of a request have 16 KB. */
-const FORM = /^([A-Za-z0-9]{1,64}) (0x(?:[0-9a-fA-F]{2}){1,4096})$/
+/** A nonce, and signatures of at most 4 KB each: all headers of a request have 16 KB. */
+const FORM = /^([A-Za-z0-9]{1,64})((?: 0x(?:[0-9a-fA-F]{2}){1,4096})+)$/
 
 /** The part of a request that the lock protects. */
 interface ProtectedChange {
   words: WalletChange
   /** Whether it needs the signature even with the lock off. */
   always?: boolean
+  /** Whether every payout address must sign, not only the one that has been in effect longest. */
+  byAll?: boolean
 }
 
 /** Reads the protected part of a request from the current state; undefined where nothing is protected. */
 type ReadChange = (ctx: TxContext) => Promise<ProtectedChange | undefined>
 
 export interface Approval {
-  /** Who signed; undefined where no signature was needed. */
+  /** The longest in effect of those who signed; undefined where no signature was needed. */
   signer: Signer | undefined
   /**
    * Throws `WALLET_SIGNATURE_REQUIRED` where the change needs an approval that it did not need when it was requested:
@@ -90,13 +93,16 @@ export async function approvedByWallet(
   const isNeeded = async (ctx: TxContext, change: ProtectedChange | undefined) =>
     change !== undefined && (change.always === true || (await isLocked(ctx, merchantId)))
   const checked = await read(ctx)
-  const signer =
-    checked && (await isNeeded(ctx, checked)) ? await signerOf(ctx, request, merchantId, checked.words) : undefined
+  const wallets = checked && (await isNeeded(ctx, checked)) ? await signingWallets(ctx, merchantId, checked) : undefined
+  const signer = checked && wallets ? await signerOf(ctx, request, merchantId, checked.words, wallets) : undefined
   const hold = async (ctx: TxContext) => {
     await lockMerchant(ctx.db, merchantId)
     const present = await read(ctx)
-    if (!signer && !(await isNeeded(ctx, present))) return
-    const same = signer && isDeepStrictEqual(present, checked) && (await isStillWallet(ctx, merchantId, signer))
+    if (!wallets && !(await isNeeded(ctx, present))) return
+    const same =
+      present &&
+      isDeepStrictEqual(present, checked) &&
+      isDeepStrictEqual(await signingWallets(ctx, merchantId, present), wallets)
     if (!same)
       throw new ApiError(
         "WALLET_SIGNATURE_REQUIRED",
@@ -107,42 +113,72 @@ export async function approvedByWallet(
   return { signer, hold }
 }
 
-/** Who signed a change; uses the signature up. */
+/** Who signed a change, the first of `wallets`; all of them must have. Uses the signatures up. */
 async function signerOf(
   ctx: Context,
   request: Pick<FastifyRequest, "headers">,
   merchantId: string,
   change: WalletChange,
+  wallets: SigningWallets,
 ): Promise<Signer> {
-  const wallet = await lockingWallet(ctx, merchantId)
-  const typedOf = typedChange(ctx, merchantId, wallet, change)
-  const use: NonceUse = { purpose: "wallet-lock", resource: resourceOf(merchantId, wallet, change) }
+  const typedOf = typedChange(ctx, merchantId, change)
+  const use: NonceUse = { purpose: "wallet-lock", resource: resourceOf(merchantId, wallets, change) }
   const header = request.headers[HEADER.toLowerCase()]
-  const [, nonce = "", signature = "0x"] = FORM.exec(`${header ?? ""}`) ?? []
+  const [, nonce = "", list = ""] = FORM.exec(`${header ?? ""}`) ?? []
   const answer = async (): Promise<Signer | string> => {
     if (header === undefined) return "is missing"
     const expiresAt = await nonceExpiry(ctx, nonce, use)
     if (!expiresAt) return "does not belong to this change, was already used, or is too old"
-    const digest = hashTypedData({ ...typedOf(nonce, expiresAt), types: { MerchantChange: types.MerchantChange } })
-    const byKey = await isByKey(wallet, digest, signature as Hex)
-    const network = networkOf(ctx.chain, wallet.network.chainId)
-    if (!byKey && !(await isApproved(ctx, network, wallet.address, digest, signature as Hex)))
-      return `is not the signature of ${checksummed(wallet.address)} for this change`
-    return (await takeNonce(ctx, nonce, use)) ? { ...wallet, byKey } : "was already used"
+    const signatures = list.trim().split(" ") as Hex[]
+    // Each may be a question to nodes.
+    if (signatures.length > wallets.length) return `must be at most one for each of ${wallets.length} wallets`
+    const digestOf = (wallet: Wallet) =>
+      hashTypedData({ ...typedOf(wallet, nonce, expiresAt), types: { MerchantChange: types.MerchantChange } })
+    const { keys, missing } = await checkSignatures(ctx, wallets, signatures, digestOf)
+    if (missing.length > 0) return `is not the signature of ${missing.map(nameOf).join(" and ")} for this change`
+    if (!(await takeNonce(ctx, nonce, use))) return "was already used"
+    return { ...wallets[0], byKey: keys.has(wallets[0].address) }
   }
   const answered = await answer()
   if (typeof answered !== "string") return answered
   const fresh = await makeNonce(ctx, use)
-  const typedData = typedOf(fresh.nonce, fresh.expiresAt)
-  const who = `${checksummed(wallet.address)} on ${wallet.network.name}`
-  const message = `The signature ${answered}. Sign typedData with ${who}, and send the request again.`
-  throw new ApiError("WALLET_SIGNATURE_REQUIRED", [{ path: HEADER, message, typedData }])
+  const details = wallets.map(wallet => {
+    const message = `The signature ${answered}. Sign typedData with ${nameOf(wallet)}, and send the request again.`
+    return { path: HEADER, message, typedData: typedOf(wallet, fresh.nonce, fresh.expiresAt) }
+  })
+  throw new ApiError("WALLET_SIGNATURE_REQUIRED", details)
+}
+
+/**
+ * The addresses whose key signed, and the wallets that did not sign. A key signs once for its address on every network;
+ * a contract signs for its own network alone, since elsewhere its address may be another contract.
+ */
+async function checkSignatures(
+  ctx: Context,
+  wallets: readonly Wallet[],
+  signatures: readonly Hex[],
+  digestOf: (wallet: Wallet) => Hex,
+): Promise<{ keys: Set<Address>; missing: Wallet[] }> {
+  const keys = new Set<Address>()
+  for (const wallet of wallets)
+    for (const signature of signatures) if (await isByKey(wallet, digestOf(wallet), signature)) keys.add(wallet.address)
+  const isByContract = async (wallet: Wallet): Promise<boolean> => {
+    const network = ctx.chain.networks.find(each => each.chainId === wallet.chainId)
+    if (!network) return false
+    for (const signature of signatures)
+      if (await isApproved(ctx, network, wallet.address, digestOf(wallet), signature)) return true
+    return false
+  }
+  const missing: Wallet[] = []
+  for (const wallet of wallets) if (!keys.has(wallet.address) && !(await isByContract(wallet))) missing.push(wallet)
+  return { keys, missing }
 }
 
 /**
  * The part of a change that the payout wallet has to approve while the wallet lock is on, in words; undefined where
  * there is none. Throws `VALIDATION_ERROR` where an address is not acceptable. Switching the lock on or off always
  * needs the signature: otherwise a lock whose wallet can't sign, such as an exchange's, would stay on for ever.
+ * Switching it on needs that of every payout address.
  */
 export async function protectedPart(
   ctx: TxContext,
@@ -163,48 +199,46 @@ export async function protectedPart(
   if (parts.length === 0) return undefined
   const joined = (side: "from" | "to") => parts.map(part => part[side]).join("; ")
   const words = { action: "Change settings", subject: "settings", from: joined("from"), to: joined("to") }
-  return { words, always: switched }
+  return { words, always: switched, byAll: switched && !locked }
 }
 
 type Wallet = Omit<Signer, "byKey">
+type SigningWallets = readonly [Wallet, ...Wallet[]]
+
+const nameOf = ({ address, chainId }: Wallet): string => `${checksummed(address)} on ${chainName(chainId)}`
 
 /**
- * The wallet that signs: the payout address that has been in effect longest; of several, the first in the order of
- * networks. A token alone can add an address on a further network at once, so a recent address must not speak for the
- * others.
+ * The wallets that must sign: the payout address that has been in effect longest; of several, the first in the order of
+ * networks. A token alone can add an address on a further network at once, and a token's change of an older address
+ * makes that one the younger. So for `byAll` the others must sign too, those on networks that are not served included.
  */
-async function lockingWallet(ctx: TxContext, merchantId: string): Promise<Wallet> {
+async function signingWallets(
+  ctx: TxContext,
+  merchantId: string,
+  { byAll }: Pick<ProtectedChange, "byAll">,
+): Promise<SigningWallets> {
   const rows = await payoutAddresses(ctx, merchantId)
-  const known = ctx.chain.networks.flatMap(network => {
-    const row = rows.find(each => each.chain_id === network.chainId)
-    return row ? [{ network, address: row.address, since: row.since.getTime() }] : []
-  })
-  const [oldest] = known.sort((a, b) => a.since - b.since)
+  const served = ctx.chain.networks.flatMap(({ chainId }) => rows.find(row => row.chain_id === chainId) ?? [])
+  const [oldest, ...others] = served.sort((a, b) => a.since.getTime() - b.since.getTime())
   if (!oldest) throw new ApiError("PAYOUT_ADDRESS_REQUIRED")
-  return { network: oldest.network, address: oldest.address }
-}
-
-async function isStillWallet(ctx: TxContext, merchantId: string, { network, address }: Signer): Promise<boolean> {
-  const present = await lockingWallet(ctx, merchantId)
-  return present.address === address && present.network.chainId === network.chainId
+  const unserved = rows.filter(row => !served.includes(row)).sort((a, b) => a.chain_id - b.chain_id)
+  const walletOf = ({ chain_id: chainId, address }: typeof oldest): Wallet => ({ chainId, address })
+  return [walletOf(oldest), ...(byAll ? [...others, ...unserved].map(walletOf) : [])]
 }
 
 const typedChange =
-  (ctx: Context, merchant: string, { network }: Wallet, change: WalletChange) =>
-  (nonce: string, expiresAt: Date) => ({
+  (ctx: Context, merchant: string, change: WalletChange) =>
+  ({ chainId }: Wallet, nonce: string, expiresAt: Date) => ({
     types,
     primaryType: "MerchantChange" as const,
-    domain: { name: "Sluice", version: "1", chainId: network.chainId },
+    domain: { name: "Sluice", version: "1", chainId },
     message: { service: ctx.settings.baseUrl, merchant, ...change, nonce, expiresAt: expiresAt.toISOString() },
   })
 
-/** What a nonce is for: one change of one merchant, by one wallet. */
-function resourceOf(
-  merchantId: string,
-  { network, address }: Wallet,
-  { action, subject, from, to }: WalletChange,
-): string {
-  const all = JSON.stringify([network.chainId, address, action, subject, from, to])
+/** What a nonce is for: one change of one merchant, by these wallets. */
+function resourceOf(merchantId: string, wallets: SigningWallets, { action, subject, from, to }: WalletChange): string {
+  const signers = wallets.map(({ chainId, address }) => [chainId, address])
+  const all = JSON.stringify([signers, action, subject, from, to])
   return `${merchantId}:${createHash("sha256").update(all).digest("hex")}`
 }
 
