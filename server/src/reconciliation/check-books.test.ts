@@ -1,4 +1,5 @@
 // The hourly comparison of logs, beside the payout engine on a real chain.
+import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
@@ -53,6 +54,15 @@ describe("the comparison", () => {
     expect((await wallet()).halted_reason).toContain("no payout meant it")
     await rig.round()
     expect(await rig.states()).toEqual(["final", "final", "queued", "queued"])
+  })
+
+  it("halts the wallet before it notes the outflow, which no later comparison reports again", async () => {
+    await robbed()
+    const { db } = rig.service.ctx
+    await sql`alter table outflows add constraint fails check (amount < 0)`.execute(db)
+    await expect(check()).rejects.toThrow("fails")
+    await sql`alter table outflows drop constraint fails`.execute(db)
+    expect((await wallet()).halted_reason).toContain("no payout meant it")
   })
 
   it("keeps the engine from signing until it has halted the wallet", async () => {

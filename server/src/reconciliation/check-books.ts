@@ -14,7 +14,7 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { withLease } from "../jobs/claim.ts"
 import { compareLogs } from "./compare-logs.ts"
-import { haltWallets, reportUnproven } from "./report.ts"
+import { haltPayoutWallets, reportUnproven } from "./report.ts"
 
 const HOUR_MS = 3_600_000
 /** No sleep is longer: a new or resumed wallet is compared within a minute. */
@@ -76,7 +76,7 @@ async function compareNewBlocks(ctx: Context, network: Network, wallet: Row<"wal
     const to = end < panel.finalized ? end : panel.finalized
     const { finding, unproven } = await compareLogs(ctx, network, panel, deposits, { from, to })
     if (finding) {
-      await haltWallets(ctx, network, await payoutWallets(ctx, network), finding.words)
+      await haltPayoutWallets(ctx, network, finding.words)
       return IDLE_MS
     }
     if (unproven !== undefined) {
@@ -93,12 +93,3 @@ async function compareNewBlocks(ctx: Context, network: Network, wallet: Row<"wal
   await ctx.db.updateTable("wallets").set({ check_at }).where("id", "=", wallet.id).execute()
   return nextMs
 }
-
-/** All payout wallets of the network, that of an earlier factory too: an outflow is noted now, and no later comparison reports it. */
-const payoutWallets = (ctx: Context, network: Network): Promise<Row<"wallets">[]> =>
-  ctx.db
-    .selectFrom("wallets")
-    .selectAll()
-    .where("chain_id", "=", network.chainId)
-    .where("lane", "=", "payout")
-    .execute()

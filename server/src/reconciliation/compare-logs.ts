@@ -18,7 +18,7 @@ import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import { storeTransfers, wakeSessions } from "../scanner/queries.ts"
 import { checkAssertions, isProven, payoutAssertion, transferAssertion } from "./check-receipts.ts"
-import type { Compared, Finding } from "./report.ts"
+import { type Compared, type Finding, haltPayoutWallets } from "./report.ts"
 
 export type KnownDeposit = Pick<Row<"deposits">, "id" | "address" | "owner" | "open_after_s" | "merchant_id">
 
@@ -144,6 +144,8 @@ async function noteOutflow(
   const time = panel.blockAt(transfer.blockNumber)?.block.time ?? ctx.now()
   const isOpen = BigInt(Math.floor(time.getTime() / 1_000)) > deposit.open_after_s
   const isRecovery = !intent && transfer.to === deposit.owner && isOpen
+  // First: an outflow that is noted is not reported again, so a process that dies between the two must leave the halt.
+  if (!isRecovery) await haltPayoutWallets(ctx, network, words)
   const [row] = await ctx.db
     .insertInto("outflows")
     .values({

@@ -40,3 +40,9 @@ export async function haltWallets(
 ): Promise<void> {
   for (const wallet of wallets) await haltWallet(ctx, network, wallet, "books", words)
 }
+
+/** Halts all payout wallets of the network, that of an earlier factory too: an outflow is noted once, and no later comparison reports it. */
+export async function haltPayoutWallets(ctx: Context, network: Network, words: string): Promise<void> {
+  const wallets = ctx.db.selectFrom("wallets").selectAll().where("chain_id", "=", network.chainId)
+  await haltWallets(ctx, network, await wallets.where("lane", "=", "payout").execute(), words)
+}
