@@ -56,7 +56,7 @@ it("a transfer is confirmed at its depth, not before, and final when its block i
 it("another block at its height makes it suspected; it is gone when a quorum has no receipt of it either", () => {
   const displaced = { blockAt: () => block(100n, "d") }
   expect(decided([transfer()], displaced).doubts).toMatchObject([{ change: { suspect_at: now } }])
-  const gone = decided([transfer()], { ...displaced, votesWithout: () => 2 })
+  const gone = decided([transfer()], { ...displaced, votesWithout: () => 2, depthOf: () => 3n })
   expect(gone.doubts).toMatchObject([{ change: { state: "gone", run_at: now } }])
   expect(gone.confirmed).toEqual([])
   const back = { blockAt: () => block(100n, "b"), depthOf: () => 3n }
