@@ -8,9 +8,6 @@ const root = new URL("../../", import.meta.url).pathname
 /** Decisions keep the words of their day, an applied migration must not change, and these two files are generated or this one. */
 const exempt = /^docs\/decisions\/|\/migrations\/|^server\/src\/chain\/abi\.ts$|^server\/test\/english\.test\.ts$/
 
-/** Folders whose prose still has such phrases. Nothing is added here. */
-const unfinished = /^server\/src\/(checkouts|payouts|paywalls|scanner|settlement)\//
-
 /** A phrase, and the words to use in its place. A pattern has no other use in this repository's prose. */
 const banned: [pattern: RegExp, instead: string][] = [
   [/\b(tells|telling|told)\b/i, "report, notify, show, say, distinguish"],
@@ -76,18 +73,9 @@ describe("plain English", () => {
   })
 
   it("has none of the banned phrases", () => {
-    expect(files.filter(path => !unfinished.test(path)).flatMap(phrasesOf)).toEqual([])
-  })
-
-  it("lists no folder as unfinished that is clean", () => {
-    const dirty = new Set(files.filter(path => unfinished.test(path) && phrasesOf(path).length > 0).map(folderOf))
-    expect([...new Set(files.filter(path => unfinished.test(path)).map(folderOf))].filter(f => !dirty.has(f))).toEqual(
-      [],
-    )
+    expect(files.flatMap(phrasesOf)).toEqual([])
   })
 })
-
-const folderOf = (path: string): string => path.split("/").slice(0, 3).join("/")
 
 /** The clauses about a field or a setting in the product's strings: what callers read as `details[].message`. */
 const clauses = (): string[] =>

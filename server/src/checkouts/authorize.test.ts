@@ -67,7 +67,7 @@ describe("an authorization", () => {
     expect((await on.relays()).length).toBe(1)
   })
 
-  it("is one of two that race for the same session, and the other is told to wait", async () => {
+  it("is one of two that race for the same session, and the other is answered to wait", async () => {
     const session = await on.start()
     const both = [await on.sign(await on.buyer(), session), await on.sign(await on.buyer(), session)]
     const answers = await Promise.all(both.map(signed => on.submit(session, signed)))
@@ -91,7 +91,7 @@ describe("an authorization", () => {
     const buyer = await on.buyer()
     const first = await on.sign(buyer, session)
     await on.submit(session, first)
-    // Named with a session that it does not pay, it tells nothing of the one that it pays.
+    // Named with a session that it does not pay, it reveals nothing of the one that it pays.
     await expectRefused(await on.start(), first, 409, "AUTHORIZATION_ALREADY_USED")
     const other = await on.sign(buyer, session, { nonce: first.authorization.nonce, validAfter: 1n })
     await expectRefused(session, other, 409, "AUTHORIZATION_ALREADY_USED")
@@ -269,7 +269,7 @@ describe("a refused authorization", () => {
     await expectRefused(session, signed, 422, "AUTHORIZATION_REFUSED", words)
   })
 
-  it("is told all that is wrong with it at once", async () => {
+  it("is answered with every fault at once", async () => {
     const session = await on.start()
     const given = { to: rig.relayer.address, value: 1n, validAfter: now() + 5n, validBefore: 7n }
     const { body } = await on.submit(session, await on.sign(await on.buyer(), session, given))

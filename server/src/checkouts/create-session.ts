@@ -24,7 +24,7 @@ const DEFAULT_LIFE_S = 86_400
 const METADATA_BYTES = 4_096
 /** Money that comes late is looked for so long after the end. */
 const LATE_WATCH_MS = 30 * 86_400_000
-/** Hashes of one session that are looked at together: a payer has one or two. */
+/** Hashes of one session that are read together: a payer has one or two. */
 const MAX_OPEN_HASHES = 10
 
 /** What a session is to sell, read from a request or a link. */

@@ -135,7 +135,7 @@ describe("a checkout", () => {
     expect(await status(session.id)).toMatchObject({ status: "confirmed", txHash })
   })
 
-  it("paid from elsewhere, without a hash, is confirmed all the same", async () => {
+  it("paid from elsewhere, without a hash, is confirmed anyway", async () => {
     const session = await start()
     await pay(session.payTo, "5")
     await rounds(1, 0)
@@ -144,7 +144,7 @@ describe("a checkout", () => {
     expect(await status(session.id)).toMatchObject({ status: "confirmed", amountReceived: "5.00" })
   })
 
-  it("is told by a long-poll as soon as it ends", async () => {
+  it("is answered by a long-poll as soon as it ends", async () => {
     const session = await start()
     await pay(session.payTo, "5")
     const waiting = service.call("GET", `/api/pay/status/${session.id}?wait=25`)
@@ -152,7 +152,7 @@ describe("a checkout", () => {
     expect((await waiting).body.status).toBe("confirmed")
   })
 
-  it("that nobody pays expires, and not before all that was mined in time was looked at", async () => {
+  it("that nobody pays expires, and not before everything mined in time was scanned", async () => {
     const session = await start({ amount: 5, expiresIn: 300 })
     await rounds(1)
     await pass(4 * MINUTE)
@@ -405,7 +405,7 @@ describe("a checkout", () => {
   })
 })
 
-describe("what the merchant is told", () => {
+describe("what the merchant is notified of", () => {
   const events = async () => {
     const rows = await service.ctx.db
       .selectFrom("events")
@@ -558,7 +558,7 @@ describe("what the merchant is told", () => {
       `checkout.confirmed → ${confirmed}`,
       `checkout.session.completed → ${all}`,
     ])
-    // Whatever order they arrive in, the greatest sequence says how it stands.
+    // Whatever order they arrive in, the event with the greatest sequence has the final state.
     const about = (await events()).filter(({ data }) => data.id === other.id && data.metadata.order === 7)
     const inTurn = about.sort((a, b) => a.data.sequence - b.data.sequence || a.type.localeCompare(b.type))
     expect(inTurn.map(({ type, data }) => [data.sequence, type, data.status, data.txHash !== null])).toEqual([
@@ -620,7 +620,7 @@ describe("a payment link", () => {
     expect(rows.filter(row => row.status === "open" && row.exception === "duplicate").length).toBe(19)
     expect((await service.call("GET", `/api/console/payment-links/${id}`, undefined, { as: "shop" })).body.uses).toBe(1)
     expect(await open({})).toMatchObject({ status: 410, body: { error: "LINK_UNAVAILABLE" } })
-    // More uses are given: who paid first is served first, when it is looked at again.
+    // More uses are given: who paid first is served first at the next settling.
     await service.call("PUT", `/api/console/payment-links/${id}`, { maxUses: 2 }, { as: "shop" })
     expect((await open({})).status).toBe(201)
   })

@@ -11,7 +11,7 @@ import { type Batch, holdBatch, readBatch } from "./session-batch.ts"
 
 /** Nodes put logs into their index late: the scan has to be so far beyond the expiry, by the time of its last block. */
 const LOOK_SLACK_MS = 30_000
-/** An address that is looked at once more before its session expires stays in the scan for so long. */
+/** How long an address that is scanned once more before its session expires stays in the scan. */
 const LAST_LOOK_MS = 600_000
 
 /** All that arrived for one session, whoever sent it. */
@@ -36,7 +36,7 @@ export async function holdSession(ctx: TxContext, id: string): Promise<SessionPa
   return { owner, network, payer: undefined, session, deposit, batch, standing: await decidedPayments(ctx, id) }
 }
 
-/** The session's payments that the merchant has accepted or returned: no rule of the session counts them anew. */
+/** The session's payments that the merchant has accepted or returned: no rule of the session counts them again. */
 async function decidedPayments(ctx: TxContext, sessionId: string): Promise<Standing[]> {
   const { rows } = await sql<Standing>`
     select p.*, has.there, has.sure from payments p join lateral (
@@ -50,7 +50,7 @@ async function decidedPayments(ctx: TxContext, sessionId: string): Promise<Stand
   return rows
 }
 
-/** Reads what is known of a session that is held, after what the chain took back was written. */
+/** Reads what is known of a session that is held, after what a reorg removed was written. */
 export async function loadSession(ctx: TxContext, part: SessionPart, screened: Screened): Promise<SessionFacts> {
   const { session, deposit, network, batch } = part
   const rows = await readBatch(ctx, batch)
@@ -71,7 +71,7 @@ export async function loadSession(ctx: TxContext, part: SessionPart, screened: S
     payments,
     submissions: await submissionsOf(ctx, session, arrived),
     relay: await relayStanding(ctx, deposit.id, arrived),
-    // What has expired was looked at to its end; that its address has left the scan since changes nothing.
+    // What has expired was scanned to its end; that its address has left the scan since changes nothing.
     lookedPastExpiry:
       session.status === "expired" || (batch.waiting === 0 && (await lookedPast(ctx, session, deposit))),
     left: batch.waiting,
@@ -96,7 +96,7 @@ async function submissionsOf(ctx: TxContext, session: Row<"checkout_sessions">, 
 }
 
 /**
- * Whether all that was mined by the expiry has been looked at: the last block that the scan has surely read was made after
+ * Whether everything mined by the expiry has been scanned: the last block that the scan has surely read was made after
  * it. No clock of ours says so: the scan may stand still, and a chain that does may make blocks of an earlier time
  * afterwards, as rollups do. So on a chain without new blocks nothing expires; its next block ends what is over. An address
  * that has left the scan comes back for this last look: who pays from elsewhere, without the page, is found only by the hour

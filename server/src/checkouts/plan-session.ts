@@ -1,4 +1,4 @@
-/** What all that arrived for a session comes to: its payment, what waits for the merchant, and how it stands. Pure. */
+/** What all that arrived for a session comes to: its payment, what needs the merchant's decision, and its status. Pure. */
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
 import type { relayStanding } from "../payouts/relays.ts"
@@ -8,7 +8,7 @@ import type { Paid, Plan } from "../settlement/sellable.ts"
 import type { SessionTransfer } from "./session-batch.ts"
 import { type Arrival, type Facts, type Folded, foldSession, messageOf, replayCaution } from "./session-rules.ts"
 
-/** What can't be decided now is looked at again after so long. */
+/** How long until what can't be decided now is tried again. */
 const AGAIN_MS = 30_000
 
 /** What the plan follows from. */
@@ -21,7 +21,7 @@ export interface SessionFacts {
   /** Whether a hash that was submitted in time is still looked at, and whether any was refused. */
   submissions: { open: boolean; refused: boolean }
   relay: Awaited<ReturnType<typeof relayStanding>>
-  /** Whether everything mined before the expiry has surely been looked at. */
+  /** Whether everything mined before the expiry has certainly been scanned. */
   lookedPastExpiry: boolean
   /** New transfers that are left for another transaction. */
   left: number
@@ -52,7 +52,7 @@ const acceptedOf = (payments: readonly Row<"payments">[]) => {
   return main?.accepted_at ? main : undefined
 }
 
-/** Whether it pays the session, or did until the chain took it back. One that only waited is not meant. */
+/** Whether it pays the session, or did until a reorg removed it. A payment that only waited does not count. */
 export const everPaid = ({ status, beside, accepted_at, exception }: Row<"payments">): boolean =>
   !beside && (status === "granted" || (status === "reversed" && (accepted_at !== null || exception === null)))
 

@@ -191,7 +191,7 @@ describe("/api/console/checkouts/:id", () => {
 })
 
 describe("/api/pay", () => {
-  it("tells a payer what is needed, and nothing of the customer or the merchant's own", async () => {
+  it("shows a payer what is needed, and nothing of the customer or the merchant's own", async () => {
     const asked = { amount: 5, customerEmail: "ann@example.com", metadata: { secret: 1 }, payerInfo: ["name"] }
     const { id, payTo } = (await create(asked)).body
     const { status, body } = await service.call("GET", `/api/pay/status/${id}`)

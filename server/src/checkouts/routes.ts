@@ -22,7 +22,7 @@ import { CheckoutCreate, Deleted, Session, SessionChange, SessionId, SessionList
 
 const tags = ["checkouts"]
 
-/** Where sessions are made, listed and read: by whom, and how the operations are told apart. */
+/** Where sessions are made, listed and read: by whom, and how the operations are named. */
 const surfaces = [
   {
     prefix: "/api/checkouts",

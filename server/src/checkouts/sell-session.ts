@@ -1,6 +1,6 @@
 /**
  * Checkout sessions as something that is sold: all that arrives at a session's address adds up, whoever sends it, and one
- * payment confirms it. Settled under the session's row; what the merchant is told follows the session's status.
+ * payment confirms it. Settled under the session's row; the merchant's notifications follow the session's status.
  */
 
 import { sql } from "kysely"
@@ -48,7 +48,7 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
   async onPaid() {},
 
   async onReversed(ctx, _part, { id }) {
-    // It waits for nobody: what was paid with it is counted anew.
+    // It waits for nobody: what was paid with it is counted again.
     const counted = ctx.db.updateTable("payments").set({ exception: null }).where("id", "=", id)
     await counted.where("accepted_at", "is", null).execute()
   },
@@ -105,7 +105,7 @@ async function groupOf(ctx: TxContext, sessionId: string): Promise<Group> {
   return { resourceId: sessionId, senders: rows.map((row): Address => row.from_address) }
 }
 
-/** What every event about a session says of it; how it stands comes beside. */
+/** What every event about a session says of it, besides its status. */
 const toldOf = (session: Row<"checkout_sessions">) => ({
   id: session.id,
   merchantId: session.merchant_id,
@@ -119,7 +119,7 @@ const toldOf = (session: Row<"checkout_sessions">) => ({
   callbackUrl: session.callback_url,
 })
 
-/** Tells that a session is no longer paid, or that it failed or expired. */
+/** Notifies the merchant that a session is no longer paid, or that it failed or expired. */
 async function tellStatus(ctx: TxContext, { session, network }: SessionPart, plan: SessionPlan): Promise<void> {
   const { status, exception, received: amountReceived } = plan.row
   const told = { ...toldOf(session), status, exception, amountReceived, confirmedAt: null, splits: null }

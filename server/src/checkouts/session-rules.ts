@@ -1,5 +1,5 @@
 /**
- * The rules of a checkout session. Pure: what the session asked for and what the chain brought goes in, how it stands comes
+ * The rules of a checkout session. Pure: what the session asked for and what the chain brought goes in, its status comes
  * out. Every status that may follow another is listed once, in {@link transitions}.
  */
 import type { Token } from "../chain/networks.ts"
@@ -8,7 +8,7 @@ import { formatAmount } from "../money/amount.ts"
 
 /**
  * What may follow what. `failed` and `expired` are ends for the payer's page, not for money: what was paid in time and is
- * found later still confirms. `confirmed` is left only when the chain takes the payment back.
+ * found later still confirms. `confirmed` is left only when a reorg removes the payment.
  */
 export const transitions: Record<SessionStatus, readonly SessionStatus[]> = {
   pending: ["verifying", "confirmed", "failed", "expired"],
@@ -43,9 +43,9 @@ export interface Facts {
   ended: "failed" | "expired" | null
   /** Whether money of another token came. */
   wrongAsset: boolean
-  /** Whether everything mined before the expiry has surely been looked at. */
+  /** Whether everything mined before the expiry has certainly been scanned. */
   lookedPastExpiry: boolean
-  /** What the payment lacked that the merchant let count all the same; null where there is no such payment. */
+  /** What the payment lacked that the merchant accepted anyway; null where there is no such payment. */
   accepted: { exception: PaymentException | null } | null
   /** What was accepted beside the session's payment, in base units: received, and no longer in the way. */
   beside: bigint

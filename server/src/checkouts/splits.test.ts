@@ -59,7 +59,7 @@ const completed = async () =>
   ).map(row => JSON.parse(row.body).data)
 
 describe("a checkout with a split", () => {
-  it("pays the recipients it was made with, though the split is edited and deleted, and then tells of each", async () => {
+  it("pays the recipients it was made with, though the split is edited and deleted, and then notifies of each", async () => {
     const splitId = await split([70, 30])
     const session = await start({ splitId })
     const others = [0, 1].map(i => ({ address: recipient(5 + i), percent: 50 }))
@@ -106,7 +106,7 @@ describe("a checkout with a split", () => {
     expect(await rig.balanceOf(recipient(5))).toBe(0n)
   })
 
-  it("is told after five minutes though nothing is mined, once; later hashes stand in the session", async () => {
+  it("is notified after five minutes though nothing is mined, once; later hashes stand in the session", async () => {
     const session = await start({ splitId: await split([50, 50]) })
     await pay(session.payTo)
     expect(await tellDuePayments(rig.service.ctx)).toBe(1)

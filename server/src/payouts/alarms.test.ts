@@ -1,4 +1,4 @@
-// What a person is told: once when it begins, once when it ends, by metrics, log and /readyz; and that payouts go on by
+// What the operator is alerted to: once when it begins, once when it ends, by metrics, log and /readyz; and that payouts continue by
 // themselves when the reason is gone.
 import { readdirSync, readFileSync } from "node:fs"
 import { sql } from "kysely"
@@ -73,7 +73,7 @@ const usualPrice = async (): Promise<bigint> => {
   return 118_000n * ((baseFeePerGas ?? 0n) + (await rig.anvil.client.estimateMaxPriorityFeePerGas()))
 }
 
-it("a payout without its transfer is told once, and is an alarm for as long as it lasts", async () => {
+it("a payout without its transfer is reported once, and is an alarm for as long as it lasts", async () => {
   await rig.paid(await rig.sell([50, 50]), 1_000_000n)
   rig.proxy.spoil = (method, _params, result) => {
     if (method !== "eth_getTransactionReceipt" || result === null) return result
@@ -122,7 +122,7 @@ describe("a wallet without gas", () => {
     expect(await ready()).toMatchObject({ status: 200, alarms: [] })
   })
 
-  it("is told of before it is too late", async () => {
+  it("is reported before it is too late", async () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await setBalance((await usualPrice()) * 60n)
     expect(await gain(() => rig.round())).toBe(500_000n)
@@ -181,7 +181,7 @@ describe("other alarms", () => {
     expect([await total("untold"), await total("low_gas")]).toEqual([1, 1])
   })
 
-  it("a halted wallet is told of in words that name no address and no reason", async () => {
+  it("a halted wallet is reported in words that name no address and no reason", async () => {
     const reason = `the transfer ${keccak256("0x")} left a deposit`
     await rig.service.ctx.db.updateTable("wallets").set({ status: "halted", halted_reason: reason }).execute()
     await rig.round()

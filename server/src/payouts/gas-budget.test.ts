@@ -58,7 +58,7 @@ describe("what a payout cost", () => {
     )
   })
 
-  it("has the fee for the data in it, where a receipt tells one", async () => {
+  it("has the fee for the data in it, where a receipt has one", async () => {
     rig.proxy.spoil = (method, _params, result) =>
       method === "eth_getTransactionReceipt" && result ? { ...(result as object), l1Fee: "0x3039" } : result
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
@@ -66,7 +66,7 @@ describe("what a payout cost", () => {
     for (const row of await rig.intents()) expect(row.gas_cost).toBe((await costOf(row)) + 12_345n)
   })
 
-  it("is left open by a node that does not tell, or tells more than there is", async () => {
+  it("is left open by a node that reports none, or more than there is", async () => {
     for (const lie of [undefined, null, "0x", 5, `0x${"f".repeat(64)}`]) {
       rig.proxy.spoil = (method, _params, result) =>
         method === "eth_getTransactionReceipt" && result ? { ...(result as object), gasUsed: lie } : result
@@ -115,7 +115,7 @@ describe("what a payout cost", () => {
 })
 
 describe("a merchant's gas budget", () => {
-  it("once spent holds its payouts until its day is over, and nobody else's; the console tells", async () => {
+  it("once spent holds its payouts until its day is over, and nobody else's; the console shows it", async () => {
     const [shop, other] = [await rig.sell([50, 50]), await rig.sell([50, 50], "rival")]
     await rig.paid(shop, 1_000_000n)
     await rig.round()
@@ -282,7 +282,7 @@ describe("a payout that its merchant's budget refuses", () => {
     settings.gasBudgetTotal = 2n * most + most / 2n
     const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
     const sight = await lookAtWallet(rig.network, rig.signer.address, ctx.signal)
-    // In one turn: a relay that the budget of all refuses is not looked at again.
+    // In one turn: a relay that the budget of all refuses is not checked again.
     await assignPayouts(ctx, rig.network, wallet, rig.signer, sight)
     expect(await heldReasons()).toEqual(["assigned", "gas_budget", "assigned"])
   })
@@ -291,7 +291,7 @@ describe("a payout that its merchant's budget refuses", () => {
 /** Has each payout so far cost so much, out of a budget of {@link LIMIT}. */
 async function spend(each: bigint): Promise<void> {
   const { ctx } = rig.service
-  // What is final is not looked at again.
+  // What is final is not checked again.
   await mine()
   await rig.round()
   await sql`update intents set gas_cost = ${each} where state = 'final'`.execute(ctx.db)

@@ -107,7 +107,7 @@ it("pays others though a merchant's many payouts can't be paid", async () => {
   expect(await held()).toBeLessThanOrEqual(2)
 })
 
-it("pays as ever though one endpoint of three tells absurd fees, counts and balances", async () => {
+it("pays as usual though one endpoint of three reports absurd fees, counts and balances", async () => {
   const { ctx } = rig.service
   const lies: Record<string, unknown>[] = [
     { eth_getTransactionCount: "0xffff", eth_maxPriorityFeePerGas: "0xffffffffffff", eth_getBalance: "0x0" },
@@ -137,7 +137,7 @@ it("pays as ever though one endpoint of three tells absurd fees, counts and bala
   expect(got).toBe(500_000n)
 })
 
-it("pays back a token that tells nothing of it, and neither waits for its word nor halts for the lack of it", async () => {
+it("pays back a token that emits nothing for it, and neither waits for a log nor halts for the lack of it", async () => {
   const { ctx } = rig.service
   const token = await deploy(rig.anvil.client, oddTokenAbi, oddTokenBytecode, [0])
   const shop = await rig.sell()

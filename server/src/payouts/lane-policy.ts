@@ -28,7 +28,7 @@ export type Verdict =
   | { kind: "skip" }
   /** Is due again in `ms`; nothing is known against it. */
   | { kind: "wait"; ms: number }
-  /** The chain took its money back: its promise is released until the money is there again. */
+  /** A reorg removed its money: its promise is released until the money is there again. */
   | { kind: "short" }
   /** `waitMs`: how long it is held; without it, longer with each check. */
   | { kind: "hold"; reason: HeldReason; detail: string; waitMs?: number }

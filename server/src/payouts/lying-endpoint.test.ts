@@ -63,7 +63,7 @@ async function round({ network }: Scene, isHasty = false): Promise<void> {
   })
 }
 
-/** Pays without a block for what waits in the pool: blocks are the steps'. */
+/** Pays without a block for pending transactions: blocks are the steps'. */
 async function pay(here: Scene, amount: bigint): Promise<void> {
   await rig.anvil.client.setAutomine(true)
   await rig.paid(here.shop, amount)
@@ -182,7 +182,7 @@ it.each([3, 2])(
   Math.max(120_000, RUNS * 10_000),
 )
 
-/** The lies that keep a payout waiting where there are two endpoints; the others move nothing, or the scan names who tells them. */
+/** The lies that keep a payout waiting where there are two endpoints; the others move nothing, or the scan names the endpoint. */
 const hindering = [
   "one nonce more is used",
   "many nonces more are used",

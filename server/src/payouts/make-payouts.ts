@@ -169,7 +169,7 @@ export async function insertIntent(ctx: TxContext, deposit: Row<"deposits">, int
 
 /**
  * What a deposit holds and has not promised yet; locks its book until the transaction ends. A return may take all of that, any
- * other payout not what waits for the merchant's decision.
+ * other payout not what needs the merchant's decision.
  */
 async function roomIn(ctx: TxContext, depositId: bigint, token: Address, kind: NewIntent["kind"]): Promise<bigint> {
   const book = await ctx.db
@@ -245,7 +245,7 @@ export async function reserveShort(ctx: Context, chainId: number): Promise<void>
 }
 
 /**
- * Cancels the payouts without a nonce of a payment that the chain took back. Those with a nonce go on, and fail on chain where
+ * Cancels the payouts without a nonce of a payment that a reorg removed. Those with a nonce continue, and fail on chain where
  * the deposit no longer holds the money. Call it inside the transaction that reverses the payment.
  */
 export async function cancelPayouts(ctx: TxContext, paymentId: string): Promise<void> {

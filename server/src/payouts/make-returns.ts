@@ -49,8 +49,8 @@ async function returnsOf(ctx: TxContext, paymentId: string, from = new Date(0)):
 }
 
 /**
- * Makes a new return for one that failed for good, held until it would succeed. After `most` failures, or when the chain took the
- * money back, the payment is open again instead. Call it inside a transaction that holds the payment's lock.
+ * Makes a new return for one that failed for good, held until it would succeed. After `most` failures, or when a reorg removed
+ * the money, the payment is open again instead. Call it inside a transaction that holds the payment's lock.
  */
 export async function returnAgain(ctx: TxContext, failed: Row<"intents">, most: number): Promise<void> {
   const payment = await ctx.db
@@ -70,13 +70,13 @@ export async function returnAgain(ctx: TxContext, failed: Row<"intents">, most: 
     .set({ status: "open", returned_at: null, returned_to: null, updated_at: ctx.now() })
     .where("id", "=", payment.id)
     .execute()
-  // Due for settlement: money that the chain took back is no longer the payment's.
+  // Due for settlement: money that a reorg removed is no longer the payment's.
   await sql`update transfers t set run_at = ${ctx.now()} from claims c
     where c.transfer_id = t.id and c.payment_id = ${payment.id}`.execute(ctx.db)
 }
 
 /**
- * Cancels returns without a nonce whose money, or part of it, the chain took back; their payments are open again by that. Call it
+ * Cancels returns without a nonce whose money, or part of it, a reorg removed; their payments are open again by that. Call it
  * inside a transaction, under the lock of the paywall's payer or of the session.
  */
 export async function stopReturns(ctx: TxContext, paymentIds: readonly string[]): Promise<void> {

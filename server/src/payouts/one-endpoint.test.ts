@@ -97,7 +97,7 @@ describe("one that says that an authorization is used", () => {
   })
 })
 
-it("one that tells a higher count delays no wallet's beginning where two others agree, and of two it does", async () => {
+it("one that reports a higher count delays no wallet's beginning where two others agree, and of two it does", async () => {
   const { ctx } = rig.service
   liar.spoil = (method, _params, result) => (method === "eth_getTransactionCount" ? "0x64" : result)
   const begun = async (honest: number) => {

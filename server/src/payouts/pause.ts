@@ -1,6 +1,6 @@
 /**
  * Selling is paused on a network while the payout wallet is halted there: its key may be stolen, and whoever holds the key can
- * empty the receiving addresses. Money that arrives all the same is scanned and settled as usual.
+ * empty the receiving addresses. Money that arrives anyway is scanned and settled as usual.
  */
 import type { Address } from "../chain/hex.ts"
 import type { Network, NetworkInfo } from "../chain/networks.ts"

@@ -163,7 +163,7 @@ describe("sweeps", () => {
     expect(await rig.balanceOf(shop.deposit.address)).toBe(100_000n)
   })
 
-  it("that revert are planned anew", async () => {
+  it("that revert are planned again", async () => {
     const { client } = rig.anvil
     const shop = await rig.sell()
     await rig.paid(shop, 12_000_000n)
@@ -184,7 +184,7 @@ describe("sweeps", () => {
     expect((await rig.balanceOf(owner)) - before).toBe(12_000_000n)
   })
 
-  it("are made anew when a payment in them is taken back before they are signed", async () => {
+  it("are made again when a payment in them is taken back before they are signed", async () => {
     const shop = await rig.sell()
     const { ctx } = rig.service
     await rig.paid(shop, 6_000_000n)
@@ -334,10 +334,10 @@ describe("a chain that takes back", () => {
   })
 
   it.each([
-    ["tells nothing of", 1],
+    ["hides", 1],
     ["still has the old block at", 2],
   ] as const)(
-    "what was paid out is sent again though a node %s its height; for what waits behind it nobody bids",
+    "what was paid out is sent again though a node %s its height; nobody bids for those behind it",
     async (lie, endpoints) => {
       const { client } = rig.anvil
       const { network } = rig
@@ -352,7 +352,7 @@ describe("a chain that takes back", () => {
         const rows = await rig.intents()
         expect(rows.map(row => row.state)).toEqual(["mined", "mined"])
         const top = rows.map(row => row.block_number ?? 0n).sort()[1] ?? 0n
-        const told = lie === "tells nothing of" ? null : await blockAt(top)
+        const told = lie === "hides" ? null : await blockAt(top)
         await client.request({ method: "anvil_reorg", params: [2, []] } as never)
         rig.proxy.spoil = (method, params, result) =>
           method === "eth_getBlockByNumber" && params[0] === toHex(top) ? told : result

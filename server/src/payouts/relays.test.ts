@@ -95,7 +95,7 @@ describe("a relay", () => {
     expect(await rig.anvil.client.getBalance({ address: buyer.address })).toBe(0n)
   })
 
-  it("has a wallet that is not the payouts', even when it is told so", async () => {
+  it("has a wallet that is not the payouts', even when the settings say so", async () => {
     const { ctx } = rig.service
     const wrong = payoutRound(ctx, rig.network, { lane: "payout", signer: rig.relayer })
     await expect(wrong).rejects.toThrow("is the relay wallet, and can't be the payout wallet too")
@@ -154,7 +154,7 @@ describe("a relay", () => {
     await expectMoved(session.payTo, 1)
   })
 
-  it("whose block the chain takes back is sent again, the same bytes; the session waits, and is paid once", async () => {
+  it("whose block a reorg removes is sent again, the same bytes; the session waits, and is paid once", async () => {
     const { session } = await submitted()
     await on.round()
     await on.look()
@@ -178,7 +178,7 @@ describe("a relay", () => {
     await expectMoved(session.payTo, 1)
   })
 
-  it("is not believed to be mined where its receipt tells of another payer's transfer, or of another amount", async () => {
+  it("is not believed to be mined where its receipt shows another payer's transfer, or of another amount", async () => {
     await submitted()
     const lies: ((log: { topics: string[]; data: string }) => object)[] = [
       log => ({ ...log, topics: [log.topics[0], `0x${"5".repeat(64)}`, log.topics[2]] }),
@@ -197,7 +197,7 @@ describe("a relay", () => {
     expect(await states()).toEqual(["mined"])
   })
 
-  it("that somebody else carries out first pays the session all the same, once", async () => {
+  it("that somebody else carries out first pays the session anyway, once", async () => {
     const { session, signed } = await submitted()
     const { client, accounts } = rig.anvil
     await client.setAutomine(false)
@@ -293,7 +293,7 @@ describe("a relay beside money that the merchant decides about", () => {
     expect(rest.body.status).toBe("verifying")
   })
 
-  it("is not signed where what is missing changed between its trial run and its signature", async () => {
+  it("is not signed where what is missing changed between its simulation and its signature", async () => {
     await submitted()
     const { ctx } = rig.service
     const sight = await lookAtWallet(rig.network, rig.relayer.address, ctx.signal)
@@ -385,7 +385,7 @@ describe("a relay that can't be carried out", () => {
     return rig.anvil.client.writeContract({ ...call, account: rig.anvil.accounts[5], gas: 300_000n })
   }
 
-  it("as the wallet was emptied in the block before reverts, is never made anew, and three of them are all", async () => {
+  it("as the wallet was emptied in the block before reverts, is never made again, and three of them are all", async () => {
     const session = await on.start()
     const buyer = await on.buyer()
     const signed = await on.sign(buyer, session)
@@ -406,7 +406,7 @@ describe("a relay that can't be carried out", () => {
     await expectMoved(session.payTo, 0)
   })
 
-  it("and reverted is followed by no other that could move money too: who does as he is told pays once", async () => {
+  it("and reverted is followed by no other that could move money too: a payer who follows the answer pays once", async () => {
     const session = await on.start()
     const buyer = await on.buyer()
     const first = await on.sign(buyer, session)
@@ -447,7 +447,9 @@ describe("a relay that can't be carried out", () => {
     })
     const endpoints = rig.network.endpoints as Endpoint[]
     endpoints.push(newEndpoint("base-sepolia", "http://127.0.0.1:1"))
-    expect((await on.submit(cancelled, await on.sign(other, cancelled))).status, "by the word of one of two").toBe(503)
+    expect((await on.submit(cancelled, await on.sign(other, cancelled))).status, "on the report of one of two").toBe(
+      503,
+    )
     endpoints.pop()
     expect((await on.submit(cancelled, await on.sign(other, cancelled))).status).toBe(200)
     const outlived = await on.start()
@@ -512,7 +514,7 @@ describe("a relay that can't be carried out", () => {
     expect(await on.received(second.payTo)).toEqual([])
   })
 
-  it("as its payer came on a sanctions list ends, and is told so", async () => {
+  it("as its payer came on a sanctions list ends, and its status says so", async () => {
     const { mkdtempSync, writeFileSync } = await import("node:fs")
     const { session, buyer } = await submitted()
     const path = `${mkdtempSync("/tmp/sluice-list-")}/sdn.txt`
@@ -529,7 +531,7 @@ describe("a relay that can't be carried out", () => {
     expect((await on.status(session.id)).message).toContain("sanctions list")
   })
 
-  it("for want of gas is held, and goes on by itself; the session does not expire meanwhile", async () => {
+  it("for want of gas is held, and continues when there is gas; the session does not expire meanwhile", async () => {
     const { client } = rig.anvil
     const balance = await client.getBalance({ address: rig.relayer.address })
     const { session } = await submitted()
@@ -552,7 +554,7 @@ describe("a relay that can't be carried out", () => {
     expect((await on.status(session.id)).status).toBe("confirmed")
   })
 
-  it("as a person cancelled it ends; its payer is not told of the wallet's gas", async () => {
+  it("as a person cancelled it ends; its payer learns nothing of the wallet's gas", async () => {
     const { client } = rig.anvil
     const { ctx } = rig.service
     const balance = await client.getBalance({ address: rig.relayer.address })
@@ -635,7 +637,7 @@ describe("what relays may cost", () => {
       expect(await refusal(other, await on.buyer())).toEqual([503, "RELAY_UNAVAILABLE", words])
       settings.gasBudget = 0n
       expect((await on.submit(other, await on.sign(await on.buyer(), other))).status).toBe(200)
-      // One that was taken before ends as soon as it would be signed, and its session is looked at soon.
+      // One that was taken before ends as soon as it would be signed, and its session is settled soon.
       settings.gasBudget = limit
       await on.round()
       expect(await states()).toEqual(["final", "cancelled"])

@@ -87,7 +87,7 @@ export async function ensureWallet(
 
 /**
  * Halts the wallet when the chain has more of its transactions than this database signed: the database is an old copy, or the
- * key is shared, so what waits may have been paid already. `count` is what a quorum agrees on; undefined without agreement.
+ * key is shared, so pending payouts may have been paid already. `count` is what a quorum agrees on; undefined without agreement.
  */
 export async function haltAhead(
   ctx: Context,

@@ -239,7 +239,7 @@ describe("POST /api/paywalls/:id/access", () => {
 })
 
 describe("a signature for one thing", () => {
-  it("opens nothing else, by any of what it names", async () => {
+  it("is rejected elsewhere, by each part that it names", async () => {
     const series = await paywall()
     const onBase = { ...network, name: "base" as const, chainId: 8453 }
     service.ctx.chain.networks = [network, onBase]

@@ -124,7 +124,7 @@ describe("POST /api/console/paywalls", () => {
     expect(await rows()).toBe(before)
   })
 
-  it("tells all faults at once", async () => {
+  it("reports all faults at once", async () => {
     const { body } = await create({ name: "", price: -1, contentType: "A B", more: 1 })
     expect(new Set(body.details.map((detail: { path: string }) => detail.path))).toEqual(
       new Set(["name", "price", "contentType", "more"]),

@@ -26,7 +26,7 @@ import {
 
 const tags = ["paywalls"]
 
-/** What a list tells of a paywall. */
+/** What a list shows of a paywall. */
 const listed = [
   "id",
   "name",

@@ -23,7 +23,7 @@ export async function grantSubmissions(
     .execute()
 }
 
-/** Notes on the granted submissions of a payment that the chain took it back. */
+/** Notes on the granted submissions of a payment that a reorg removed it. */
 export async function reverseSubmissions(
   ctx: TxContext,
   paywallId: string,

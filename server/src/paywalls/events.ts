@@ -1,4 +1,4 @@
-/** What merchants are told of their paywalls. */
+/** What merchants are notified of about their paywalls. */
 import { checksummed } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -9,8 +9,8 @@ import { tellPaid, tellReversed } from "../settlement/notify-paid.ts"
 import { emit } from "../webhooks/emit.ts"
 
 /**
- * Tells that a payment granted access, or that the chain took it back; call it inside the transaction that does so, after
- * the payment and its grant were written. A payment that comes back is told again, and so is its next loss.
+ * Emits that a payment granted access, or that a reorg removed it; call it inside the transaction that does so, after
+ * the payment and its grant were written. A payment that comes back is emitted again, and so is its next loss.
  */
 export async function tellPayment(
   ctx: TxContext,
@@ -31,7 +31,7 @@ export async function tellPayment(
   const { amount, currency } = (await amountTeller(ctx, [payment]))(payment)
   const sequence = await nextSequence(ctx, paymentId)
   const data = { ...dataOf(payment, network), amount, currency, sequence }
-  // The time of the grant tells it from the one after a reversal.
+  // The time of the grant distinguishes it from the one after a reversal.
   const dedupeKey = `paywall.${change}:${paymentId}:${grantedAt}`
   if (change === "granted") {
     await emit(ctx, { ...common, type: "paywall.granted", dedupeKey, data: { ...data, grantedAt } })

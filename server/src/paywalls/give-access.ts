@@ -64,7 +64,7 @@ async function writeGrant(
 export async function takeAccess(ctx: TxContext, paymentId: string): Promise<void> {
   await ctx.db
     .updateTable("grants")
-    .set({ revoked_at: ctx.now(), revoked_by: "reorg", revoke_reason: "the chain took the payment back" })
+    .set({ revoked_at: ctx.now(), revoked_by: "reorg", revoke_reason: "a reorg removed the payment" })
     .where("payment_id", "=", paymentId)
     .where("revoked_at", "is", null)
     .execute()

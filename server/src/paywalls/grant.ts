@@ -1,6 +1,6 @@
 /** What grants add up to. Pure. */
 
-/** "For ever", as every answer tells it. */
+/** "For ever", as every answer formats it. */
 export const FOREVER = new Date("9999-12-31T23:59:59.999Z")
 
 /** A grant that was not revoked; `durationS` null is for ever, `calls` null is as many as fit into its time. */

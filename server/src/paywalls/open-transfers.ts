@@ -9,7 +9,7 @@ import type { Version } from "./payment.ts"
 import type { AccessTransfer } from "./plan-access.ts"
 
 /**
- * Open transfers of one sender that are looked at: the newest. A real buyer has a handful; a flood of dust must not cost
+ * Open transfers of one sender that are read: the newest. A real buyer has a handful; a flood of dust must not cost
  * more than this each time.
  */
 const OPEN_TRANSFERS = 2_000
@@ -68,7 +68,7 @@ export async function lockDueTransfers(
 /**
  * The payments of this sender that claim one of these transfers and no unconfirmed one, as an unconfirmed block is no
  * evidence. Of reversed ones, those that the merchant had accepted, or had revoked the access of: they have their money again
- * when all of it is back and no part is one endpoint's word.
+ * when all of it is back and no part is reported by one endpoint alone.
  */
 export async function standingPayments(
   ctx: TxContext,
@@ -116,7 +116,7 @@ export async function openTransfers(
   return rows.rows
 }
 
-/** What a sender's payments at a paywall count by one endpoint's word, in base units of the settlement token. */
+/** What a sender's payments at a paywall count on the report of one endpoint alone, in base units of the settlement token. */
 export async function countedAlone(
   ctx: TxContext,
   network: NetworkInfo,

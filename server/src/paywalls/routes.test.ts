@@ -51,7 +51,7 @@ describe("POST /api/paywalls/:id/pay", () => {
     ["no body", undefined],
     ["a short hash", { txHash: txHash.slice(0, -1), address: buyer }],
     ["a number", { txHash: 5, address: buyer }],
-    ["a bad hash and a bad address: the hash is told first", { txHash: "x", address: "y" }],
+    ["a bad hash and a bad address: the hash is reported first", { txHash: "x", address: "y" }],
   ])("400 INVALID_TX_HASH for %s", async (_what, body) => {
     expect(await pay(body)).toMatchObject({ status: 400, body: { error: "INVALID_TX_HASH" } })
     expect(await submissions()).toEqual([])

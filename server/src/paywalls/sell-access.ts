@@ -1,5 +1,5 @@
 /**
- * Paywalls as something that is sold: one sender's transfers add up, each payment grants access, and what the chain takes back
+ * Paywalls as something that is sold: one sender's transfers add up, each payment grants access, and what a reorg removes
  * revokes it. Settled under the row of `access` of (paywall, sender).
  */
 // I/O: by the context of each method, whose type comes with Sellable.

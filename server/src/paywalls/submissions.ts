@@ -1,4 +1,4 @@
-/** What a buyer does at a paywall: submits a hash, and asks how it stands. */
+/** What a buyer does at a paywall: submits a hash, and asks for its state. */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
@@ -17,7 +17,7 @@ export async function publicPaywall(ctx: Context, id: string): Promise<Row<"payw
 
 /**
  * Notes that `address` says it paid with `txHash`. Again the same while it is verified changes nothing; after a failure it
- * is looked at anew. `ALREADY_VERIFIED` when all that the transaction paid here has granted access.
+ * is checked again. `ALREADY_VERIFIED` when all that the transaction paid here has granted access.
  */
 export async function submitPayment(ctx: Context, paywallId: string, txHash: Hash, address: Address): Promise<void> {
   const { chain_id } = await publicPaywall(ctx, paywallId)

@@ -21,9 +21,9 @@ const isActive = (deposit: "d" | "w") =>
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const ADDRESSES_A_CALL = 500
-/** Until a balance is asked for again that fewer endpoints told than must agree. */
+/** Until a balance that too few endpoints reported is asked for again. */
 const ALONE_MS = 300_000
-/** A node that tells balances may be so far behind the scan. */
+/** How far an endpoint that reports balances may be behind the scan. */
 const LAG_BLOCKS = 600
 /** Addresses that are cooled, and that are asked in 20 calls, in one round. */
 const ADDRESSES_A_ROUND = 10_000
@@ -48,7 +48,7 @@ export async function coolDeposits(ctx: Context, network: Network): Promise<void
 }
 
 /**
- * Asks the balances of the cold addresses that are due, and puts those back into the scan that hold another sum than their
+ * Reads the balances of the dormant addresses that are due, and puts those back into the scan that hold another sum than their
  * rows say: more was received, or something left that is not noted yet, which could hide what is received.
  */
 export async function checkColdDeposits(ctx: Context, network: Network): Promise<void> {
@@ -71,7 +71,7 @@ export async function checkColdDeposits(ctx: Context, network: Network): Promise
       const { came, went } = sums.get(id) ?? { came: 0n, went: 0n }
       return balances[i]?.some(balance => balance !== came - went)
     })
-    // An address whose balance was not told stays due; what one endpoint alone told is asked again soon.
+    // An address whose balance no endpoint reported stays due; what one endpoint alone reported is asked again soon.
     const enough = votesNeeded(network.endpoints.length)
     const toldBy = (i: number) => balances[i]?.length ?? 0
     const told = ids.filter((_, i) => toldBy(i) >= enough)
@@ -112,7 +112,7 @@ async function knownUpTo(ctx: Context, { chainId }: Network, ids: readonly bigin
 }
 
 /**
- * When cold addresses are asked again: hourly while a session is open or a paywall active, and for a day after what was sold
+ * When dormant addresses are asked again: hourly while a session is open or a paywall active, and for a day after what was sold
  * there ended, then daily; a session's no more after 30 days.
  */
 async function scheduleChecks(ctx: Context, ids: readonly bigint[]): Promise<void> {
@@ -130,7 +130,7 @@ async function scheduleChecks(ctx: Context, ids: readonly bigint[]): Promise<voi
 }
 
 /**
- * Balances in the settlement token as each endpoint tells them: one that lags, or hides what was paid, must not be the only
+ * Balances in the settlement token as each endpoint reports them: one that lags, or hides what was paid, must not be the only
  * one that is asked.
  */
 async function balancesOf(

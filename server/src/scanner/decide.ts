@@ -24,7 +24,7 @@ interface Doubt {
 /** What a round changes of the rows. */
 export interface Changes {
   doubts: Doubt[]
-  /** Deep enough by the word of a quorum, or by that of one of two endpoints; and in a finalized block. */
+  /** Deep enough according to a quorum, or to one of two endpoints; and in a finalized block. */
   confirmed: TransferRow[]
   confirmedAlone: TransferRow[]
   final: TransferRow[]
@@ -76,7 +76,7 @@ function nextCheckpoint({ cursor, panel, scannedTo, reorged, allCompared }: Obse
 }
 
 /**
- * Transfers whose height holds another block by the word of a quorum, while a quorum does not have them in a receipt: gone.
+ * Transfers whose height holds another block according to a quorum, while a quorum does not have them in a receipt: gone.
  * Where there is one endpoint it must say so twice. What one of two endpoints alone had reported is gone when neither has it.
  */
 function doubtsOf(network: NetworkInfo, { panel }: Observation, unfinal: readonly TransferRow[], now: Date): Doubt[] {

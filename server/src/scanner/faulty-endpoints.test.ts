@@ -89,7 +89,7 @@ interface Sale {
   from: Hex
 }
 
-/** Pays each paywall's price, all in one block, and tells nobody. */
+/** Pays each paywall's price, all in one block, and submits nothing. */
 async function payOnly(shops: { id: string; payTo: string }[]): Promise<Sale[]> {
   const paid = await payAll(
     anvil,
@@ -192,7 +192,7 @@ describe.each([
   it("a head that lags: nothing is granted before the rest of the chain has it", async () => {
     await serve(providers)
     let stale: unknown
-    // The first head it told, for ever.
+    // The first head it reported, for ever.
     const lagging = lie("eth_getBlockByNumber", (block, [tag]) => {
       if (tag === "latest") stale ??= block
       return tag === "latest" ? stale : block

@@ -20,7 +20,7 @@ const NO_TRACE_MS = DAY_MS
 export const receiptBackoffMs = (attempts: number): number =>
   Math.min(5 * SECOND_MS * 2 ** Math.min(attempts, 12), HOUR_MS)
 
-/** A receipt that is there, but not deep enough to be judged, is looked at again after so long. */
+/** A receipt that is there, but not deep enough to be judged, is read again after so long. */
 const SHALLOW_MS = 5_000
 
 export interface SubmissionChange {

@@ -43,7 +43,7 @@ beforeEach(async () => {
   await serve(1)
 })
 
-/** A new chain, told by so many nodes. */
+/** A new chain, served by so many nodes. */
 async function serve(count: number): Promise<void> {
   for (const node of nodes) await node.stop()
   chain = new ScriptedChain(service.ctx.now())
@@ -283,7 +283,7 @@ it("a buyer who submits is granted before a flood of dust at the same paywall is
   expect(await hasAccess(shop)).toBe(true)
 })
 
-describe("a reorg that is told badly", () => {
+describe("a reorg that is reported badly", () => {
   it("logs of the old fork with the head of the new: not granted", async () => {
     const shop = await paywall()
     await rounds(1)
@@ -503,7 +503,7 @@ describe("several endpoints", () => {
       await rounds(3)
       expect(await hasAccess(shop)).toBe(false)
       expect(await rows()).toEqual([{ value: usd(0.01), from_address: A }])
-      // It told the truth in its receipt, so it is known which one of two it is.
+      // It reported the truth in its receipt, so it is known which one of two it is.
       expect(await alarms()).toEqual([`base-sepolia: RPC endpoint ${count} of ${count} contradicts the others`])
     })
 

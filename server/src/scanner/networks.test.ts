@@ -182,7 +182,7 @@ describe("checkNetwork", () => {
   })
 })
 
-describe("checkNetwork where one endpoint tells other decimals of the token", () => {
+describe("checkNetwork where one endpoint reports other decimals of the token", () => {
   it("believes two others, and of two neither", async () => {
     const { settings } = sites[0]
     const liar = await startProxy(sites[0].anvil.rpcUrl)
@@ -258,7 +258,7 @@ describe("sanctions by oracle", () => {
   })
 })
 
-describe("cold addresses", () => {
+describe("dormant addresses", () => {
   const cool = async () => {
     service.advance(3 * HOUR)
     await coolDeposits(service.ctx, network(0))
@@ -297,7 +297,7 @@ describe("cold addresses", () => {
     expect(await hot(shop.id)).toBe(false)
   })
 
-  it("told by one of two endpoints alone is asked for again in minutes, as that one may hide what was paid", async () => {
+  it("reported by one of two endpoints alone is asked for again in minutes, as that one may hide what was paid", async () => {
     const shop = await paywall()
     await rounds(1)
     await service.call("DELETE", `/api/console/paywalls/${shop.id}`, undefined, { as: "shop" })

@@ -107,7 +107,7 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
     [...submissions, ...doubted].flatMap(row => panel.receiptOf(row.tx_hash)?.transfers ?? []).map(log => log.to),
   )
   const { found, heldFrom } = await foundOf(panel, [...submissions, ...doubted], new Set(asked), deposits)
-  // Whatever endpoints do not agree on yet is looked at again: nothing goes on beyond it.
+  // Whatever endpoints do not agree on yet is read again: the scan does not pass it.
   const sure = (to: bigint) => (heldFrom !== undefined && to >= heldFrom ? heldFrom - 1n : to)
   scannedTo = sure(scannedTo)
   if (backfill) backfill.scannedTo = sure(backfill.scannedTo)

@@ -100,7 +100,7 @@ const isOther = sql<boolean>`(transfers.block_hash <> excluded.block_hash or (tr
 
 /**
  * Stores transfers as seen. One that is known as it is stays so; one that is known otherwise (a transaction that runs again
- * in another block can move other amounts, and from elsewhere), or was gone, is seen anew. What one of two endpoints alone
+ * in another block can move other amounts, and from elsewhere), or was gone, is seen again. What one of two endpoints alone
  * has (`isSingle`) changes nothing that is known, and what is agreed on takes its place. Finalized ones never change.
  * Answers the receiving addresses where something changed.
  */
@@ -175,7 +175,7 @@ export async function wakeSessions(
 }
 
 /**
- * Marks transfers as confirmed, and due to be settled, where they still stand in the block that was looked at; `isSingle`
+ * Marks transfers as confirmed, and due to be settled, where they are still in the block that was read; `isSingle`
  * where one of two endpoints alone says so.
  */
 export async function confirmTransfers(
@@ -190,7 +190,7 @@ export async function confirmTransfers(
   )
 }
 
-/** Marks confirmed transfers as final where they still stand in the block that was looked at. */
+/** Marks confirmed transfers as final where they are still in the block that was read. */
 export async function finalizeTransfers(ctx: TxContext, standing: readonly Row<"transfers">[]): Promise<void> {
   await eachStatement(standing, rows =>
     sql`update transfers t set state = 'final', suspect_at = null from (values ${rows}) as standing (id, block_hash)
@@ -212,7 +212,7 @@ async function eachStatement(
 
 /**
  * Brings submissions and the transfers they name together: the submission needs no receipt any more (one that had been
- * given up is looked at again), and a confirmed transfer is settled now.
+ * given up is checked again), and a confirmed transfer is settled now.
  */
 export async function linkSubmissions(ctx: TxContext, network: NetworkInfo, message: string): Promise<void> {
   // A paywall's access belongs to the sender, so he must be the one; a checkout is paid by whoever pays.
@@ -235,7 +235,7 @@ export async function linkSubmissions(ctx: TxContext, network: NetworkInfo, mess
   )
 }
 
-/** A submission that has to be looked at now, for the first time or again. */
+/** A submission that is due now, for the first time or again. */
 export const freshSubmission = (now: Date) => ({
   status: "verifying" as const,
   reason: null,

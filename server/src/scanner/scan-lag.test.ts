@@ -47,7 +47,7 @@ const refuse = (i: number) => {
 const allow = (i: number) => {
   if (nodes[i]) nodes[i].hook = () => undefined
 }
-/** A minute goes by: thirty blocks, unless told otherwise, and a round. */
+/** A minute goes by: thirty blocks by default, and a round. */
 async function minute(blocks = 30): Promise<void> {
   chain.mine(blocks)
   service.advance(MINUTE)

@@ -46,7 +46,7 @@ export async function ensureCursor(ctx: Context, network: Network): Promise<void
     .where("chain_id", "=", network.chainId)
     .executeTakeFirst()
   if (there) return
-  // By the word of a quorum: a scan that begins far beyond the chain would never see what is paid until then.
+  // According to a quorum: a scan that begins far beyond the chain would never see what is paid until then.
   const panel = await openPanel(network, 0n, ctx.signal)
   await panel.learn([panel.head], [])
   const block = panel.blockAt(panel.head)?.block

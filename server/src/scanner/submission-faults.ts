@@ -78,7 +78,7 @@ export const notFound = (network: string): Failure => ({
   message: `No transaction with this hash was seen on ${network} within 24 hours. If it is mined later, it still counts.`,
 })
 
-/** What is told of money that waits for the merchant, where nobody has submitted it. */
+/** What is said of money that waits for the merchant, where nobody has submitted it. */
 export const waitsForMerchant: Record<"underpaid" | "late" | "wrong_asset" | "sanctioned", string> = {
   underpaid:
     "Less than the price arrived. Send the rest within seven days, or ask the merchant, who can accept or return what came.",

@@ -1,5 +1,5 @@
 /**
- * What other tokens than the settlement token say of themselves, so that amounts in them can be told. Nothing here is
+ * What other tokens than the settlement token say of themselves, so that amounts in them can be formatted. Nothing here is
  * believed: anyone can make a token of any name, so its address always stands beside it.
  */
 import { sql } from "kysely"
@@ -11,11 +11,11 @@ import { hexNumber, RpcError, type RpcResult } from "../chain/rpc.ts"
 import type { Context, TxContext } from "../context.ts"
 import { formatAmount } from "../money/amount.ts"
 
-/** Tokens asked in one round; the rest is told in base units until the next. */
+/** Tokens asked in one round; the rest is formatted in base units until the next. */
 const TOKENS_A_ROUND = 20
 /** Ample for a look at two constants, whatever a token does with it. */
 const GAS = 200_000
-/** More can't be told apart from an attempt to hide an amount. */
+/** More can't be distinguished from an attempt to hide an amount. */
 const MOST_DECIMALS = 36
 const SYMBOL = /^[A-Za-z][A-Za-z0-9.]{0,11}$/
 /** Transfers of other tokens that are kept of one transaction: a token can tell of any number, from anyone. */
@@ -61,7 +61,7 @@ export async function learnTokens(ctx: Context, network: Network): Promise<void>
     if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
     return []
   })
-  // Until it is known, amounts are told in base units; settling waits for nobody.
+  // Until it is known, amounts are formatted in base units; settling waits for nobody.
   if (answers.length === 0) return
   const told = rows.map(({ token: address }, i) => {
     const decimals = decimalsOf(answers[2 * i + 1])
@@ -93,10 +93,10 @@ function symbolOf(ctx: Context, answer: RpcResult | undefined): string | null {
   }
 }
 
-/** An amount as it is told. */
+/** An amount as it is shown. */
 export interface ToldAmount {
   amount: string
-  /** The token's symbol; its address where it has none that can be told. */
+  /** The token's symbol; its address where it has none that can be shown. */
   currency: string
   /** Whether it is the network's settlement token; any other's symbol is its own word. */
   currencyVerified: boolean
@@ -104,7 +104,7 @@ export interface ToldAmount {
   decimals: number | null
 }
 
-/** Tells amounts in the tokens of these rows. */
+/** Formats amounts in the tokens of these rows. */
 export async function amountTeller(
   ctx: TxContext,
   rows: readonly { chain_id: number; token: Address }[],

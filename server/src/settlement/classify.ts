@@ -19,7 +19,7 @@ export interface Classified<T extends ClaimedTransfer = ClaimedTransfer> {
 }
 
 /**
- * Classifies the transfers that add up among themselves. `alone` is what counts already by one endpoint's word beside them, in
+ * Classifies the transfers that add up among themselves. `alone` is what already counts beside them on the report of one endpoint alone, in
  * base units of the settlement token. Who was not screened is `unknown`; what counts already is `clear`.
  */
 export function classify<T extends ClaimedTransfer>(

@@ -124,7 +124,7 @@ it.each([
   expect(book?.inflow).toBe(5_000_000n + BigInt(DUST))
 })
 
-it("has the network looked at again at once while more waits, and does not expire meanwhile", async () => {
+it("has the network scanned again at once while more waits, and does not expire meanwhile", async () => {
   const flooded = await newSession()
   await arrive(flooded, BATCH + 1, 1n, 1_000, payerB)
   const next = new Date(service.ctx.now().getTime() + 3_600_000)

@@ -1,4 +1,4 @@
-/** Payments that are not as they should be, as the merchant is told of them. */
+/** Payments with an exception, as the merchant sees them. */
 import { sql } from "kysely"
 import { transactionsOf } from "../books/transactions.ts"
 import { checksummed } from "../chain/hex.ts"
@@ -6,7 +6,7 @@ import type { TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 
-/** Why a return waits, in a sentence for the merchant; `detail` is the node's word for a transfer that would fail. */
+/** Why a return waits, in a sentence for the merchant; `detail` is the node's reason why the transfer would fail. */
 function heldWords(reason: HeldReason, detail: string | null): string {
   if (reason === "simulation")
     return `The transfer would fail on chain now, and is tried again: ${detail ?? "no reason is known"}. The address may have been emptied by a recovery, or the token refuses the recipient.`

@@ -99,7 +99,7 @@ async function booksHold(): Promise<void> {
 }
 
 describe("at a checkout", () => {
-  it("too little is accepted: it is confirmed and told once, and shares are of what was received", async () => {
+  it("too little is accepted: it is confirmed and notified once, and shares are of what was received", async () => {
     const { splitId, first, second } = await split()
     const session = await checkout({ splitId, expiresIn: 300 })
     const txHash = await rig.pay(session.payTo, "3")
@@ -196,7 +196,7 @@ describe("at a checkout", () => {
     await booksHold()
   })
 
-  it("a duplicate is accepted beside the payment: told once, swept with it; or goes back", async () => {
+  it("a duplicate is accepted beside the payment: notified once, swept with it; or goes back", async () => {
     const [kept, sent] = [await checkout(), await checkout()]
     for (const session of [kept, sent]) for (const _ of [1, 2]) await rig.pay(session.payTo, "5")
     await rig.rounds(3)
@@ -267,7 +267,7 @@ describe("at a checkout", () => {
     await booksHold()
   })
 
-  it("another token is told in its own decimals; it is accepted in shares of its own, or goes back", async () => {
+  it("another token is shown in its own decimals; it is accepted in shares of its own, or goes back", async () => {
     const { splitId, first, second } = await split()
     const [kept, sent] = [await checkout({ splitId }), await checkout()]
     for (const session of [kept, sent]) {
@@ -320,7 +320,7 @@ describe("at a checkout", () => {
     expect(await intents()).toEqual([])
   })
 
-  it("whose link was used up by others: accepted it is confirmed all the same", async () => {
+  it("whose link was used up by others: accepted it is confirmed anyway", async () => {
     await post("/api/console/payment-links", { title: "Sale", slug: "sale", amount: 5, maxUses: 1 })
     const start = async () => (await post("/api/pay/sessions", { slug: "sale" }, {})).body
     const [first, second] = [await start(), await start()]
@@ -407,7 +407,7 @@ describe("at a paywall", () => {
     await booksHold()
   })
 
-  it("money after it was switched off is late, and goes back; the payer is told so", async () => {
+  it("money after it was switched off is late, and goes back; the payer can read so", async () => {
     const shop = await paywall()
     await rig.rounds(1)
     await rig.service.call("PUT", `/api/console/paywalls/${shop.id}`, { active: false }, as)
@@ -465,7 +465,7 @@ describe("at a paywall", () => {
     await booksHold()
   })
 
-  it("amounts that no token has, told by a contract, are passed over; what was paid beside them counts", async () => {
+  it("amounts that no token has, reported by a contract, are passed over; what was paid beside them counts", async () => {
     const shop = await paywall()
     const word = (hex: string) => `7f${hex.replace("0x", "").padStart(64, "0")}`
     const transferTopic = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
@@ -644,7 +644,7 @@ describe("an address named by signature", () => {
   })
 })
 
-describe("what the chain takes back", () => {
+describe("what a reorg removes", () => {
   const reorg = async (blocks: number) => {
     await rig.anvil.client.request({ method: "anvil_reorg", params: [blocks, []] } as never)
     for (let i = 0; i < 3; i++) {
@@ -745,7 +745,7 @@ describe("what the chain takes back", () => {
     await booksHold()
   })
 
-  it("a payment whose return is signed: the return stands, is made anew, and nothing goes twice", async () => {
+  it("a payment whose return is signed: the return stands, is made again, and nothing goes twice", async () => {
     const shop = await paywall()
     const raw = await paySigned(shop.payTo, 3_000_000n)
     await rig.pass(11 * 60_000)
@@ -824,7 +824,7 @@ describe("a return that can't be paid", () => {
     await booksHold()
   })
 
-  it("reverts on chain, and is made anew, linked and held", async () => {
+  it("reverts on chain, and is made again, linked and held", async () => {
     const shop = await paywall()
     await submit(shop.id, await rig.pay(shop.payTo, "1"))
     await rig.rounds(2)

@@ -87,8 +87,8 @@ export async function writeOpen(
 }
 
 /**
- * Leaves out the transfers of accepted payments that the chain took and is bringing back, while some of their money is
- * unconfirmed, suspected or one endpoint's word: listed anew they would lose what the merchant decided. When all of it is sure
+ * Leaves out the transfers of accepted payments that a reorg removed and is bringing back, while some of their money is
+ * unconfirmed, suspected or reported by one endpoint alone: listed again they would lose what the merchant decided. When all of it is sure
  * they are granted again; when it is gone, what is left is listed.
  */
 async function withoutReturning(ctx: TxContext, waiting: readonly Waiting[]): Promise<readonly Waiting[]> {

@@ -45,7 +45,7 @@ async function rounds(count: number, withChain = true): Promise<void> {
   }
 }
 
-it("paid in time while no node tells logs does not expire first: it is confirmed when they do", async () => {
+it("paid in time while no node answers for logs does not expire first: it is confirmed when they do", async () => {
   const session = await start()
   await life.verify()
   rig.proxy.spoil = (method, _params, result) => (method === "eth_getLogs" ? null : result)
@@ -75,7 +75,7 @@ it("does not expire on a chain that stands still, which may go on with blocks of
   expect(await statusOf(unpaid.id)).toBe("expired")
 })
 
-it("after an upgrade expires once a round has told the time of the block that was read last", async () => {
+it("after an upgrade expires once a round has stored the time of the block that was read last", async () => {
   const session = await start()
   await life.verify()
   await rounds(6)

@@ -8,7 +8,7 @@ import { amountTeller } from "../scanner/tokens.ts"
 import { emit } from "../webhooks/emit.ts"
 import { nextSequence } from "./event-sequence.ts"
 
-/** A session, or a paywall's payment, which is told as a session of its own. */
+/** A session, or a paywall's payment, which is notified as a session of its own. */
 export interface Told {
   /** `cs_…`, or for a paywall the payment's id. */
   id: string
@@ -34,7 +34,7 @@ export interface Told {
 }
 
 /**
- * Emits that something was paid, that the chain took that back, or that it failed or expired; call it inside the transaction
+ * Emits that something was paid, that a reorg removed it, or that it failed or expired; call it inside the transaction
  * that makes it so. A payment that comes back is a new completion. A reversal goes to whoever was sent the completion, and
  * nothing is reversed that was never sent; failing and expiring are sent once. A session's own callback gets completions and
  * reversals and nothing else, in place of all endpoints.

@@ -1,4 +1,4 @@
-/** Tells what was paid, once its shares are on their way: at the latest five minutes after it was confirmed. */
+/** Notifies of what was paid, once its shares are on their way: at the latest five minutes after it was confirmed. */
 import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -6,12 +6,12 @@ import { sharesOf, sharesSettled } from "../payouts/queries.ts"
 import { tellCheckout } from "./notify-checkout.ts"
 import { resourceOf, sellableOf } from "./sellable.ts"
 
-/** What is not mined by then is told without a hash; later ones stand in `GET /api/checkouts/:id`. */
+/** What is not mined by then is notified without a hash; later ones are in `GET /api/checkouts/:id`. */
 const WAIT_FOR_SHARES_MS = 5 * 60_000
 const PAYMENTS_A_ROUND = 200
 
 /**
- * Tells that a payment is paid, or puts it down to be told when its shares are settled; call it inside the transaction that
+ * Notifies that a payment is paid, or schedules that for when its shares are settled; call it inside the transaction that
  * granted it, after its payouts were made.
  */
 export async function tellPaid(ctx: TxContext, network: NetworkInfo, paymentId: string): Promise<void> {
@@ -56,7 +56,7 @@ export async function tellDuePayments(ctx: Context): Promise<number> {
 }
 
 /**
- * Emits that a payment is no longer paid, where it is told as a session of its own; call it inside the transaction that reversed
+ * Emits that a payment is no longer paid, where it is notified as a session of its own; call it inside the transaction that reversed
  * it.
  */
 export async function tellReversed(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
@@ -77,7 +77,7 @@ async function tell(ctx: TxContext, network: NetworkInfo, payment: Row<"payments
 const describe = (ctx: TxContext, payment: Row<"payments">) =>
   sellableOf(ctx, resourceOf(payment)).describe(ctx, payment)
 
-/** What is told of a payment that is a session of its own: all but what it was for. */
+/** What is sent of a payment that is a session of its own: all but what it was for. */
 export const toldAsSession = (payment: Row<"payments">) => ({
   id: payment.id,
   merchantId: payment.merchant_id,

@@ -121,7 +121,7 @@ const payments = (status?: Row<"payments">["status"]): Promise<Row<"payments">[]
 const intents = () => db().selectFrom("intents").selectAll().orderBy("created_at").orderBy("id").execute()
 
 describe(`a return and an accept at once (${onPostgres ? "several connections" : "one connection"})`, () => {
-  it.each(["paywall", "checkout"])("at a %s: one wins, the other is told, and one thing happens", async what => {
+  it.each(["paywall", "checkout"])("at a %s: one wins, the other is refused, and one thing happens", async what => {
     await open(true)
     const won = { granted: 0, returned: 0 }
     for (let i = 0; i < 12; i++) {
@@ -312,7 +312,7 @@ describe("what is decided", () => {
           await holds(reorgs === 0)
         }
         for (const { id } of await transfersIn("gone")) await move(id, "back")
-        // What nobody submitted, as it is another sender's since it was mined again, is looked at after ten minutes.
+        // What nobody submitted, as it is another sender's since it was mined again, is settled after ten minutes.
         service.advance(11 * 60_000)
         for (let i = 0; i < 2; i++) await settle()
         await holds(reorgs === 0)
@@ -325,7 +325,7 @@ describe("what is decided", () => {
   })
 
   it.each(["paywall", "checkout"])(
-    "at a %s: an acceptance stands when its money returns by one endpoint's word first",
+    "at a %s: an acceptance stands when its money returns on one endpoint's report first",
     async what => {
       await open(true)
       const { deposit } = what === "paywall" ? shop : session
@@ -358,7 +358,7 @@ describe("what is decided", () => {
     },
   )
 
-  it("is taken anew of what is left, where one endpoint alone brought the rest back and it is gone again", async () => {
+  it("is taken again of what is left, where one endpoint alone brought the rest back and it is gone again", async () => {
     await arrive(shop.deposit, 2)
     await arrive(shop.deposit, 1)
     await settle()
@@ -489,7 +489,7 @@ describe("what is decided", () => {
     expect(Number(link.uses)).toBe(1)
   })
 
-  it("is made anew while a return reverts, so often and no more; then the payment waits again", async () => {
+  it("is made again while a return reverts, so often and no more; then the payment waits again", async () => {
     await arrive(shop.deposit, 2)
     await settle()
     const [payment] = await payments("open")

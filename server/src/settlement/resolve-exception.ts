@@ -176,7 +176,7 @@ function stateOf({ status, returned_to, accepted_at, exception }: Row<"payments"
 }
 
 /**
- * Whether what a payment brought was paid out to others, or is on its way to them: before the chain took some of it back. It
+ * Whether what a payment brought was paid out to others, or is on its way to them: before a reorg removed some of it. It
  * would have to be returned out of other payers' money.
  */
 async function isPaidOut(ctx: TxContext, id: string): Promise<boolean> {

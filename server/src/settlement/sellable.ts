@@ -1,6 +1,6 @@
 /**
  * What settling has to know of a thing that is for sale: how its transfers are grouped, what they add up to, what a payment
- * of it buys and what the chain takes back with it. Everything else about settling exists once, in this folder. The list of
+ * of it buys and what a reorg removes with it. Everything else about settling exists once, in this folder. The list of
  * all kinds is `Context.sells`; docs/architecture.md says which files a new kind needs.
  */
 import type { Address, Hash } from "../chain/hex.ts"
@@ -76,7 +76,7 @@ export interface Plan {
   /** Granted payments that have lost their money. */
   reversed: readonly Pick<Row<"payments">, "id">[]
   paid: readonly Paid[]
-  /** The transfers that were looked at: of them, whatever waited and waits no more is let go. */
+  /** The transfers that were read: of them, whatever waited and waits no more is let go. */
   looked: readonly ClaimedTransfer[]
   waiting: readonly Waiting[]
   /** When transfers are due again that nothing can be said about yet. */

@@ -130,7 +130,7 @@ describe("settling", () => {
     ])
   })
 
-  it("lets a transfer that returns after others paid in its place count anew", async () => {
+  it("lets a transfer that returns after others paid in its place count again", async () => {
     const shop = await paywall()
     await transfers(shop, [3, 2])
     await settle()
@@ -237,7 +237,7 @@ describe("settling", () => {
   })
 })
 
-describe("a merchant is told", () => {
+describe("a merchant is notified", () => {
   const told = async (prefix = "paywall.") =>
     (await service.call("GET", "/api/console/events", undefined, { as: "shop" })).body.data
       .filter((each: { event: string }) => each.event.startsWith(prefix))
@@ -282,7 +282,7 @@ describe("a merchant is told", () => {
     ])
   })
 
-  it("of a reversal where it was told of the payment: by `*`, and by either event's name", async () => {
+  it("of a reversal where it was notified of the payment: by `*`, and by either event's name", async () => {
     const { ctx } = service
     const { id: merchant_id } = await ctx.db.selectFrom("merchants").select("id").executeTakeFirstOrThrow()
     const times = { created_at: ctx.now(), updated_at: ctx.now() }

@@ -1,6 +1,6 @@
 /**
  * Settling: in one database transaction per group, confirmed transfers are claimed by payments, payments buy what was for
- * sale, payments whose transfers the chain took back are reversed, and what fits nothing waits for the merchant. What
+ * sale, payments whose transfers a reorg removed are reversed, and what pays for nothing waits for the merchant. What
  * differs from one kind of thing to another is its {@link Sellable}.
  */
 import { sql } from "kysely"
@@ -18,7 +18,7 @@ import { grantAgain, reverse, writePaid } from "./write-payments.ts"
 /** Settling one kind stops after so long and goes on in the next round, so that the round's lease is never outlived. */
 const BUDGET_MS = 15_000
 
-/** Settles what is due on the network; answers how many groups were looked at. One that fails does not keep the others. */
+/** Settles what is due on the network; answers how many groups were due. One that fails does not delay the others. */
 export async function settleDue(ctx: Context, network: Network): Promise<number> {
   let looked = 0
   for (const sellable of ctx.sells) looked += await settleKind(ctx, network, sellable)
@@ -60,7 +60,7 @@ async function trySettling(ctx: Context, sellable: Sellable, group: Group, scree
 }
 
 /**
- * Settles one group; call it inside a transaction. What the chain took back is taken from all its parts before anything is
+ * Settles one group; call it inside a transaction. What a reorg removed is taken from all its parts before anything is
  * granted. Answers whether more of it could be settled at once, in another transaction.
  */
 export async function settle(

@@ -10,7 +10,7 @@ import { parseAmount } from "../money/amount.ts"
 type Transfer = Pick<Row<"transfers">, "value" | "token" | "single_source">
 
 /**
- * Whether a transfer counts, of these that would be added up; `counted` is what counts already by one endpoint's word, in
+ * Whether a transfer counts, of these that would be added up; `counted` is what already counts on the report of one endpoint alone, in
  * base units of the settlement token. Of other tokens no amount is small.
  */
 export function believed(

@@ -127,7 +127,7 @@ async function confirmed(): Promise<void> {
   await round()
   await anvil.client.mine({ blocks: 3 })
   await round()
-  // What waits for its receipt to deepen is due again after five seconds.
+  // A submission whose receipt is not deep enough is due again after five seconds.
   service.advance(6_000)
   await round()
 }

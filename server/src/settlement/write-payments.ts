@@ -66,7 +66,7 @@ async function writeKnown(
     .set({ ...facts, ...route })
     .where("id", "=", id)
     .execute()
-  // The others must be free to count anew: a transfer that is gone may return when others have paid in its place.
+  // The others must be free to count again: a transfer that is gone may return when others have paid in its place.
   const ids = transfers.map(row => row.id)
   await ctx.db
     .deleteFrom("claims")
@@ -128,7 +128,7 @@ async function pay(
   await sellable.onPaid(ctx, part, payment, [...new Set(hashes)])
 }
 
-/** Undoes a granted payment that the chain took back: its payouts are cancelled, and what it bought is taken away. */
+/** Undoes a granted payment that a reorg removed: its payouts are cancelled, and what it bought is taken away. */
 export async function reverse(
   ctx: TxContext,
   sellable: Sellable,
@@ -140,5 +140,5 @@ export async function reverse(
   await cancelPayouts(ctx, id)
   await sellable.onReversed(ctx, part, payment)
   const { owner, payer } = part
-  ctx.log.warn({ paymentId: id, resourceId: resourceOf(owner), payer }, "payment reversed: the chain took it back")
+  ctx.log.warn({ paymentId: id, resourceId: resourceOf(owner), payer }, "payment reversed by a reorg")
 }
