@@ -86,7 +86,8 @@ describe("withLease", () => {
     let second: string | null | undefined
     await leased(async () => {
       second = (await claim())[0]?.claim_id
-    }, 0)
+      // A lease that ended before it began: the embedded clock can show one instant twice.
+    }, -1)
     expect(second).toBeTypeOf("string")
     expect((await lease())?.claim_id).toBe(second)
   })
