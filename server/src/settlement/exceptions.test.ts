@@ -42,9 +42,14 @@ const one = async (query?: string) => {
 }
 const intents = () => db().selectFrom("intents").selectAll().orderBy("created_at").orderBy("source_key").execute()
 const completed = async () =>
-  (await db().selectFrom("events").select("body").where("type", "=", "checkout.session.completed").execute()).map(
-    row => JSON.parse(row.body).data,
-  )
+  (
+    await db()
+      .selectFrom("events")
+      .select("body")
+      .where("type", "=", "checkout.session.completed")
+      .orderBy("created_at")
+      .execute()
+  ).map(row => JSON.parse(row.body).data)
 
 /** Two recipients that nobody else has, for 70 and 30 percent. */
 async function split() {
