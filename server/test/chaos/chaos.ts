@@ -224,6 +224,7 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
     select id from intents order by id limit ${Math.floor(options.payouts / 2)})`.execute(database.db)
   // A mutant must be caught by what it does, and not be kept from it.
   if (options.mutant) await sql`drop trigger intents_keep_promises on intents`.execute(database.db)
+  if (options.mutant === "requeue on unknown error") await requeueOnUnknown(database.db)
   await client.mine({ blocks: 12 })
   await client.setAutomine(false)
   for (const proxy of proxies) {
@@ -437,4 +438,18 @@ function randomOf(seed: number): () => number {
     t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
     return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296
   }
+}
+
+/**
+ * Makes the engine careless where it records that a broadcast had no clear answer: the payout gives up its nonce and is due
+ * again. A trigger, since who polls for such payouts can miss all of them on a fast chain, as one run did.
+ */
+async function requeueOnUnknown(db: OpenDatabase["db"]): Promise<void> {
+  await sql`create function requeue_unknown() returns trigger language plpgsql as $$ begin
+      update intents set state = 'queued', nonce = null, wallet = null
+      where id = new.intent_id and nonce = new.nonce and state = 'assigned';
+      return null;
+    end $$`.execute(db)
+  await sql`create trigger requeue_unknown after update of last_result on attempts for each row
+    when (new.last_result = 'unknown') execute function requeue_unknown()`.execute(db)
 }

@@ -137,13 +137,8 @@ async function keepMutating(ctx: Context, options: WorkerOptions): Promise<void>
   }
 }
 
-/** Two careless engines: each takes a bad answer for proof that nothing was paid. */
+/** A careless engine: it takes a missing receipt for proof that nothing was paid. The other one is a trigger (`chaos.ts`). */
 async function mutate(ctx: Context, { mutant, network, key }: WorkerOptions): Promise<void> {
-  if (mutant === "requeue on unknown error")
-    await sql`update intents i set state = 'queued', nonce = null, wallet = null where state = 'assigned' and exists (
-      select from attempts a where a.intent_id = i.id and a.nonce = i.nonce and a.last_result = 'unknown')`.execute(
-      ctx.db,
-    )
   if (mutant !== "nonce used, no receipt: requeue") return
   const url = network.rpcUrls[0] ?? ""
   const ask = async (method: string, params: unknown[]): Promise<unknown> => {
