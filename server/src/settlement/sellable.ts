@@ -101,7 +101,7 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
   due(ctx: TxContext, network: NetworkInfo): Promise<Group[]>
   /** The group that a payment is settled in. */
   groupOf(ctx: TxContext, payment: Row<"payments">): Promise<Group>
-  /** Locks what the group is settled under, then its transfers; the lock order is in docs/architecture.md. */
+  /** Locks what the group is settled under, then its transfers; the lock order is in docs/internals.md. */
   hold(ctx: TxContext, group: Group): Promise<Held<P>>
   /** Reads what was paid and says what it comes to. */
   plan(ctx: TxContext, part: P, screened: Screened): Promise<L>
