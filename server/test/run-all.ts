@@ -1,6 +1,6 @@
 /**
  * What `script/test` runs: the checks, then all tests on the embedded database, then those that use a database again on
- * Postgres. Those that need Redis start their own. Ends with one plain line of counts.
+ * Postgres. Those that need Redis start their own. Ends with the failures and one plain line of counts.
  */
 import { spawnSync } from "node:child_process"
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs"
@@ -15,6 +15,12 @@ interface Report {
   numPendingTests: number
   numFailedTestSuites: number
   success: boolean
+  testResults: {
+    name: string
+    status: string
+    message: string
+    assertionResults: { fullName: string; status: string; failureMessages: string[] }[]
+  }[]
 }
 
 /**
@@ -52,6 +58,7 @@ function withoutDatabase(): string[] {
 }
 
 const counts = { passed: 0, failed: 0, skipped: 0 }
+const failures: string[] = []
 const scratch = mkdtempSync(join(tmpdir(), "sluice-test-"))
 const say = (text: string) => process.stdout.write(`${text}\n`)
 
@@ -73,9 +80,23 @@ function suite(title: string, paths: string[], env: Record<string, string> = {})
   counts.skipped += report.numPendingTests
   // A file that can't be loaded has no failed test, but is a failure anyway.
   counts.failed += report.numFailedTests || (ok && report.success ? 0 : 1)
+  failures.push(...failuresOf(report).map(failure => `${title}: ${failure}`))
 }
 
-if (!run("style, types, generated files", "npm", ["run", "--silent", "check"])) counts.failed++
+/** One text per failed test, or per file that could not be loaded: its name and the beginning of its message. */
+function failuresOf(report: Report): string[] {
+  const start = (message = "") => message.split("\n").slice(0, 12).join("\n")
+  return report.testResults.flatMap(({ name, status, message, assertionResults }) => {
+    const failed = assertionResults.filter(result => result.status === "failed")
+    const texts = failed.map(result => `${name} > ${result.fullName}\n${start(result.failureMessages[0])}`)
+    return texts.length > 0 || status === "passed" ? texts : [`${name}\n${start(message)}`]
+  })
+}
+
+if (!run("style, types, generated files", "npm", ["run", "--silent", "check"])) {
+  counts.failed++
+  failures.push("npm run check")
+}
 suite("all tests, embedded database", [])
 if (postgresBinaries()) {
   const postgres = await startPostgres()
@@ -92,5 +113,7 @@ if (postgresBinaries()) {
 }
 if (!redisBinary()) say("Redis is missing: the tests named “on Redis” are skipped, under CI they fail.")
 rmSync(scratch, { recursive: true, force: true })
+// Repeated at the end, where a reader of a long log, or of its last lines alone, finds them.
+for (const failure of failures) say(`\nFAILED ${failure}`)
 say(`\n${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`)
 process.exit(counts.failed === 0 ? 0 : 1)
