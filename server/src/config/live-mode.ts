@@ -17,84 +17,107 @@ const LEAST_DIFFERENT_STEPS = 16
 
 const testNetworks: readonly string[] = ["base-sepolia"]
 
+/** Whether something is wrong, and the fault to report if it is. */
+type Rule = readonly [wrong: boolean, fault: string]
+
+/** The settings from which the wallets' keys came, or should have come. */
+export interface KeySettings {
+  payout: string
+  relay: string
+}
+
 /**
  * Why these settings can't be used in live mode, all at once; empty when they can. `keySettings` names the settings
  * from which the wallets' keys came.
  */
-export function liveFaults(settings: Settings, keySettings: { payout: string; relay: string }): string[] {
-  const { secretKey, payoutWallet, relayWallet, networks, metricsToken } = settings
-  const faults: string[] = []
-  const refuse = (wrong: boolean, fault: string) => {
-    if (wrong) faults.push(fault)
-  }
-  refuse(settings.sandboxPublic, "SANDBOX_PUBLIC must not be set: it opens a sandbox to everyone")
-  refuse(
-    settings.databaseUrl === undefined && !settings.allowEmbeddedDb,
-    "DATABASE_URL must be set: the embedded database serves one process; set ALLOW_EMBEDDED_DB=1 to use it anyway",
-  )
+export function liveFaults(settings: Settings, keySettings: KeySettings): string[] {
+  const { metricsToken, webhooks } = settings
+  const rules: Rule[] = [
+    [settings.sandboxPublic, "SANDBOX_PUBLIC must not be set: it opens a sandbox to everyone"],
+    [
+      settings.databaseUrl === undefined && !settings.allowEmbeddedDb,
+      "DATABASE_URL must be set: the embedded database serves one process; set ALLOW_EMBEDDED_DB=1 to use it anyway",
+    ],
+    ...secretKeyRules(settings),
+    ...walletRules(settings, keySettings),
+    ...publicAddressRules("BASE_URL", settings.baseUrl, "buyers and merchants reach it from outside"),
+    ...issuerRules(settings),
+    [
+      webhooks.allowCidrs.some(range => /\/0+$/.test(range)),
+      "WEBHOOK_ALLOW_CIDRS must not open everything: any merchant could send requests into your network",
+    ],
+    [
+      metricsToken !== undefined && metricsToken.length < LEAST_TOKEN_CHARACTERS,
+      `METRICS_TOKEN must have at least ${LEAST_TOKEN_CHARACTERS} characters`,
+    ],
+    ...networkRules(settings),
+  ]
+  return rules.filter(([wrong]) => wrong).map(([, fault]) => fault)
+}
 
+function secretKeyRules({ secretKey, payoutWallet, relayWallet }: Settings): Rule[] {
   if (secretKey === undefined)
-    faults.push("SECRET_KEY must be set: 32 random bytes, as `openssl rand -hex 32` prints them")
-  else if (isGuessable(secretKey))
-    faults.push("SECRET_KEY is not random, so it can be guessed: use what `openssl rand -hex 32` prints")
-  else {
-    const wallet = walletOf(toHex(secretKey))
-    refuse(developmentWallets().has(wallet), "SECRET_KEY is a well-known development key")
-    refuse(
-      wallet !== undefined && [payoutWallet, relayWallet].some(each => each === wallet),
+    return [[true, "SECRET_KEY must be set: 32 random bytes, as `openssl rand -hex 32` prints them"]]
+  if (isGuessable(secretKey))
+    return [[true, "SECRET_KEY is not random, so it can be guessed: use what `openssl rand -hex 32` prints"]]
+  const wallet = walletOf(toHex(secretKey))
+  return [
+    [developmentWallets().has(wallet), "SECRET_KEY is a well-known development key"],
+    [
+      wallet !== undefined && (wallet === payoutWallet || wallet === relayWallet),
       "SECRET_KEY must not be the key of a wallet: the two are stored in different places",
-    )
-  }
-  for (const [name, wallet, task] of [
-    [keySettings.payout, payoutWallet, "moves money out of deposits"],
-    [keySettings.relay, relayWallet, "relays buyers' authorizations"],
-  ] as const) {
-    const either = `${name} must be set, or ${name.replace("PRIVATE_KEY", "KEYSTORE")}`
-    refuse(wallet === undefined, `${either}: this wallet ${task}`)
-    refuse(
+    ],
+  ]
+}
+
+function walletRules({ payoutWallet, relayWallet, gasBudget, payoutMaxFee }: Settings, names: KeySettings): Rule[] {
+  const keyRules = (name: string, wallet: string | undefined, task: string): Rule[] => [
+    [wallet === undefined, `${name} must be set, or ${name.replace("PRIVATE_KEY", "KEYSTORE")}: this wallet ${task}`],
+    [
       wallet !== undefined && developmentWallets().has(wallet),
       `${name} is a well-known development key: anyone can take what the wallet holds`,
-    )
-  }
-  refuse(
-    payoutWallet !== undefined && payoutWallet === relayWallet,
-    `${keySettings.relay} must be another key than ${keySettings.payout}: two senders with one wallet would use the same nonces`,
-  )
-  const least = RELEASE_GAS * settings.payoutMaxFee
-  refuse(
-    settings.gasBudget > 0n && settings.gasBudget < least,
-    `GAS_BUDGET must be 0 or at least ${formatAmount(least, 18)}, what one payout may cost at PAYOUT_MAX_FEE`,
-  )
+    ],
+  ]
+  const least = RELEASE_GAS * payoutMaxFee
+  return [
+    ...keyRules(names.payout, payoutWallet, "moves money out of deposits"),
+    ...keyRules(names.relay, relayWallet, "relays buyers' authorizations"),
+    [
+      payoutWallet !== undefined && payoutWallet === relayWallet,
+      `${names.relay} must be another key than ${names.payout}: two senders with one wallet would use the same nonces`,
+    ],
+    [
+      gasBudget > 0n && gasBudget < least,
+      `GAS_BUDGET must be 0 or at least ${formatAmount(least, 18)}, what one payout may cost at PAYOUT_MAX_FEE`,
+    ],
+  ]
+}
 
-  faults.push(...addressFaults("BASE_URL", settings.baseUrl, "buyers and merchants reach it from outside"))
-  if (settings.oidcIssuer !== "") {
-    faults.push(...addressFaults("OIDC_ISSUER", settings.oidcIssuer, "merchants sign in there from outside"))
-    refuse(
-      `${new URL(settings.oidcIssuer).pathname}/`.includes("/sandbox/"),
+function issuerRules({ oidcIssuer }: Settings): Rule[] {
+  if (oidcIssuer === "") return []
+  return [
+    ...publicAddressRules("OIDC_ISSUER", oidcIssuer, "merchants sign in there from outside"),
+    [
+      `${new URL(oidcIssuer).pathname}/`.includes("/sandbox/"),
       "OIDC_ISSUER is the identity provider of a sandbox, which gives anyone a token",
-    )
-  }
-  refuse(
-    settings.webhooks.allowCidrs.some(range => /\/0+$/.test(range)),
-    "WEBHOOK_ALLOW_CIDRS must not open everything: any merchant could send requests into your network",
-  )
-  refuse(
-    metricsToken !== undefined && metricsToken.length < LEAST_TOKEN_CHARACTERS,
-    `METRICS_TOKEN must have at least ${LEAST_TOKEN_CHARACTERS} characters`,
-  )
+    ],
+  ]
+}
 
-  for (const { name, rpcUrls } of networks) {
-    refuse(testNetworks.includes(name), `NETWORKS must not name ${name}, a test network: its tokens are worthless`)
-    refuse(
-      rpcUrls.some(url => url.startsWith("http:") && !isPrivate(url)),
-      `RPC_${name.toUpperCase().replaceAll("-", "_")} must use https: only a node on a private address may use http`,
-    )
-  }
-  refuse(
-    networks.some(({ confirmations }) => confirmations < LEAST_CONFIRMATIONS),
-    `CONFIRMATIONS must be at least ${LEAST_CONFIRMATIONS}: reorgs remove blocks that are less deep`,
-  )
-  return faults
+function networkRules({ networks }: Settings): Rule[] {
+  return [
+    ...networks.flatMap(({ name, rpcUrls }): Rule[] => [
+      [testNetworks.includes(name), `NETWORKS must not name ${name}, a test network: its tokens are worthless`],
+      [
+        rpcUrls.some(url => url.startsWith("http:") && !isPrivate(url)),
+        `RPC_${name.toUpperCase().replaceAll("-", "_")} must use https: only a node on a private address may use http`,
+      ],
+    ]),
+    [
+      networks.some(({ confirmations }) => confirmations < LEAST_CONFIRMATIONS),
+      `CONFIRMATIONS must be at least ${LEAST_CONFIRMATIONS}: reorgs remove blocks that are less deep`,
+    ],
+  ]
 }
 
 /** Protections that live mode lacks, logged at the start. */
@@ -110,10 +133,10 @@ export function liveWarnings({ sanctionsFile, networks, redisUrl }: Settings): s
   ]
 }
 
-function addressFaults(name: string, url: string, why: string): string[] {
+function publicAddressRules(name: string, url: string, why: string): Rule[] {
   return [
-    ...(url.startsWith("https://") ? [] : [`${name} must be an https address`]),
-    ...(isPrivate(url) ? [`${name} must not be a private or loopback address: ${why}`] : []),
+    [!url.startsWith("https://"), `${name} must be an https address`],
+    [isPrivate(url), `${name} must not be a private or loopback address: ${why}`],
   ]
 }
 

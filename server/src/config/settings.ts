@@ -3,8 +3,9 @@ import type { Address } from "../chain/hex.ts"
 import { type Mode, type NetworkName, type NetworkSettings, networkFacts } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import { liveFaults } from "./live-mode.ts"
+import { type SettingReader, settingReader } from "./setting-reader.ts"
 import { address, httpUrl, listOf } from "./setting-values.ts"
-import { type Meaning, networkSettingsTable, type Setting, settingsTable } from "./settings-table.ts"
+import { type Meaning, networkSettingsTable, settingsTable } from "./settings-table.ts"
 import { walletSigner } from "./wallet-keys.ts"
 
 /** The names of the rate-limit buckets; `limits/buckets.ts` says what each counts. */
@@ -115,14 +116,6 @@ export class SettingsError extends Error {
   }
 }
 
-type Table = typeof settingsTable
-type Name = keyof Table
-type ValueOf<N extends Name> = Table[N] extends { fallback: string; parse: (text: string) => infer T }
-  ? T
-  : Table[N] extends { parse: (text: string) => infer T }
-    ? T | undefined
-    : never
-
 /**
  * In wei. On Base, where gas costs a hundredth of a gwei or two, it is five to ten thousand payouts a day, more than an
  * honest merchant has. It is also the most that a person who pays himself over and over can cost us.
@@ -133,10 +126,6 @@ const DEFAULT_GAS_BUDGET = 20_000_000_000_000_000n
 const DEFAULT_TOTAL = 10n * DEFAULT_GAS_BUDGET
 /** In wei: on Base some two thousand relays of contract wallets. */
 const DEFAULT_CONTRACT_BUDGET = 5_000_000_000_000_000n
-
-const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
-
-const suffix = (name: NetworkName): string => name.toUpperCase().replaceAll("-", "_")
 
 /** The settings of `script/migrate`: the location of the database, and nothing that a migration does not need. */
 export function readDatabaseSettings(
@@ -163,47 +152,71 @@ export function readDatabaseSettings(
  * addresses are known once they run.
  */
 export function readSettings(env: Record<string, string | undefined> = process.env): Settings {
-  const faults: string[] = []
-  const attempt = <T>(name: string, value: string, parse: (text: string) => T): T | undefined => {
-    try {
-      return parse(value)
-    } catch (error) {
-      faults.push(`${name} ${(error as Error).message}`)
-      return undefined
-    }
-  }
-  function read<N extends Name>(name: N): ValueOf<N> {
-    const setting: Setting<unknown> = settingsTable[name]
-    const value = env[name] || setting.fallback
-    return (value === undefined ? undefined : attempt(name, value, setting.parse)) as ValueOf<N>
-  }
-  const required = (name: string): undefined => {
-    faults.push(`${name} must be set when MODE is not sandbox`)
-    return undefined
-  }
-
+  const reader = settingReader(env)
+  const { read, required, faults } = reader
   const mode = read("MODE") ?? "sandbox"
   const sandbox = mode === "sandbox"
   const signup = read("SIGNUP") ?? (mode === "live" ? "invite" : "open")
+  const settings: Settings = {
+    mode,
+    signup,
+    ...listenSettings(reader, mode),
+    networks: networkSettings(reader, mode),
+    ...walletSettings(reader, mode),
+    ...amountSettings(reader, mode, signup),
+    consoleOrigins: read("CONSOLE_ORIGINS"),
+    trustedProxies: read("TRUSTED_PROXIES") ?? [],
+    dataDir: read("DATA_DIR"),
+    databaseUrl: read("DATABASE_URL"),
+    allowEmbeddedDb: read("ALLOW_EMBEDDED_DB"),
+    redisUrl: read("REDIS_URL"),
+    secretKey: read("SECRET_KEY") ?? (mode === "test" ? required("SECRET_KEY") : undefined),
+    oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),
+    oidcAudience: read("OIDC_AUDIENCE"),
+    maxScanLag: read("MAX_SCAN_LAG"),
+    verifyIntervalMs: read("VERIFY_INTERVAL") ?? (sandbox ? 2_000 : 60_000),
+    sanctionsFile: read("SANCTIONS_FILE"),
+    limits: limitSettings(reader),
+    maxDownloads: read("MAX_DOWNLOADS"),
+    healthPort: read("HEALTH_PORT"),
+    drainMs: read("DRAIN") ?? (mode === "live" ? 5_000 : 0),
+    metricsPort: read("METRICS_PORT"),
+    metricsHost: read("METRICS_HOST"),
+    metricsToken: read("METRICS_TOKEN"),
+    logLevel: read("LOG_LEVEL") ?? (sandbox ? "warn" : "info"),
+    rpcPort: read("RPC_PORT"),
+    webhooks: webhookSettings(reader, mode),
+  }
+  faults.push(...faultsTogether(settings, reader))
+  if (faults.length > 0) throw new SettingsError(faults)
+  return settings
+}
+
+function listenSettings({ env, read, faults }: SettingReader, mode: Mode) {
   const host = read("HOST")
   const port = read("PORT")
-  const loopback = host === "localhost" || host === "::1" || /^127\./.test(host)
   const sandboxPublic = read("SANDBOX_PUBLIC")
-  if (sandbox && !loopback && !sandboxPublic)
+  const loopback = host === "localhost" || host === "::1" || /^127\./.test(host)
+  if (mode === "sandbox" && !loopback && !sandboxPublic)
     faults.push("HOST must be a loopback address in the sandbox; set SANDBOX_PUBLIC=1 to open it to others")
+  if (mode === "live" && !env.BASE_URL)
+    faults.push("BASE_URL must be set: the https address at which callers reach the service")
+  const baseUrl = read("BASE_URL") ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`
+  return { host, port, baseUrl, sandboxPublic }
+}
 
+function networkSettings({ env, read, attempt, required, faults }: SettingReader, mode: Mode): NetworkSettings[] {
   const confirmations = read("CONFIRMATIONS")
   const fallbackNetwork: NetworkName = mode === "live" ? "base" : "base-sepolia"
   const names = env.NETWORKS ? (read("NETWORKS") ?? []) : [fallbackNetwork]
-  const networks = names.map(name => networkSettings(name))
-  if (networks.length === 0) faults.push("NETWORKS must name at least one network")
-  function networkSettings(name: NetworkName): NetworkSettings {
+  if (names.length === 0) faults.push("NETWORKS must name at least one network")
+  return names.map(name => {
     const facts = networkFacts[name]
     const variable = (part: keyof typeof networkSettingsTable) => `${part}_${suffix(name)}`
     const get = <T>(part: keyof typeof networkSettingsTable, parse: (text: string) => T, fallback?: string) => {
       const value = env[variable(part)] || fallback
       if (value !== undefined) return attempt(variable(part), value, parse)
-      return sandbox ? undefined : required(variable(part))
+      return mode === "sandbox" ? undefined : required(variable(part))
     }
     return {
       name,
@@ -214,16 +227,13 @@ export function readSettings(env: Record<string, string | undefined> = process.e
       depositFactory: get("DEPOSIT_FACTORY", address) ?? facts.usdc,
       sanctionsOracle: env[variable("SANCTIONS_ORACLE")] ? get("SANCTIONS_ORACLE", address) : facts.sanctionsOracle,
     }
-  }
+  })
+}
 
-  /** The setting from which each wallet's key came, or should have come. */
-  const keySettings = { payout: keySetting("PAYOUT"), relay: keySetting("RELAY") }
-  function keySetting(wallet: "PAYOUT" | "RELAY"): string {
-    return env[`${wallet}_KEYSTORE`] ? `${wallet}_KEYSTORE` : `${wallet}_PRIVATE_KEY`
-  }
-  const payoutSigner = signerOf("PAYOUT")
-  const relaySigner = signerOf("RELAY")
-  function signerOf(wallet: "PAYOUT" | "RELAY"): Signer | undefined {
+const suffix = (name: NetworkName): string => name.toUpperCase().replaceAll("-", "_")
+
+function walletSettings({ read, faults }: SettingReader, mode: Mode) {
+  const signerOf = (wallet: "PAYOUT" | "RELAY"): Signer | undefined => {
     const { signer, faults: found } = walletSigner({
       wallet,
       key: read(`${wallet}_PRIVATE_KEY`),
@@ -234,28 +244,17 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     faults.push(...found)
     return signer
   }
+  const payoutSigner = signerOf("PAYOUT")
+  const relaySigner = signerOf("RELAY")
   const payoutWallet = payoutSigner?.address
   const relayWallet = relaySigner?.address
-  const settings: Settings = {
-    mode,
-    host,
-    port,
-    baseUrl: read("BASE_URL") ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
-    consoleOrigins: read("CONSOLE_ORIGINS"),
-    trustedProxies: read("TRUSTED_PROXIES") ?? [],
-    dataDir: read("DATA_DIR"),
-    databaseUrl: read("DATABASE_URL"),
-    allowEmbeddedDb: read("ALLOW_EMBEDDED_DB"),
-    redisUrl: read("REDIS_URL"),
-    sandboxPublic,
-    secretKey: read("SECRET_KEY") ?? (mode === "test" ? required("SECRET_KEY") : undefined),
-    oidcIssuer: read("OIDC_ISSUER") ?? (sandbox ? "" : (required("OIDC_ISSUER") ?? "")),
-    oidcAudience: read("OIDC_AUDIENCE"),
-    signup,
-    networks,
-    maxScanLag: read("MAX_SCAN_LAG"),
-    verifyIntervalMs: read("VERIFY_INTERVAL") ?? (sandbox ? 2_000 : 60_000),
-    sanctionsFile: read("SANCTIONS_FILE"),
+  const serviceWallets = [payoutWallet, relayWallet].filter(wallet => wallet !== undefined)
+  return { payoutSigner, payoutWallet, relaySigner, relayWallet, serviceWallets }
+}
+
+function amountSettings({ read }: SettingReader, mode: Mode, signup: Settings["signup"]) {
+  const sandbox = mode === "sandbox"
+  return {
     minAmount: read("MIN_AMOUNT"),
     quorumAbove: read("QUORUM_ABOVE"),
     sweepAbove: read("SWEEP_ABOVE"),
@@ -264,56 +263,50 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     gasBudgetTotal: read("GAS_BUDGET_TOTAL") ?? (mode === "live" && signup === "open" ? DEFAULT_TOTAL : 0n),
     relayContractBudget: read("RELAY_CONTRACT_BUDGET") ?? (sandbox ? 0n : DEFAULT_CONTRACT_BUDGET),
     smallPayout: read("SMALL_PAYOUT"),
-    payoutSigner,
-    payoutWallet,
-    relaySigner,
-    relayWallet,
-    serviceWallets: [payoutWallet, relayWallet].filter(wallet => wallet !== undefined),
-    limits: {
-      auth: read("LIMIT_AUTH"),
-      checkout: read("LIMIT_CHECKOUT"),
-      payConfirm: read("LIMIT_PAY_CONFIRM"),
-      payStatus: read("LIMIT_PAY_STATUS"),
-      console: read("LIMIT_CONSOLE"),
-      paywallVerify: read("LIMIT_PAYWALL_VERIFY"),
-      paywallPay: read("LIMIT_PAYWALL_PAY"),
-      merchant: read("LIMIT_MERCHANT"),
-      consume: read("LIMIT_CONSUME"),
-      public: read("LIMIT_PUBLIC"),
-    },
-    maxDownloads: read("MAX_DOWNLOADS"),
-    healthPort: read("HEALTH_PORT"),
-    drainMs: read("DRAIN") ?? (mode === "live" ? 5_000 : 0),
-    metricsPort: read("METRICS_PORT"),
-    metricsHost: read("METRICS_HOST"),
-    metricsToken: read("METRICS_TOKEN"),
-    logLevel: read("LOG_LEVEL") ?? (sandbox ? "warn" : "info"),
-    rpcPort: read("RPC_PORT"),
-    webhooks: {
-      timeoutMs: read("WEBHOOK_TIMEOUT"),
-      probeTimeoutMs: read("WEBHOOK_PROBE_TIMEOUT"),
-      concurrencyPerEndpoint: read("WEBHOOK_CONCURRENCY_PER_ENDPOINT"),
-      concurrency: read("WEBHOOK_CONCURRENCY"),
-      allowCidrs: read("WEBHOOK_ALLOW_CIDRS") ?? (sandbox ? ["127.0.0.0/8", "::1/128"] : []),
-      retentionMs: read("WEBHOOK_RETENTION"),
-    },
   }
-  // Live mode reports this itself, with its other faults.
-  if (mode !== "live" && payoutWallet !== undefined && payoutWallet === relayWallet)
-    faults.push(
-      `${keySettings.relay} must be another key than ${keySettings.payout}: each wallet has nonces of its own`,
-    )
-  if (mode === "live") {
-    if (!env.BASE_URL) faults.push("BASE_URL must be set: the https address at which callers reach the service")
-    // An unreadable value was already reported; its placeholder is not worth another fault.
-    const told = new Set(faults.map(nameIn))
-    if (told.has("PAYOUT_KEYSTORE_PASSWORD_FILE")) told.add(keySettings.payout)
-    if (told.has("RELAY_KEYSTORE_PASSWORD_FILE")) told.add(keySettings.relay)
-    faults.push(...liveFaults(settings, keySettings).filter(fault => !told.has(nameIn(fault))))
-  }
-  if (faults.length > 0) throw new SettingsError(faults)
-  return settings
 }
+
+const limitSettings = ({ read }: SettingReader): Record<Bucket, number> => ({
+  auth: read("LIMIT_AUTH"),
+  checkout: read("LIMIT_CHECKOUT"),
+  payConfirm: read("LIMIT_PAY_CONFIRM"),
+  payStatus: read("LIMIT_PAY_STATUS"),
+  console: read("LIMIT_CONSOLE"),
+  paywallVerify: read("LIMIT_PAYWALL_VERIFY"),
+  paywallPay: read("LIMIT_PAYWALL_PAY"),
+  merchant: read("LIMIT_MERCHANT"),
+  consume: read("LIMIT_CONSUME"),
+  public: read("LIMIT_PUBLIC"),
+})
+
+const webhookSettings = ({ read }: SettingReader, mode: Mode): WebhookSettings => ({
+  timeoutMs: read("WEBHOOK_TIMEOUT"),
+  probeTimeoutMs: read("WEBHOOK_PROBE_TIMEOUT"),
+  concurrencyPerEndpoint: read("WEBHOOK_CONCURRENCY_PER_ENDPOINT"),
+  concurrency: read("WEBHOOK_CONCURRENCY"),
+  allowCidrs: read("WEBHOOK_ALLOW_CIDRS") ?? (mode === "sandbox" ? ["127.0.0.0/8", "::1/128"] : []),
+  retentionMs: read("WEBHOOK_RETENTION"),
+})
+
+/** What is wrong with the settings as a whole, beside the faults of single ones that `reader` found. */
+function faultsTogether(settings: Settings, { env, faults }: SettingReader): string[] {
+  const { mode, payoutWallet, relayWallet } = settings
+  const keySetting = (wallet: "PAYOUT" | "RELAY") =>
+    env[`${wallet}_KEYSTORE`] ? `${wallet}_KEYSTORE` : `${wallet}_PRIVATE_KEY`
+  const keySettings = { payout: keySetting("PAYOUT"), relay: keySetting("RELAY") }
+  // Live mode has the same rule among its own.
+  if (mode !== "live")
+    return payoutWallet !== undefined && payoutWallet === relayWallet
+      ? [`${keySettings.relay} must be another key than ${keySettings.payout}: each wallet has nonces of its own`]
+      : []
+  // An unreadable value was already reported; its placeholder is not worth another fault.
+  const reported = new Set(faults.map(nameIn))
+  if (reported.has("PAYOUT_KEYSTORE_PASSWORD_FILE")) reported.add(keySettings.payout)
+  if (reported.has("RELAY_KEYSTORE_PASSWORD_FILE")) reported.add(keySettings.relay)
+  return liveFaults(settings, keySettings).filter(fault => !reported.has(nameIn(fault)))
+}
+
+const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
 
 /** `DATA_DIR` alone, for a program beside the service that needs none of its secrets. */
 export const readDataDir = (env: Record<string, string | undefined> = process.env): string =>

@@ -1,0 +1,49 @@
+/** Reads settings one by one and collects what is wrong with them, so that a start reports all faults together. */
+import { type Setting, settingsTable } from "./settings-table.ts"
+
+type Table = typeof settingsTable
+type Name = keyof Table
+type ValueOf<N extends Name> = Table[N] extends { fallback: string; parse: (text: string) => infer T }
+  ? T
+  : Table[N] extends { parse: (text: string) => infer T }
+    ? T | undefined
+    : never
+
+export interface SettingReader {
+  env: Record<string, string | undefined>
+  /** What was wrong so far; each begins with the name of a setting. */
+  faults: string[]
+  /** A setting's value, or its default; where it is invalid a fault is noted, and undefined returned. */
+  read: <N extends Name>(name: N) => ValueOf<N>
+  /** `value` parsed; undefined, with a fault noted, where `parse` throws. */
+  attempt: <T>(name: string, value: string, parse: (text: string) => T) => T | undefined
+  /** Notes that a setting is missing. */
+  required: (name: string) => undefined
+}
+
+/** A reader of `env` without faults yet. */
+export function settingReader(env: Record<string, string | undefined>): SettingReader {
+  const faults: string[] = []
+  const attempt: SettingReader["attempt"] = (name, value, parse) => {
+    try {
+      return parse(value)
+    } catch (error) {
+      faults.push(`${name} ${(error as Error).message}`)
+      return undefined
+    }
+  }
+  return {
+    env,
+    faults,
+    attempt,
+    read: <N extends Name>(name: N) => {
+      const setting: Setting<unknown> = settingsTable[name]
+      const value = env[name] || setting.fallback
+      return (value === undefined ? undefined : attempt(name, value, setting.parse)) as ValueOf<N>
+    },
+    required: name => {
+      faults.push(`${name} must be set when MODE is not sandbox`)
+      return undefined
+    },
+  }
+}
