@@ -16,7 +16,7 @@ import { guardedConnector, openResolver } from "./connector.ts"
 import { openSender, type Sender } from "./send.ts"
 
 const { webhooks } = readSettings({})
-const closed = { ...webhooks, allowCidrs: [], timeoutMs: 2_000, probeTimeoutMs: 2_000 }
+const closed = { ...webhooks, allowCidrs: [], timeoutMs: 20_000, probeTimeoutMs: 20_000 }
 
 /** Listens wherever a forbidden address of this machine points, on one port, and counts connections. */
 const listeners: Server[] = []
@@ -115,7 +115,7 @@ describe("in live mode", () => {
         idempotencyKey: "d",
         body: "{}",
       }
-      const { status, error } = await sender.send(message, { timeoutMs: 2_000 })
+      const { status, error } = await sender.send(message, { timeoutMs: 20_000 })
       expect(status).toBeNull()
       expect(error).toMatch(/^it points to .* is not a public address/)
     }
@@ -162,7 +162,7 @@ describe("names", () => {
     names.say(...addresses)
     const sender = openSender(closed, { resolve: resolve() })
     for (const scheme of ["http", "https"]) {
-      const { error } = await sender.send(message(`${scheme}://hook.example:${port}/`), { timeoutMs: 2_000 })
+      const { error } = await sender.send(message(`${scheme}://hook.example:${port}/`), { timeoutMs: 20_000 })
       expect(error).toMatch(/^it points to an address that is not public/)
       // The message does not reveal which one.
       for (const address of addresses) expect(error).not.toContain(address)
@@ -180,9 +180,9 @@ describe("names", () => {
     const sender = openSender({ ...closed, allowCidrs: ["127.0.0.3/32"] }, { resolve: resolve() })
     names.say("127.0.0.3")
     const url = `http://rebinds.example:${port}/`
-    expect(await sender.send(message(url), { timeoutMs: 2_000 })).toMatchObject({ status: 200, error: null })
+    expect(await sender.send(message(url), { timeoutMs: 20_000 })).toMatchObject({ status: 200, error: null })
     names.say("127.0.0.1")
-    expect((await sender.send(message(url), { timeoutMs: 2_000 })).error).toMatch(/points to an address that is not/)
+    expect((await sender.send(message(url), { timeoutMs: 20_000 })).error).toMatch(/points to an address that is not/)
     expect(connections).toBe(0)
     await sender.close()
     good.close()
@@ -192,7 +192,7 @@ describe("names", () => {
     names.say("127.0.0.1")
     const sender = openSender(closed, { resolve: resolve() })
     const before = names.asked()
-    await sender.send(message(`http://once.example:${port}/`), { timeoutMs: 2_000 })
+    await sender.send(message(`http://once.example:${port}/`), { timeoutMs: 20_000 })
     expect(names.asked() - before).toBe(2)
     await sender.close()
   })
@@ -203,21 +203,21 @@ describe("names", () => {
     const hanging = Promise.all(
       Array.from({ length: 20 }, (_, i) => slow.send(message(`http://h${i}.example/`), { timeoutMs: 1_000 })),
     )
-    const { status } = await slow.send(message(to.url), { timeoutMs: 5_000 })
+    const { status } = await slow.send(message(to.url), { timeoutMs: 20_000 })
     expect(status).toBe(200)
     for (const { error } of await hanging) expect(error).toBe("no answer within 1 s")
     // Their sockets still wait for an address, and a stop of the service does not wait for them.
     await slow.close()
     await to.stop()
     // A connection may take 30 seconds to be made: the deadline of a delivery ends it before.
-  }, 15_000)
+  }, 25_000)
 })
 
 it("the socket's own peer is checked last", async () => {
   const to = await startReceiver()
   let asked = 0
   // Allows the literal, but not the peer, as if another machine had answered.
-  const connect = guardedConnector({ allows: () => asked++ === 0, resolve: async () => [], timeoutMs: 2_000 })
+  const connect = guardedConnector({ allows: () => asked++ === 0, resolve: async () => [], timeoutMs: 20_000 })
   const target = { hostname: "127.0.0.1", host: "127.0.0.1", protocol: "http:", port: String(to.port) }
   const [error, socket] = await new Promise<unknown[]>(resolve => connect(target, (...result) => resolve(result)))
   expect([String(error), socket]).toEqual([expect.stringMatching(/points to .* not (a )?public/), null])
@@ -230,7 +230,7 @@ describe("a redirect", () => {
     const to = await startReceiver(response => response.writeHead(307, { location: `http://127.0.0.1:${port}/` }).end())
     const sender = openSender(webhooks)
     const message = { url: to.url, secrets: ["whsec_"], eventId: "e", idempotencyKey: "d", body: "{}" }
-    expect(await sender.send(message, { timeoutMs: 2_000 })).toMatchObject({ status: 307 })
+    expect(await sender.send(message, { timeoutMs: 20_000 })).toMatchObject({ status: 307 })
     expect(connections).toBe(0)
     await sender.close()
     await to.stop()
@@ -266,7 +266,7 @@ describe("certificates", () => {
     sender = openSender(webhooks, ca === undefined ? {} : { ca })
     const url = `https://${host}:${(server.address() as AddressInfo).port}/`
     const message = { url, secrets: ["whsec_"], eventId: "e", idempotencyKey: "d", body: "{}" }
-    const attempt = await sender.send(message, { timeoutMs: 5_000 })
+    const attempt = await sender.send(message, { timeoutMs: 20_000 })
     await sender.close()
     return attempt
   }
