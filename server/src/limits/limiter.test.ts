@@ -4,6 +4,9 @@ import { until } from "../../test/e2e/program.ts"
 import { onRedis, startRedis, type TestRedis } from "../../test/redis.ts"
 import { type Limits, openLimits } from "./limiter.ts"
 
+/** A busy machine may take longer to answer than a service waits for; the tests are not about that. */
+const PATIENCE_MS = 2_000
+
 let server: TestRedis
 const lines: string[] = []
 const log = pino({ level: "info" }, { write: line => void lines.push(JSON.parse(line).msg) })
@@ -12,7 +15,7 @@ const opened: Limits[] = []
 /** This many processes of one installation, as far as Redis knows. */
 async function open(n: number): Promise<Limits[]> {
   const all: Limits[] = []
-  for (let i = 0; i < n; i++) all.push(await openLimits({ redisUrl: server.url }, log))
+  for (let i = 0; i < n; i++) all.push(await openLimits({ redisUrl: server.url }, log, PATIENCE_MS))
   opened.push(...all)
   return all
 }
@@ -94,7 +97,7 @@ describe.runIf(onRedis)("limits on Redis", () => {
     const told = pino({ level: "warn" }, { write: line => void words.push(JSON.parse(line).err.message) })
     await server.client.config("SET", "requirepass", "right")
     try {
-      const limits = await openLimits({ redisUrl: server.url.replace("//", "//:wrong@") }, told)
+      const limits = await openLimits({ redisUrl: server.url.replace("//", "//:wrong@") }, told, PATIENCE_MS)
       await limits.close()
     } finally {
       await server.client.config("SET", "requirepass", "")

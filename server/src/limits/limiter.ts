@@ -31,8 +31,15 @@ export function processLimits(log: MemoryLog = memoryLog({ windowMs: WINDOW_MS, 
   return { admit: async counts => log.admit(counts), close: async () => undefined }
 }
 
-/** The limits by the settings; a Redis that can't be reached delays the start by at most two seconds. */
-export async function openLimits({ redisUrl }: { redisUrl: string | undefined }, log: Logger): Promise<Limits> {
+/**
+ * The limits by the settings; a Redis that can't be reached delays the start by at most two seconds. An answer that takes
+ * longer than `patienceMs` counts as none.
+ */
+export async function openLimits(
+  { redisUrl }: { redisUrl: string | undefined },
+  log: Logger,
+  patienceMs = PATIENCE_MS,
+): Promise<Limits> {
   if (redisUrl === undefined) {
     log.info(
       "REDIS_URL is not set: requests are counted in the memory of this process, so only one process may serve the API",
@@ -49,7 +56,7 @@ export async function openLimits({ redisUrl }: { redisUrl: string | undefined },
     refusal = undefined
   })
   await redis.connect().catch(() => undefined)
-  return await limitsOver(redis, log, () => refusal)
+  return await limitsOver(redis, log, { refusal: () => refusal, patienceMs })
 }
 
 /**
@@ -58,7 +65,12 @@ export async function openLimits({ redisUrl }: { redisUrl: string | undefined },
  * Redis that has lost its memory does not make this process admit more than the limit. `refusal` is why there is no
  * connection now.
  */
-async function limitsOver(redis: Redis, log: Logger, refusal: () => Error | undefined): Promise<Limits> {
+async function limitsOver(
+  redis: Redis,
+  log: Logger,
+  { refusal, patienceMs }: { refusal: () => Error | undefined; patienceMs: number },
+): Promise<Limits> {
+  const inTime = <T>(work: Promise<T>) => within(patienceMs, work)
   const own = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })
   const shared = sharedLog(redis, { windowMs: WINDOW_MS })
   const id = randomUUID()
@@ -130,17 +142,16 @@ async function limitsOver(redis: Redis, log: Logger, refusal: () => Error | unde
   }
 }
 
-class NoAnswer extends Error {
-  override message = `no answer within ${PATIENCE_MS} ms`
-}
+class NoAnswer extends Error {}
 
 /**
  * The result of `work`, or {@link NoAnswer}. A process that was itself busy for this long reads what has arrived before
  * it gives up.
  */
-function inTime<T>(work: Promise<T>): Promise<T> {
+function within<T>(ms: number, work: Promise<T>): Promise<T> {
+  const late = () => new NoAnswer(`no answer within ${ms} ms`)
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => setImmediate(() => reject(new NoAnswer())), PATIENCE_MS)
+    const timer = setTimeout(() => setImmediate(() => reject(late())), ms)
     work.then(resolve, reject).finally(() => clearTimeout(timer))
   })
 }
