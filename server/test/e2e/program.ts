@@ -1,5 +1,6 @@
 /** The whole program in a test: `script/server` in a data folder of its own, on ports of its own. */
 import { type ChildProcess, spawn } from "node:child_process"
+import { randomInt } from "node:crypto"
 import { mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { createServer } from "node:net"
 import { tmpdir } from "node:os"
@@ -8,15 +9,19 @@ import { setTimeout as sleep } from "node:timers/promises"
 
 export const root = new URL("../../../", import.meta.url).pathname
 
-/** A port that was free a moment ago. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer()
-    server.once("error", reject).listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as { port: number }
-      server.close(() => resolve(port))
-    })
-  })
+/**
+ * Below the ports that the system hands out for `listen(0)` and connections: one of those could be given to somebody else
+ * before the program that it is for listens, or while that program is restarted. Each process of tests starts elsewhere.
+ */
+const PORTS = { first: 10_000, count: 20_000 }
+let nextPort = randomInt(PORTS.count)
+
+/** A loopback port that nothing listens on, and that no other call of this process gets. */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = PORTS.first + (nextPort++ % PORTS.count)
+    if (!(await isTaken(port))) return port
+  }
 }
 
 /** Whether something listens on a loopback port. */
