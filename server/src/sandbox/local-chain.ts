@@ -52,7 +52,9 @@ const BUSY_BLOCK_MS = 1_000
 const IDLE_BLOCK_MS = 10_000
 const START_MS = 20_000
 const RPC_MS = 60_000
-const ORPHAN_MS = 5_000
+const PORT_MS = 5_000
+/** The keeper gives anvil four seconds, which are more on a busy machine. */
+const ORPHAN_MS = 30_000
 /** More than the keeper gives anvil before it kills it. */
 const STOP_MS = 8_000
 /** Finalized is two epochs behind the head: deeper than CONFIRMATIONS, so that a reorg of what is confirmed can be tried. */
@@ -302,10 +304,10 @@ export function anvilPath(platform: string = process.platform, arch: string = pr
 /** Waits until the leftovers of an earlier process have ended; throws `PORT_BUSY` if the port is taken after that. */
 async function waitForOrphan(pidFile: string, port: number): Promise<void> {
   const group = existsSync(pidFile) ? Number(readFileSync(pidFile, "utf8")) : 0
-  // Checking the port is not enough: anvil closes it before its last dump is written.
-  const gone = await until(ORPHAN_MS, async () => !(group && groupAlive(group)) && (await portFree(port)))
-  // A group that continues without the port belongs to another program that got the same number.
-  if (gone || (await portFree(port))) return
+  // Checking the port is not enough: anvil closes it before its last dump is written. A group that continues for longer
+  // belongs to another program that got the same number.
+  if (group) await until(ORPHAN_MS, async () => !groupAlive(group))
+  if (await until(PORT_MS, () => portFree(port))) return
   const text =
     `Port ${port} on 127.0.0.1 is in use, so the sandbox's local chain cannot start. ` +
     `Stop the program that has it, or choose another with RPC_PORT, for instance RPC_PORT=${port + 1}.`
