@@ -2,7 +2,6 @@ import Stripe from "stripe"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type Received, type Receiver, startReceiver } from "../../test/receiver.ts"
 import { PAYOUT_ADDRESS, startService, type TestService } from "../../test/service.ts"
-import { readSettings } from "../config/settings.ts"
 import { inTransaction } from "../context.ts"
 import { openDeliverer } from "./deliver-events.ts"
 import { emit } from "./emit.ts"
@@ -17,8 +16,7 @@ let merchantId: string
 let to: Receiver
 let sender: Sender
 beforeAll(async () => {
-  const { webhooks } = readSettings({})
-  service = await startService({ settings: { webhooks: { ...webhooks, probeTimeoutMs: 1_000 } } })
+  service = await startService()
   sender = openSender(service.ctx.settings.webhooks)
 })
 afterAll(async () => {
@@ -125,7 +123,11 @@ describe("POST /api/console/webhooks", () => {
 
   it("422 for an address that hangs and for one without a receiver", async () => {
     to.answer(() => {})
-    expect((await post(base, { url: to.url, events: ["*"] })).body).toMatchObject({
+    const { webhooks } = service.ctx.settings
+    service.ctx.settings.webhooks = { ...webhooks, probeTimeoutMs: 1_000 }
+    const { body: hanging } = await post(base, { url: to.url, events: ["*"] })
+    service.ctx.settings.webhooks = webhooks
+    expect(hanging).toMatchObject({
       error: "URL_UNREACHABLE",
       message: "The webhook's URL could not be reached: no answer within 1 s.",
     })
