@@ -125,17 +125,8 @@ export async function startLocalChain(o: {
     "/bin/sh",
     [
       ...["-c", KEEPER, "keeper", file("chain.log"), anvil, "--quiet"],
-      ...[
-        "--host",
-        "127.0.0.1",
-        "--port",
-        `${o.port}`,
-        "--chain-id",
-        `${o.chainId}`,
-        "--slots-in-an-epoch",
-        EPOCH_SLOTS,
-      ],
-      ...["--timestamp", `${genesis.time}`],
+      ...["--host", "127.0.0.1", "--port", `${o.port}`, "--chain-id", `${o.chainId}`],
+      ...["--slots-in-an-epoch", EPOCH_SLOTS, "--timestamp", `${genesis.time}`],
       // Without it anvil writes the state of each block beyond 500 to a file in ~/.foundry and leaves them there when it
       // is killed: 5 GB after 20,000 blocks. Every kept state holds all block hashes, so few are kept.
       ...["--prune-history", "32"],

@@ -315,7 +315,7 @@ describe("a delivery", () => {
 describe("prefetched", () => {
   const HELD = 10
   const claimed = () => service.ctx.db.selectFrom("deliveries").selectAll().where("claim_id", "is not", null).execute()
-  /** What waits here becomes too old by this clock alone, however long the test takes. */
+  /** A claimed delivery becomes too old by this clock alone, however long the test takes. */
   let clockMs: number
   beforeEach(() => {
     clockMs = performance.now()
