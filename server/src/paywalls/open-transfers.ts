@@ -92,8 +92,17 @@ export async function standingPayments(
 }
 
 /**
+ * Of a payment `p` with grant `g`: whether its transfers can count again. What a merchant had revoked the access of stays
+ * used, while it can come back whole: of one that a reorg took a part of, the rest is its payer's money like any other.
+ */
+const canCount = sql`(g.revoked_by is distinct from 'merchant' or p.status = 'open'
+  or p.amount > (select coalesce(sum(l.value) filter (where l.state <> 'gone' and l.from_address = p.payer), 0)
+    from claims k join transfers l on l.id = k.transfer_id where k.payment_id = p.id))`
+
+/**
  * Confirmed transfers in the settlement token (`=`) or any other (`<>`) that count for no payment, or for one that waits or
- * was reversed, in chain order. What a merchant had revoked the access of stays used.
+ * was reversed, in chain order. A payment whose access the merchant had revoked is nobody's to be paid again: it would
+ * give none, so its payer is not named.
  */
 export async function openTransfers(
   ctx: TxContext,
@@ -104,13 +113,14 @@ export async function openTransfers(
 ): Promise<AccessTransfer[]> {
   const rows = await sql<AccessTransfer>`
     select * from (
-      select t.*, p.id as payment_id, p.status as payment_status, p.payer as payment_payer from transfers t
+      select t.*, p.id as payment_id, p.status as payment_status,
+        case when g.revoked_by is distinct from 'merchant' then p.payer end as payment_payer from transfers t
         join deposits d on d.id = t.deposit_id
         left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
         left join grants g on g.payment_id = p.id
       where d.paywall_id = ${paywallId} and t.from_address = ${payer} and t.token ${sql.raw(which)} ${network.token.address}
         and t.state in ('confirmed', 'final') and (p.id is null or p.status in ('reversed', 'open'))
-        and g.revoked_by is distinct from 'merchant'
+        and ${canCount}
       order by t.block_number desc, t.log_index desc limit ${OPEN_TRANSFERS}) as newest
     order by block_number, log_index`.execute(ctx.db)
   return rows.rows

@@ -4,6 +4,7 @@ import { paperNetwork, startService, type TestService } from "../../test/service
 import type { Address, Hash } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
 import { takeCall } from "../paywalls/access.ts"
+import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "./settle.ts"
 
 let service: TestService
@@ -72,6 +73,12 @@ const setBack = (n: number) =>
     .where("tx_hash", "=", hashOf(n))
     .execute()
 const settle = () => settleDue(service.ctx, paperNetwork)
+const payments = () => service.ctx.db.selectFrom("payments").selectAll().orderBy("created_at").orderBy("id").execute()
+/** How many transfers of a paywall are due to be settled. */
+const dueOf = async ({ deposit }: Awaited<ReturnType<typeof paywall>>): Promise<number> => {
+  const due = service.ctx.db.selectFrom("transfers").select("id").where("deposit_id", "=", deposit.id)
+  return (await due.where("run_at", "is not", null).execute()).length
+}
 const accessEnds = async (shop: { id: string }) =>
   (await service.ctx.db.selectFrom("access").selectAll().where("paywall_id", "=", shop.id).executeTakeFirst())
     ?.expires_at
@@ -129,6 +136,36 @@ describe("settling", () => {
       { revoked_by: "merchant" },
     ])
   })
+
+  it.each([
+    ["", false],
+    [", though the merchant had revoked its access", true],
+  ])(
+    "lists what a reorg leaves of a payment%s, forgets it when that is gone too, and goes on for its payer",
+    async (_, revokes) => {
+      const shop = await paywall()
+      await transfers(shop, [3, 2])
+      await settle()
+      const grants = `/api/console/paywalls/${shop.id}/grants`
+      const { data } = (await service.call("GET", grants, undefined, { as: "shop" })).body
+      if (revokes) await service.call("DELETE", `${grants}/${data[0].id}`, {}, { as: "shop" })
+      await setGone(2)
+      await settle()
+      const waiting = async () =>
+        (await service.call("GET", "/api/console/payments", undefined, { as: "shop" })).body.data
+      expect(await waiting()).toMatchObject([{ status: "open", exception: "underpaid", amount: "3.00" }])
+      await setGone(1)
+      await settle()
+      expect(await dueOf(shop)).toBe(0)
+      expect((await waiting()).filter(({ status }: { status: string }) => status === "open")).toEqual([])
+      await setBack(1)
+      await setBack(2)
+      await settle()
+      expect(await accessEnds(shop)).not.toBeNull()
+      expect((await payments()).filter(({ status }) => status === "granted")).toMatchObject([{ amount: 5_000_000n }])
+      expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
+    },
+  )
 
   it("lets a transfer that returns after others paid in its place count again", async () => {
     const shop = await paywall()
