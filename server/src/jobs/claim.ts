@@ -22,6 +22,16 @@ interface Job<T extends JobTable> {
   leaseMs: number
 }
 
+/** The clocks of two processes differ by less than this. */
+const MOST_SKEW_MS = 600_000
+
+/**
+ * Whether something of every `periodMs` is due at `at`. It is also due when `at` is more than a period ahead: a clock that
+ * was wrong set it, and it would be waited for as long as that clock was ahead.
+ */
+export const isDue = (at: Date, now: Date, periodMs: number): boolean =>
+  at <= now || at.getTime() > now.getTime() + periodMs + MOST_SKEW_MS
+
 /**
  * Frees what killed processes held: leases, and reservations of idempotency keys whose work was never committed. Only where
  * this process is the only one.
@@ -36,7 +46,8 @@ export async function freeLeases(db: Db): Promise<void> {
 }
 
 /**
- * Claims up to `limit` due rows without a lease, earliest first, for `leaseMs`. `only` names one row.
+ * Claims up to `limit` due rows without a lease, earliest first, for `leaseMs`. `only` names one row. A row that is due well
+ * after `nextRunAt` was claimed by a process whose clock was ahead, and is due now.
  * `FOR NO KEY UPDATE SKIP LOCKED`: rivals neither wait for each other nor claim the same row.
  */
 export async function claimDue<T extends JobTable>(
@@ -45,12 +56,13 @@ export async function claimDue<T extends JobTable>(
 ): Promise<Row<T>[]> {
   const key = sql.ref(keys[job.table])
   const only = job.only === undefined ? sql`true` : sql`${key} = ${job.only}`
+  const ahead = new Date(job.nextRunAt.getTime() + MOST_SKEW_MS)
   const result = await sql<Row<T>>`
     update ${sql.table(job.table)} set claim_id = ${randomUUID()}, run_at = ${job.nextRunAt},
       lease_until = clock_timestamp() + make_interval(secs => ${job.leaseMs / 1_000})
     where ${key} in (
       select ${key} from ${sql.table(job.table)}
-      where run_at <= ${job.now} and (lease_until is null or lease_until < clock_timestamp()) and ${only}
+      where (run_at <= ${job.now} or run_at > ${ahead}) and (lease_until is null or lease_until < clock_timestamp()) and ${only}
       order by run_at limit ${job.limit} for no key update skip locked)
     returning *`.execute(db)
   return result.rows

@@ -24,7 +24,7 @@ async function cursors(n: number): Promise<void> {
       .execute()
 }
 
-const claim = (more: { limit?: number; leaseMs?: number; now?: Date; only?: number } = {}) =>
+const claim = (more: { limit?: number; leaseMs?: number; now?: Date; nextRunAt?: Date; only?: number } = {}) =>
   claimDue(service.ctx.db, { ...job, now: new Date(), nextRunAt: new Date(0), limit: 1, leaseMs: 60_000, ...more })
 
 describe("claimDue", () => {
@@ -33,6 +33,14 @@ describe("claimDue", () => {
     expect((await claim({ now: new Date(2_000), limit: 5 })).map(row => row.chain_id).sort()).toEqual([1, 2])
     expect(await claim({ now: new Date(2_000) })).toEqual([])
     expect((await claim()).map(row => row.chain_id)).toEqual([3])
+  })
+
+  it("takes what a process scheduled whose clock was a day ahead, and not what one did that was a minute ahead", async () => {
+    await cursors(2)
+    const at = (aheadMs: number) => new Date(Date.now() + aheadMs)
+    await claim({ only: 1, now: at(86_400_000), nextRunAt: at(86_400_000), leaseMs: -1 })
+    await claim({ only: 2, now: at(60_000), nextRunAt: at(60_000), leaseMs: -1 })
+    expect((await claim({ limit: 5, nextRunAt: at(0) })).map(row => row.chain_id)).toEqual([1])
   })
 
   it("takes the one row that is named", async () => {

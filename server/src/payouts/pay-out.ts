@@ -13,7 +13,7 @@ import { lookAtWallet, walletDissent } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
-import { withLease } from "../jobs/claim.ts"
+import { isDue, withLease } from "../jobs/claim.ts"
 import { reportAlarms, showQueue, showWallet, waitingPayouts } from "./alarms.ts"
 import { assignPayouts } from "./assign-payouts.ts"
 import { confirmPayouts } from "./confirm-payouts.ts"
@@ -122,7 +122,8 @@ async function turn(
  * in each round while it is halted.
  */
 const isUnobserved = (ctx: Context, { lane, status, run_at: lastRound }: Row<"wallets">): boolean =>
-  policies[lane].keepsBooks && (status === "halted" || ctx.now().getTime() - lastRound.getTime() >= OBSERVE_MS)
+  policies[lane].keepsBooks &&
+  (status === "halted" || isDue(new Date(lastRound.getTime() + OBSERVE_MS), ctx.now(), OBSERVE_MS))
 
 /** Whether the comparison of the books (`reconciliation/check-books.ts`) waits for the wallet's lease. */
 async function comparisonIsDue(ctx: Context, wallet: Row<"wallets">): Promise<boolean> {

@@ -12,7 +12,7 @@ import type { Network } from "../chain/networks.ts"
 import { openPanel } from "../chain/quorum.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { withLease } from "../jobs/claim.ts"
+import { isDue, withLease } from "../jobs/claim.ts"
 import { compareLogs } from "./compare-logs.ts"
 import { haltPayoutWallets, reportUnproven } from "./report.ts"
 
@@ -51,7 +51,8 @@ export async function checkBooks(ctx: Context, network: Network, address: Addres
 /** 0 when the wallet's comparison is due. A halted wallet is not compared until a person resumes it. */
 function msUntilDue(ctx: Context, { status, check_at: dueAt }: Row<"wallets">): number {
   if (status === "halted") return IDLE_MS
-  return Math.min(IDLE_MS, Math.max(0, (dueAt?.getTime() ?? 0) - ctx.now().getTime()))
+  if (dueAt === null || isDue(dueAt, ctx.now(), HOUR_MS)) return 0
+  return Math.min(IDLE_MS, dueAt.getTime() - ctx.now().getTime())
 }
 
 /** Compares from the last block that was compared; answers how many milliseconds the next comparison may wait. */

@@ -13,7 +13,7 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
-import { isHeld, withLease } from "../jobs/claim.ts"
+import { isDue, isHeld, withLease } from "../jobs/claim.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { checkBalances, checkRowsOf, unexplained } from "./check-balances.ts"
 import { checkConsistency, depositsBehind } from "./check-consistency.ts"
@@ -47,7 +47,7 @@ export async function reconcileRound(ctx: Context, network: Network, wallet: Add
     const round = { ctx, network, wallet }
     // Without an endpoint the database is still compared with itself.
     const panel = await openPanelOrNone(ctx, network)
-    if (claimed.hour_at <= now) await compareHourly(round, claimed, panel)
+    if (isDue(claimed.hour_at, now, HOUR_MS)) await compareHourly(round, claimed, panel)
     if (panel) await continuePass(round, claimed, panel)
   })
   return ROUND_MS
@@ -186,7 +186,7 @@ async function continuePass(round: Round, claimed: Job, panel: Panel): Promise<v
   const { ctx, network } = round
   const isOver =
     claimed.deposit_position === null && claimed.transfer_position === null && claimed.intent_position === null
-  if (isOver && claimed.pass_at > ctx.now()) return
+  if (isOver && !isDue(claimed.pass_at, ctx.now(), DAY_MS)) return
   const begin = { deposit_position: 0n, transfer_position: 0n, intent_position: ZERO_ID }
   const at = isOver ? begin : claimed
   const next = {
