@@ -29,13 +29,15 @@ import { openSender, type Sender } from "./webhooks/send.ts"
 
 /**
  * The API, ready to listen; `sender` tries the addresses of webhooks. Once `draining` is set, it asks its callers to
- * reconnect, and a load balancer then sends them to another process.
+ * reconnect, and a load balancer then sends them to another process. `standing` returns the alarms of this process's
+ * own checks.
  */
 export function openApp(
   ctx: Context,
   tokens: TokenIssuer,
   sender: Sender = openSender(ctx.settings.webhooks),
   draining: AbortSignal = ctx.signal,
+  standing: () => string[] = () => [],
 ): Server {
   const app = openServer(ctx, openIdentities(ctx, tokens))
   app.addHook("onRequest", async (_request, reply) => {
@@ -45,7 +47,7 @@ export function openApp(
   // As a plugin: routes must come after the CORS plugin, or its hook does not see them.
   app.register(async routes => {
     const troubles = async () => {
-      const { faults, alarms } = await troublesNow(ctx)
+      const { faults, alarms } = await troublesNow(ctx, standing())
       return { faults, alarms: [...alarms, ...(tokens.troubles?.() ?? [])] }
     }
     healthRoutes(routes, ctx, troubles, draining)

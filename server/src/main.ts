@@ -18,6 +18,8 @@ import { claimInstallation } from "./db/installation.ts"
 import { openDatabase } from "./db/open.ts"
 import { sharedSlugs } from "./db/slugs.ts"
 import { checkFactory } from "./deposits/check-factory.ts"
+import { checkSecrets } from "./doctor/check-secrets.ts"
+import { standingAlarms } from "./doctor/standing-alarms.ts"
 import { openHealthServer } from "./http/health-server.ts"
 import { openStartupServer } from "./http/startup-server.ts"
 import { tokenIssuer, watchIssuer } from "./identity/tokens.ts"
@@ -70,6 +72,8 @@ async function main(): Promise<void> {
     throw new Error("--role api and --role worker need DATABASE_URL: the embedded database serves one process.")
   if (flags.role !== "all" && given.mode === "sandbox") throw new Error("The sandbox is one process: --role all.")
   if (flags.reset && given.mode !== "sandbox") throw new Error("--reset wipes a sandbox; MODE is not sandbox.")
+
+  for (const { level, message } of checkSecrets(given)) if (level === "fault") throw new Error(`${message}.`)
 
   const log = openLog(given.logLevel)
   const shutdown = openShutdown()
@@ -152,17 +156,19 @@ async function run(
   if (embedded) await freeLeases(database.db)
   // Ends within one round after the signal; the database is closed after it.
   const loops = flags.role === "api" ? [] : [() => runWorker({ ...ctx, db: database.background })]
+  const standing = standingAlarms(ctx, !isWorker)
   const tokens = tokenIssuer(settings.oidcIssuer, settings.oidcAudience)
   if (port !== undefined) {
     const app = isWorker
-      ? openHealthServer(ctx, () => troublesNow(ctx), draining)
-      : openApp(ctx, tokens, undefined, draining)
+      ? openHealthServer(ctx, () => troublesNow(ctx, standing.alarms()), draining)
+      : openApp(ctx, tokens, undefined, draining, standing.alarms)
     await sandbox?.extend(app, ctx)
     await startup?.close()
     await app.listen({ host: settings.host, port })
     cleanups.push(() => app.close())
     if (!isWorker) shutdown.drainFor(settings.drainMs)
   }
+  void standing.watch()
   // Where merchants sign in with wallets alone, there is no issuer to ask.
   if (!isWorker && settings.oidcIssuer !== settings.baseUrl) void watchIssuer(tokens, log, signal)
   if (flags.role !== "api") cleanups.push(await serveOnSocket(openAdmin(ctx), settings.dataDir, log))

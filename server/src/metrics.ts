@@ -43,6 +43,13 @@ export const endpointAlarms = new Gauge({
   registers: [registry],
 })
 
+export const setupAlarms = new Gauge({
+  name: "sluice_setup_alarm",
+  help: "1 while a check of the settings, secrets, database, networks or address of this process needs a person, as `script/doctor` makes it.",
+  labelNames: ["part", "check"],
+  registers: [registry],
+})
+
 export const paymentChanges = new Counter({
   name: "sluice_payments_total",
   help: "Payments that were granted or reversed.",

@@ -9,8 +9,9 @@ import type { Troubles } from "./http/health.ts"
 import { alarmsInWords } from "./payouts/alarms.ts"
 import { scanTroubles } from "./scanner/scan-lag.ts"
 
-/** Queries only the database. */
-export async function troublesNow(ctx: Context): Promise<Troubles> {
+/** Queries only the database; `standing` are the alarms of this process's own checks. */
+export async function troublesNow(ctx: Context, standing: readonly string[] = []): Promise<Troubles> {
   const [scan, payouts, endpoints] = await Promise.all([scanTroubles(ctx), alarmsInWords(ctx), troublesInWords(ctx)])
-  return { faults: scan.faults, alarms: [...scan.alarms, ...payouts, ...endpoints] }
+  // A wallet without gas, for example, is noticed by its rounds and by the checks, in the same words.
+  return { faults: scan.faults, alarms: [...new Set([...standing, ...scan.alarms, ...payouts, ...endpoints])] }
 }

@@ -33,10 +33,8 @@ const PAYOUT_GAP_MS = 250
 
 /** All loops of this installation. */
 function loopsOf(ctx: Context): Loop[] {
-  const { payoutSigner, relaySigner } = ctx.settings
-  if (!payoutSigner)
-    ctx.log.warn("neither PAYOUT_PRIVATE_KEY nor PAYOUT_KEYSTORE is set: no money moves out of deposits")
-  if (!relaySigner) ctx.log.warn("neither RELAY_PRIVATE_KEY nor RELAY_KEYSTORE is set: no authorizations are relayed")
+  if (!ctx.settings.relaySigner)
+    ctx.log.warn("neither RELAY_PRIVATE_KEY nor RELAY_KEYSTORE is set: no authorizations are relayed")
   const ofNetworks = ctx.chain.networks.flatMap(network => [
     ...scanLoops(ctx, network),
     ...payoutLoops(ctx, network),

@@ -34,9 +34,9 @@ export interface TestPostgres {
 
 /**
  * Starts a cluster in a temporary folder. `durable`: committed data survives a crash of the server; the other tests do
- * without for speed.
+ * without for speed. `fsync`: it survives a power cut too, as a Postgres for real money must.
  */
-export async function startPostgres({ durable = false } = {}): Promise<TestPostgres> {
+export async function startPostgres({ durable = false, fsync = false } = {}): Promise<TestPostgres> {
   const bin = postgresBinaries()
   if (!bin) throw new Error("no Postgres server is installed: apt-get install postgresql")
   const dir = mkdtempSync(join(tmpdir(), "sluice-pg-"))
@@ -50,8 +50,8 @@ export async function startPostgres({ durable = false } = {}): Promise<TestPostg
   execFileSync(join(bin, "initdb"), ["-D", dir, "-U", "sluice", "-A", "trust", "-E", "UTF8", "--no-sync"], options)
   const port = await freePort()
   const settings = [
-    "fsync=off",
-    ...(durable ? [] : ["synchronous_commit=off"]),
+    ...(fsync ? [] : ["fsync=off"]),
+    ...(durable || fsync ? [] : ["synchronous_commit=off"]),
     "full_page_writes=off",
     "max_connections=200",
     "listen_addresses=127.0.0.1",

@@ -25,8 +25,12 @@ const words: Record<Kind, string> = {
   logs: "refuses eth_getLogs",
 }
 
+/** A sentence about an endpoint, by its position from 0 among `count`: its address may hold a key. */
+export const endpointWords = (count: number, position: number, what: string): string =>
+  `RPC endpoint ${position + 1} of ${count} ${what}`
+
 const inWords = ({ endpoints }: NetworkInfo, { position, kind }: Pick<Trouble, "position" | "kind">): string =>
-  `RPC endpoint ${position + 1} of ${endpoints.length} ${words[kind]}`
+  endpointWords(endpoints.length, position, words[kind])
 
 interface Trouble {
   position: number

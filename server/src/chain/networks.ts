@@ -60,6 +60,10 @@ export const networkFacts: Record<
 export type NetworkName = keyof typeof networkFacts
 export const networkNames = Object.keys(networkFacts) as [NetworkName, ...NetworkName[]]
 
+/** The name of a setting that exists once per network, such as RPC_BASE_SEPOLIA. */
+export const networkSetting = (part: string, name: NetworkName): string =>
+  `${part}_${name.toUpperCase().replaceAll("-", "_")}`
+
 /** The name of a chain of {@link networkFacts}, served or not; the chain's number where it is not listed there. */
 export const chainName = (chainId: number): string =>
   networkNames.find(name => networkFacts[name].chainId === chainId) ?? `chain ${chainId}`

@@ -72,10 +72,14 @@ export const dataParts = (data: Hex): bigint => BigInt(Math.ceil((size(data) + E
 export const dataPartsOf = sql`ceil((length(i.data) / 2 - 1 + ${ENVELOPE_BYTES}::int) / ${TRANSACTION_BYTES}::numeric)`
 
 /** How many endpoints must confirm before money is paid again or a wallet is halted: all that there are, or two. */
-export const quorumOf = ({ endpoints }: Network): number => votesNeeded(endpoints.length)
+export const quorumOf = ({ endpoints }: Pick<Network, "endpoints">): number => votesNeeded(endpoints.length)
 
 /** Asks all endpoints of a network about a wallet. */
-export async function lookAtWallet(network: Network, wallet: Address, signal: AbortSignal): Promise<WalletSight> {
+export async function lookAtWallet(
+  network: Pick<Network, "endpoints">,
+  wallet: Address,
+  signal: AbortSignal,
+): Promise<WalletSight> {
   const calls = [
     { method: "eth_getTransactionCount", params: [wallet, "latest"] },
     { method: "eth_getTransactionCount", params: [wallet, "finalized"] },

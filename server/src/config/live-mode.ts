@@ -62,7 +62,7 @@ function secretKeyRules({ secretKey, payoutWallet, relayWallet }: Settings): Rul
     return [[true, "SECRET_KEY is not random, so it can be guessed: use what `openssl rand -hex 32` prints"]]
   const wallet = walletOf(toHex(secretKey))
   return [
-    [developmentWallets().has(wallet), "SECRET_KEY is a well-known development key"],
+    [isDevelopmentWallet(wallet), "SECRET_KEY is a well-known development key"],
     [
       wallet !== undefined && (wallet === payoutWallet || wallet === relayWallet),
       "SECRET_KEY must not be the key of a wallet: the two are stored in different places",
@@ -74,7 +74,7 @@ function walletRules({ payoutWallet, relayWallet, gasBudget, payoutMaxFee }: Set
   const keyRules = (name: string, wallet: string | undefined, task: string): Rule[] => [
     [wallet === undefined, `${name} must be set, or ${name.replace("PRIVATE_KEY", "KEYSTORE")}: this wallet ${task}`],
     [
-      wallet !== undefined && developmentWallets().has(wallet),
+      wallet !== undefined && isDevelopmentWallet(wallet),
       `${name} is a well-known development key: anyone can take what the wallet holds`,
     ],
   ]
@@ -163,6 +163,9 @@ function walletOf(key: Hex): string | undefined {
     return undefined
   }
 }
+
+/** Whether everybody has the key of this wallet, because it is one of a development tool's. */
+export const isDevelopmentWallet = (wallet: string | undefined): boolean => developmentWallets().has(wallet)
 
 let known: Set<string | undefined> | undefined
 

@@ -42,7 +42,9 @@ export function settingReader(env: Record<string, string | undefined>): SettingR
       return (value === undefined ? undefined : attempt(name, value, setting.parse)) as ValueOf<N>
     },
     required: name => {
-      faults.push(`${name} must be set when MODE is not sandbox`)
+      // One that can't be read was noted already.
+      if (!faults.some(fault => fault.startsWith(`${name} `)))
+        faults.push(`${name} must be set when MODE is not sandbox`)
       return undefined
     },
   }

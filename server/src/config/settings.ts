@@ -1,6 +1,6 @@
 /** The settings as the service uses them. The only code that reads `process.env`; all faults are reported together. */
 import type { Address } from "../chain/hex.ts"
-import { type Mode, type NetworkName, type NetworkSettings, networkFacts } from "../chain/networks.ts"
+import { type Mode, type NetworkName, type NetworkSettings, networkFacts, networkSetting } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import { liveFaults } from "./live-mode.ts"
 import { type SettingReader, settingReader } from "./setting-reader.ts"
@@ -73,6 +73,8 @@ export interface Settings {
   /** Signs for the relay wallet; undefined: no authorization is relayed. */
   relaySigner: Signer | undefined
   relayWallet: Address | undefined
+  /** The files that hold keys and passwords, each with the setting that names it. */
+  secretFiles: { setting: string; path: string }[]
   /** Wallets of the service itself; a merchant's payout address can't be one of them. */
   serviceWallets: Address[]
   /** Requests a minute; 0 switches a bucket off. */
@@ -151,7 +153,24 @@ export function readDatabaseSettings(
  * networks' and the issuer's values are placeholders: its chain and its identity provider are local, and their
  * addresses are known once they run.
  */
-export function readSettings(env: Record<string, string | undefined> = process.env): Settings {
+export function readSettings(env?: Record<string, string | undefined>): Settings {
+  const { settings, faults } = examineSettings(env)
+  if (faults.length > 0) throw new SettingsError(faults)
+  return settings
+}
+
+/** The settings, and what is wrong with them. */
+export interface Examined {
+  /** A setting with a fault has a placeholder for a value: with faults, these are for questions, never to serve. */
+  settings: Settings
+  /** Each begins with the name of a setting. */
+  faults: string[]
+  /** Variables that look like settings and are none, or belong to a network that is not served. */
+  unknown: string[]
+}
+
+/** The settings from the environment, and everything that is wrong with them. */
+export function examineSettings(env: Record<string, string | undefined> = process.env): Examined {
   const reader = settingReader(env)
   const { read, required, faults } = reader
   const mode = read("MODE") ?? "sandbox"
@@ -188,8 +207,19 @@ export function readSettings(env: Record<string, string | undefined> = process.e
     webhooks: webhookSettings(reader, mode),
   }
   faults.push(...faultsTogether(settings, reader))
-  if (faults.length > 0) throw new SettingsError(faults)
-  return settings
+  return { settings, faults, unknown: unknownIn(env, settings.networks) }
+}
+
+/** The names begin like settings; others belong to other programs. */
+const LIKE_A_SETTING = /^(RPC|DEPOSIT_FACTORY|SANCTIONS|PAYOUT|RELAY|WEBHOOK|LIMIT|OIDC|METRICS|GAS_BUDGET|SANDBOX)_/
+
+function unknownIn(env: Record<string, string | undefined>, networks: readonly NetworkSettings[]): string[] {
+  const parts = Object.keys(networkSettingsTable)
+  const known = new Set([
+    ...Object.keys(settingsTable),
+    ...networks.flatMap(({ name }) => parts.map(part => networkSetting(part, name))),
+  ])
+  return Object.keys(env).filter(name => env[name] && LIKE_A_SETTING.test(name) && !known.has(name))
 }
 
 function listenSettings({ env, read, faults }: SettingReader, mode: Mode) {
@@ -212,7 +242,7 @@ function networkSettings({ env, read, attempt, required, faults }: SettingReader
   if (names.length === 0) faults.push("NETWORKS must name at least one network")
   return names.map(name => {
     const facts = networkFacts[name]
-    const variable = (part: keyof typeof networkSettingsTable) => `${part}_${suffix(name)}`
+    const variable = (part: keyof typeof networkSettingsTable) => networkSetting(part, name)
     const get = <T>(part: keyof typeof networkSettingsTable, parse: (text: string) => T, fallback?: string) => {
       const value = env[variable(part)] || fallback
       if (value !== undefined) return attempt(variable(part), value, parse)
@@ -230,9 +260,7 @@ function networkSettings({ env, read, attempt, required, faults }: SettingReader
   })
 }
 
-const suffix = (name: NetworkName): string => name.toUpperCase().replaceAll("-", "_")
-
-function walletSettings({ read, faults }: SettingReader, mode: Mode) {
+function walletSettings({ env, read, faults }: SettingReader, mode: Mode) {
   const signerOf = (wallet: "PAYOUT" | "RELAY"): Signer | undefined => {
     const { signer, faults: found } = walletSigner({
       wallet,
@@ -249,8 +277,16 @@ function walletSettings({ read, faults }: SettingReader, mode: Mode) {
   const payoutWallet = payoutSigner?.address
   const relayWallet = relaySigner?.address
   const serviceWallets = [payoutWallet, relayWallet].filter(wallet => wallet !== undefined)
-  return { payoutSigner, payoutWallet, relaySigner, relayWallet, serviceWallets }
+  const secretFiles = FILES_WITH_SECRETS.flatMap(setting => (env[setting] ? [{ setting, path: env[setting] }] : []))
+  return { payoutSigner, payoutWallet, relaySigner, relayWallet, serviceWallets, secretFiles }
 }
+
+const FILES_WITH_SECRETS = [
+  "PAYOUT_KEYSTORE",
+  "PAYOUT_KEYSTORE_PASSWORD_FILE",
+  "RELAY_KEYSTORE",
+  "RELAY_KEYSTORE_PASSWORD_FILE",
+] as const satisfies (keyof typeof settingsTable)[]
 
 function amountSettings({ read }: SettingReader, mode: Mode, signup: Settings["signup"]) {
   const sandbox = mode === "sandbox"
@@ -316,7 +352,7 @@ export const readDataDir = (env: Record<string, string | undefined> = process.en
 export function listSettings(): { name: string; meaning: string; standsIn: string; live: string }[] {
   const perNetwork = Object.entries<Meaning>(networkSettingsTable).map(([part, rest]): [string, Meaning] => [
     `${part}_<NETWORK>`,
-    { ...rest, meaning: `${rest.meaning}, such as ${part}_${suffix("base")}` },
+    { ...rest, meaning: `${rest.meaning}, such as ${networkSetting(part, "base")}` },
   ])
   const all = [...Object.entries<Meaning>(settingsTable), ...perNetwork]
   return all.map(([name, { meaning, fallback = "", otherwise: standsIn = fallback, live = "" }]) => {

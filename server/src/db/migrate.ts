@@ -70,6 +70,13 @@ async function lockMigrations(session: Session, report: MigrationReport): Promis
 }
 
 /**
+ * How many migrations the rows of `migrations` lack. Throws when an applied file's text has changed, or when the
+ * database is newer than this program.
+ */
+export const schemaState = (rows: readonly Record<string, unknown>[]): number =>
+  missingFiles(new Map(rows.map(({ name, checksum }) => [String(name), checksum]))).length
+
+/**
  * The files that `applied` (checksums by name) lacks, in order; throws when `applied` does not match this program's
  * files.
  */

@@ -122,6 +122,16 @@ describe("a wallet without gas", () => {
     expect(await ready()).toMatchObject({ status: 200, alarms: [] })
   })
 
+  it("is an alarm before anything waits, which ends within a minute after it is topped up", async () => {
+    await setBalance(1n)
+    await rig.round()
+    expect(await alarms()).toEqual(["low_gas"])
+    await setBalance(RICH)
+    rig.service.advance(61_000)
+    await rig.round()
+    expect(await alarms()).toEqual([])
+  })
+
   it("is reported before it is too late", async () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await setBalance((await usualPrice()) * 60n)
@@ -201,7 +211,7 @@ describe("other alarms", () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     ctx.settings.payoutWallet = undefined
     const words =
-      "base-sepolia: payouts wait, and the service has no payout key: set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE, and restart"
+      "base-sepolia: the service has no payout key, so no money leaves its deposits: set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE, and restart"
     // As if verification looked on: the clock is moved on below.
     expect((await ready()).alarms).toContain(words)
     const { payoutSigner } = ctx.settings
@@ -249,7 +259,10 @@ describe("other alarms", () => {
 
 describe("docs/alarms.md", () => {
   const table = readFileSync(new URL("../../../docs/alarms.md", import.meta.url), "utf8")
-  const documented = [...table.matchAll(/^\| `(?!sluice_)(\w+)` \|/gm)].map(match => match[1] ?? "")
+  // Before the scan come the checks of the installation, which have names of their own.
+  const documented = [...table.slice(table.indexOf("## The scan")).matchAll(/^\| `(?!sluice_)(\w+)` \|/gm)].map(
+    match => match[1] ?? "",
+  )
 
   it("has a row for each reason that the metrics know, and no other", () => {
     expect([...documented].sort()).toEqual([...payoutAlarmReasons, ...endpointAlarmReasons].sort())

@@ -3,7 +3,7 @@
  * ends, whichever process observes it, and every process can report them. `docs/alarms.md` says what to do about each.
  */
 import { sql } from "kysely"
-import { firstFees } from "../chain/fees.ts"
+import { firstFees, type Market } from "../chain/fees.ts"
 import type { Network } from "../chain/networks.ts"
 import { RELEASE_GAS } from "../chain/release-call.ts"
 import type { WalletSight } from "../chain/wallet-state.ts"
@@ -117,6 +117,23 @@ async function hasParked(ctx: Context, { depositFactory }: Network, wallet: Row<
   return (await rows.executeTakeFirst()) !== undefined
 }
 
+/**
+ * Whether a wallet's balance (wei) is too little for what the next payout may cost, or for 100 usual ones; `cap` is the
+ * highest price for gas, `flying` what transactions in flight may still cost.
+ */
+export function gasShortage(
+  { balance, market, dataFee }: { balance: bigint; market: Market; dataFee: bigint },
+  cap: bigint,
+  flying: Pick<InFlight, "wei" | "parts"> = { wei: 0n, parts: 0n },
+): "low_gas" | "gas_soon" | undefined {
+  const most = RELEASE_GAS * (firstFees(market, cap)?.maxFee ?? cap) + dataFee
+  if (balance - flying.wei - flying.parts * dataFee < most) return "low_gas"
+  return balance < ENOUGH_PAYOUTS * usualCost(market, dataFee) ? "gas_soon" : undefined
+}
+
+/** An alarm of a wallet as a sentence that anyone may read. */
+export const walletAlarm = (lane: Lane, alarm: StandingAlarm): string => `the ${lane} wallet ${words[alarm]}`
+
 /** The alarms by what endpoints report; where they report nothing the alarms stay as they were. */
 function alarmsOf(
   { latest, market, balance, dataFee }: WalletSight,
@@ -127,14 +144,11 @@ function alarmsOf(
 ): StandingAlarm[] {
   if (latest === undefined || market === undefined || balance === undefined)
     return standing.filter(each => each === "untold" || before.includes(each))
-  const fees = firstFees(market, cap)
-  const most = RELEASE_GAS * (fees?.maxFee ?? cap) + dataFee
-  const lowGas = balance - flying.wei - flying.parts * dataFee < most
-  const gasSoon = !lowGas && balance < ENOUGH_PAYOUTS * usualCost(market, dataFee)
+  const shortage = gasShortage({ balance, market, dataFee }, cap, flying)
   const facts = {
-    low_gas: lowGas,
-    gas_soon: gasSoon,
-    fee_cap: !fees,
+    low_gas: shortage === "low_gas",
+    gas_soon: shortage === "gas_soon",
+    fee_cap: !firstFees(market, cap),
     untold: false,
     gas_total: totalSpent,
     transfer: false,
@@ -144,7 +158,8 @@ function alarmsOf(
   return standing.filter(each => facts[each])
 }
 
-const usualCost = ({ baseFee, tip }: { baseFee: bigint; tip: bigint }, dataFee: bigint): bigint =>
+/** What a usual payout costs at the current price, in wei. */
+export const usualCost = ({ baseFee, tip }: Market, dataFee: bigint): bigint =>
   // One wei on a chain without fees, as the balance is divided by this.
   USUAL_GAS * (baseFee + tip) + dataFee + 1n
 
@@ -196,7 +211,9 @@ export function showQueue(ctx: Context, network: Network, wallet: Lane, rows: re
   oldestQueued.set({ network: network.name, wallet }, Math.max(0, ageMs / 1_000))
 }
 
-const NO_KEY = "payouts wait, and the service has no payout key: set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE, and restart"
+/** What is wrong with a network that is served without a payout key. */
+export const NO_KEY =
+  "the service has no payout key, so no money leaves its deposits: set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE, and restart"
 const reportedKeyless = new Set<number>()
 
 /** The networks where payouts wait and no process has the key. */
@@ -248,7 +265,7 @@ export async function alarmsInWords(ctx: Context): Promise<string[]> {
           ...(wallet.status === "halted"
             ? [`${name}: the ${wallet.lane} wallet is halted: ${halted[wallet.lane]}`]
             : []),
-          ...wallet.alarms.map(each => `${name}: the ${wallet.lane} wallet ${words[each]}`),
+          ...wallet.alarms.map(each => `${name}: ${walletAlarm(wallet.lane, each)}`),
         ]),
       ...(total === 0 ? [] : [`${name}: payouts held: ${total} (${list})`]),
     ]

@@ -118,12 +118,15 @@ async function turn(
 }
 
 /**
- * Whether a payout wallet with nothing to do is observed: hourly, for its alarms and for nonces that another process used, and
- * in each round while it is halted.
+ * Whether a wallet with nothing to do is observed: each minute while it has an alarm, so that the alarm ends when its reason
+ * does; a payout wallet also hourly, for its alarms and for nonces that another process used, and in each round while it is
+ * halted.
  */
-const isUnobserved = (ctx: Context, { lane, status, run_at: lastRound }: Row<"wallets">): boolean =>
-  policies[lane].keepsBooks &&
-  (status === "halted" || isDue(new Date(lastRound.getTime() + OBSERVE_MS), ctx.now(), OBSERVE_MS))
+function isUnobserved(ctx: Context, { lane, status, alarms, run_at: lastRound }: Row<"wallets">): boolean {
+  const isOver = (ms: number) => isDue(new Date(lastRound.getTime() + ms), ctx.now(), ms)
+  if (alarms.length > 0 && isOver(IDLE_MS)) return true
+  return policies[lane].keepsBooks && (status === "halted" || isOver(OBSERVE_MS))
+}
 
 /** Whether the comparison of the books (`reconciliation/check-books.ts`) waits for the wallet's lease. */
 async function comparisonIsDue(ctx: Context, wallet: Row<"wallets">): Promise<boolean> {

@@ -1,0 +1,87 @@
+/** `script/doctor`: checks every setting and every part of an installation, and says what to do. It changes nothing. */
+import { parseArgs } from "node:util"
+import pg from "pg"
+import { examineSettings, type Settings } from "../config/settings.ts"
+import type { Query } from "../doctor/check-database.ts"
+import { type Finding, isBad } from "../doctor/finding.ts"
+import { checkAll } from "../doctor/run-checks.ts"
+import { findingsText } from "./print-findings.ts"
+
+const usage = `Checks the settings and everything that they name, and says what to do about each fault. It changes nothing.
+
+  script/doctor [--json]
+
+  --json   the findings for programs: { ok, findings: [{ part, check, level, message, todo }] }
+  --help   this text
+
+It needs the environment of the service; the service may run or not. BASE_URL answers only while it runs.
+
+  fault    the service does not start like this
+  alarm    the service starts, and /readyz shows it until it is mended
+  note     worth knowing
+
+Exits with 0 when there is neither a fault nor an alarm, with 1 when there is, and with 2 for a wrong command line.
+`
+
+const CONNECT_MS = 5_000
+const STATEMENT_MS = 5_000
+const WIDTH = 100
+
+/** Makes all checks with these environment variables; the process's own by default. */
+export async function examine(env?: Record<string, string | undefined>): Promise<Finding[]> {
+  const { settings, ...wrong } = examineSettings(env)
+  const database = databaseOf(settings)
+  try {
+    const signal = new AbortController().signal
+    return await checkAll({ settings, query: database?.query, now: () => new Date(), signal }, wrong)
+  } finally {
+    await database?.close()
+  }
+}
+
+/** One connection, made by the first statement: the service's own way to open a database would migrate it. */
+function databaseOf({ databaseUrl }: Settings): { query: Query; close: () => Promise<void> } | undefined {
+  if (databaseUrl === undefined) return undefined
+  let connecting: Promise<pg.Client> | undefined
+  const connect = async () => {
+    const client = new pg.Client({
+      connectionString: databaseUrl,
+      application_name: "sluice-doctor",
+      connectionTimeoutMillis: CONNECT_MS,
+      query_timeout: STATEMENT_MS,
+    })
+    client.on("error", () => {})
+    await client.connect()
+    return client
+  }
+  return {
+    query: async text => {
+      connecting ??= connect()
+      return (await (await connecting).query(text)).rows
+    },
+    close: async () => void (await connecting?.then(client => client.end()).catch(() => {})),
+  }
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({ options: { json: { type: "boolean" }, help: { type: "boolean" } } })
+  if (values.help) return void process.stdout.write(usage)
+  const findings = await examine()
+  const ok = !findings.some(isBad)
+  const { isTTY, columns } = process.stdout
+  const text = values.json
+    ? JSON.stringify({ ok, findings: findings.map(({ isWatched: _, ...rest }) => rest) }, undefined, 2)
+    : findingsText(findings, { width: Math.min(columns ?? WIDTH, WIDTH), coloured: isTTY === true })
+  process.stdout.write(`${text}\n`)
+  process.exitCode = ok ? 0 : 1
+}
+
+if (import.meta.main)
+  main().then(
+    // A kept connection to a node is not worth waiting for.
+    () => process.exit(),
+    (error: Error) => {
+      process.stderr.write(`${error.message}\nRun \`script/doctor --help\` for its usage.\n`)
+      process.exit(2)
+    },
+  )

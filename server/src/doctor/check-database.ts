@@ -1,0 +1,151 @@
+/** Checks the database: reachable, writable, durable, of this version, and with a clock like ours. */
+// I/O: asks the database through a function, since the command has no pool and no context.
+import type { Settings } from "../config/settings.ts"
+import { schemaState } from "../db/migrate.ts"
+import { type Finding, fine } from "./finding.ts"
+
+/** Runs one statement; undefined where the database is embedded, as it serves one process. */
+export type Query = (text: string) => Promise<Record<string, unknown>[]>
+
+/** Further apart, leases and expiries differ between processes. */
+const CLOCK_MS = 2_000
+
+const part = "database"
+const alarm = (check: string, message: string, todo: string): Finding => ({
+  part,
+  check,
+  level: "alarm",
+  message,
+  todo,
+})
+const fault = (check: string, message: string, todo: string): Finding => ({
+  part,
+  check,
+  level: "fault",
+  message,
+  todo,
+})
+
+/** Checks the database; `now` is the clock of this process. */
+export async function checkDatabase(settings: Settings, query: Query | undefined, now: () => Date): Promise<Finding[]> {
+  if (!query) return [embedded(settings)]
+  try {
+    return [
+      await connection(query),
+      ...(await durability(query)),
+      await clock(query, now),
+      ...(await schema(settings, query)),
+    ]
+  } catch (error) {
+    return [
+      fault(
+        "connection",
+        `the database can't be used: ${reasonOf(error)}`,
+        "Check DATABASE_URL, that Postgres is running, and that its pg_hba.conf admits this user from here.",
+      ),
+    ]
+  }
+}
+
+const embedded = ({ mode }: Settings): Finding =>
+  mode === "sandbox"
+    ? fine(part, "engine", "the embedded database in DATA_DIR")
+    : {
+        part,
+        check: "engine",
+        level: "note",
+        message:
+          "the embedded database is used: it serves one process, and has no replica and no point-in-time recovery",
+        todo: "Set DATABASE_URL to use Postgres. docs/operations.md says how to back up each of them.",
+      }
+
+/** By its code where there is one: a message may repeat the address, which may have a password. */
+function reasonOf(error: unknown): string {
+  const { code, message, errors } = error as { code?: unknown; message?: string; errors?: { code?: unknown }[] }
+  const codes: Record<string, string> = {
+    "28P01": "the password is wrong",
+    "28000": "this user may not connect",
+    "3D000": "there is no such database",
+  }
+  const known = String(code ?? errors?.[0]?.code ?? "")
+  return codes[known] ?? (/^E[A-Z]+$/.test(known) ? `no connection (${known})` : (message ?? "no answer"))
+}
+
+async function connection(query: Query): Promise<Finding> {
+  const [row] = await query("select current_setting('server_version') as version, pg_is_in_recovery() as standby")
+  if (row?.standby)
+    return fault(
+      "connection",
+      "the database is a standby, where nothing can be written",
+      "Point DATABASE_URL at the primary.",
+    )
+  return fine(part, "connection", `Postgres ${String(row?.version).split(" ")[0]} answers`)
+}
+
+/** What was answered to a caller, and the nonce of a signed payout, must survive a crash of the server. */
+async function durability(query: Query): Promise<Finding[]> {
+  const names = ["fsync", "synchronous_commit"]
+  const [row] = await query(`select ${names.map(name => `current_setting('${name}') as ${name}`).join(", ")}`)
+  const off = names.filter(name => row?.[name] === "off")
+  if (off.length === 0) return [fine(part, "durability", "a commit is on disk before it is answered")]
+  return off.map(name =>
+    alarm(
+      name,
+      `${name} is off in Postgres: a crash of the server loses payments and payouts that were already reported`,
+      `Run \`alter system set ${name} = on\` and \`select pg_reload_conf()\`. It may also be set for the user or the database: \`\\drds\` in psql.`,
+    ),
+  )
+}
+
+async function clock(query: Query, now: () => Date): Promise<Finding> {
+  const before = now().getTime()
+  const [row] = await query("select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms")
+  const after = now().getTime()
+  const aheadMs = (before + after) / 2 - Number(row?.ms)
+  // The server read its clock at some time between the two.
+  if (Math.abs(aheadMs) <= CLOCK_MS + (after - before) / 2)
+    return fine(part, "clock", "the clocks of this machine and of Postgres agree")
+  const seconds = Math.round(Math.abs(aheadMs) / 1_000)
+  return alarm(
+    "clock",
+    `the clock of this machine is ${seconds} s ${aheadMs > 0 ? "ahead of" : "behind"} the clock of Postgres`,
+    "Synchronize both with NTP (chrony, systemd-timesyncd): leases and expiries depend on them.",
+  )
+}
+
+/** Reads what is there, and migrates nothing. */
+async function schema({ mode }: Settings, query: Query): Promise<Finding[]> {
+  const [there] = await query(
+    "select to_regclass('migrations') is not null as migrated, to_regclass('installation') is not null as installed",
+  )
+  if (!there?.migrated) return [fine(part, "schema", "the database is new: the first start creates its tables")]
+  const applied = await query("select name, checksum from migrations")
+  let missing: number
+  try {
+    missing = schemaState(applied)
+  } catch (error) {
+    return [fault("schema", (error as Error).message.replace(/\.$/, ""), "Run the version that wrote this database.")]
+  }
+  const [made] = there.installed ? await query("select value from installation where key = 'mode'") : []
+  const owner = made?.value
+  return [
+    missing === 0
+      ? fine(part, "schema", "the schema is this version's")
+      : {
+          part,
+          check: "schema",
+          level: "note",
+          message: `${missing} migrations are missing`,
+          todo: "The next start applies them. With several processes run `script/migrate` first (docs/operations.md, Upgrade).",
+        },
+    ...(owner === undefined || owner === mode
+      ? []
+      : [
+          fault(
+            "installation",
+            `the database belongs to an installation with MODE=${owner}, and MODE is ${mode}`,
+            "Use another DATABASE_URL: play money and real money never share a database.",
+          ),
+        ]),
+  ]
+}

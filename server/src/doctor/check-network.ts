@@ -1,0 +1,202 @@
+/** Checks a network as the settings have it: its endpoints, its clock, its token, its factory, and the wallets' gas. */
+// I/O: asks the endpoints, also before the service starts, when there is no context.
+import { formatEther } from "viem"
+import { endpointWords } from "../chain/endpoint-troubles.ts"
+import { hostOf, newEndpoint } from "../chain/endpoints.ts"
+import { type Address, checksummed } from "../chain/hex.ts"
+import { checkNetwork, NetworkMismatch, type NetworkSettings, networkSetting } from "../chain/networks.ts"
+import { batch, hexNumber, type RpcResult } from "../chain/rpc.ts"
+import { lookAtWallet } from "../chain/wallet-state.ts"
+import type { Settings } from "../config/settings.ts"
+import { checkFactory } from "../deposits/check-factory.ts"
+import { gasShortage, NO_KEY, usualCost, walletAlarm } from "../payouts/alarms.ts"
+import { type Finding, fine } from "./finding.ts"
+
+/** Blocks of the future beyond this mean that our clock is behind. */
+const AHEAD_MS = 15_000
+/** Every network here has a block each two seconds. */
+const OLD_MS = 120_000
+
+/** What the checks of a network need; `now` is the clock of this process. */
+export interface NetworkCheck {
+  settings: Settings
+  network: NetworkSettings
+  now: () => Date
+  signal: AbortSignal
+  /** Names of settings with a fault: what depends on them is not checked. */
+  faulty: ReadonlySet<string>
+}
+
+/** Checks that need only questions which a running service repeats each minute: endpoints, clock, keys and gas. */
+export async function checkNetworkState(check: NetworkCheck): Promise<Finding[]> {
+  const { network, settings } = check
+  if (check.faulty.has(networkSetting("RPC", network.name))) return []
+  const answers = await Promise.all(network.rpcUrls.map(url => askEndpoint(network, url, check.signal)))
+  const serving = answers.some(each => each.finding.level === "ok")
+  const endpoints = serving
+    ? answers.map(each => each.finding)
+    : answers.map(({ finding }) => ({ ...finding, level: "fault" as const }))
+  return [
+    ...endpoints,
+    ...enoughEndpoints(network),
+    ...clock(network, answers, check.now),
+    ...(serving ? await wallets(check) : []),
+    ...(settings.payoutWallet ? [] : noKey(check)),
+  ]
+}
+
+/** Checks that a start makes as well: the token, the chain, and the deposit factory. */
+export async function checkContracts({ network, settings, signal, faulty }: NetworkCheck): Promise<Finding[]> {
+  const part = network.name
+  const setting = (name: "RPC" | "TOKEN" | "DEPOSIT_FACTORY") => networkSetting(name, network.name)
+  if (faulty.has(setting("RPC")) || faulty.has(setting("TOKEN"))) return []
+  const token = await attempt(part, "token", `Check ${setting("RPC")} and ${setting("TOKEN")}.`, async () => {
+    const { symbol, decimals } = (await checkNetwork(network, signal)).token
+    return `the token is ${symbol} with ${decimals} decimals, and the chain is ${network.chainId}`
+  })
+  if (faulty.has(setting("DEPOSIT_FACTORY"))) return [token]
+  const cure = `Deploy one with \`script/deploy --network ${network.name}\`, which prints ${setting("DEPOSIT_FACTORY")}.`
+  const endpoints = network.rpcUrls.map(url => newEndpoint(network.name, url))
+  const factory = await attempt(part, "factory", cure, async () => {
+    const { payoutWallet } = settings
+    await checkFactory({ ...network, endpoints }, { payoutWallet, signal })
+    return `the deposit factory has this version's code${payoutWallet ? ", and its operator is the payout wallet" : ""}`
+  })
+  return [token, factory]
+}
+
+/** A check that throws a sentence: what differs is a fault, and so is a chain that can't be asked. */
+async function attempt(part: string, check: string, todo: string, work: () => Promise<string>): Promise<Finding> {
+  try {
+    return fine(part, check, await work())
+  } catch (error) {
+    const message = (error as Error).message.replace(`${part}: `, "")
+    const cure = error instanceof NetworkMismatch ? todo : "See what is said of the endpoints."
+    return { part, check, level: "fault", message, todo: cure }
+  }
+}
+
+interface Answer {
+  finding: Finding
+  /** When the newest block was made, in milliseconds; undefined where the endpoint does not serve the network. */
+  blockMs?: number
+}
+
+async function askEndpoint(network: NetworkSettings, url: string, signal: AbortSignal): Promise<Answer> {
+  const position = network.rpcUrls.indexOf(url)
+  const name = (words: string) => endpointWords(network.rpcUrls.length, position, words)
+  const check = `endpoint_${position + 1}`
+  const host = hostOf({ url })
+  const bad = (words: string, todo: string, isWatched = true): Answer => ({
+    finding: { part: network.name, check, level: "alarm", message: name(words), todo, isWatched },
+  })
+  const calls = [
+    { method: "eth_chainId", params: [] },
+    { method: "eth_getBlockByNumber", params: ["latest", false] },
+    { method: "eth_getBlockByNumber", params: ["finalized", false] },
+    { method: "eth_getLogs", params: [{ fromBlock: "latest", toBlock: "latest", address: network.token }] },
+  ]
+  const results = await batch({ url, network: network.name }, calls, signal).catch((error: Error) => error)
+  if (results instanceof Error)
+    return bad("does not answer", `Check the endpoint at ${host} (${results.message}), or replace it.`)
+  const [chain, latest, finalized, logs] = results
+  const chainId = chain?.ok ? String(chain.value) : undefined
+  if (chainId === undefined) return bad("does not answer", `The endpoint at ${host} says: ${errorOf(chain)}.`)
+  if (chainId !== hexNumber(network.chainId))
+    return bad(
+      `serves chain ${numberOf(chainId) ?? "without a number"}, not ${network.chainId}`,
+      `Put the endpoint at ${host} where it belongs: ${networkSetting("RPC", network.name)} is for chain ${network.chainId}.`,
+      false,
+    )
+  const block = blockOf(latest)
+  if (!block) return bad("does not answer", `The endpoint at ${host} reports no newest block: ${errorOf(latest)}.`)
+  if (!logs?.ok) return bad("refuses eth_getLogs", `The endpoint at ${host} says: ${errorOf(logs)}.`)
+  const finality = blockOf(finalized) ? "" : ", and reports no finalized block, so payments become final later"
+  return {
+    finding: fine(network.name, check, name(`answers at block ${block.number}${finality}`)),
+    blockMs: block.timeMs,
+  }
+}
+
+const errorOf = (result: RpcResult | undefined): string => (result?.ok === false ? result.error : "nothing usable")
+
+const numberOf = (text: unknown): number | undefined =>
+  typeof text === "string" && /^0x[0-9a-f]{1,12}$/i.test(text) ? Number.parseInt(text, 16) : undefined
+
+function blockOf(result: RpcResult | undefined): { number: number; timeMs: number } | undefined {
+  if (!result?.ok || typeof result.value !== "object" || result.value === null) return undefined
+  const { number, timestamp } = result.value as Record<string, unknown>
+  const [height, seconds] = [numberOf(number), numberOf(timestamp)]
+  return height === undefined || seconds === undefined ? undefined : { number: height, timeMs: seconds * 1_000 }
+}
+
+/** Several endpoints of one host are one: a company that lies, or is down, does so at all of them. */
+function enoughEndpoints({ name, rpcUrls }: NetworkSettings): Finding[] {
+  const hosts = new Set(rpcUrls.map(url => hostOf({ url })))
+  if (hosts.size > 1) return []
+  const message =
+    rpcUrls.length > 1
+      ? "all RPC endpoints have one host, so everything that it reports is taken as true"
+      : "there is one RPC endpoint, so everything that it reports is taken as true"
+  const todo = `Add endpoints of other operators to ${networkSetting("RPC", name)}, separated by commas; three for money that matters (docs/trust.md).`
+  return [{ part: name, check: "endpoints", level: "alarm", message, todo }]
+}
+
+/** The newest block of any endpoint beside our clock. One endpoint alone may stand still, which its rounds notice. */
+function clock({ name }: NetworkSettings, answers: readonly Answer[], now: () => Date): Finding[] {
+  const times = answers.map(each => each.blockMs).filter(ms => ms !== undefined)
+  if (times.length === 0) return []
+  const ageMs = now().getTime() - Math.max(...times)
+  const seconds = Math.round(Math.abs(ageMs) / 1_000)
+  const bad = (message: string, todo: string): Finding[] => [
+    { part: name, check: "clock", level: "alarm", message, todo },
+  ]
+  if (ageMs < -AHEAD_MS)
+    return bad(
+      `the newest block is ${seconds} s in the future: the clock of this machine is behind`,
+      "Synchronize the clock with NTP (chrony, systemd-timesyncd).",
+    )
+  if (ageMs > OLD_MS)
+    return bad(
+      `the newest block is ${seconds} s old: the clock of this machine is ahead, or the chain or its endpoints stand still`,
+      "Compare the clock with NTP, and the newest block with an explorer.",
+    )
+  return [fine(name, "clock", `the newest block is ${Math.max(0, Math.round(ageMs / 1_000))} s old`)]
+}
+
+function noKey({ network: { name } }: NetworkCheck): Finding[] {
+  const todo = 'Make a key (README, "Run it for real"). Its wallet must be the operator of the deposit factory.'
+  return [{ part: name, check: "payout_key", level: "alarm", message: NO_KEY, todo }]
+}
+
+async function wallets({ network, settings, signal }: NetworkCheck): Promise<Finding[]> {
+  const { payoutWallet, relayWallet } = settings
+  const endpoints = network.rpcUrls.map(url => newEndpoint(network.name, url))
+  const gasOf = async (lane: "payout" | "relay", wallet: Address): Promise<Finding> => {
+    const check = `${lane}_wallet`
+    const { balance, market, dataFee } = await lookAtWallet({ ...network, endpoints }, wallet, signal)
+    if (balance === undefined || market === undefined) {
+      const todo = "See what is said of the endpoints."
+      return { part: network.name, check, level: "alarm", message: walletAlarm(lane, "untold"), todo, isWatched: true }
+    }
+    const shortage = gasShortage({ balance, market, dataFee }, settings.payoutMaxFee)
+    const payouts = balance / usualCost(market, dataFee)
+    if (!shortage) return fine(network.name, check, `the ${lane} wallet has gas for ${payouts} usual payouts`)
+    const todo = `Send ether to ${checksummed(wallet)}, which has ${formatEther(balance)}: 100 usual payouts cost ${formatEther(100n * usualCost(market, dataFee))} now.`
+    return { part: network.name, check, level: "alarm", message: walletAlarm(lane, shortage), todo }
+  }
+  return [
+    ...(payoutWallet ? [await gasOf("payout", payoutWallet)] : []),
+    ...(relayWallet
+      ? [await gasOf("relay", relayWallet)]
+      : [
+          {
+            part: network.name,
+            check: "relay_key",
+            level: "note" as const,
+            message: "the service has no relay key, so buyers can't pay by signature",
+            todo: "Set RELAY_PRIVATE_KEY or RELAY_KEYSTORE to offer gasless payments.",
+          },
+        ]),
+  ]
+}

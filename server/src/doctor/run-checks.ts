@@ -1,0 +1,101 @@
+/**
+ * All checks of an installation, in order: `script/doctor` makes all of them, and a running service repeats those whose
+ * answers change.
+ */
+// I/O: hands its arguments to the checks, also before the service starts, when there is no context.
+import { liveWarnings } from "../config/live-mode.ts"
+import { type Examined, listSettings, type Settings } from "../config/settings.ts"
+import { checkBaseUrl, checkIssuer, checkRedis } from "./check-address.ts"
+import { checkDatabase, type Query } from "./check-database.ts"
+import { checkContracts, checkNetworkState } from "./check-network.ts"
+import { checkSecrets } from "./check-secrets.ts"
+import { type Finding, fine } from "./finding.ts"
+
+/** What is checked, and by which clock. */
+export interface Installation {
+  settings: Settings
+  /** Undefined: the database is embedded. */
+  query: Query | undefined
+  now: () => Date
+  signal: AbortSignal
+}
+
+/** Everything, without changing anything. What depends on a setting with a fault is left out. */
+export async function checkAll(
+  installation: Installation,
+  { faults, unknown }: Pick<Examined, "faults" | "unknown">,
+): Promise<Finding[]> {
+  const { settings, query, now, signal } = installation
+  const faulty = new Set(faults.map(fault => fault.split(" ", 1)[0] ?? ""))
+  const of = [checkSettings(settings, faults), strangers(unknown), checkSecrets(settings)]
+  // The sandbox makes everything around it when it starts.
+  if (settings.mode === "sandbox") return [...of.flat(), ...(await checkDatabase(settings, query, now))]
+  const parts = await Promise.all([
+    ...of,
+    faulty.has("DATABASE_URL") ? [] : checkDatabase(settings, query, now),
+    ...settings.networks.flatMap(network => {
+      const check = { settings, network, now, signal, faulty }
+      return [checkNetworkState(check), checkContracts(check)]
+    }),
+    faulty.has("BASE_URL") ? [] : checkBaseUrl(settings, signal).then(found => [found]),
+    faulty.has("OIDC_ISSUER") ? [] : checkIssuer(settings),
+    faulty.has("REDIS_URL") ? [] : checkRedis(settings),
+  ])
+  return parts.flat()
+}
+
+/** What a running service repeats; `isServing` where it answers requests at BASE_URL. */
+export async function checkAgain(installation: Installation, isServing: boolean): Promise<Finding[]> {
+  const { settings, query, now, signal } = installation
+  if (settings.mode === "sandbox") return []
+  const parts = await Promise.all([
+    checkSecrets(settings),
+    checkDatabase(settings, query, now),
+    ...settings.networks.map(network => checkNetworkState({ settings, network, now, signal, faulty: new Set() })),
+    isServing ? checkBaseUrl(settings, signal).then(found => [found]) : [],
+  ])
+  return parts.flat()
+}
+
+function checkSettings(settings: Settings, faults: readonly string[]): Finding[] {
+  const part = "settings"
+  if (faults.length > 0)
+    return faults.map(message => {
+      const name = message.split(" ", 1)[0] ?? ""
+      return { part, check: name.toLowerCase(), level: "fault", message, todo: meaningOf(name) }
+    })
+  if (settings.mode === "sandbox")
+    return [
+      fine(
+        part,
+        "settings",
+        "all are valid. The sandbox is local and needs nothing else; set MODE to check another mode",
+      ),
+    ]
+  return [
+    fine(part, "settings", `all are valid for MODE=${settings.mode}`),
+    ...(settings.mode === "live" ? liveWarnings(settings) : []).map((message): Finding => {
+      return { part, check: "protection", level: "note", message }
+    }),
+  ]
+}
+
+/** What a setting is for; a network's settings are described once for all networks. */
+function meaningOf(name: string): string {
+  const described = listSettings().find(each =>
+    each.name.endsWith("_<NETWORK>") ? name.startsWith(each.name.replace("<NETWORK>", "")) : each.name === name,
+  )
+  const deploy = name.startsWith("DEPOSIT_FACTORY_") ? " `script/deploy` deploys one and prints this setting." : ""
+  return `${name}: ${described?.meaning ?? "docs/settings.md describes it"}.${deploy}`
+}
+
+/** Variables that look like settings and are none: a misspelt name has no effect, which nobody notices. */
+function strangers(names: readonly string[]): Finding[] {
+  return names.map(name => ({
+    part: "settings",
+    check: "unknown",
+    level: "note",
+    message: `${name} is set, and it is no setting of the networks served`,
+    todo: "Is it misspelt, or does NETWORKS lack its network? docs/settings.md lists all settings.",
+  }))
+}
