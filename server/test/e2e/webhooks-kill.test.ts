@@ -124,11 +124,21 @@ async function holding(statement: string): Promise<() => Promise<void>> {
     await client.end()
   }
 }
-const someoneWaits = () =>
-  until("a worker waits for the lock", async () => {
-    const { rows } = await sql<{ n: number }>`select count(*)::int as n from pg_stat_activity
+/** Waits until a worker is kept waiting; resolves with the server's process of its connection. */
+async function someoneWaits(): Promise<number> {
+  let pid: number | undefined
+  await until("a worker waits for the lock", async () => {
+    const { rows } = await sql<{ pid: number }>`select pid from pg_stat_activity
       where wait_event_type = 'Lock' and application_name = 'sluice'`.execute(ctx.db)
-    return (rows[0]?.n ?? 0) > 0
+    pid = rows[0]?.pid
+    return pid !== undefined
+  })
+  return pid ?? 0
+}
+const connectionEnded = (pid: number) =>
+  until("the server has carried out what it was asked", async () => {
+    const { rows } = await sql`select from pg_stat_activity where pid = ${pid}`.execute(ctx.db)
+    return rows.length === 0
   })
 
 describe("SIGKILL of a worker", () => {
@@ -136,9 +146,11 @@ describe("SIGKILL of a worker", () => {
     await send(3)
     const release = await holding("lock table deliveries in access exclusive mode")
     const worker = await work()
-    await someoneWaits()
+    const pid = await someoneWaits()
     await kill(worker)
     await release()
+    // It claims though nobody is there to hear of it: the leases must be ended after that, or they last a minute.
+    await connectionEnded(pid)
     await expectAllDelivered(3)
   })
 
