@@ -6,8 +6,10 @@ export default defineConfig({
     include: ["server/**/*.test.ts", "contracts/**/*.test.ts"],
     globalSetup: ["server/test/snapshot.ts"],
     isolate: false,
-    testTimeout: 60_000,
-    hookTimeout: 120_000,
+    // For what never ends. Tests start whole programs, and on a busy machine each start takes ten times as long; conditions
+    // that do not come to hold are reported by `until` before.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
     // By default one fewer than there are cores: on two cores one, and the run took ten and a half minutes a database. Many
     // tests wait for blocks and processes.
     maxWorkers: 2,

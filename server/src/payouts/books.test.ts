@@ -158,7 +158,7 @@ describe("the books", () => {
       }),
       { numRuns: 40 },
     )
-  }, 120_000)
+  })
 
   it("hold back what does not fit since a reorg took money that was signed away, until it is back", async () => {
     const shop = await sell([50, 50])

@@ -110,7 +110,7 @@ describe.runIf(postgresBinaries())("relays through kills", () => {
     expect(next_nonce).toBe(BigInt(await rig.anvil.client.getTransactionCount({ address: rig.relayer.address })))
     await on.look()
     for (const { session } of sales) expect((await on.status(session.id)).status).toBe("confirmed")
-  }, 120_000)
+  })
 })
 
 /** Does it again and again until something has ended. */

@@ -6,7 +6,7 @@ let sandbox: Sandbox
 afterEach(() => sandbox.remove())
 
 const portsFree = () =>
-  until("both ports are free", async () => !(await isTaken(sandbox.port)) && !(await isTaken(sandbox.rpcPort)), 15_000)
+  until("both ports are free", async () => !(await isTaken(sandbox.port)) && !(await isTaken(sandbox.rpcPort)))
 
 /** Makes a paywall and pays it; what is answered here must survive everything. */
 async function sell() {
@@ -21,8 +21,9 @@ async function sell() {
     submit: async () =>
       expect((await sandbox.call(`/api/paywalls/${made.body.id}/pay`, { txHash, address })).status).toBe(200),
     granted: async () => {
-      const state = await sandbox.call(`/api/paywalls/${made.body.id}/payments/${txHash}?address=${address}&wait=25`)
-      expect(state.body).toMatchObject({ status: "granted", txHash })
+      const state = () => sandbox.call(`/api/paywalls/${made.body.id}/payments/${txHash}?address=${address}&wait=25`)
+      await until("it is granted", async () => (await state()).body.status === "granted")
+      expect((await state()).body).toMatchObject({ status: "granted", txHash })
       const access = await sandbox.call(`/api/paywalls/${made.body.id}/verify?address=${address}`)
       expect(access.body).toMatchObject({ hasAccess: true, txHash })
       const grants = await sandbox.call(`/api/console/paywalls/${made.body.id}/grants`, undefined, auth)

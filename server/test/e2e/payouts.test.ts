@@ -61,7 +61,7 @@ it("pays shares and sweeps to the smallest unit, once, through a kill", async ()
   ])
   await until("the sweep has come", async () => (await balance(owner)) > 0n)
   expect([await balance(A), await balance(B), await balance(owner)]).toEqual([333_333n, 666_668n, 12_000_000n])
-}, 120_000)
+})
 
 it("pays a checkout by a buyer's signature alone, once, though it is killed as soon as it has answered", async () => {
   const { merchants, buyers, token, rpcUrl, chainId } = sandbox.file()
@@ -90,4 +90,4 @@ it("pays a checkout by a buyer's signature alone, once, though it is killed as s
   expect(await client.getBalance({ address: buyer.address })).toBe(ether)
   const { wallets } = sandbox.file()
   expect((await client.getTransaction({ hash: txHash })).from).toBe(wallets.relay.toLowerCase())
-}, 120_000)
+})

@@ -32,8 +32,8 @@ export async function isTaken(port: number): Promise<boolean> {
   })
 }
 
-/** Waits until the condition holds; throws with `what` after `ms`. */
-export async function until(what: string, condition: () => Promise<boolean> | boolean, ms = 60_000): Promise<void> {
+/** Waits until the condition holds; throws with `what` after `ms`, which is for what never comes, on any machine. */
+export async function until(what: string, condition: () => Promise<boolean> | boolean, ms = 120_000): Promise<void> {
   for (const end = Date.now() + ms; !(await condition()); await sleep(50))
     if (Date.now() > end) throw new Error(`never: ${what}`)
 }

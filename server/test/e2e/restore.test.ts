@@ -136,5 +136,5 @@ describe.runIf(postgresBinaries())("a restored dump", () => {
     // And it goes on paying.
     await pay(id, payTo, 1)
     await until("the next is paid", async () => (await held(A)) === due + 500_000n)
-  }, 240_000)
+  })
 })

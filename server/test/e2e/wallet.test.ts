@@ -22,7 +22,7 @@ beforeAll(async () => {
   list()
   sandbox = await newSandbox({ LIMIT_CONSOLE: "0", LIMIT_PUBLIC: "0", SANCTIONS_FILE })
   run = await sandbox.start()
-}, 120_000)
+})
 afterAll(async () => {
   await sandbox?.remove()
   rmSync(lists, { recursive: true, force: true })
@@ -104,7 +104,7 @@ describe("script/wallet", () => {
     const log = (await wallet(["log"])).out
     expect(log).toMatch(/ {2}resume {2}by .*\n {2}reason: looked\n.*\n\n.* {2}halt {2}by /)
     expect((await wallet(["held"])).out).toBe("Nothing is held.\n")
-  }, 60_000)
+  })
 
   it("empties a nonce that can't be mined, through a kill of the service, and everyone is paid once", async () => {
     const before = [await balance(A), await balance(B)]
@@ -142,7 +142,7 @@ describe("script/wallet", () => {
     await until("nothing is on its way", async () => (await flying()).length === 0)
     expect(await gained()).toEqual([500_000n, 500_000n])
     expect((await wallet(["log"])).out).toContain(`  unstick  by ${userInfo().username}`)
-  }, 180_000)
+  })
 
   it("mends the wallet after an old copy of the data folder was put back, and nobody is paid twice", async () => {
     const before = [await balance(A), await balance(B)]
@@ -187,7 +187,7 @@ describe("script/wallet", () => {
     // And it goes on paying.
     await sellOne()
     await until("the next are paid", async () => (await gained()).every(amount => amount === 1_000_000n))
-  }, 240_000)
+  })
 
   it("is a socket for its owner, and nothing on the port", async () => {
     const path = join(sandbox.dir, "admin.sock")
@@ -226,11 +226,11 @@ describe("script/wallet", () => {
     } finally {
       rmSync(nobody, { recursive: true })
     }
-  }, 60_000)
+  })
 
   it("goes away with the service", async () => {
     await run.kill("SIGTERM")
     expect(existsSync(join(sandbox.dir, "admin.sock"))).toBe(false)
     expect((await wallet(["show"])).code).toBe(3)
-  }, 60_000)
+  })
 })
