@@ -98,14 +98,14 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
       return rows.length > 0
     })
     const second = start("worker")
-    await until("it grants", async () => (await grants()) > 0, 120_000)
+    await until("it grants", async () => (await grants()) > 0)
     await kill(first, "SIGKILL")
     const granted = await grants()
     expect(granted).toBeLessThan(PAYMENTS)
     // The dead one's lease runs out: by the database's clock, which is not waited for here.
     await database.query("update cursors set lease_until = clock_timestamp() - interval '1 second'")
     start("worker")
-    await until("all are granted", async () => (await grants()) === PAYMENTS, 120_000)
+    await until("all are granted", async () => (await grants()) === PAYMENTS)
     const confirmed = "select count(*)::int as n from checkout_sessions where status = 'confirmed'"
     const sessionsPaid = async () => (await database.query(confirmed)).rows[0].n
     await until("all checkouts are confirmed", async () => (await sessionsPaid()) === CHECKOUTS)
@@ -123,8 +123,10 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
       sale => sale as (typeof sales)[0],
     ))
       expect(await call("GET", `/api/paywalls/${id}/verify?address=${from}`)).toMatchObject({ hasAccess: true, txHash })
-    // The dead worker's round is looked up once more; still far from 1.5 calls a payment.
-    expect(proxy.total(), JSON.stringify([...proxy.calls])).toBeLessThan(1.5 * PAYMENTS)
+    // The dead worker's round is looked up once more; still far from 1.5 calls a payment. The calls of each round beside are
+    // not counted: a busy machine needs more rounds.
+    const lookedUp = proxy.calls.get("eth_getTransactionReceipt") ?? 0
+    expect(lookedUp, JSON.stringify([...proxy.calls])).toBeLessThan(1.5 * PAYMENTS)
 
     const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text()
     expect(metrics).toMatch(/http.*route="\/api\/paywalls\/:id\/pay"/)
@@ -134,7 +136,7 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
     expect(await rows("select deadlocks::int as n from pg_stat_database where datname = current_database()")).toEqual([
       { n: 0 },
     ])
-  }, 300_000)
+  })
 
   it("answers probes in each role, reports a dead issuer, and drains before it stops", async () => {
     const [port, healthPort] = [await freePort(), await freePort()]
@@ -162,7 +164,7 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
     expect([served.status, served.connection]).toEqual([200, "close"])
     expect(await kill(api, "SIGTERM")).toBe(0)
     expect(await kill(worker, "SIGTERM")).toBe(0)
-  }, 120_000)
+  })
 })
 
 function start(role: string, more: Record<string, string> = {}): ChildProcess {
