@@ -199,13 +199,15 @@ describe("an API key", () => {
       (await own.inject({ url, headers })).statusCode
     try {
       const wrong = newApiKey("test")
+      const startedAt = performance.now()
       for (let i = 0; i < 50; i++) {
         expect(await inject("/api/checkouts", { "x-api-key": wrong })).toBe(401)
         expect(await inject("/api/console/settings", { authorization: `Bearer ${token}` })).toBe(401)
       }
-      // Two each second.
+      // One for each of the two texts in each second that it took, and the first.
+      const seconds = Math.ceil((performance.now() - startedAt) / 1_000)
       expect(queries).toBeGreaterThan(0)
-      expect(queries).toBeLessThan(20)
+      expect(queries).toBeLessThanOrEqual(4 * (seconds + 1))
       const { id: keyId, key } = (await create()).body
       const ask = () => inject(`/api/paywalls/${id}/verify?address=${address}`, { "x-api-key": key })
       expect([await ask(), await ask()]).toEqual([200, 200])
@@ -223,10 +225,10 @@ describe("an API key", () => {
     await Promise.all(Array.from({ length: 10 }, () => verify({ "x-api-key": key })))
     const first = await usedAt()
     expect(Math.abs(new Date(first).getTime() - service.ctx.now().getTime())).toBeLessThan(30_000)
-    service.advance(50_000)
+    service.advance(20_000)
     await verify({ "x-api-key": key })
     expect(await usedAt()).toBe(first)
-    service.advance(11_000)
+    service.advance(41_000)
     await verify({ "x-api-key": key })
     expect(new Date(await usedAt()).getTime() - new Date(first).getTime()).toBeGreaterThanOrEqual(60_000)
   })

@@ -3,7 +3,7 @@ import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import { sql } from "kysely"
 import { decodeFunctionData, encodeFunctionResult, type Hex, multicall3Abi } from "viem"
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
@@ -20,7 +20,10 @@ beforeAll(async () => {
   service = await startService()
 })
 afterAll(() => service.stop())
+afterEach(() => vi.restoreAllMocks())
 beforeEach(async () => {
+  // What a round does is bounded by its batches here, and not by its fifteen seconds, which pass on a busy machine.
+  vi.spyOn(performance, "now").mockReturnValue(performance.now())
   await service.empty()
   await service.merchant("shop")
   key = (await service.call("POST", "/api/console/api-keys", { name: "Server" }, { as: "shop" })).body.key
