@@ -37,8 +37,10 @@ export interface SessionPlan extends Plan {
   >
   /** The payment that the merchant let count as the session's. */
   acceptedId: string | undefined
-  /** Transactions whose money is the session's: their submissions have done their work. */
+  /** Transactions whose money is here: their submissions have done their work, whatever becomes of the money. */
   arrived: string[]
+  /** Transactions of senders that are on a sanctions list. */
+  barred: string[]
   /** The last transfer that pays it, or the payment that was accepted. */
   last: { txHash: Row<"payments">["tx_hash"]; payer: Row<"payments">["payer"] } | undefined
 }
@@ -102,6 +104,10 @@ function sort(transfers: readonly Classified<SessionTransfer>[]): Sorted {
   }
 }
 
+/** Transfers that the merchant has returned, or accepted beside what paid: nothing else ends a submission that names them later. */
+const decidedOf = (transfers: SessionFacts["transfers"]): SessionTransfer[] =>
+  rowsOf(transfers.filter(({ row, stands }) => stands && (row.payment_status === "returned" || row.beside)))
+
 function arrivalsOf({ session, payments, relay }: SessionFacts, { clean }: Sorted): Arrival[] {
   const isAccepted = acceptedOf(payments) !== undefined
   // What pays already comes first and was in time, wherever in the chain it moves: a payment keeps its transfers.
@@ -160,7 +166,10 @@ export function planSession(facts: SessionFacts, usedUp: boolean): SessionPlan {
       { exception: "wrong_asset", transfers: rowsOf(others.filter(each => each.sure && each.screening === "clear")) },
       { exception: "sanctioned", transfers: rowsOf(listed) },
     ],
-    arrived: rowsById([...folded.paid, ...(folded.rest?.arrivals ?? [])]).map(row => row.tx_hash),
+    arrived: [...rowsById([...folded.paid, ...(folded.rest?.arrivals ?? [])]), ...decidedOf(transfers)].map(
+      row => row.tx_hash,
+    ),
+    barred: rowsOf(listed.filter(each => each.isSettlementToken)).map(row => row.tx_hash),
     last,
     row: rowOf(facts, folded, { last, again, isUnscreened, isBarred: listed.length > 0 && folded.received === 0n }),
     again: new Map(unknown.map(({ row }) => [row.id, again])),

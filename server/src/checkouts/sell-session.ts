@@ -9,6 +9,7 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { paymentChanges } from "../metrics.ts"
+import { sanctioned } from "../scanner/submission-faults.ts"
 import { type Told, tellCheckout } from "../settlement/notify-checkout.ts"
 import { tellPaid } from "../settlement/notify-paid.ts"
 import type { Group, Sellable } from "../settlement/sellable.ts"
@@ -55,7 +56,8 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
 
   async finish(ctx, part, plan, [paidId]) {
     const { session, network } = part
-    await acceptSubmissions(ctx, session.id, plan.arrived)
+    await endSubmissions(ctx, session.id, plan.arrived, { status: "granted", reason: null })
+    await endSubmissions(ctx, session.id, plan.barred, { status: "failed", ...sanctioned })
     await ctx.db
       .updateTable("checkout_sessions")
       .set({ ...plan.row, updated_at: ctx.now() })
@@ -150,14 +152,19 @@ async function takeUse(ctx: TxContext, linkId: string | null): Promise<boolean> 
   return taken.numUpdatedRows > 0n
 }
 
-/** Submitted hashes whose money has arrived have done their work. */
-async function acceptSubmissions(ctx: TxContext, sessionId: string, hashes: readonly string[]): Promise<void> {
+/** Ends the submissions of these transactions that have not ended so. */
+async function endSubmissions(
+  ctx: TxContext,
+  sessionId: string,
+  hashes: readonly string[],
+  end: Pick<Row<"submissions">, "status" | "reason"> & { message?: string },
+): Promise<void> {
   if (hashes.length === 0) return
   await ctx.db
     .updateTable("submissions")
-    .set({ status: "granted", reason: null, run_at: null, updated_at: ctx.now() })
+    .set({ ...end, run_at: null, updated_at: ctx.now() })
     .where("session_id", "=", sessionId)
     .where(sql<boolean>`tx_hash = any(${sqlArray("text", hashes)})`)
-    .where("status", "<>", "granted")
+    .where("status", "not in", ["granted", end.status])
     .execute()
 }

@@ -14,6 +14,7 @@ import type { Row } from "../db/schema.ts"
 import { sweepDue } from "../payouts/make-payouts.ts"
 import { returnAgain } from "../payouts/make-returns.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
+import { freshSubmission } from "../scanner/queries.ts"
 import { settleDue } from "./settle.ts"
 
 let service: TestService
@@ -247,6 +248,30 @@ describe("what is decided", () => {
     for (const answer of [await accept(payment?.id ?? ""), await giveBack(payment?.id ?? "")])
       expect(answer).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
     expect(await intents()).toEqual([])
+  })
+
+  it.each(["returned", "accepted beside"])("ends a hash that is submitted after its money was %s", async what => {
+    const { id, deposit } = session
+    if (what === "accepted beside") await arrive(deposit, 5, 1)
+    await arrive(deposit, 2)
+    await settle()
+    const [waits] = await payments("open")
+    expect((await (what === "returned" ? giveBack : accept)(waits?.id ?? "")).status).toBe(200)
+    const txHash = waits?.tx_hash
+    // As the scan links it to its transfer: it is settled once more.
+    const named = { session_id: id, chain_id: paperNetwork.chainId, tx_hash: txHash as Hash, address: null }
+    await db()
+      .insertInto("submissions")
+      .values({ ...named, ...freshSubmission(service.ctx.now()), run_at: null })
+      .execute()
+    await db()
+      .updateTable("transfers")
+      .set({ run_at: service.ctx.now() })
+      .where("tx_hash", "=", named.tx_hash)
+      .execute()
+    await settle()
+    const { submission } = (await service.call("GET", `/api/pay/status/${id}?txHash=${txHash}`)).body
+    expect(submission).toMatchObject({ txHash, status: "granted" })
   })
 
   it("stands whatever comes, in any order; nothing is stranded, counted twice or promised twice", async () => {
