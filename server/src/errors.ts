@@ -149,7 +149,7 @@ export const errorTable = {
   SLUG_TAKEN: {
     status: 409,
     message: "This slug is already in use. Choose another.",
-    help: "Slugs are unique within the whole installation, including those of inactive paywalls.",
+    help: "Slugs are unique within the whole installation, including those of inactive paywalls. One that another merchant gave up is held for that merchant for 90 days.",
   },
   IDEMPOTENCY_IN_PROGRESS: {
     status: 409,

@@ -58,8 +58,8 @@ const columnKind: Record<string, string> = {
   ...{ timestamptz: "Date", json: "json", jsonb: "json", bytea: "bytes" },
 }
 
-/** Read by no statement of the service: triggers keep `slugs`, and `movements` is a part of other views. */
-const untyped = ["slugs", "movements"]
+/** Read by no statement of the service: triggers keep `slugs` and `held_slugs`, and `movements` is a part of other views. */
+const untyped = ["slugs", "held_slugs", "movements"]
 
 interface Column {
   table: string

@@ -152,6 +152,27 @@ describe("POST /api/console/paywalls", () => {
     expect(await rows()).toBe(before)
   })
 
+  it("409 for a slug that another merchant gave up, for 90 days, of a paywall and of a link", async () => {
+    await service.merchant("rival")
+    const link = (by: string) =>
+      service.call("POST", "/api/console/payment-links", { slug: "known", title: "A" }, { as: by })
+    const { body } = await create({ name: "a", price: 5, slug: "known" })
+    expect((await service.call("PUT", `${url}/${body.id}`, { slug: "renamed" }, { as })).status).toBe(200)
+    const taken = { status: 409, body: { error: "SLUG_TAKEN" } }
+    expect(await create({ name: "b", price: 5, slug: "known" }, "rival")).toMatchObject(taken)
+    expect(await link("rival")).toMatchObject(taken)
+    service.advance(91 * 86_400_000)
+    expect((await link("rival")).status).toBe(201)
+    // Nobody held it any more.
+    expect(await create({ name: "c", price: 5, slug: "known" })).toMatchObject(taken)
+  })
+
+  it("a slug that a merchant gave up is its own again at once", async () => {
+    const { body } = await create({ name: "a", price: 5, slug: "known" })
+    await service.call("PUT", `${url}/${body.id}`, { slug: null }, { as })
+    expect((await create({ name: "b", price: 5, slug: "known" })).status).toBe(201)
+  })
+
   it("409 for a slug that anyone has, and nothing is written", async () => {
     await service.merchant("rival")
     await create({ name: "a", price: 5, slug: "taken" }, "rival")
