@@ -9,7 +9,8 @@ import { createInterface } from "node:readline"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, beforeEach, expect, test } from "vitest"
 import { freePort, until } from "../../test/e2e/program.ts"
-import { anvilPath, type LocalChain, startLocalChain } from "./local-chain.ts"
+import { anvilPath } from "./anvil.ts"
+import { type LocalChain, startLocalChain } from "./local-chain.ts"
 
 type Block = { number: string; hash: string; timestamp: string }
 type Receipt = { blockNumber: string; blockHash: string; logs: unknown[] }

@@ -1,0 +1,201 @@
+// Anvil as a child process that never outlives this one. In its folder: chain.pid (the keeper's group), chain.log
+// (anvil's errors).
+import { type ChildProcessByStdio, spawn } from "node:child_process"
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { createRequire } from "node:module"
+import { createServer } from "node:net"
+import { constants } from "node:os"
+import { join } from "node:path"
+import { createInterface } from "node:readline"
+import type { Readable, Writable } from "node:stream"
+import { setTimeout as sleep } from "node:timers/promises"
+import { type AnvilRpc, anvilRpc } from "./anvil-rpc.ts"
+
+/** How a process ended. */
+export type End = { code: number | null; signal: string | null }
+type Keeper = ChildProcessByStdio<Writable, Readable, null>
+
+/** A running anvil. */
+export interface Anvil {
+  rpcUrl: string
+  rpc: AnvilRpc
+  /** Resolves with anvil's own process id once it answers; throws an Error when it does not start. */
+  ready(): Promise<number>
+  /** Resolves when it has ended, for whatever reason. */
+  died: Promise<End>
+  /** The last lines that anvil wrote. */
+  errors(): string
+  /** Ends anvil through its keeper, and then kills whatever is left. */
+  end(): Promise<void>
+  /** Deletes what tells a later start to wait for this process; call it when it has ended. */
+  forget(): void
+}
+
+const PID_FILE = "chain.pid"
+const LOG_FILE = "chain.log"
+const START_MS = 20_000
+const PORT_MS = 5_000
+/** The keeper gives anvil four seconds, which are more on a busy machine. */
+const ORPHAN_MS = 30_000
+/** More than the keeper gives anvil before it kills it. */
+const STOP_MS = 8_000
+
+/**
+ * The shell that stands between this process and anvil. Its standard input is a pipe of which only this process has the
+ * other end, so it ends when this process does, also by SIGKILL; then the watcher ends anvil. Anvil's pid is printed last:
+ * from the moment that anybody knows it, it is watched. A watcher that is at work ends by itself (and is not killed, so
+ * that no `sleep` is left behind as a zombie of the group).
+ */
+const KEEPER = `
+trap '' PIPE
+exec 3<&0
+log=$1; shift
+"$@" </dev/null >"$log" 2>&1 3<&- &
+chain=$!
+(
+  while read -r _ <&3; do :; done
+  trap '' TERM
+  kill -TERM $chain
+  i=0; while [ $i -lt 40 ]; do sleep 0.1; kill -0 $chain || exit; i=$((i+1)); done
+  kill -KILL $chain
+) >/dev/null 2>&1 &
+watcher=$!
+exec 3<&-
+echo $chain
+wait $chain
+status=$?
+kill $watcher
+wait $watcher
+exit $status
+`
+
+/** Starts anvil with these arguments on a port of 127.0.0.1; its keeper's files are in `dir`. */
+export function startAnvil(dir: string, port: number, args: readonly string[]): Anvil {
+  const [pidFile, logFile] = [join(dir, PID_FILE), join(dir, LOG_FILE)]
+  const keeper = spawn(
+    "/bin/sh",
+    [...["-c", KEEPER, "keeper", logFile, anvilPath(), "--quiet", "--host", "127.0.0.1", "--port", `${port}`], ...args],
+    // A process group of its own: a Ctrl-C in the terminal would end anvil before our last dump.
+    { detached: true, stdio: ["pipe", "pipe", "ignore"] },
+  )
+  const died = new Promise<End>(resolve => {
+    keeper.once("error", () => resolve({ code: null, signal: null }))
+    keeper.once("exit", (code, signal) => resolve(endOfShell(code, signal)))
+  })
+  if (keeper.pid !== undefined) writeFileSync(pidFile, `${keeper.pid}`)
+  const rpcUrl = `http://127.0.0.1:${port}`
+  const rpc = anvilRpc(rpcUrl)
+  return {
+    rpcUrl,
+    rpc,
+    died,
+    ready: () => answering(keeper, died, rpc),
+    errors: () => (existsSync(logFile) ? readFileSync(logFile, "utf8").trim().slice(-1_000) : ""),
+    end: () => end(keeper),
+    forget: () => rmSync(pidFile, { force: true }),
+  }
+}
+
+/** The path of anvil's binary for a platform; throws an Error that names the missing package. */
+export function anvilPath(platform: string = process.platform, arch: string = process.arch): string {
+  const cpu = { x64: "amd64", arm64: "arm64" }[arch]
+  if (!cpu || (platform !== "linux" && platform !== "darwin"))
+    throw new Error(
+      `The sandbox's local chain (anvil) runs on Linux and macOS, x64 or arm64, not on ${platform} ${arch}.`,
+    )
+  const name = `@foundry-rs/anvil-${platform}-${cpu}`
+  try {
+    // It is a dependency of that package, and may be installed where only that one finds it.
+    return createRequire(import.meta.resolve("@foundry-rs/anvil/package.json")).resolve(`${name}/bin/anvil`)
+  } catch {
+    throw new Error(
+      `The sandbox's local chain needs the package ${name}, which is not installed here (npm leaves it out where the ` +
+        `registry lacks it). Try: npm install --no-save ${name}@1.7.1`,
+    )
+  }
+}
+
+/** Waits until the leftovers of an earlier process have ended; throws `PORT_BUSY` if the port is taken after that. */
+export async function waitForOrphan(dir: string, port: number): Promise<void> {
+  const pidFile = join(dir, PID_FILE)
+  const group = existsSync(pidFile) ? Number(readFileSync(pidFile, "utf8")) : 0
+  // Checking the port is not enough: anvil closes it before its last dump is written. A group that continues for longer
+  // belongs to another program that got the same number.
+  if (group) await until(ORPHAN_MS, async () => !groupAlive(group))
+  if (await until(PORT_MS, () => portFree(port))) return
+  const text =
+    `Port ${port} on 127.0.0.1 is in use, so the sandbox's local chain cannot start. ` +
+    `Stop the program that has it, or choose another with RPC_PORT, for instance RPC_PORT=${port + 1}.`
+  throw Object.assign(new Error(text), { code: "PORT_BUSY" })
+}
+
+/** Resolves with the process id once anvil answers; throws an Error when it ends before that, or takes too long. */
+async function answering(keeper: Keeper, died: Promise<End>, rpc: AnvilRpc): Promise<number> {
+  let over = false
+  const gone = died.then(how => {
+    over = true
+    throw new Error(`anvil ended with ${how.signal ?? `code ${how.code}`}`)
+  })
+  const pid = new Promise<number>(resolve => createInterface(keeper.stdout).once("line", line => resolve(Number(line))))
+  const answers = until(START_MS, () =>
+    rpc.call("eth_chainId").then(
+      () => true,
+      () => over,
+    ),
+  )
+  const up = answers.then(ok => {
+    if (!ok) throw new Error(`anvil did not answer within ${START_MS / 1_000} s`)
+    return pid
+  })
+  return Promise.race([up, gone])
+}
+
+async function end(keeper: Keeper): Promise<void> {
+  keeper.stdin.destroy()
+  const group = keeper.pid
+  if (group === undefined || (await until(STOP_MS, async () => !groupAlive(group)))) return
+  try {
+    process.kill(-group, "SIGKILL")
+  } catch {
+    // It ended just now.
+  }
+}
+
+function groupAlive(group: number): boolean {
+  try {
+    process.kill(-group, 0)
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM"
+  }
+  try {
+    // A dead orphan still counts until process 1 reaps it, which some do only every second or two.
+    return !/\) Z /.test(readFileSync(`/proc/${group}/stat`, "utf8"))
+  } catch {
+    return true
+  }
+}
+
+function portFree(port: number): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      if (error.code === "EADDRINUSE") resolve(false)
+      else reject(error)
+    })
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)))
+  })
+}
+
+async function until(limitMs: number, holds: () => Promise<boolean>): Promise<boolean> {
+  for (const limit = Date.now() + limitMs; ; ) {
+    if (await holds()) return true
+    if (Date.now() > limit) return false
+    await sleep(20)
+  }
+}
+
+/** A shell reports a signal as the code 128 + number. */
+function endOfShell(code: number | null, signal: string | null): End {
+  const name = code !== null && Object.entries(constants.signals).find(([, number]) => number === code - 128)?.[0]
+  return name ? { code: null, signal: name } : { code, signal }
+}
