@@ -31,26 +31,26 @@ interface Parts {
   inboxFile: string
 }
 
+const hidden = { hide: true }
+
 export function sandboxRoutes(app: Server, parts: Parts): void {
-  const { ctx, chain, wallet, deployer, buyers, advance, inboxFile } = parts
+  moneyRoutes(app, parts)
+  timeRoutes(app, parts)
+  inboxRoutes(app, parts)
+}
+
+function moneyRoutes(app: Server, { ctx, chain, wallet, deployer, buyers }: Parts): void {
   const token = ctx.chain.networks[0]?.token
   if (!token) throw new Error("the sandbox has no network")
-  // One at a time: two concurrent transactions of one account would take the same nonce.
-  let last: Promise<unknown> = Promise.resolve()
-  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
-    const mine = last.then(work)
-    last = mine.catch(() => {})
-    return mine
-  }
-  const hidden = { hide: true }
+  const mined = minedInTurn(chain, wallet)
 
   app.post(
     "/sandbox/faucet",
     { schema: { ...hidden, body: Strict({ address: Type.String(), amount: Type.Optional(MoneyInput) }) } },
     async request => {
       const address = addressField("address", request.body.address)
-      const amount = amountAt(request.body, FAUCET_AMOUNT)
-      const txHash = await inTurn(async () => {
+      const amount = amountAt(request.body, token.decimals, FAUCET_AMOUNT)
+      const txHash = await mined(async () => {
         const gas = await wallet.getBalance({ address })
         await wallet.setBalance({ address, value: gas + 10n ** 18n })
         const mint = {
@@ -59,9 +59,7 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
           functionName: "mint",
           args: [address, amount],
         } as const
-        const hash = await wallet.writeContract({ ...mint, account: deployer, chain: null })
-        await settled(hash)
-        return hash
+        return await wallet.writeContract({ ...mint, account: deployer, chain: null })
       })
       return { txHash }
     },
@@ -82,7 +80,7 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
     },
     async request => {
       const to = addressField("to", request.body.to)
-      const amount = amountAt(request.body)
+      const amount = amountAt(request.body, token.decimals)
       const { data: suffix = "0x", buyer: index = 0 } = request.body
       if (!isHex(suffix) || suffix.length % 2 !== 0)
         throw invalid("data", "must be 0x followed by whole bytes in hexadecimal")
@@ -90,15 +88,13 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
       if (!buyer) throw invalid("buyer", "must be the index of one of the buyers")
       const data = concat([encodeFunctionData({ abi: erc20Abi, functionName: "transfer", args: [to, amount] }), suffix])
       const account = privateKeyToAccount(buyer.privateKey)
-      const txHash = await inTurn(async () => {
-        const hash = await wallet.sendTransaction({ account, chain: null, to: token.address, data })
-        await settled(hash)
-        return hash
-      })
+      const txHash = await mined(() => wallet.sendTransaction({ account, chain: null, to: token.address, data }))
       return { txHash }
     },
   )
+}
 
+function timeRoutes(app: Server, { chain, wallet, advance }: Parts): void {
   app.post("/sandbox/clock", { schema: { ...hidden, body: Strict({ advance: Advance }) } }, async request => {
     const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
     const { advance: text } = request.body
@@ -115,7 +111,9 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
       return { blockNumber: Number(await wallet.getBlockNumber()) }
     },
   )
+}
 
+function inboxRoutes(app: Server, { ctx, inboxFile }: Parts): void {
   app.get("/sandbox/inbox", { schema: hidden }, async () => {
     const lines = (await readFile(inboxFile, "utf8").catch(() => "")).split("\n").filter(line => line !== "")
     const data = lines
@@ -137,19 +135,32 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
       return { received: true }
     })
   })
+}
 
-  /** Mined and saved to disk: what was answered survives any kill. */
-  async function settled(hash: `0x${string}`): Promise<void> {
-    await wallet.waitForTransactionReceipt({ hash })
-    await chain.save()
+type Send = () => Promise<`0x${string}`>
+
+/** Sends a transaction and waits until it is mined and saved to disk: what was answered survives any kill. */
+function minedInTurn(chain: LocalChain, wallet: Wallet): (send: Send) => Promise<`0x${string}`> {
+  // One at a time: two concurrent transactions of one account would take the same nonce.
+  let last: Promise<unknown> = Promise.resolve()
+  return send => {
+    const mine = last.then(async () => {
+      const hash = await send()
+      await wallet.waitForTransactionReceipt({ hash })
+      await chain.save()
+      return hash
+    })
+    last = mine.catch(() => {})
+    return mine
   }
+}
 
-  function amountAt(body: object, fallback = ""): bigint {
-    try {
-      return parseAmount(asWritten(body, "amount") ?? fallback, token?.decimals ?? 0)
-    } catch (error) {
-      if (error instanceof AmountError) throw invalid("amount", error.message)
-      throw error
-    }
+/** The amount of a body in base units; throws `VALIDATION_ERROR`. */
+function amountAt(body: object, decimals: number, fallback = ""): bigint {
+  try {
+    return parseAmount(asWritten(body, "amount") ?? fallback, decimals)
+  } catch (error) {
+    if (error instanceof AmountError) throw invalid("amount", error.message)
+    throw error
   }
 }

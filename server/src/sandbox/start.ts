@@ -41,7 +41,9 @@ const GAS_MONEY = parseUnits("100", 18)
 /** Submitting a hash that nobody sent must not produce blocks for ever. */
 const BUSY_MS = 60_000
 
-type PrivateKey = `0x${string}`
+type Hex = `0x${string}`
+type PrivateKey = Hex
+type Buyer = { address: string; privateKey: PrivateKey }
 
 /** Values that stay the same for the life of a sandbox and are not shown. */
 interface Keys {
@@ -100,55 +102,26 @@ export async function startSandbox(
     () => options.fail(new Error("The local chain stopped unexpectedly; start the sandbox again.")),
     () => {},
   )
-  const [deployer, payout, relay] = [keys.deployer, keys.payout, keys.relay].map(key => privateKeyToAccount(key)) as [
-    Account,
-    Account,
-    Account,
-  ]
+  const deployer = privateKeyToAccount(keys.deployer)
   const buyers = buyersOf(at("sandbox.json"))
   const apiKeys = apiKeysOf(at("sandbox.json"), keys)
   const wallet = walletOn(chain.rpcUrl)
-  const contracts = await deployContracts(wallet, deployer, payout.address)
-  await fund(
-    wallet,
-    deployer,
-    contracts.token,
-    [payout.address, relay.address],
-    buyers.map(buyer => buyer.address),
-  )
+  const [payout, relay] = [keys.payout, keys.relay].map(key => privateKeyToAccount(key).address) as [Hex, Hex]
+  const contracts = await deployContracts(wallet, deployer, payout)
+  const buyerAddresses = buyers.map(buyer => buyer.address)
+  await fund(wallet, deployer, contracts.token, [payout, relay], buyerAddresses)
   await chain.save()
 
-  const issuer = `http://${given.host.includes(":") ? `[${given.host}]` : given.host}:${given.port}/sandbox/oidc`
-  const settings: Settings = {
-    ...given,
-    oidcIssuer: issuer,
-    secretKey: given.secretKey ?? Buffer.from(keys.secretKey, "hex"),
-    payoutSigner: localSigner(keys.payout),
-    relaySigner: localSigner(keys.relay),
-    relayWallet: relay.address.toLowerCase() as Address,
-    payoutWallet: payout.address.toLowerCase() as Address,
-    serviceWallets: [payout, relay].map(account => account.address.toLowerCase() as Address),
-    networks: [
-      {
-        name: NETWORK,
-        chainId: CHAIN_ID,
-        rpcUrls: [chain.rpcUrl],
-        token: contracts.token,
-        confirmations: given.networks[0]?.confirmations ?? 3,
-        depositFactory: contracts.depositFactory,
-        sanctionsOracle: contracts.sanctionsOracle,
-      },
-    ],
-  }
+  const settings = sandboxSettings(given, keys, contracts, chain.rpcUrl)
   return {
     settings,
     now,
     extend: async (app, ctx) => {
       waiting = () => somethingWaits(ctx)
-      await seedMerchants(ctx, keys, issuer)
+      await seedMerchants(ctx, keys, settings.oidcIssuer)
       await seedApiKeys(ctx, apiKeys)
       await app.register(identityProvider, {
-        issuer,
+        issuer: settings.oidcIssuer,
         audience: settings.oidcAudience,
         jwks: { keys: [keys.signing] },
         clients: keys.merchants.map(merchant => ({ clientId: merchant.id, clientSecret: merchant.secret })),
@@ -159,40 +132,80 @@ export async function startSandbox(
       )
     },
     announce: async ctx => {
-      const token = ctx.chain.networks[0]?.token
-      const merchants = await Promise.all(
-        keys.merchants.map(async merchant => ({
-          id: merchant.id,
-          name: merchant.name,
-          payoutAddress: privateKeyToAccount(merchant.payoutKey).address,
-          accessToken: await requestToken(issuer, settings.oidcAudience, {
-            clientId: merchant.id,
-            clientSecret: merchant.secret,
-          }),
-          apiKey: apiKeys.get(merchant.id) ?? null,
-          webhookSecret: await accountSecret(ctx, merchant.id),
-        })),
-      )
-      const file = {
-        baseUrl: settings.baseUrl,
-        rpcUrl: chain.rpcUrl,
-        chain: NETWORK,
-        chainId: CHAIN_ID,
-        pid: process.pid,
-        token: token && { ...token, address: checksummed(token.address) },
-        merchants,
-        buyers,
-        wallets: { payout: payout.address, relay: relay.address },
-        depositFactory: checksummed(contracts.depositFactory),
-        escrow: null,
-      }
+      const file = await sandboxFile(ctx, { keys, apiKeys, buyers, contracts, rpcUrl: chain.rpcUrl })
       await writeFileAtomic(at("sandbox.json"), `${JSON.stringify(file, null, 2)}\n`, 0o600)
-      process.stdout.write(welcome(settings.baseUrl, chain.rpcUrl, at("sandbox.json"), merchants[0]?.accessToken ?? ""))
+      const accessToken = file.merchants[0]?.accessToken ?? ""
+      process.stdout.write(welcome(settings.baseUrl, chain.rpcUrl, at("sandbox.json"), accessToken))
     },
   }
 }
 
+/** The settings of the service in this sandbox: its own chain, contracts, wallets and identity provider. */
+function sandboxSettings(given: Settings, keys: Keys, contracts: Contracts, rpcUrl: string): Settings {
+  const [payoutSigner, relaySigner] = [localSigner(keys.payout), localSigner(keys.relay)]
+  return {
+    ...given,
+    oidcIssuer: `http://${given.host.includes(":") ? `[${given.host}]` : given.host}:${given.port}/sandbox/oidc`,
+    secretKey: given.secretKey ?? Buffer.from(keys.secretKey, "hex"),
+    payoutSigner,
+    relaySigner,
+    payoutWallet: payoutSigner.address,
+    relayWallet: relaySigner.address,
+    serviceWallets: [payoutSigner.address, relaySigner.address],
+    networks: [
+      {
+        name: NETWORK,
+        chainId: CHAIN_ID,
+        rpcUrls: [rpcUrl],
+        token: contracts.token,
+        confirmations: given.networks[0]?.confirmations ?? 3,
+        depositFactory: contracts.depositFactory,
+        sanctionsOracle: contracts.sanctionsOracle,
+      },
+    ],
+  }
+}
+
+/** What a developer needs to know of the sandbox, with the tokens and keys of everyone in it. */
+async function sandboxFile(ctx: Context, parts: Described) {
+  const { keys, apiKeys, buyers, contracts, rpcUrl } = parts
+  const { baseUrl, oidcIssuer, oidcAudience } = ctx.settings
+  const token = ctx.chain.networks[0]?.token
+  const merchants = await Promise.all(
+    keys.merchants.map(async ({ id, name, secret, payoutKey }) => ({
+      id,
+      name,
+      payoutAddress: privateKeyToAccount(payoutKey).address,
+      accessToken: await requestToken(oidcIssuer, oidcAudience, { clientId: id, clientSecret: secret }),
+      apiKey: apiKeys.get(id) ?? null,
+      webhookSecret: await accountSecret(ctx, id),
+    })),
+  )
+  return {
+    baseUrl,
+    rpcUrl,
+    chain: NETWORK,
+    chainId: CHAIN_ID,
+    pid: process.pid,
+    token: token && { ...token, address: checksummed(token.address) },
+    merchants,
+    buyers,
+    wallets: { payout: privateKeyToAccount(keys.payout).address, relay: privateKeyToAccount(keys.relay).address },
+    depositFactory: checksummed(contracts.depositFactory),
+    escrow: null,
+  }
+}
+
+interface Described {
+  keys: Keys
+  apiKeys: Map<string, string>
+  buyers: Buyer[]
+  contracts: Contracts
+  rpcUrl: string
+}
+
 type Account = ReturnType<typeof privateKeyToAccount>
+type Contracts = Awaited<ReturnType<typeof deployContracts>>
 
 async function ownKeys(path: string): Promise<Keys> {
   const known = readJsonIfThere(path) as Keys | undefined
@@ -218,8 +231,8 @@ async function ownKeys(path: string): Promise<Keys> {
 }
 
 /** The buyers of the last start, or new ones when its file is gone. */
-function buyersOf(path: string): { address: string; privateKey: PrivateKey }[] {
-  const before = readJsonIfThere(path) as { buyers?: { address: string; privateKey: PrivateKey }[] } | undefined
+function buyersOf(path: string): Buyer[] {
+  const before = readJsonIfThere(path) as { buyers?: Buyer[] } | undefined
   if (before?.buyers?.length === BUYERS) return before.buyers
   return Array.from({ length: BUYERS }, () => {
     const privateKey = generatePrivateKey()
