@@ -15,13 +15,13 @@ import { liveWarnings } from "./config/live-mode.ts"
 import { describeSettings, readSettings, type Settings } from "./config/settings.ts"
 import type { Context } from "./context.ts"
 import { claimInstallation } from "./db/installation.ts"
-import { openDatabase } from "./db/open.ts"
+import { type OpenDatabase, openDatabase } from "./db/open.ts"
 import { sharedSlugs } from "./db/slugs.ts"
 import { checkFactory } from "./deposits/check-factory.ts"
 import { checkSecrets } from "./doctor/check-secrets.ts"
 import { standingAlarms } from "./doctor/standing-alarms.ts"
 import { openHealthServer } from "./http/health-server.ts"
-import { openStartupServer } from "./http/startup-server.ts"
+import { openStartupServer, type StartupServer } from "./http/startup-server.ts"
 import { tokenIssuer, watchIssuer } from "./identity/tokens.ts"
 import { freeLeases } from "./jobs/claim.ts"
 import { openWakes } from "./jobs/wake.ts"
@@ -81,7 +81,8 @@ async function main(): Promise<void> {
   const failed = Promise.withResolvers<never>()
   for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => shutdown.onSignal(name))
   try {
-    await Promise.race([run(given, flags, log, shutdown, cleanups, failed.reject), failed.promise])
+    const start = { given, flags, log, shutdown, cleanups, fail: failed.reject }
+    await Promise.race([run(start), failed.promise])
   } catch (error) {
     if (!shutdown.stopping.aborted) {
       shutdown.stop("failure")
@@ -95,17 +96,21 @@ async function main(): Promise<void> {
   }
 }
 
-async function run(
-  given: Settings,
-  flags: { role: string; reset?: boolean | undefined },
-  log: Logger,
-  shutdown: Shutdown,
-  cleanups: Cleanup[],
-  fail: (error: Error) => void,
-): Promise<void> {
+/** What the steps of a start share. */
+interface Start {
+  given: Settings
+  flags: { role: string; reset?: boolean | undefined }
+  log: Logger
+  shutdown: Shutdown
+  cleanups: Cleanup[]
+  /** Ends the process: a part that it can't do without has failed. */
+  fail: (error: Error) => void
+}
+
+async function run(start: Start): Promise<void> {
+  const { given, flags, log, shutdown, cleanups } = start
   const { stopping: signal, draining } = shutdown
-  const embedded = given.databaseUrl === undefined
-  if (embedded || given.mode === "sandbox") cleanups.push(lockDataDir(given.dataDir))
+  if (given.databaseUrl === undefined || given.mode === "sandbox") cleanups.push(lockDataDir(given.dataDir))
   const isWorker = flags.role === "worker"
   const port = isWorker ? given.healthPort : given.port
   const startup =
@@ -114,48 +119,10 @@ async function run(
       : await openStartupServer({ host: given.host, port }, isWorker ? "HEALTH_PORT" : "PORT")
   if (startup) cleanups.push(() => startup.close())
   const { startSandbox } = given.mode === "sandbox" ? await import("./sandbox/start.ts") : { startSandbox: undefined }
-  const sandbox = await startSandbox?.(given, log, { reset: flags.reset ?? false, cleanups, fail })
+  const sandbox = await startSandbox?.(given, log, { reset: flags.reset ?? false, cleanups, fail: start.fail })
   const settings = sandbox?.settings ?? given
-  if (settings.sanctionsFile !== undefined && !sanctionedAddresses(settings.sanctionsFile))
-    throw new Error(`SANCTIONS_FILE ${settings.sanctionsFile} can't be read, or contains no address.`)
-
-  startup?.setPhase("the database is being migrated")
-  const onError = (error: Error) => log.warn({ err: error }, "a database connection broke")
-  const database = await openDatabase(settings, onError, sentence => log.info(sentence))
-  cleanups.push(() => database.close())
-  startup?.setPhase("the networks are being connected")
-  const networks: Network[] = []
-  for (const wanted of settings.networks) {
-    const network = await patiently(() => checkNetwork(wanted, signal), log, signal)
-    await patiently(() => checkFactory(network, { payoutWallet: settings.payoutWallet, signal }), log, signal)
-    networks.push(network)
-  }
-  await claimInstallation(database.db, settings.mode, networks)
-  for (const shared of await sharedSlugs(database.db))
-    log.warn(shared, "a paywall and a payment link have the same slug: rename the paywall's")
-  const limits = flags.role === "worker" ? processLimits() : await openLimits(settings, log)
-  cleanups.push(() => limits.close())
-  const ctx: Context = {
-    db: database.db,
-    settings,
-    log,
-    now: sandbox?.now ?? (() => new Date()),
-    chain: { networks },
-    wakes: await openWakes(database),
-    limits,
-    sells: sales,
-    signal,
-  }
-  // Runs before any address is shown: every later payment is scanned for, whenever the first worker starts.
-  for (const network of networks) await patiently(() => ensureCursor(ctx, network), log, signal)
-  const signers = flags.role === "api" ? [] : laneSigners(settings)
-  // Runs before anything is signed: with an old backup of the database the service would pay again what was paid since.
-  for (const by of signers)
-    for (const network of networks) await patiently(() => checkWallet(ctx, network, by), log, signal)
-  // A killed process can't give its leases back. If it was the only one, no other process holds any.
-  if (embedded) await freeLeases(database.db)
-  // Ends within one round after the signal; the database is closed after it.
-  const loops = flags.role === "api" ? [] : [() => runWorker({ ...ctx, db: database.background })]
+  const { ctx, database } = await openContext(start, settings, startup, sandbox?.now)
+  await checkBeforeWork(ctx, flags.role)
   const standing = standingAlarms(ctx, !isWorker)
   const tokens = tokenIssuer(settings.oidcIssuer, settings.oidcAudience)
   if (port !== undefined) {
@@ -173,16 +140,67 @@ async function run(
   if (!isWorker && settings.oidcIssuer !== settings.baseUrl) void watchIssuer(tokens, log, signal)
   if (flags.role !== "api") cleanups.push(await serveOnSocket(openAdmin(ctx), settings.dataDir, log))
   if (settings.metricsPort !== undefined) cleanups.push(await serveMetrics(settings.metricsHost, settings.metricsPort))
-  const running = loops.map(loop => loop())
-  cleanups.push(() => Promise.all(running))
+  if (flags.role !== "api") {
+    // Ends within one round after the signal; the database is closed after it.
+    const running = runWorker({ ...ctx, db: database.background })
+    cleanups.push(() => running)
+  }
   await sandbox?.announce(ctx)
   if (settings.mode === "live") for (const warning of liveWarnings(settings)) log.warn(warning)
   log.info({ mode: settings.mode, role: flags.role, baseUrl: settings.baseUrl }, "started")
-  await new Promise<void>(resolve =>
-    signal.aborted ? resolve() : signal.addEventListener("abort", () => resolve(), { once: true }),
-  )
+  await aborted(signal)
   log.info({ reason: signal.reason }, "stopping")
 }
+
+/** Connects to everything that the service works with: the migrated database, the networks, the limits. */
+async function openContext(
+  { flags, log, shutdown, cleanups }: Start,
+  settings: Settings,
+  startup: StartupServer | undefined,
+  now: Context["now"] = () => new Date(),
+): Promise<{ ctx: Context; database: OpenDatabase }> {
+  const signal = shutdown.stopping
+  if (settings.sanctionsFile !== undefined && !sanctionedAddresses(settings.sanctionsFile))
+    throw new Error(`SANCTIONS_FILE ${settings.sanctionsFile} can't be read, or contains no address.`)
+  startup?.setPhase("the database is being migrated")
+  const onError = (error: Error) => log.warn({ err: error }, "a database connection broke")
+  const database = await openDatabase(settings, onError, sentence => log.info(sentence))
+  cleanups.push(() => database.close())
+  startup?.setPhase("the networks are being connected")
+  const networks: Network[] = []
+  for (const wanted of settings.networks) {
+    const network = await patiently(() => checkNetwork(wanted, signal), log, signal)
+    await patiently(() => checkFactory(network, { payoutWallet: settings.payoutWallet, signal }), log, signal)
+    networks.push(network)
+  }
+  await claimInstallation(database.db, settings.mode, networks)
+  for (const shared of await sharedSlugs(database.db))
+    log.warn(shared, "a paywall and a payment link have the same slug: rename the paywall's")
+  const limits = flags.role === "worker" ? processLimits() : await openLimits(settings, log)
+  cleanups.push(() => limits.close())
+  const wakes = await openWakes(database)
+  const ctx = { db: database.db, settings, log, now, chain: { networks }, wakes, limits, sells: sales, signal }
+  return { ctx, database }
+}
+
+/** Whatever must hold before a payment is expected or a transaction signed. */
+async function checkBeforeWork(ctx: Context, role: string): Promise<void> {
+  const { settings, log, signal } = ctx
+  const { networks } = ctx.chain
+  // Runs before any address is shown: every later payment is scanned for, whenever the first worker starts.
+  for (const network of networks) await patiently(() => ensureCursor(ctx, network), log, signal)
+  const signers = role === "api" ? [] : laneSigners(settings)
+  // Runs before anything is signed: with an old backup of the database the service would pay again what was paid since.
+  for (const by of signers)
+    for (const network of networks) await patiently(() => checkWallet(ctx, network, by), log, signal)
+  // A killed process can't give its leases back. If it was the only one, no other process holds any.
+  if (settings.databaseUrl === undefined) await freeLeases(ctx.db)
+}
+
+const aborted = (signal: AbortSignal): Promise<void> =>
+  new Promise(resolve =>
+    signal.aborted ? resolve() : signal.addEventListener("abort", () => resolve(), { once: true }),
+  )
 
 /** Retries for a minute: a node that restarts beside us is no reason to give up, but a wrong setting is. */
 async function patiently<T>(work: () => Promise<T>, log: Logger, signal: AbortSignal): Promise<T> {

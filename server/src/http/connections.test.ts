@@ -3,7 +3,8 @@ import type { RequestListener } from "node:http"
 import { type AddressInfo, connect, type Socket } from "node:net"
 import { afterEach, describe, expect, it } from "vitest"
 import { until } from "../../test/e2e/program.ts"
-import { type Bounds, boundedConnections, defaultBounds } from "./connections.ts"
+import { boundedConnections, defaultBounds } from "./connections.ts"
+import type { Bounds } from "./held-connections.ts"
 
 const closers: (() => unknown)[] = []
 afterEach(async () => {

@@ -1,8 +1,7 @@
 /**
  * Limits what callers can make the HTTP server hold in memory. A connection is served one request at a time, and only a
  * few more may be pipelined. Requests and answers each hold a fixed number of bytes in total, whoever the callers are
- * and however many connections there are. Above it a connection is closed: for requests the one that holds most, for
- * answers the one whose caller has read nothing for longest.
+ * and however many connections there are (`held-connections.ts`).
  */
 import {
   createServer,
@@ -13,23 +12,13 @@ import {
   type ServerResponse,
 } from "node:http"
 import type { Socket } from "node:net"
-
-export interface Bounds {
-  /** Open connections. One more closes the connection that has been idle for longest. */
-  connections: number
-  /** Requests of one connection that wait for the answer before them. One more closes it. */
-  pipelined: number
-  /** Bytes of all answers. More closes the connection that has read nothing for longest. */
-  answerBytes: number
-  /** Bytes of all requests: those that wait, and bodies still being received. More closes the largest holder. */
-  requestBytes: number
-  /** Bytes of the largest body. */
-  bodyBytes: number
-  /** Milliseconds in which a caller reads nothing of its answer, or sends nothing, before its connection is closed. */
-  stalledMs: number
-  /** Milliseconds that connections have to finish once the server closes. */
-  closingMs: number
-}
+import {
+  type Bounds,
+  type Connection,
+  type Dropped,
+  type HeldConnections,
+  heldConnections,
+} from "./held-connections.ts"
 
 /**
  * An idle connection holds about 10 KB. Clients that pipeline at all send few requests ahead (undici ten, by a
@@ -56,9 +45,6 @@ export const defaultBounds: Bounds = {
 export const REQUEST_TIMEOUT_MS = 60_000
 /** How long a connection may be idle between two requests, in milliseconds; longer than the 60 s of common proxies. */
 export const KEEP_ALIVE_MS = 72_000
-/** Why a connection was closed: a label of a metric. */
-export type DropReason = "pipelined" | "unread" | "unsent" | "stalled" | "too_many" | "stopping"
-
 /**
  * What one waiting request may hold: its headers (16 KB at most), the first part of its body, and the objects around
  * them.
@@ -79,184 +65,82 @@ export interface Connections {
   close(): void
 }
 
-interface Connection {
-  /** The request that is being answered. */
-  running: ServerResponse | undefined
-  waiting: [IncomingMessage, ServerResponse][]
-}
-
-/** Bytes that connections hold, in the order in which they began to, or last read. */
-interface Holders {
-  bytes: Map<Socket, number>
-  total: number
-}
-const holdersOf = (): Holders => ({ bytes: new Map(), total: 0 })
-
-/** Looks at each connection: some 20 µs for 4,000, and only above the limit. */
-function largestOf({ bytes }: Holders): Socket | undefined {
-  let largest: Socket | undefined
-  let most = 0
-  for (const [socket, held] of bytes)
-    if (held > most) {
-      largest = socket
-      most = held
-    }
-  return largest
-}
-
 /** Limited connections; `dropped` is called for each connection that a limit closed, with its peer's address. */
-export function boundedConnections(
-  dropped: (reason: DropReason, peer: string | undefined) => void,
-  bounds: Bounds = defaultBounds,
-): Connections {
-  const connections = new Map<Socket, Connection>()
-  /** In the order in which they became idle. */
-  const idle = new Set<Socket>()
-  /** Those that hold answers, in the order in which their callers last read. */
-  const answers = holdersOf()
-  const requests = holdersOf()
-
+export function boundedConnections(dropped: Dropped, bounds: Bounds = defaultBounds): Connections {
+  const held = heldConnections(bounds, dropped)
+  const timedOut = (socket: Socket) => {
+    const running = held.of(socket)?.running
+    // Where nothing waits to be read, the server itself is still working: on a long-poll, or on the next part of a
+    // download.
+    if (running && socket.writableLength === 0) return
+    if (running) held.drop(socket, "stalled")
+    else socket.destroy()
+  }
   return {
     open: (listener, options) => {
-      const server = createServer(options, (request, response) => enqueue(listener, request, response))
+      const inTurn = oneAtATime(listener, held, bounds)
+      const server = createServer(options, inTurn)
       server.keepAliveTimeout = options.keepAliveTimeout
-      server.on("connection", opened)
+      server.on("connection", held.opened)
       // Any `Expect` except 100-continue may be ignored (RFC 9110, 10.1.1); Node would answer an empty 417.
-      server.on("checkExpectation", (request, response) => enqueue(listener, request, response))
+      server.on("checkExpectation", inTurn)
       // Node checks whether bytes are being sent before it calls this.
       server.setTimeout(bounds.stalledMs, timedOut)
       return server
     },
     hold: (response, bytes) => {
       const { socket } = response
-      const connection = socket && connections.get(socket)
-      if (connection?.running === response) holdAnswer(socket as Socket, bytes)
+      if (socket && held.of(socket)?.running === response) held.holdAnswer(socket, bytes)
     },
     close: () => {
       const closeAll = () => {
-        for (const socket of connections.keys()) drop(socket, "stopping")
+        for (const socket of held.all()) held.drop(socket, "stopping")
       }
       setTimeout(closeAll, bounds.closingMs).unref()
     },
   }
+}
 
-  function opened(socket: Socket): void {
-    connections.set(socket, { running: undefined, waiting: [] })
-    idle.add(socket)
-    socket.once("close", () => forget(socket))
-    socket.on("drain", () => moveToEnd(answers, socket))
-    if (connections.size <= bounds.connections) return
-    const [longestIdle] = idle
-    const [longestUnread] = answers.bytes.keys()
-    const other = longestIdle === socket ? (longestUnread ?? largestOf(requests)) : longestIdle
-    drop(other ?? socket, "too_many")
-  }
-
-  function enqueue(listener: RequestListener, request: IncomingMessage, response: ServerResponse): void {
-    const { socket } = request
-    const connection = connections.get(socket)
-    // Closed by us or by the caller; Node still parses what had arrived.
-    if (!connection) return
-    if (!connection.running) run(listener, connection, request, response)
-    else if (connection.waiting.length >= bounds.pipelined) drop(socket, "pipelined")
-    else {
-      connection.waiting.push([request, response])
-      holdRequest(socket, WAITING_BYTES)
-    }
-  }
-
-  function run(
-    listener: RequestListener,
-    connection: Connection,
-    request: IncomingMessage,
-    response: ServerResponse,
-  ): void {
+/** Calls `listener` with one request of each connection at a time; the next ones of that connection wait for their turn. */
+function oneAtATime(listener: RequestListener, held: HeldConnections, bounds: Bounds): RequestListener {
+  function run(connection: Connection, request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request
     connection.running = response
-    idle.delete(socket)
+    held.began(socket)
     response.once("close", () => {
       connection.running = undefined
       // Closed, or its last answer said `Connection: close`.
-      if (!connections.has(socket) || !socket.writable) return
-      letGo(answers, socket)
-      letGo(requests, socket)
+      if (!held.of(socket) || !socket.writable) return
+      held.finished(socket)
       const next = connection.waiting.shift()
-      if (!next) idle.add(socket)
-      else {
-        holdRequest(socket, connection.waiting.length * WAITING_BYTES)
-        run(listener, connection, ...next)
-      }
+      if (!next) return
+      held.holdRequest(socket, connection.waiting.length * WAITING_BYTES)
+      run(connection, ...next)
     })
-    const bodyBytes = bodyBytesOf(request)
+    const bodyBytes = Math.min(announcedBytes(request), bounds.bodyBytes)
     request.once("end", () => {
-      if (connection.running === response) add(requests, socket, -bodyBytes)
+      if (connection.running === response) held.holdRequest(socket, -bodyBytes)
     })
-    holdRequest(socket, bodyBytes)
+    held.holdRequest(socket, bodyBytes)
     // Unless its own body is what no longer fits.
-    if (connections.has(socket)) listener(request, response)
+    if (held.of(socket)) listener(request, response)
   }
 
-  /** Counts the full announced size of the body, so that a slow sender is counted before it has sent. */
-  function bodyBytesOf({ headers }: IncomingMessage): number {
-    const isChunked = headers["transfer-encoding"] !== undefined
-    return Math.min(isChunked ? CHUNKED_BYTES : Number(headers["content-length"] ?? 0), bounds.bodyBytes)
-  }
-
-  function holdAnswer(socket: Socket, bytes: number): void {
-    // One that is already in the order keeps its place: asking for more is not reading.
-    add(answers, socket, bytes)
-    for (const longest of answers.bytes.keys()) {
-      if (answers.total <= bounds.answerBytes) return
-      drop(longest, "unread")
+  return (request, response) => {
+    const { socket } = request
+    const connection = held.of(socket)
+    // Closed by us or by the caller; Node still parses what had arrived.
+    if (!connection) return
+    if (!connection.running) run(connection, request, response)
+    else if (connection.waiting.length >= bounds.pipelined) held.drop(socket, "pipelined")
+    else {
+      connection.waiting.push([request, response])
+      held.holdRequest(socket, WAITING_BYTES)
     }
   }
+}
 
-  function holdRequest(socket: Socket, bytes: number): void {
-    add(requests, socket, bytes)
-    while (requests.total > bounds.requestBytes) drop(largestOf(requests) ?? socket, "unsent")
-  }
-
-  function add(holders: Holders, socket: Socket, bytes: number): void {
-    if (bytes === 0) return
-    if (!connections.has(socket)) return
-    holders.bytes.set(socket, (holders.bytes.get(socket) ?? 0) + bytes)
-    holders.total += bytes
-  }
-
-  function letGo(holders: Holders, socket: Socket): void {
-    holders.total -= holders.bytes.get(socket) ?? 0
-    holders.bytes.delete(socket)
-  }
-
-  function moveToEnd({ bytes }: Holders, socket: Socket): void {
-    const held = bytes.get(socket)
-    if (held === undefined) return
-    bytes.delete(socket)
-    bytes.set(socket, held)
-  }
-
-  function timedOut(socket: Socket): void {
-    const running = connections.get(socket)?.running
-    // Where nothing waits to be read, the server itself is still working: on a long-poll, or on the next part of a
-    // download.
-    if (running && socket.writableLength === 0) return
-    if (running) drop(socket, "stalled")
-    else socket.destroy()
-  }
-
-  function drop(socket: Socket, reason: DropReason): void {
-    dropped(reason, socket.remoteAddress)
-    forget(socket)
-    socket.destroy()
-  }
-
-  function forget(socket: Socket): void {
-    const connection = connections.get(socket)
-    if (!connection) return
-    letGo(answers, socket)
-    letGo(requests, socket)
-    connection.waiting = []
-    connections.delete(socket)
-    idle.delete(socket)
-  }
+/** The full announced size of the body, so that a slow sender is counted before it has sent. */
+function announcedBytes({ headers }: IncomingMessage): number {
+  return headers["transfer-encoding"] === undefined ? Number(headers["content-length"] ?? 0) : CHUNKED_BYTES
 }

@@ -21,9 +21,10 @@ import { ApiError, type ErrorCode, errorTable, invalid, retryAfterOf } from "../
 import { connectionsDropped, httpDuration } from "../metrics.ts"
 import { type Identities, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
-import { type Bounds, boundedConnections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
+import { boundedConnections, type Connections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
+import type { Bounds } from "./held-connections.ts"
 import { isStorable, NOT_STORABLE, parseJson } from "./json.ts"
-import { limiter, nobody } from "./limit.ts"
+import { type Limiter, limiter, nobody } from "./limit.ts"
 import { pathOf } from "./path.ts"
 import { detailsOf, validatorFactory } from "./validation.ts"
 
@@ -76,17 +77,52 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
     connectionsDropped.inc({ reason })
     ctx.log.info({ reason, peer }, "connection closed because it exceeded a limit")
   }, bounds)
-  const { admit, isRefused } = limiter(ctx)
-  const { trustedProxies } = ctx.settings
+  const requests = limiter(ctx)
+  const app = Fastify(serverOptions(ctx, connections, requests)).withTypeProvider<TypeBoxTypeProvider>()
 
-  const options: FastifyHttpOptions<RawServerDefault> = {
+  app.decorate("identities", identities)
+  app.decorateRequest("subject", undefined)
+  app.decorateRequest("apiKey", undefined)
+  app.decorateRequest("merchantId", undefined)
+  readJsonAlone(app)
+  app.addHook("onRequest", async (request, reply) => {
+    reply.header("x-request-id", request.id)
+    // Answers contain tokens, secrets and payment data; no cache in between may store them.
+    if (request.url.startsWith("/api/")) reply.header("cache-control", "no-store")
+    checkHost(request.raw)
+  })
+  answerCors(app, ctx)
+  admitCallers(app, identities, requests)
+  app.addHook("preValidation", async request => {
+    for (const [name, value] of Object.entries({ ...(request.query as object), ...(request.params as object) }))
+      if (!isStorable(name) || !isStorable(String(value))) throw invalid(name, NOT_STORABLE)
+  })
+  app.addHook("onSend", async (_request, reply, payload) => {
+    // A Buffer is shared by all callers, so an answer adds no memory.
+    if (typeof payload === "string") connections.hold(reply.raw, payload.length * HELD_A_CHARACTER)
+    else if (payload instanceof Readable) connections.hold(reply.raw, HELD_A_STREAM)
+  })
+  app.addHook("preClose", async () => connections.close())
+  recordAnswers(app, ctx)
+  app.setErrorHandler((error: FastifyError, request, reply) => sendError(ctx, request, reply, error))
+  app.setNotFoundHandler((request, reply) => sendError(ctx, request, reply, new ApiError("NOT_FOUND")))
+  return app
+}
+
+function serverOptions(
+  ctx: Context,
+  connections: Connections,
+  { admit }: Limiter,
+): FastifyHttpOptions<RawServerDefault> {
+  const { trustedProxies } = ctx.settings
+  return {
     bodyLimit: BODY_LIMIT,
     requestTimeout: REQUEST_TIMEOUT_MS,
     serverFactory: listener =>
       connections.open(listener, {
         requestTimeout: REQUEST_TIMEOUT_MS,
         keepAliveTimeout: KEEP_ALIVE_MS,
-        // Refused below, in the shape of every error.
+        // Refused by `checkHost`, in the shape of every error.
         requireHostHeader: false,
       }),
     logger: false,
@@ -102,12 +138,9 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
     clientErrorHandler: refuseBroken,
     schemaController: { compilersFactory: { buildValidator: (() => validatorFactory) as unknown as BuildValidator } },
   }
-  const app = Fastify(options).withTypeProvider<TypeBoxTypeProvider>()
+}
 
-  app.decorate("identities", identities)
-  app.decorateRequest("subject", undefined)
-  app.decorateRequest("apiKey", undefined)
-  app.decorateRequest("merchantId", undefined)
+function readJsonAlone(app: Server): void {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser("application/json", { parseAs: "string" }, async (request: FastifyRequest, text: string) => {
     // JSON is UTF-8 (RFC 8259, 8.1); bytes in another encoding would be read as other text.
@@ -115,13 +148,9 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
     if (charset !== undefined && !/^(utf-?8|us-ascii)$/i.test(charset)) throw new ApiError("UNSUPPORTED_MEDIA_TYPE")
     return parseJson(text)
   })
+}
 
-  app.addHook("onRequest", async (request, reply) => {
-    reply.header("x-request-id", request.id)
-    // Answers contain tokens, secrets and payment data; no cache in between may store them.
-    if (request.url.startsWith("/api/")) reply.header("cache-control", "no-store")
-    checkHost(request.raw)
-  })
+function answerCors(app: Server, ctx: Context): void {
   app.register(cors, {
     delegator: (request, done) => {
       const methods = ["GET", "HEAD", "POST", "PUT", "DELETE"]
@@ -130,6 +159,10 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
       done(null, { origin, methods, exposedHeaders: exposed, strictPreflight: false })
     },
   })
+}
+
+/** Finds out who is calling, counts the request against the caller's limits, and then refuses invalid credentials. */
+function admitCallers(app: Server, identities: Identities, { admit, isRefused }: Limiter): void {
   // Runs after CORS has written its headers: a page must be able to read a 401 or a 429. Preflights end there.
   app.after(() => {
     app.addHook("onRequest", async (request, reply) => {
@@ -145,33 +178,17 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
       return undefined
     })
   })
-  app.addHook("preValidation", async request => {
-    for (const [name, value] of Object.entries({ ...(request.query as object), ...(request.params as object) }))
-      if (!isStorable(name) || !isStorable(String(value))) throw invalid(name, NOT_STORABLE)
-  })
-  app.addHook("onSend", async (_request, reply, payload) => {
-    // A Buffer is shared by all callers, so an answer adds no memory.
-    if (typeof payload === "string") connections.hold(reply.raw, payload.length * HELD_A_CHARACTER)
-    else if (payload instanceof Readable) connections.hold(reply.raw, HELD_A_STREAM)
-  })
-  app.addHook("preClose", async () => connections.close())
+}
+
+/** Measures and logs each request once it is answered. */
+function recordAnswers(app: Server, ctx: Context): void {
   app.addHook("onResponse", async (request, reply) => {
+    const { method, id: requestId } = request
     const route = request.routeOptions.url ?? "unknown"
-    httpDuration.observe({ method: request.method, route, status: reply.statusCode }, reply.elapsedTime / 1_000)
-    ctx.log.info(
-      {
-        requestId: request.id,
-        method: request.method,
-        route,
-        status: reply.statusCode,
-        ms: Math.round(reply.elapsedTime),
-      },
-      "request",
-    )
+    const status = reply.statusCode
+    httpDuration.observe({ method, route, status }, reply.elapsedTime / 1_000)
+    ctx.log.info({ requestId, method, route, status, ms: Math.round(reply.elapsedTime) }, "request")
   })
-  app.setErrorHandler((error: FastifyError, request, reply) => sendError(ctx, request, reply, error))
-  app.setNotFoundHandler((request, reply) => sendError(ctx, request, reply, new ApiError("NOT_FOUND")))
-  return app
 }
 
 const CHARSET = /;\s*charset\s*=\s*"?([^\s;"]+)/i

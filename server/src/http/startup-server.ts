@@ -5,7 +5,8 @@
 import { randomUUID } from "node:crypto"
 import { errorTable } from "../errors.ts"
 import { connectionsDropped } from "../metrics.ts"
-import { type Bounds, boundedConnections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
+import { boundedConnections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
+import type { Bounds } from "./held-connections.ts"
 
 export interface StartupServer {
   /** What the start is waiting for now, as a clause after "Not ready: ". */

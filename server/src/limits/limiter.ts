@@ -56,25 +56,20 @@ export async function openLimits(
     refusal = undefined
   })
   await redis.connect().catch(() => undefined)
-  return await limitsOver(redis, log, { refusal: () => refusal, patienceMs })
+  const inTime: InTime = work => within(patienceMs, work)
+  return await limitsOver(redis, log, inTime, () => refusal)
 }
 
 /**
  * Redis decides, and what it admits is also recorded in this process's log. When Redis fails or is slow, that log
  * decides, with this instance's share of each limit, until a heartbeat gets through. Our own admissions always count: a
- * Redis that has lost its memory does not make this process admit more than the limit. `refusal` is why there is no
+ * Redis that has lost its memory does not make this process admit more than the limit. `cause` is why there is no
  * connection now.
  */
-async function limitsOver(
-  redis: Redis,
-  log: Logger,
-  { refusal, patienceMs }: { refusal: () => Error | undefined; patienceMs: number },
-): Promise<Limits> {
-  const inTime = <T>(work: Promise<T>) => within(patienceMs, work)
+async function limitsOver(redis: Redis, log: Logger, inTime: InTime, cause: () => Error | undefined): Promise<Limits> {
   const own = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })
   const shared = sharedLog(redis, { windowMs: WINDOW_MS })
-  const id = randomUUID()
-  let instances = 1
+  const member = membership(redis, inTime)
   let alone = false
   let sharedSinceMs = monotonicMs()
   let closed = false
@@ -93,12 +88,12 @@ async function limitsOver(
           return mine.admitted ? verdict : mine
         }
       }
-      return own.admit(counts.map(({ key, limit }) => ({ key, limit: Math.ceil(limit / instances) })))
+      return own.admit(counts.map(({ key, limit }) => ({ key, limit: Math.ceil(limit / member.instances()) })))
     },
     close: async () => {
       closed = true
       clearTimeout(timer)
-      await inTime(redis.zrem(INSTANCES_KEY, id)).catch(() => undefined)
+      await member.leave().catch(() => undefined)
       redis.disconnect()
     },
   }
@@ -109,7 +104,7 @@ async function limitsOver(
     limitsAlone.set(1)
     // A call on a connection that Redis refused (a wrong password) reports only that it can't write to it.
     log.warn(
-      { err: refusal() ?? error, instances },
+      { err: cause() ?? error, instances: member.instances() },
       "Redis fails: each instance enforces its share of the limits by itself",
     )
     beatLater()
@@ -117,17 +112,13 @@ async function limitsOver(
 
   async function beat(): Promise<void> {
     try {
-      const counted = await inTime(redis.sluiceBeat(INSTANCES_KEY, id, LIFE_MS))
+      await member.beat(() => alone || monotonicMs() - sharedSinceMs <= LIFE_MS)
       if (alone) {
         alone = false
         sharedSinceMs = monotonicMs()
         limitsAlone.set(0)
         log.info("Redis is back: limits are shared again")
       }
-      // A Redis that has just come back does not know all instances yet.
-      const knowsAll = monotonicMs() - sharedSinceMs > LIFE_MS
-      instances = knowsAll ? counted : Math.max(instances, counted)
-      limitsInstances.set(instances)
     } catch (error) {
       goAlone(error as Error)
       // Otherwise a connection to a vanished host would be tried for a quarter of an hour.
@@ -141,6 +132,26 @@ async function limitsOver(
     if (!closed) timer = setTimeout(() => void beat(), BEAT_MS).unref()
   }
 }
+
+/** This process among the instances that share the limits. */
+function membership(redis: Redis, inTime: InTime) {
+  const id = randomUUID()
+  let instances = 1
+  return {
+    /** How many there are, as far as is known; at least 1. */
+    instances: () => instances,
+    /** Stays a member and counts the others; `isNew` says of a Redis that it does not know all instances yet. */
+    beat: async (isNew: () => boolean) => {
+      const counted = await inTime(redis.sluiceBeat(INSTANCES_KEY, id, LIFE_MS))
+      instances = isNew() ? Math.max(instances, counted) : counted
+      limitsInstances.set(instances)
+    },
+    leave: () => inTime(redis.zrem(INSTANCES_KEY, id)),
+  }
+}
+
+/** The result of a call, or {@link NoAnswer}. */
+type InTime = <T>(work: Promise<T>) => Promise<T>
 
 class NoAnswer extends Error {}
 

@@ -38,21 +38,18 @@ export const monotonicMs = (): number => Math.floor(performance.now())
 
 /**
  * A log in this process's memory, by a clock in whole milliseconds. It stores at most `maxKeys` keys, and always the
- * half of that number that was used last: two maps, the older of which is dropped as a whole, cost less than a list in
- * order of use.
+ * half of that number that was used last.
  */
 export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: () => number }): MemoryLog {
   const { windowMs, maxKeys, clock = monotonicMs } = options
-  const generation = Math.max(1, Math.floor(maxKeys / 2))
   /** Admissions by key, oldest first; never empty. */
-  let young = new Map<string, number[]>()
-  let old = new Map<string, number[]>()
+  const logs = recentlyUsed<number[]>(maxKeys)
   /** The logs of the current request: a decision completes within one turn of the event loop. */
   const found: (number[] | undefined)[] = []
 
   return {
     get size() {
-      return young.size + old.size
+      return logs.size()
     },
     // Plain loops that allocate only the verdict: with iterators and closures it is a third slower (script/bench
     // limits).
@@ -63,7 +60,7 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
       let full = 0
       for (let i = 0; i < counts.length; i++) {
         const { key, limit } = counts[i] as Count
-        const times = young.get(key) ?? rejuvenated(key)
+        const times = logs.get(key)
         found[i] = times
         if (!times) continue
         const { length } = times
@@ -95,7 +92,7 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
   function enter(key: string, times: number[] | undefined, time: number, horizon: number): number[] {
     if (!times) {
       const first = [time]
-      keep(key, first)
+      logs.keep(key, first)
       return first
     }
     const newest = times[times.length - 1] as number
@@ -103,20 +100,32 @@ export function memoryLog(options: { windowMs: number; maxKeys: number; clock?: 
     times.push(Math.max(time, newest))
     return times
   }
+}
 
-  function rejuvenated(key: string): number[] | undefined {
-    const times = old.get(key)
-    if (!times) return undefined
+/**
+ * A map that stores at most `maxKeys` keys, and always the half of that number that was used last: two maps, the older of
+ * which is dropped as a whole, cost less than a list in order of use.
+ */
+function recentlyUsed<V>(maxKeys: number) {
+  const generation = Math.max(1, Math.floor(maxKeys / 2))
+  let young = new Map<string, V>()
+  let old = new Map<string, V>()
+
+  function rejuvenated(key: string): V | undefined {
+    const value = old.get(key)
+    if (value === undefined) return undefined
     old.delete(key)
-    keep(key, times)
-    return times
+    keep(key, value)
+    return value
   }
 
-  function keep(key: string, times: number[]): void {
+  function keep(key: string, value: V): void {
     if (young.size >= generation) {
       old = young
       young = new Map()
     }
-    young.set(key, times)
+    young.set(key, value)
   }
+
+  return { size: () => young.size + old.size, get: (key: string) => young.get(key) ?? rejuvenated(key), keep }
 }

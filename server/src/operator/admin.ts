@@ -55,7 +55,11 @@ export function openAdmin(ctx: Context): Server {
   )
   app.setErrorHandler((error: FastifyError, request, reply) => sendError(ctx, request, reply, unasked(error)))
   app.setNotFoundHandler((request, reply) => sendError(ctx, request, reply, new ApiError("NOT_FOUND")))
+  actionRoutes(app, ctx)
+  return app
+}
 
+function actionRoutes(app: Server, ctx: Context): void {
   app.get("/wallets", { schema: { querystring: Type.Object({ network: Type.Optional(NetworkName) }) } }, request =>
     showWallets(ctx, request.query.network).then(data => ({ data })),
   )
@@ -123,7 +127,6 @@ export function openAdmin(ctx: Context): Server {
   app.post("/cancel", { schema: { body: Strict({ intent: Intent, reason: Reason, by: By }) } }, request =>
     cancel(ctx, request.body),
   )
-  return app
 }
 
 /** If no endpoint can be believed, the network is at fault, not the service. */

@@ -8,10 +8,11 @@ import type { Row } from "../db/schema.ts"
 import { isHeld, releaseLease } from "../jobs/claim.ts"
 import { runLoop } from "../jobs/run.ts"
 import { deliveriesInFlight } from "../metrics.ts"
+import { openRecorder } from "./attempt-recorder.ts"
 import { type ClaimedDelivery, claimDeliveries } from "./claim-deliveries.ts"
-import { type Result, recordAttempts } from "./record-attempts.ts"
+import type { Result } from "./record-attempts.ts"
 import { accountSecret, secretsOfAll } from "./secrets.ts"
-import type { Sender } from "./send.ts"
+import type { Attempt, Sender } from "./send.ts"
 
 /** A lease outlives the longest exchange and its recording by this margin. */
 const LEASE_MARGIN_MS = 30_000
@@ -35,8 +36,6 @@ const AHEAD_MS = 1_000
 const AHEAD_FREE = 0.25
 /** A stopping process waits this long for answers; another process retries the deliveries that are still open then. */
 const STOP_GRACE_MS = 10_000
-const WRITE_AGAIN_MS = 1_000
-const WRITE_TRIES = 20
 
 export interface Deliverer {
   /**
@@ -65,39 +64,29 @@ interface Lane {
 }
 
 /** The deliveries of one process; `cut` aborts those being sent. */
+// long: claiming, starting and finishing share the lanes and the places, and every step frees room for another
 export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): Deliverer {
-  const { timeoutMs, concurrency, concurrencyPerEndpoint } = ctx.settings.webhooks
+  const { concurrency, concurrencyPerEndpoint } = ctx.settings.webhooks
   const lanes = new Map<string, Lane>()
-  const slow = new Set<string>()
-  const notQuick = new Set<string>()
+  const pace = openPace()
   const work = new Set<Promise<void>>()
-  const results: Result[] = []
   let places = concurrency
   let turn = ""
-  let writing = false
+  const recorder = openRecorder(ctx, cut, recorded => {
+    places += recorded
+    // A place is free, so a row that waited for one of these to be tried first may start.
+    ctx.wakes.wakeHere("deliveries")
+  })
 
   async function round(): Promise<number> {
     for (const name of lanes.keys()) advance(name)
     if (places <= 0) return 0
     const ahead = places > concurrency * AHEAD_FREE ? concurrencyPerEndpoint : 0
-    const taken = new Map<string, number>()
-    for (const name of notQuick) taken.set(name, ahead + (slow.has(name) ? concurrencyPerEndpoint - 1 : 0))
+    const taken = pace.reserved(ahead, concurrencyPerEndpoint)
     for (const [name, { sending, waiting }] of lanes) taken.set(name, (taken.get(name) ?? 0) + sending + waiting.length)
-    let rows: ClaimedDelivery[] = []
-    do {
-      const claimed = await claimDeliveries(ctx.db, {
-        now: ctx.now(),
-        leaseMs: AHEAD_MS + timeoutMs + LEASE_MARGIN_MS,
-        limit: places,
-        perLane: concurrencyPerEndpoint + ahead,
-        taken,
-        afterLane: turn,
-        lanes: LANES,
-      })
-      rows = claimed.rows
-      turn = claimed.nextLane
-      // Repeats until something is found, or all lanes were checked.
-    } while (rows.length === 0 && turn !== "" && !ctx.signal.aborted)
+    const claimed = await claimFrom(ctx, turn, { limit: places, perLane: concurrencyPerEndpoint + ahead, taken })
+    const { rows } = claimed
+    turn = claimed.nextLane
     if (rows.length === 0) return 0
     places -= rows.length
     const claimedAt = performance.now()
@@ -118,12 +107,12 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
   function advance(name: string): void {
     const held = lanes.get(name)
     if (!held) return
-    const room = slow.has(name) ? 1 : concurrencyPerEndpoint
+    const room = pace.isSlow(name) ? 1 : concurrencyPerEndpoint
     for (let next = held.waiting[0]; next; next = held.waiting[0]) {
       const old = ctx.signal.aborted || performance.now() - next.claimedAt > AHEAD_MS
       if (!old && held.sending >= room) break
       held.waiting.shift()
-      if (old) notQuick.add(name)
+      if (old) pace.gaveBack(name)
       track(next.row, old ? releaseLease(ctx.db, "deliveries", next.row).finally(() => places++) : deliver(next, held))
     }
     if (held.sending === 0 && held.waiting.length === 0) lanes.delete(name)
@@ -136,75 +125,89 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
     work.add(mine)
   }
 
-  async function deliver({ row, needs }: Waiting, lane: Lane): Promise<void> {
-    let sent = false
+  async function deliver(next: Waiting, lane: Lane): Promise<void> {
+    const { row } = next
+    let result: Result | undefined
     lane.sending++
     deliveriesInFlight.inc()
     try {
-      const [bodies, destinations] = await needs
-      const body = bodies.get(row.event_id)
-      const to = destinations.get(row.lane + (row.url ?? ""))
-      const isPaused = row.url === null && !row.by_hand && to?.webhook?.active === false
-      if (!to || body === undefined || isPaused) return await skip(ctx, row)
-      const startedAt = ctx.now()
-      const message = { url: to.url, secrets: to.secrets, eventId: row.event_id, idempotencyKey: row.id, body }
-      const attempt = await sender.send(message, { timeoutMs, signal: cut })
-      // Due at once for the next worker. The receiver may have got it, and recognises it by its idempotency key.
-      if (cut?.aborted && attempt.status === null) return await releaseLease(ctx.db, "deliveries", row)
-      if (attempt.durationMs >= SLOW_MS) slow.add(row.lane)
-      else slow.delete(row.lane)
-      if (attempt.error === null && attempt.durationMs <= QUICK_MS) notQuick.delete(row.lane)
-      else notQuick.add(row.lane)
-      results.push({ delivery: row, webhook: to.webhook, startedAt, attempt })
-      sent = true
+      result = await exchange(ctx, sender, next, cut)
+      if (result) pace.answered(row.lane, result.attempt)
     } finally {
       // A delivery keeps its place until it is recorded: a stalled database must stop the sending.
-      if (!sent) places++
+      if (!result) places++
       lane.sending--
       deliveriesInFlight.dec()
       advance(row.lane)
     }
-    if (!writing) track(row, writeAll())
+    const writing = result && recorder.add(result)
+    if (writing) track(row, writing)
   }
 
-  /** Records results until none are left, in one batch with those that arrive meanwhile. */
-  async function writeAll(): Promise<void> {
-    writing = true
-    while (results.length > 0) await writeNow()
-    writing = false
+  async function idle(): Promise<void> {
+    for (const name of lanes.keys()) advance(name)
+    while (work.size > 0) await Promise.all(work)
   }
 
-  async function writeNow(): Promise<void> {
-    // Results of the same turn of the event loop join this batch.
-    await new Promise(resolve => setImmediate(resolve))
-    const batch = results.splice(0)
-    try {
-      for (let n = 1; ; n++)
-        try {
-          await recordAttempts(ctx, batch)
-          break
-        } catch (error) {
-          if (n === WRITE_TRIES || cut?.aborted) throw error
-          ctx.log.warn({ err: error }, "attempts could not be recorded yet")
-          await new Promise(resolve => setTimeout(resolve, WRITE_AGAIN_MS))
-        }
-    } catch (error) {
-      // Their leases expire, and they are retried.
-      ctx.log.error({ err: error, deliveries: batch.length }, "attempts could not be recorded")
-    } finally {
-      places += batch.length
-      // A place is free, so a row that waited for one of these to be tried first may start.
-      ctx.wakes.wakeHere("deliveries")
-    }
-  }
+  return { round, idle }
+}
 
+/** How fast each lane's endpoint answered last. */
+function openPace() {
+  const slow = new Set<string>()
+  const notQuick = new Set<string>()
   return {
-    round,
-    idle: async () => {
-      for (const name of lanes.keys()) advance(name)
-      while (work.size > 0) await Promise.all(work)
+    isSlow: (lane: string) => slow.has(lane),
+    /** Its rows waited too long here. */
+    gaveBack: (lane: string) => void notQuick.add(lane),
+    answered: (lane: string, { durationMs, error }: Attempt) => {
+      if (durationMs >= SLOW_MS) slow.add(lane)
+      else slow.delete(lane)
+      if (error === null && durationMs <= QUICK_MS) notQuick.delete(lane)
+      else notQuick.add(lane)
     },
+    /** The places of each lane that a claim leaves empty: prefetched ones of those not quick, all but one of the slow. */
+    reserved: (ahead: number, perLane: number) =>
+      new Map([...notQuick].map(lane => [lane, ahead + (slow.has(lane) ? perLane - 1 : 0)])),
   }
+}
+
+type Room = Pick<Parameters<typeof claimDeliveries>[1], "limit" | "perLane" | "taken">
+
+/** Claims due deliveries, from the lanes after `lane` on, until some are found or all lanes were checked. */
+async function claimFrom(ctx: Context, lane: string, room: Room): ReturnType<typeof claimDeliveries> {
+  const leaseMs = AHEAD_MS + ctx.settings.webhooks.timeoutMs + LEASE_MARGIN_MS
+  for (let afterLane = lane; ; ) {
+    const claimed = await claimDeliveries(ctx.db, { ...room, now: ctx.now(), leaseMs, afterLane, lanes: LANES })
+    if (claimed.rows.length > 0 || claimed.nextLane === "" || ctx.signal.aborted) return claimed
+    afterLane = claimed.nextLane
+  }
+}
+
+/** Sends one delivery; undefined where there is nothing to record: it was skipped, or `cut` ended it without an answer. */
+async function exchange(
+  ctx: Context,
+  sender: Sender,
+  { row, needs }: Waiting,
+  cut: AbortSignal | undefined,
+): Promise<Result | undefined> {
+  const [bodies, destinations] = await needs
+  const body = bodies.get(row.event_id)
+  const to = destinations.get(row.lane + (row.url ?? ""))
+  const isPaused = row.url === null && !row.by_hand && to?.webhook?.active === false
+  if (!to || body === undefined || isPaused) {
+    await skip(ctx, row)
+    return undefined
+  }
+  const startedAt = ctx.now()
+  const message = { url: to.url, secrets: to.secrets, eventId: row.event_id, idempotencyKey: row.id, body }
+  const attempt = await sender.send(message, { timeoutMs: ctx.settings.webhooks.timeoutMs, signal: cut })
+  if (cut?.aborted && attempt.status === null) {
+    // Due at once for the next worker. The receiver may have got it, and recognises it by its idempotency key.
+    await releaseLease(ctx.db, "deliveries", row)
+    return undefined
+  }
+  return { delivery: row, webhook: to.webhook, startedAt, attempt }
 }
 
 interface Destination {
