@@ -47,7 +47,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         prepare: () => approveAttachment(ctx, request, merchantId, `new product ${name}`, noSplit, splitId),
         work: async (ctx, approval) => {
           await approval.hold(ctx)
-          return productOf(await createProduct(ctx, merchantId, request.body))
+          return productOf(ctx, await createProduct(ctx, merchantId, request.body))
         },
       })
       ctx.wakes.wakeSoon("deliveries")
@@ -68,7 +68,14 @@ export function catalogRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const query = ctx.db.selectFrom("products").selectAll().where("merchant_id", "=", merchantId)
-      return await sendList(ctx, reply, request.query, newestFirst(query), rows => rows.map(productOf), inData)
+      return await sendList(
+        ctx,
+        reply,
+        request.query,
+        newestFirst(query),
+        rows => rows.map(row => productOf(ctx, row)),
+        inData,
+      )
     },
   )
   app.get(
@@ -85,7 +92,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
     async request => {
       const row = await ownProduct(ctx, await callingMerchant(request), request.params.id)
       if (!row) throw new ApiError("NOT_FOUND")
-      return productOf(row)
+      return productOf(ctx, row)
     },
   )
   app.put(
@@ -115,7 +122,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         return await changeProduct(ctx, merchantId, params.id, body)
       })
       ctx.wakes.wakeSoon("deliveries")
-      return productOf(row)
+      return productOf(ctx, row)
     },
   )
   app.delete(
@@ -159,7 +166,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         prepare: () => approveAttachment(ctx, request, merchantId, `new payment link ${title}`, noSplit, splitId),
         work: async (ctx, approval) => {
           await approval.hold(ctx)
-          return linkOf(await createLink(ctx, merchantId, request.body))
+          return linkOf(ctx, await createLink(ctx, merchantId, request.body))
         },
       })
       ctx.wakes.wakeSoon("deliveries")
@@ -180,7 +187,14 @@ export function catalogRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const query = ctx.db.selectFrom("payment_links").selectAll().where("merchant_id", "=", merchantId)
-      return await sendList(ctx, reply, request.query, newestFirst(query), rows => rows.map(linkOf), inData)
+      return await sendList(
+        ctx,
+        reply,
+        request.query,
+        newestFirst(query),
+        rows => rows.map(row => linkOf(ctx, row)),
+        inData,
+      )
     },
   )
   app.get(
@@ -202,7 +216,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         .where("merchant_id", "=", await callingMerchant(request))
         .executeTakeFirst()
       if (!row) throw new ApiError("NOT_FOUND")
-      return linkOf(row)
+      return linkOf(ctx, row)
     },
   )
   app.put(
@@ -232,7 +246,7 @@ export function catalogRoutes(app: Server, ctx: Context): void {
         return await changeLink(ctx, merchantId, params.id, body)
       })
       ctx.wakes.wakeSoon("deliveries")
-      return linkOf(row)
+      return linkOf(ctx, row)
     },
   )
   app.delete(
@@ -254,43 +268,43 @@ export function catalogRoutes(app: Server, ctx: Context): void {
       return { deleted: true as const, id }
     },
   )
+}
 
-  function productOf(row: Row<"products">) {
-    const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
-    return {
-      id: row.id,
-      name: row.name,
-      description: row.description,
-      price: formatAmount(row.price, token.decimals),
-      currency: row.currency,
-      chain,
-      splitId: row.split_id,
-      active: row.active,
-      createdAt: row.created_at.toISOString(),
-      updatedAt: row.updated_at.toISOString(),
-    }
+function productOf(ctx: TxContext, row: Row<"products">) {
+  const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
+  return {
+    id: row.id,
+    name: row.name,
+    description: row.description,
+    price: formatAmount(row.price, token.decimals),
+    currency: row.currency,
+    chain,
+    splitId: row.split_id,
+    active: row.active,
+    createdAt: row.created_at.toISOString(),
+    updatedAt: row.updated_at.toISOString(),
   }
+}
 
-  function linkOf(row: Row<"payment_links">) {
-    const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
-    return {
-      id: row.id,
-      slug: row.slug,
-      url: `${ctx.settings.baseUrl}/p/${row.slug}`,
-      title: row.title,
-      description: row.description,
-      amount: row.amount === null ? null : formatAmount(row.amount, token.decimals),
-      currency: row.currency,
-      chain,
-      productId: row.product_id,
-      splitId: row.split_id,
-      redirectUrl: row.redirect_url,
-      maxUses: row.max_uses,
-      uses: row.uses,
-      expiresAt: row.expires_at?.toISOString() ?? null,
-      active: row.active,
-      createdAt: row.created_at.toISOString(),
-      updatedAt: row.updated_at.toISOString(),
-    }
+function linkOf(ctx: TxContext, row: Row<"payment_links">) {
+  const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
+  return {
+    id: row.id,
+    slug: row.slug,
+    url: `${ctx.settings.baseUrl}/p/${row.slug}`,
+    title: row.title,
+    description: row.description,
+    amount: row.amount === null ? null : formatAmount(row.amount, token.decimals),
+    currency: row.currency,
+    chain,
+    productId: row.product_id,
+    splitId: row.split_id,
+    redirectUrl: row.redirect_url,
+    maxUses: row.max_uses,
+    uses: row.uses,
+    expiresAt: row.expires_at?.toISOString() ?? null,
+    active: row.active,
+    createdAt: row.created_at.toISOString(),
+    updatedAt: row.updated_at.toISOString(),
   }
 }

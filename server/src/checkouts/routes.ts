@@ -31,85 +31,91 @@ const surfaces = [
   },
   { prefix: "/api/console/checkouts", by: "InConsole", merchantOf: callingMerchant },
 ] as const
+type Surface = (typeof surfaces)[number]
 
 export function checkoutRoutes(app: Server, ctx: Context): void {
-  for (const { prefix, by, merchantOf } of surfaces) {
-    app.post(
-      prefix,
-      {
-        schema: {
-          operationId: `createCheckout${by}`,
-          summary: "Starts a checkout with its own receiving address",
-          tags,
-          body: CheckoutCreate,
-          response: { 201: Session },
-        },
-        config: {
-          errors: ["FORBIDDEN", "PAYOUT_ADDRESS_REQUIRED", "LINK_UNAVAILABLE", "PAYMENTS_PAUSED"],
-          idempotencyKey: true,
-        },
-      },
-      async (request, reply) => {
-        const merchantId = await merchantOf(request)
-        reply.code(201)
-        return await idempotently(ctx, request, reply, merchantId, async ctx =>
-          wholeOf(ctx, await createSession(ctx, merchantId, request.body)),
-        )
-      },
-    )
+  for (const surface of surfaces) surfaceRoutes(app, ctx, surface)
+  changeRoutes(app, ctx)
+}
 
-    app.get(
-      prefix,
-      {
-        schema: {
-          operationId: `listCheckouts${by}`,
-          summary: "All checkouts, newest first",
-          tags,
-          querystring: SessionQuery,
-          response: { 200: SessionList },
-        },
+function surfaceRoutes(app: Server, ctx: Context, { prefix, by, merchantOf }: Surface): void {
+  app.post(
+    prefix,
+    {
+      schema: {
+        operationId: `createCheckout${by}`,
+        summary: "Starts a checkout with its own receiving address",
+        tags,
+        body: CheckoutCreate,
+        response: { 201: Session },
       },
-      async (request, reply) => {
-        const { status, exception, ...page } = request.query
-        const query = ctx.db
-          .selectFrom("checkout_sessions")
-          .selectAll()
-          .where("merchant_id", "=", await merchantOf(request))
-          .$if(status !== undefined, q => q.where("status", "=", status ?? "pending"))
-          .$if(exception !== undefined, q => q.where("exception", "=", exception ?? null))
-        return await sendList(ctx, reply, page, newestFirst(query), rows => wholesOf(ctx, rows), inData)
+      config: {
+        errors: ["FORBIDDEN", "PAYOUT_ADDRESS_REQUIRED", "LINK_UNAVAILABLE", "PAYMENTS_PAUSED"],
+        idempotencyKey: true,
       },
-    )
+    },
+    async (request, reply) => {
+      const merchantId = await merchantOf(request)
+      reply.code(201)
+      return await idempotently(ctx, request, reply, merchantId, async ctx =>
+        wholeOf(ctx, await createSession(ctx, merchantId, request.body)),
+      )
+    },
+  )
 
-    app.get(
-      `${prefix}/:id`,
-      {
-        schema: {
-          operationId: `readCheckout${by}`,
-          summary: "One checkout with every field",
-          tags,
-          params: SessionId,
-          response: { 200: Session },
-        },
-        config: { errors: ["SESSION_NOT_FOUND"] },
+  app.get(
+    prefix,
+    {
+      schema: {
+        operationId: `listCheckouts${by}`,
+        summary: "All checkouts, newest first",
+        tags,
+        querystring: SessionQuery,
+        response: { 200: SessionList },
       },
-      async request => {
-        const row = await sessionOf(ctx, request.params.id, await merchantOf(request))
-        const whole = await wholeOf(ctx, row)
-        if (row.recipient_set_id === null) return whole
-        const payment = await ctx.db
-          .selectFrom("payments")
-          .select("id")
-          .where("session_id", "=", row.id)
-          .where("status", "in", ["granted", "reversed"])
-          .where("beside", "=", false)
-          .orderBy("status")
-          .executeTakeFirst()
-        return { ...whole, splits: payment ? await sharesOf(ctx, payment.id) : [] }
-      },
-    )
-  }
+    },
+    async (request, reply) => {
+      const { status, exception, ...page } = request.query
+      const query = ctx.db
+        .selectFrom("checkout_sessions")
+        .selectAll()
+        .where("merchant_id", "=", await merchantOf(request))
+        .$if(status !== undefined, q => q.where("status", "=", status ?? "pending"))
+        .$if(exception !== undefined, q => q.where("exception", "=", exception ?? null))
+      return await sendList(ctx, reply, page, newestFirst(query), rows => wholesOf(ctx, rows), inData)
+    },
+  )
 
+  app.get(
+    `${prefix}/:id`,
+    {
+      schema: {
+        operationId: `readCheckout${by}`,
+        summary: "One checkout with every field",
+        tags,
+        params: SessionId,
+        response: { 200: Session },
+      },
+      config: { errors: ["SESSION_NOT_FOUND"] },
+    },
+    async request => {
+      const row = await sessionOf(ctx, request.params.id, await merchantOf(request))
+      const whole = await wholeOf(ctx, row)
+      if (row.recipient_set_id === null) return whole
+      const payment = await ctx.db
+        .selectFrom("payments")
+        .select("id")
+        .where("session_id", "=", row.id)
+        .where("status", "in", ["granted", "reversed"])
+        .where("beside", "=", false)
+        .orderBy("status")
+        .executeTakeFirst()
+      return { ...whole, splits: payment ? await sharesOf(ctx, payment.id) : [] }
+    },
+  )
+}
+
+function changeRoutes(app: Server, ctx: Context): void {
   app.put(
     "/api/console/checkouts/:id",
     {

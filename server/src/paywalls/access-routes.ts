@@ -18,13 +18,6 @@ import { publicPaywall } from "./submissions.ts"
 const ACCESS_TOKEN_MS = 300_000
 
 export function accessRoutes(app: Server, ctx: Context): void {
-  const doorOf = (paywall: { id: string; chain_id: number }): Door => ({
-    purpose: "paywall",
-    resource: paywall.id,
-    path: `/api/paywalls/${paywall.id}/access`,
-    networks: [networkOf(ctx.chain, paywall.chain_id)],
-  })
-
   app.post(
     "/api/paywalls/:id/access/nonce",
     {
@@ -39,7 +32,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
       config: { errors: ["PAYWALL_NOT_FOUND"] },
       preValidation: orEmptyBody,
     },
-    async request => await offerNonce(ctx, doorOf(await publicPaywall(ctx, request.params.id))),
+    async request => await offerNonce(ctx, doorOf(ctx, await publicPaywall(ctx, request.params.id))),
   )
 
   app.post(
@@ -60,7 +53,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
     async request => {
       const address = addressField("address", request.body.address)
       const paywall = await publicPaywall(ctx, request.params.id)
-      const door: Door = { ...doorOf(paywall), address }
+      const door: Door = { ...doorOf(ctx, paywall), address }
       const proof = await proveWallet(ctx, door, request.body)
       const access = await accessOf(ctx, paywall.id, address)
       if (!access) throw new ApiError("ACCESS_REQUIRED")
@@ -102,3 +95,10 @@ export function accessRoutes(app: Server, ctx: Context): void {
     },
   )
 }
+
+const doorOf = (ctx: Context, paywall: { id: string; chain_id: number }): Door => ({
+  purpose: "paywall",
+  resource: paywall.id,
+  path: `/api/paywalls/${paywall.id}/access`,
+  networks: [networkOf(ctx.chain, paywall.chain_id)],
+})

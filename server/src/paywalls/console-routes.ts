@@ -64,7 +64,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         prepare: () => approveAttachment(ctx, request, merchantId, `new paywall ${name}`, noSplit, splitId),
         work: async (ctx, approval) => {
           await approval.hold(ctx)
-          return createdOf(await createPaywall(ctx, merchantId, request.body))
+          return createdOf(ctx, await createPaywall(ctx, merchantId, request.body))
         },
       })
       ctx.wakes.wakeSoon("deliveries")
@@ -92,7 +92,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         reply,
         request.query,
         newestFirst(query),
-        rows => rows.map(listedOf),
+        rows => rows.map(row => listedOf(ctx, row)),
         (paywalls, total) => ({ paywalls, total }),
       )
     },
@@ -114,7 +114,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { paywall, payTo } = await readPaywall(ctx, merchantId, request.params.id)
       return {
-        ...createdOf(paywall),
+        ...createdOf(ctx, paywall),
         contentData: paywall.content_data,
         payTo: checksummed(payTo),
         updatedAt: paywall.updated_at.toISOString(),
@@ -143,7 +143,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       const approval = await approveAttachment(ctx, request, merchantId, params.id, before, body.splitId)
       const row = await changePaywall(ctx, merchantId, params.id, body, approval)
       ctx.wakes.wakeSoon("deliveries")
-      return { ...createdOf(row), updatedAt: row.updated_at.toISOString() }
+      return { ...createdOf(ctx, row), updatedAt: row.updated_at.toISOString() }
     },
   )
 
@@ -229,31 +229,31 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
       return { deleted: true as const, id: grantId }
     },
   )
+}
 
-  function listedOf(row: Pick<Row<"paywalls">, (typeof listed)[number]>) {
-    return {
-      id: row.id,
-      name: row.name,
-      price: formatAmount(row.price, networkOf(ctx.chain, row.chain_id).token.decimals),
-      currency: row.currency,
-      contentType: row.content_type,
-      pricingModel: row.pricing_model,
-      active: row.active,
-      createdAt: row.created_at.toISOString(),
-    }
+function listedOf(ctx: TxContext, row: Pick<Row<"paywalls">, (typeof listed)[number]>) {
+  return {
+    id: row.id,
+    name: row.name,
+    price: formatAmount(row.price, networkOf(ctx.chain, row.chain_id).token.decimals),
+    currency: row.currency,
+    contentType: row.content_type,
+    pricingModel: row.pricing_model,
+    active: row.active,
+    createdAt: row.created_at.toISOString(),
   }
+}
 
-  function createdOf(row: Row<"paywalls">) {
-    return {
-      ...listedOf(row),
-      merchantId: row.merchant_id,
-      description: row.description,
-      contentUrl: row.content_url,
-      slug: row.slug,
-      splitId: row.split_id,
-      chain: networkOf(ctx.chain, row.chain_id).name,
-      accessDuration: seconds(row.access_duration_s),
-    }
+function createdOf(ctx: TxContext, row: Row<"paywalls">) {
+  return {
+    ...listedOf(ctx, row),
+    merchantId: row.merchant_id,
+    description: row.description,
+    contentUrl: row.content_url,
+    slug: row.slug,
+    splitId: row.split_id,
+    chain: networkOf(ctx.chain, row.chain_id).name,
+    accessDuration: seconds(row.access_duration_s),
   }
 }
 

@@ -60,15 +60,15 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const { id } = request.params
-      const told = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+      const decided = await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: async () => await screenDecision(ctx, await paymentOf(ctx, merchantId, id), undefined),
         work: async (ctx, screened) => {
           await acceptPayment(ctx, merchantId, id, screened)
-          return await read(ctx, merchantId, id)
+          return await readDecided(ctx, merchantId, id)
         },
       })
-      await wake()
-      return told
+      await wakeAfterDecision(ctx)
+      return decided
     },
   )
 
@@ -96,7 +96,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
       const { id } = request.params
       const { address: text, confirm = false } = request.body
       const address = text === undefined ? undefined : addressField("address", text)
-      const told = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+      const decided = await idempotentlyPrepared(ctx, request, reply, merchantId, {
         prepare: async () => {
           const payment = await paymentOf(ctx, merchantId, id)
           const named = async (ctx: TxContext) => (await namedAddress(ctx, payment))?.address
@@ -112,24 +112,24 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
         work: async (ctx, { screened, approval }) => {
           await approval.hold(ctx)
           await returnPayment(ctx, merchantId, id, { address, confirm }, screened)
-          return await read(ctx, merchantId, id)
+          return await readDecided(ctx, merchantId, id)
         },
       })
-      await wake()
-      return told
+      await wakeAfterDecision(ctx)
+      return decided
     },
   )
+}
 
-  async function read(ctx: TxContext, merchantId: string, id: string) {
-    const rows = await transactions(ctx, merchantId, { exceptional: true }).where("id", "=", id).execute()
-    const [told] = await exceptionsOf(ctx, rows)
-    if (!told) throw new Error(`${id} is decided and is not there`)
-    return told
-  }
+async function readDecided(ctx: TxContext, merchantId: string, id: string) {
+  const rows = await transactions(ctx, merchantId, { exceptional: true }).where("id", "=", id).execute()
+  const [decided] = await exceptionsOf(ctx, rows)
+  if (!decided) throw new Error(`${id} is decided and is not there`)
+  return decided
+}
 
-  async function wake(): Promise<void> {
-    await ctx.wakes.wake("payouts")
-    await ctx.wakes.wake("payments")
-    ctx.wakes.wakeSoon("deliveries")
-  }
+async function wakeAfterDecision(ctx: Context): Promise<void> {
+  await ctx.wakes.wake("payouts")
+  await ctx.wakes.wake("payments")
+  ctx.wakes.wakeSoon("deliveries")
 }

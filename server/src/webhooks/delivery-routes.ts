@@ -118,8 +118,8 @@ export function deliveryRoutes(app: Server, ctx: Context): void {
       let query = ctx.db.selectFrom("events").selectAll().where("merchant_id", "=", merchantId)
       if (type !== undefined) query = query.where("type", "=", type)
       if (since !== undefined) query = query.where("created_at", ">=", timeAt("since", since))
-      const tell = (rows: { body: string }[]) => rows.map(({ body }) => JSON.parse(body))
-      return await sendList(ctx, reply, request.query, newestFirst(query), tell, inData)
+      const parsed = (rows: { body: string }[]) => rows.map(({ body }) => JSON.parse(body))
+      return await sendList(ctx, reply, request.query, newestFirst(query), parsed, inData)
     },
   )
 

@@ -56,7 +56,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       const merchantId = await callingMerchant(request)
       const { webhook, secret } = await createWebhook(ctx, sender, merchantId, request.body)
       const { id, url, events, active } = webhook
-      reply.code(201).headers(noticeOf(url))
+      reply.code(201).headers(noticeOf(sender, url))
       return { data: { id, url, secret, events, active } }
     },
   )
@@ -126,7 +126,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       const merchantId = await callingMerchant(request)
       const webhook = await changeWebhook(ctx, sender, merchantId, request.params.id, request.body)
       ctx.wakes.wakeSoon("deliveries")
-      reply.headers(noticeOf(request.body.url))
+      reply.headers(noticeOf(sender, request.body.url))
       return { data: wholeOf(webhook) }
     },
   )
@@ -190,7 +190,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       const { id } = request.params
       const secret = await rollWebhookSecret(ctx, merchantId, id)
       ctx.wakes.wakeSoon("deliveries")
-      return { data: { id, secret, previousExpiresAt: overlapEnd() } }
+      return { data: { id, secret, previousExpiresAt: overlapEnd(ctx) } }
     },
   )
 
@@ -228,7 +228,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     },
     async request => {
       const webhookSecret = await rollAccountSecret(ctx, await callingMerchant(request))
-      return { data: { webhookSecret, previousExpiresAt: overlapEnd() } }
+      return { data: { webhookSecret, previousExpiresAt: overlapEnd(ctx) } }
     },
   )
 
@@ -251,15 +251,15 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
       return { data: { webhookSecret } }
     },
   )
-
-  /** A header, not a field: the shapes of the answers are fixed. */
-  const noticeOf = (url: string | undefined): Record<string, string> => {
-    if (url === undefined || !sender.isPrivate(url)) return {}
-    return { "x-webhook-notice": "points to a private address that is allowed only by WEBHOOK_ALLOW_CIDRS" }
-  }
-
-  const overlapEnd = (): string => new Date(ctx.now().getTime() + OVERLAP_MS).toISOString()
 }
+
+/** A header, not a field: the shapes of the answers are fixed. */
+const noticeOf = (sender: Sender, url: string | undefined): Record<string, string> => {
+  if (url === undefined || !sender.isPrivate(url)) return {}
+  return { "x-webhook-notice": "points to a private address that is allowed only by WEBHOOK_ALLOW_CIDRS" }
+}
+
+const overlapEnd = (ctx: Context): string => new Date(ctx.now().getTime() + OVERLAP_MS).toISOString()
 
 const listedOf = ({ id, url, events, active, created_at }: Row<"webhooks">) => {
   return { id, url, events, active, createdAt: created_at.toISOString() }
