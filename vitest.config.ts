@@ -1,5 +1,6 @@
 /** How the tests are found and run: each file in a worker of its own, on real parts. */
 import { defineConfig } from "vitest/config"
+import { LongestFirst } from "./server/test/longest-first.ts"
 
 export default defineConfig({
   test: {
@@ -13,5 +14,6 @@ export default defineConfig({
     // By default one fewer than there are cores: on two cores one, and the run took ten and a half minutes a database. Many
     // tests wait for blocks and processes.
     maxWorkers: 2,
+    sequence: { sequencer: LongestFirst },
   },
 })

@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
 import { errorTable } from "../src/errors.ts"
 import { longFunctions } from "./long-functions.ts"
+import { longest } from "./longest-first.ts"
 
 const root = new URL("../../", import.meta.url).pathname
 const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], { cwd: root })
@@ -159,6 +160,10 @@ describe("the style law", () => {
   it("tests do not sleep, are not skipped and are not alone", () => {
     const tests = files.filter(path => path.endsWith(".test.ts") && !path.endsWith("tidy.test.ts"))
     expect(hits(/\b(it|describe|test)\.(only|skip|todo)\b|setTimeout\(r(esolve)?,/, tests)).toEqual([])
+  })
+
+  it("the test files that start first are there", () => {
+    expect(longest.filter(path => !files.includes(path))).toEqual([])
   })
 
   it("every error code is thrown somewhere, and no status stands at a throw site", () => {

@@ -24,7 +24,7 @@ export interface Bounds {
 }
 
 /** Why a connection was closed: a label of a metric. */
-export type DropReason = "pipelined" | "unread" | "unsent" | "stalled" | "too_many" | "stopping"
+type DropReason = "pipelined" | "unread" | "unsent" | "stalled" | "too_many" | "stopping"
 
 /** Called for each connection that a limit closed, with its peer's address. */
 export type Dropped = (reason: DropReason, peer: string | undefined) => void

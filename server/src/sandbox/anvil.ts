@@ -27,7 +27,7 @@ export interface Anvil {
   errors(): string
   /** Ends anvil through its keeper, and then kills whatever is left. */
   end(): Promise<void>
-  /** Deletes what tells a later start to wait for this process; call it when it has ended. */
+  /** Deletes the file by which a later start waits for this process; call it when it has ended. */
   forget(): void
 }
 
