@@ -162,6 +162,17 @@ describe("the style law", () => {
     expect(hits(/\b(it|describe|test)\.(only|skip|todo)\b|setTimeout\(r(esolve)?,/, tests)).toEqual([])
   })
 
+  it("a file throws `ApiError` or returns faults, not both", () => {
+    const named = /^(export )?(async )?(function|const) \w*([fF]aults?|[rR]efusalsOf)\b(\(| = \()/m
+    const returnsFaults = (text: string) => named.test(text) || /\): ([\w<{ ;:]*[ <])?ErrorDetail\b/.test(text)
+    const both = product.filter(path => {
+      const text = textOf(path)
+      return path !== "server/src/errors.ts" && /throw (new ApiError|invalid)\(/.test(text) && returnsFaults(text)
+    })
+    expect(both).toEqual([])
+    expect(product.filter(path => returnsFaults(textOf(path))).length).toBeGreaterThan(4)
+  })
+
   it("the test files that start first are there", () => {
     expect(longest.filter(path => !files.includes(path))).toEqual([])
   })

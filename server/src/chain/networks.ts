@@ -9,7 +9,7 @@ import {
   parseAbi,
   toHex,
 } from "viem"
-import { type ErrorDetail, invalid } from "../errors.ts"
+import { invalid } from "../errors.ts"
 import { ask, type Endpoint, newEndpoint } from "./endpoints.ts"
 import type { Address, Hash } from "./hex.ts"
 import { RpcError, type RpcResult } from "./rpc.ts"
@@ -110,20 +110,12 @@ export interface ChainInfo {
   networks: readonly NetworkInfo[]
 }
 
-/**
- * The network that a request names (the default one where it names none), and what is wrong with its currency; throws
- * `VALIDATION_ERROR` when the network is not served.
- */
-export function networkAsked<N extends NetworkInfo>(
-  chain: { networks: readonly N[] },
-  asked: { chain?: string | undefined; currency?: string | undefined },
-): { network: N; faults: ErrorDetail[] } {
-  const network = asked.chain === undefined ? chain.networks[0] : chain.networks.find(each => each.name === asked.chain)
+/** The network that a request names, the default one where it names none; throws `VALIDATION_ERROR` when it is not served. */
+export function networkAsked<N extends NetworkInfo>(chain: { networks: readonly N[] }, name: string | undefined): N {
+  const network = name === undefined ? chain.networks[0] : chain.networks.find(each => each.name === name)
   if (!network)
     throw invalid("chain", `must name a network of this service: ${chain.networks.map(each => each.name).join(", ")}`)
-  const { symbol } = network.token
-  const fault = { path: "currency", message: `must be ${symbol}, the settlement token on ${network.name}` }
-  return { network, faults: (asked.currency ?? symbol) === symbol ? [] : [fault] }
+  return network
 }
 
 /** The network of a row; throws when a network with rows is no longer in the settings. */

@@ -1,4 +1,5 @@
 /** What a merchant sells at checkouts: products, and payment links that sell them or ask for an amount. */
+import { currencyFaults } from "../chain/currency.ts"
 import { networkAsked, networkOf } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -9,13 +10,16 @@ import { timeAt } from "../http/time.ts"
 import { payoutAddressOn } from "../identity/merchant-settings.ts"
 import { newId, newSlug } from "../ids.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
+import { partsFaults } from "../splits/split.ts"
 import { emitAttached } from "../splits/split-guard.ts"
-import { partsFaults, recipientSetOf } from "../splits/splits.ts"
+import { recipientSetOf } from "../splits/splits.ts"
+import { redirectFaults } from "./input-faults.ts"
 import type { LinkChange, LinkCreate, ProductChange, ProductCreate } from "./schema.ts"
 
 /** Makes a product; call it inside a transaction. */
 export async function createProduct(ctx: TxContext, merchantId: string, body: ProductCreate): Promise<Row<"products">> {
-  const { network, faults } = networkAsked(ctx.chain, body)
+  const network = networkAsked(ctx.chain, body.chain)
+  const faults = currencyFaults(network, body.currency)
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
   const price = readAmount("price", asWritten(body, "price"), network.token, ctx.settings.minAmount, split?.size)
   if (typeof price !== "bigint") faults.push(price)
@@ -109,9 +113,8 @@ export async function createLink(ctx: TxContext, merchantId: string, body: LinkC
   const chain = product ? networkOf(ctx.chain, product.chain_id).name : body.chain
   if (product && body.chain !== undefined && body.chain !== chain)
     faults.push({ path: "chain", message: `must be ${chain}, the network of the product` })
-  const asked = networkAsked(ctx.chain, { chain, currency: body.currency })
-  faults.push(...asked.faults)
-  const { network } = asked
+  const network = networkAsked(ctx.chain, chain)
+  faults.push(...currencyFaults(network, body.currency))
   const splitId = body.splitId ?? product?.split_id ?? null
   const split = await recipientSetOf(ctx, merchantId, splitId)
   const amount =
@@ -121,9 +124,8 @@ export async function createLink(ctx: TxContext, merchantId: string, body: LinkC
       : readAmount("amount", asWritten(body, "amount"), network.token, ctx.settings.minAmount, split?.size))
   if (amount !== null && typeof amount !== "bigint") faults.push(amount)
   // The product's price was checked with the product's split; the link may have another.
-  else faults.push(...partsFaults(ctx, network, amount, split))
-  if (body.redirectUrl && !URL.canParse(body.redirectUrl))
-    faults.push({ path: "redirectUrl", message: "must be a valid http(s) address" })
+  else faults.push(...partsFaults(ctx.settings.minAmount, network, amount, split))
+  faults.push(...redirectFaults(body.redirectUrl))
   if ((amount !== null && typeof amount !== "bigint") || faults.length > 0)
     throw new ApiError("VALIDATION_ERROR", faults)
   // Its sessions will need one.
@@ -163,11 +165,10 @@ export async function changeLink(
   id: string,
   body: LinkChange,
 ): Promise<Row<"payment_links">> {
-  if (body.redirectUrl && !URL.canParse(body.redirectUrl))
-    throw new ApiError("VALIDATION_ERROR", [{ path: "redirectUrl", message: "must be a valid http(s) address" }])
-  const split = await recipientSetOf(ctx, merchantId, body.splitId)
-  const faults = split ? await linkPartsFaults(ctx, merchantId, id, split) : []
+  const faults = redirectFaults(body.redirectUrl)
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
+  const split = await recipientSetOf(ctx, merchantId, body.splitId)
+  if (split) await assertLinkDivisible(ctx, merchantId, id, split)
   const before = body.splitId === undefined ? undefined : await ownLinkById(ctx, merchantId, id)
   const changed = await ctx.db
     .updateTable("payment_links")
@@ -203,7 +204,12 @@ export async function changeLink(
   ])
 }
 
-async function linkPartsFaults(ctx: TxContext, merchantId: string, id: string, split: { size: number }) {
+async function assertLinkDivisible(
+  ctx: TxContext,
+  merchantId: string,
+  id: string,
+  split: { size: number },
+): Promise<void> {
   const link = await ctx.db
     .selectFrom("payment_links")
     .select(["amount", "chain_id"])
@@ -211,7 +217,8 @@ async function linkPartsFaults(ctx: TxContext, merchantId: string, id: string, s
     .where("merchant_id", "=", merchantId)
     .executeTakeFirst()
   if (!link) throw new ApiError("NOT_FOUND")
-  return partsFaults(ctx, networkOf(ctx.chain, link.chain_id), link.amount, split)
+  const faults = partsFaults(ctx.settings.minAmount, networkOf(ctx.chain, link.chain_id), link.amount, split)
+  if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
 }
 
 /** The merchant's link with this id, or undefined. */

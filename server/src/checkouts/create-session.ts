@@ -1,27 +1,29 @@
 /** Makes checkout sessions, and takes what payers say of them. */
 import { sql } from "kysely"
 import { addressField } from "../chain/address-field.ts"
+import { currencyFaults } from "../chain/currency.ts"
 import { type Address, checksummed, type Hash, parseHash } from "../chain/hex.ts"
 import { type NetworkInfo, networkAsked, networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { makeDeposit, warm } from "../deposits/deposits.ts"
-import { ApiError, type ErrorDetail, invalid } from "../errors.ts"
+import { ApiError, invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/merchant-settings.ts"
 import { newId } from "../ids.ts"
-import { formatAmount, parseAmount, readAmount } from "../money/amount.ts"
+import { formatAmount, readAmount } from "../money/amount.ts"
 import { assertSelling, isPaused, pausedFactories } from "../payouts/pause.ts"
 import { freshSubmission, lookSoon } from "../scanner/queries.ts"
+import { partsFaults } from "../splits/split.ts"
 import { recipientSetOf, recipientsOf } from "../splits/splits.ts"
-import { receiverFault } from "../webhooks/manage-endpoints.ts"
+import { receiverFault } from "../webhooks/webhook.ts"
 import { isOnSale, ownLink, ownProduct } from "./catalog.ts"
+import { metadataFaults, redirectFaults } from "./input-faults.ts"
 import type { CheckoutCreate, PayConfirm } from "./schema.ts"
 import { messageOf } from "./session-rules.ts"
 
 const DEFAULT_LIFE_S = 86_400
-const METADATA_BYTES = 4_096
 /** Money that comes late is looked for so long after the end. */
 const LATE_WATCH_MS = 30 * 86_400_000
 /** Hashes of one session that are read together: a payer has one or two. */
@@ -46,15 +48,13 @@ export async function createSession(
 ): Promise<Row<"checkout_sessions">> {
   const terms = await termsOf(ctx, merchantId, body)
   await assertSelling(ctx, terms.network)
-  const faults = metadataFaults(body.metadata)
-  if (body.redirectUrl !== undefined && !URL.canParse(body.redirectUrl))
-    faults.push({ path: "redirectUrl", message: "must be a valid http(s) address" })
+  const faults = [...metadataFaults(body.metadata), ...redirectFaults(body.redirectUrl)]
   if (body.payerFields !== undefined && body.payerInfo !== undefined)
     faults.push({
       path: "payerInfo",
       message: "can't be given together with `payerFields`: it is the old name of that field",
     })
-  const callbackFault = body.callbackUrl === undefined ? undefined : receiverFault(ctx, body.callbackUrl)
+  const callbackFault = body.callbackUrl === undefined ? undefined : receiverFault(ctx.settings, body.callbackUrl)
   if (callbackFault) faults.push({ path: "callbackUrl", message: callbackFault })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   return await insertSession(ctx, merchantId, terms, body)
@@ -72,12 +72,6 @@ export async function createLinkSession(
   return await insertSession(ctx, link.merchant_id, await linkTerms(ctx, link, body), {})
 }
 
-/** What is wrong with a session's metadata beyond its schema. */
-export const metadataFaults = (metadata: unknown): ErrorDetail[] =>
-  metadata && Buffer.byteLength(JSON.stringify(metadata)) > METADATA_BYTES
-    ? [{ path: "metadata", message: "must be at most 4 KB as JSON" }]
-    : []
-
 async function insertSession(
   ctx: TxContext,
   merchantId: string,
@@ -86,12 +80,9 @@ async function insertSession(
 ): Promise<Row<"checkout_sessions">> {
   const now = ctx.now()
   // A price of its own may have been set when the split had fewer recipients; each is a transfer that we pay for.
-  const parts = setId === undefined ? 1 : ((await recipientsOf(ctx, [setId])).get(setId)?.length ?? 1)
-  if (amount < parseAmount(ctx.settings.minAmount, network.token.decimals) * BigInt(parts))
-    throw invalid(
-      "splitId",
-      `names a split with too many recipients for this amount: each must get at least ${ctx.settings.minAmount}`,
-    )
+  const size = setId === undefined ? 1 : ((await recipientsOf(ctx, [setId])).get(setId)?.length ?? 1)
+  const faults = partsFaults(ctx.settings.minAmount, network, amount, { size })
+  if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   const owner = await payoutAddressOn(ctx, merchantId, network)
   const expiresAt = new Date(now.getTime() + (body.expiresIn ?? DEFAULT_LIFE_S) * 1_000)
   const json = (value: unknown) => (value === undefined ? null : JSON.stringify(value))
@@ -142,7 +133,8 @@ async function termsOf(ctx: TxContext, merchantId: string, body: CheckoutCreate)
   const splitId = body.splitId ?? product?.split_id ?? null
   const split = await recipientSetOf(ctx, merchantId, splitId)
   const chain = product ? networkOf(ctx.chain, product.chain_id).name : body.chain
-  const { network, faults } = networkAsked(ctx.chain, { chain, currency: body.currency })
+  const network = networkAsked(ctx.chain, chain)
+  const faults = currencyFaults(network, body.currency)
   if (product && body.chain !== undefined && body.chain !== chain)
     faults.push({ path: "chain", message: `must be ${chain}, the network of the product` })
   if (product && body.amount !== undefined)

@@ -3,21 +3,14 @@ import type { FastifyRequest } from "fastify"
 import { checksummed } from "../chain/hex.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { ApiError, type ErrorDetail } from "../errors.ts"
+import { ApiError } from "../errors.ts"
 import { callingMerchantByKey } from "../http/authenticate.ts"
 import { idempotently } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { sharesOf } from "../payouts/queries.ts"
-import {
-  closeSession,
-  createSession,
-  metadataFaults,
-  payTosOf,
-  sessionOf,
-  sessionUrl,
-  shownOf,
-} from "./create-session.ts"
+import { closeSession, createSession, payTosOf, sessionOf, sessionUrl, shownOf } from "./create-session.ts"
+import { metadataFaults, redirectFaults } from "./input-faults.ts"
 import { CheckoutCreate, Deleted, Session, SessionChange, SessionId, SessionList, SessionQuery } from "./schema.ts"
 
 const tags = ["checkouts"]
@@ -132,9 +125,7 @@ function changeRoutes(app: Server, ctx: Context): void {
     async request => {
       const merchantId = await callingMerchant(request)
       const { description, redirectUrl, metadata } = request.body
-      const faults: ErrorDetail[] = metadataFaults(metadata)
-      if (redirectUrl && !URL.canParse(redirectUrl))
-        faults.push({ path: "redirectUrl", message: "must be a valid http(s) address" })
+      const faults = [...metadataFaults(metadata), ...redirectFaults(redirectUrl)]
       if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
       const changed = await ctx.db
         .updateTable("checkout_sessions")

@@ -1,6 +1,5 @@
 /** What a merchant says of itself: name, e-mail, and where its money goes on each network. */
 import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress } from "../chain/hex.ts"
-import { noOwnerOf } from "../chain/known-contracts.ts"
 import { chainName, type NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
@@ -8,6 +7,7 @@ import type { Row } from "../db/schema.ts"
 import { moveDeposits } from "../deposits/versions.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { emit } from "../webhooks/emit.ts"
+import { refusalsOf } from "./address-refusals.ts"
 
 /** In live mode a new payout address waits this long before it takes effect, and its owner can see it. */
 const LIVE_DELAY_MS = 24 * 3_600_000
@@ -48,41 +48,6 @@ export async function payoutAddressOn(ctx: TxContext, merchantId: string, networ
   const row = (await payoutAddresses(ctx, merchantId)).find(each => each.chain_id === network.chainId)
   if (!row) throw new ApiError("PAYOUT_ADDRESS_REQUIRED")
   return row.address
-}
-
-/**
- * Why money must not be sent to some of these addresses: at an address of ours, or one that nobody controls, it would
- * be stranded.
- */
-export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]): Promise<Map<Address, string>> {
-  const refusals = new Map<Address, string>()
-  if (addresses.length === 0) return refusals
-  const deposits = await ctx.db
-    .selectFrom("deposits")
-    .select("address")
-    .where("address", "in", [...addresses])
-    .execute()
-  for (const { address } of deposits)
-    refusals.set(address, "is a receiving address of this service: use a wallet of your own")
-  // Those of every network, and those used earlier.
-  const wallets = await ctx.db
-    .selectFrom("wallets")
-    .select("address")
-    .where("address", "in", [...addresses])
-    .execute()
-  for (const { address } of wallets) refusals.set(address, "is a wallet of this service: use one of your own")
-  for (const address of addresses) {
-    const noOwner = noOwnerOf(address)
-    if (noOwner) refusals.set(address, noOwner)
-    if (ctx.settings.serviceWallets.includes(address))
-      refusals.set(address, "is a wallet of this service: use one of your own")
-    for (const { token, depositFactory, sanctionsOracle } of ctx.chain.networks) {
-      if (address === sanctionsOracle) refusals.set(address, "is the sanctions oracle: use a wallet")
-      if (address === token.address) refusals.set(address, "is a token contract: use a wallet")
-      if (address === depositFactory) refusals.set(address, "is the deposit factory: use a wallet")
-    }
-  }
-  return refusals
 }
 
 /** The requested payout addresses, or a `VALIDATION_ERROR` that lists every fault. */

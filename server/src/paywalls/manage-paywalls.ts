@@ -1,11 +1,12 @@
 /** What a merchant does with its paywalls. */
+import { currencyFaults } from "../chain/currency.ts"
 import { type Network, networkAsked, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { orSlugTaken } from "../db/slugs.ts"
 import { makeDeposit } from "../deposits/deposits.ts"
 import { openVersion } from "../deposits/versions.ts"
-import { ApiError, type ErrorDetail } from "../errors.ts"
+import { ApiError } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/merchant-settings.ts"
 import type { Approval } from "../identity/wallet-lock.ts"
@@ -20,9 +21,9 @@ import type { PaywallChange, PaywallCreate } from "./schema.ts"
 
 /** Makes a paywall with a receiving address of its own; `PAYMENTS_PAUSED`. Call it inside a transaction. */
 export async function createPaywall(ctx: TxContext, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
-  const { network, faults } = networkAsked(ctx.chain, body)
+  const network = networkAsked(ctx.chain, body.chain)
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
-  faults.push(...contentFaults(body))
+  const faults = [...currencyFaults(network, body.currency), ...contentFaults(body)]
   const price = readAmount("price", asWritten(body, "price"), network.token, ctx.settings.minAmount, split?.size)
   if (typeof price !== "bigint") faults.push(price)
   if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
@@ -88,7 +89,7 @@ export async function changePaywall(
       const split = asksForSplit ? await recipientSetOf(ctx, merchantId, splitId) : undefined
       const before = await lockPaywall(ctx, merchantId, id)
       const { token } = networkOf(ctx.chain, before.chain_id)
-      const faults: ErrorDetail[] = contentFaults(body)
+      const faults = contentFaults(body)
       const price =
         body.price === undefined && !body.splitId
           ? before.price

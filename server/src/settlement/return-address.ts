@@ -5,7 +5,7 @@ import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
-import { refusalsOf } from "../identity/merchant-settings.ts"
+import { refusalsOf } from "../identity/address-refusals.ts"
 import { type Door, proveWallet, type Signed, useProof } from "../identity/wallets.ts"
 
 export const RETURN_ADDRESS_PATH = "/api/pay/return-address"

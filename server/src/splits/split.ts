@@ -1,7 +1,9 @@
 /** The rules of a split. Pure. */
 import { type Address, NOT_AN_ADDRESS, parseAddress } from "../chain/hex.ts"
+import type { NetworkInfo } from "../chain/networks.ts"
 import type { ErrorDetail } from "../errors.ts"
 import { WHOLE_E4 } from "../money/allocate.ts"
+import { parseAmount } from "../money/amount.ts"
 
 const LEAST_RECIPIENTS = 2
 const MOST_RECIPIENTS = 50
@@ -80,3 +82,22 @@ function parsePercent(text: string): number | undefined {
  * @example percentOf(333_333) // 33.3333
  */
 export const percentOf = (percentE4: number): number => percentE4 / 10_000
+
+/**
+ * Whether an amount is too low for this many recipients. Each part is a transfer that we pay for, so the lowest allowed
+ * price, `least` whole tokens, grows with their number.
+ */
+export const isTooLow = (least: string, { token }: NetworkInfo, amount: bigint, recipients: number): boolean =>
+  amount < parseAmount(least, token.decimals) * BigInt(recipients)
+
+/** What is wrong with dividing an amount by a split; nothing where the amount is open, or not divided. */
+export function partsFaults(
+  least: string,
+  network: NetworkInfo,
+  amount: bigint | null,
+  split: { size: number } | undefined,
+): ErrorDetail[] {
+  if (!split || amount === null || !isTooLow(least, network, amount, split.size)) return []
+  const message = `names a split with too many recipients for this amount: each must get at least ${least}`
+  return [{ path: "splitId", message }]
+}

@@ -4,18 +4,17 @@
  * was made.
  */
 import type { Address } from "../chain/hex.ts"
-import { type NetworkInfo, networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { openVersion } from "../deposits/versions.ts"
-import { ApiError, type ErrorDetail, invalid } from "../errors.ts"
+import { ApiError, invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
-import { refusalsOf } from "../identity/merchant-settings.ts"
+import { refusalsOf } from "../identity/address-refusals.ts"
 import { newId } from "../ids.ts"
-import { parseAmount } from "../money/amount.ts"
 import type { RecipientsInput, SplitChange, SplitCreate } from "./schema.ts"
-import { type Recipient, readRecipients } from "./split.ts"
+import { isTooLow, type Recipient, readRecipients } from "./split.ts"
 import { emitSplitChanged } from "./split-events.ts"
 
 export type SplitWithRecipients = Row<"splits"> & { recipients: Recipient[] }
@@ -180,26 +179,6 @@ async function newSet(ctx: TxContext, recipients: readonly Recipient[]): Promise
   return id
 }
 
-/** Each part is a transfer that we pay for, so the lowest allowed price grows with the number of recipients. */
-const isTooLow = (ctx: TxContext, network: NetworkInfo, amount: bigint, recipients: number): boolean =>
-  amount < parseAmount(ctx.settings.minAmount, network.token.decimals) * BigInt(recipients)
-
-/** The fault in dividing an amount by a split; none where the amount is open, or not divided. */
-export const partsFaults = (
-  ctx: TxContext,
-  network: NetworkInfo,
-  amount: bigint | null,
-  split: { size: number } | undefined,
-): ErrorDetail[] =>
-  split && amount !== null && isTooLow(ctx, network, amount, split.size)
-    ? [
-        {
-          path: "splitId",
-          message: `names a split with too many recipients for this amount: each must get at least ${ctx.settings.minAmount}`,
-        },
-      ]
-    : []
-
 /**
  * Refuses this many recipients where something that the split is attached to costs too little for them:
  * `INVALID_SPLIT`.
@@ -220,7 +199,8 @@ async function assertDivisible(ctx: TxContext, splitId: string, recipients: numb
     .where("split_id", "=", splitId)
   const priced = [...paywalls, ...(await products.orderBy("id").execute()), ...(await links.orderBy("id").execute())]
   const low = priced.find(
-    ({ chain_id, price }) => price !== null && isTooLow(ctx, networkOf(ctx.chain, chain_id), price, recipients),
+    ({ chain_id, price }) =>
+      price !== null && isTooLow(ctx.settings.minAmount, networkOf(ctx.chain, chain_id), price, recipients),
   )
   if (low)
     throw new ApiError("INVALID_SPLIT", [

@@ -5,14 +5,13 @@ import { lockMerchant } from "../db/lock-merchant.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { newCuid, newId } from "../ids.ts"
-import { addressRule } from "../public-address.ts"
 import { emit } from "./emit.ts"
 import type { EventData } from "./events.ts"
 import { skipWaiting } from "./record-attempts.ts"
 import type { WebhookChange, WebhookCreate } from "./schema.ts"
 import { newSecret, retireSecrets, rollSecret, secretsOf } from "./secrets.ts"
 import type { Sender } from "./send.ts"
-import { isNoReceiver, PING, urlFault } from "./webhook.ts"
+import { isNoReceiver, PING, receiverFault } from "./webhook.ts"
 
 /** Each event has one row for each endpoint. */
 const MOST_WEBHOOKS = 100
@@ -249,14 +248,8 @@ const ifEnded = (then: RawBuilder<unknown>, otherwise: RawBuilder<unknown>) =>
   sql<string>`case when webhook_id is not null and status <> 'pending' then ${then} else ${otherwise} end`
 
 function checkUrl(ctx: Context, url: string): void {
-  const fault = receiverFault(ctx, url)
+  const fault = receiverFault(ctx.settings, url)
   if (fault) throw invalid("url", fault)
-}
-
-/** Why nothing can be sent to an address from here, as words that follow its name, or undefined. */
-export function receiverFault(ctx: TxContext, url: string): string | undefined {
-  const { mode, webhooks } = ctx.settings
-  return urlFault(url, { httpsOnly: mode === "live", allows: addressRule(webhooks.allowCidrs) })
 }
 
 /** Tries an address with a signed `ping`; throws `URL_UNREACHABLE` with the reason. */

@@ -4,7 +4,9 @@
  */
 import { createHmac } from "node:crypto"
 import { isIP } from "node:net"
+import type { Settings } from "../config/settings.ts"
 import type { DeliveryStatus } from "../db/webhook-rows.ts"
+import { addressRule } from "../public-address.ts"
 
 /** What `*` stands for, in addition to the reversals of events that were sent. */
 export const standardEvents = [
@@ -77,6 +79,10 @@ export function urlFault(
   if (isIP(host) !== 0 && !allows(host)) return notPublic(host)
   return undefined
 }
+
+/** Why nothing can be sent to a URL from here, as words that follow its name, or undefined. */
+export const receiverFault = ({ mode, webhooks }: Settings, url: string): string | undefined =>
+  urlFault(url, { httpsOnly: mode === "live", allows: addressRule(webhooks.allowCidrs) })
 
 /** Why nothing is sent to an address. */
 export const notPublic = (address: string): string =>

@@ -1,0 +1,39 @@
+/** Addresses that must get no money of a merchant or payer. */
+import type { Address } from "../chain/hex.ts"
+import { noOwnerOf } from "../chain/known-contracts.ts"
+import type { TxContext } from "../context.ts"
+
+/**
+ * Why money must not be sent to some of these addresses: at an address of ours, or one that nobody controls, it would
+ * be stranded.
+ */
+export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]): Promise<Map<Address, string>> {
+  const refusals = new Map<Address, string>()
+  if (addresses.length === 0) return refusals
+  const deposits = await ctx.db
+    .selectFrom("deposits")
+    .select("address")
+    .where("address", "in", [...addresses])
+    .execute()
+  for (const { address } of deposits)
+    refusals.set(address, "is a receiving address of this service: use a wallet of your own")
+  // Those of every network, and those used earlier.
+  const wallets = await ctx.db
+    .selectFrom("wallets")
+    .select("address")
+    .where("address", "in", [...addresses])
+    .execute()
+  for (const { address } of wallets) refusals.set(address, "is a wallet of this service: use one of your own")
+  for (const address of addresses) {
+    const noOwner = noOwnerOf(address)
+    if (noOwner) refusals.set(address, noOwner)
+    if (ctx.settings.serviceWallets.includes(address))
+      refusals.set(address, "is a wallet of this service: use one of your own")
+    for (const { token, depositFactory, sanctionsOracle } of ctx.chain.networks) {
+      if (address === sanctionsOracle) refusals.set(address, "is the sanctions oracle: use a wallet")
+      if (address === token.address) refusals.set(address, "is a token contract: use a wallet")
+      if (address === depositFactory) refusals.set(address, "is the deposit factory: use a wallet")
+    }
+  }
+  return refusals
+}
