@@ -45,7 +45,7 @@ export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promis
   for (let nonce = await firstUnknown(ctx, wallet, begin, count); nonce !== undefined; ) {
     const number = await blockOfNonce(ctx, network, wallet, nonce, from, panel.finalized)
     if (number === undefined) {
-      for (const hash of await releasesIn(ctx, network, wallet, panel)) await take(hash, "")
+      for (const hash of await releasesSince(ctx, network, wallet, nonce, panel)) await take(hash, "")
       break
     }
     for (const { hash, nonce: used } of await sentIn(ctx, network, wallet, number))
@@ -110,15 +110,23 @@ async function blockOfNonce(
 }
 
 /**
- * The transactions that moved money out of deposits since the last payout that is known, in order, but for known ones. Nodes keep
- * logs for longer than the state by which nonces are found; what has no log, as an empty transfer, is not among them.
+ * The transactions that moved money out of deposits since the last payout before an unknown nonce, in order, but for known ones.
+ * Later payouts may be known, as they were planned again and adopted before. Nodes keep logs for longer than the state by which
+ * nonces are found; what has no log, as an empty transfer, is not among them.
  */
-async function releasesIn(ctx: Context, network: Network, wallet: Row<"wallets">, panel: Panel): Promise<Hash[]> {
+async function releasesSince(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  nonce: bigint,
+  panel: Panel,
+): Promise<Hash[]> {
   const { last } = await ctx.db
     .selectFrom("intents")
     .select(eb => eb.fn.max("block_number").as("last"))
     .where("chain_id", "=", wallet.chain_id)
     .where("wallet", "=", wallet.address)
+    .where("nonce", "<", nonce)
     .executeTakeFirstOrThrow()
   const deposits = await ctx.db
     .selectFrom("deposits")

@@ -3,6 +3,7 @@
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { backUp } from "../../test/database.ts"
+import { failed } from "../../test/node.ts"
 import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { startProxy } from "../../test/proxy.ts"
@@ -210,6 +211,44 @@ describe("an old backup", () => {
     expect(got).toEqual([1_000_000n, 1_000_000n])
     expect(new Set(await rig.states())).toEqual(new Set(["final"]))
     await expectRefused(operator.ask("/adopt-all", { wallet: "payout" }), /while their wallet is halted/)
+  })
+
+  it("is adopted in parts where nodes have only logs: what was sent first may be planned again last", async () => {
+    const { ctx } = rig.service
+    const shop = await rig.sell([50, 50])
+    const got = await gains(async () => {
+      const [first, second] = [await rig.paid(shop, 1_000_000n), await rig.paid(shop, 2_000_000n)]
+      const restore = await backUp(ctx)
+      const setDue = (id: string, run_at: Date) =>
+        ctx.db.updateTable("intents").set({ run_at }).where("payment_id", "=", id).execute()
+      await setDue(second, new Date(ctx.now().getTime() + DAY_MS))
+      await rig.round()
+      await mine()
+      await setDue(second, ctx.now())
+      await rig.round()
+      await mine()
+      await rig.round()
+      await restore()
+      await ctx.db.deleteFrom("intents").execute()
+      await sql`update deposit_books set committed = 0`.execute(ctx.db)
+      await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+      const finalized = (await rig.anvil.client.getBlock({ blockTag: "finalized" })).number
+      rig.proxy.spoil = (method, [, block], result) =>
+        method === "eth_getTransactionCount" && String(block).startsWith("0x") && BigInt(String(block)) < finalized
+          ? failed("missing trie node")
+          : result
+      const adoptAll = async () => (await operator.ask("/adopt-all", { wallet: "payout" })).body.said
+      await makePayouts(ctx, second)
+      expect(await adoptAll()).toMatch(/^2 transactions were adopted/)
+      // The engine finds the blocks of what was adopted.
+      await rig.round()
+      await makePayouts(ctx, first)
+      expect(await adoptAll()).toMatch(/^2 transactions were adopted[\s\S]*script\/wallet resume/)
+      expect((await resume()).status).toBe(200)
+      await payAll()
+    })
+    expect(got).toEqual([1_500_000n, 1_500_000n])
+    expect(new Set(await rig.states())).toEqual(new Set(["final"]))
   })
 
   it("of some seconds ago: what was sent since waits in the pool, and nothing is signed in its place", async () => {
