@@ -8,6 +8,7 @@ import { PGlite } from "@electric-sql/pglite"
 import { sql } from "kysely"
 import pg from "pg"
 import { type OpenDatabase, openPostgres, overPGlite } from "../src/db/open.ts"
+import { backgroundDeadlines } from "../src/db/pool.ts"
 
 export const onPostgres = process.env.DATABASE_URL !== undefined
 
@@ -42,9 +43,12 @@ async function runOn(server: string, statement: string): Promise<void> {
 async function openNamed(server: string, name: string): Promise<OpenDatabase> {
   const url = new URL(server)
   url.pathname = `/${name}`
-  return await openPostgres(url.href, error => {
+  const onError = (error: Error) => {
     throw error
-  })
+  }
+  // Not those of requests: tests also run the jobs of the background over this pool, and on a busy machine a statement over
+  // thousands of rows took more than ten seconds.
+  return await openPostgres(url.href, onError, undefined, { ...backgroundDeadlines, connectMs: 60_000 })
 }
 
 /** Creates a migrated database that others are copied from, and returns its name. */
