@@ -246,7 +246,7 @@ export const settingsTable = {
   LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
   MAX_DOWNLOADS: {
     meaning:
-      "how many long lists and CSV files of one merchant each process sends at the same time; more are answered 429",
+      "how many long lists and CSV files each process sends to one API key, or to the tokens of one merchant, at the same time; more are answered 429",
     fallback: "10",
     parse: whole(1, 1_000),
   },

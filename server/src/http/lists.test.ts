@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest"
 import { until } from "../../test/e2e/program.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import { newId } from "../ids.ts"
+import { type PartsReply, sendParts } from "./parts.ts"
 
 const PRODUCTS = 173
 
@@ -74,6 +75,50 @@ describe("a list", () => {
     const isFree = async () => (await service.call("GET", path, undefined, { as: "shop" })).status === 200
     await until("its place is free", isFree)
     await products.set({ description: null }).execute()
+  })
+
+  it("that nobody reads is cut off, and its place is free", async () => {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
+    const products = service.ctx.db.updateTable("products")
+    await products.set({ description: "x".repeat(60_000) }).execute()
+    const { port, hostname } = new URL(url)
+    const socket = connect(Number(port), hostname)
+    const path = "/api/console/products?limit=1000"
+    const token = await service.issuer.token("shop")
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\n\r\n`)
+    await once(socket, "readable")
+    const status = async () => (await service.call("GET", path, undefined, { as: "shop" })).status
+    expect(await status()).toBe(429)
+    await until("it is cut off", async () => {
+      vi.advanceTimersByTime(30_000)
+      return (await status()) === 200
+    })
+    socket.destroy()
+    vi.useRealTimers()
+    await products.set({ description: null }).execute()
+  })
+
+  it("has places for each credential, so that a stolen key leaves the others theirs", async () => {
+    const long = (request: Partial<PartsReply["request"]>) =>
+      sendParts(
+        service.ctx,
+        {
+          request: { id: "r", routeOptions: {}, merchantId: undefined, apiKey: undefined, ...request },
+          raw: { once: vi.fn(), destroyed: false, destroy: vi.fn(), socket: null },
+          type: () => {},
+        },
+        "text/csv",
+        (async function* () {
+          yield "a"
+        })(),
+      )
+    const stolen = { apiKey: { id: "key_stolen" } }
+    const held = await long(stolen)
+    await expect(long(stolen)).rejects.toMatchObject({ code: "RATE_LIMITED" })
+    for (const other of [{ apiKey: { id: "key_other" } }, { merchantId: "mer_1" }]) (await long(other)).destroy()
+    held.destroy()
+    await once(held, "close")
+    ;(await long(stolen)).destroy()
   })
 
   it("whose later part fails is cut off, not ended, and the log says so", async () => {

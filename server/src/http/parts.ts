@@ -10,41 +10,57 @@ export interface PartsReply {
     id: string
     routeOptions: { url?: string | undefined }
     merchantId: string | undefined
-    apiKey: { merchantId: string } | undefined
+    apiKey: { id: string } | undefined
   }
-  raw: Pick<ServerResponse, "once" | "destroyed">
+  raw: Pick<ServerResponse, "once" | "destroyed" | "destroy" | "socket">
   type(contentType: string): unknown
 }
 
-/** How many are being sent by this process, by merchant. */
+/** How many are being sent by this process, by credential: an API key, or a merchant's own tokens. */
 const underWay = new Map<string, number>()
 
+/** A caller that leaves data unread must take this much in each window; the slowest honest line is far above. */
+const LEAST_BYTES = 65_536
+const WINDOW_MS = 30_000
+
 /**
- * Takes one of the merchant's places, or throws `RATE_LIMITED` where none is left; returns a function that gives it
- * back, once.
+ * Takes one of the credential's places, or throws `RATE_LIMITED` where none is left; returns a function that gives it
+ * back, once. Each credential has its own places, so whoever stole a key leaves the merchant's others free.
  */
-function takePlace(merchantId: string, most: number): () => void {
-  const taken = underWay.get(merchantId) ?? 0
+function takePlace(credential: string, most: number): () => void {
+  const taken = underWay.get(credential) ?? 0
   if (taken >= most)
     throw new ApiError(
       "RATE_LIMITED",
       undefined,
       `${most} of your long lists or files are being sent already. Read one to its end, or close it, then try again.`,
     )
-  underWay.set(merchantId, taken + 1)
+  underWay.set(credential, taken + 1)
   let isTaken = true
   return () => {
     if (!isTaken) return
     isTaken = false
-    const left = (underWay.get(merchantId) ?? 1) - 1
-    if (left > 0) underWay.set(merchantId, left)
-    else underWay.delete(merchantId)
+    const left = (underWay.get(credential) ?? 1) - 1
+    if (left > 0) underWay.set(credential, left)
+    else underWay.delete(credential)
   }
 }
 
+/** Calls `drop` when the caller leaves data unread and takes less than the least of it in a window; returns its end. */
+function watchPace(raw: PartsReply["raw"], drop: () => void): () => void {
+  const sent = () => (raw.socket ? raw.socket.bytesWritten - raw.socket.writableLength : 0)
+  let before = sent()
+  const timer = setInterval(() => {
+    const now = sent()
+    if ((raw.socket?.writableLength ?? 0) > 0 && now - before < LEAST_BYTES) drop()
+    before = now
+  }, WINDOW_MS)
+  return () => clearInterval(timer)
+}
+
 /**
- * Sends `parts` as one answer; throws `RATE_LIMITED` where the merchant already has `MAX_DOWNLOADS` in progress. An
- * error before the first part is answered like any other. After the first part the connection is closed, so that nobody
+ * Sends `parts` as one answer; throws `RATE_LIMITED` where the credential already has `MAX_DOWNLOADS` in progress. A
+ * caller that reads slower than 2 KB a second is disconnected. An error before the first part is answered like any other. After the first part the connection is closed, so that nobody
  * mistakes the part for the whole, and the error is logged.
  */
 export async function sendParts(
@@ -53,8 +69,16 @@ export async function sendParts(
   contentType: string,
   parts: AsyncGenerator<string>,
 ): Promise<Readable> {
-  const { merchantId, apiKey } = reply.request
-  const giveBack = takePlace(merchantId ?? apiKey?.merchantId ?? "", settings.maxDownloads)
+  const { id: requestId, routeOptions, merchantId, apiKey } = reply.request
+  const leave = takePlace(apiKey?.id ?? merchantId ?? "", settings.maxDownloads)
+  const unwatch = watchPace(reply.raw, () => {
+    log.warn({ requestId, route: routeOptions.url }, "answer cut off because its caller reads too slowly")
+    reply.raw.destroy()
+  })
+  const giveBack = () => {
+    unwatch()
+    leave()
+  }
   // Read to its end, or ended early by the caller, a limit or us.
   reply.raw.once("close", giveBack)
   if (reply.raw.destroyed) giveBack()
@@ -67,7 +91,6 @@ export async function sendParts(
       if (!first.done) yield first.value
       yield* parts
     } catch (error) {
-      const { id: requestId, routeOptions } = reply.request
       log.error({ err: error, requestId, route: routeOptions.url }, "answer cut off because its next part failed")
       throw error
     }
