@@ -43,6 +43,9 @@ const RETURN_EVERY = 5
 /** Payouts that become due at once while the rest waits for more workers to be ended. */
 const HELPING = 12
 
+/** How long a careless engine goes on once it has been careless. */
+const AFTERMATH_MS = 5_000
+
 type Doom = KillPoint | "before send" | "after send" | "at random"
 const dooms: Doom[] = [
   "after signing",
@@ -110,7 +113,11 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
         keepWorking(stage, options, random, report, i + 1, over.signal),
       ),
     ]
-    await until("all payouts have ended", () => isOver(stage, options, report), options.limitMs).catch(error => {
+    const { limitMs } = options
+    if (options.mutant) await until("the engine was careless", () => wasCareless(stage), limitMs)
+    // What a mutant has done may let nothing end.
+    const waitMs = options.mutant ? AFTERMATH_MS : limitMs
+    await until("all payouts have ended", () => isOver(stage, options, report), waitMs).catch(error => {
       report.violations.push(`jammed: ${error.message}`)
     })
     over.abort()
@@ -427,6 +434,14 @@ async function isOver(stage: Stage, options: ChaosOptions, report: Report): Prom
   options.say?.(`${open} open, ${due} due; killed ${Object.values(report.kills).reduce((sum, n) => sum + n, 0)}`)
   await sleep(250)
   return false
+}
+
+/** Whether a payout has had two nonces. */
+async function wasCareless({ database }: Stage): Promise<boolean> {
+  const { rows } = await sql`select from attempts group by intent_id having count(distinct nonce) > 1 limit 1`.execute(
+    database.db,
+  )
+  return rows.length > 0
 }
 
 /** A generator of numbers from 0 to 1 that a seed repeats (mulberry32). */

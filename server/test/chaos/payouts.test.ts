@@ -15,7 +15,7 @@ const usual: Omit<ChaosOptions, "postgresUrl"> = {
   rates: { refuse: 0.04, breakOff: 0.04, takeAndBreak: 0.2, swallow: 0.05, forget: 0.1, hide: 0.05, lie: 0.03 },
   reorgs: true,
   seed: 20_261_121,
-  limitMs: 120_000,
+  limitMs: 300_000,
 }
 
 // Where there is no Postgres, script/test says so and counts it.
@@ -34,26 +34,22 @@ describe.runIf(postgresBinaries())("payouts through chaos", () => {
     // The test was one: every way to end a worker was met, and blocks were reorganized.
     expect(Object.entries(report.kills).filter(([, n]) => n === 0)).toEqual([])
     expect(report.reorgs).toBeGreaterThan(0)
-  }, 240_000)
+  }, 600_000)
 
   it.each([
     ["requeue on unknown error", { ...honest, takeAndBreak: 0.7 }],
     ["nonce used, no receipt: requeue", { ...honest, forget: 0.3 }],
-  ] as const)(
-    "catch an engine that does this: %s",
-    async (mutant, rates) => {
-      const mild = { payouts: 60, workers: 2, killsOfEach: 0, reorgs: false, limitMs: 15_000 }
-      const report = await runChaos({ ...usual, ...mild, rates, mutant, postgresUrl: postgres.url })
-      expect(report.violations.join("\n")).toMatch(/paid twice|missing|jammed/)
-      expect(report.violations.join("\n")).toMatch(/I3/)
-    },
-    120_000,
-  )
+  ] as const)("catch an engine that does this: %s", async (mutant, rates) => {
+    const mild = { payouts: 60, workers: 2, killsOfEach: 0, reorgs: false }
+    const report = await runChaos({ ...usual, ...mild, rates, mutant, postgresUrl: postgres.url })
+    expect(report.violations.join("\n")).toMatch(/paid twice|missing|jammed/)
+    expect(report.violations.join("\n")).toMatch(/I3/)
+  })
 
   it("hold for the same faults without the mutant", async () => {
-    const mild = { payouts: 60, workers: 2, killsOfEach: 0, reorgs: false, limitMs: 60_000 }
+    const mild = { payouts: 60, workers: 2, killsOfEach: 0, reorgs: false }
     const rates = { ...honest, takeAndBreak: 0.7, forget: 0.3 }
     const report = await runChaos({ ...usual, ...mild, rates, postgresUrl: postgres.url })
     expect(report.violations).toEqual([])
-  }, 120_000)
+  })
 })
