@@ -309,10 +309,10 @@ describe.runIf(postgresBinaries())("the doctor of a Postgres", () => {
     const client = new pg.Client({ connectionString: durable.url })
     await client.connect()
     const query = async (text: string) => (await client.query(text)).rows
-    const now = () => new Date(Date.now() + 10_000)
+    const now = () => new Date(Date.now() + 60_000)
     const found = await checkAll({ settings, query, now, signal: new AbortController().signal }, wrong)
     expect(found.filter(isBad).map(seen)).toEqual(["database clock alarm"])
-    expect(found.find(isBad)?.message).toMatch(/is (9|10|11) s ahead of the clock of Postgres/)
+    expect(found.find(isBad)?.message).toMatch(/is (5|6)\d s ahead of the clock of Postgres/)
     await client.end()
     const none = await diagnosis({ DATABASE_URL: durable.url.replace(/\/postgres$/, "/none") })
     expect(none.text).toContain("the database can't be used: there is no such database.")

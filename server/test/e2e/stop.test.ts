@@ -2,7 +2,7 @@
 import { once } from "node:events"
 import { connect } from "node:net"
 import { afterAll, beforeAll, expect, it } from "vitest"
-import { newSandbox, type Sandbox } from "./program.ts"
+import { newSandbox, type Sandbox, until } from "./program.ts"
 
 let sandbox: Sandbox
 beforeAll(async () => {
@@ -26,6 +26,6 @@ it("a dripping upload does not make a stop unclean", async () => {
   clearInterval(drip)
   // What was closed in order opens again.
   const again = await sandbox.start()
-  expect((await sandbox.call("/readyz")).status).toBe(200)
+  await until("it is ready", async () => (await sandbox.call("/readyz")).status === 200)
   expect(await again.kill("SIGTERM")).toEqual({ code: 0, signal: null })
 })
