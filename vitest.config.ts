@@ -4,7 +4,7 @@ import { LongestFirst } from "./server/test/longest-first.ts"
 
 export default defineConfig({
   test: {
-    include: ["server/**/*.test.ts", "contracts/**/*.test.ts"],
+    include: ["server/**/*.test.ts", "contracts/**/*.test.ts", "web/**/*.test.ts"],
     globalSetup: ["server/test/snapshot.ts"],
     isolate: false,
     // For what never ends. Tests start whole programs, and on a busy machine each start takes ten times as long; conditions

@@ -14,6 +14,7 @@ import { authRoutes } from "./identity/auth-routes.ts"
 import { openIdentities } from "./identity/identities.ts"
 import { identityRoutes } from "./identity/routes.ts"
 import type { TokenIssuer } from "./identity/tokens.ts"
+import { pageRoutes } from "./pages/routes.ts"
 import { payoutRoutes } from "./payouts/routes.ts"
 import { accessRoutes } from "./paywalls/access-routes.ts"
 import { paywallConsoleRoutes } from "./paywalls/console-routes.ts"
@@ -69,6 +70,7 @@ export function openApp(
     payoutRoutes(routes, ctx)
     bookRoutes(routes, ctx)
     depositRoutes(routes, ctx)
+    pageRoutes(routes, ctx)
   })
   app.addHook("onClose", () => sender.close())
   return app

@@ -30,30 +30,43 @@ export interface NetworkSettings {
 }
 
 /**
- * What is the same for everyone on a network: its chain id, its USDC, Chainalysis' oracle where there is one, its
- * explorer.
+ * What is the same for everyone on a network: its chain id, its name for people, its USDC, Chainalysis' oracle where there is one,
+ * its explorer, and the public node that a payer's wallet gets when it does not know the network.
  */
 export const networkFacts: Record<
   "base" | "worldchain" | "base-sepolia",
-  { chainId: number; usdc: Address; sanctionsOracle: Address | undefined; explorer: string }
+  {
+    chainId: number
+    title: string
+    usdc: Address
+    sanctionsOracle: Address | undefined
+    explorer: string
+    publicRpc: string
+  }
 > = {
   base: {
     chainId: 8453,
+    title: "Base",
     usdc: "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913" as Address,
     sanctionsOracle: "0x3a91a31cb3dc49b4db9ce721f50a9d076c8d739b" as Address,
     explorer: "https://basescan.org",
+    publicRpc: "https://mainnet.base.org",
   },
   worldchain: {
     chainId: 480,
+    title: "World Chain",
     usdc: "0x79a02482a880bce3f13e09da970dc34db4cd24d1" as Address,
     sanctionsOracle: undefined,
     explorer: "https://worldscan.org",
+    publicRpc: "https://worldchain-mainnet.g.alchemy.com/public",
   },
   "base-sepolia": {
     chainId: 84532,
+    title: "Base Sepolia",
     usdc: "0x036cbd53842c5426634e7929541ec2318f3dcf7e" as Address,
     sanctionsOracle: undefined,
     explorer: "https://sepolia.basescan.org",
+    publicRpc: "https://sepolia.base.org",
   },
 }
 

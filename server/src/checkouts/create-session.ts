@@ -20,6 +20,7 @@ import { recipientSetOf, recipientsOf } from "../splits/splits.ts"
 import { receiverFault } from "../webhooks/webhook.ts"
 import { isOnSale, ownLink, ownProduct } from "./catalog.ts"
 import { metadataFaults, redirectFaults } from "./input-faults.ts"
+import { assertAsked } from "./payer-info.ts"
 import type { CheckoutCreate, PayConfirm } from "./schema.ts"
 import { messageOf } from "./session-rules.ts"
 
@@ -203,16 +204,7 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
       .executeTakeFirstOrThrow()
     if (session.status === "confirmed") throw new ApiError("SESSION_ALREADY_CONFIRMED")
     if (session.expires_at.getTime() + LATE_WATCH_MS < ctx.now().getTime()) throw new ApiError("SESSION_EXPIRED")
-    const asked = new Set(session.payer_fields ?? [])
-    const unknown = Object.keys(body.payerInfo ?? {}).filter(name => !asked.has(name))
-    if (unknown.length > 0)
-      throw new ApiError(
-        "VALIDATION_ERROR",
-        unknown.map(name => ({
-          path: `payerInfo.${name}`,
-          message: "is not a field that this checkout asks for: `payerFields` of its status lists them",
-        })),
-      )
+    assertAsked(session, body.payerInfo)
     await assertUsable(ctx, session, txHash)
     await submit(ctx, session, txHash, payer)
     // Anyone may submit anything: what has ended, or knows of money, stays as it is until the chain says otherwise.

@@ -1,5 +1,5 @@
 /** `/api/pay`: what a payer's page asks of a checkout. Whoever has a session's id may. */
-import { checksummed, type Hash, parseHash } from "../chain/hex.ts"
+import { checksummed, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { warm } from "../deposits/deposits.ts"
@@ -8,15 +8,9 @@ import { awaitEnd } from "../http/long-poll.ts"
 import type { Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
 import { authorizeSession } from "./authorize.ts"
-import {
-  confirmSession,
-  createLinkSession,
-  isOver,
-  payTosOf,
-  sessionOf,
-  sessionUrl,
-  shownOf,
-} from "./create-session.ts"
+import { confirmSession, createLinkSession, isOver, payTosOf, sessionOf, sessionUrl } from "./create-session.ts"
+import { answerPayer } from "./payer-info.ts"
+import { statusOf } from "./read-status.ts"
 import {
   LinkSession,
   LinkSessionCreate,
@@ -24,6 +18,8 @@ import {
   PayAuthorized,
   PayConfirm,
   PayConfirmed,
+  PayerInfo,
+  PayerInfoKept,
   PayStatus,
   SessionId,
   StatusQuery,
@@ -117,6 +113,23 @@ export function payRoutes(app: Server, ctx: Context): void {
   )
 
   app.post(
+    "/api/pay/payer-info",
+    {
+      schema: {
+        operationId: "answerPayerFields",
+        summary: "Stores the payer's answers before the payment",
+        description:
+          "For payments that are not submitted as a hash: `POST /api/pay/confirm` takes the same answers beside one. The newest answers count, until the checkout is confirmed.",
+        tags,
+        body: PayerInfo,
+        response: { 200: PayerInfoKept },
+      },
+      config: { errors: ["SESSION_NOT_FOUND", "SESSION_ALREADY_CONFIRMED", "SESSION_EXPIRED"] },
+    },
+    async request => await answerPayer(ctx, request.body),
+  )
+
+  app.post(
     "/api/pay/authorize",
     {
       schema: {
@@ -151,48 +164,4 @@ export function payRoutes(app: Server, ctx: Context): void {
     },
     async request => ({ ...(await authorizeSession(ctx, request.body)), sessionId: request.body.sessionId }),
   )
-}
-
-async function statusOf(ctx: Context, id: string, txHash?: Hash) {
-  const session = await sessionOf(ctx, id)
-  const payTo = (await payTosOf(ctx, [id])).get(id)
-  if (!payTo) throw new Error("a session has no receiving address")
-  const { confirmations } = networkOf(ctx.chain, session.chain_id)
-  const newest = await ctx.db
-    .selectFrom("transfers")
-    .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
-    .innerJoin("cursors", "cursors.chain_id", "transfers.chain_id")
-    .select(eb => eb(eb.ref("cursors.block_number"), "-", eb.ref("transfers.block_number")).as("above"))
-    .where("deposits.session_id", "=", id)
-    .where("transfers.state", "<>", "gone")
-    .orderBy("transfers.block_number", "desc")
-    .limit(1)
-    .executeTakeFirst()
-  const depth = newest === undefined ? 0n : BigInt(newest.above) + 1n
-  const shown = shownOf(ctx, session, payTo)
-  const { payTo: shownPayTo, ...withoutPayTo } = shown
-  return {
-    sessionId: id,
-    ...withoutPayTo,
-    ...(shown.paused ? {} : { payTo: shownPayTo }),
-    redirectUrl: session.status === "confirmed" ? shown.redirectUrl : null,
-    payerFields: session.payer_fields ?? [],
-    confirmations: Number(depth < 0n ? 0n : depth),
-    requiredConfirmations: Number(confirmations),
-    submission: await submissionOf(ctx, id, txHash),
-  }
-}
-
-/** The submission of this hash, or else the newest; null where there is none. */
-async function submissionOf(ctx: Context, sessionId: string, txHash: Hash | undefined) {
-  const row = await ctx.db
-    .selectFrom("submissions")
-    .select(["tx_hash", "status", "reason", "message"])
-    .where("session_id", "=", sessionId)
-    .$if(txHash !== undefined, query => query.where("tx_hash", "=", txHash as Hash))
-    .orderBy("submitted_at", "desc")
-    .orderBy("id", "desc")
-    .limit(1)
-    .executeTakeFirst()
-  return row ? { txHash: row.tx_hash, status: row.status, reason: row.reason, message: row.message } : null
 }

@@ -212,6 +212,17 @@ export const PayConfirm = Strict(
 export type PayConfirm = Static<typeof PayConfirm>
 export const PayConfirmed = Type.Object({ status: Status, sessionId: Type.String(), txHash: HashText })
 
+export const PayerInfo = Strict(
+  {
+    sessionId: Type.String({ maxLength: 64 }),
+    payerInfo: Answers,
+    customerEmail: Type.Optional(Email),
+  },
+  { sessionId: "cs_tz4a98xxat96iws9zmbrgj3a", payerInfo: {} },
+)
+export type PayerInfo = Static<typeof PayerInfo>
+export const PayerInfoKept = Type.Object({ sessionId: Type.String() })
+
 const Uint = (description: string) =>
   Type.Unsafe<number | string>({
     type: ["integer", "string"],

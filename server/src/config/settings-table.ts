@@ -236,7 +236,10 @@ export const settingsTable = {
   },
   LIMIT_AUTH: perMinute("POST /api/auth/*, by IP", "5"),
   LIMIT_CHECKOUT: perMinute("POST /api/checkouts, by API key", "10"),
-  LIMIT_PAY_CONFIRM: perMinute("POST /api/pay/confirm and /api/pay/authorize together, by IP", "10"),
+  LIMIT_PAY_CONFIRM: perMinute(
+    "POST /api/pay/confirm, /api/pay/authorize and /api/pay/payer-info together, by IP",
+    "10",
+  ),
   LIMIT_PAY_STATUS: perMinute("GET /api/pay/status/:id, by IP", "30"),
   LIMIT_CONSOLE: perMinute("/api/console/*, by token subject", "60"),
   LIMIT_PAYWALL_VERIFY: perMinute("GET /api/paywalls/:id/verify, by IP", "30"),

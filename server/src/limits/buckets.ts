@@ -25,6 +25,7 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "auth", method: "POST", path: "/api/auth/*", credential: "none" },
   { bucket: "payConfirm", method: "POST", path: "/api/pay/confirm", credential: "none" },
   { bucket: "payConfirm", method: "POST", path: "/api/pay/authorize", credential: "none" },
+  { bucket: "payConfirm", method: "POST", path: "/api/pay/payer-info", credential: "none" },
   { bucket: "payStatus", method: "GET", path: "/api/pay/status/:id", credential: "none" },
   { bucket: "paywallVerify", method: "GET", path: "/api/paywalls/:id/verify", credential: "none" },
   { bucket: "paywallPay", method: "POST", path: "/api/paywalls/:id/pay", credential: "none" },
@@ -43,9 +44,11 @@ const rows = limitRows.map(row => ({ ...row, pattern: patternOf(row.path) }))
 
 /**
  * Whether a path has no limit. Machines that must always get an answer ask for health and metrics, a page of the
- * documents requests many parts at once, and the sandbox's own routes are not part of the product.
+ * documents requests many parts at once, and the sandbox's own routes are not part of the product. A payer who reloads a page
+ * or opens it in two tabs must not use up what the page needs to pay.
  */
-export const isUnlimited = (path: string): boolean => /^\/(healthz|readyz|metrics|(docs|sandbox)(\/.*)?)$/.test(path)
+export const isUnlimited = (path: string): boolean =>
+  /^\/(healthz|readyz|metrics|(docs|sandbox|assets|pay|p|paywall|receipt|return)(\/.*)?)$/.test(path)
 
 export const WINDOW_MS = 60_000
 

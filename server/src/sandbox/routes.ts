@@ -13,6 +13,7 @@ import type { Server } from "../http/server.ts"
 import { AmountError, parseAmount } from "../money/amount.ts"
 import type { LocalChain } from "./local-chain.ts"
 import type { Wallet } from "./start.ts"
+import { testWalletRoute } from "./test-wallet.ts"
 
 const FAUCET_AMOUNT = "1000"
 const MAX_ADVANCE_DAYS = 3_650
@@ -92,6 +93,8 @@ function moneyRoutes(app: Server, { ctx, chain, wallet, deployer, buyers }: Part
       return { txHash }
     },
   )
+
+  testWalletRoute(app, { wallet, buyers, mined })
 }
 
 function timeRoutes(app: Server, { chain, wallet, advance }: Parts): void {

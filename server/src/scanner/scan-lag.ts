@@ -44,6 +44,21 @@ export async function logLag(ctx: Context, network: Network, before: Lag): Promi
   if (wasBehind && !isBehind) ctx.log.info(facts, "the scan has caught up")
 }
 
+/** Whether no round has completed on a network for a while: its nodes don't answer, or no worker runs. */
+export async function isStale(ctx: Context, chainId: number): Promise<boolean> {
+  const cursor = await ctx.db
+    .selectFrom("cursors")
+    .select("looked_at")
+    .where("chain_id", "=", chainId)
+    .executeTakeFirst()
+  return isOverdue(ctx, cursor)
+}
+
+function isOverdue(ctx: Context, cursor: Pick<Row<"cursors">, "looked_at"> | undefined): boolean {
+  const roundMs = Math.max(ctx.settings.verifyIntervalMs, LEAST_ROUND_MS)
+  return !cursor?.looked_at || ctx.now().getTime() - cursor.looked_at.getTime() > MISSED_ROUNDS * roundMs
+}
+
 /** What keeps the scan from its work (`faults`: payments may not be found at all), and what a person should look at. */
 export async function scanTroubles(ctx: Context): Promise<{ faults: string[]; alarms: string[] }> {
   const cursors = await ctx.db.selectFrom("cursors").selectAll().execute()
@@ -54,8 +69,7 @@ export async function scanTroubles(ctx: Context): Promise<{ faults: string[]; al
   for (const { name, chainId } of ctx.chain.networks) {
     const cursor = cursors.find(row => row.chain_id === chainId)
     const isBehind = cursor !== undefined && cursor.lag_blocks > BigInt(ctx.settings.maxScanLag)
-    if (!cursor?.looked_at || now - cursor.looked_at.getTime() > MISSED_ROUNDS * roundMs)
-      faults.push(`${name} has not been scanned recently`)
+    if (isOverdue(ctx, cursor)) faults.push(`${name} has not been scanned recently`)
     else if (isBehind && now - (cursor.lag_low_at?.getTime() ?? now) > STUCK_ROUNDS * roundMs)
       faults.push(`the scan of ${name} is ${cursor.lag_blocks} blocks behind, and does not catch up`)
     else if (isBehind) alarms.push(`${name}: the scan is ${cursor.lag_blocks} blocks behind, and catches up`)

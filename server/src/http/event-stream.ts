@@ -1,0 +1,147 @@
+/**
+ * Server-sent events: a page that waits gets each new state over one connection, and asks for nothing. The number of streams is
+ * bounded for each IP address and in all, as each holds a connection.
+ */
+import { hash } from "node:crypto"
+import type { FastifyReply, FastifyRequest } from "fastify"
+import type { Context } from "../context.ts"
+import { ApiError } from "../errors.ts"
+import { addressGroup } from "../limits/buckets.ts"
+import { awaitEnd, MAX_WAIT_S } from "./long-poll.ts"
+
+/** One address may be an office: some people with two pages each. */
+const MOST_BY_ADDRESS = 20
+/** A quarter of the connections that the server keeps. */
+const MOST_IN_ALL = 1_000
+/** Proxies close connections that are silent for a minute. */
+const HEARTBEAT_MS = 20_000
+/** What the caller waits before it connects again, in milliseconds. */
+const RETRY_MS = 2_000
+/** A stream ends after this time and its page connects again, so that one behind a dead network does not stay for ever. */
+const LIFE_MS = 600_000
+
+/** What a stream sends. */
+export interface Source<T> {
+  read: () => Promise<T>
+  /** Called once, when the first state was read. */
+  opened: () => Promise<unknown>
+  /** Whether no other state can follow soon: the stream ends, and the page does not connect again. */
+  isOver: (state: T) => boolean
+  /** Milliseconds after which the state is read again without a wake-up. */
+  pauseMs: (state: T) => number
+}
+
+const open = new Map<string, number>()
+let total = 0
+
+/** Takes a place for a stream of this address, or throws `RATE_LIMITED`; returns a function that gives it back. */
+export function takeStream(ip: string): () => void {
+  const group = addressGroup(ip)
+  const mine = open.get(group) ?? 0
+  if (mine >= MOST_BY_ADDRESS || total >= MOST_IN_ALL)
+    throw new ApiError(
+      "RATE_LIMITED",
+      undefined,
+      "Too many live pages are open from your network. Close some, or ask for the status with `wait=25`.",
+    )
+  open.set(group, mine + 1)
+  total++
+  let given = false
+  return () => {
+    if (given) return
+    given = true
+    total--
+    const left = (open.get(group) ?? 1) - 1
+    if (left > 0) open.set(group, left)
+    else open.delete(group)
+  }
+}
+
+/**
+ * Sends the state now and whenever it changes, until it is over or the caller has gone. Errors of the first reading are
+ * answered like those of any request; a later one ends the stream, and the page connects again. Throws `RATE_LIMITED`.
+ */
+export async function sendEvents<T>(
+  ctx: Context,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { read, opened, isOver, pauseMs }: Source<T>,
+): Promise<FastifyReply> {
+  const first = await read()
+  await opened()
+  const giveBack = takeStream(request.ip)
+  const gone = new AbortController()
+  const { raw } = reply
+  raw.once("close", () => gone.abort())
+  const signal = AbortSignal.any([ctx.signal, gone.signal, AbortSignal.timeout(LIFE_MS)])
+  const wakes = ctx.wakes.subscribe("payments")
+  reply.hijack()
+  raw.writeHead(200, {
+    ...(reply.getHeaders() as Record<string, string>),
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    // A proxy that collects the answer would show nothing for minutes.
+    "x-accel-buffering": "no",
+  })
+  raw.write(`retry: ${RETRY_MS}\n\n`)
+  let sent = ""
+  let spokeAt = performance.now()
+  try {
+    for (let state = first; ; state = await read()) {
+      const text = JSON.stringify(state)
+      // What a caller does not read stays unsent: it gets the newest state, not all of them.
+      const isReading = raw.writableLength === 0
+      if (text !== sent && isReading) {
+        raw.write(`data: ${text}\n\n`)
+        sent = text
+        spokeAt = performance.now()
+      } else if (isReading && performance.now() - spokeAt > HEARTBEAT_MS) {
+        raw.write(":\n\n")
+        spokeAt = performance.now()
+      }
+      if (isOver(state) && text === sent) {
+        raw.write("event: over\ndata: {}\n\n")
+        break
+      }
+      if (signal.aborted) break
+      await wakes.next(pauseMs(state), signal)
+      if (signal.aborted) break
+    }
+  } catch (error) {
+    ctx.log.warn({ err: error, requestId: request.id }, "a stream of events ended early")
+  } finally {
+    wakes.close()
+    giveBack()
+    raw.end()
+  }
+  return reply
+}
+
+/**
+ * Where a proxy holds a stream back: the state now, or with `wait` and `known` (the last answer's `X-State`) once it is another
+ * one. Throws `RATE_LIMITED` where too many wait already.
+ */
+export async function sendState<T>(
+  ctx: Context,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { read, opened }: Source<T>,
+): Promise<T> {
+  const { wait, known } = request.query as { wait?: unknown; known?: unknown }
+  const waitS = wait === String(MAX_WAIT_S) ? MAX_WAIT_S : 0
+  const first = await read()
+  await opened()
+  const giveBack = waitS > 0 ? takeStream(request.ip) : () => {}
+  try {
+    const state =
+      waitS > 0 && markOf(first) === known
+        ? await awaitEnd(ctx, reply, waitS, read, state => markOf(state) !== known)
+        : first
+    reply.headers({ "x-state": markOf(state), "cache-control": "no-store" })
+    return state
+  } finally {
+    giveBack()
+  }
+}
+
+const markOf = (state: unknown): string => hash("sha256", JSON.stringify(state), "base64url").slice(0, 22)

@@ -1,0 +1,81 @@
+/** HTML of the pages. Everything that is written into a page passes through {@link html}, which escapes it. */
+import { directionOf, type Language } from "../../../web/src/i18n/languages.ts"
+import type { Entry } from "./assets.ts"
+
+/** HTML that was escaped already. */
+export interface Html {
+  readonly markup: string
+}
+type Value = string | number | Html | readonly Html[] | undefined | null | false
+
+const escapes: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" }
+const rendered = (value: Value): string => {
+  if (value === undefined || value === null || value === false) return ""
+  if (typeof value === "string" || typeof value === "number")
+    return String(value).replace(/[&<>"']/g, c => escapes[c] ?? c)
+  return "markup" in value ? value.markup : value.map(each => each.markup).join("")
+}
+
+/** A template whose values are escaped; false, null and undefined are nothing. */
+export const html = (parts: TemplateStringsArray, ...values: Value[]): Html => ({
+  markup: parts.reduce((text, part, i) => `${text}${rendered(values[i - 1])}${part}`),
+})
+
+/**
+ * Text of a merchant as a page may show it: without control characters, and without those that change the direction or the
+ * order of what stands around it.
+ */
+export const shown = (text: string): string => text.replace(UNSEEN, "").trim()
+
+/** Controls but tab and newline, marks and overrides of direction, isolates, and the byte order mark. */
+const UNSEEN = /(?![\t\n])\p{Cc}|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/gu
+
+/** An address for a link, or null where it is not http(s). */
+export function httpLink(text: string | null): string | null {
+  const url = text !== null && URL.canParse(text) ? new URL(text) : undefined
+  return url?.protocol === "https:" || url?.protocol === "http:" ? url.href : null
+}
+
+/** A whole page; `data` is what its script reads. */
+export function documentOf(page: {
+  lang: Language
+  title: string
+  entry: Entry | undefined
+  body: Html
+  data?: object
+}): string {
+  const { lang, title, entry, body, data } = page
+  // Inside a script element nothing is an entity: only `<` could end it.
+  const json = data && JSON.stringify(data).replace(/</g, "\\u003c")
+  return html`<!doctype html>
+<html lang="${lang}" dir="${directionOf(lang)}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="robots" content="noindex">
+<title>${title}</title>
+<link rel="icon" href="data:,">
+${entry?.styles.map(href => html`<link rel="stylesheet" href="${href}">`)}
+${entry?.preload.map(href => html`<link rel="modulepreload" href="${href}">`)}
+${entry && data && html`<script type="module" src="${entry.script}"></script>`}
+</head>
+<body>
+${body}
+${json !== undefined && html`<script type="application/json" id="data">${{ markup: json }}</script>`}
+</body>
+</html>
+`.markup
+}
+
+/** What a page may do: load from this server alone, and run no text as code. Wallets bring their pictures as data. */
+export const contentPolicy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+].join("; ")

@@ -1,0 +1,165 @@
+// The pages as HTTP: what they answer, what they are allowed to load, and what they cost a visitor. The browser is in web/test.
+import { get, type IncomingMessage } from "node:http"
+import { brotliDecompressSync } from "node:zlib"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { noLimits, startService, type TestService } from "../../test/service.ts"
+import { takeStream } from "../http/event-stream.ts"
+import { acceptsBrotli } from "./assets.ts"
+import { html, httpLink, shown } from "./html.ts"
+
+let service: TestService
+let url: string
+beforeAll(async () => {
+  service = await startService({ settings: { limits: { ...noLimits, public: 3 } } })
+  url = await service.listen()
+  await service.merchant("shop")
+})
+afterAll(() => service.stop())
+
+const start = async (body: object = {}): Promise<string> => {
+  const made = await service.call("POST", "/api/console/checkouts", { amount: 5, ...body }, { as: "shop" })
+  expect(made.status, JSON.stringify(made.body)).toBe(201)
+  return made.body.id
+}
+const scanned = (at: Date | null) =>
+  service.ctx.db
+    .updateTable("cursors")
+    .set({ looked_at: at } as never)
+    .execute()
+
+describe("the page of a checkout", () => {
+  it("may load from its own server only, runs no inline script, and is told to no other", async () => {
+    const answer = await fetch(`${url}/pay/${await start()}`)
+    expect(answer.status).toBe(200)
+    expect(answer.headers.get("content-security-policy")).toBe(
+      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    )
+    expect(answer.headers.get("referrer-policy")).toBe("no-referrer")
+    expect(answer.headers.get("cache-control")).toBe("private, no-cache")
+    expect(await answer.text()).not.toMatch(/<script(?![^>]*(src=|application\/json))|style=|onclick/)
+  })
+
+  it("uses up nothing of what a visitor may ask of the API", async () => {
+    const id = await start()
+    for (let i = 0; i < 10; i++) {
+      expect((await fetch(`${url}/pay/${id}`)).status).toBe(200)
+      expect((await fetch(`${url}/pay/${id}/status`)).status).toBe(200)
+    }
+    const answer = await fetch(`${url}/api/pay/status/${id}`)
+    expect([answer.status, answer.headers.get("x-ratelimit-remaining")]).toEqual([200, "2"])
+  })
+
+  it("is a page of its own for an unknown id, in the visitor's language, without a trace of what failed", async () => {
+    for (const id of ["cs_nothing", "%3Cscript%3E", "a".repeat(90)]) {
+      const answer = await fetch(`${url}/pay/${id}`)
+      const text = await answer.text()
+      expect([answer.status, answer.headers.get("content-type")]).toEqual([404, "text/html; charset=utf-8"])
+      expect(text).toContain("This page does not exist")
+      expect(text).not.toMatch(/SESSION_NOT_FOUND|<script|\.ts:/)
+    }
+  })
+
+  it("asks nobody for money while the network is not read", async () => {
+    const id = await start()
+    await scanned(null)
+    const text = await (await fetch(`${url}/pay/${id}`)).text()
+    expect(text).toContain("We can&#39;t see the network right now")
+    expect(text.split("<script")[0]).not.toMatch(/0x[0-9a-fA-F]{40}/)
+  })
+
+  it("is compressed for those who take brotli", async () => {
+    const path = `${url}/pay/${await start()}`
+    const answer = await new Promise<IncomingMessage>(resolve =>
+      get(path, { headers: { "accept-encoding": "gzip, br" } }, resolve),
+    )
+    expect(answer.headers["content-encoding"]).toBe("br")
+    const parts: Buffer[] = []
+    for await (const part of answer) parts.push(part as Buffer)
+    expect(brotliDecompressSync(Buffer.concat(parts)).toString()).toContain("<!doctype html>")
+    expect(["br", "gzip, br;q=0.5", "br;q=0", "gzip", "brotli", undefined].map(acceptsBrotli)).toEqual([
+      true,
+      true,
+      false,
+      false,
+      false,
+      false,
+    ])
+  })
+})
+
+describe("the stream of a checkout", () => {
+  it("sends the state at once, and each that follows", async () => {
+    const id = await start()
+    const gone = new AbortController()
+    const answer = await fetch(`${url}/pay/${id}/events`, { signal: gone.signal })
+    expect(answer.headers.get("content-type")).toBe("text/event-stream; charset=utf-8")
+    expect(answer.headers.get("x-accel-buffering")).toBe("no")
+    const states: string[] = []
+    const decoder = new TextDecoder()
+    for await (const part of answer.body ?? []) {
+      const data = /data: (.*)/.exec(decoder.decode(part))?.[1]
+      if (data) states.push(JSON.parse(data).status)
+      if (states.length === 1) {
+        const failed = { status: "failed" as const, updated_at: new Date() }
+        await service.ctx.db.updateTable("checkout_sessions").set(failed).where("id", "=", id).execute()
+        await service.ctx.wakes.wake("payments")
+      }
+      if (states.length === 2) break
+    }
+    gone.abort()
+    expect(states).toEqual(["pending", "failed"])
+  })
+
+  it("is bounded for each address, and a place comes back when a page is closed", () => {
+    const places = Array.from({ length: 20 }, () => takeStream("192.0.2.1"))
+    expect(() => takeStream("192.0.2.1")).toThrow("Too many live pages")
+    takeStream("192.0.2.2")()
+    places[0]?.()
+    places[0]?.()
+    places.push(takeStream("192.0.2.1"))
+    expect(() => takeStream("192.0.2.1")).toThrow("Too many live pages")
+    for (const giveBack of places) giveBack()
+  })
+
+  it("is an error like any other for an unknown id", async () => {
+    const answer = await fetch(`${url}/pay/cs_nothing/events`)
+    expect([answer.status, ((await answer.json()) as { error: string }).error]).toEqual([404, "SESSION_NOT_FOUND"])
+  })
+})
+
+describe("the payer's answers", () => {
+  it("are stored before any payment, and only for fields that were asked for", async () => {
+    const id = await start({ payerFields: ["name"] })
+    const post = (body: object) =>
+      service.call("POST", "/api/pay/payer-info", { sessionId: id, ...body }, { remoteAddress: "192.0.2.9" })
+    expect((await post({ payerInfo: { colour: "red" } })).body.details).toMatchObject([{ path: "payerInfo.colour" }])
+    const stored = async () =>
+      (await service.call("GET", `/api/console/checkouts/${id}`, undefined, { as: "shop" })).body.payerInfo
+    expect(await stored()).toBeNull()
+    expect((await post({ payerInfo: { name: "Ada" } })).status).toBe(200)
+    expect(await stored()).toEqual({ name: "Ada" })
+    await service.ctx.db
+      .updateTable("checkout_sessions")
+      .set({ status: "confirmed" } as never)
+      .where("id", "=", id)
+      .execute()
+    expect((await post({ payerInfo: { name: "Eve" } })).body.error).toBe("SESSION_ALREADY_CONFIRMED")
+    expect(await stored()).toEqual({ name: "Ada" })
+  })
+})
+
+describe("what is written into a page", () => {
+  it("is escaped, and carries no character that changes the text around it", () => {
+    expect(html`<p title="${'"><script>'}">${"<b>&'"}</p>`.markup).toBe(
+      '<p title="&quot;&gt;&lt;script&gt;">&lt;b&gt;&amp;&#39;</p>',
+    )
+    expect(shown("a\u202eb\u0007c\u2066d\nە")).toBe("abcd\nە")
+    expect(["javascript:alert(1)", "data:text/html,x", "http://a.example/", "no", null].map(httpLink)).toEqual([
+      null,
+      null,
+      "http://a.example/",
+      null,
+      null,
+    ])
+  })
+})

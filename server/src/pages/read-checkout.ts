@@ -1,0 +1,148 @@
+/** What the page of a checkout shows: its state, and the facts that stay the same. */
+import { catalogues } from "../../../web/src/i18n/all.ts"
+import type { Language } from "../../../web/src/i18n/languages.ts"
+import type { CheckoutPage, CheckoutStatus, NetworkFacts, TokenFacts } from "../../../web/src/page-data.ts"
+import { checksummed, type Hash } from "../chain/hex.ts"
+import { type NetworkInfo, networkFacts, networkOf } from "../chain/networks.ts"
+import { sessionOf } from "../checkouts/create-session.ts"
+import { statusOf } from "../checkouts/read-status.ts"
+import type { Context } from "../context.ts"
+import { formatAmount, parseAmount } from "../money/amount.ts"
+import { arrivingAt } from "../payouts/relays.ts"
+import { isStale } from "../scanner/scan-lag.ts"
+import { httpLink, shown } from "./html.ts"
+
+/** Relays that may still move money. */
+const OPEN = ["queued", "held", "assigned", "mined"] as const
+
+/** The whole page of a session; `SESSION_NOT_FOUND`. */
+export async function checkoutPage(ctx: Context, id: string, lang: Language): Promise<CheckoutPage> {
+  const session = await sessionOf(ctx, id)
+  const network = networkOf(ctx.chain, session.chain_id)
+  const [status, merchant, deposit] = await Promise.all([
+    checkoutStatus(ctx, id),
+    merchantName(ctx, session.merchant_id),
+    depositOf(ctx, id),
+  ])
+  return {
+    kind: "checkout",
+    lang,
+    merchant: merchant || catalogues[lang].payment,
+    sandbox: ctx.settings.mode === "sandbox",
+    network: networkShown(ctx, network),
+    token: tokenShown(network),
+    description: session.description === null ? null : shown(session.description),
+    terms: {
+      factory: checksummed(deposit.factory),
+      salt: deposit.salt,
+      owner: checksummed(deposit.owner),
+      openAfter: Number.parseInt(deposit.open_after_s.toString(), 10),
+    },
+    status,
+  }
+}
+
+/** The state of a session as its page gets it, now and with each change; `SESSION_NOT_FOUND`. */
+export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): Promise<CheckoutStatus> {
+  const session = await sessionOf(ctx, id)
+  const { token, chainId } = networkOf(ctx.chain, session.chain_id)
+  const deposit = await depositOf(ctx, id)
+  const [status, seen, stale, relaying, relayer] = await Promise.all([
+    statusOf(ctx, id, txHash),
+    unconfirmed(ctx, deposit.id, token.address),
+    isStale(ctx, chainId),
+    isRelaying(ctx, deposit.id),
+    hasRelayer(ctx, chainId),
+  ])
+  const here = await arrivingAt(ctx, deposit.id, token.address)
+  // What counts already is not asked for again, whatever moves on chain.
+  const missing = session.status === "confirmed" || here >= session.amount ? 0n : session.amount - here
+  const { sessionId, exception, message, amount, amountReceived, paused, redirectUrl } = status
+  const { txHash: paidBy, expiresAt, payerFields, confirmations, requiredConfirmations, submission } = status
+  return {
+    sessionId,
+    status: status.status,
+    exception,
+    message,
+    amount,
+    amountReceived,
+    arriving: formatAmount(seen, token.decimals),
+    missing: formatAmount(missing, token.decimals),
+    ...(status.payTo === undefined ? {} : { payTo: status.payTo }),
+    paused,
+    stale,
+    relaying,
+    gasless: relayer && missing >= parseAmount(ctx.settings.minAmount, token.decimals),
+    redirectUrl: httpLink(redirectUrl),
+    txHash: paidBy,
+    expiresAt,
+    over: ctx.now() > session.expires_at,
+    payerFields,
+    confirmations,
+    requiredConfirmations,
+    submission,
+  }
+}
+
+/** A network as people and wallets meet it. */
+function networkShown(ctx: Context, { name, chainId, endpoints }: NetworkInfo): NetworkFacts {
+  const { title, publicRpc, explorer } = networkFacts[name]
+  if (ctx.settings.mode !== "sandbox") return { chainId, title, rpcUrl: publicRpc, explorer }
+  // Only the sandbox shows its node: elsewhere the address may contain a key.
+  const [endpoint] = endpoints as readonly { url: string }[]
+  return { chainId, title, rpcUrl: endpoint?.url ?? null, explorer: null }
+}
+
+const tokenShown = ({ token }: NetworkInfo): TokenFacts => ({
+  address: checksummed(token.address),
+  symbol: token.symbol,
+  decimals: token.decimals,
+  name: token.name,
+  version: token.version,
+})
+
+/** A merchant's name as pages show it; empty for an unknown one. */
+async function merchantName(ctx: Context, id: string): Promise<string> {
+  const row = await ctx.db.selectFrom("merchants").select("name").where("id", "=", id).executeTakeFirst()
+  return shown(row?.name ?? "")
+}
+
+const depositOf = (ctx: Context, sessionId: string) =>
+  ctx.db.selectFrom("deposits").selectAll().where("session_id", "=", sessionId).executeTakeFirstOrThrow()
+
+/** What is seen on chain and not deep enough yet, in base units. */
+async function unconfirmed(ctx: Context, depositId: bigint, token: string): Promise<bigint> {
+  const rows = await ctx.db
+    .selectFrom("transfers")
+    .select("value")
+    .where("deposit_id", "=", depositId)
+    .where("token", "=", token as never)
+    .where("state", "=", "seen")
+    .execute()
+  return rows.reduce((sum, { value }) => sum + value, 0n)
+}
+
+async function isRelaying(ctx: Context, depositId: bigint): Promise<boolean> {
+  const row = await ctx.db
+    .selectFrom("intents")
+    .select("id")
+    .where("deposit_id", "=", depositId)
+    .where("kind", "=", "authorize")
+    .where("state", "in", [...OPEN])
+    .limit(1)
+    .executeTakeFirst()
+  return row !== undefined
+}
+
+/** Whether a wallet is at work that carries out signed payments. */
+async function hasRelayer(ctx: Context, chainId: number): Promise<boolean> {
+  const { relayWallet } = ctx.settings
+  if (relayWallet === undefined) return false
+  const row = await ctx.db
+    .selectFrom("wallets")
+    .select("status")
+    .where("chain_id", "=", chainId)
+    .where("address", "=", relayWallet)
+    .executeTakeFirst()
+  return row?.status === "active"
+}

@@ -1,0 +1,101 @@
+/** The pages for payers: HTML, what its script loads, and the stream of a payment's states. None of them is rate limited. */
+import { brotliCompressSync, constants } from "node:zlib"
+import type { FastifyReply, FastifyRequest } from "fastify"
+import { catalogues } from "../../../web/src/i18n/all.ts"
+import { type Language, languageOf } from "../../../web/src/i18n/languages.ts"
+import { type Translate, translator } from "../../../web/src/i18n/words.ts"
+import type { CheckoutStatus } from "../../../web/src/page-data.ts"
+import { parseHash } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import { warm } from "../deposits/deposits.ts"
+import { ApiError, errorTable } from "../errors.ts"
+import { type Source, sendEvents, sendState } from "../http/event-stream.ts"
+import type { Server } from "../http/server.ts"
+import { type Assets, acceptsBrotli, assetRoutes, readAssets } from "./assets.ts"
+import { checkoutBody } from "./checkout-page.ts"
+import { contentPolicy, documentOf, type Html, html } from "./html.ts"
+import { checkoutPage, checkoutStatus } from "./read-checkout.ts"
+
+/** States are read again so often while money is on its way: confirmations wake nobody. */
+const BUSY_PAUSE_MS = 1_500
+const PAUSE_MS = 5_000
+
+interface Page {
+  title: string
+  body: Html
+  data?: object
+}
+
+const PAY = "src/pay/main.tsx"
+const hidden = { hide: true }
+
+export function pageRoutes(app: Server, ctx: Context, assets: Assets = readAssets()): void {
+  assetRoutes(app, assets)
+
+  const sendPage = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    make: (t: Translate, lang: Language) => Promise<Page>,
+  ): Promise<unknown> => {
+    const { lang: asked } = request.query as { lang?: unknown }
+    const lang = languageOf(typeof asked === "string" ? asked : undefined, request.headers["accept-language"])
+    const t = translator(catalogues[lang])
+    const page = await make(t, lang).catch(error => errorPage(ctx, request, reply, error, t))
+    const entry = assets.entryOf(PAY, `src/i18n/${lang}.ts`)
+    const text = documentOf({ lang, entry, ...page, title: page.title })
+    reply.type("text/html; charset=utf-8")
+    reply.headers({
+      "cache-control": "private, no-cache",
+      vary: "accept-encoding, accept-language",
+      "content-security-policy": contentPolicy,
+      "x-content-type-options": "nosniff",
+      // The address of a page is all that opens it.
+      "referrer-policy": "no-referrer",
+    })
+    if (!acceptsBrotli(request.headers["accept-encoding"])) return reply.send(text)
+    const params = { [constants.BROTLI_PARAM_QUALITY]: 4 }
+    return reply.header("content-encoding", "br").send(brotliCompressSync(text, { params }))
+  }
+
+  app.get("/pay/:sessionId", { schema: hidden }, async (request, reply) => {
+    const { sessionId } = request.params as { sessionId: string }
+    return await sendPage(request, reply, async (t, lang) => {
+      const data = await checkoutPage(ctx, sessionId, lang)
+      await warm(ctx, sessionId)
+      return { title: t("payTo", { merchant: data.merchant }), body: checkoutBody(t, data), data }
+    })
+  })
+
+  const checkoutSource = (request: FastifyRequest): Source<CheckoutStatus> => {
+    const { sessionId } = request.params as { sessionId: string }
+    const { txHash } = request.query as { txHash?: unknown }
+    const hash = parseHash(txHash)
+    return {
+      read: () => checkoutStatus(ctx, sessionId, hash),
+      opened: () => warm(ctx, sessionId),
+      isOver: ({ status }) => status === "confirmed",
+      pauseMs: ({ status }) => (status === "verifying" ? BUSY_PAUSE_MS : PAUSE_MS),
+    }
+  }
+  app.get("/pay/:sessionId/events", { schema: hidden }, (request, reply) =>
+    sendEvents(ctx, request, reply, checkoutSource(request)),
+  )
+  app.get("/pay/:sessionId/status", { schema: hidden }, (request, reply) =>
+    sendState(ctx, request, reply, checkoutSource(request)),
+  )
+}
+
+/** The page for an error, with its status: unknown ids are 404. */
+function errorPage(ctx: Context, request: FastifyRequest, reply: FastifyReply, error: Error, t: Translate): Page {
+  const code = error instanceof ApiError ? error.code : "INTERNAL_ERROR"
+  const { status } = errorTable[code]
+  reply.code(status)
+  if (status >= 500) ctx.log.error({ err: error, requestId: request.id }, "a page failed")
+  const isMissing = status < 500
+  const title = t(isMissing ? "notFound" : "serverFailed")
+  const words = t(isMissing ? "notFoundWords" : "serverFailedWords")
+  return {
+    title,
+    body: html`<main id="app" class="page"><div class="card"><h1 class="state">${title}</h1><p>${words}</p></div></main>`,
+  }
+}

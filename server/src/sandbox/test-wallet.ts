@@ -1,0 +1,68 @@
+/**
+ * `POST /sandbox/wallet`: a wallet of a funded buyer, asked as pages ask a browser's wallet (EIP-1193). It signs everything: the
+ * keys are worth nothing, and exist in the sandbox only.
+ */
+import { Type } from "typebox"
+import { privateKeyToAccount } from "viem/accounts"
+import { invalid } from "../errors.ts"
+import { Strict } from "../http/schemas.ts"
+import type { Server } from "../http/server.ts"
+import type { Wallet } from "./start.ts"
+
+type Hex = `0x${string}`
+
+interface Parts {
+  wallet: Wallet
+  buyers: { address: string; privateKey: Hex }[]
+  /** Sends transactions one after the other; each is mined and saved before its hash is answered. */
+  mined: (send: () => Promise<Hex>) => Promise<Hex>
+}
+
+/** Passed on to the chain as they are. */
+const READS = ["eth_call", "eth_getBalance", "eth_chainId", "eth_blockNumber", "eth_getTransactionReceipt"]
+
+export function testWalletRoute(app: Server, { wallet, buyers, mined }: Parts): void {
+  app.post(
+    "/sandbox/wallet",
+    {
+      schema: {
+        hide: true,
+        body: Strict({
+          method: Type.String({ maxLength: 64 }),
+          params: Type.Optional(Type.Array(Type.Unknown(), { maxItems: 4 })),
+          buyer: Type.Optional(Type.Integer({ minimum: 0, maximum: buyers.length - 1 })),
+        }),
+      },
+    },
+    async request => {
+      const { method, params = [], buyer: index = 0 } = request.body
+      const buyer = buyers[index]
+      if (!buyer) throw invalid("buyer", "must be the index of one of the buyers")
+      const account = privateKeyToAccount(buyer.privateKey)
+      if (READS.includes(method)) return { result: await wallet.request({ method, params } as never) }
+      switch (method) {
+        case "eth_requestAccounts":
+        case "eth_accounts":
+          return { result: [account.address] }
+        case "eth_signTypedData_v4":
+          return { result: await account.signTypedData(typedDataOf(params[1])) }
+        case "personal_sign":
+          return { result: await account.signMessage({ message: { raw: params[0] as Hex } }) }
+        case "eth_sendTransaction": {
+          const { to, data } = params[0] as { to: Hex; data: Hex }
+          return { result: await mined(() => wallet.sendTransaction({ account, chain: null, to, data })) }
+        }
+        default:
+          throw invalid("method", "is not one that the test wallet knows")
+      }
+    },
+  )
+}
+
+function typedDataOf(text: unknown): Parameters<ReturnType<typeof privateKeyToAccount>["signTypedData"]>[0] {
+  try {
+    return JSON.parse(String(text))
+  } catch {
+    throw invalid("params", "must contain the typed data as JSON text")
+  }
+}

@@ -1,0 +1,28 @@
+/** Requests to this server. */
+
+/** What the server answers to a request that it refuses. */
+export class Refusal extends Error {
+  readonly code: string
+  constructor(code: string, message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+/** Posts JSON; throws a {@link Refusal} with the server's code, or `OFFLINE` where it can't be reached. */
+export async function post<T>(path: string, body: object): Promise<T> {
+  const response = await fetch(path, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  }).catch(() => {
+    throw new Refusal("OFFLINE", "")
+  })
+  const answer = await response.json().catch(() => ({}))
+  if (!response.ok) {
+    const [detail] = (answer.details ?? []) as { path: string; message: string }[]
+    const words = detail && answer.error === "VALIDATION_ERROR" ? `${detail.path} ${detail.message}` : answer.message
+    throw new Refusal(answer.error ?? `HTTP ${response.status}`, words ?? `HTTP ${response.status}`)
+  }
+  return answer
+}

@@ -1,0 +1,221 @@
+/** The checkout: its head, its state, and the ways to pay. */
+import { useCallback, useEffect, useRef, useState } from "preact/hooks"
+import type { CheckoutPage, CheckoutStatus } from "../page-data.ts"
+import { useWords } from "../ui/context.ts"
+import { Tabs } from "../ui/tabs.tsx"
+import { End } from "./end.tsx"
+import { Fields } from "./fields.tsx"
+import { follow } from "./live.ts"
+import { submissionProblem } from "./problems.ts"
+import { isPayable, type Stage, stageOf } from "./stage.ts"
+import { type Memory, onOtherTab, recall, remember } from "./store.ts"
+import { useWallet, type Way } from "./use-wallet.ts"
+import { WalletWay } from "./wallet-way.tsx"
+import { useWallets, type Wallet } from "./wallets.ts"
+import { ManualWay, PhoneWay } from "./ways.tsx"
+import { wordsOf } from "./words-of.ts"
+
+type WayKey = "wallet" | "phone" | "manual"
+
+/** How long after a transfer was handed to a wallet it may still appear. */
+const SENDING_MS = 600_000
+
+interface Live {
+  status: CheckoutStatus
+  memory: Memory
+  offline: boolean
+  /** Reads again what is remembered, and asks the server. */
+  changed: () => void
+}
+
+/** The state of the checkout, kept current while the page is open. */
+function useLive(page: CheckoutPage): Live {
+  const { sessionId } = page.status
+  const [status, setStatus] = useState(page.status)
+  const [memory, setMemory] = useState(() => recall(sessionId))
+  const [offline, setOffline] = useState(false)
+  const path = `/pay/${sessionId}`
+  const query = memory.txHash === undefined ? "" : `txHash=${memory.txHash}`
+  const isOver = status.status === "confirmed"
+  useEffect(
+    () => (isOver ? undefined : follow<CheckoutStatus>(path, query, { onState: setStatus, onOffline: setOffline })),
+    [path, query, isOver],
+  )
+  useEffect(() => onOtherTab(sessionId, () => setMemory(recall(sessionId))), [sessionId])
+  const changed = useCallback(() => {
+    const now = recall(sessionId)
+    setMemory(now)
+    void fetch(`${path}/status${now.txHash === undefined ? "" : `?txHash=${now.txHash}`}`)
+      .then(async response => response.ok && setStatus(await response.json()))
+      .catch(() => {})
+  }, [path, sessionId])
+  return { status, memory, offline, changed }
+}
+
+/** The whole card. */
+export function Checkout({ page }: { page: CheckoutPage }) {
+  const { t, local } = useWords()
+  const live = useLive(page)
+  const { status, memory, offline } = live
+  const stage = stageOf(status, memory)
+  const wallets = useWallets(page.sandbox)
+  const paying = useWallet({ page, status, changed: live.changed })
+  const words = wordsOf(t, page, status, stage)
+  const payable = isPayable(stage)
+  const first = useRef(stage)
+  const { cancel } = paying
+  useEffect(() => {
+    if (!payable) cancel()
+  }, [payable, cancel])
+  const asked = stage === "part" ? status.missing : status.amount
+  const { symbol } = page.token
+  return (
+    <div class="card">
+      {page.sandbox && <p class="test">{t("testMode")}</p>}
+      <header class="head">
+        <p class="merchant">
+          <bdi>{page.merchant}</bdi>
+        </p>
+        {page.description && (
+          <p class="what">
+            <bdi>{page.description}</bdi>
+          </p>
+        )}
+        <h1 class="amount">
+          <span class="number">{local(asked)}</span> <span class="unit">{symbol}</span>
+        </h1>
+        {local(asked) !== asked && <p class="quiet">{t("exactly", { amount: asked, symbol })}</p>}
+        <p class="quiet">{t("onNetwork", { symbol, network: page.network.title })}</p>
+        {payable && <Deadline expiresAt={status.expiresAt} />}
+      </header>
+      <StateWords stage={stage} status={status} words={words} />
+      {offline && <p class="note wait">{t("offline")}</p>}
+      {payable ? (
+        <Pay page={page} live={live} wallets={wallets} paying={paying} />
+      ) : (
+        <End
+          page={page}
+          status={status}
+          stage={stage}
+          wasOpen={first.current !== stage}
+          restart={() => restart(live)}
+        />
+      )}
+    </div>
+  )
+}
+
+/** What is remembered of a transfer that never appeared is forgotten, so that the payer can pay in another way. */
+function restart({ status, changed }: Live): void {
+  remember(status.sessionId, { txHash: undefined, sendingAt: undefined })
+  changed()
+}
+
+/** The one region that a screen reader announces. */
+function StateWords({
+  stage,
+  status,
+  words,
+}: {
+  stage: Stage
+  status: CheckoutStatus
+  words: ReturnType<typeof wordsOf>
+}) {
+  const { t } = useWords()
+  const { confirmations: done, requiredConfirmations: needed } = status
+  const waits = stage === "sent" || stage === "confirming"
+  return (
+    <div role="status" class={`live ${words.tone}`} data-stage={stage}>
+      {waits && <span class="spinner" aria-hidden="true" />}
+      {stage === "paid" && <Tick />}
+      {words.title && <h2 class="state">{words.title}</h2>}
+      {words.text && <p>{words.text}</p>}
+      {stage === "confirming" && (
+        <>
+          <progress max={needed} value={Math.min(done, needed)} aria-label={t("confirming")} />
+          <p class="quiet">{t("confirmations", { done: Math.min(done, needed), needed })}</p>
+        </>
+      )}
+    </div>
+  )
+}
+
+const Tick = () => (
+  <svg class="tick" viewBox="0 0 48 48" aria-hidden="true">
+    <circle cx="24" cy="24" r="24" />
+    <path d="M14 25l7 7 14-15" />
+  </svg>
+)
+
+function Deadline({ expiresAt }: { expiresAt: string }) {
+  const { t, lang } = useWords()
+  const end = new Date(expiresAt)
+  const isToday = end.toDateString() === new Date().toDateString()
+  const form: Intl.DateTimeFormatOptions = isToday
+    ? { timeStyle: "short" }
+    : { timeStyle: "short", dateStyle: "medium" }
+  return <p class="quiet">{t("payBefore", { time: new Intl.DateTimeFormat(`${lang}-u-nu-latn`, form).format(end) })}</p>
+}
+
+interface PayProps {
+  page: CheckoutPage
+  live: Live
+  wallets: Wallet[]
+  paying: ReturnType<typeof useWallet>
+}
+
+function Pay({ page, live, wallets, paying }: PayProps) {
+  const { t } = useWords()
+  const { status, memory, changed } = live
+  const [chosen, setChosen] = useState<WayKey>()
+  const [wanted, setWanted] = useState<Way>("signature")
+  const way = status.gasless ? wanted : "transfer"
+  const key = chosen ?? (wallets.length > 0 ? "wallet" : "phone")
+  if (status.payerFields.length > 0 && !memory.answered)
+    return <Fields sessionId={status.sessionId} names={status.payerFields} done={changed} />
+  const tabs = [
+    { key: "wallet", title: t("wayWallet") },
+    { key: "phone", title: t("wayPhone") },
+    { key: "manual", title: t("wayManual") },
+  ] as const
+  return (
+    <>
+      <Notices page={page} live={live} />
+      <Tabs id="way" label={t("waysToPay")} tabs={[...tabs]} chosen={key} choose={setChosen}>
+        {key === "wallet" && <WalletWay {...{ page, status, wallets, paying, way }} setWay={setWanted} />}
+        {key === "phone" && <PhoneWay page={page} status={status} />}
+        {key === "manual" && <ManualWay page={page} status={status} changed={changed} />}
+      </Tabs>
+    </>
+  )
+}
+
+/** What stands beside the ways to pay: a transfer whose end is not known, and a hash that turned out wrong. */
+function Notices({ page, live }: { page: CheckoutPage; live: Live }) {
+  const { t } = useWords()
+  const { status, memory, changed } = live
+  const { submission } = status
+  const isMine = submission !== null && submission.txHash === memory.txHash && submission.status === "failed"
+  const values = { symbol: page.token.symbol, network: page.network.title }
+  const forget = () => {
+    remember(status.sessionId, { sendingAt: undefined })
+    changed()
+  }
+  return (
+    <>
+      {memory.sendingAt !== undefined && Date.now() - memory.sendingAt < SENDING_MS && (
+        <div class="note wait">
+          <p>{t("maybeSent")}</p>
+          <button type="button" class="link" onClick={forget}>
+            {t("notSent")}
+          </button>
+        </div>
+      )}
+      {isMine && (
+        <p class="note bad" role="alert">
+          {submissionProblem(t, submission.reason, submission.message, values)}
+        </p>
+      )}
+    </>
+  )
+}

@@ -1,0 +1,112 @@
+/** The fields that a merchant asks for before the payment; the answers are kept in the browser and at the server. */
+import { useState } from "preact/hooks"
+import { useWords } from "../ui/context.ts"
+import { post } from "./api.ts"
+import { problemWords } from "./problems.ts"
+import { recall, remember } from "./store.ts"
+
+const MOST_LETTERS = 500
+
+interface Kind {
+  type: "text" | "email" | "tel"
+  autocomplete: string
+}
+const kinds: [pattern: RegExp, kind: Kind][] = [
+  [/e-?mail/i, { type: "email", autocomplete: "email" }],
+  [/phone|mobile/i, { type: "tel", autocomplete: "tel" }],
+  [/^(full_?)?name$/i, { type: "text", autocomplete: "name" }],
+  [/company|organi[sz]ation/i, { type: "text", autocomplete: "organization" }],
+  [/country/i, { type: "text", autocomplete: "country-name" }],
+  [/(zip|post(al)?_?code)/i, { type: "text", autocomplete: "postal-code" }],
+  [/city/i, { type: "text", autocomplete: "address-level2" }],
+  [/address|street/i, { type: "text", autocomplete: "street-address" }],
+]
+const plain: Kind = { type: "text", autocomplete: "off" }
+const kindOf = (name: string): Kind => kinds.find(([pattern]) => pattern.test(name))?.[1] ?? plain
+
+/**
+ * A field's name for people.
+ *
+ * @example titleOf("shippingAddress") // "Shipping address"
+ */
+const titleOf = (name: string): string => {
+  const words = name.replace(/_+/g, " ").replace(/([a-z0-9])([A-Z])/g, "$1 $2")
+  return words.charAt(0).toUpperCase() + words.slice(1).toLowerCase()
+}
+
+interface Props {
+  sessionId: string
+  names: string[]
+  done: () => void
+}
+
+/** The form; each fault stands beside its field, and the first one gets the focus. */
+export function Fields({ sessionId, names, done }: Props) {
+  const { t } = useWords()
+  const [answers, setAnswers] = useState<Record<string, string>>(() => recall(sessionId).answers ?? {})
+  const [faults, setFaults] = useState<Record<string, string>>({})
+  const [problem, setProblem] = useState("")
+  const faultOf = (name: string): string | undefined => {
+    const text = (answers[name] ?? "").trim()
+    if (text === "") return t("fieldRequired")
+    if (text.length > MOST_LETTERS) return t("fieldLong")
+    if (kindOf(name).type === "email" && !/^[^@\s]+@[^@\s]+\.[^@\s]+$/.test(text)) return t("fieldEmail")
+    return undefined
+  }
+  const change = (name: string, value: string) => {
+    const next = { ...answers, [name]: value }
+    setAnswers(next)
+    remember(sessionId, { answers: next })
+  }
+  const submit = async (event: Event) => {
+    event.preventDefault()
+    const found = names.flatMap(name => {
+      const fault = faultOf(name)
+      return fault === undefined ? [] : [[name, fault] as const]
+    })
+    setFaults(Object.fromEntries(found))
+    const [first] = found
+    if (first) return document.getElementById(`field-${first[0]}`)?.focus()
+    try {
+      const payerInfo = Object.fromEntries(names.map(name => [name, (answers[name] ?? "").trim()]))
+      await post("/api/pay/payer-info", { sessionId, payerInfo })
+      remember(sessionId, { answered: true })
+      done()
+    } catch (error) {
+      setProblem(problemWords(t, error as Error, {}))
+    }
+  }
+  return (
+    <form class="stack" onSubmit={submit} noValidate>
+      <h2 class="state">{t("yourDetails")}</h2>
+      {names.map(name => (
+        <div key={name} class="field">
+          <label for={`field-${name}`}>{titleOf(name)}</label>
+          <input
+            // The types of inputs are one each: an input whose type varies has none.
+            {...(kindOf(name) as Kind & { type: "text" })}
+            id={`field-${name}`}
+            name={name}
+            value={answers[name] ?? ""}
+            aria-invalid={faults[name] !== undefined}
+            aria-describedby={faults[name] ? `fault-${name}` : undefined}
+            onInput={event => change(name, event.currentTarget.value)}
+          />
+          {faults[name] && (
+            <p class="fault" id={`fault-${name}`}>
+              {faults[name]}
+            </p>
+          )}
+        </div>
+      ))}
+      {problem && (
+        <p class="note bad" role="alert">
+          {problem}
+        </p>
+      )}
+      <button type="submit" class="primary">
+        {t("continue")}
+      </button>
+    </form>
+  )
+}

@@ -1,0 +1,27 @@
+/** The script of the payers' pages: reads what the server wrote into the page, and takes the page over. */
+import { render } from "preact"
+import "../ui/pages.css"
+import { loadCatalogue } from "../i18n/load.ts"
+import { translator } from "../i18n/words.ts"
+import type { CheckoutPage } from "../page-data.ts"
+import { WordsContext } from "../ui/context.ts"
+import { Checkout } from "./checkout.tsx"
+import { Foot } from "./foot.tsx"
+
+async function start(): Promise<void> {
+  const root = document.getElementById("app")
+  const text = document.getElementById("data")?.textContent
+  if (!root || !text) return
+  const page = JSON.parse(text) as CheckoutPage
+  const t = translator(await loadCatalogue(page.lang))
+  root.replaceChildren()
+  render(
+    <WordsContext.Provider value={{ t, lang: page.lang }}>
+      <Checkout page={page} />
+      <Foot terms={page.terms} payTo={page.status.payTo} />
+    </WordsContext.Provider>,
+    root,
+  )
+}
+
+void start()

@@ -1,0 +1,47 @@
+/** Problems in the payer's words. Pure. */
+import type { Catalogue } from "../i18n/en.ts"
+import type { Translate } from "../i18n/words.ts"
+import { Refusal } from "./api.ts"
+import { WalletFault } from "./wallet-calls.ts"
+
+const submissionWords: Record<string, keyof Catalogue> = {
+  reverted: "hashReverted",
+  no_transfer: "hashNoTransfer",
+  wrong_recipient: "hashWrongRecipient",
+  wrong_asset: "hashWrongAsset",
+  already_used: "hashUsed",
+  not_found: "hashNotFound",
+}
+
+const refusalWords: Record<string, keyof Catalogue> = {
+  RELAY_UNAVAILABLE: "relayUnavailable",
+  CHAIN_UNAVAILABLE: "unknownWords",
+  PAYMENTS_PAUSED: "pausedWords",
+  SANCTIONS_MATCH: "sanctioned",
+  RATE_LIMITED: "busy",
+  OFFLINE: "offline",
+  INVALID_TX_HASH: "hashInvalid",
+  TXHASH_ALREADY_USED: "hashUsed",
+}
+
+type Values = Record<string, string>
+
+/** Why a submitted hash is no payment; the server's own sentence for a reason without words here. */
+export function submissionProblem(t: Translate, reason: string | null, message: string, values: Values): string {
+  const key = submissionWords[reason ?? ""]
+  return key ? t(key, values) : message
+}
+
+/** What went wrong with a wallet or at the server. */
+export function problemWords(t: Translate, error: Error, values: Values): string {
+  if (error instanceof WalletFault) {
+    if (error.kind === "rejected") return t("rejected")
+    return error.kind === "busy" ? t("walletBusy") : t("walletFailed", { problem: error.message })
+  }
+  if (error instanceof Refusal) {
+    if (error.code === "AUTHORIZATION_REFUSED") return t("signatureRefused", { problem: error.message })
+    const key = refusalWords[error.code]
+    if (key) return t(key, values)
+  }
+  return t("somethingWrong", { problem: error.message })
+}

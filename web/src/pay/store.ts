@@ -1,0 +1,46 @@
+/** What this browser remembers of a payment, so that a reload or a second tab neither forgets it nor pays again. */
+
+export interface Memory {
+  /** The hash of a transfer that was sent or submitted here. */
+  txHash?: string
+  /** When a transfer was handed to a wallet, in milliseconds; its answer is not known yet. */
+  sendingAt?: number
+  /** The nonce of each authorization, by payer and amount: signed again with the same one, it moves money once. */
+  nonces?: Record<string, string>
+  /** The payer's answers to the fields that the merchant asks for. */
+  answers?: Record<string, string>
+  /** Whether the server has these answers. */
+  answered?: boolean
+}
+
+const keyOf = (id: string) => `sluice:${id}`
+/** Where the browser keeps nothing (private windows, blocked storage), the page does. */
+const fallback = new Map<string, string>()
+
+/** What is remembered of a payment. */
+export function recall(id: string): Memory {
+  try {
+    return JSON.parse(localStorage.getItem(keyOf(id)) ?? fallback.get(id) ?? "{}")
+  } catch {
+    return JSON.parse(fallback.get(id) ?? "{}")
+  }
+}
+
+/** Changes what is remembered, and answers all of it; undefined forgets a part. */
+export function remember(id: string, change: Partial<{ [K in keyof Memory]: Memory[K] | undefined }>): Memory {
+  const next = JSON.stringify({ ...recall(id), ...change })
+  fallback.set(id, next)
+  try {
+    localStorage.setItem(keyOf(id), next)
+  } catch {}
+  return JSON.parse(next)
+}
+
+/** Calls `changed` when another tab remembers something of this payment; returns a function that ends it. */
+export function onOtherTab(id: string, changed: () => void): () => void {
+  const listen = (event: StorageEvent) => {
+    if (event.key === keyOf(id)) changed()
+  }
+  addEventListener("storage", listen)
+  return () => removeEventListener("storage", listen)
+}

@@ -1,0 +1,190 @@
+/** Paying with a browser wallet, step by step: connect, network, balance, signature or transfer, and on to the server. */
+import { useRef, useState } from "preact/hooks"
+import type { CheckoutPage, CheckoutStatus } from "../page-data.ts"
+import { fromUnits, toUnits } from "../ui/amounts.ts"
+import { post, Refusal } from "./api.ts"
+import { recall, remember } from "./store.ts"
+import {
+  accountOf,
+  type Due,
+  hasGas,
+  isOn,
+  newNonce,
+  sendTransfer,
+  signAuthorization,
+  switchTo,
+  tokenBalance,
+  WalletFault,
+} from "./wallet-calls.ts"
+import type { Wallet } from "./wallets.ts"
+
+/** signature: the service sends the payment and pays the fee. transfer: the wallet does. */
+export type Way = "signature" | "transfer"
+
+/** Where a payment with a wallet is. */
+type Step =
+  | { at: "idle" }
+  | { at: "connecting" }
+  | { at: "network" }
+  | { at: "lowToken"; balance: string; missing: string }
+  | { at: "lowGas" }
+  | { at: "confirm"; way: Way }
+  | { at: "submitting" }
+  | { at: "problem"; error: Error }
+
+interface Options {
+  page: CheckoutPage
+  status: CheckoutStatus
+  /** What is remembered has changed. */
+  changed: () => void
+}
+
+export interface Paying {
+  step: Step
+  wallet: Wallet | undefined
+  account: string | undefined
+  way: Way
+  pay: (wallet: Wallet, way: Way) => Promise<void>
+  /** Goes on with the same wallet. */
+  again: (way?: Way) => Promise<void>
+  changeNetwork: () => Promise<void>
+  askFaucet: () => Promise<void>
+  cancel: () => void
+}
+
+/** The payment with a wallet, and what can be done next. */
+export function useWallet({ page, status, changed }: Options): Paying {
+  const [step, setStep] = useState<Step>({ at: "idle" })
+  const [wallet, setWallet] = useState<Wallet>()
+  const [account, setAccount] = useState<string>()
+  const [way, setWay] = useState<Way>("signature")
+  /** Each try has a number; what an older one finds is not shown. */
+  const tries = useRef(0)
+  const now = useRef({ page, status })
+  now.current = { page, status }
+
+  const attempt = async (work: (show: (step: Step) => void) => Promise<void>): Promise<void> => {
+    const mine = ++tries.current
+    const show = (next: Step) => {
+      if (mine === tries.current) setStep(next)
+    }
+    try {
+      await work(show)
+    } catch (error) {
+      show({ at: "problem", error: error as Error })
+    }
+  }
+
+  const pay = (chosen: Wallet, wanted: Way): Promise<void> => {
+    setWallet(chosen)
+    setWay(wanted)
+    return attempt(async show => {
+      const { provider } = chosen
+      const { page } = now.current
+      show({ at: "connecting" })
+      const from = await accountOf(provider)
+      setAccount(from)
+      if (!(await isOn(provider, page.network))) return show({ at: "network" })
+      const { status } = now.current
+      const due = dueOf(page, status)
+      const balance = await tokenBalance(provider, page.token, from)
+      const { decimals } = page.token
+      if (balance < due.value)
+        return show({
+          at: "lowToken",
+          balance: fromUnits(balance, decimals),
+          missing: fromUnits(due.value - balance, decimals),
+        })
+      if (wanted === "transfer" && !(await hasGas(provider, from))) return show({ at: "lowGas" })
+      show({ at: "confirm", way: wanted })
+      if (wanted === "signature") await bySignature(show, chosen, from, due)
+      else await byTransfer(show, chosen, from, due)
+    })
+  }
+
+  const bySignature = async (show: (step: Step) => void, chosen: Wallet, from: string, due: Due) => {
+    const { sessionId } = now.current.status
+    const terms = { nonce: nonceFor(sessionId, from, due.value), validBefore: endOf(now.current.status) }
+    const mine = tries.current
+    const signed = await signAuthorization(chosen.provider, from, due, terms)
+    // Given up meanwhile: what was signed is not used.
+    if (mine !== tries.current) return
+    show({ at: "submitting" })
+    try {
+      await post("/api/pay/authorize", { sessionId, ...signed })
+    } catch (error) {
+      // Its nonce can move money no more; the next try takes another.
+      if (error instanceof Refusal && error.code === "AUTHORIZATION_ALREADY_USED") remember(sessionId, { nonces: {} })
+      throw error
+    } finally {
+      changed()
+    }
+  }
+
+  const byTransfer = async (show: (step: Step) => void, chosen: Wallet, from: string, due: Due) => {
+    const { sessionId } = now.current.status
+    remember(sessionId, { sendingAt: Date.now() })
+    let txHash: string
+    try {
+      txHash = await sendTransfer(chosen.provider, from, due)
+    } catch (error) {
+      // Only a refusal says that nothing was sent.
+      if (error instanceof WalletFault && error.kind === "rejected") remember(sessionId, { sendingAt: undefined })
+      throw error
+    }
+    // Also when it was given up meanwhile: the money is on its way.
+    remember(sessionId, { txHash: txHash.toLowerCase(), sendingAt: undefined })
+    show({ at: "submitting" })
+    changed()
+    // The transfer is found without it, only later.
+    await post("/api/pay/confirm", { sessionId, txHash, payerAddress: from }).catch(() => {})
+    changed()
+  }
+
+  const again = async (wanted: Way = way) => {
+    if (wallet) await pay(wallet, wanted)
+  }
+  return {
+    step,
+    wallet,
+    account,
+    way,
+    pay,
+    again,
+    changeNetwork: async () => {
+      if (!wallet) return
+      await attempt(async () => {
+        await switchTo(wallet.provider, page.network)
+        await pay(wallet, way)
+      })
+    },
+    askFaucet: async () => {
+      await attempt(async show => {
+        show({ at: "connecting" })
+        await post("/sandbox/faucet", { address: account })
+        if (wallet) await pay(wallet, way)
+      })
+    },
+    cancel: () => {
+      tries.current++
+      setStep({ at: "idle" })
+    },
+  }
+}
+
+function dueOf({ token, network }: CheckoutPage, status: CheckoutStatus): Due {
+  if (status.payTo === undefined) throw new Refusal("PAYMENTS_PAUSED", "Payments are paused.")
+  const { chainId } = network
+  return { token, chainId, payTo: status.payTo, value: toUnits(status.missing, token.decimals) }
+}
+
+const endOf = ({ expiresAt }: CheckoutStatus): number => Math.floor(Date.parse(expiresAt) / 1_000)
+
+/** The nonce of this payer's authorization of this amount, the same after a reload and in another tab. */
+function nonceFor(sessionId: string, from: string, value: bigint): string {
+  const { nonces = {} } = recall(sessionId)
+  const key = `${from.toLowerCase()} ${value}`
+  const nonce = nonces[key] ?? newNonce()
+  remember(sessionId, { nonces: { ...nonces, [key]: nonce } })
+  return nonce
+}

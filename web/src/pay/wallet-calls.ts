@@ -1,0 +1,153 @@
+/** What is asked of a wallet: accounts, networks, balances, signatures, transfers. */
+import type { NetworkFacts, TokenFacts } from "../page-data.ts"
+import type { Provider } from "./wallets.ts"
+
+/** A fault of a wallet: refused by its user, busy with another request, or anything else. */
+export class WalletFault extends Error {
+  readonly kind: "rejected" | "busy" | "other"
+  constructor(kind: "rejected" | "busy" | "other", message: string) {
+    super(message)
+    this.kind = kind
+  }
+}
+
+const REJECTED = [4001, "ACTION_REJECTED"]
+const BUSY = -32002
+const UNKNOWN_NETWORK = 4902
+
+interface Fault {
+  code?: number | string
+  message?: string
+  data?: { originalError?: { code?: number } }
+}
+
+async function ask<T>(provider: Provider, method: string, params: unknown[] = []): Promise<T> {
+  try {
+    return (await provider.request({ method, params })) as T
+  } catch (error) {
+    const { code, message = String(error) } = error as Fault
+    const kind = REJECTED.includes(code ?? "") ? "rejected" : code === BUSY ? "busy" : "other"
+    throw Object.assign(new WalletFault(kind, message), { cause: error })
+  }
+}
+
+/** The account that the wallet offers, in the form that it answers. */
+export async function accountOf(provider: Provider): Promise<string> {
+  const [account] = await ask<string[]>(provider, "eth_requestAccounts")
+  if (account === undefined) throw new WalletFault("rejected", "no account")
+  return account
+}
+
+/** Whether the wallet is on this network. */
+export async function isOn(provider: Provider, { chainId }: NetworkFacts): Promise<boolean> {
+  const answer = await ask<string | number>(provider, "eth_chainId")
+  return Number(answer) === chainId
+}
+
+/** Has the wallet change to the network, and adds the network where the wallet does not know it. */
+export async function switchTo(provider: Provider, network: NetworkFacts): Promise<void> {
+  const chainId = `0x${network.chainId.toString(16)}`
+  try {
+    await ask(provider, "wallet_switchEthereumChain", [{ chainId }])
+  } catch (error) {
+    const fault = (error as { cause?: Fault }).cause
+    const code = fault?.data?.originalError?.code ?? fault?.code
+    if (code !== UNKNOWN_NETWORK || network.rpcUrl === null) throw error
+    await ask(provider, "wallet_addEthereumChain", [
+      {
+        chainId,
+        chainName: network.title,
+        nativeCurrency: { name: "Ether", symbol: "ETH", decimals: 18 },
+        rpcUrls: [network.rpcUrl],
+        ...(network.explorer === null ? {} : { blockExplorerUrls: [network.explorer] }),
+      },
+    ])
+    await ask(provider, "wallet_switchEthereumChain", [{ chainId }])
+  }
+}
+
+const word = (value: string | bigint): string =>
+  (typeof value === "bigint" ? value.toString(16) : value.toLowerCase().replace(/^0x/, "")).padStart(64, "0")
+
+/** The account's balance of the token, in base units. */
+export async function tokenBalance(provider: Provider, token: TokenFacts, account: string): Promise<bigint> {
+  const data = `0x70a08231${word(account)}`
+  const answer = await ask<string>(provider, "eth_call", [{ to: token.address, data }, "latest"])
+  return BigInt(answer === "0x" ? 0 : answer)
+}
+
+/** Whether the account can pay the network's fee: any ether at all counts, as wallets know the fee better. */
+export async function hasGas(provider: Provider, account: string): Promise<boolean> {
+  return BigInt(await ask<string>(provider, "eth_getBalance", [account, "latest"])) > 0n
+}
+
+/** What is paid: base units of the token, to the checkout's address. */
+export interface Due {
+  token: TokenFacts
+  chainId: number
+  payTo: string
+  value: bigint
+}
+
+/** Has the wallet send a transfer; answers its hash. */
+export function sendTransfer(provider: Provider, from: string, { token, payTo, value }: Due): Promise<string> {
+  const data = `0xa9059cbb${word(payTo)}${word(value)}`
+  return ask<string>(provider, "eth_sendTransaction", [{ from, to: token.address, data, value: "0x0" }])
+}
+
+/** An authorization as the server takes it (EIP-3009). */
+export interface Authorization {
+  from: string
+  to: string
+  value: string
+  validAfter: string
+  validBefore: string
+  nonce: string
+}
+
+const fields = (...list: string[]) =>
+  list.map(field => {
+    const [type = "", name = ""] = field.split(" ")
+    return { name, type }
+  })
+
+/** Has the wallet sign an authorization of the amount; answers it with its signature. */
+export async function signAuthorization(
+  provider: Provider,
+  from: string,
+  { token, chainId, payTo, value }: Due,
+  terms: { nonce: string; validBefore: number },
+): Promise<{ authorization: Authorization; signature: string }> {
+  const authorization = {
+    from,
+    to: payTo,
+    value: value.toString(),
+    validAfter: "0",
+    validBefore: String(terms.validBefore),
+    nonce: terms.nonce,
+  }
+  const typed = {
+    types: {
+      EIP712Domain: fields("string name", "string version", "uint256 chainId", "address verifyingContract"),
+      TransferWithAuthorization: fields(
+        "address from",
+        "address to",
+        "uint256 value",
+        "uint256 validAfter",
+        "uint256 validBefore",
+        "bytes32 nonce",
+      ),
+    },
+    domain: { name: token.name, version: token.version, chainId, verifyingContract: token.address },
+    primaryType: "TransferWithAuthorization",
+    message: authorization,
+  }
+  const signature = await ask<string>(provider, "eth_signTypedData_v4", [from, JSON.stringify(typed)])
+  return { authorization, signature }
+}
+
+/** 32 random bytes. */
+export function newNonce(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(32))
+  return `0x${[...bytes].map(byte => byte.toString(16).padStart(2, "0")).join("")}`
+}

@@ -1,0 +1,169 @@
+/** Paying with a wallet of this browser. */
+import type { ComponentChildren } from "preact"
+import type { CheckoutPage, CheckoutStatus } from "../page-data.ts"
+import { short } from "../ui/amounts.ts"
+import { useWords } from "../ui/context.ts"
+import { problemWords } from "./problems.ts"
+import type { Paying, Way } from "./use-wallet.ts"
+import type { Wallet } from "./wallets.ts"
+
+interface Props {
+  page: CheckoutPage
+  status: CheckoutStatus
+  wallets: Wallet[]
+  paying: Paying
+  way: Way
+  setWay: (way: Way) => void
+}
+
+/** The wallets to choose from, or where the payment with the chosen one is. */
+export function WalletWay(props: Props) {
+  const { page, status, paying } = props
+  const { t, local } = useWords()
+  const { step, account } = paying
+  const values = {
+    symbol: page.token.symbol,
+    network: page.network.title,
+    native: "ETH",
+    amount: local(status.missing),
+  }
+  switch (step.at) {
+    case "idle":
+      return <Choice {...props} />
+    case "connecting":
+      return <Waiting title={t("connecting")} paying={paying} />
+    case "confirm":
+      return (
+        <Waiting title={t("confirmInWallet")} paying={paying}>
+          <p>{t(step.way === "signature" ? "confirmSign" : "confirmSend", values)}</p>
+          {account && (
+            <p class="quiet">
+              {t("yourWallet", { address: "" })} <bdi>{short(account)}</bdi>
+            </p>
+          )}
+        </Waiting>
+      )
+    case "submitting":
+      return <Waiting title={t("sent")} />
+    case "network":
+      return (
+        <Problem text={t("wrongNetwork", values)} paying={paying}>
+          <button type="button" class="primary" onClick={paying.changeNetwork}>
+            {t("switchNetwork", values)}
+          </button>
+        </Problem>
+      )
+    case "lowToken":
+      return (
+        <Problem
+          text={t("lowToken", { ...values, balance: local(step.balance), missing: local(step.missing) })}
+          paying={paying}
+        >
+          <Remedy {...props} />
+        </Problem>
+      )
+    case "lowGas":
+      return (
+        <Problem text={t(status.gasless ? "lowGas" : "lowGasOnly", values)} paying={paying}>
+          {status.gasless ? (
+            <button type="button" class="primary" onClick={() => paying.again("signature")}>
+              {t("useSignature")}
+            </button>
+          ) : (
+            <Remedy {...props} />
+          )}
+        </Problem>
+      )
+    case "problem":
+      return (
+        <>
+          <p class="note bad" role="alert">
+            {problemWords(t, step.error, values)}
+          </p>
+          <Choice {...props} />
+        </>
+      )
+  }
+}
+
+/** In a sandbox test money, elsewhere another try once the payer has some. */
+function Remedy({ page, paying }: Props) {
+  const { t } = useWords()
+  return page.sandbox ? (
+    <button type="button" class="primary" onClick={paying.askFaucet}>
+      {t("faucet")}
+    </button>
+  ) : (
+    <button type="button" class="primary" onClick={() => paying.again()}>
+      {t("tryAgain")}
+    </button>
+  )
+}
+
+function Choice({ page, status, wallets, paying, way, setWay }: Props) {
+  const { t } = useWords()
+  const nameOf = (wallet: Wallet) => (wallet.isTest ? t("testWallet") : wallet.name)
+  if (wallets.length === 0)
+    return (
+      <div class="stack">
+        <p>
+          <b>{t("noWallet")}</b>
+        </p>
+        <p class="quiet">{t("noWalletHint")}</p>
+      </div>
+    )
+  return (
+    <div class="stack">
+      {wallets.map((wallet, i) => (
+        <button
+          key={wallet.id}
+          type="button"
+          class={i === 0 ? "primary" : "secondary"}
+          onClick={() => paying.pay(wallet, way)}
+        >
+          {wallet.icon && <img src={wallet.icon} alt="" width="24" height="24" />}
+          <span>
+            <bdi>{t("payWith", { wallet: nameOf(wallet) })}</bdi>
+          </span>
+        </button>
+      ))}
+      <p class="quiet center">
+        {page.sandbox && wallets.length === 1 ? t("testWalletHint") : t(way === "signature" ? "noFee" : "youPayFee")}
+      </p>
+      {status.gasless && (
+        <button type="button" class="link" onClick={() => setWay(way === "signature" ? "transfer" : "signature")}>
+          {t(way === "signature" ? "useTransfer" : "useSignature")}
+        </button>
+      )}
+    </div>
+  )
+}
+
+function Waiting({ title, paying, children }: { title: string; paying?: Paying; children?: ComponentChildren }) {
+  const { t } = useWords()
+  return (
+    <div class="stack center">
+      <span class="spinner" aria-hidden="true" />
+      <h2 class="state">{title}</h2>
+      {children}
+      {paying && (
+        <button type="button" class="link" onClick={paying.cancel}>
+          {t("cancel")}
+        </button>
+      )}
+    </div>
+  )
+}
+
+function Problem({ text, paying, children }: { text: string; paying: Paying; children: ComponentChildren }) {
+  const { t } = useWords()
+  return (
+    <div class="stack">
+      <p class="note wait">{text}</p>
+      {children}
+      <button type="button" class="link" onClick={paying.cancel}>
+        {t("chooseOther")}
+      </button>
+    </div>
+  )
+}

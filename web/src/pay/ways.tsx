@@ -1,0 +1,121 @@
+/** The ways to pay without a wallet in this browser: from a phone, and by hand. */
+import { useState } from "preact/hooks"
+import type { CheckoutPage, CheckoutStatus } from "../page-data.ts"
+import { toUnits } from "../ui/amounts.ts"
+import { useWords } from "../ui/context.ts"
+import { CopyRow } from "../ui/copy.tsx"
+import { Qr } from "../ui/qr.tsx"
+import { post, Refusal } from "./api.ts"
+import { problemWords } from "./problems.ts"
+import { remember } from "./store.ts"
+
+interface Props {
+  page: CheckoutPage
+  status: CheckoutStatus
+}
+
+const codes = ["page", "request", "address"] as const
+type Code = (typeof codes)[number]
+
+/** The request of a transfer as wallets read it (EIP-681). */
+const requestOf = ({ token, network }: CheckoutPage, status: CheckoutStatus): string =>
+  `ethereum:${token.address}@${network.chainId}/transfer?address=${status.payTo}&uint256=${toUnits(status.missing, token.decimals)}`
+
+/** One code, of this page; the payment request and the plain address as choices. */
+export function PhoneWay({ page, status }: Props) {
+  const { t } = useWords()
+  const [code, setCode] = useState<Code>("page")
+  const { symbol } = page.token
+  const request = requestOf(page, status)
+  const here = new URL(location.href)
+  here.hash = ""
+  const texts = { page: here.href, request, address: status.payTo ?? "" }
+  const words = { page: t("scanPage"), request: t("scanWallet"), address: t("scanAddress") }
+  const names = { page: t("qrPage"), request: t("qrRequest"), address: t("qrAddress") }
+  return (
+    <div class="stack">
+      <Qr text={texts[code]} label={`${t("qrLabel")}: ${names[code]}`} />
+      <fieldset class="choices">
+        <legend class="aside">{t("qrOf")}</legend>
+        {codes.map(each => (
+          <label key={each}>
+            <input type="radio" name="code" value={each} checked={each === code} onChange={() => setCode(each)} />
+            <span>{names[each]}</span>
+          </label>
+        ))}
+      </fieldset>
+      <p class="center">{words[code]}</p>
+      {code !== "page" && <p class="quiet center">{t("tokenWarning", { symbol, native: "ETH" })}</p>}
+      <a class="secondary" href={request}>
+        {t("openWallet")}
+      </a>
+    </div>
+  )
+}
+
+/** What to send where, each with its copy button, and a place for the hash. */
+export function ManualWay({ page, status, changed }: Props & { changed: () => void }) {
+  const { t } = useWords()
+  const { token, network } = page
+  return (
+    <div class="stack">
+      <p>{t("manualIntro")}</p>
+      <dl class="facts">
+        <CopyRow name={t("amount")} value={status.missing} text={`${status.missing} ${token.symbol}`} />
+        <CopyRow name={t("address")} value={status.payTo ?? ""} />
+        <div>
+          <dt>{t("network")}</dt>
+          <dd>{network.title}</dd>
+        </div>
+        <CopyRow name={t("tokenContract")} value={token.address} />
+      </dl>
+      <p class="note">{t("manualWarning", { symbol: token.symbol, network: network.title })}</p>
+      <HashForm sessionId={status.sessionId} changed={changed} />
+    </div>
+  )
+}
+
+function HashForm({ sessionId, changed }: { sessionId: string; changed: () => void }) {
+  const { t } = useWords()
+  const [text, setText] = useState("")
+  const [problem, setProblem] = useState("")
+  const submit = async (event: Event) => {
+    event.preventDefault()
+    const txHash = text.trim().toLowerCase()
+    try {
+      if (!/^0x[0-9a-f]{64}$/.test(txHash)) throw new Refusal("INVALID_TX_HASH", "")
+      await post("/api/pay/confirm", { sessionId, txHash })
+      remember(sessionId, { txHash })
+      changed()
+    } catch (error) {
+      setProblem(problemWords(t, error as Error, {}))
+      document.getElementById("hash")?.focus()
+    }
+  }
+  return (
+    <details>
+      <summary>{t("haveHash")}</summary>
+      <form class="stack" onSubmit={submit}>
+        <div class="field">
+          <label for="hash">{t("hashLabel")}</label>
+          <input
+            id="hash"
+            dir="ltr"
+            autocomplete="off"
+            spellcheck={false}
+            value={text}
+            aria-invalid={problem !== ""}
+            aria-describedby="hash-hint"
+            onInput={event => setText(event.currentTarget.value)}
+          />
+          <p class={problem ? "fault" : "quiet"} id="hash-hint">
+            {problem || t("hashHint")}
+          </p>
+        </div>
+        <button type="submit" class="secondary">
+          {t("hashSubmit")}
+        </button>
+      </form>
+    </details>
+  )
+}

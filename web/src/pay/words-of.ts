@@ -1,0 +1,63 @@
+/** The words for each stage of a checkout. Pure: the server writes them into the page, and the browser keeps them current. */
+import type { Translate } from "../i18n/words.ts"
+import type { CheckoutPage, CheckoutStatus } from "../page-data.ts"
+import { localAmount } from "../ui/amounts.ts"
+import { isZero, type Stage } from "./stage.ts"
+
+/** A heading and what follows it; the heading is empty where the ways to pay speak for themselves. */
+export interface StageWords {
+  title: string
+  text: string
+  tone: "plain" | "wait" | "good" | "bad"
+}
+
+/** The heading and the sentence of a stage. */
+export function wordsOf(t: Translate, page: CheckoutPage, status: CheckoutStatus, stage: Stage): StageWords {
+  const local = (amount: string) => localAmount(amount, page.lang)
+  const values = {
+    merchant: page.merchant,
+    symbol: page.token.symbol,
+    network: page.network.title,
+    amount: local(status.amount),
+    received: local(status.amountReceived),
+    missing: local(status.missing),
+    arriving: local(status.arriving),
+  }
+  const { exception } = status
+  switch (stage) {
+    case "pay":
+      return { title: "", text: exception === "wrong_asset" ? t("wrongTokenPay", values) : "", tone: "plain" }
+    case "part": {
+      const text = isZero(status.arriving) ? t("partWords", values) : t("partWaiting", values)
+      return { title: t("partTitle"), text, tone: "wait" }
+    }
+    case "sent":
+      return { title: t("sent"), text: t("sentWords"), tone: "wait" }
+    case "confirming":
+      return { title: t("confirming"), text: t("confirmingWords"), tone: "wait" }
+    case "paused":
+      return { title: t("paused"), text: t("pausedWords"), tone: "bad" }
+    case "unknown":
+      return { title: t("unknown"), text: t("unknownWords"), tone: "bad" }
+    case "paid": {
+      const more =
+        exception === "overpaid" ? "overpaidWords" : exception === "duplicate" ? "duplicateWords" : "paidWords"
+      return { title: t("paid"), text: t(more, values), tone: "good" }
+    }
+    case "expired":
+      if (exception === "late") return { title: t("late"), text: t("lateWords", values), tone: "bad" }
+      if (exception === "wrong_asset")
+        return { title: t("wrongToken"), text: t("wrongTokenWords", values), tone: "bad" }
+      return {
+        title: t("expired"),
+        text: exception === "underpaid" ? t("expiredPart", values) : t("expiredWords", values),
+        tone: "bad",
+      }
+    case "failed":
+      return {
+        title: t("failed"),
+        text: exception === "duplicate" ? t("usedUp", values) : t("failedWords", values),
+        tone: "bad",
+      }
+  }
+}

@@ -1,0 +1,29 @@
+/** Amounts for people. Pure; decimal text in and out, and never through a float. */
+
+/**
+ * An amount in the form of a language; digits are never lost, as the text is formatted, not a number.
+ *
+ * @example localAmount("1234.50", "de") // "1.234,50"
+ */
+export function localAmount(amount: string, language: string): string {
+  const decimals = Math.max(2, (amount.split(".")[1] ?? "").length)
+  const options = { minimumFractionDigits: 2, maximumFractionDigits: decimals }
+  // Western digits in every language: they are what a wallet shows.
+  return new Intl.NumberFormat(`${language}-u-nu-latn`, options).format(amount as unknown as number)
+}
+
+/** Base units of decimal text. */
+export function toUnits(amount: string, decimals: number): bigint {
+  const [whole = "0", fraction = ""] = amount.split(".")
+  return BigInt(whole + fraction.slice(0, decimals).padEnd(decimals, "0"))
+}
+
+/** Decimal text of base units, with at least two decimals. */
+export function fromUnits(units: bigint, decimals: number): string {
+  const digits = units.toString().padStart(decimals + 1, "0")
+  const fraction = digits.slice(digits.length - decimals).replace(/0+$/, "")
+  return `${digits.slice(0, digits.length - decimals)}.${fraction.padEnd(2, "0")}`
+}
+
+/** The start and the end of an address or a hash. */
+export const short = (text: string): string => `${text.slice(0, 6)}…${text.slice(-4)}`

@@ -1,0 +1,112 @@
+/** Chromium as Debian packages it, against a running sandbox: pages that may reach no other origin, and an injected wallet. */
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core"
+import { createWalletClient, type Hex, http } from "viem"
+import type { PrivateKeyAccount } from "viem/accounts"
+import type { Sandbox } from "../../server/test/e2e/program.ts"
+
+/** One browser for all tests of a file. */
+export const openBrowser = (): Promise<Browser> =>
+  chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] })
+
+/** A page and what went wrong on it. */
+export interface Visit {
+  page: Page
+  /** Requests to other origins, and errors of the console: none is expected. */
+  faults: string[]
+  close(): Promise<void>
+}
+
+/** A page in a profile of its own; `faults` collects requests to other origins, page errors and broken policies. */
+export async function visit(
+  browser: Browser,
+  sandbox: Pick<Sandbox, "url">,
+  options: BrowserContextOptions = {},
+): Promise<Visit> {
+  const context = await browser.newContext({ locale: "en-US", ...options })
+  await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: sandbox.url })
+  const page = await context.newPage()
+  page.setDefaultTimeout(40_000)
+  const faults: string[] = []
+  page.on("request", request => {
+    const url = request.url()
+    if (!url.startsWith(`${sandbox.url}/`) && !url.startsWith("data:")) faults.push(`request to ${url}`)
+  })
+  page.on("pageerror", error => faults.push(`error ${error.message}`))
+  page.on("console", message => {
+    if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
+      faults.push(`console ${message.text()}`)
+  })
+  return { page, faults, close: () => context.close() }
+}
+
+/** What a test makes its wallet do. */
+export interface TestWallet {
+  account: PrivateKeyAccount
+  chainId: number
+  /** Called before each request; throws what the wallet answers instead. */
+  before?: (method: string) => void | Promise<void>
+  /** The methods that were asked for. */
+  asked: string[]
+}
+
+/** Puts a wallet into every page of the context that announces itself (EIP-6963) and really signs with the account's key. */
+export async function injectWallet(page: Page, rpcUrl: string, wallet: TestWallet): Promise<void> {
+  const client = createWalletClient({ account: wallet.account, transport: http(rpcUrl) })
+  const answer = async (method: string, params: unknown[]): Promise<unknown> => {
+    wallet.asked.push(method)
+    await wallet.before?.(method)
+    switch (method) {
+      case "eth_requestAccounts":
+      case "eth_accounts":
+        return [wallet.account.address]
+      case "eth_chainId":
+        return `0x${wallet.chainId.toString(16)}`
+      case "wallet_switchEthereumChain":
+        wallet.chainId = Number((params[0] as { chainId: string }).chainId)
+        return null
+      case "eth_signTypedData_v4":
+        return await wallet.account.signTypedData(JSON.parse(String(params[1])))
+      case "personal_sign":
+        return await wallet.account.signMessage({ message: { raw: params[0] as Hex } })
+      case "eth_sendTransaction": {
+        const { to, data } = params[0] as { to: Hex; data: Hex }
+        return await client.sendTransaction({ to, data, chain: null })
+      }
+      default:
+        return await client.request({ method, params } as never)
+    }
+  }
+  await page.exposeFunction("askTestWallet", async (method: string, params: unknown[]) => {
+    try {
+      return { result: await answer(method, params) }
+    } catch (error) {
+      const { code, message } = error as { code?: number; message?: string }
+      return { error: { code: code ?? -32603, message: message ?? String(error) } }
+    }
+  })
+  await page.addInitScript(injected)
+}
+
+/** Runs in the page. */
+function injected(): void {
+  const ask = (globalThis as unknown as { askTestWallet: (method: string, params: unknown[]) => Promise<Answer> })
+    .askTestWallet
+  interface Answer {
+    result?: unknown
+    error?: { code: number; message: string }
+  }
+  const provider = {
+    request: async ({ method, params = [] }: { method: string; params?: unknown[] }) => {
+      const { result, error } = await ask(method, params)
+      if (error) throw Object.assign(new Error(error.message), { code: error.code })
+      return result
+    },
+  }
+  const icon =
+    "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 1 1'><path fill='teal' d='M0 0h1v1H0z'/></svg>"
+  const info = { uuid: "6f2a3a0e-0001-4000-8000-000000000001", name: "Pocket", icon, rdns: "example.pocket" }
+  const announce = () =>
+    dispatchEvent(new CustomEvent("eip6963:announceProvider", { detail: Object.freeze({ info, provider }) }))
+  addEventListener("eip6963:requestProvider", announce)
+  announce()
+}

@@ -1,0 +1,311 @@
+// A person pays a checkout in a real browser, against the real sandbox, with a wallet that really signs.
+import axe from "axe-core"
+import type { Browser, Page } from "playwright-core"
+import { createWalletClient, type Hex, http } from "viem"
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { testUsdcAbi, testUsdcBytecode } from "../../server/src/chain/abi.ts"
+import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
+import { injectWallet, openBrowser, type TestWallet, type Visit, visit } from "./browser.ts"
+
+let sandbox: Sandbox
+let browser: Browser
+const visits: Visit[] = []
+
+beforeAll(async () => {
+  // Every visitor of this test has the same address, and each pays as often as a person does.
+  sandbox = await newSandbox({ LIMIT_PUBLIC: "60", LIMIT_PAY_CONFIRM: "60", LIMIT_PAY_STATUS: "60" })
+  await Promise.all([sandbox.start(), openBrowser().then(opened => (browser = opened))])
+})
+afterAll(async () => {
+  await browser?.close()
+  await sandbox.remove()
+})
+
+/** A checkout of the first merchant. */
+async function start(body: object = {}): Promise<{ id: string; url: string; payTo: string }> {
+  const key = { "x-api-key": sandbox.file().merchants[0].apiKey }
+  const made = await sandbox.call(
+    "/api/console/checkouts",
+    { amount: "19.90", description: "Order 1001", ...body },
+    {
+      authorization: `Bearer ${sandbox.file().merchants[0].accessToken}`,
+      ...key,
+    },
+  )
+  expect(made.status, JSON.stringify(made.body)).toBe(201)
+  return made.body
+}
+
+const openPage = async (url: string, options: Parameters<typeof visit>[2] = {}, wallet?: TestWallet): Promise<Page> => {
+  const opened = await visit(browser, sandbox, options)
+  visits.push(opened)
+  await opened.page.addInitScript({ content: axe.source })
+  if (wallet) await injectWallet(opened.page, sandbox.file().rpcUrl, wallet)
+  await opened.page.goto(url)
+  return opened.page
+}
+
+/** A wallet of its own; with `usdc` of the sandbox's money, and ether unless told otherwise. */
+async function newWallet(usdc: string | undefined, ether = true): Promise<TestWallet> {
+  const account = privateKeyToAccount(generatePrivateKey())
+  const { address } = account
+  if (usdc !== undefined && ether) await sandbox.call("/sandbox/faucet", { address, amount: usdc })
+  if (usdc !== undefined && !ether) await sandbox.call("/sandbox/pay", { to: address, amount: usdc })
+  return { account, chainId: sandbox.file().chainId, asked: [] }
+}
+
+const payByHand = async (to: string, amount: string): Promise<string> =>
+  (await sandbox.call("/sandbox/pay", { to, amount })).body.txHash
+
+const stage = (page: Page, name: string) => page.locator(`[data-stage=${name}]`).waitFor()
+const button = (page: Page, name: string | RegExp) => page.getByRole("button", { name })
+const payWithPocket = (page: Page) => button(page, "Pay with Pocket").click()
+const statusOf = async (id: string) => (await sandbox.call(`/pay/${id}/status`)).body
+
+/** No finding of axe, and no horizontal scroll, in the look that the page has now. */
+async function isSound(page: Page): Promise<void> {
+  const findings = await page.evaluate(async () => {
+    const { violations } = await (globalThis as unknown as { axe: typeof axe }).axe.run()
+    return violations.flatMap(({ id, nodes }) => nodes.map(node => `${id}: ${node.html.slice(0, 150)}`))
+  })
+  expect(findings).toEqual([])
+  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
+  expect(overflow).toBeLessThanOrEqual(0)
+}
+
+/** Sound in light and dark, and on a narrow screen. */
+async function isSoundEverywhere(page: Page): Promise<void> {
+  const size = page.viewportSize()
+  for (const colorScheme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme })
+    await page.setViewportSize({ width: 320, height: 700 })
+    await isSound(page)
+  }
+  await page.emulateMedia({ colorScheme: null })
+  if (size) await page.setViewportSize(size)
+}
+
+describe.concurrent("a checkout", () => {
+  it("is paid by a signature on a phone, and the merchant gets the answers to its fields", async () => {
+    const session = await start({ payerFields: ["name", "email"], redirectUrl: "https://shop.example/thanks" })
+    const wallet = await newWallet("50", false)
+    const page = await openPage(session.url, { viewport: { width: 375, height: 700 }, isMobile: true }, wallet)
+    await page.getByLabel("Name").fill("Ada")
+    await page.getByLabel("Email").fill("ada")
+    await button(page, "Continue").click()
+    await page.getByText("Please enter an e-mail address").waitFor()
+    expect(await page.evaluate(() => document.activeElement?.id)).toBe("field-email")
+    await isSoundEverywhere(page)
+    await page.getByLabel("Email").fill("ada@example.com")
+    await page.reload()
+    expect(await page.getByLabel("Email").inputValue()).toBe("ada@example.com")
+    await button(page, "Continue").click()
+    await payWithPocket(page)
+    await page.locator("[data-stage=sent],[data-stage=confirming]").waitFor()
+    // Whoever reloads now is asked for nothing again.
+    await page.reload()
+    await page.locator("[data-stage=sent],[data-stage=confirming],[data-stage=paid]").waitFor()
+    expect(await button(page, /Pay with/).count()).toBe(0)
+    await stage(page, "paid")
+    expect(wallet.asked).toContain("eth_signTypedData_v4")
+    expect(wallet.asked).not.toContain("eth_sendTransaction")
+    const back = page.getByRole("link", { name: "Back to Blue Bottle Books" })
+    expect(await back.getAttribute("href")).toBe("https://shop.example/thanks")
+    await button(page, "Stay here").click()
+    await isSoundEverywhere(page)
+    const key = { "x-api-key": sandbox.file().merchants[0].apiKey }
+    const { body } = await sandbox.call(`/api/checkouts/${session.id}`, undefined, key)
+    expect(body.payerInfo).toEqual({ name: "Ada", email: "ada@example.com" })
+  })
+
+  it("is paid by a transfer, after a refusal, on the right network, with enough money", async () => {
+    const session = await start()
+    const wallet = { ...(await newWallet(undefined)), chainId: 1 }
+    const page = await openPage(session.url, {}, wallet)
+    await button(page, "Send a normal transfer instead").click()
+    await payWithPocket(page)
+    await page.getByText("Your wallet is on another network").waitFor()
+    await isSoundEverywhere(page)
+    await button(page, "Switch to Base Sepolia").click()
+    await page.getByText("You have 0.00 USDC. You need 19.90 USDC more.").waitFor()
+    await sandbox.call("/sandbox/pay", { to: wallet.account.address, amount: "25" })
+    await button(page, "Choose another way").click()
+    await payWithPocket(page)
+    await page.getByText("You have no ETH for the network fee.").waitFor()
+    await isSoundEverywhere(page)
+    await sandbox.call("/sandbox/faucet", { address: wallet.account.address, amount: "1" })
+    await button(page, "Choose another way").click()
+    wallet.before = method => {
+      if (method === "eth_sendTransaction") throw Object.assign(new Error("declined"), { code: 4001 })
+    }
+    await payWithPocket(page)
+    await page.getByText("You declined in your wallet. Nothing was sent.").waitFor()
+    await isSoundEverywhere(page)
+    delete wallet.before
+    await payWithPocket(page)
+    await stage(page, "paid")
+    await isSound(page)
+    expect(wallet.asked).not.toContain("eth_signTypedData_v4")
+  })
+
+  it("is paid by hand, with the copied address and amount, and in two parts", async () => {
+    const session = await start()
+    const page = await openPage(session.url)
+    await page.getByRole("tab", { name: "By hand" }).click()
+    await isSoundEverywhere(page)
+    const copied = async (what: string) => {
+      await button(page, `Copy: ${what}`).click()
+      return await page.evaluate(() => navigator.clipboard.readText())
+    }
+    expect([await copied("Amount"), await copied("Address")]).toEqual(["19.90", session.payTo])
+    await payByHand(session.payTo, "15")
+    await page.getByText("15.00 USDC has arrived. Please send the remaining 4.90 USDC.").waitFor()
+    await isSoundEverywhere(page)
+    expect(await copied("Amount")).toBe("4.90")
+    await payByHand(session.payTo, "4.90")
+    await stage(page, "paid")
+  })
+
+  it("is paid with the sandbox's wallet by one click, also by keyboard alone", async () => {
+    const page = await openPage((await start()).url)
+    await button(page, "Pay with the test wallet").waitFor()
+    const seen: string[] = []
+    for (let i = 0; i < 12 && !seen.includes("Pay with the test wallet"); i++) {
+      await page.keyboard.press("Tab")
+      seen.push(await page.evaluate(() => document.activeElement?.textContent ?? ""))
+    }
+    expect(seen.slice(0, 2)).toEqual(["Wallet", "Pay with the test wallet"])
+    await page.keyboard.press("Shift+Tab")
+    await page.keyboard.press("ArrowRight")
+    await page.getByText("Scan to open this page").waitFor()
+    await isSoundEverywhere(page)
+    await page.keyboard.press("ArrowLeft")
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await stage(page, "paid")
+  })
+
+  it("charges once, whoever pays it in two tabs", async () => {
+    const session = await start()
+    const wallet = await newWallet("100")
+    const release = Promise.withResolvers<void>()
+    let waiting = 0
+    wallet.before = async method => {
+      if (method !== "eth_signTypedData_v4") return
+      if (++waiting === 2) release.resolve()
+      await release.promise
+    }
+    const first = await openPage(session.url, {}, wallet)
+    const second = await first.context().newPage()
+    await injectWallet(second, sandbox.file().rpcUrl, wallet)
+    await second.goto(session.url)
+    await Promise.all([payWithPocket(first), payWithPocket(second)])
+    await Promise.all([stage(first, "paid"), stage(second, "paid")])
+    expect(await statusOf(session.id)).toMatchObject({ exception: null, amountReceived: "19.90" })
+  })
+
+  it("is not disturbed by a hash that somebody else submits, and says what is wrong with its payer's", async () => {
+    const session = await start()
+    const page = await openPage(session.url)
+    await button(page, "Pay with the test wallet").waitFor()
+    const foreign = await payByHand(sandbox.file().buyers[3].address, "1")
+    expect((await sandbox.call("/api/pay/confirm", { sessionId: session.id, txHash: foreign })).status).toBe(200)
+    await until("it is refused", async () => (await statusOf(session.id)).submission?.status === "failed")
+    await page.getByRole("tab", { name: "By hand" }).click()
+    expect(await page.locator("[data-stage=pay]").count()).toBe(1)
+    expect(await page.getByText("That transaction").count()).toBe(0)
+    await page.getByText("I have sent it").click()
+    await page.getByLabel("Transaction hash").fill("0x12")
+    await button(page, "Find my payment").click()
+    await page.getByText("A transaction hash is 0x and 64 letters and digits.").waitFor()
+    await isSoundEverywhere(page)
+    const mine = await payByHand(sandbox.file().buyers[4].address, "1")
+    await page.getByLabel("Transaction hash").fill(mine)
+    await button(page, "Find my payment").click()
+    await page.getByText("That transaction paid another address.").waitFor()
+    expect(await page.locator("[data-stage=pay]").count()).toBe(1)
+    await payByHand(session.payTo, "20")
+    await stage(page, "paid")
+    await page.getByText("You sent 20.00 USDC, more than the 19.90 USDC asked for.").waitFor()
+  })
+
+  it("says that another token arrived, and stays payable", async () => {
+    const session = await start()
+    const { rpcUrl, buyers } = sandbox.file()
+    const account = privateKeyToAccount(buyers[2].privateKey as Hex)
+    const client = createWalletClient({ account, transport: http(rpcUrl) })
+    const { getTransactionReceipt } = await import("viem/actions")
+    const deployed = await client.deployContract({
+      abi: testUsdcAbi,
+      bytecode: testUsdcBytecode,
+      args: [],
+      chain: null,
+    })
+    await sandbox.call("/sandbox/mine", { blocks: 1 })
+    const { contractAddress } = await getTransactionReceipt(client, { hash: deployed })
+    const address = contractAddress as Hex
+    const args = [session.payTo as Hex, 19_900_000n] as const
+    const txHash = await client.writeContract({ address, abi: testUsdcAbi, functionName: "mint", args, chain: null })
+    await sandbox.call("/api/pay/confirm", { sessionId: session.id, txHash })
+    const page = await openPage(session.url)
+    await page.getByText("Something other than USDC arrived. It does not count.").waitFor()
+    await isSoundEverywhere(page)
+    await button(page, "Pay with the test wallet").click()
+    await stage(page, "paid")
+  })
+
+  it("can be read and paid without JavaScript", async () => {
+    const session = await start()
+    const page = await openPage(session.url, { javaScriptEnabled: false })
+    const text = await page.locator("main").textContent()
+    for (const part of ["Blue Bottle Books", "19.90", "Base Sepolia", session.payTo, sandbox.file().token.address])
+      expect(text).toContain(part)
+    await payByHand(session.payTo, "19.90")
+    await until("it is confirmed", async () => (await statusOf(session.id)).status === "confirmed")
+    await page.reload()
+    expect(await page.locator("main").textContent()).toContain("Payment complete")
+  })
+
+  it("shows what a merchant wrote as text, and leads nowhere but to http", async () => {
+    const hostile =
+      '<img src=x onerror="document.title=\'owned\'"></script><script>document.title="owned"</script>\u202egnp.exe\u0007'
+    const session = await start({ description: hostile })
+    const page = await openPage(session.url)
+    await button(page, "Pay with the test wallet").waitFor()
+    expect(await page.title()).toBe("Pay Blue Bottle Books")
+    const shown = await page.locator(".what").textContent()
+    expect(shown).toContain("<img src=x")
+    expect(shown).not.toMatch(/\p{Cc}|\u202e/u)
+    expect(await page.locator("img, .what script").count()).toBe(0)
+  })
+})
+
+describe("after its time", () => {
+  it("a checkout that nobody paid has expired, and money that comes then is late", async () => {
+    const [unpaid, late, part] = [await start(), await start(), await start()]
+    const page = await openPage(unpaid.url)
+    const latePage = await openPage(late.url)
+    const partPage = await openPage(part.url)
+    await payByHand(part.payTo, "5")
+    await stage(partPage, "part")
+    await sandbox.call("/sandbox/mine", { blocks: 4 })
+    await until("it counts", async () => (await statusOf(part.id)).exception === "underpaid")
+    await sandbox.call("/sandbox/clock", { advance: "25h" })
+    await stage(page, "expired")
+    await stage(partPage, "expired")
+    await partPage.getByText("5.00 of 19.90 USDC arrived before the time was over.").waitFor()
+    expect(await button(page, /Pay/).count()).toBe(0)
+    await isSoundEverywhere(page)
+    await stage(latePage, "expired")
+    await payByHand(late.payTo, "19.90")
+    await sandbox.call("/sandbox/mine", { blocks: 4 })
+    await latePage.getByText("Your payment arrived too late").waitFor()
+    await isSoundEverywhere(latePage)
+  })
+
+  it("no page asked another server for anything, or broke a rule of its policy", () => {
+    expect(visits.length).toBeGreaterThan(8)
+    expect(visits.flatMap(({ faults }) => faults)).toEqual([])
+  })
+})

@@ -1,0 +1,18 @@
+/** How the pages are built: hashed files, one chunk for each language, nothing inline. */
+import { defineConfig } from "vite"
+
+export default defineConfig({
+  root: import.meta.dirname,
+  appType: "custom",
+  publicDir: false,
+  logLevel: "warn",
+  build: {
+    manifest: "manifest.json",
+    target: "es2022",
+    // The policy of the pages forbids inline scripts, and the browsers of this target need no substitute.
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+    reportCompressedSize: false,
+    rollupOptions: { input: ["src/pay/main.tsx"] },
+  },
+})
