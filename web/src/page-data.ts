@@ -29,7 +29,7 @@ export interface AddressTerms {
 }
 
 /** What every page has. */
-interface PageBase {
+export interface PageBase {
   lang: Language
   merchant: string
   /** Whether it is a sandbox, whose money is worth nothing and which has a test wallet. */

@@ -267,6 +267,20 @@ describe.concurrent("a checkout", () => {
     expect(await page.locator("main").textContent()).toContain("Payment complete")
   })
 
+  it("speaks the visitor's language, in its direction, with its numbers", async () => {
+    const session = await start()
+    const german = await openPage(session.url, { locale: "de-DE" })
+    await button(german, "Mit der Test-Wallet zahlen").waitFor()
+    expect(await german.locator("h1").textContent()).toBe("19,90 USDC")
+    await german.getByText("genau 19.90 USDC").waitFor()
+    const arabic = await openPage(`${session.url}?lang=ar`)
+    await arabic.getByRole("tab", { name: "يدويًا" }).click()
+    expect(await arabic.evaluate(() => getComputedStyle(document.body).direction)).toBe("rtl")
+    await isSoundEverywhere(arabic)
+    await arabic.getByRole("combobox").selectOption("fr")
+    await arabic.getByText("Payer avec le portefeuille de test").waitFor()
+  })
+
   it("shows what a merchant wrote as text, and leads nowhere but to http", async () => {
     const hostile =
       '<img src=x onerror="document.title=\'owned\'"></script><script>document.title="owned"</script>\u202egnp.exe\u0007'

@@ -2,7 +2,11 @@
 import { get, type IncomingMessage } from "node:http"
 import { brotliDecompressSync } from "node:zlib"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { catalogues } from "../../../web/src/i18n/all.ts"
+import { en } from "../../../web/src/i18n/en.ts"
+import { languageOf } from "../../../web/src/i18n/languages.ts"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
+import type { Hash } from "../chain/hex.ts"
 import { takeStream } from "../http/event-stream.ts"
 import { acceptsBrotli } from "./assets.ts"
 import { html, httpLink, shown } from "./html.ts"
@@ -13,6 +17,12 @@ beforeAll(async () => {
   service = await startService({ settings: { limits: { ...noLimits, public: 3 } } })
   url = await service.listen()
   await service.merchant("shop")
+  const now = new Date()
+  const read = { block_number: 1n, block_hash: `0x${"b1".repeat(32)}` as Hash, finalized_number: 1n, looked_at: now }
+  await service.ctx.db
+    .insertInto("cursors")
+    .values({ chain_id: 84532, run_at: now, ...read })
+    .execute()
 })
 afterAll(() => service.stop())
 
@@ -21,11 +31,9 @@ const start = async (body: object = {}): Promise<string> => {
   expect(made.status, JSON.stringify(made.body)).toBe(201)
   return made.body.id
 }
-const scanned = (at: Date | null) =>
-  service.ctx.db
-    .updateTable("cursors")
-    .set({ looked_at: at } as never)
-    .execute()
+/** What is there to read, without the data of the script. */
+const bodyOf = (text: string) => text.split('<script type="application/json"')[0]
+const scanned = (at: Date | null) => service.ctx.db.updateTable("cursors").set({ looked_at: at }).execute()
 
 describe("the page of a checkout", () => {
   it("may load from its own server only, runs no inline script, and is told to no other", async () => {
@@ -61,10 +69,13 @@ describe("the page of a checkout", () => {
 
   it("asks nobody for money while the network is not read", async () => {
     const id = await start()
+    const read = async () => await (await fetch(`${url}/pay/${id}`)).text()
+    expect(bodyOf(await read())).toMatch(/0x[0-9a-fA-F]{40}/)
     await scanned(null)
-    const text = await (await fetch(`${url}/pay/${id}`)).text()
+    const text = await read()
+    await scanned(new Date())
     expect(text).toContain("We can&#39;t see the network right now")
-    expect(text.split("<script")[0]).not.toMatch(/0x[0-9a-fA-F]{40}/)
+    expect(bodyOf(text)).not.toMatch(/0x[0-9a-fA-F]{40}/)
   })
 
   it("is compressed for those who take brotli", async () => {
@@ -138,13 +149,29 @@ describe("the payer's answers", () => {
     expect(await stored()).toBeNull()
     expect((await post({ payerInfo: { name: "Ada" } })).status).toBe(200)
     expect(await stored()).toEqual({ name: "Ada" })
-    await service.ctx.db
-      .updateTable("checkout_sessions")
-      .set({ status: "confirmed" } as never)
-      .where("id", "=", id)
-      .execute()
-    expect((await post({ payerInfo: { name: "Eve" } })).body.error).toBe("SESSION_ALREADY_CONFIRMED")
+    await service.ctx.db.updateTable("checkout_sessions").set({ status: "failed" }).where("id", "=", id).execute()
+    expect((await post({ payerInfo: { name: "Eve" } })).body.error).toBe("SESSION_EXPIRED")
     expect(await stored()).toEqual({ name: "Ada" })
+  })
+})
+
+describe("the languages", () => {
+  it("are chosen by the address, then by what the browser accepts", () => {
+    const choices = [
+      languageOf("fr", "de"),
+      languageOf("xx", "pt-BR,pt;q=0.9,en;q=0.5"),
+      languageOf(undefined, "it, de;q=0.3, es;q=0.7"),
+      languageOf(undefined, "de;q=0, *"),
+      languageOf("toString", undefined),
+    ]
+    expect(choices).toEqual(["fr", "pt", "es", "en", "en"])
+  })
+
+  it("have every part of each sentence that English has", () => {
+    const parts = (text: string) => [...new Set(text.match(/\{\w+\}/g))].sort()
+    for (const [language, catalogue] of Object.entries(catalogues))
+      for (const [key, text] of Object.entries(en))
+        expect([language, key, parts(catalogue[key as keyof typeof en])]).toEqual([language, key, parts(text)])
   })
 })
 

@@ -1,9 +1,8 @@
 /** What the page of a checkout shows: its state, and the facts that stay the same. */
-import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
-import type { CheckoutPage, CheckoutStatus, NetworkFacts, TokenFacts } from "../../../web/src/page-data.ts"
-import { checksummed, type Hash } from "../chain/hex.ts"
-import { type NetworkInfo, networkFacts, networkOf } from "../chain/networks.ts"
+import type { CheckoutPage, CheckoutStatus } from "../../../web/src/page-data.ts"
+import type { Hash } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
 import { sessionOf } from "../checkouts/create-session.ts"
 import { statusOf } from "../checkouts/read-status.ts"
 import type { Context } from "../context.ts"
@@ -11,6 +10,7 @@ import { formatAmount, parseAmount } from "../money/amount.ts"
 import { arrivingAt } from "../payouts/relays.ts"
 import { isStale } from "../scanner/scan-lag.ts"
 import { httpLink, shown } from "./html.ts"
+import { pageBase, termsOf } from "./page-base.ts"
 
 /** Relays that may still move money. */
 const OPEN = ["queued", "held", "assigned", "mined"] as const
@@ -19,25 +19,16 @@ const OPEN = ["queued", "held", "assigned", "mined"] as const
 export async function checkoutPage(ctx: Context, id: string, lang: Language): Promise<CheckoutPage> {
   const session = await sessionOf(ctx, id)
   const network = networkOf(ctx.chain, session.chain_id)
-  const [status, merchant, deposit] = await Promise.all([
+  const [base, status, deposit] = await Promise.all([
+    pageBase(ctx, { merchantId: session.merchant_id, network, lang }),
     checkoutStatus(ctx, id),
-    merchantName(ctx, session.merchant_id),
     depositOf(ctx, id),
   ])
   return {
     kind: "checkout",
-    lang,
-    merchant: merchant || catalogues[lang].payment,
-    sandbox: ctx.settings.mode === "sandbox",
-    network: networkShown(ctx, network),
-    token: tokenShown(network),
+    ...base,
     description: session.description === null ? null : shown(session.description),
-    terms: {
-      factory: checksummed(deposit.factory),
-      salt: deposit.salt,
-      owner: checksummed(deposit.owner),
-      openAfter: Number.parseInt(deposit.open_after_s.toString(), 10),
-    },
+    terms: termsOf(deposit),
     status,
   }
 }
@@ -82,29 +73,6 @@ export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): P
     requiredConfirmations,
     submission,
   }
-}
-
-/** A network as people and wallets meet it. */
-function networkShown(ctx: Context, { name, chainId, endpoints }: NetworkInfo): NetworkFacts {
-  const { title, publicRpc, explorer } = networkFacts[name]
-  if (ctx.settings.mode !== "sandbox") return { chainId, title, rpcUrl: publicRpc, explorer }
-  // Only the sandbox shows its node: elsewhere the address may contain a key.
-  const [endpoint] = endpoints as readonly { url: string }[]
-  return { chainId, title, rpcUrl: endpoint?.url ?? null, explorer: null }
-}
-
-const tokenShown = ({ token }: NetworkInfo): TokenFacts => ({
-  address: checksummed(token.address),
-  symbol: token.symbol,
-  decimals: token.decimals,
-  name: token.name,
-  version: token.version,
-})
-
-/** A merchant's name as pages show it; empty for an unknown one. */
-async function merchantName(ctx: Context, id: string): Promise<string> {
-  const row = await ctx.db.selectFrom("merchants").select("name").where("id", "=", id).executeTakeFirst()
-  return shown(row?.name ?? "")
 }
 
 const depositOf = (ctx: Context, sessionId: string) =>

@@ -137,6 +137,52 @@ export const en = {
   offline: "The server can't be reached. We keep trying.",
   somethingWrong: "Something went wrong: {problem}",
 
+  // A payment link
+  linkAmount: "Amount in {symbol}",
+  linkAmountInvalid: "Enter an amount such as 5 or 4.99.",
+  linkEnded: "This link is not available",
+  linkEndedWords: "It has ended or was used up. Ask {merchant} for a new one.",
+
+  // A paywall
+  unlockWords: "Pay once to unlock it.",
+  accessForever: "Access without an end",
+  accessUntil: "Access until {time}",
+  alreadyPaid: "I have paid already",
+  ownWallet:
+    "Pay from a wallet of your own. Access belongs to the address that pays; an exchange's address can't open it.",
+  proveWords: "Sign with the wallet that paid. Signing costs nothing.",
+  unlocked: "Unlocked",
+  unlockedWords: "{address} has access.",
+  openContent: "Open the content",
+  noAccess: "This wallet has no access. Pay with it, or choose the wallet that paid.",
+  notForSale: "Not for sale now",
+  notForSaleWords: "{merchant} does not sell this at the moment. Whoever has paid can still open it.",
+
+  // A receipt
+  receipt: "Receipt",
+  viewReceipt: "View the receipt",
+  paidOn: "Date",
+  receiptNumber: "Receipt number",
+  reversed: "This payment was reversed",
+  reversedWords: "The network removed it. If it comes back, it counts again.",
+  returned: "This payment was sent back",
+  print: "Print",
+
+  // A return
+  askReturn: "Say where to send it back",
+  returnTitle: "Get your money back",
+  returnWords:
+    "{amount} {symbol} waits for {merchant} to decide. Say where it is to be sent back. Only the wallet that paid can do this.",
+  returnAddress: "Send it back to",
+  returnSign: "Sign with {wallet}",
+  returnSaved: "Saved",
+  returnSavedWords: "If {merchant} returns the money, it goes to {address}.",
+  returnWrongWallet: "Sign with the wallet that paid: {address}.",
+  returnExchange: "Paid from an exchange? It can't sign. Ask {merchant}.",
+  returnNothing: "Nothing waits to be sent back",
+  returnNothingWords: "This payment was completed, accepted or sent back already.",
+  addressInvalid: "Enter an address: 0x and 40 letters and digits.",
+
   // The foot of a page
   verifyAddress: "Check this address",
   verifyWords:

@@ -3,6 +3,12 @@
 /** Every language that has a catalogue, with the name that its speakers give it. */
 export const languages = {
   en: "English",
+  es: "Español",
+  pt: "Português",
+  fr: "Français",
+  de: "Deutsch",
+  zh: "中文",
+  ar: "العربية",
 } as const
 export type Language = keyof typeof languages
 

@@ -1,7 +1,6 @@
 /** Tabs: arrow keys move between them, and only the chosen one is in the order of the Tab key. */
 import type { ComponentChildren } from "preact"
 import { useRef } from "preact/hooks"
-import { useWords } from "./context.ts"
 
 interface Tab<K extends string> {
   key: K
@@ -20,7 +19,6 @@ interface Props<K extends string> {
 /** The tabs and, below them, what the chosen one shows. */
 export function Tabs<K extends string>({ id, label, tabs, chosen, choose, children }: Props<K>) {
   const list = useRef<HTMLDivElement>(null)
-  const { lang } = useWords()
   const move = (event: KeyboardEvent) => {
     const forward = document.dir === "rtl" ? "ArrowLeft" : "ArrowRight"
     const back = document.dir === "rtl" ? "ArrowRight" : "ArrowLeft"
@@ -37,7 +35,7 @@ export function Tabs<K extends string>({ id, label, tabs, chosen, choose, childr
   }
   return (
     <>
-      <div class="tabs" role="tablist" aria-label={label} ref={list} onKeyDown={move} lang={lang}>
+      <div class="tabs" role="tablist" aria-label={label} ref={list} onKeyDown={move}>
         {tabs.map(({ key, title }) => (
           <button
             key={key}

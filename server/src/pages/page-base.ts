@@ -1,0 +1,54 @@
+/** What every page shows: the merchant, the network and the token. */
+import { catalogues } from "../../../web/src/i18n/all.ts"
+import type { Language } from "../../../web/src/i18n/languages.ts"
+import type { AddressTerms, NetworkFacts, PageBase, TokenFacts } from "../../../web/src/page-data.ts"
+import { checksummed } from "../chain/hex.ts"
+import { type NetworkInfo, networkFacts } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { shown } from "./html.ts"
+
+/** The facts that all pages of a merchant have on a network. */
+export async function pageBase(
+  ctx: Context,
+  { merchantId, network, lang }: { merchantId: string; network: NetworkInfo; lang: Language },
+): Promise<PageBase> {
+  return {
+    lang,
+    merchant: (await merchantName(ctx, merchantId)) || catalogues[lang].payment,
+    sandbox: ctx.settings.mode === "sandbox",
+    network: networkShown(ctx, network),
+    token: tokenShown(network),
+  }
+}
+
+/** What a receiving address is made of. */
+export const termsOf = (deposit: Row<"deposits">): AddressTerms => ({
+  factory: checksummed(deposit.factory),
+  salt: deposit.salt,
+  owner: checksummed(deposit.owner),
+  openAfter: Number.parseInt(deposit.open_after_s.toString(), 10),
+})
+
+/** A network as people and wallets meet it. */
+function networkShown(ctx: Context, { name, chainId, endpoints }: NetworkInfo): NetworkFacts {
+  const { title, publicRpc, explorer } = networkFacts[name]
+  if (ctx.settings.mode !== "sandbox") return { chainId, title, rpcUrl: publicRpc, explorer }
+  // Only the sandbox shows its node: elsewhere the address may contain a key.
+  const [endpoint] = endpoints as readonly { url: string }[]
+  return { chainId, title, rpcUrl: endpoint?.url ?? null, explorer: null }
+}
+
+const tokenShown = ({ token }: NetworkInfo): TokenFacts => ({
+  address: checksummed(token.address),
+  symbol: token.symbol,
+  decimals: token.decimals,
+  name: token.name,
+  version: token.version,
+})
+
+/** A merchant's name as pages show it; empty for an unknown one. */
+async function merchantName(ctx: Context, id: string): Promise<string> {
+  const row = await ctx.db.selectFrom("merchants").select("name").where("id", "=", id).executeTakeFirst()
+  return shown(row?.name ?? "")
+}
