@@ -46,7 +46,7 @@ const openPage = async (url: string, options: Parameters<typeof visit>[2] = {}, 
   return opened.page
 }
 
-/** A wallet of its own; with `usdc` of the sandbox's money, and ether unless told otherwise. */
+/** A wallet of its own; with `usdc` of the sandbox's money, and ether by default. */
 async function newWallet(usdc: string | undefined, ether = true): Promise<TestWallet> {
   const account = privateKeyToAccount(generatePrivateKey())
   const { address } = account

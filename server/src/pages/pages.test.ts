@@ -36,7 +36,7 @@ const bodyOf = (text: string) => text.split('<script type="application/json"')[0
 const scanned = (at: Date | null) => service.ctx.db.updateTable("cursors").set({ looked_at: at }).execute()
 
 describe("the page of a checkout", () => {
-  it("may load from its own server only, runs no inline script, and is told to no other", async () => {
+  it("may load from its own server only, runs no inline script, and sends its address to no other", async () => {
     const answer = await fetch(`${url}/pay/${await start()}`)
     expect(answer.status).toBe(200)
     expect(answer.headers.get("content-security-policy")).toBe(
