@@ -344,6 +344,22 @@ function faultsTogether(settings: Settings, { env, faults }: SettingReader): str
 
 const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
 
+/**
+ * What `script/deploy` needs of the settings: the network's endpoints, and the payout wallet, which becomes the operator.
+ * Throws a {@link SettingsError} where one of these is set and invalid.
+ */
+export function readDeploySettings(
+  name: NetworkName,
+  env: Record<string, string | undefined> = process.env,
+): { rpcUrls: string[]; payoutWallet: Address | undefined; dataDir: string } {
+  const { settings, faults } = examineSettings({ ...env, MODE: "test", NETWORKS: name })
+  const [{ rpcUrls } = { rpcUrls: [] }] = settings.networks
+  const own = [networkSetting("RPC", name), "PAYOUT_PRIVATE_KEY", "PAYOUT_KEYSTORE", "PAYOUT_KEYSTORE_PASSWORD_FILE"]
+  const wrong = faults.filter(fault => own.includes(nameIn(fault)) && env[nameIn(fault)])
+  if (wrong.length > 0) throw new SettingsError(wrong)
+  return { rpcUrls, payoutWallet: settings.payoutWallet, dataDir: settings.dataDir }
+}
+
 /** `DATA_DIR` alone, for a program beside the service that needs none of its secrets. */
 export const readDataDir = (env: Record<string, string | undefined> = process.env): string =>
   env.DATA_DIR || settingsTable.DATA_DIR.fallback
