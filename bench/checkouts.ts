@@ -23,7 +23,7 @@ const { tokenIssuer } = await import("../server/src/identity/tokens.ts")
 const { newEndpoint } = await import("../server/src/chain/endpoints.ts")
 const { ensureCursor } = await import("../server/src/scanner/scan-round.ts")
 const { verifyRound } = await import("../server/src/settlement/verify-payments.ts")
-const { checkColdDeposits, coolDeposits } = await import("../server/src/scanner/check-dormant-deposits.ts")
+const { checkDormantDeposits, makeDepositsDormant } = await import("../server/src/scanner/check-dormant-deposits.ts")
 
 const service = await startService()
 const { db } = service.ctx
@@ -143,10 +143,10 @@ await sql`update deposits set check_at = now() - interval '1 minute' where id in
 node.calls = 0
 node.hook = (method, params) => (method === "eth_call" ? noBalances(params) : undefined)
 let start = performance.now()
-await checkColdDeposits(service.ctx, network)
+await checkDormantDeposits(service.ctx, network)
 say(`10,000 dormant addresses: ${node.calls} calls, ${Math.round(performance.now() - start)} ms`)
 start = performance.now()
-await coolDeposits(service.ctx, network)
+await makeDepositsDormant(service.ctx, network)
 say(`cooling, nothing to cool: ${(performance.now() - start).toFixed(1)} ms`)
 
 /** A balance of zero for each that is asked for, as aggregate3 answers it. */

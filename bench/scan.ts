@@ -18,7 +18,7 @@ if (postgres) process.env.DATABASE_URL = postgres.url
 const { paperNetwork, startService } = await import("../server/test/service.ts")
 const { ScriptedChain, startNode } = await import("../server/test/node.ts")
 const { newEndpoint } = await import("../server/src/chain/endpoints.ts")
-const { checkColdDeposits, coolDeposits } = await import("../server/src/scanner/check-dormant-deposits.ts")
+const { checkDormantDeposits, makeDepositsDormant } = await import("../server/src/scanner/check-dormant-deposits.ts")
 const { ensureCursor } = await import("../server/src/scanner/scan-round.ts")
 const { verifyRound } = await import("../server/src/settlement/verify-payments.ts")
 const { renewDeposits } = await import("../server/src/deposits/versions.ts")
@@ -80,9 +80,10 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
 
 async function measure(count: number) {
   await make(count)
-  let firstCoolMs = 0
+  let firstDormantMs = 0
   const hot = () => sql<{ n: number }>`select count(*)::int as n from deposits where hot`.execute(db)
-  while (((await hot()).rows[0]?.n ?? 0) > IN_USE) firstCoolMs += await timed(() => coolDeposits(service.ctx, network))
+  while (((await hot()).rows[0]?.n ?? 0) > IN_USE)
+    firstDormantMs += await timed(() => makeDepositsDormant(service.ctx, network))
   // As autovacuum does by itself within a minute of so many changes.
   await sql`vacuum analyze`.execute(db)
   const rounds: { calls: number; bytes: number; ms: number }[] = []
@@ -93,19 +94,28 @@ async function measure(count: number) {
     const ms = await timed(() => verifyRound(service.ctx, network))
     rounds.push({ calls: node.calls - before.calls, bytes: node.bytes - before.bytes, ms })
   }
-  const coolMs = await timed(() => coolDeposits(service.ctx, network))
+  const dormantMs = await timed(() => makeDepositsDormant(service.ctx, network))
   const renewMs = await timed(() => renewDeposits(service.ctx))
   const before = { calls: node.calls, bytes: node.bytes }
   service.advance(3_700_000)
-  let coldMs = 0
+  let balancesMs = 0
   const due = () =>
     sql<{
       n: number
     }>`select count(*)::int as n from deposits where not hot and check_at <= ${service.ctx.now()}`.execute(db)
-  while ((await due()).rows[0]?.n) coldMs += await timed(() => checkColdDeposits(service.ctx, network))
-  const cold = { calls: node.calls - before.calls, bytes: node.bytes - before.bytes }
+  while ((await due()).rows[0]?.n) balancesMs += await timed(() => checkDormantDeposits(service.ctx, network))
+  const balances = { calls: node.calls - before.calls, bytes: node.bytes - before.bytes }
   const of = (key: "calls" | "bytes" | "ms") => median(rounds.map(each => each[key]))
-  return { calls: of("calls"), bytes: of("bytes"), ms: of("ms"), firstCoolMs, coolMs, renewMs, coldMs, cold }
+  return {
+    calls: of("calls"),
+    bytes: of("bytes"),
+    ms: of("ms"),
+    firstDormantMs,
+    dormantMs,
+    renewMs,
+    balancesMs,
+    balances,
+  }
 }
 
 const say = (line: string) => process.stdout.write(`${line}\n`)
@@ -115,9 +125,9 @@ for (const [count, cost] of [
   [SIZES[1], many],
 ] as const)
   say(
-    `${count} addresses: a round ${cost.calls} calls, ${cost.bytes} bytes, ${cost.ms.toFixed(0)} ms; cooling ${cost.coolMs.toFixed(0)} ms ` +
-      `(the first ${cost.firstCoolMs.toFixed(0)}), renewal ${cost.renewMs.toFixed(0)} ms; balances of an hour: ` +
-      `${cost.cold.calls} calls, ${cost.cold.bytes} bytes, ${cost.coldMs.toFixed(0)} ms`,
+    `${count} addresses: a round ${cost.calls} calls, ${cost.bytes} bytes, ${cost.ms.toFixed(0)} ms; cooling ${cost.dormantMs.toFixed(0)} ms ` +
+      `(the first ${cost.firstDormantMs.toFixed(0)}), renewal ${cost.renewMs.toFixed(0)} ms; balances of an hour: ` +
+      `${cost.balances.calls} calls, ${cost.balances.bytes} bytes, ${cost.balancesMs.toFixed(0)} ms`,
   )
 const ratio = { calls: many.calls / few.calls, bytes: many.bytes / few.bytes, ms: many.ms / few.ms }
 say(

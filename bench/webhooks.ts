@@ -295,11 +295,11 @@ async function fairness(place: Place): Promise<void> {
       })
       ;(hang ? beside : healthy).push(...latencies)
     }
-  const told = (values: number[]) =>
+  const shown = (values: number[]) =>
     `p50 ${at(values, 0.5).toFixed(1)} ms   p99 ${at(values, 0.99).toFixed(1)} ms   (${values.length} deliveries)`
   say(`fairness, ${EVENTS_A_SECOND} events a second to each of ${ENDPOINTS} endpoints, commit to arrival`)
-  say(`  all well                            ${told(healthy)}`)
-  say(`  one hangs ${HANG_MS / 1_000} s on every request      ${told(beside)}`)
+  say(`  all well                            ${shown(healthy)}`)
+  say(`  one hangs ${HANG_MS / 1_000} s on every request      ${shown(beside)}`)
   say(`  p99 moves by ${((at(beside, 0.99) / at(healthy, 0.99) - 1) * 100).toFixed(1)} % (goal below 10 %)\n`)
 }
 

@@ -18,7 +18,7 @@ export const newId = (prefix: IdPrefix): string => `${prefix}_${random()}`
 export const payoutIdOf = (intentId: string): string => `po_${intentId.replaceAll("-", "")}`
 
 /** The UUID behind an id of {@link payoutIdOf}. */
-export const intentIdOf = (payoutId: string): string =>
+export const rowIdOf = (payoutId: string): string =>
   payoutId.replace(/^po_(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5")
 
 /** A new id of a webhook, which is a CUID and has no prefix: `c` and 24 random lower-case characters. */

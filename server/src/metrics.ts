@@ -82,7 +82,7 @@ export const deliveriesInFlight = new Gauge({
   registers: [registry],
 })
 
-export const openIntents = new Gauge({
+export const openPayouts = new Gauge({
   name: "sluice_payouts_open",
   help: "Payouts and relays that have not ended, by wallet (payout or relay) and state: queued, held, assigned or mined.",
   labelNames: ["network", "wallet", "state"],
@@ -96,7 +96,7 @@ export const payoutEnds = new Counter({
   registers: [registry],
 })
 
-export const heldIntents = new Gauge({
+export const heldPayouts = new Gauge({
   name: "sluice_payouts_held",
   help: "Payouts that are held, by reason.",
   labelNames: ["network", "wallet", "reason"],

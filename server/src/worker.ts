@@ -15,9 +15,9 @@ import { laneSigners, payoutRound } from "./payouts/pay-out.ts"
 import { tendRelays } from "./payouts/relays.ts"
 import { checkBooks } from "./reconciliation/check-books.ts"
 import { reconcileRound } from "./reconciliation/reconcile.ts"
-import { checkColdDeposits, coolDeposits } from "./scanner/check-dormant-deposits.ts"
+import { checkDormantDeposits, makeDepositsDormant } from "./scanner/check-dormant-deposits.ts"
 import { ensureCursor, msUntilDue } from "./scanner/scan-round.ts"
-import { tellDuePayments } from "./settlement/notify-paid.ts"
+import { notifyDuePayments } from "./settlement/notify-paid.ts"
 import { verifyRound } from "./settlement/verify-payments.ts"
 import { forgetOldEvents, runDeliveries } from "./webhooks/deliver-events.ts"
 import { forgetExpiredSecrets } from "./webhooks/secrets.ts"
@@ -59,8 +59,8 @@ const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network
     wokenBy: "housekeeping",
     gapMs: 0,
     round: async ctx => {
-      await coolDeposits(ctx, network)
-      await checkColdDeposits(ctx, network)
+      await makeDepositsDormant(ctx, network)
+      await checkDormantDeposits(ctx, network)
       return HOUSEKEEPING_MS
     },
   },
@@ -98,7 +98,7 @@ const notifyPaid: Loop = {
   wokenBy: "payments",
   gapMs: NOTIFY_GAP_MS,
   round: async ctx => {
-    await tellDuePayments(ctx)
+    await notifyDuePayments(ctx)
     return MAX_SLEEP_MS
   },
 }

@@ -38,6 +38,18 @@ const banned: [pattern: RegExp, instead: string][] = [
   [/\b(chain|reorg) (took|takes|take) (\w+ ){0,3}back\b/i, "reversed, removed by a reorg"],
 ]
 
+/**
+ * The old names of things, as parts of identifiers, each with what to write instead. Columns and stored words keep theirs
+ * until a migration renames them (`tell_by`, `hot`, `intents`, `intent_id`).
+ */
+const oldNames: [pattern: RegExp, instead: string][] = [
+  [/\b(tell|told|Told)\b|\b(tell(?!By)|told|Told)[A-Z]|[a-z](Tell|Told|Teller)(?=[A-Z]|\b)/, "notify, report, format"],
+  [/[a-z](?<!log)Intents?\b|\bIntents?(State)?\b|\bintent(To|Of|sOf|IdOf|IdIn)\b/, "payout"],
+  [/\b(hot|cold|warm|cool)[A-Z]\w*|[a-z](Cold|Warm|Cool)(?=[A-Z]|\b)|\bWARM_/, "watched, dormant"],
+  [/\brecentMisses\b|\bMisses\b/, "negative cache"],
+  [/\b(Wallet)?Sight\b|\blookAt[A-Z]?\w*|\blookSoon\b/, "WalletState, readWalletState, verifySoon"],
+]
+
 /** The prose of a file: a Markdown file as a whole; of others the comments and the string literals that hold a space. */
 function proseOf(path: string): string[] {
   const text = readFileSync(`${root}${path}`, "utf8")
@@ -74,6 +86,17 @@ describe("plain English", () => {
 
   it("has none of the banned phrases", () => {
     expect(files.flatMap(phrasesOf)).toEqual([])
+  })
+
+  it("has no identifier of an old name", () => {
+    const code = files.filter(path => path.endsWith(".ts"))
+    const found = code.flatMap(path => {
+      const lines = readFileSync(`${root}${path}`, "utf8").split("\n")
+      return oldNames.flatMap(([pattern, instead]) =>
+        lines.filter(line => pattern.test(line)).map(line => `${path}: ${line.trim()} (${instead})`),
+      )
+    })
+    expect(found).toEqual([])
   })
 })
 

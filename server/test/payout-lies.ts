@@ -140,7 +140,7 @@ export const payoutLies: Record<string, Lie> = {
  * Makes a proxy give these false answers, for each call the next that applies, and keep transactions to itself where
  * asked.
  */
-export function tellLies(liar: RpcProxy, rig: PayoutRig, names: readonly string[], swallows: boolean): void {
+export function startLying(liar: RpcProxy, rig: PayoutRig, names: readonly string[], swallows: boolean): void {
   let n = 0
   liar.swallows = swallows
   liar.spoil = async (method, params, truth) => {
@@ -153,7 +153,7 @@ export function tellLies(liar: RpcProxy, rig: PayoutRig, names: readonly string[
 }
 
 /** Makes it answer truthfully. */
-export function tellTruth(liar: RpcProxy): void {
+export function stopLying(liar: RpcProxy): void {
   liar.swallows = false
   liar.spoil = (_method, _params, truth) => truth
 }

@@ -6,7 +6,7 @@ import type { Network } from "../src/chain/networks.ts"
 import type { Signer } from "../src/chain/signer.ts"
 import type { Settings } from "../src/config/settings.ts"
 import type { OpenDatabase } from "../src/db/open.ts"
-import type { IntentState } from "../src/db/payout-rows.ts"
+import type { PayoutState } from "../src/db/payout-rows.ts"
 import type { Row } from "../src/db/schema.ts"
 import { payoutRound } from "../src/payouts/pay-out.ts"
 import type { Pace } from "../src/payouts/send-attempts.ts"
@@ -43,7 +43,7 @@ export interface PayoutRig {
   /** Compares the logs with the books now, whether or not the hour is over. */
   compareLogs(): Promise<void>
   intents(): Promise<Row<"intents">[]>
-  states(): Promise<IntentState[]>
+  states(): Promise<PayoutState[]>
   balanceOf(address: Address): Promise<bigint>
   mint(to: Address, amount: bigint): Promise<{ transactionHash: Hex; blockNumber: bigint; blockHash: Hex }>
   /** Empties the database; the wallet starts again at the nonce that the chain has. */
@@ -87,7 +87,7 @@ export async function startPayoutRig(settings: Partial<Settings> = {}, database?
   const { ctx } = service
   const mint: PayoutRig["mint"] = (to, amount) =>
     client.writeContractSync({ address: token, abi: testUsdcAbi, functionName: "mint", args: [to, amount] })
-  const intents = () => ctx.db.selectFrom("intents").selectAll().orderBy("created_at").orderBy("id").execute()
+  const payouts = () => ctx.db.selectFrom("intents").selectAll().orderBy("created_at").orderBy("id").execute()
   return {
     service,
     anvil,
@@ -126,8 +126,8 @@ export async function startPayoutRig(settings: Partial<Settings> = {}, database?
       await ctx.db.updateTable("wallets").set({ check_at: null }).execute()
       await checkBooks(ctx, network, signer.address)
     },
-    intents,
-    states: async () => (await intents()).map(row => row.state),
+    intents: payouts,
+    states: async () => (await payouts()).map(row => row.state),
     mint,
     balanceOf: address =>
       client.readContract({ address: token, abi: testUsdcAbi, functionName: "balanceOf", args: [address] }),

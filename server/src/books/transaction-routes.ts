@@ -57,8 +57,8 @@ export function transactionRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const { limit, offset, ...filter } = request.query
       const query = transactions(ctx, await callingMerchant(request), filterOf(filter))
-      const tell = (rows: Row<"transactions">[]) => transactionsOf(ctx, rows)
-      return await sendList(ctx, reply, { limit, offset }, newestFirst(query), tell, inData)
+      const format = (rows: Row<"transactions">[]) => transactionsOf(ctx, rows)
+      return await sendList(ctx, reply, { limit, offset }, newestFirst(query), format, inData)
     },
   )
 

@@ -6,8 +6,8 @@ import type { Context, TxContext } from "../context.ts"
 import type { Row, WaitingFor } from "../db/schema.ts"
 import { csv } from "../http/csv.ts"
 import { timeAt } from "../http/time.ts"
-import { intentIdOf, payoutIdOf } from "../ids.ts"
-import { amountTeller } from "../scanner/tokens.ts"
+import { payoutIdOf, rowIdOf } from "../ids.ts"
+import { amountFormatter } from "../scanner/tokens.ts"
 
 /** What narrows the list; text as received. */
 export interface Filter {
@@ -57,7 +57,7 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   const [hash, address] = [parseHash(filter.q), parseAddress(filter.q)]
   if (hash) return query.where("tx_hash", "=", hash)
   if (address) return query.where(eb => eb.or([eb("payer", "=", address), eb("recipient", "=", address)]))
-  if (filter.q.startsWith("po_")) return query.where("id", "=", intentIdOf(filter.q))
+  if (filter.q.startsWith("po_")) return query.where("id", "=", rowIdOf(filter.q))
   if (filter.q.startsWith("cs_")) return query.where("session_id", "=", filter.q)
   if (filter.q.startsWith("pw_")) return query.where("paywall_id", "=", filter.q)
   return query.where("payment_id", "=", filter.q)
@@ -65,13 +65,13 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
 
 /** Transactions in the API's form. */
 export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
-  const tell = await amountTeller(ctx, rows)
+  const format = await amountFormatter(ctx, rows)
   return rows.map(row => ({
     id: row.type === "payment" ? row.id : payoutIdOf(row.id),
     type: row.type,
     status: row.status,
     exception: row.exception,
-    ...tell(row),
+    ...format(row),
     token: checksummed(row.token),
     chain: networkOf(ctx.chain, row.chain_id).name,
     txHash: row.tx_hash,

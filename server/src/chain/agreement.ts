@@ -220,11 +220,11 @@ export function dissentAmong(voters: readonly Voter[], logs: readonly Transfer[]
 function receiptsSaid(voters: readonly Voter[]): { position: number; text: string }[][] {
   const hashes = new Set(voters.flatMap(({ receipts }) => [...receipts.keys()]))
   return [...hashes].map(hash => {
-    const told = voters.flatMap(({ receipts }) => receipts.get(hash) ?? [])
+    const reported = voters.flatMap(({ receipts }) => receipts.get(hash) ?? [])
     return voters.flatMap(({ position, receipts, blocks, finalized = 0n }) => {
       const receipt = receipts.get(hash)
       if (receipt) return [{ position, text: receiptStatement(receipt) }]
-      const isDenied = told.some(
+      const isDenied = reported.some(
         ({ blockNumber, blockHash }) => blockNumber <= finalized && blocks.get(blockNumber)?.hash === blockHash,
       )
       return receipt === null && isDenied ? [{ position, text: "none" }] : []

@@ -12,7 +12,7 @@ import {
   typedAuthorization,
 } from "./authorizations.ts"
 import type { Address, Hash } from "./hex.ts"
-import { intentIdIn, marked } from "./release-call.ts"
+import { marked, payoutIdIn } from "./release-call.ts"
 
 const hex = (bytes: number) => fc.uint8Array({ minLength: bytes, maxLength: bytes }).map(each => toHex(each))
 const uint = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })
@@ -47,7 +47,7 @@ it("a relay's call says exactly what was signed, in the form that USDC has, and 
         expect(said).toEqual([from, to, value, validAfter, validBefore, nonce])
         const [first, r, s] = args.slice(6) as unknown as [number | Hex, Hex, Hex]
         expect(by === "contract" ? first : `${r}${s.slice(2)}${first.toString(16)}`).toBe(signature)
-        expect(intentIdIn(marked(call, id))).toBe(id)
+        expect(payoutIdIn(marked(call, id))).toBe(id)
       },
     ),
   )

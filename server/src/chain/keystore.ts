@@ -24,8 +24,8 @@ export function openKeystore(json: string, password: string): Hex {
   } catch {
     throw new Error("can't be decrypted with the password in its password file, or is damaged")
   }
-  const told = parseAddress(plainAddress(file))
-  if (told && told !== parseAddress(privateKeyToAddress(key).toLowerCase()))
+  const stated = parseAddress(plainAddress(file))
+  if (stated && stated !== parseAddress(privateKeyToAddress(key).toLowerCase()))
     throw new Error("contains the key of an address other than the one it names")
   return key
 }

@@ -162,21 +162,21 @@ type Facts = Pick<Network, "token" | "genesisHash">
  */
 export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {
   const endpoints = settings.rpcUrls.map(url => newEndpoint(settings.name, url))
-  const told = await Promise.all(endpoints.map(endpoint => factsBy(settings, endpoint, signal)))
+  const reported = await Promise.all(endpoints.map(endpoint => factsBy(settings, endpoint, signal)))
   const { name, chainId, confirmations, depositFactory, sanctionsOracle } = settings
   return {
     ...{ name, chainId, endpoints, depositFactory, sanctionsOracle },
-    ...factsOf(settings, told),
+    ...factsOf(settings, reported),
     confirmations: BigInt(confirmations),
   }
 }
 
 /** What most endpoints report, at least two where there are three; of two that differ, neither. */
-function factsOf({ name, rpcUrls }: NetworkSettings, told: readonly (Facts | Error)[]): Facts {
-  const answers = told.filter(each => !(each instanceof RpcError))
+function factsOf({ name, rpcUrls }: NetworkSettings, reported: readonly (Facts | Error)[]): Facts {
+  const answers = reported.filter(each => !(each instanceof RpcError))
   const groups = Map.groupBy(answers, each => (each instanceof Error ? each.message : JSON.stringify(each)))
   const [first, second] = [...groups.values()].sort((a, b) => b.length - a.length)
-  if (!first?.[0]) throw told[0] ?? new RpcError(`${name}: no endpoint can be reached`)
+  if (!first?.[0]) throw reported[0] ?? new RpcError(`${name}: no endpoint can be reached`)
   if (rpcUrls.length > 2 && first.length < 2)
     throw new RpcError(`${name}: no two endpoints agree on the token and the genesis block`)
   if (second && second.length === first.length)
@@ -222,8 +222,8 @@ const tokenCalls = ["name", "version", "symbol", "decimals", "DOMAIN_SEPARATOR"]
 
 function readFacts(settings: NetworkSettings, [chainId, genesis, ...rest]: readonly RpcResult[]): Facts {
   const mismatch = (message: string) => new NetworkMismatch(`${settings.name}: ${message}`)
-  const told = Number(BigInt(value<Hex>(chainId, "eth_chainId")))
-  if (told !== settings.chainId) throw mismatch(`the endpoint serves chain ${told}, not ${settings.chainId}`)
+  const reported = Number(BigInt(value<Hex>(chainId, "eth_chainId")))
+  if (reported !== settings.chainId) throw mismatch(`the endpoint serves chain ${reported}, not ${settings.chainId}`)
   if (settings.sanctionsOracle && value<Hex>(rest[tokenCalls.length], "isSanctioned()") === "0x")
     throw mismatch(`there is no sanctions oracle at ${settings.sanctionsOracle}; see SANCTIONS_ORACLE_*`)
   const [name, version, symbol, decimals, separator] = tokenCalls.map((functionName, i) => {

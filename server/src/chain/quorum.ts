@@ -114,8 +114,8 @@ export async function openPanel(
   const ready = awake(endpoints)
   // The two that failed recently may be the honest ones.
   const asked = endpoints.length > 2 && ready.length < quorum ? endpoints : ready
-  const seats = await Promise.all(asked.map(endpoint => seat(endpoint, network, checkpoint, signal)))
-  const voters = seats.filter(voter => voter !== undefined)
+  const admitted = await Promise.all(asked.map(endpoint => admitVoter(endpoint, network, checkpoint, signal)))
+  const voters = admitted.filter(voter => voter !== undefined)
   if (voters.length === 0) throw new RpcError(`${network.name}: no endpoint may vote`)
   if (voters.length < quorum && !(alone && endpoints.length === 2))
     throw new RpcError(`${network.name}: no endpoint may vote alone, ${quorum} of ${endpoints.length} must agree`)
@@ -141,7 +141,7 @@ export async function openPanel(
       voters
         .map(voter => voter.receipts.get(hash))
         .filter(receipt => receipt !== undefined)
-        .filter(told => told === null || blockAgreed(voters, told.blockNumber, quorum)?.block.hash === told.blockHash),
+        .filter(each => each === null || blockAgreed(voters, each.blockNumber, quorum)?.block.hash === each.blockHash),
     reported: () => reportedBy(voters),
     standingOf: log => standingOf(voters, log, endpoints.length),
     depthAlone: (height, hash) => {
@@ -174,7 +174,7 @@ export async function openPanel(
   }
 }
 
-async function seat(
+async function admitVoter(
   endpoint: Endpoint,
   network: Network,
   checkpoint: bigint,

@@ -33,7 +33,7 @@ export function releaseData(
 export const marked = (call: Hex, intentId: string): Hex => concat([call, `0x${intentId.replaceAll("-", "")}`])
 
 /** The id of the intent that this calldata belongs to. */
-export function intentIdIn(data: Hex): string {
+export function payoutIdIn(data: Hex): string {
   const hex = data.slice(-2 * ID_BYTES)
   return [8, 12, 16, 20, 32].map((end, i, ends) => hex.slice(i === 0 ? 0 : ends[i - 1], end)).join("-")
 }

@@ -13,7 +13,7 @@ import type { Address } from "./hex.ts"
 import type { Network } from "./networks.ts"
 import type { RpcResult } from "./rpc.ts"
 
-export interface WalletSight {
+export interface WalletState {
   /**
    * The lowest count that any endpoint reports. Sending a signed transaction again does no harm, so one endpoint is
    * enough for this.
@@ -75,11 +75,11 @@ export const dataPartsOf = sql`ceil((length(i.data) / 2 - 1 + ${ENVELOPE_BYTES}:
 export const quorumOf = ({ endpoints }: Pick<Network, "endpoints">): number => votesNeeded(endpoints.length)
 
 /** Asks all endpoints of a network about a wallet. */
-export async function lookAtWallet(
+export async function readWalletState(
   network: Pick<Network, "endpoints">,
   wallet: Address,
   signal: AbortSignal,
-): Promise<WalletSight> {
+): Promise<WalletState> {
   const calls = [
     { method: "eth_getTransactionCount", params: [wallet, "latest"] },
     { method: "eth_getTransactionCount", params: [wallet, "finalized"] },
@@ -91,20 +91,20 @@ export async function lookAtWallet(
   ]
   const asked = awake(network.endpoints)
   const answers = await Promise.all(asked.map(endpoint => ask(endpoint, calls, signal)))
-  const told = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
+  const reported = (i: number) => answers.map(answer => quantity(answer?.[i])).filter(n => n !== undefined)
   const agreed = (values: bigint[]) => descending(values)[quorumOf(network) - 1]
   const baseFees = answers.map(answer => baseFeeOf(answer?.[3])).filter(n => n !== undefined)
   // If a lie makes the bid too low, it is raised until it is mined; if too high, the money would be lost.
-  const [baseFee, tip] = [agreed(baseFees), agreed(told(4))]
-  const counts = descending(told(0))
+  const [baseFee, tip] = [agreed(baseFees), agreed(reported(4))]
+  const counts = descending(reported(0))
   const careful = (values: bigint[]) => values[values.length >= TELLING ? 1 : 0]
   return {
     lowest: counts.at(-1),
     latest: careful(counts),
-    pending: careful(descending(told(6))),
+    pending: careful(descending(reported(6))),
     agreedLatest: agreed(counts),
-    agreedFinalized: agreed(told(1)),
-    balance: cautious(descending(told(2)).reverse()),
+    agreedFinalized: agreed(reported(1)),
+    balance: cautious(descending(reported(2)).reverse()),
     market: baseFee === undefined || tip === undefined ? undefined : { baseFee, tip },
     dataFee: MARGIN * (agreed(answers.filter(answer => answer).map(answer => word(answer?.[5]))) ?? 0n),
     words: answers.map((answer, i) => ({
@@ -121,7 +121,7 @@ export async function lookAtWallet(
  * where the others don't report them; or a balance or base fee more than twice another's. Of two that differ this way,
  * both are named.
  */
-export function walletDissent({ words, agreedLatest }: WalletSight, nextNonce: bigint): Set<number> {
+export function walletDissent({ words, agreedLatest }: WalletState, nextNonce: bigint): Set<number> {
   const ahead = words.filter(({ latest = 0n }) => latest > nextNonce && (agreedLatest ?? 0n) <= nextNonce)
   const far = [words.map(word => word.balance), words.map(word => word.baseFee)].flatMap(values => {
     const known = descending(values.filter(value => value !== undefined))

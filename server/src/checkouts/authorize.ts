@@ -11,9 +11,9 @@ import { type Network, networkOf } from "../chain/networks.ts"
 import { marked } from "../chain/release-call.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
-import type { IntentState } from "../db/payout-rows.ts"
+import type { PayoutState } from "../db/payout-rows.ts"
 import type { Row, SessionStatus } from "../db/schema.ts"
-import { warm } from "../deposits/deposits.ts"
+import { watch } from "../deposits/deposits.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
@@ -32,7 +32,7 @@ import {
   voided,
 } from "../payouts/relays.ts"
 import { areContractRelaysSpent, isTotalSpent } from "../payouts/total-budget.ts"
-import { lookSoon } from "../scanner/queries.ts"
+import { verifySoon } from "../scanner/queries.ts"
 import { sessionOf } from "./create-session.ts"
 import type { PayAuthorize } from "./schema.ts"
 import { replayCaution } from "./session-rules.ts"
@@ -91,7 +91,7 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
   const trial = await tryRelay(ctx, network, { wallet, deposit, payer: from, nonce, amount, data, by })
   if (trial === "used") throw new ApiError("AUTHORIZATION_ALREADY_USED")
   if (trial === "unseen") {
-    await lookSoon(ctx, network.chainId)
+    await verifySoon(ctx, network.chainId)
     throw new ApiError(
       "INVALID_OPERATION",
       undefined,
@@ -124,7 +124,7 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
       .execute()
     return { status: "verifying" as const, txHash: null }
   })
-  await warm(ctx, session.id)
+  await watch(ctx, session.id)
   await ctx.wakes.wake("payouts")
   return answer
 }
@@ -181,7 +181,7 @@ const relaysOfNonce = (ctx: TxContext, { network, authorization }: Asked): Promi
     .execute()
 
 /** Ended without moving money: the authorization may be submitted again, as its nonce moves money once at most. */
-const endedUnpaid: readonly IntentState[] = ["cancelled", "reverted"]
+const endedUnpaid: readonly PayoutState[] = ["cancelled", "reverted"]
 
 /**
  * What was answered before to this authorization, as it stands now; undefined where it is new, or its relay moved nothing.

@@ -7,14 +7,14 @@ import { type NetworkInfo, networkAsked, networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { makeDeposit, warm } from "../deposits/deposits.ts"
+import { makeDeposit, watch } from "../deposits/deposits.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/merchant-settings.ts"
 import { newId } from "../ids.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
 import { assertSelling, isPaused, pausedFactories } from "../payouts/pause.ts"
-import { freshSubmission, lookSoon } from "../scanner/queries.ts"
+import { freshSubmission, verifySoon } from "../scanner/queries.ts"
 import { partsFaults } from "../splits/split.ts"
 import { recipientSetOf, recipientsOf } from "../splits/splits.ts"
 import { receiverFault } from "../webhooks/webhook.ts"
@@ -223,8 +223,8 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
       .where("id", "=", session.id)
       .execute()
   })
-  await warm(ctx, known.id)
-  await lookSoon(ctx, known.chain_id)
+  await watch(ctx, known.id)
+  await verifySoon(ctx, known.chain_id)
   return { status: "verifying", txHash }
 }
 

@@ -16,7 +16,7 @@ import { startService, type TestService } from "../../test/service.ts"
 import { otherTokenAbi, sanctionsListAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { checkColdDeposits, coolDeposits } from "../scanner/check-dormant-deposits.ts"
+import { checkDormantDeposits, makeDepositsDormant } from "../scanner/check-dormant-deposits.ts"
 import { ensureCursor } from "../scanner/scan-round.ts"
 import { verifyRound } from "../settlement/verify-payments.ts"
 
@@ -175,7 +175,7 @@ describe("a checkout", () => {
     await rounds(1)
     // Nobody looks any more: its address leaves the scan.
     await pass(2 * HOUR)
-    await coolDeposits(service.ctx, network())
+    await makeDepositsDormant(service.ctx, network())
     expect((await service.ctx.db.selectFrom("deposits").select("hot").executeTakeFirstOrThrow()).hot).toBe(false)
     await pay(session.payTo, "5")
     await rounds(2)
@@ -297,10 +297,10 @@ describe("a checkout", () => {
       await pass(31_000)
     }
     await pass(2 * HOUR)
-    await coolDeposits(service.ctx, network())
+    await makeDepositsDormant(service.ctx, network())
     await pass(20 * DAY)
     await pay(session.payTo, "5")
-    await checkColdDeposits(service.ctx, network())
+    await checkDormantDeposits(service.ctx, network())
     await rounds(3)
     expect(await whole(session.id)).toMatchObject({ status: "expired", exception: "late", amountReceived: "5.00" })
     await pass(11 * DAY)
@@ -308,9 +308,9 @@ describe("a checkout", () => {
       status: 410,
       body: { error: "SESSION_EXPIRED" },
     })
-    await coolDeposits(service.ctx, network())
+    await makeDepositsDormant(service.ctx, network())
     await pass(2 * HOUR)
-    await checkColdDeposits(service.ctx, network())
+    await checkDormantDeposits(service.ctx, network())
     const deposit = await service.ctx.db.selectFrom("deposits").select(["hot", "check_at"]).executeTakeFirstOrThrow()
     expect(deposit).toEqual({ hot: false, check_at: null })
   })

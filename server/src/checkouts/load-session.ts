@@ -12,7 +12,7 @@ import { type Batch, holdBatch, readBatch } from "./session-batch.ts"
 /** Nodes put logs into their index late: the scan has to be so far beyond the expiry, by the time of its last block. */
 const LOOK_SLACK_MS = 30_000
 /** How long an address that is scanned once more before its session expires stays in the scan. */
-const LAST_LOOK_MS = 600_000
+const LAST_SCAN_MS = 600_000
 
 /** All that arrived for one session, whoever sent it. */
 export interface SessionPart extends Part {
@@ -119,7 +119,7 @@ async function lookedPast(
   }
   await ctx.db
     .updateTable("deposits")
-    .set({ hot: true, hot_until: new Date(ctx.now().getTime() + LAST_LOOK_MS) })
+    .set({ hot: true, hot_until: new Date(ctx.now().getTime() + LAST_SCAN_MS) })
     .where("id", "=", deposit.id)
     .execute()
   return false

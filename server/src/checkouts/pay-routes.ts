@@ -2,7 +2,7 @@
 import { checksummed, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
-import { warm } from "../deposits/deposits.ts"
+import { watch } from "../deposits/deposits.ts"
 import { invalid } from "../errors.ts"
 import { awaitEnd } from "../http/long-poll.ts"
 import type { Server } from "../http/server.ts"
@@ -74,7 +74,7 @@ export function payRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const { id } = request.params
-      if (!isOver(await sessionOf(ctx, id))) await warm(ctx, id)
+      if (!isOver(await sessionOf(ctx, id))) await watch(ctx, id)
       const { wait, txHash: text } = request.query
       const txHash = text === undefined ? undefined : parseHash(text)
       if (text !== undefined && !txHash)

@@ -10,8 +10,8 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { paymentChanges } from "../metrics.ts"
 import { sanctioned } from "../scanner/submission-faults.ts"
-import { type Told, tellCheckout } from "../settlement/notify-checkout.ts"
-import { tellPaid } from "../settlement/notify-paid.ts"
+import { type CheckoutNotice, notifyCheckout } from "../settlement/notify-checkout.ts"
+import { notifyPaid } from "../settlement/notify-paid.ts"
 import type { Group, Sellable } from "../settlement/sellable.ts"
 import { settle } from "../settlement/settle.ts"
 import { holdSession, loadSession, lockSession, type SessionPart } from "./load-session.ts"
@@ -64,8 +64,8 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
       .where("id", "=", session.id)
       .execute()
     const paymentId = plan.acceptedId ?? paidId
-    if (paymentId !== undefined && session.status !== "confirmed") await tellPaid(ctx, network, paymentId)
-    if (plan.row.status !== session.status) await tellStatus(ctx, part, plan)
+    if (paymentId !== undefined && session.status !== "confirmed") await notifyPaid(ctx, network, paymentId)
+    if (plan.row.status !== session.status) await notifyStatus(ctx, part, plan)
   },
 
   async onDecided(ctx, { session }, payment, screened) {
@@ -82,7 +82,7 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
       .where("id", "=", payment.session_id)
       .executeTakeFirstOrThrow()
     return {
-      ...toldOf(session),
+      ...noticeOf(session),
       amountReceived: session.received,
       exception: session.exception,
       txHash: payment.tx_hash,
@@ -108,7 +108,7 @@ async function groupOf(ctx: TxContext, sessionId: string): Promise<Group> {
 }
 
 /** What every event about a session says of it, besides its status. */
-const toldOf = (session: Row<"checkout_sessions">) => ({
+const noticeOf = (session: Row<"checkout_sessions">) => ({
   id: session.id,
   merchantId: session.merchant_id,
   amount: session.amount,
@@ -122,14 +122,14 @@ const toldOf = (session: Row<"checkout_sessions">) => ({
 })
 
 /** Notifies the merchant that a session is no longer paid, or that it failed or expired. */
-async function tellStatus(ctx: TxContext, { session, network }: SessionPart, plan: SessionPlan): Promise<void> {
+async function notifyStatus(ctx: TxContext, { session, network }: SessionPart, plan: SessionPlan): Promise<void> {
   const { status, exception, received: amountReceived } = plan.row
-  const told = { ...toldOf(session), status, exception, amountReceived, confirmedAt: null, splits: null }
-  const tell = (change: "reversed" | "failed" | "expired", paidWith: Pick<Told, "txHash" | "payer">) =>
-    tellCheckout(ctx, network, change, { ...told, ...paidWith })
+  const notice = { ...noticeOf(session), status, exception, amountReceived, confirmedAt: null, splits: null }
+  const notify = (change: "reversed" | "failed" | "expired", paidWith: Pick<CheckoutNotice, "txHash" | "payer">) =>
+    notifyCheckout(ctx, network, change, { ...notice, ...paidWith })
   // What was taken back is named by the transaction that had paid it.
-  if (session.status === "confirmed") await tell("reversed", { txHash: session.tx_hash, payer: session.payer })
-  if (status === "failed" || status === "expired") await tell(status, plan.last ?? { txHash: null, payer: null })
+  if (session.status === "confirmed") await notify("reversed", { txHash: session.tx_hash, payer: session.payer })
+  if (status === "failed" || status === "expired") await notify(status, plan.last ?? { txHash: null, payer: null })
   ctx.log.info({ sessionId: session.id, from: session.status, to: status, exception }, "session")
   paymentChanges.inc({ network: network.name, change: `checkout ${status}` })
 }

@@ -182,7 +182,7 @@ describe("its words", () => {
     ["The payment is confirmed. 7.00 of 5.00 USDC arrived; ask the merchant for the rest.", [arrival(1, 700)]],
   ])("%s", (words, arrivals) => expect(say(arrivals)).toBe(words))
 
-  it("tell why a relay failed, and what became of late money", () => {
+  it("say why a relay failed, and what became of late money", () => {
     expect(say([], {}, 2, "The transaction failed.")).toBe("The transaction failed.")
     expect(say([], { refused: true }, 2)).toBe("Send 5.00 USDC.")
     expect(say([], { refused: true }, 70)).toMatch(/^The time to pay is over, and no transaction/)

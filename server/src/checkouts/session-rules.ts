@@ -128,7 +128,7 @@ export const replayCaution = (until: string, status: SessionStatus): string =>
     : `Your authorization that failed is public, and anyone can carry it out until ${until}. To pay only once, sign again with the same wallet and nonce, or pay in another way after that time.`
 
 /**
- * How a session stands, in words that tell the payer what to do; `reason` is why what was tried was no payment, `returned`
+ * How a session stands, in words that say to the payer what to do; `reason` is why what was tried was no payment, `returned`
  * whether the merchant has sent money of it back.
  */
 export function messageOf(

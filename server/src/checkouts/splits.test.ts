@@ -5,7 +5,7 @@ import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { ensureCursor } from "../scanner/scan-round.ts"
-import { tellDuePayments } from "../settlement/notify-paid.ts"
+import { notifyDuePayments } from "../settlement/notify-paid.ts"
 import { verifyRound } from "../settlement/verify-payments.ts"
 
 let rig: PayoutRig
@@ -68,19 +68,19 @@ describe("a checkout with a split", () => {
     const before = await Promise.all([0, 1].map(i => rig.balanceOf(recipient(i))))
     await pay(session.payTo)
     expect(await whole(session.id)).toMatchObject({ status: "confirmed", splits: [{ txHash: null }, { txHash: null }] })
-    await tellDuePayments(rig.service.ctx)
+    await notifyDuePayments(rig.service.ctx)
     expect(await completed()).toEqual([])
     await payOut()
-    expect(await tellDuePayments(rig.service.ctx)).toBe(0)
-    const [told, ...more] = await completed()
+    expect(await notifyDuePayments(rig.service.ctx)).toBe(0)
+    const [event, ...more] = await completed()
     expect(more).toEqual([])
     const hash = expect.stringMatching(/^0x[0-9a-f]{64}$/)
     const splits = [
       { address: checksummed(recipient(0)), amount: "7.00", percent: 70, txHash: hash },
       { address: checksummed(recipient(1)), amount: "3.00", percent: 30, txHash: hash },
     ]
-    expect(told).toMatchObject({ id: session.id, status: "confirmed", amount: "10.00", splits })
-    expect((await whole(session.id)).splits).toEqual(told.splits)
+    expect(event).toMatchObject({ id: session.id, status: "confirmed", amount: "10.00", splits })
+    expect((await whole(session.id)).splits).toEqual(event.splits)
     const list = (await call("GET", "/api/console/transactions")).body
     expect(list.data.map((row: { type: string; amount: string }) => `${row.type} ${row.amount}`).sort()).toEqual([
       "payment 10.00",
@@ -109,13 +109,13 @@ describe("a checkout with a split", () => {
   it("is notified after five minutes though nothing is mined, once; later hashes stand in the session", async () => {
     const session = await start({ splitId: await split([50, 50]) })
     await pay(session.payTo)
-    expect(await tellDuePayments(rig.service.ctx)).toBe(1)
+    expect(await notifyDuePayments(rig.service.ctx)).toBe(1)
     rig.service.advance(5 * 60_000 + 1_000)
-    expect(await tellDuePayments(rig.service.ctx)).toBe(0)
-    const [told] = await completed()
-    expect(told.splits.map((share: { txHash: unknown }) => share.txHash)).toEqual([null, null])
+    expect(await notifyDuePayments(rig.service.ctx)).toBe(0)
+    const [event] = await completed()
+    expect(event.splits.map((share: { txHash: unknown }) => share.txHash)).toEqual([null, null])
     await payOut()
-    await tellDuePayments(rig.service.ctx)
+    await notifyDuePayments(rig.service.ctx)
     expect((await completed()).length).toBe(1)
     const { splits } = await whole(session.id)
     expect(splits.map((share: { txHash: unknown }) => share.txHash)).not.toContain(null)

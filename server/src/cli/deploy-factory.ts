@@ -12,7 +12,7 @@ import { type Address, checksummed } from "../chain/hex.ts"
 import type { NetworkName } from "../chain/networks.ts"
 import { batch, hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
 import type { Signer } from "../chain/signer.ts"
-import { dataParts, lookAtWallet } from "../chain/wallet-state.ts"
+import { dataParts, readWalletState } from "../chain/wallet-state.ts"
 import { readJsonIfThere, writeFileAtomic } from "../config/data-dir.ts"
 import { checkFactory } from "../deposits/check-factory.ts"
 
@@ -210,7 +210,7 @@ const hasCode = async (d: Deployment, at: "latest" | "finalized"): Promise<boole
 
 /** What the payer has, and the price of gas; throws where fewer endpoints report it than must agree. */
 async function payerNow(d: Deployment) {
-  const { market, balance, pending, latest, dataFee } = await lookAtWallet(
+  const { market, balance, pending, latest, dataFee } = await readWalletState(
     d,
     d.signer.address,
     new AbortController().signal,

@@ -1,10 +1,10 @@
 /** The service's answers to `script/wallet` as plain text. Pure. */
 import type { actionLog } from "../operator/actions.ts"
-import type { heldIntents } from "../operator/held-payouts.ts"
+import type { heldPayouts } from "../operator/held-payouts.ts"
 import type { showWallets } from "../operator/show.ts"
 
 type Wallet = Awaited<ReturnType<typeof showWallets>>[number]
-type Held = Awaited<ReturnType<typeof heldIntents>>[number]
+type Held = Awaited<ReturnType<typeof heldPayouts>>[number]
 type Logged = Awaited<ReturnType<typeof actionLog>>[number]
 
 /** Each wallet, with its problems first. */
@@ -15,7 +15,7 @@ function walletText(wallet: Wallet): string {
   const { chain } = wallet
   const count = (n: string | null) => n ?? "unknown"
   const waiting = Object.entries(wallet.waiting).map(([name, n]) => `${name} ${n}`)
-  const told = chain
+  const reported = chain
     ? `the chain has ${count(chain.latest)}, final ${count(chain.finalized)}; gas ${count(chain.gas)} ETH; base fee ` +
       `${count(chain.baseFeeGwei)} gwei; final block ${chain.finalizedBlock}`
     : "the chain can't be reached"
@@ -24,7 +24,7 @@ function walletText(wallet: Wallet): string {
     `${wallet.lane ?? "former"} wallet ${wallet.address} on ${wallet.network}: ${wallet.status}`,
     ...(wallet.haltedReason === null ? [] : [`  halted: ${wallet.haltedReason}`]),
     ...wallet.unexplained.map(words => `  unexplained: ${words}`),
-    `  next nonce ${wallet.nextNonce}; ${told}${compared}`,
+    `  next nonce ${wallet.nextNonce}; ${reported}${compared}`,
     `  waiting: ${waiting.join(", ") || "nothing"}`,
     ...(wallet.inFlight.length === 0 ? ["  nothing in flight"] : flying(wallet.inFlight).map(line => `  ${line}`)),
   ].join("\n")

@@ -202,11 +202,11 @@ async function moneyText(node: Node, tokens: Address[]): Promise<(token: Address
       viewOf(token, encodeFunctionData({ abi: erc20Abi, functionName })),
     ),
   )
-  const told = await batch(node, calls)
+  const reported = await batch(node, calls)
   return (token, amount) => {
     const at = 2 * tokens.indexOf(token)
     try {
-      const [symbol, decimals] = [value(told[at]) as Hex, value(told[at + 1]) as Hex]
+      const [symbol, decimals] = [value(reported[at]) as Hex, value(reported[at + 1]) as Hex]
       const name = decodeFunctionResult({ abi: erc20Abi, functionName: "symbol", data: symbol })
       return `${formatUnits(amount, decodeFunctionResult({ abi: erc20Abi, functionName: "decimals", data: decimals }))} ${name}`
     } catch {
@@ -236,8 +236,8 @@ async function recover(node: Node, chainId: number, key: Hex, terms: Terms): Pro
   const client = createWalletClient({ account, chain, transport: http(node.url) })
   const hash = (await client.sendTransaction({ to: factory, data })) as Hash
   for (;;) {
-    const [told] = await ask(node, [{ method: "eth_getTransactionReceipt", params: [hash] }])
-    const receipt = readReceipt(told)
+    const [reported] = await ask(node, [{ method: "eth_getTransactionReceipt", params: [hash] }])
+    const receipt = readReceipt(reported)
     if (!receipt) {
       await new Promise(resolve => setTimeout(resolve, 500))
       continue

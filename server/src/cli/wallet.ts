@@ -106,9 +106,9 @@ const commands: Record<string, Command> = {
     },
     takes: ["HASH"],
     flags: ["intent", "foreign", "reason"],
-    ask: ([hash], { intent, foreign, reason }) => ({
+    ask: ([hash], { intent: payout, foreign, reason }) => ({
       path: "/adopt",
-      body: { hash: hash?.toLowerCase(), intent: intent?.toLowerCase(), foreign, reason },
+      body: { hash: hash?.toLowerCase(), intent: payout?.toLowerCase(), foreign, reason },
     }),
   },
   unstick: {
@@ -127,12 +127,12 @@ const commands: Record<string, Command> = {
     },
     takes: ["PAYOUT"],
     flags: ["reason"],
-    ask: ([intent], { reason }) => ({ path: "/release", body: { intent: intent?.toLowerCase(), reason } }),
+    ask: ([payout], { reason }) => ({ path: "/release", body: { intent: payout?.toLowerCase(), reason } }),
   },
   cancel: {
     takes: ["PAYOUT"],
     flags: ["reason"],
-    ask: ([intent], { reason }) => ({ path: "/cancel", body: { intent: intent?.toLowerCase(), reason } }),
+    ask: ([payout], { reason }) => ({ path: "/cancel", body: { intent: payout?.toLowerCase(), reason } }),
   },
 }
 

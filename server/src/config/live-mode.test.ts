@@ -190,10 +190,10 @@ describe("live mode", () => {
   it("never repeats a secret", () => {
     for (const secret of ["deadbeef".repeat(8), `0x${"f".repeat(64)}`, "hunter2hunter2", anvilKey(3)])
       for (const name of ["SECRET_KEY", "PAYOUT_PRIVATE_KEY", "RELAY_PRIVATE_KEY", "METRICS_TOKEN"]) {
-        const told = faultsOf({ [name]: secret }).join()
-        expect(told).not.toContain(secret)
+        const text = faultsOf({ [name]: secret }).join()
+        expect(text).not.toContain(secret)
         // The curve's library prints a key that it refuses as a number.
-        if (secret.startsWith("0x")) expect(told).not.toContain(`${BigInt(secret)}`)
+        if (secret.startsWith("0x")) expect(text).not.toContain(`${BigInt(secret)}`)
       }
   })
 

@@ -62,12 +62,12 @@ export type StandingAlarm =
   | "stuck"
   | "given_up"
 
-export type IntentState = "queued" | "held" | "assigned" | "mined" | "final" | "reverted" | "cancelled"
+export type PayoutState = "queued" | "held" | "assigned" | "mined" | "final" | "reverted" | "cancelled"
 export type HeldReason = "short" | "sanctions" | "simulation" | "low_gas" | "reverted" | "gas_budget"
 /** What a node's answer to a broadcast means; the mapping is in `payouts/broadcast-results.ts`. */
 export type SendResult = "sent" | "look" | "wait" | "bump" | "alarm" | "unknown"
 
-export interface Intents {
+export interface Payouts {
   id: string
   chain_id: number
   kind: "share" | "sweep" | "return" | "authorize" | "capture" | "void" | "refund" | "settle"
@@ -95,7 +95,7 @@ export interface Intents {
   reserved: boolean
   /** Cancelled by hand: it is not created again. */
   stopped: Generated<boolean>
-  state: IntentState
+  state: PayoutState
   held_reason: Optional<HeldReason>
   held_detail: Optional<string>
   run_at: Date
@@ -219,7 +219,7 @@ export interface Books {
   merchant_id: string
   direction: "in" | "out"
   /** For outgoing money. */
-  reason: Intents["kind"] | Outflows["reason"] | null
+  reason: Payouts["kind"] | Outflows["reason"] | null
   state: "confirmed" | "mined" | "final"
   chain_id: number
   deposit_id: bigint

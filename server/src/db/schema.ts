@@ -9,9 +9,9 @@ import type {
   DepositBooks,
   ForeignNonces,
   GasBudgets,
-  Intents,
   OperatorActions,
   Outflows,
+  Payouts,
   RecipientSets,
   Recipients,
   Reconciliations,
@@ -416,7 +416,7 @@ export interface Database {
   splits: Splits
   wallets: Wallets
   gas_budgets: GasBudgets
-  intents: Intents
+  intents: Payouts
   attempts: Attempts
   sweep_parts: SweepParts
   deposit_books: DepositBooks

@@ -28,10 +28,10 @@ export async function checkFactory(
   const operators = await Promise.all(
     network.endpoints.map(endpoint => operatorBy(network, endpoint, question, signal)),
   )
-  const told = operators.filter(operator => operator !== undefined)
-  const [operator] = told
+  const reported = operators.filter(operator => operator !== undefined)
+  const [operator] = reported
   if (!operator) throw new RpcError(`${network.name}: no endpoint returns the code of the deposit factory`)
-  if (told.some(other => !isAddressEqual(other, operator)))
+  if (reported.some(other => !isAddressEqual(other, operator)))
     throw new NetworkMismatch(`${network.name}: the endpoints disagree on the operator of the deposit factory`)
   // Deposits of somebody else's factory are as good as lost: only its operator can release them within the year.
   if (payoutWallet && !isAddressEqual(operator, payoutWallet))

@@ -49,18 +49,18 @@ export async function makeDeposit(
 }
 
 /** Somebody who views what is sold at an address may be about to pay, so the address is watched for this long. */
-const WARM_MS = 3_600_000
+const WATCH_MS = 3_600_000
 
 /**
  * Keeps the addresses of a paywall or session watched, or starts to watch them again. Writes only when half of the time
  * has passed.
  */
-export async function warm(ctx: Context, resource: string): Promise<void> {
+export async function watch(ctx: Context, resource: string): Promise<void> {
   const now = ctx.now().getTime()
   await ctx.db
     .updateTable("deposits")
-    .set({ hot: true, hot_until: new Date(now + WARM_MS) })
+    .set({ hot: true, hot_until: new Date(now + WATCH_MS) })
     .where(eb => eb.or([eb("paywall_id", "=", resource), eb("session_id", "=", resource)]))
-    .where(eb => eb.or([eb("hot", "=", false), eb("hot_until", "<", new Date(now + WARM_MS / 2))]))
+    .where(eb => eb.or([eb("hot", "=", false), eb("hot_until", "<", new Date(now + WATCH_MS / 2))]))
     .execute()
 }

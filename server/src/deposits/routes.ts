@@ -61,7 +61,7 @@ export function depositRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const deposits = depositsOf(ctx, await callingMerchant(request))
-      return await sendList(ctx, reply, request.query, deposits, rows => rows.map(row => told(ctx, row)), inData)
+      return await sendList(ctx, reply, request.query, deposits, rows => rows.map(row => listedOf(ctx, row)), inData)
     },
   )
 
@@ -99,7 +99,7 @@ function depositsOf(ctx: Context, merchantId: string): ListSource<Row<"deposits"
   }
 }
 
-function told(ctx: Context, row: Row<"deposits">) {
+function listedOf(ctx: Context, row: Row<"deposits">) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
   // Even a year in the far future is a safe integer. The contract uses 64 bits.
   const openAfter = Number.parseInt(row.open_after_s.toString(), 10)
@@ -122,6 +122,6 @@ function told(ctx: Context, row: Row<"deposits">) {
 const depositsCsv = (ctx: Context, merchantId: string): AsyncGenerator<string> =>
   csv<Row<"deposits">, (typeof columns)[number]>(
     columns,
-    rows => rows.map(row => told(ctx, row)),
+    rows => rows.map(row => listedOf(ctx, row)),
     (last, limit) => depositsOf(ctx, merchantId).read(last, limit, 0),
   )

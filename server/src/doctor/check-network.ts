@@ -6,7 +6,7 @@ import { hostOf, newEndpoint } from "../chain/endpoints.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { checkNetwork, NetworkMismatch, type NetworkSettings, networkSetting } from "../chain/networks.ts"
 import { batch, hexNumber, type RpcResult } from "../chain/rpc.ts"
-import { lookAtWallet } from "../chain/wallet-state.ts"
+import { readWalletState } from "../chain/wallet-state.ts"
 import type { Settings } from "../config/settings.ts"
 import { checkFactory } from "../deposits/check-factory.ts"
 import { gasShortage, NO_KEY, usualCost, walletAlarm } from "../payouts/alarms.ts"
@@ -174,7 +174,7 @@ async function wallets({ network, settings, signal }: NetworkCheck): Promise<Fin
   const endpoints = network.rpcUrls.map(url => newEndpoint(network.name, url))
   const gasOf = async (lane: "payout" | "relay", wallet: Address): Promise<Finding> => {
     const check = `${lane}_wallet`
-    const { balance, market, dataFee } = await lookAtWallet({ ...network, endpoints }, wallet, signal)
+    const { balance, market, dataFee } = await readWalletState({ ...network, endpoints }, wallet, signal)
     if (balance === undefined || market === undefined) {
       const todo = "See what is said of the endpoints."
       return { part: network.name, check, level: "alarm", message: walletAlarm(lane, "untold"), todo, isWatched: true }

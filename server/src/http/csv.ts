@@ -9,23 +9,23 @@ const ROWS_A_READ = 250
 /** The schema for the answer of a route that sends CSV. */
 export const CsvAnswer = { 200: { content: { "text/csv": { schema: Type.String() } } } }
 
-type Told<C extends string> = Record<C, string | number | null>
+type Cells<C extends string> = Record<C, string | number | null>
 
 /**
- * A line of names, then one line for each row as `tell` formats it, with empty cells for null. `next` reads at most
+ * A line of names, then one line for each row as `format` makes it, with empty cells for null. `next` reads at most
  * `limit` rows after the last one. No column may contain text from outside: nothing is quoted, and a spreadsheet would
  * take it for a formula.
  */
 export async function* csv<R, C extends string>(
   columns: readonly C[],
-  tell: (rows: R[]) => Told<C>[] | Promise<Told<C>[]>,
+  format: (rows: R[]) => Cells<C>[] | Promise<Cells<C>[]>,
   next: (last: R | undefined, limit: number) => Promise<R[]>,
 ): AsyncGenerator<string> {
   yield `${columns.join(",")}\r\n`
   for (let last: R | undefined; ; ) {
     const rows = await next(last, ROWS_A_READ)
     if (rows.length > 0)
-      yield (await tell(rows)).map(told => `${columns.map(column => told[column] ?? "").join(",")}\r\n`).join("")
+      yield (await format(rows)).map(cells => `${columns.map(column => cells[column] ?? "").join(",")}\r\n`).join("")
     if (rows.length < ROWS_A_READ) return
     last = rows.at(-1)
   }

@@ -50,7 +50,7 @@ export function newestFirst<T extends keyof Database, O>(
 export const inData = <T>(data: T[], total: number): { data: T[]; total: number } => ({ data, total })
 
 /**
- * One page of a list: each part's rows as `tell` formats them, in the envelope that `wrap` creates. The envelope of an
+ * One page of a list: each part's rows as `format` makes them, in the envelope that `wrap` creates. The envelope of an
  * empty list must contain one `[]`, the list's place. More than 50 rows are sent in parts that the route's own schema
  * serializes.
  */
@@ -59,16 +59,16 @@ export async function sendList<R, T, E>(
   reply: ListReply,
   { limit, offset }: Page,
   source: ListSource<R>,
-  tell: (rows: R[]) => T[] | Promise<T[]>,
+  format: (rows: R[]) => T[] | Promise<T[]>,
   wrap: (items: T[], total: number) => E,
 ): Promise<E> {
   const total = await source.total()
   const rows = await source.read(undefined, Math.min(limit, ROWS_A_READ), offset)
-  if (rows.length < ROWS_A_READ || limit === ROWS_A_READ) return wrap(await tell(rows), total)
+  if (rows.length < ROWS_A_READ || limit === ROWS_A_READ) return wrap(await format(rows), total)
 
   const [head = "", tail = ""] = `${reply.serialize(wrap([], total))}`.split("[]")
   const itemsOf = async (part: R[]) =>
-    `${reply.serialize(wrap(await tell(part), total))}`.slice(head.length + 1, -tail.length - 1)
+    `${reply.serialize(wrap(await format(part), total))}`.slice(head.length + 1, -tail.length - 1)
   async function* parts(): AsyncGenerator<string> {
     let before = `${head}[`
     let left = limit

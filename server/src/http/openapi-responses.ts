@@ -115,8 +115,8 @@ function complete(operation: Operation, route: RouteFacts): Partial<Operation> {
   const names = ["X-Request-Id", ...(isUnlimited(route.url) ? [] : limitHeaders)]
   const also = route.idempotencyKey ? ["Idempotent-Replayed"] : []
   const good = Object.entries(responses).map(([status, response]) => {
-    const told = { description: STATUS_CODES[status], headers: refs("headers", [...names, ...also]) }
-    return [status, { ...response, ...told }] as const
+    const described = { description: STATUS_CODES[status], headers: refs("headers", [...names, ...also]) }
+    return [status, { ...response, ...described }] as const
   })
   const bad = byStatus(errorsOf(route)).map(codes => [statusOf(codes), ref("responses", nameOf(codes))] as const)
   const headers = [

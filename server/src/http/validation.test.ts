@@ -4,14 +4,14 @@ import { Described, Matching, MoneyInput, Nullable, Strict } from "./schemas.ts"
 import { detailsOf, validatorFactory } from "./validation.ts"
 
 /** The faults of a value, `path: message` each. */
-function told(schema: object, value: unknown, httpPart = "body"): string[] {
+function faultsOf(schema: object, value: unknown, httpPart = "body"): string[] {
   const validate = validatorFactory({ schema, httpPart })
   validate(value)
   return detailsOf(validate.errors ?? []).map(({ path, message }) => `${path}: ${message}`)
 }
 
 const one = (schema: object, value: unknown): string | undefined =>
-  told(Strict({ a: schema as never }), { a: value })[0]
+  faultsOf(Strict({ a: schema as never }), { a: value })[0]
 
 describe("a fault", () => {
   it.each([
@@ -48,7 +48,7 @@ describe("a fault", () => {
       list: Type.Array(Strict({ address: Type.String() })),
       map: Type.Record(Type.String(), Type.String()),
     })
-    expect(told(schema, { list: [{ address: "x" }, { address: 5 }, {}], map: { "a/b~c": 5 } })).toEqual([
+    expect(faultsOf(schema, { list: [{ address: "x" }, { address: 5 }, {}], map: { "a/b~c": 5 } })).toEqual([
       "list.1.address: must be text",
       "list.2.address: is required",
       "map.a/b~c: must be text",
@@ -60,7 +60,7 @@ describe("a fault", () => {
       splitId: Type.Optional(Type.String()),
       list: Type.Optional(Type.Array(Strict({ percent: Type.Number() }))),
     })
-    expect(told(schema, { spiltId: "spl_1", amount: 5, list: [{ percnt: 5, percent: 5 }] })).toEqual([
+    expect(faultsOf(schema, { spiltId: "spl_1", amount: 5, list: [{ percnt: 5, percent: 5 }] })).toEqual([
       "spiltId: is not a field of this request: did you mean `splitId`?",
       "amount: is not a field of this request; remove it",
       "list.0.percnt: is not a field of this request: did you mean `percent`?",
@@ -68,19 +68,19 @@ describe("a fault", () => {
   })
 
   it.each([null, [], "text", 5])("of a body that is %j is the whole body's", body => {
-    expect(told(Strict({}), body)).toEqual([": must be a JSON object"])
+    expect(faultsOf(Strict({}), body)).toEqual([": must be a JSON object"])
   })
 
   it("is reported with all others, up to a hundred", () => {
-    expect(told(Strict({ a: Type.String(), b: Type.String() }), { a: 1, c: 1 })).toHaveLength(3)
+    expect(faultsOf(Strict({ a: Type.String(), b: Type.String() }), { a: 1, c: 1 })).toHaveLength(3)
     const many = Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`field${i}`, 1]))
-    expect(told(Strict({}), many)).toHaveLength(100)
+    expect(faultsOf(Strict({}), many)).toHaveLength(100)
   })
 })
 
 it("queries may be numbers in text, bodies may not", () => {
   const schema = Type.Object({ limit: Type.Integer() })
-  expect(told(schema, { limit: "5" }, "querystring")).toEqual([])
-  expect(told(schema, { limit: "five" }, "querystring")).toEqual(["limit: must be a whole number"])
-  expect(told(schema, { limit: "5" })).toEqual(["limit: must be a whole number"])
+  expect(faultsOf(schema, { limit: "5" }, "querystring")).toEqual([])
+  expect(faultsOf(schema, { limit: "five" }, "querystring")).toEqual(["limit: must be a whole number"])
+  expect(faultsOf(schema, { limit: "5" })).toEqual(["limit: must be a whole number"])
 })

@@ -44,11 +44,11 @@ export function apiKeyRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const query = ctx.db.selectFrom("api_keys").selectAll().where("merchant_id", "=", merchantId)
-      const tell = (row: Row<"api_keys">) => ({
+      const listedOf = (row: Row<"api_keys">) => ({
         ...shownOf(row),
         lastUsedAt: row.last_used_at?.toISOString() ?? null,
       })
-      return await sendList(ctx, reply, request.query, newestFirst(query), rows => rows.map(tell), inData)
+      return await sendList(ctx, reply, request.query, newestFirst(query), rows => rows.map(listedOf), inData)
     },
   )
 

@@ -9,7 +9,7 @@ import { ApiError } from "../errors.ts"
 import type { ApiKey } from "../http/authenticate.ts"
 import { newId, randomText } from "../ids.ts"
 import { KEYS_A_MERCHANT } from "../limits/buckets.ts"
-import type { Misses } from "./negative-cache.ts"
+import type { NegativeCache } from "./negative-cache.ts"
 import type { Lookup } from "./shared-lookup.ts"
 
 const RANDOM_CHARACTERS = 40
@@ -76,16 +76,16 @@ export async function revokeApiKey(ctx: Context, merchantId: string, id: string)
  */
 export async function apiKeyOf(
   ctx: Context,
-  misses: Misses,
+  absent: NegativeCache,
   lookUp: Lookup<Row<"api_keys">>,
   key: unknown,
 ): Promise<ApiKey | undefined> {
   if (typeof key !== "string" || !FORM.test(key)) return undefined
   const { hash } = keptOf(key)
-  if (misses.has(hash)) return undefined
+  if (absent.has(hash)) return undefined
   const row = await lookUp(hash)
   if (!row || !timingSafeEqual(Buffer.from(row.hash, "hex"), Buffer.from(hash, "hex"))) {
-    misses.add(hash)
+    absent.add(hash)
     return undefined
   }
   await noteUse(ctx, row)

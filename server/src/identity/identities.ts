@@ -4,7 +4,7 @@ import { ApiError } from "../errors.ts"
 import { type Caller, credentialOf, type Identities, keyNeeded } from "../http/authenticate.ts"
 import { apiKeyOf, keysByHash } from "./api-keys.ts"
 import { merchantOf } from "./merchants.ts"
-import { recentMisses } from "./negative-cache.ts"
+import { negativeCache } from "./negative-cache.ts"
 import { type Lookup, sharedLookup } from "./shared-lookup.ts"
 import { namesUs, signingKeysById, verifyConsoleToken } from "./signing-keys.ts"
 import type { TokenIssuer } from "./tokens.ts"
@@ -18,7 +18,7 @@ const stranger: Caller = { subject: undefined, apiKey: undefined }
  * are looked up together in one query: a valid one among them must not be refused because of its neighbours.
  */
 export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
-  const misses = recentMisses()
+  const absent = negativeCache()
   const keys = lookups(names => keysByHash(ctx, names))
   const signingKeys = lookups(names => signingKeysById(ctx, names))
   const authenticate: Identities["authenticate"] = async (path, headers, isRefused) => {
@@ -26,13 +26,13 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
     try {
       if (credential === "token") {
         const token = /^Bearer ([\w.~+/-]+=*)$/i.exec(headers.authorization ?? "")?.[1]
-        const ours = async (token: string) => await verifyConsoleToken(ctx, misses, signingKeys(isRefused), token)
+        const ours = async (token: string) => await verifyConsoleToken(ctx, absent, signingKeys(isRefused), token)
         const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token)))
         return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }
       }
       const key = headers["x-api-key"]
       if (credential === undefined || (credential === "optional key" && key === undefined)) return stranger
-      const apiKey = await apiKeyOf(ctx, misses, keys(isRefused), key)
+      const apiKey = await apiKeyOf(ctx, absent, keys(isRefused), key)
       return apiKey ? { ...stranger, apiKey } : { ...stranger, refusal: keyNeeded() }
     } catch (error) {
       return { ...stranger, refusal: error }

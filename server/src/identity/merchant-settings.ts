@@ -102,7 +102,11 @@ export async function changeSettings(
     const waits = isLater && !bySelf
     // A withdrawn change emits an event too: the last event must describe the current state.
     if (address !== before?.address || before.pending_address)
-      await tellChange(ctx, merchantId, network, { address, before: before?.address, inMs: waits ? LIVE_DELAY_MS : 0 })
+      await notifyChange(ctx, merchantId, network, {
+        address,
+        before: before?.address,
+        inMs: waits ? LIVE_DELAY_MS : 0,
+      })
     if (waits)
       await ctx.db
         .updateTable("payout_addresses")
@@ -122,7 +126,7 @@ async function dropPending(ctx: TxContext, merchantId: string, signed: ReadonlyS
     if (!pending || signed.has(chainId)) continue
     // For every network, including networks that are not served now: the address would take effect when the network is
     // served again.
-    await tellChange(ctx, merchantId, { name: chainName(chainId) }, { address, before: address, inMs: 0 })
+    await notifyChange(ctx, merchantId, { name: chainName(chainId) }, { address, before: address, inMs: 0 })
     await ctx.db
       .updateTable("payout_addresses")
       .set({ pending_address: null, pending_at: null })
@@ -136,7 +140,7 @@ async function dropPending(ctx: TxContext, merchantId: string, signed: ReadonlyS
  * The event is emitted at once, though in live mode the change takes effect a day later. Whoever does not want the
  * change has that day.
  */
-const tellChange = (
+const notifyChange = (
   ctx: TxContext,
   merchantId: string,
   network: { name: string },

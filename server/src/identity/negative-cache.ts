@@ -3,7 +3,7 @@
  */
 
 /** Texts that are known not to be in the database. */
-export interface Misses {
+export interface NegativeCache {
   has(text: string): boolean
   add(text: string): void
 }
@@ -17,17 +17,17 @@ const MOST = 10_000
  * before it is in the database, so a text that was missing once does not appear later. Only failed lookups are kept, so
  * a revoked key stops at once.
  */
-export function recentMisses(clock = () => performance.now()): Misses {
-  let misses = new Set<string>()
+export function negativeCache(clock = () => performance.now()): NegativeCache {
+  let absent = new Set<string>()
   let sinceMs = Number.NEGATIVE_INFINITY
   return {
-    has: text => misses.has(text) && clock() - sinceMs < REMEMBERED_MS,
+    has: text => absent.has(text) && clock() - sinceMs < REMEMBERED_MS,
     add: text => {
-      if (clock() - sinceMs >= REMEMBERED_MS || misses.size >= MOST) {
-        misses = new Set()
+      if (clock() - sinceMs >= REMEMBERED_MS || absent.size >= MOST) {
+        absent = new Set()
         sinceMs = clock()
       }
-      misses.add(text)
+      absent.add(text)
     },
   }
 }

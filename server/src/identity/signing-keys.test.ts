@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { startService, type TestService } from "../../test/service.ts"
 import { BASE_URL } from "../../test/wallet.ts"
 import { unseal } from "../secrets.ts"
-import { recentMisses } from "./negative-cache.ts"
+import { negativeCache } from "./negative-cache.ts"
 import { forgetRetiredKeys, signToken, TOKEN_TYPES, verifyConsoleToken } from "./signing-keys.ts"
 
 let service: TestService
@@ -150,7 +150,12 @@ describe("a console token of ours", () => {
     const theirs = await service.issuer.token("alice", { iss: BASE_URL })
     expect((await settings(theirs)).status).toBe(401)
     expect(
-      await verifyConsoleToken(service.ctx, recentMisses(), async () => undefined, await service.issuer.token("alice")),
+      await verifyConsoleToken(
+        service.ctx,
+        negativeCache(),
+        async () => undefined,
+        await service.issuer.token("alice"),
+      ),
     ).toBeUndefined()
   })
 

@@ -21,7 +21,7 @@ import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import type { Subject } from "../http/authenticate.ts"
 import { seal, unseal } from "../secrets.ts"
-import type { Misses } from "./negative-cache.ts"
+import type { NegativeCache } from "./negative-cache.ts"
 import type { Lookup } from "./shared-lookup.ts"
 
 const ALGORITHM = "ES256"
@@ -74,13 +74,13 @@ export function namesUs(ctx: Context, token: string): boolean {
 /** The subject of a console token of ours, or undefined when the token is not valid or is for another purpose. */
 export async function verifyConsoleToken(
   ctx: Context,
-  misses: Misses,
+  absent: NegativeCache,
   lookUp: Lookup<Row<"signing_keys">>,
   token: string,
 ): Promise<Subject | undefined> {
   const issuer = ctx.settings.baseUrl
   try {
-    const { payload } = await jwtVerify(token, ({ kid }) => publicKey(misses, lookUp, kid), {
+    const { payload } = await jwtVerify(token, ({ kid }) => publicKey(absent, lookUp, kid), {
       issuer,
       audience: ctx.settings.oidcAudience,
       typ: TOKEN_TYPES.console,
@@ -109,14 +109,14 @@ export async function forgetRetiredKeys(ctx: Context): Promise<void> {
 
 /** The token is not verified yet: `kid` may be any JSON value. */
 async function publicKey(
-  misses: Misses,
+  absent: NegativeCache,
   lookUp: Lookup<Row<"signing_keys">>,
   kid: unknown,
 ): Promise<CryptoKey | Uint8Array> {
-  if (typeof kid !== "string" || !KEY_ID.test(kid) || misses.has(kid)) throw new errors.JWKSNoMatchingKey()
+  if (typeof kid !== "string" || !KEY_ID.test(kid) || absent.has(kid)) throw new errors.JWKSNoMatchingKey()
   const row = await lookUp(kid)
   if (row) return await importJWK(row.public_key as JWK, ALGORITHM)
-  misses.add(kid)
+  absent.add(kid)
   throw new errors.JWKSNoMatchingKey()
 }
 

@@ -94,10 +94,10 @@ describe.runIf(onRedis)("limits on Redis", () => {
 
   it("name a wrong password as the reason why they are enforced alone", async () => {
     const words: string[] = []
-    const told = pino({ level: "warn" }, { write: line => void words.push(JSON.parse(line).err.message) })
+    const warnings = pino({ level: "warn" }, { write: line => void words.push(JSON.parse(line).err.message) })
     await server.client.config("SET", "requirepass", "right")
     try {
-      const limits = await openLimits({ redisUrl: server.url.replace("//", "//:wrong@") }, told, PATIENCE_MS)
+      const limits = await openLimits({ redisUrl: server.url.replace("//", "//:wrong@") }, warnings, PATIENCE_MS)
       await limits.close()
     } finally {
       await server.client.config("SET", "requirepass", "")

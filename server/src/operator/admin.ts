@@ -19,7 +19,7 @@ import { actionLog } from "./actions.ts"
 import { adopt } from "./adopt.ts"
 import { adoptAll } from "./adopt-all.ts"
 import { halt, resume } from "./halt.ts"
-import { cancel, heldIntents, release, releaseAll } from "./held-payouts.ts"
+import { cancel, heldPayouts, release, releaseAll } from "./held-payouts.ts"
 import { showWallets } from "./show.ts"
 import { unstick } from "./unstick.ts"
 
@@ -27,7 +27,7 @@ const GWEI = 1_000_000_000n
 
 const By = Type.String({ minLength: 1, maxLength: 100 })
 const Reason = Type.String({ minLength: 1, maxLength: 500 })
-const Intent = Matching(
+const PayoutId = Matching(
   "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
   "The id of a payout, as `script/wallet held` shows it",
 )
@@ -64,7 +64,7 @@ function actionRoutes(app: Server, ctx: Context): void {
     showWallets(ctx, request.query.network).then(data => ({ data })),
   )
   app.get("/held", { schema: { querystring: Count } }, request =>
-    heldIntents(ctx, request.query.limit).then(data => ({ data })),
+    heldPayouts(ctx, request.query.limit).then(data => ({ data })),
   )
   app.get("/log", { schema: { querystring: Count } }, request =>
     actionLog(ctx, request.query.limit).then(data => ({ data })),
@@ -91,7 +91,7 @@ function actionRoutes(app: Server, ctx: Context): void {
       schema: {
         body: Strict({
           hash: TxHash,
-          intent: Type.Optional(Intent),
+          intent: Type.Optional(PayoutId),
           foreign: Flag,
           reason: Type.Optional(Reason),
           by: By,
@@ -113,7 +113,7 @@ function actionRoutes(app: Server, ctx: Context): void {
   )
   app.post(
     "/release",
-    { schema: { body: Strict({ intent: Intent, reason: Type.Optional(Reason), by: By }) } },
+    { schema: { body: Strict({ intent: PayoutId, reason: Type.Optional(Reason), by: By }) } },
     request => release(ctx, request.body),
   )
   app.post("/adopt-all", { schema: { body: Strict({ ...Named, reason: Type.Optional(Reason) }) } }, request =>
@@ -124,7 +124,7 @@ function actionRoutes(app: Server, ctx: Context): void {
     { schema: { body: Strict({ held: Type.Optional(Held), reason: Type.Optional(Reason), by: By }) } },
     request => releaseAll(ctx, request.body),
   )
-  app.post("/cancel", { schema: { body: Strict({ intent: Intent, reason: Reason, by: By }) } }, request =>
+  app.post("/cancel", { schema: { body: Strict({ intent: PayoutId, reason: Reason, by: By }) } }, request =>
     cancel(ctx, request.body),
   )
 }

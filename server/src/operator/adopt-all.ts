@@ -16,7 +16,7 @@ import { USED_BEFORE } from "../payouts/wallet-row.ts"
 import type { Asked } from "./actions.ts"
 import { adopt } from "./adopt.ts"
 import { findWallet, refused, servedNetwork, type WalletNamed } from "./lookup.ts"
-import { listed, lookAt, unknownNonces } from "./unexplained.ts"
+import { listed, observeWallet, unknownNonces } from "./unexplained.ts"
 
 /** Adopts everything possible; reports what it did, and what is left with the reason. */
 export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promise<{ said: string }> {
@@ -24,8 +24,8 @@ export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promis
   if (wallet.status !== "halted")
     throw refused("Transactions are adopted while their wallet is halted. Run `script/wallet halt` first.")
   const network = servedNetwork(ctx, wallet.chain_id)
-  const { sight, panel } = await lookAt(ctx, network, wallet)
-  const count = sight.agreedFinalized
+  const { sight: state, panel } = await observeWallet(ctx, network, wallet)
+  const count = state.agreedFinalized
   if (count === undefined)
     throw refused("Too few endpoints report how many final transactions the wallet has: try again.")
   const left: string[] = []
@@ -168,8 +168,9 @@ async function countAt(
 ): Promise<bigint | undefined> {
   const call = { method: "eth_getTransactionCount", params: [wallet.address, hexNumber(block)] }
   for (const endpoint of awake(network.endpoints)) {
-    const told = (await ask(endpoint, [call], ctx.signal))?.[0]
-    if (told?.ok && typeof told.value === "string" && /^0x[0-9a-f]{1,16}$/i.test(told.value)) return BigInt(told.value)
+    const reply = (await ask(endpoint, [call], ctx.signal))?.[0]
+    if (reply?.ok && typeof reply.value === "string" && /^0x[0-9a-f]{1,16}$/i.test(reply.value))
+      return BigInt(reply.value)
   }
   return undefined
 }
@@ -183,8 +184,8 @@ async function sentIn(
 ): Promise<{ hash: Hash; nonce: bigint }[]> {
   const call = { method: "eth_getBlockByNumber", params: [hexNumber(block), true] }
   for (const endpoint of awake(network.endpoints)) {
-    const told = (await ask(endpoint, [call], ctx.signal))?.[0]
-    const transactions = told?.ok ? (told.value as { transactions?: unknown } | null)?.transactions : undefined
+    const reply = (await ask(endpoint, [call], ctx.signal))?.[0]
+    const transactions = reply?.ok ? (reply.value as { transactions?: unknown } | null)?.transactions : undefined
     if (!Array.isArray(transactions)) continue
     return transactions
       .filter(({ from, hash, nonce }) => String(from).toLowerCase() === wallet.address && hash && nonce)

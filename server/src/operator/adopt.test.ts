@@ -470,8 +470,8 @@ describe("a foreign transaction", () => {
 
 describe("a payout wallet whose key somebody else uses", () => {
   const post = async (url: string, body: object, options: object) => {
-    const { status, headers, body: told } = await rig.service.call("POST", url, body, options)
-    return [status, told.error, headers["retry-after"], told.message] as const
+    const { status, headers, body: reported } = await rig.service.call("POST", url, body, options)
+    return [status, reported.error, headers["retry-after"], reported.message] as const
   }
   const rows = async () => {
     const { rows: counted } =
@@ -572,7 +572,7 @@ describe("what is adopted", () => {
     const hash = await operator.sendElsewhere(first)
     await mine()
     // The answer is another's transaction, or was changed in transit.
-    for (const lie of [(told: object) => ({ ...told, nonce: "0x1" }), () => null, () => "0x"]) {
+    for (const lie of [(reported: object) => ({ ...reported, nonce: "0x1" }), () => null, () => "0x"]) {
       rig.proxy.spoil = (method, _params, result) =>
         method === "eth_getTransactionByHash" ? lie(result as object) : result
       await expectRefused(adopt(hash, { foreign: true, reason: "x" }), /No endpoint knows/)

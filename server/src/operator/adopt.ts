@@ -9,12 +9,12 @@ import { ask, awake } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openPanel } from "../chain/quorum.ts"
-import { intentIdIn, withoutId } from "../chain/release-call.ts"
+import { payoutIdIn, withoutId } from "../chain/release-call.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { lockWallet } from "../payouts/wallet-row.ts"
 import { type Asked, byHand, type Done } from "./actions.ts"
-import { findIntent, networkNamed, refused } from "./lookup.ts"
+import { findPayout, networkNamed, refused } from "./lookup.ts"
 import { readTransaction, type SignedTransaction } from "./read-transaction.ts"
 import { isKnown } from "./unexplained.ts"
 
@@ -79,8 +79,8 @@ async function fetchTransaction(ctx: Context, network: Network, hash: Hash): Pro
   const call = { method: "eth_getTransactionByHash", params: [hash] }
   const answers = await Promise.all(awake(network.endpoints).map(endpoint => ask(endpoint, [call], ctx.signal)))
   for (const answer of answers) {
-    const told = answer?.[0]
-    const transaction = told?.ok ? await readTransaction(told.value, hash) : undefined
+    const reply = answer?.[0]
+    const transaction = reply?.ok ? await readTransaction(reply.value, hash) : undefined
     if (transaction) return transaction
   }
   return undefined
@@ -113,22 +113,22 @@ async function adoptPayout(
   const { nonce, hash, raw, gas, maxFee, tip } = transaction
   const sitting = await sittingAt(ctx, wallet, nonce)
   const empty = isEmpty(transaction, wallet)
-  const intent = sitting && empty ? sitting : await intentOf(ctx, wallet, transaction, wanted)
-  if (sitting && sitting.id !== intent.id)
+  const payout = sitting && empty ? sitting : await payoutOf(ctx, wallet, transaction, wanted)
+  if (sitting && sitting.id !== payout.id)
     throw refused(
-      `The nonce ${nonce} is the payout ${sitting.id}'s, and the transaction pays what the payout ${intent.id} waits to ` +
-        `pay. Run \`script/wallet cancel ${intent.id}\`, as it is paid, and then adopt the transaction with --foreign.`,
+      `The nonce ${nonce} is the payout ${sitting.id}'s, and the transaction pays what the payout ${payout.id} waits to ` +
+        `pay. Run \`script/wallet cancel ${payout.id}\`, as it is paid, and then adopt the transaction with --foreign.`,
     )
   const [row] = await ctx.db
     .selectFrom("intents")
     .selectAll()
-    .where("id", "=", intent.id)
+    .where("id", "=", payout.id)
     .where("state", "in", sitting ? ["assigned"] : ["queued", "held"])
     .forNoKeyUpdate()
     .execute()
   if (!row)
     throw refused(
-      `The payout ${intent.id} is ${intent.state}${intent.nonce === null ? "" : ` at nonce ${intent.nonce}`}.`,
+      `The payout ${payout.id} is ${payout.state}${payout.nonce === null ? "" : ` at nonce ${payout.nonce}`}.`,
     )
   if (!sitting) await giveNonce(ctx, wallet, row, nonce)
   await forgetOutflow(ctx, row, hash)
@@ -269,7 +269,7 @@ const isEmpty = ({ to, data, value }: SignedTransaction, wallet: Row<"wallets">)
  * The intent that a transaction pays: by the id in its calldata, else the only one with the same release, or the named
  * one.
  */
-async function intentOf(
+async function payoutOf(
   ctx: TxContext,
   wallet: Row<"wallets">,
   transaction: SignedTransaction,
@@ -292,10 +292,10 @@ async function intentOf(
     ...(await candidates(ctx, wallet, transaction)),
   ]
   if (named !== undefined) {
-    const intent = await findIntent(ctx, named)
-    if (!fitting.some(row => row.id === intent.id))
-      throw refused(`The transaction does not make the payment of the payout ${named} (${intent.state}).`)
-    return intent
+    const payout = await findPayout(ctx, named)
+    if (!fitting.some(row => row.id === payout.id))
+      throw refused(`The transaction does not make the payment of the payout ${named} (${payout.state}).`)
+    return payout
   }
   const [only, second] = fitting
   if (!only)
@@ -309,7 +309,7 @@ async function intentOf(
   return only
 }
 
-/** Intents without a nonce that a transaction would pay, ignoring the id in its calldata; the oldest first. */
+/** Payouts without a nonce that a transaction would pay, ignoring the id in its calldata; the oldest first. */
 async function candidates(
   ctx: TxContext,
   wallet: Row<"wallets">,
@@ -334,7 +334,7 @@ const paysTheSame = ({ to, data, value }: SignedTransaction, row: Row<"intents">
   to === row.to_address && value === row.value && withoutId(data) === withoutId(row.data)
 
 /** The id at the end of a release's calldata; undefined where the calldata is too short. */
-const idIn = (data: Hex): string | undefined => (withoutId(data) === "0x" ? undefined : intentIdIn(data))
+const idIn = (data: Hex): string | undefined => (withoutId(data) === "0x" ? undefined : payoutIdIn(data))
 
 /** Moves the next nonce past all that are explained; returns it. */
 async function advance(ctx: TxContext, wallet: Row<"wallets">): Promise<bigint> {

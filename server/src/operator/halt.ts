@@ -3,7 +3,7 @@ import type { Context } from "../context.ts"
 import { lockWallet, USED_BEFORE } from "../payouts/wallet-row.ts"
 import { type Asked, byHand } from "./actions.ts"
 import { findWallet, networkNamed, refused, servedNetwork, type WalletNamed } from "./lookup.ts"
-import { listed, lookAt, unexplained, unknownNonces } from "./unexplained.ts"
+import { listed, observeWallet, unexplained, unknownNonces } from "./unexplained.ts"
 
 /** Stops signing and sending for a wallet at once; transactions already sent may still be mined, and are followed. */
 export async function halt(ctx: Context, asked: WalletNamed & Asked & { reason: string }): Promise<{ said: string }> {
@@ -48,7 +48,7 @@ export async function resume(
   const seen = await findWallet(ctx, asked)
   const network = servedNetwork(ctx, seen.chain_id)
   if (seen.status === "active") throw refused("The wallet is not halted: there is nothing to resume.")
-  const look = await lookAt(ctx, network, seen)
+  const look = await observeWallet(ctx, network, seen)
   const faults = await unexplained(ctx, seen, look)
   if (faults.length > 0) throw refused(`The wallet stays halted. ${faults.join(" ")}`)
   const before = seen.halted_reason === USED_BEFORE ? await unknownNonces(ctx, seen, 0n, seen.next_nonce) : []

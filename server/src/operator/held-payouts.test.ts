@@ -43,7 +43,7 @@ const list = (...addresses: string[]) => {
   rig.service.ctx.settings.sanctionsFile = path
 }
 const held = async () => (await operator.ask("/held")).body.data
-const intentTo = async (n: number) => (await rig.intents()).find(row => row.recipient === recipient(n))
+const payoutTo = async (n: number) => (await rig.intents()).find(row => row.recipient === recipient(n))
 const refusal = async (asked: Promise<{ status: number; body: { message: string } }>) => {
   const { status, body } = await asked
   expect(status).toBe(409)
@@ -135,14 +135,14 @@ describe("a share that failed on chain five times", () => {
     const { ctx } = rig.service
     const before = await rig.balanceOf(recipient(0))
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
-    const told = async () => (await ctx.db.selectFrom("wallets").select("alarms").executeTakeFirstOrThrow()).alarms
+    const alarmsNow = async () => (await ctx.db.selectFrom("wallets").select("alarms").executeTakeFirstOrThrow()).alarms
     for (let i = 0; i < 5; i++) {
-      expect(await told()).toEqual([])
+      expect(await alarmsNow()).toEqual([])
       if (i > 0) await operator.ask("/release-all", {})
       await failOnChain()
       expect((await rig.states()).filter(state => state === "reverted").length).toBe(i + 1)
     }
-    expect(await told()).toEqual(["given_up"])
+    expect(await alarmsNow()).toEqual(["given_up"])
     expect(await alarmsInWords(ctx)).toContainEqual(expect.stringContaining("`script/wallet release` retries one"))
     rig.service.advance(400 * DAY_MS)
     await rig.round()
@@ -155,7 +155,7 @@ describe("a share that failed on chain five times", () => {
     expect((await rig.balanceOf(recipient(0))) - before).toBe(500_000n)
     await rig.anvil.client.mine({ blocks: 3 })
     await rig.round()
-    expect(await told()).toEqual([])
+    expect(await alarmsNow()).toEqual([])
   })
 })
 
@@ -164,7 +164,7 @@ describe("a share that reverted, and was not created again", () => {
     const { ctx } = rig.service
     const before = await rig.balanceOf(recipient(0))
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
-    const share = await intentTo(0)
+    const share = await payoutTo(0)
     const id = share?.id ?? ""
     const set = (fields: object) => ctx.db.updateTable("intents").set(fields).where("id", "=", id).execute()
     // As after five failures on chain.
@@ -189,7 +189,7 @@ describe("a cancelled payout", () => {
     const shop = await rig.sell([60, 40])
     const before = await Promise.all([0, 1].map(n => rig.balanceOf(recipient(n))))
     const paymentId = await rig.paid(shop, 1_000_000n)
-    const share = await intentTo(1)
+    const share = await payoutTo(1)
     const { body } = await operator.ask("/cancel", { intent: share?.id, reason: "asked by the merchant" })
     expect(body.said).toContain("stays in its deposit")
     await rig.round()
@@ -237,7 +237,7 @@ describe("a cancelled payout", () => {
     const sign: typeof rig.signer.sign = transaction => {
       // Under the wallet's lock: all rows of this round are claimed.
       if (cancelled.length === 0)
-        cancelled.push(...ids.map(intent => operator.ask("/cancel", { intent, reason: "a race" })))
+        cancelled.push(...ids.map(payout => operator.ask("/cancel", { intent: payout, reason: "a race" })))
       return rig.signer.sign(transaction)
     }
     await rig.round({ ...rig.signer, sign })
@@ -255,7 +255,7 @@ describe("a cancelled payout", () => {
       const waiting = (await rig.intents()).filter(row => row.state === "queued").map(row => row.id)
       const [, ...answers] = await Promise.all([
         rig.round(),
-        ...waiting.map(intent => operator.ask("/cancel", { intent, reason: "a race" })),
+        ...waiting.map(payout => operator.ask("/cancel", { intent: payout, reason: "a race" })),
       ])
       await rig.round()
       const rows = await rig.intents()

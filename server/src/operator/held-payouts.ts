@@ -7,12 +7,12 @@ import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 import { makePayouts } from "../payouts/make-payouts.ts"
 import { type Asked, byHand } from "./actions.ts"
-import { findIntent, networkNamed, refused } from "./lookup.ts"
+import { findPayout, networkNamed, refused } from "./lookup.ts"
 
 const waiting: readonly Row<"intents">["state"][] = ["queued", "held"]
 
 /** The held intents, the oldest first, with the evidence for those held because of sanctions. */
-export async function heldIntents(ctx: Context, limit: number) {
+export async function heldPayouts(ctx: Context, limit: number) {
   const { rows } = await sql<Row<"intents"> & { source: string | null; screened_at: Date | null }>`
     select i.*, s.source, s.screened_at from intents i left join lateral (
       select source, screened_at from screenings where i.held_reason = 'sanctions' and address = i.recipient and listed
@@ -48,7 +48,7 @@ function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"inten
  * a sanctions list stays held. A share that reverted so often that the engine gave up is created once more.
  */
 export async function release(ctx: Context, asked: Asked & { intent: string }): Promise<{ said: string }> {
-  const seen = await findIntent(ctx, asked.intent)
+  const seen = await findPayout(ctx, asked.intent)
   if (seen.state === "reverted" && seen.payment_id !== null) return await makeAgain(ctx, asked, seen.payment_id)
   const { reason } = await byHand(ctx, asked, async ctx => {
     const row = await lockWaiting(ctx, asked.intent)
@@ -133,7 +133,7 @@ export async function cancel(
   ctx: Context,
   asked: Asked & { intent: string; reason: string },
 ): Promise<{ said: string }> {
-  const { payment_id: paymentId } = await findIntent(ctx, asked.intent)
+  const { payment_id: paymentId } = await findPayout(ctx, asked.intent)
   const { kind } = await byHand(ctx, asked, async ctx => {
     // Locks the payment before its intents and books, as settlement does.
     if (paymentId !== null)

@@ -62,7 +62,7 @@ export async function findWallet(ctx: Context, named: WalletNamed): Promise<Row<
 }
 
 /** An intent by its id; throws a 404 when there is none. */
-export async function findIntent(ctx: TxContext, id: string): Promise<Row<"intents">> {
+export async function findPayout(ctx: TxContext, id: string): Promise<Row<"intents">> {
   const row = await ctx.db.selectFrom("intents").selectAll().where("id", "=", id).executeTakeFirst()
   if (!row) throw notFound(`No intent has the id ${id}.`)
   return row

@@ -57,27 +57,27 @@ export async function readTransaction(answer: unknown, hash: Hash): Promise<Sign
 
 const types = { "0x0": "legacy", "0x1": "eip2930", "0x2": "eip1559" } as const
 
-function serialized(told: Record<string, string>): Hex {
-  const type = types[(told.type ?? "0x0") as keyof typeof types]
-  const number = (name: string) => BigInt(told[name] ?? "none")
+function serialized(answered: Record<string, string>): Hex {
+  const type = types[(answered.type ?? "0x0") as keyof typeof types]
+  const number = (name: string) => BigInt(answered[name] ?? "none")
   const [r, s] = ["r", "s"].map(name => `0x${number(name).toString(16).padStart(64, "0")}` as Hex)
   if (type === undefined || r === undefined || s === undefined)
     throw new Error("not a transaction of a kind that a wallet of ours sends")
   const common = {
     nonce: Number.parseInt(number("nonce").toString(), 10),
-    to: told.to as Hex | null,
-    data: told.input as Hex,
+    to: answered.to as Hex | null,
+    data: answered.input as Hex,
     value: number("value"),
     gas: number("gas"),
   }
-  const chainId = told.chainId === undefined ? undefined : Number.parseInt(number("chainId").toString(), 10)
+  const chainId = answered.chainId === undefined ? undefined : Number.parseInt(number("chainId").toString(), 10)
   const v = number("v")
   if (type === "legacy") {
     // Before EIP-155 a signature named no chain.
     const named = v >= 35n && chainId !== undefined ? { chainId } : {}
     return serializeTransaction({ type, ...common, ...named, gasPrice: number("gasPrice") } as never, { r, s, v })
   }
-  const listed = { ...common, chainId, accessList: told.accessList as never }
+  const listed = { ...common, chainId, accessList: answered.accessList as never }
   const yParity = v === 0n || v === 27n ? 0 : 1
   const fees =
     type === "eip2930"

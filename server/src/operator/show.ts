@@ -4,7 +4,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { laneOf, networkNamed } from "./lookup.ts"
-import { type Look, lookAt, unexplained } from "./unexplained.ts"
+import { observeWallet, unexplained, type WalletObservation } from "./unexplained.ts"
 import { ether, gwei } from "./unstick.ts"
 
 /** All wallets, or those of a network. The chain's values are null where it can't be asked. */
@@ -16,7 +16,7 @@ export async function showWallets(ctx: Context, network: string | undefined) {
 
 async function showWallet(ctx: Context, wallet: Row<"wallets">) {
   const [look, flying, waiting] = [
-    await lookOrNone(ctx, wallet),
+    await observeOrNone(ctx, wallet),
     await inFlight(ctx, wallet),
     await counts(ctx, wallet),
   ]
@@ -41,16 +41,16 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
     /** What must be explained before the wallet may sign. */
     unexplained: look ? await unexplained(ctx, wallet, look) : [],
     inFlight: flying,
-    /** Intents of its lane without a nonce. */
+    /** Payouts of its lane without a nonce. */
     waiting,
   }
 }
 
 /** Reads the chain where it can be asked; otherwise the operator still gets what the database has. */
-async function lookOrNone(ctx: Context, wallet: Row<"wallets">): Promise<Look | undefined> {
+async function observeOrNone(ctx: Context, wallet: Row<"wallets">): Promise<WalletObservation | undefined> {
   const network = ctx.chain.networks.find(each => each.chainId === wallet.chain_id)
   if (!network) return undefined
-  return await lookAt(ctx, network, wallet).catch(error => {
+  return await observeWallet(ctx, network, wallet).catch(error => {
     ctx.log.warn({ err: error, network: network.name }, "a wallet's state could not be read")
     return undefined
   })

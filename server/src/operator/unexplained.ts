@@ -6,31 +6,39 @@ import { sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openPanel, type Panel } from "../chain/quorum.ts"
-import { lookAtWallet, type WalletSight } from "../chain/wallet-state.ts"
+import { readWalletState, type WalletState } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
 /** The state of a wallet through all endpoints of its network. */
-export interface Look {
-  sight: WalletSight
+export interface WalletObservation {
+  sight: WalletState
   panel: Panel
 }
 
 /** Reads the state of a wallet now; throws an RpcError where no endpoint can be believed. */
-export async function lookAt(ctx: Context, network: Network, wallet: Row<"wallets">): Promise<Look> {
-  const [sight, panel] = await Promise.all([
-    lookAtWallet(network, wallet.address, ctx.signal),
+export async function observeWallet(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+): Promise<WalletObservation> {
+  const [state, panel] = await Promise.all([
+    readWalletState(network, wallet.address, ctx.signal),
     openPanel(network, 0n, ctx.signal),
   ])
-  return { sight, panel }
+  return { sight: state, panel }
 }
 
 /**
  * What is not explained, one sentence each with what to do about it; empty when everything is explained. A nonce is
  * explained by an attempt, or a foreign transaction, in a canonical block.
  */
-export async function unexplained(ctx: Context, wallet: Row<"wallets">, { sight, panel }: Look): Promise<string[]> {
-  const { agreedLatest: count } = sight
+export async function unexplained(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  { sight: state, panel }: WalletObservation,
+): Promise<string[]> {
+  const { agreedLatest: count } = state
   if (count === undefined) return ["Too few endpoints report how many transactions the wallet has: try again."]
   const words: string[] = []
   if (count > wallet.next_nonce) {
@@ -40,9 +48,9 @@ export async function unexplained(ctx: Context, wallet: Row<"wallets">, { sight,
         `up in an explorer and run \`script/wallet adopt HASH\` for each transaction with the nonce ${listed(missing)}.`,
     )
   }
-  if (count <= wallet.next_nonce && (sight.pending ?? 0n) > wallet.next_nonce)
+  if (count <= wallet.next_nonce && (state.pending ?? 0n) > wallet.next_nonce)
     words.push(
-      `Including those waiting to be mined, the wallet has ${sight.pending} transactions, and this database knows ` +
+      `Including those waiting to be mined, the wallet has ${state.pending} transactions, and this database knows ` +
         `${wallet.next_nonce}. Wait until they are mined, and adopt them.`,
     )
   const sent = await sql<{ id: string; nonce: bigint; hashes: Hash[] }>`

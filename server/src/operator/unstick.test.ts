@@ -307,6 +307,6 @@ describe("an empty transfer", () => {
 })
 
 it("formats fees in gwei", () => {
-  const told = [0n, 1n, GWEI, 1_500_000_000n, 12_345_678_901n].map(gwei)
-  expect(told).toEqual(["0", "0.000000001", "1", "1.5", "12.345678901"])
+  const shown = [0n, 1n, GWEI, 1_500_000_000n, 12_345_678_901n].map(gwei)
+  expect(shown).toEqual(["0", "0.000000001", "1", "1.5", "12.345678901"])
 })

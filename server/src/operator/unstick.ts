@@ -5,7 +5,7 @@
  */
 import { sql } from "kysely"
 import { raisedFees } from "../chain/fees.ts"
-import { lookAtWallet } from "../chain/wallet-state.ts"
+import { readWalletState } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { signAgain } from "../payouts/send-attempts.ts"
@@ -24,7 +24,7 @@ export async function unstick(
   const named = await findWallet(ctx, asked)
   const network = servedNetwork(ctx, named.chain_id)
   const signer = signerOf(ctx, named)
-  const { latest, market } = await lookAtWallet(network, named.address, ctx.signal)
+  const { latest, market } = await readWalletState(network, named.address, ctx.signal)
   if (latest === undefined || market === undefined)
     throw refused("No endpoint reports the wallet's nonce and the network's fees. Try again.")
   const { hash, terms } = await byHand(ctx, asked, async ctx => {

@@ -7,7 +7,7 @@ import { type Translate, translator } from "../../../web/src/i18n/words.ts"
 import type { CheckoutStatus } from "../../../web/src/page-data.ts"
 import { parseHash } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
-import { warm } from "../deposits/deposits.ts"
+import { watch } from "../deposits/deposits.ts"
 import { ApiError, errorTable } from "../errors.ts"
 import { type Source, sendEvents, sendState } from "../http/event-stream.ts"
 import type { Server } from "../http/server.ts"
@@ -61,7 +61,7 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets = readAsset
     const { sessionId } = request.params as { sessionId: string }
     return await sendPage(request, reply, async (t, lang) => {
       const data = await checkoutPage(ctx, sessionId, lang)
-      await warm(ctx, sessionId)
+      await watch(ctx, sessionId)
       return { title: t("payTo", { merchant: data.merchant }), body: checkoutBody(t, data), data }
     })
   })
@@ -72,7 +72,7 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets = readAsset
     const hash = parseHash(txHash)
     return {
       read: () => checkoutStatus(ctx, sessionId, hash),
-      opened: () => warm(ctx, sessionId),
+      opened: () => watch(ctx, sessionId),
       isOver: ({ status }) => status === "confirmed",
       pauseMs: ({ status }) => (status === "verifying" ? BUSY_PAUSE_MS : PAUSE_MS),
     }

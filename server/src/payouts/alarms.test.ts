@@ -67,7 +67,7 @@ async function ready(): Promise<{ status: number; alarms: string[]; text: string
   const { status, body } = await rig.service.call("GET", "/readyz")
   return { status, alarms: body.alarms, text: JSON.stringify(body) }
 }
-const told = (reason: string) => lines.filter(line => line.reason === reason && line.msg.includes("wallet"))
+const reported = (reason: string) => lines.filter(line => line.reason === reason && line.msg.includes("wallet"))
 const usualPrice = async (): Promise<bigint> => {
   const { baseFeePerGas } = await rig.anvil.client.getBlock()
   return 118_000n * ((baseFeePerGas ?? 0n) + (await rig.anvil.client.estimateMaxPriorityFeePerGas()))
@@ -83,7 +83,7 @@ it("a payout without its transfer is reported once, and is an alarm for as long 
   for (let i = 0; i < 4; i++) await rig.round()
   const words = "the payout wallet has a payout that was mined without its transfer, and a person must look"
   expect(lines.filter(line => line.msg === "a payout was mined without its transfer").length).toBe(2)
-  expect(told("transfer").map(line => line.msg)).toEqual([words])
+  expect(reported("transfer").map(line => line.msg)).toEqual([words])
   expect([await total("transfer"), await standing("transfer")]).toEqual([1, 1])
   expect(await ready()).toMatchObject({ status: 200, alarms: [`base-sepolia: ${words}`] })
   rig.proxy.spoil = (_method, _params, result) => result
@@ -101,7 +101,7 @@ describe("a wallet without gas", () => {
     }
     expect((await rig.intents()).map(row => row.held_reason)).toEqual(["low_gas", "low_gas"])
     expect(await alarms()).toEqual(["low_gas"])
-    expect(told("low_gas").map(line => line.level)).toEqual([50])
+    expect(reported("low_gas").map(line => line.level)).toEqual([50])
     expect(lines.filter(line => line.msg === "a payout is held").length).toBe(2)
     expect([await total("low_gas"), await standing("low_gas")]).toEqual([1, 1])
     expect(await metric("sluice_payouts_held", { reason: "low_gas" })).toBe(2)
@@ -116,7 +116,7 @@ describe("a wallet without gas", () => {
     expect(await gain(() => rig.round())).toBe(500_000n)
     await rig.round()
     expect(await alarms()).toEqual([])
-    expect(told("low_gas").map(line => line.level)).toEqual([50, 30])
+    expect(reported("low_gas").map(line => line.level)).toEqual([50, 30])
     expect([await total("low_gas"), await standing("low_gas")]).toEqual([1, 0])
     expect(await metric("sluice_payouts_held", { reason: "low_gas" })).toBe(0)
     expect(await ready()).toMatchObject({ status: 200, alarms: [] })
@@ -165,7 +165,7 @@ describe("other alarms", () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     settings.payoutMaxFee = 1n
     for (let i = 0; i < 3; i++) await rig.round()
-    expect([await total("fee_cap"), await standing("fee_cap"), told("fee_cap").length]).toEqual([1, 1, 1])
+    expect([await total("fee_cap"), await standing("fee_cap"), reported("fee_cap").length]).toEqual([1, 1, 1])
     expect(await metric("sluice_payouts_open", { state: "queued" })).toBe(2)
     rig.service.advance(90_000)
     await rig.round()
@@ -179,7 +179,7 @@ describe("other alarms", () => {
     expect(await metric("sluice_payouts_oldest_queued_seconds")).toBe(0)
   })
 
-  it("a node that does not tell what a wallet has is one, and what was known of its gas stays", async () => {
+  it("a node that does not report what a wallet has is one, and what was known of its gas stays", async () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await setBalance(1n)
     await rig.round()
@@ -218,7 +218,7 @@ describe("other alarms", () => {
     ctx.settings.payoutSigner = undefined
     await reportMissingKey(ctx)
     await reportMissingKey(ctx)
-    expect([await total("no_key"), await standing("no_key"), told("no_key").length]).toEqual([1, 1, 0])
+    expect([await total("no_key"), await standing("no_key"), reported("no_key").length]).toEqual([1, 1, 0])
     ctx.settings.payoutSigner = payoutSigner
     ctx.settings.payoutWallet = rig.signer.address
     expect((await ready()).alarms).not.toContain(words)
@@ -245,7 +245,7 @@ describe("other alarms", () => {
     await setBalance(1n)
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await Promise.all([rig.round(), rig.round(), rig.round()])
-    expect([await total("low_gas"), told("low_gas").length]).toEqual([1, 1])
+    expect([await total("low_gas"), reported("low_gas").length]).toEqual([1, 1])
   })
 
   it("are asked for once a second at most", async () => {

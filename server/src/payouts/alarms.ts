@@ -6,15 +6,15 @@ import { sql } from "kysely"
 import { firstFees, type Market } from "../chain/fees.ts"
 import type { Network } from "../chain/networks.ts"
 import { RELEASE_GAS } from "../chain/release-call.ts"
-import type { WalletSight } from "../chain/wallet-state.ts"
+import type { WalletState } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { HeldReason, Lane, StandingAlarm } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import {
-  heldIntents,
+  heldPayouts,
   oldestQueued,
-  openIntents,
+  openPayouts,
   payoutAlarms,
   standingAlarms,
   walletGas,
@@ -56,7 +56,7 @@ export async function reportAlarms(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
-  state: WalletSight,
+  state: WalletState,
 ): Promise<void> {
   const { market, balance, dataFee } = state
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
@@ -136,7 +136,7 @@ export const walletAlarm = (lane: Lane, alarm: StandingAlarm): string => `the ${
 
 /** The alarms by what endpoints report; where they report nothing the alarms stay as they were. */
 function alarmsOf(
-  { latest, market, balance, dataFee }: WalletSight,
+  { latest, market, balance, dataFee }: WalletState,
   flying: InFlight & { isStuck: boolean },
   totalSpent: boolean,
   cap: bigint,
@@ -197,12 +197,12 @@ export async function waitingPayouts(ctx: Context, network: Network, lane: Lane)
 export function showQueue(ctx: Context, network: Network, wallet: Lane, rows: readonly Waiting[]): void {
   const count = (which: (row: Waiting) => boolean) => rows.filter(which).reduce((sum, { n }) => sum + n, 0)
   for (const state of ["queued", "held", "assigned", "mined"])
-    openIntents.set(
+    openPayouts.set(
       { network: network.name, wallet, state },
       count(row => row.state === state),
     )
   for (const reason of heldReasons)
-    heldIntents.set(
+    heldPayouts.set(
       { network: network.name, wallet, reason },
       count(row => row.held_reason === reason),
     )

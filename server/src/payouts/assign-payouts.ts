@@ -7,7 +7,7 @@ import { type Fees, firstFees } from "../chain/fees.ts"
 import type { Network } from "../chain/networks.ts"
 import { RELEASE_GAS } from "../chain/release-call.ts"
 import type { Signer } from "../chain/signer.ts"
-import type { WalletSight } from "../chain/wallet-state.ts"
+import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { applyVerdicts } from "./apply-verdicts.ts"
@@ -29,7 +29,7 @@ export async function assignPayouts(
   network: Network,
   wallet: Row<"wallets">,
   signer: Signer,
-  state: WalletSight,
+  state: WalletState,
 ): Promise<Assigned> {
   const { latest, pending = 0n, balance, dataFee } = state
   // The alarms say why nothing is paid then.
@@ -55,7 +55,7 @@ async function pickDue(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
-  { market, dataFee }: WalletSight,
+  { market, dataFee }: WalletState,
 ): Promise<{ payouts: Payout[]; held: number; fees: Fees } | undefined> {
   const policy = policies[wallet.lane]
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)

@@ -74,7 +74,7 @@ const setState = (n: number, state: "gone" | "confirmed") =>
 const settle = () => settleDue(service.ctx, paperNetwork)
 const book = (shop: Shop) =>
   db().selectFrom("deposit_books").selectAll().where("deposit_id", "=", shop.deposit.id).executeTakeFirst()
-const intents = () => db().selectFrom("intents").selectAll().orderBy("created_at").orderBy("share").execute()
+const payouts = () => db().selectFrom("intents").selectAll().orderBy("created_at").orderBy("share").execute()
 
 let nonces = 0n
 /** As the engine does: a nonce, and then the chain's word. */
@@ -131,7 +131,7 @@ describe("the books", () => {
         const shop = await sell(split ? [70, 30] : undefined)
         let paid = 0
         for (const { what, which, value } of steps) {
-          const all = await intents()
+          const all = await payouts()
           const free = all.filter(row => row.reserved && ["queued", "held"].includes(row.state))
           const flying = all.filter(row => row.state === "assigned")
           const one = <T>(of: T[]): T | undefined => of[which % Math.max(1, of.length)]
@@ -164,23 +164,23 @@ describe("the books", () => {
     const shop = await sell([50, 50])
     await arrive(shop, 1, 1_000_000n)
     await settle()
-    for (const { id } of await intents()) await assign(id)
+    for (const { id } of await payouts()) await assign(id)
     await setState(1, "gone")
     await settle()
     expect(await book(shop)).toMatchObject({ inflow: 0n, committed: 1_000_000n, shortfall: 1_000_000n })
     await arrive(shop, 2, 1_000_000n)
     await settle()
-    const second = (await intents()).slice(2)
+    const second = (await payouts()).slice(2)
     expect(second.map(row => [row.state, row.held_reason, row.reserved])).toEqual([
       ["held", "short", false],
       ["held", "short", false],
     ])
     await setState(1, "confirmed")
     await settle()
-    expect((await intents()).length).toBe(4)
+    expect((await payouts()).length).toBe(4)
     service.advance(120_000)
     await reserveShort(service.ctx, chainId)
-    expect((await intents()).slice(2).map(row => row.state)).toEqual(["queued", "queued"])
+    expect((await payouts()).slice(2).map(row => row.state)).toEqual(["queued", "queued"])
     expect(await book(shop)).toMatchObject({ inflow: 2_000_000n, committed: 2_000_000n, shortfall: 0n })
   })
 
@@ -194,7 +194,7 @@ describe("the books", () => {
       // Mined again in another block, and not confirmed there: the payment stands.
       await db().updateTable("transfers").set({ state: "seen" }).execute()
       if (when.startsWith("when"))
-        for (const { id } of await intents()) {
+        for (const { id } of await payouts()) {
           await sql`alter table intents disable trigger intents_keep_others_money`.execute(db())
           await assign(id)
           await sql`alter table intents enable trigger intents_keep_others_money`.execute(db())
@@ -210,7 +210,7 @@ describe("the books", () => {
       await makePayouts(service.ctx, first.id, { reason: "reverted" })
       service.advance(86_400_000)
       await reserveShort(service.ctx, chainId)
-      const open = (await intents()).filter(row => row.state === "queued" || row.state === "held")
+      const open = (await payouts()).filter(row => row.state === "queued" || row.state === "held")
       expect(open.length).toBe(2)
       for (const { id, reserved } of open) {
         if (when.startsWith("when")) expect(reserved).toBe(false)
@@ -229,17 +229,17 @@ describe("the books", () => {
     const shop = await sell([50, 50])
     await arrive(shop, 1, 1_000_000n)
     await settle()
-    for (const { id } of await intents()) await assign(id)
+    for (const { id } of await payouts()) await assign(id)
     // Mined again in another block, and not confirmed there yet, when the shares' failure becomes final.
     await db().updateTable("transfers").set({ state: "seen" }).execute()
-    for (const { id } of await intents()) await end(id, false)
+    for (const { id } of await payouts()) await end(id, false)
     const { id } = await db().selectFrom("payments").select("id").executeTakeFirstOrThrow()
     await makePayouts(service.ctx, id, { reason: "reverted" })
     await setState(1, "confirmed")
     await settle()
     service.advance(86_400_000)
     await reserveShort(service.ctx, chainId)
-    expect((await intents()).map(row => row.state)).toEqual(["reverted", "reverted", "queued", "queued"])
+    expect((await payouts()).map(row => row.state)).toEqual(["reverted", "reverted", "queued", "queued"])
   })
 
   it("sweep later what a reorg moves while its payment is swept", async () => {
@@ -253,7 +253,7 @@ describe("the books", () => {
     await setState(2, "confirmed")
     await settle()
     await sweepDue(service.ctx, paperNetwork)
-    expect((await intents()).map(row => [row.kind, row.amount, row.state])).toEqual([
+    expect((await payouts()).map(row => [row.kind, row.amount, row.state])).toEqual([
       ["sweep", 500_000n, "queued"],
       ["sweep", 500_000n, "queued"],
     ])
@@ -284,7 +284,7 @@ describe("the books", () => {
     service.advance(86_400_000)
     expect(await sweepDue(service.ctx, paperNetwork)).toBe(200)
     expect(await sweepDue(service.ctx, paperNetwork)).toBe(51)
-    expect((await intents()).map(row => [row.kind, row.amount])).toEqual([["sweep", 1_000_000n]])
+    expect((await payouts()).map(row => [row.kind, row.amount])).toEqual([["sweep", 1_000_000n]])
     expect(await sweepDue(service.ctx, paperNetwork)).toBe(0)
     // An hour later, one that stands again is swept.
     const hash = `0x${"7".padStart(64, "d")}` as Hash
@@ -293,14 +293,14 @@ describe("the books", () => {
     expect(await sweepDue(service.ctx, paperNetwork)).toBe(0)
     service.advance(3_600_000)
     await sweepDue(service.ctx, paperNetwork)
-    expect((await intents()).length).toBe(2)
+    expect((await payouts()).length).toBe(2)
   })
 
   it("leave a sweep that always reverts to a person after five", async () => {
     const shop = await sell(undefined)
     await arrive(shop, 1, 3_000_000n)
     await settle()
-    const newest = async () => (await intents()).at(-1)
+    const newest = async () => (await payouts()).at(-1)
     for (let i = 0; i < 5; i++) {
       const row = await newest()
       expect([row?.state, row?.held_reason]).toEqual(["queued", null])
@@ -316,7 +316,7 @@ describe("the books", () => {
     })
     service.advance(400 * 86_400_000)
     await sweepDue(service.ctx, paperNetwork)
-    expect((await intents()).length).toBe(6)
+    expect((await payouts()).length).toBe(6)
     expect((await newest())?.run_at.getTime()).toBeGreaterThan(service.ctx.now().getTime())
   })
 
@@ -326,7 +326,7 @@ describe("the books", () => {
     await settle()
     const { id } = await db().selectFrom("payments").select("id").executeTakeFirstOrThrow()
     for (let i = 0; i < 3; i++) await makePayouts(service.ctx, id)
-    expect((await intents()).map(row => row.amount)).toEqual([500_000n, 500_001n])
+    expect((await payouts()).map(row => row.amount)).toEqual([500_000n, 500_001n])
     await cancelPayouts(service.ctx, id)
     expect(await sharesOf(service.ctx, id)).toEqual([])
     await makePayouts(service.ctx, id)
@@ -341,7 +341,7 @@ describe("the books", () => {
     const [deposit] = await db().selectFrom("deposits").selectAll().orderBy("id", "desc").limit(1).execute()
     await arrive({ ...shop, deposit: deposit ?? shop.deposit }, 2, 600_000n)
     await settle()
-    expect((await intents()).map(row => [row.share, row.amount]).sort()).toEqual([
+    expect((await payouts()).map(row => [row.share, row.amount]).sort()).toEqual([
       [0, 100_000n],
       [0, 400_000n],
       [1, 500_000n],
@@ -357,12 +357,12 @@ describe("the database refuses", () => {
     shop = await sell([50, 50])
     await arrive(shop, 1, 1_000_000n)
     await settle()
-    id = (await intents())[0]?.id ?? ""
+    id = (await payouts())[0]?.id ?? ""
   })
   const set = (change: object) => db().updateTable("intents").set(change).where("id", "=", id).execute()
 
   it("more out of a deposit than came in", async () => {
-    const [row] = await intents()
+    const [row] = await payouts()
     if (!row) throw new Error("no intent")
     const more = { ...row, id: randomUUID(), source_key: "another", amount: 1n }
     await refused(db().insertInto("intents").values(more).execute(), "books_balance")
@@ -381,7 +381,7 @@ describe("the database refuses", () => {
   })
 
   it("two intents one nonce, or one reason", async () => {
-    const [first, second] = await intents()
+    const [first, second] = await payouts()
     await assign(first?.id ?? "")
     const same = { state: "assigned", wallet: payer, nonce: nonces - 1n } as const
     await refused(

@@ -8,7 +8,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
 import type { Panel } from "../chain/quorum.ts"
 import type { Receipt } from "../chain/transfers.ts"
-import type { WalletSight } from "../chain/wallet-state.ts"
+import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
@@ -34,7 +34,7 @@ export async function confirmPayouts(
   network: Network,
   wallet: Row<"wallets">,
   panel: Panel,
-  { latest, agreedFinalized }: WalletSight,
+  { latest, agreedFinalized }: WalletState,
 ): Promise<number> {
   if (latest === undefined) return 0
   const sent = await openPayouts(ctx, wallet, "assigned", sql`i.nonce < ${latest}`)

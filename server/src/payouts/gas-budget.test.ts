@@ -4,7 +4,7 @@ import type { Hex } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
-import { lookAtWallet } from "../chain/wallet-state.ts"
+import { readWalletState } from "../chain/wallet-state.ts"
 import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
@@ -281,7 +281,7 @@ describe("a payout that its merchant's budget refuses", () => {
     settings.gasBudget = most + most / 2n
     settings.gasBudgetTotal = 2n * most + most / 2n
     const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
-    const sight = await lookAtWallet(rig.network, rig.signer.address, ctx.signal)
+    const sight = await readWalletState(rig.network, rig.signer.address, ctx.signal)
     // In one turn: a relay that the budget of all refuses is not checked again.
     await assignPayouts(ctx, rig.network, wallet, rig.signer, sight)
     expect(await heldReasons()).toEqual(["assigned", "gas_budget", "assigned"])

@@ -6,7 +6,7 @@ import { type RpcProxy, startProxy } from "../../test/proxy.ts"
 import { oddTokenAbi, oddTokenBytecode, testUsdcAbi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import { checksummed, type Hash } from "../chain/hex.ts"
-import { lookAtWallet } from "../chain/wallet-state.ts"
+import { readWalletState } from "../chain/wallet-state.ts"
 import { learnTokens } from "../scanner/tokens.ts"
 import { settleDue } from "../settlement/settle.ts"
 import { payoutRound } from "./pay-out.ts"
@@ -115,19 +115,23 @@ it("pays as usual though one endpoint of three reports absurd fees, counts and b
   ]
   const endpoints = [liar.url, rig.proxy.url, rig.proxy.url].map(url => newEndpoint(rig.network.name, url))
   const network = { ...rig.network, endpoints }
-  const honest = await lookAtWallet({ ...rig.network, endpoints: endpoints.slice(1) }, rig.signer.address, ctx.signal)
+  const honest = await readWalletState(
+    { ...rig.network, endpoints: endpoints.slice(1) },
+    rig.signer.address,
+    ctx.signal,
+  )
   for (const lie of lies) {
     liar.spoil = (method, params, result) =>
       method === "eth_getBlockByNumber" && params[0] === "latest" && "eth_getBalance" in lie
         ? { ...(result as object), baseFeePerGas: lie.eth_maxPriorityFeePerGas }
         : (lie[method] ?? result)
-    const told = await lookAtWallet(network, rig.signer.address, ctx.signal)
+    const reported = await readWalletState(network, rig.signer.address, ctx.signal)
     for (const each of ["latest", "agreedLatest", "agreedFinalized", "balance", "market"] as const)
-      expect([each, told[each]]).toEqual([each, honest[each]])
+      expect([each, reported[each]]).toEqual([each, honest[each]])
   }
   // Of two endpoints neither raises what is bid.
   liar.spoil = (method, _params, result) => lies[0]?.[method] ?? result
-  const two = await lookAtWallet({ ...network, endpoints: endpoints.slice(0, 2) }, rig.signer.address, ctx.signal)
+  const two = await readWalletState({ ...network, endpoints: endpoints.slice(0, 2) }, rig.signer.address, ctx.signal)
   expect(two.market).toEqual(honest.market)
   const shop = await rig.sell([10, 10, 10, 10, 10, 50])
   const got = await gain(5, async () => {

@@ -11,10 +11,10 @@ import { listedBy } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { HeldReason, Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
-import { lookSoon } from "../scanner/queries.ts"
+import { verifySoon } from "../scanner/queries.ts"
 import { withinBudgets } from "./gas-budget.ts"
 import { reserveShort } from "./make-payouts.ts"
-import { pausedIntents } from "./pause.ts"
+import { pausedPayouts } from "./pause.ts"
 import { balanceCall, failingPayers, NO_BUDGET, outpaid, tendRelays, whyRefused } from "./relays.ts"
 import { isTotalSpent } from "./total-budget.ts"
 
@@ -118,7 +118,7 @@ const relayLane: LanePolicy = {
   callsContractWallets: true,
   prepare: tendRelays,
   // A mined relay is a transfer that the scan must find; one that ended concerns a session that waits for it.
-  afterChange: (ctx, network) => lookSoon(ctx, network.chainId),
+  afterChange: (ctx, network) => verifySoon(ctx, network.chainId),
   ours: () => sql<boolean>`true`,
   // Relays are picked to be cancelled: nobody waits at a checkout.
   isStopped: async () => false,
@@ -126,7 +126,7 @@ const relayLane: LanePolicy = {
   partyOf: payerOf,
   vet: async (ctx, network, payouts) => {
     const cancelled = (reason: string): Verdict => ({ kind: "cancel", reason })
-    const paused = await pausedIntents(ctx, network, payouts)
+    const paused = await pausedPayouts(ctx, network, payouts)
     const needless = await outpaid(ctx, payouts)
     const failing = await failingPayers(ctx, payouts.map(payerOf))
     const verdicts = payouts.map((payout): [string, Verdict | undefined] => {

@@ -3,7 +3,7 @@
 import fc from "fast-check"
 import { parseAbiItem } from "viem"
 import { afterAll, beforeAll, expect, it } from "vitest"
-import { payoutLies, tellLies, tellTruth } from "../../test/payout-lies.ts"
+import { payoutLies, startLying, stopLying } from "../../test/payout-lies.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { type RpcProxy, startProxy } from "../../test/proxy.ts"
 import { troublesInWords } from "../chain/endpoint-troubles.ts"
@@ -38,7 +38,7 @@ type Scene = Awaited<ReturnType<typeof scene>>
 /** An empty database, a network of so many endpoints, and a shop; the liar is at this place, `rig.proxy` at the next. */
 async function scene(count: number, place: number) {
   const { client } = rig.anvil
-  tellTruth(liar)
+  stopLying(liar)
   rig.proxy.broken = undefined
   await client.request({ method: "anvil_dropAllTransactions" } as never)
   await client.setAutomine(true)
@@ -79,12 +79,12 @@ async function findings({ began, shop }: Scene): Promise<string[]> {
   const logs = await client.getLogs({ address: rig.token, event, args: { from }, fromBlock: began })
   const final = await client.getBlock({ blockTag: "finalized" })
   const attempts = await db.selectFrom("attempts").select(["hash", "intent_id"]).execute()
-  const byIntent = Map.groupBy(logs, log => attempts.find(({ hash }) => hash === log.transactionHash)?.intent_id)
+  const byPayout = Map.groupBy(logs, log => attempts.find(({ hash }) => hash === log.transactionHash)?.intent_id)
   const wrong: string[] = []
-  for (const [id, sent] of byIntent)
+  for (const [id, sent] of byPayout)
     if (id === undefined || sent.length > 1) wrong.push(`${id} was sent ${sent.length} times`)
   for (const row of await rig.intents()) {
-    const [log] = byIntent.get(row.id) ?? []
+    const [log] = byPayout.get(row.id) ?? []
     const isThere = log?.transactionHash === row.tx_hash && log.blockHash === row.block_hash
     if (["mined", "final"].includes(row.state) && !isThere) wrong.push(`${row.state}, and not on the chain`)
     if (row.state === "final" && !(log && log.blockNumber <= final.number)) wrong.push("final too early")
@@ -137,7 +137,7 @@ async function take(step: Step, here: Scene): Promise<void> {
   const { client } = rig.anvil
   if (step.kind === "pay") await pay(here, step.amount)
   else if (step.kind === "mine") await client.mine({ blocks: step.blocks })
-  else if (step.kind === "lie") tellLies(liar, rig, step.lies, step.swallows)
+  else if (step.kind === "lie") startLying(liar, rig, step.lies, step.swallows)
   // Of three it takes two faults to stop anything; that nothing is wrong then is shown too.
   else if (step.kind === "away") rig.proxy.broken = step.isAway ? 502 : undefined
   else if (step.kind === "time") rig.service.advance(step.ms)
@@ -165,7 +165,7 @@ it.each([3, 2])(
           await take(step, here)
           expect(await findings(here)).toEqual([])
         }
-        tellTruth(liar)
+        stopLying(liar)
         rig.proxy.broken = undefined
         await settle(here)
         expect(await findings(here)).toEqual([])
@@ -203,7 +203,7 @@ it.each([...(process.env.LYING_RUNS ? Object.keys(payoutLies) : hindering), "tru
     await ctx.db.deleteFrom("cursors").execute()
     await ensureCursor(ctx, here.network)
     await pay(here, 1_000_000n)
-    tellLies(liar, rig, [lie], true)
+    startLying(liar, rig, [lie], true)
     for (let i = 0; i < 3; i++) {
       await round(here, true)
       await rig.anvil.client.mine({ blocks: 3 })

@@ -91,7 +91,7 @@ async function makeShares(
     const deposit = deposits.find(each => each.id === depositId)
     if (!recipient || !deposit) throw new Error("a share was drawn without a recipient or deposit")
     const earlier = before.filter(row => row.share === share)
-    await insertIntent(ctx, deposit, {
+    await insertPayout(ctx, deposit, {
       kind: "share",
       source_key: `payment:${payment.id}:share:${share}:${made.filter(each => each === share).length}`,
       payment_id: payment.id,
@@ -123,7 +123,7 @@ async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payment
   return rows.rows
 }
 
-interface NewIntent {
+interface NewPayout {
   kind: "share" | "sweep" | "return"
   source_key: string
   payment_id: string | null
@@ -140,9 +140,9 @@ interface NewIntent {
 }
 
 /** Writes a payout and answers its id; one that the deposit's book has no room for is held until there is room. */
-export async function insertIntent(ctx: TxContext, deposit: Row<"deposits">, intent: NewIntent): Promise<string> {
-  const { hold, parked, ...fields } = intent
-  const reserved = await fits(ctx, { ...intent, deposit_id: deposit.id })
+export async function insertPayout(ctx: TxContext, deposit: Row<"deposits">, payout: NewPayout): Promise<string> {
+  const { hold, parked, ...fields } = payout
+  const reserved = await fits(ctx, { ...payout, deposit_id: deposit.id })
   const reason = hold ?? (reserved ? undefined : "short")
   const id = randomUUID()
   const now = ctx.now()
@@ -154,12 +154,12 @@ export async function insertIntent(ctx: TxContext, deposit: Row<"deposits">, int
       chain_id: deposit.chain_id,
       deposit_id: deposit.id,
       to_address: deposit.factory,
-      data: releaseData(id, deposit, intent),
+      data: releaseData(id, deposit, payout),
       reserved,
       state: reason ? "held" : "queued",
       held_reason: reason ?? null,
       held_detail: parked ?? null,
-      run_at: parked ? NEVER : reason ? new Date(now.getTime() + recheckMs(intent.checks)) : now,
+      run_at: parked ? NEVER : reason ? new Date(now.getTime() + recheckMs(payout.checks)) : now,
       created_at: now,
       updated_at: now,
     })
@@ -171,7 +171,7 @@ export async function insertIntent(ctx: TxContext, deposit: Row<"deposits">, int
  * What a deposit holds and has not promised yet; locks its book until the transaction ends. A return may take all of that, any
  * other payout not what needs the merchant's decision.
  */
-async function roomIn(ctx: TxContext, depositId: bigint, token: Address, kind: NewIntent["kind"]): Promise<bigint> {
+async function roomIn(ctx: TxContext, depositId: bigint, token: Address, kind: NewPayout["kind"]): Promise<bigint> {
   const book = await ctx.db
     .selectFrom("deposit_books")
     .selectAll()
@@ -196,7 +196,7 @@ async function fits(
     payment_id,
     amount,
   }: Pick<Row<"intents">, "deposit_id" | "token" | "payment_id" | "amount"> & {
-    kind: NewIntent["kind"]
+    kind: NewPayout["kind"]
   },
 ): Promise<boolean> {
   if ((await roomIn(ctx, deposit_id, token, kind)) < amount) return false
@@ -230,7 +230,7 @@ export async function reserveShort(ctx: Context, chainId: number): Promise<void>
         .skipLocked()
         .executeTakeFirst()
       if (!row || row.reserved) return
-      const hasRoom = await fits(ctx, { ...row, kind: row.kind as NewIntent["kind"] })
+      const hasRoom = await fits(ctx, { ...row, kind: row.kind as NewPayout["kind"] })
       const now = ctx.now()
       await ctx.db
         .updateTable("intents")
@@ -362,7 +362,7 @@ async function sweepDeposit(
     .where("deposit_id", "=", deposit.id)
     .where("kind", "=", "sweep")
     .executeTakeFirstOrThrow()
-  const intentId = await insertIntent(ctx, deposit, {
+  const intentId = await insertPayout(ctx, deposit, {
     kind: "sweep",
     source_key: `deposit:${deposit.id}:sweep:${n}`,
     payment_id: null,

@@ -6,7 +6,7 @@ import { sql } from "kysely"
 import type { TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
-import { insertIntent } from "./make-payouts.ts"
+import { insertPayout } from "./make-payouts.ts"
 
 /** Makes the return of a payment that has just become `returned`; call it in that transaction, under the payment's lock. */
 export async function makeReturn(
@@ -22,7 +22,7 @@ export async function makeReturn(
     .where("id", "=", payment.deposit_id)
     .executeTakeFirstOrThrow()
   const n = await returnsOf(ctx, payment.id)
-  await insertIntent(ctx, deposit, {
+  await insertPayout(ctx, deposit, {
     kind: "return",
     source_key: `payment:${payment.id}:return:${n}`,
     payment_id: payment.id,

@@ -34,7 +34,7 @@ export const isPaused = async (ctx: TxContext, network: NetworkInfo): Promise<bo
   (await pausedFactories(ctx))(network, network.depositFactory)
 
 /** The ids of the relays whose receiving address belongs to a factory that is paused on a network. */
-export async function pausedIntents(
+export async function pausedPayouts(
   ctx: Context,
   network: Network,
   rows: readonly Pick<Row<"intents">, "id" | "deposit_id">[],

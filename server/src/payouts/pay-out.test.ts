@@ -8,7 +8,7 @@ import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
-import { intentIdIn } from "../chain/release-call.ts"
+import { payoutIdIn } from "../chain/release-call.ts"
 import { settleDue } from "../settlement/settle.ts"
 import { sweepDue } from "./make-payouts.ts"
 import { sharesOf, sharesSettled } from "./queries.ts"
@@ -85,7 +85,7 @@ describe("shares", () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await rig.round()
     for (const { intent_id, raw } of await attempts())
-      expect(intentIdIn(parseTransaction(raw).data ?? "0x")).toBe(intent_id)
+      expect(payoutIdIn(parseTransaction(raw).data ?? "0x")).toBe(intent_id)
   })
 
   it("of zero are skipped", async () => {
@@ -352,10 +352,10 @@ describe("a chain that takes back", () => {
         const rows = await rig.intents()
         expect(rows.map(row => row.state)).toEqual(["mined", "mined"])
         const top = rows.map(row => row.block_number ?? 0n).sort()[1] ?? 0n
-        const told = lie === "hides" ? null : await blockAt(top)
+        const reported = lie === "hides" ? null : await blockAt(top)
         await client.request({ method: "anvil_reorg", params: [2, []] } as never)
         rig.proxy.spoil = (method, params, result) =>
-          method === "eth_getBlockByNumber" && params[0] === toHex(top) ? told : result
+          method === "eth_getBlockByNumber" && params[0] === toHex(top) ? reported : result
         await mine(1)
         await rig.paid(await rig.sell([50, 50]), 1_000_000n)
         for (let i = 0; i < 5; i++) {

@@ -9,7 +9,7 @@ import { noteDissent } from "../chain/endpoint-troubles.ts"
 import type { Network } from "../chain/networks.ts"
 import { openPanel } from "../chain/quorum.ts"
 import type { Signer } from "../chain/signer.ts"
-import { lookAtWallet, walletDissent } from "../chain/wallet-state.ts"
+import { readWalletState, walletDissent } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
@@ -93,7 +93,7 @@ async function turn(
     .executeTakeFirst()
   // Receipts are read after the counts, so that they are never older.
   const [state, panel] = await Promise.all([
-    lookAtWallet(network, signer.address, ctx.signal),
+    readWalletState(network, signer.address, ctx.signal),
     openPanel(network, cursor?.block_number ?? 0n, ctx.signal),
   ])
   // A count that is not final only keeps us from signing: one endpoint's error must not halt a healthy wallet.

@@ -2,8 +2,8 @@
 import { sql } from "kysely"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import type { Context, TxContext } from "../context.ts"
-import type { HeldReason, IntentState } from "../db/payout-rows.ts"
-import { amountTeller, type ToldAmount } from "../scanner/tokens.ts"
+import type { HeldReason, PayoutState } from "../db/payout-rows.ts"
+import { amountFormatter, type FormattedAmount } from "../scanner/tokens.ts"
 import { percentOf } from "../splits/split.ts"
 
 /** A disbursement as `checkout.session.completed` lists it. */
@@ -21,7 +21,7 @@ interface ShareRow {
   recipient: Address
   amount: bigint
   percent_e4: number
-  state: IntentState
+  state: PayoutState
   held_reason: HeldReason | null
   succeeded: boolean | null
   tx_hash: Hash | null
@@ -34,14 +34,14 @@ interface ShareRow {
  */
 export async function sharesOf(ctx: TxContext, paymentId: string): Promise<Share[]> {
   const rows = await shareRows(ctx, paymentId)
-  const format = await amountTeller(ctx, rows)
+  const format = await amountFormatter(ctx, rows)
   return rows.map(row => shareOf(row, format(row)))
 }
 
 /** The same disbursements with their states, for the console. */
 export async function sharesWithStates(ctx: Context, paymentId: string) {
   const rows = await shareRows(ctx, paymentId)
-  const format = await amountTeller(ctx, rows)
+  const format = await amountFormatter(ctx, rows)
   return rows.map(row => ({
     ...shareOf(row, format(row)),
     state: row.state,
@@ -62,7 +62,7 @@ async function shareRows(ctx: TxContext, paymentId: string): Promise<ShareRow[]>
   return rows
 }
 
-const shareOf = (row: ShareRow, { amount }: ToldAmount): Share => ({
+const shareOf = (row: ShareRow, { amount }: FormattedAmount): Share => ({
   address: checksummed(row.recipient),
   amount,
   percent: percentOf(row.percent_e4),

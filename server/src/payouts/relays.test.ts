@@ -9,11 +9,11 @@ import { relaysOn, type Session, type Signed } from "../../test/relays.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import { type Endpoint, newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
-import { lookAtWallet } from "../chain/wallet-state.ts"
+import { readWalletState } from "../chain/wallet-state.ts"
 import { replayCaution } from "../checkouts/session-rules.ts"
 import { cancel } from "../operator/held-payouts.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
-import { checkColdDeposits } from "../scanner/check-dormant-deposits.ts"
+import { checkDormantDeposits } from "../scanner/check-dormant-deposits.ts"
 import { assignPayouts } from "./assign-payouts.ts"
 import { inFlight } from "./in-flight.ts"
 import { payoutRound } from "./pay-out.ts"
@@ -125,7 +125,7 @@ describe("a relay", () => {
   it("that was signed and committed by a process that died before it sent is sent once", async () => {
     const { session } = await submitted()
     const { ctx } = rig.service
-    const sight = await lookAtWallet(rig.network, rig.relayer.address, ctx.signal)
+    const sight = await readWalletState(rig.network, rig.relayer.address, ctx.signal)
     await assignPayouts(ctx, rig.network, await relayWallet(), rig.relayer, sight)
     expect(await states()).toEqual(["assigned"])
     expect((await attempts()).map(each => each.sends)).toEqual([0])
@@ -296,7 +296,7 @@ describe("a relay beside money that the merchant decides about", () => {
   it("is not signed where what is missing changed between its simulation and its signature", async () => {
     await submitted()
     const { ctx } = rig.service
-    const sight = await lookAtWallet(rig.network, rig.relayer.address, ctx.signal)
+    const sight = await readWalletState(rig.network, rig.relayer.address, ctx.signal)
     let paid: Promise<unknown> | undefined
     rig.proxy.spoil = (method, params, result) => {
       const [call] = params as [{ from?: string }?]
@@ -751,7 +751,7 @@ describe("what relays may cost", () => {
       .updateTable("deposits")
       .set({ hot: false, watched_number: 0n, cooled_at: new Date(0), check_at: new Date(0) })
       .execute()
-    await checkColdDeposits(rig.service.ctx, rig.network)
+    await checkDormantDeposits(rig.service.ctx, rig.network)
     const { hot } = await db
       .selectFrom("deposits")
       .select("hot")

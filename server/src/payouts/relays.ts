@@ -11,15 +11,15 @@ import { firstFees, trialFees } from "../chain/fees.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
-import { lookAtWallet, quorumOf } from "../chain/wallet-state.ts"
+import { quorumOf, readWalletState } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositSums } from "../deposits/balance.ts"
-import { warm } from "../deposits/deposits.ts"
+import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
-import { lookSoon } from "../scanner/queries.ts"
+import { verifySoon } from "../scanner/queries.ts"
 import { agreedTrial, askEach, reportDisagreement, type Trial } from "./trials.ts"
 
 /**
@@ -83,7 +83,7 @@ export async function tryRelay(
 ): Promise<"used" | "unseen" | { words: string } | { gas: bigint; maxFee: bigint }> {
   const { wallet: from, deposit, payer, nonce, amount, data, by } = relay
   const gas = RELAY_GAS[by]
-  const { market, balance = 0n } = await lookAtWallet(network, from, ctx.signal)
+  const { market, balance = 0n } = await readWalletState(network, from, ctx.signal)
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
   const call = {
     ...{ from, to: network.token.address, data, gas: hexNumber(gas) },
@@ -260,13 +260,13 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
     .where("relay_by", "<=", ctx.now())
     .execute()
   for (const row of over) await cancelRelay(ctx, row, "It could not be carried out before its time was over.")
-  if (over.length > 0) await lookSoon(ctx, network.chainId)
+  if (over.length > 0) await verifySoon(ctx, network.chainId)
   const open = await sql<{ resource: string }>`
     select coalesce(d.session_id, d.paywall_id) as resource from intents i join deposits d on d.id = i.deposit_id
     where i.chain_id = ${network.chainId} and i.lane = 'relay' and i.state in ('queued', 'held', 'assigned', 'mined')`.execute(
     ctx.db,
   )
-  for (const { resource } of open.rows) await warm(ctx, resource)
+  for (const { resource } of open.rows) await watch(ctx, resource)
 }
 
 /**

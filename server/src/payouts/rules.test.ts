@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest"
 import { depositFactoryAbi } from "../chain/abi.ts"
 import { firstFees, raisedFees } from "../chain/fees.ts"
 import type { Address } from "../chain/hex.ts"
-import { intentIdIn, releaseData } from "../chain/release-call.ts"
+import { payoutIdIn, releaseData } from "../chain/release-call.ts"
 import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
 import { drawShares, recheckMs } from "./draw-shares.ts"
 
@@ -137,7 +137,7 @@ it("a release says what moves, and ends in the intent's id", () => {
   const owner = `0x${"11".repeat(20)}` as Address
   const deposit = { salt: `0x${"22".repeat(32)}` as Hex, owner, open_after_s: 7n }
   const data = releaseData(id, deposit, { token: owner, recipient: owner, amount: 5n })
-  expect(intentIdIn(data)).toBe(id)
+  expect(payoutIdIn(data)).toBe(id)
   const { args } = decodeFunctionData({ abi: depositFactoryAbi, data: slice(data, 0, -16) })
   expect(args).toEqual([deposit.salt, owner, 7n, owner, owner, 5n])
 })

@@ -9,7 +9,7 @@ import { type Fees, raisedFees } from "../chain/fees.ts"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
-import type { WalletSight } from "../chain/wallet-state.ts"
+import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Database, Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
@@ -37,7 +37,7 @@ export async function sendAttempts(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
-  { lowest }: WalletSight,
+  { lowest }: WalletState,
   pace: Pace,
 ): Promise<void> {
   const due = await sql<{ id: bigint; raw: string; hash: Hash; nonce: bigint }>`
@@ -73,7 +73,7 @@ export async function replaceStuck(
   network: Network,
   { id: walletId }: Row<"wallets">,
   signer: Signer,
-  { market, latest }: WalletSight,
+  { market, latest }: WalletState,
   pace: Pace,
 ): Promise<void> {
   if (market === undefined || latest === undefined) return
@@ -114,12 +114,12 @@ export async function signAgain(
   last: Row<"attempts">,
   { empty, ...fees }: Fees & { empty: boolean },
 ): Promise<Insertable<Database["attempts"]>> {
-  const intent = await ctx.db
+  const payout = await ctx.db
     .selectFrom("intents")
     .selectAll()
     .where("id", "=", last.intent_id)
     .executeTakeFirstOrThrow()
-  const call = empty ? { ...intent, to_address: wallet.address, data: "0x" as const, value: 0n } : intent
+  const call = empty ? { ...payout, to_address: wallet.address, data: "0x" as const, value: 0n } : payout
   const terms = { n: last.n + 1, gas: empty ? EMPTY_GAS : last.gas, ...fees }
   const signed = await signAttempt(signer, { ...call, wallet: wallet.address, nonce: last.nonce }, terms)
   const again = { ...signed, empty }

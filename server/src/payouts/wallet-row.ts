@@ -3,7 +3,7 @@ import { hostOf } from "../chain/endpoints.ts"
 import type { Network } from "../chain/networks.ts"
 import { openPanel } from "../chain/quorum.ts"
 import type { Signer } from "../chain/signer.ts"
-import { lookAtWallet } from "../chain/wallet-state.ts"
+import { readWalletState } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
@@ -46,7 +46,7 @@ export async function ensureWallet(
       `${network.name}: ${signer.address} is the ${known.lane} wallet, and can't be the ${lane} wallet too`,
     )
   if (known) return known
-  const { latest, agreedLatest } = await lookAtWallet(network, signer.address, ctx.signal)
+  const { latest, agreedLatest } = await readWalletState(network, signer.address, ctx.signal)
   const { finalized } = await openPanel(network, 0n, ctx.signal)
   // Too high a first nonce is a gap for ever, so the count must not be one endpoint's alone. One liar of three delays nothing.
   if (latest === undefined || latest !== agreedLatest) {
@@ -106,7 +106,7 @@ export async function haltAhead(
 export async function checkWallet(ctx: Context, network: Network, by: LaneSigner): Promise<void> {
   const wallet = await ensureWallet(ctx, network, by)
   if (!wallet) return
-  const { agreedLatest } = await lookAtWallet(network, by.signer.address, ctx.signal)
+  const { agreedLatest } = await readWalletState(network, by.signer.address, ctx.signal)
   await haltAhead(ctx, network, wallet, agreedLatest)
 }
 

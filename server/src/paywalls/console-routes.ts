@@ -189,7 +189,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         .select("payments.amount")
         .where("grants.paywall_id", "=", paywall.id)
       const newest = newestFirst(query, { at: "granted_at", id: "grants.id" })
-      const tell = (row: Row<"grants"> & { amount: bigint }) => ({
+      const grantOf = (row: Row<"grants"> & { amount: bigint }) => ({
         id: row.id,
         paymentId: row.payment_id,
         address: checksummed(row.address),
@@ -203,7 +203,7 @@ export function paywallConsoleRoutes(app: Server, ctx: Context): void {
         revokedBy: row.revoked_by,
         revokeReason: row.revoke_reason,
       })
-      return await sendList(ctx, reply, request.query, newest, rows => rows.map(tell), inData)
+      return await sendList(ctx, reply, request.query, newest, rows => rows.map(grantOf), inData)
     },
   )
 

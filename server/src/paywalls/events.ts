@@ -3,16 +3,16 @@ import { checksummed } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { amountTeller } from "../scanner/tokens.ts"
+import { amountFormatter } from "../scanner/tokens.ts"
 import { nextSequence } from "../settlement/event-sequence.ts"
-import { tellPaid, tellReversed } from "../settlement/notify-paid.ts"
+import { notifyPaid, notifyReversed } from "../settlement/notify-paid.ts"
 import { emit } from "../webhooks/emit.ts"
 
 /**
  * Emits that a payment granted access, or that a reorg removed it; call it inside the transaction that does so, after
  * the payment and its grant were written. A payment that comes back is emitted again, and so is its next loss.
  */
-export async function tellPayment(
+export async function notifyPayment(
   ctx: TxContext,
   network: NetworkInfo,
   paymentId: string,
@@ -28,19 +28,19 @@ export async function tellPayment(
     .executeTakeFirstOrThrow()
   const grantedAt = payment.granted_at.toISOString()
   const common = { merchantId: payment.merchant_id, orderKey: paymentId }
-  const { amount, currency } = (await amountTeller(ctx, [payment]))(payment)
+  const { amount, currency } = (await amountFormatter(ctx, [payment]))(payment)
   const sequence = await nextSequence(ctx, paymentId)
   const data = { ...dataOf(payment, network), amount, currency, sequence }
   // The time of the grant distinguishes it from the one after a reversal.
   const dedupeKey = `paywall.${change}:${paymentId}:${grantedAt}`
   if (change === "granted") {
     await emit(ctx, { ...common, type: "paywall.granted", dedupeKey, data: { ...data, grantedAt } })
-    await tellPaid(ctx, network, paymentId)
+    await notifyPaid(ctx, network, paymentId)
   } else {
     const reversedAt = ctx.now().toISOString()
     const takesBack = ["paywall.granted" as const]
     await emit(ctx, { ...common, type: "paywall.reversed", dedupeKey, data: { ...data, reversedAt }, takesBack })
-    await tellReversed(ctx, network, payment)
+    await notifyReversed(ctx, network, payment)
   }
 }
 

@@ -4,10 +4,10 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
 import { paymentChanges } from "../metrics.ts"
-import { tellPaid } from "../settlement/notify-paid.ts"
+import { notifyPaid } from "../settlement/notify-paid.ts"
 import type { PaidWith } from "../settlement/sellable.ts"
 import { grantSubmissions } from "./end-submissions.ts"
-import { tellPayment } from "./events.ts"
+import { notifyPayment } from "./events.ts"
 import { callsOf } from "./paywall.ts"
 import type { AccessPart } from "./sell-access.ts"
 
@@ -23,9 +23,9 @@ export async function giveAccess(
   hashes: readonly Hash[],
 ): Promise<void> {
   const { id: paymentId, payer, tx_hash } = payment
-  if (!(await writeGrant(ctx, paywall, payment))) return await tellPaid(ctx, network, paymentId)
+  if (!(await writeGrant(ctx, paywall, payment))) return await notifyPaid(ctx, network, paymentId)
   await grantSubmissions(ctx, paywall.id, payer, hashes)
-  await tellPayment(ctx, network, paymentId, "granted")
+  await notifyPayment(ctx, network, paymentId, "granted")
   ctx.log.info({ paymentId, paywallId: paywall.id, payer, txHash: tx_hash }, "payment granted")
   paymentChanges.inc({ network: network.name, change: "granted" })
 }

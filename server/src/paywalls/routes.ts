@@ -5,7 +5,7 @@ import { checksummed, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
-import { warm } from "../deposits/deposits.ts"
+import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { awaitEnd, MAX_WAIT_S } from "../http/long-poll.ts"
 import { AddressText, Described } from "../http/schemas.ts"
@@ -46,7 +46,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
     },
     async request => {
       const row = await publicPaywall(ctx, request.params.id)
-      await warm(ctx, row.id)
+      await watch(ctx, row.id)
       const network = networkOf(ctx.chain, row.chain_id)
       const { name: chain, chainId, token } = network
       const payTo = await payToOf(ctx, row.id)
@@ -87,7 +87,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
     async request => {
       const address = addressField("address", request.query.address)
       const { id } = await publicPaywall(ctx, request.params.id)
-      await warm(ctx, id)
+      await watch(ctx, id)
       const access = await accessOf(ctx, id, address)
       if (!access) return { hasAccess: false }
       return { hasAccess: true, expiresAt: access.expiresAt.toISOString(), txHash: access.txHash }

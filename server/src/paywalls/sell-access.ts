@@ -8,11 +8,11 @@ import { networkOf } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
 import { paymentChanges } from "../metrics.ts"
 import { classify } from "../settlement/classify.ts"
-import { toldAsSession } from "../settlement/notify-paid.ts"
+import { sessionNotice } from "../settlement/notify-paid.ts"
 import type { Part, Sellable } from "../settlement/sellable.ts"
 import { foldAccess, lockAccess } from "./access.ts"
 import { endClaimed, failSubmissions, returnSubmissions, reverseSubmissions } from "./end-submissions.ts"
-import { tellPayment } from "./events.ts"
+import { notifyPayment } from "./events.ts"
 import { giveAccess, takeAccess, wasGranted } from "./give-access.ts"
 import {
   countedAlone,
@@ -94,7 +94,7 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
   async onReversed(ctx, { paywall, payer, network }, { id }) {
     await takeAccess(ctx, id)
     await reverseSubmissions(ctx, paywall.id, payer, id)
-    await tellPayment(ctx, network, id, "reversed")
+    await notifyPayment(ctx, network, id, "reversed")
     paymentChanges.inc({ network: network.name, change: "reversed" })
   },
 
@@ -115,6 +115,6 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
       .select("description")
       .where("id", "=", payment.paywall_id)
       .executeTakeFirstOrThrow()
-    return { ...toldAsSession(payment), paywallId: payment.paywall_id, description: paywall.description }
+    return { ...sessionNotice(payment), paywallId: payment.paywall_id, description: paywall.description }
   },
 }

@@ -4,9 +4,9 @@ import type { Address, Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row, SubmissionStatus } from "../db/schema.ts"
-import { warm } from "../deposits/deposits.ts"
+import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
-import { freshSubmission, lookSoon } from "../scanner/queries.ts"
+import { freshSubmission, verifySoon } from "../scanner/queries.ts"
 import { statusMessage, waitsForMerchant } from "../scanner/submission-faults.ts"
 
 export async function publicPaywall(ctx: Context, id: string): Promise<Row<"paywalls">> {
@@ -41,8 +41,8 @@ export async function submitPayment(ctx: Context, paywallId: string, txHash: Has
       )
       .execute()
   })
-  await warm(ctx, paywallId)
-  await lookSoon(ctx, chain_id)
+  await watch(ctx, paywallId)
+  await verifySoon(ctx, chain_id)
 }
 
 export interface PaymentState {

@@ -16,7 +16,7 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { type DepositSums, depositSums } from "../deposits/balance.ts"
 import { checkAssertions, outflowAssertion, payoutAssertion, transferAssertion } from "./check-receipts.ts"
-import { checkIntent, signedIntents } from "./check-signed-transactions.ts"
+import { checkPayout, signedPayouts } from "./check-signed-transactions.ts"
 import { compareLogs } from "./compare-logs.ts"
 import type { Compared, Finding } from "./report.ts"
 
@@ -188,15 +188,15 @@ export async function checkRowsOf(
   const { rows: transfers } = await sql<Row<"transfers">>`select * from transfers where deposit_id = ${deposit.id}
     and state = 'final' order by block_number desc limit ${ROWS_OF_A_DEPOSIT}`.execute(ctx.db)
   const of = sql`i.deposit_id = ${deposit.id} and i.state in ('assigned', 'mined', 'final', 'reverted')`
-  const intents = await signedIntents(ctx, network.chainId, of, ROWS_OF_A_DEPOSIT)
-  for (const intent of intents) {
-    const finding = checkIntent(intent)
+  const payouts = await signedPayouts(ctx, network.chainId, of, ROWS_OF_A_DEPOSIT)
+  for (const payout of payouts) {
+    const finding = checkPayout(payout)
     if (finding) return { finding }
   }
   const outflows = await ctx.db.selectFrom("outflows").selectAll().where("deposit_id", "=", deposit.id).execute()
   return await checkAssertions(ctx, network, panel, [
     ...transfers.map(transferAssertion),
-    ...intents
+    ...payouts
       .filter(({ state, token }) => ["final", "reverted"].includes(state) && token === network.token.address)
       .map(payoutAssertion),
     ...outflows.map(row => outflowAssertion({ ...row, deposit: deposit.address })),

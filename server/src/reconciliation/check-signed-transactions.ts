@@ -15,20 +15,20 @@ import type { Finding } from "./report.ts"
 type Terms = Pick<Row<"deposits">, "factory" | "salt" | "owner" | "open_after_s">
 
 /** A payout with its deposit and all that was signed for it. */
-export type SignedIntent = Row<"intents"> & {
+export type SignedPayout = Row<"intents"> & {
   deposit: Address
   terms: { factory: Address; salt: Hash; owner: Address; open_after_s: string }
   attempts: { id: string; raw: Hex; hash: Hash }[]
 }
 
 /** Payouts out of deposits, with their signed bytes, in the order of their ids. */
-export async function signedIntents(
+export async function signedPayouts(
   ctx: Context,
   chainId: number,
   which: ReturnType<typeof sql>,
   limit: number,
-): Promise<SignedIntent[]> {
-  const { rows } = await sql<SignedIntent>`
+): Promise<SignedPayout[]> {
+  const { rows } = await sql<SignedPayout>`
     select i.*, d.address as deposit,
       json_build_object('factory', d.factory, 'salt', d.salt, 'owner', d.owner, 'open_after_s', d.open_after_s::text) as terms,
       (select coalesce(json_agg(json_build_object('id', a.id::text, 'raw', a.raw, 'hash', a.hash)), '[]'::json)
@@ -41,17 +41,17 @@ export async function signedIntents(
 }
 
 /** The first calldata or signed transaction of a payout that differs from its row. */
-export function checkIntent(intent: SignedIntent): Finding | undefined {
-  const { id, terms, to_address: to, data, token, recipient, amount, nonce } = intent
+export function checkPayout(payout: SignedPayout): Finding | undefined {
+  const { id, terms, to_address: to, data, token, recipient, amount, nonce } = payout
   const deposit = { salt: terms.salt, owner: terms.owner, open_after_s: BigInt(terms.open_after_s) }
   if (data !== releaseData(id, deposit, { token, recipient, amount }) || to !== terms.factory)
     return {
       table: "intents",
       id,
-      words: `the row ${id} of intents says ${amount} of ${token} from ${intent.deposit} to ${recipient}; its calldata says another thing`,
+      words: `the row ${id} of intents says ${amount} of ${token} from ${payout.deposit} to ${recipient}; its calldata says another thing`,
     }
-  for (const { id: attemptId, raw, hash } of intent.attempts) {
-    const wrong = wrongIn(intent, raw, hash, nonce)
+  for (const { id: attemptId, raw, hash } of payout.attempts) {
+    const wrong = wrongIn(payout, raw, hash, nonce)
     if (wrong)
       return {
         table: "attempts",
@@ -62,7 +62,7 @@ export function checkIntent(intent: SignedIntent): Finding | undefined {
   return undefined
 }
 
-function wrongIn(intent: SignedIntent, raw: Hex, hash: Hash, nonce: bigint | null): string | undefined {
+function wrongIn(payout: SignedPayout, raw: Hex, hash: Hash, nonce: bigint | null): string | undefined {
   let said: ReturnType<typeof parseTransaction>
   try {
     if (keccak256(raw) !== hash) return "its bytes have another hash"
@@ -70,16 +70,16 @@ function wrongIn(intent: SignedIntent, raw: Hex, hash: Hash, nonce: bigint | nul
   } catch {
     return "its bytes are no transaction"
   }
-  if (said.chainId !== intent.chain_id || BigInt(said.nonce ?? 0) !== nonce)
+  if (said.chainId !== payout.chain_id || BigInt(said.nonce ?? 0) !== nonce)
     return "its bytes have another nonce or chain"
   const to = said.to?.toLowerCase()
   // An empty transfer of the wallet to itself, by which a person uses up a nonce, moves nobody's money.
-  if (to === intent.wallet && (said.value ?? 0n) === 0n && (said.data ?? "0x") === "0x") return undefined
+  if (to === payout.wallet && (said.value ?? 0n) === 0n && (said.data ?? "0x") === "0x") return undefined
   // A transaction that was adopted from the chain may end with the id of a payout that an old backup does not have.
   if (
-    to !== intent.to_address ||
-    withoutId(said.data ?? "0x") !== withoutId(intent.data) ||
-    (said.value ?? 0n) !== intent.value
+    to !== payout.to_address ||
+    withoutId(said.data ?? "0x") !== withoutId(payout.data) ||
+    (said.value ?? 0n) !== payout.value
   )
     return "its bytes say another thing"
   return undefined

@@ -90,29 +90,29 @@ async function compareOutgoing(
   range: Range,
 ): Promise<Compared> {
   const hashes = left.map(transfer => transfer.txHash)
-  const known = await intentsOf(ctx, network, hashes)
+  const known = await payoutsOf(ctx, network, hashes)
   const noted = await notedOutflows(ctx, network, hashes)
   const paid = new Set<string>()
   const second = new Set<Transfer>()
   for (const transfer of left) {
-    const intent = known.find(
+    const payout = known.find(
       row =>
         row.hashes.includes(transfer.txHash) &&
         transfer.from === row.deposit &&
         transfer.to === row.recipient &&
         transfer.value === row.amount,
     )
-    if (intent && !paid.has(intent.id) && (intent.state !== "final" || intent.tx_hash === transfer.txHash)) {
-      paid.add(intent.id)
-      if (intent.state !== "reverted") continue
+    if (payout && !paid.has(payout.id) && (payout.state !== "final" || payout.tx_hash === transfer.txHash)) {
+      paid.add(payout.id)
+      if (payout.state !== "reverted") continue
     }
-    if (intent) second.add(transfer)
+    if (payout) second.add(transfer)
     if (noted.has(`${transfer.txHash} ${transfer.logIndex}`)) continue
-    const words = strangerWords(transfer, intent, known)
+    const words = strangerWords(transfer, payout, known)
     if (!(await isProven(network, panel, { ...transfer, k: undefined }))) return { unproven: words }
     const deposit = deposits.get(transfer.from)
     if (!deposit) continue
-    const finding = await noteOutflow(ctx, network, panel, deposit, transfer, intent, words)
+    const finding = await noteOutflow(ctx, network, panel, deposit, transfer, payout, words)
     if (finding) return { finding }
   }
   const finals = await endedIn(ctx, network, range)
@@ -122,10 +122,10 @@ async function compareOutgoing(
   return unproven === undefined ? {} : { unproven }
 }
 
-function strangerWords(transfer: Transfer, intent: Ended | undefined, known: readonly Ended[]): string {
-  if (intent?.state === "reverted")
-    return `the row ${intent.id} of intents is called reverted, and ${transfer.txHash} paid it`
-  if (intent) return `the payout ${intent.id} was paid twice, by ${transfer.txHash} too`
+function strangerWords(transfer: Transfer, payout: Ended | undefined, known: readonly Ended[]): string {
+  if (payout?.state === "reverted")
+    return `the row ${payout.id} of intents is called reverted, and ${transfer.txHash} paid it`
+  if (payout) return `the payout ${payout.id} was paid twice, by ${transfer.txHash} too`
   const named = known.find(row => row.hashes.includes(transfer.txHash))
   if (named) return `the transfer ${transfer.txHash} is not what the payout ${named.id} meant`
   return `the transfer ${transfer.txHash} left a deposit, and no payout meant it`
@@ -138,12 +138,12 @@ async function noteOutflow(
   panel: Panel,
   deposit: KnownDeposit,
   transfer: Transfer,
-  intent: Ended | undefined,
+  payout: Ended | undefined,
   words: string,
 ): Promise<Finding | undefined> {
   const time = panel.blockAt(transfer.blockNumber)?.block.time ?? ctx.now()
   const isOpen = BigInt(Math.floor(time.getTime() / 1_000)) > deposit.open_after_s
-  const isRecovery = !intent && transfer.to === deposit.owner && isOpen
+  const isRecovery = !payout && transfer.to === deposit.owner && isOpen
   // First: an outflow that is noted is not reported again, so a process that dies between the two must leave the halt.
   if (!isRecovery) await haltPayoutWallets(ctx, network, words)
   const [row] = await ctx.db
@@ -175,7 +175,7 @@ async function noteOutflow(
   return { table: "outflows", id: row?.id ?? "", words }
 }
 
-async function intentsOf(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Ended[]> {
+async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Ended[]> {
   if (hashes.length === 0) return []
   const among = sql`any(${sqlArray("text", hashes)})`
   const { rows } = await sql<Ended>`

@@ -70,7 +70,7 @@ describe("one row altered by hand", () => {
       expect(await byHand(inside.db, statement)).toBe(1)
       const within = { ...ctx(), db: inside.db }
       halted = await reconcile(within)
-      // What left and is recorded nowhere must be missing twice, as a node may tell its logs late.
+      // What left and is recorded nowhere must be missing twice, as a node may report its logs late.
       if (halted === null) halted = await reconcile({ ...within, now: () => new Date(ctx().now().getTime() + 700_000) })
       throw new Back()
     })
@@ -248,7 +248,7 @@ describe("halts nothing:", () => {
     await ctx().db.deleteFrom("reconciliations").execute()
     await reconcileRound(ctx(), network, rig.signer.address)
     expect((await ctx().db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()).halted_reason).toBeNull()
-    // The same lies from both are the truth, as far as anyone can tell.
+    // The same lies from both are the truth, as far as anyone can know.
     const both = { ...network, endpoints: [liar.url, liar.url].map(url => newEndpoint("base-sepolia", url)) }
     await ctx().db.deleteFrom("reconciliations").execute()
     await reconcileRound(ctx(), both, rig.signer.address)

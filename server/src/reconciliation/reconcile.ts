@@ -8,7 +8,7 @@ import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openPanel, type Panel } from "../chain/quorum.ts"
 import { RpcError } from "../chain/rpc.ts"
-import { lookAtWallet } from "../chain/wallet-state.ts"
+import { readWalletState } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
@@ -18,7 +18,7 @@ import { payoutAlarms } from "../metrics.ts"
 import { checkBalances, checkRowsOf, unexplained } from "./check-balances.ts"
 import { checkConsistency, depositsBehind } from "./check-consistency.ts"
 import { checkAssertions, outflowAssertion, payoutAssertion, transferAssertion } from "./check-receipts.ts"
-import { checkIntent, checkTerms, signedIntents } from "./check-signed-transactions.ts"
+import { checkPayout, checkTerms, signedPayouts } from "./check-signed-transactions.ts"
 import { type Finding, haltWallets, reportUnproven } from "./report.ts"
 
 const HOUR_MS = 3_600_000
@@ -105,13 +105,13 @@ async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wall
 async function compareHourly(round: Round, claimed: Job, panel: Panel | undefined): Promise<void> {
   const { ctx, network } = round
   const found: (Finding | undefined)[] = await checkConsistency(ctx, network.chainId)
-  const open = await signedIntents(
+  const open = await signedPayouts(
     ctx,
     network.chainId,
     sql`i.state in ('queued', 'held', 'assigned', 'mined')`,
     OPEN_PAYOUTS,
   )
-  found.push(firstOf(open, checkIntent))
+  found.push(firstOf(open, checkPayout))
   if (panel)
     found.push(
       ...(await narrow(
@@ -155,7 +155,7 @@ async function nonceGap({ ctx, network, wallet }: Round): Promise<Finding | unde
     where w.chain_id = ${network.chainId} and w.address = ${wallet} group by w.id`.execute(ctx.db)
   const [row] = rows
   if (!row || row.next === row.signed) return undefined
-  const { latest, agreedLatest } = await lookAtWallet(network, wallet, ctx.signal)
+  const { latest, agreedLatest } = await readWalletState(network, wallet, ctx.signal)
   if (latest === undefined || agreedLatest === undefined || latest >= row.next) return undefined
   const words = `the row ${row.id} of wallets signs next with the nonce ${row.next}; the chain is at ${latest}, and nothing signed is between`
   return { table: "wallets", id: `${row.id}`, words }
@@ -248,8 +248,8 @@ async function passTransfers(round: Round, panel: Panel, after: bigint): Promise
 async function passPayouts(round: Round, panel: Panel, after: string): Promise<string | null> {
   const { ctx, network } = round
   const ended = sql`i.id > ${after}::uuid and i.state in ('final', 'reverted')`
-  const rows = await signedIntents(ctx, network.chainId, ended, RECEIPTS_A_ROUND)
-  await halt(round, [firstOf(rows, checkIntent)])
+  const rows = await signedPayouts(ctx, network.chainId, ended, RECEIPTS_A_ROUND)
+  await halt(round, [firstOf(rows, checkPayout)])
   // Any other token could halt the wallet by omitting a log.
   const settled = rows.filter(row => row.token === network.token.address)
   const { finding, unproven } = await checkAssertions(ctx, network, panel, settled.map(payoutAssertion))

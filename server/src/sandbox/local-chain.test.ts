@@ -223,14 +223,14 @@ test("the keeper's death is reported and ends anvil", async () => {
 
 test("a stop is not reported as a death, and can be requested twice", async () => {
   const chain = await start()
-  let told = false
+  let reported = false
   void chain.exited.then(() => {
-    told = true
+    reported = true
   })
   await Promise.all([chain.stop(), chain.stop()])
   await chain.stop()
   expect(running(chain.pid)).toBe(false)
-  expect(told).toBe(false)
+  expect(reported).toBe(false)
 })
 
 test("killed at any moment, the program leaves no process, and the next start has all that was saved", async () => {

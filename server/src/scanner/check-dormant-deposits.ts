@@ -33,7 +33,7 @@ const ADDRESSES_A_ROUND = 10_000
  * paid in a day, so that the scan costs what is in use, and not what was ever made. What they received is known up to the last
  * scan.
  */
-export async function coolDeposits(ctx: Context, network: Network): Promise<void> {
+export async function makeDepositsDormant(ctx: Context, network: Network): Promise<void> {
   const now = ctx.now()
   const dayAgo = new Date(now.getTime() - DAY_MS)
   await sql`update deposits d set hot = false, watched_number = c.block_number, cooled_at = ${now},
@@ -51,7 +51,7 @@ export async function coolDeposits(ctx: Context, network: Network): Promise<void
  * Reads the balances of the dormant addresses that are due, and puts those back into the scan that hold another sum than their
  * rows say: more was received, or something left that is not noted yet, which could hide what is received.
  */
-export async function checkColdDeposits(ctx: Context, network: Network): Promise<void> {
+export async function checkDormantDeposits(ctx: Context, network: Network): Promise<void> {
   const now = ctx.now()
   const due = await ctx.db
     .selectFrom("deposits")
@@ -73,15 +73,15 @@ export async function checkColdDeposits(ctx: Context, network: Network): Promise
     })
     // An address whose balance no endpoint reported stays due; what one endpoint alone reported is asked again soon.
     const enough = votesNeeded(network.endpoints.length)
-    const toldBy = (i: number) => balances[i]?.length ?? 0
-    const told = ids.filter((_, i) => toldBy(i) >= enough)
-    if (told.length > 0) await scheduleChecks(ctx, told)
-    const alone = ids.filter((_, i) => toldBy(i) > 0 && toldBy(i) < enough)
+    const reportedBy = (i: number) => balances[i]?.length ?? 0
+    const reported = ids.filter((_, i) => reportedBy(i) >= enough)
+    if (reported.length > 0) await scheduleChecks(ctx, reported)
+    const alone = ids.filter((_, i) => reportedBy(i) > 0 && reportedBy(i) < enough)
     if (alone.length > 0) {
       const check_at = new Date(now.getTime() + ALONE_MS)
       await ctx.db.updateTable("deposits").set({ check_at }).where("id", "in", alone).execute()
     }
-    const quiet = part.filter((row, i) => !differs.includes(row) && toldBy(i) >= enough)
+    const quiet = part.filter((row, i) => !differs.includes(row) && reportedBy(i) >= enough)
     await knownUpTo(
       ctx,
       network,

@@ -243,7 +243,7 @@ describe("the scan", () => {
     expect(await hasAccess(shop)).toBe(true)
   })
 
-  it("finds what a node that lagged unnoticed did not tell", async () => {
+  it("finds what a node that lagged unnoticed did not report", async () => {
     const shop = await paywall()
     await rounds(1)
     chain.pay([{ from: A, to: shop.payTo, value: usd(5) }])

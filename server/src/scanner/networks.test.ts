@@ -18,7 +18,7 @@ import { checkNetwork, type Network, NetworkMismatch, type NetworkName } from ".
 import { RpcError } from "../chain/rpc.ts"
 import { screen } from "../chain/sanctions.ts"
 import { verifyRound } from "../settlement/verify-payments.ts"
-import { checkColdDeposits, coolDeposits } from "./check-dormant-deposits.ts"
+import { checkDormantDeposits, makeDepositsDormant } from "./check-dormant-deposits.ts"
 import { ensureCursor } from "./scan-round.ts"
 
 /** Two chains with their contracts, and one service on both. */
@@ -261,7 +261,7 @@ describe("sanctions by oracle", () => {
 describe("dormant addresses", () => {
   const cool = async () => {
     service.advance(3 * HOUR)
-    await coolDeposits(service.ctx, network(0))
+    await makeDepositsDormant(service.ctx, network(0))
   }
   const hot = async (id: string) =>
     (
@@ -276,7 +276,7 @@ describe("dormant addresses", () => {
     const shop = await paywall()
     await rounds(1)
     await service.call("DELETE", `/api/console/paywalls/${shop.id}`, undefined, { as: "shop" })
-    await coolDeposits(service.ctx, network(0))
+    await makeDepositsDormant(service.ctx, network(0))
     expect(await hot(shop.id)).toBe(true)
     await cool()
     expect(await hot(shop.id)).toBe(false)
@@ -285,14 +285,14 @@ describe("dormant addresses", () => {
     await rounds(3)
     expect(await service.ctx.db.selectFrom("transfers").select("id").execute()).toEqual([])
     service.advance(HOUR)
-    await checkColdDeposits(service.ctx, network(0))
+    await checkDormantDeposits(service.ctx, network(0))
     expect(await hot(shop.id)).toBe(true)
     await rounds(4)
     expect(await service.ctx.db.selectFrom("transfers").select(["tx_hash", "value"]).execute()).toEqual([
       { tx_hash: txHash, value: parseUnits("5", 6) },
     ])
     await cool()
-    await checkColdDeposits(service.ctx, network(0))
+    await checkDormantDeposits(service.ctx, network(0))
     // Its balance is known by now.
     expect(await hot(shop.id)).toBe(false)
   })
@@ -301,15 +301,15 @@ describe("dormant addresses", () => {
     const shop = await paywall()
     await rounds(1)
     await service.call("DELETE", `/api/console/paywalls/${shop.id}`, undefined, { as: "shop" })
-    await coolDeposits(service.ctx, network(0))
+    await makeDepositsDormant(service.ctx, network(0))
     await cool()
     service.advance(HOUR)
     const endpoints = [...network(0).endpoints, newEndpoint("base-sepolia", "http://127.0.0.1:1")]
-    await checkColdDeposits(service.ctx, { ...network(0), endpoints })
+    await checkDormantDeposits(service.ctx, { ...network(0), endpoints })
     expect(await hot(shop.id)).toBe(false)
     await pay(0, shop.payTo)
     service.advance(6 * MINUTE)
-    await checkColdDeposits(service.ctx, network(0))
+    await checkDormantDeposits(service.ctx, network(0))
     expect(await hot(shop.id)).toBe(true)
   })
 
@@ -318,25 +318,25 @@ describe("dormant addresses", () => {
     await rounds(1)
     service.advance(23 * HOUR)
     await service.call("GET", `/api/paywalls/${busy.id}`)
-    await coolDeposits(service.ctx, network(0))
+    await makeDepositsDormant(service.ctx, network(0))
     expect([await hot(idle.id), await hot(busy.id)]).toEqual([true, true])
     service.advance(2 * HOUR + MINUTE)
-    await coolDeposits(service.ctx, network(0))
+    await makeDepositsDormant(service.ctx, network(0))
     expect([await hot(idle.id), await hot(busy.id)]).toEqual([false, true])
     // Days later it is still looked at within the hour.
     for (let i = 0; i < 30; i++) {
       service.advance(HOUR)
-      await checkColdDeposits(service.ctx, network(0))
+      await checkDormantDeposits(service.ctx, network(0))
     }
     const first = await pay(0, idle.payTo)
     service.advance(HOUR)
-    await checkColdDeposits(service.ctx, network(0))
+    await checkDormantDeposits(service.ctx, network(0))
     expect(await hot(idle.id)).toBe(true)
     service.advance(11 * MINUTE)
     await rounds(3)
     expect(await hasAccess(idle.id)).toBe(true)
     service.advance(26 * HOUR)
-    await coolDeposits(service.ctx, network(0))
+    await makeDepositsDormant(service.ctx, network(0))
     expect(await hot(idle.id)).toBe(false)
     await sites[0].anvil.client.mine({ blocks: 30 })
     const second = await pay(0, idle.payTo, 3)
@@ -376,17 +376,17 @@ describe("dormant addresses", () => {
       })
       .execute()
     service.advance(HOUR)
-    await checkColdDeposits(service.ctx, network(0))
+    await checkDormantDeposits(service.ctx, network(0))
     expect(await hot(shop.id)).toBe(false)
     const txHash = await pay(0, shop.payTo)
     service.advance(25 * HOUR)
-    await checkColdDeposits(service.ctx, network(0))
+    await checkDormantDeposits(service.ctx, network(0))
     await rounds(3)
     const found = await service.ctx.db.selectFrom("transfers").select("tx_hash").orderBy("id").execute()
     expect(found.map(row => row.tx_hash)).toEqual([before, txHash])
   })
 
-  it("whoever looks at the page, or submits, warms it again, and nothing in between is missed", async () => {
+  it("whoever looks at the page, or submits, makes it watched again, and nothing in between is missed", async () => {
     const shop = await paywall()
     const before = await pay(0, shop.payTo)
     await rounds(1)
@@ -437,13 +437,13 @@ describe("dormant addresses", () => {
         .reduce((sum, { value }) => sum + value, 0)
     }
     const before = await calls()
-    await checkColdDeposits(service.ctx, network(0))
+    await checkDormantDeposits(service.ctx, network(0))
     expect((await calls()) - before).toBe(20)
     expect(await due()).toBe(0)
     service.advance(HOUR)
     expect(await due()).toBe(10_000)
     service.advance(24 * HOUR)
-    await checkColdDeposits(service.ctx, network(0))
+    await checkDormantDeposits(service.ctx, network(0))
     service.advance(2 * HOUR)
     expect(await due()).toBe(0)
     service.advance(22 * HOUR)

@@ -11,7 +11,7 @@ import { openPanel, type Panel, type PanelView } from "../chain/quorum.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { depositsAmong, dueSubmissions, hotDeposits, unfinalTransfers, type WatchedDeposit } from "./queries.ts"
+import { depositsAmong, dueSubmissions, unfinalTransfers, type WatchedDeposit, watchedDeposits } from "./queries.ts"
 
 /** Blocks scanned again each round: nodes put logs into their index late, and shallow reorgs move them. */
 const RESCAN_BLOCKS = 20n
@@ -54,7 +54,7 @@ export interface Observation {
 
 /** Reads the database and the chain; writes nothing. */
 export async function observeChain(ctx: Context, network: Network, cursor: Row<"cursors">): Promise<Observation> {
-  const hot = await hotDeposits(ctx, network.chainId)
+  const watched = await watchedDeposits(ctx, network.chainId)
   const submissions = await dueSubmissions(ctx, network.chainId, RECEIPTS_A_ROUND)
   const unfinal = await unfinalTransfers(ctx, network.chainId)
   const deposits = new Map<Address, WatchedDeposit>()
@@ -64,7 +64,7 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
     for (const deposit of await depositsAmong(ctx, network.chainId, unknown, resources))
       deposits.set(deposit.address, deposit)
   }
-  for (const deposit of hot) deposits.set(deposit.address, deposit)
+  for (const deposit of watched) deposits.set(deposit.address, deposit)
   await know(
     unfinal.map(row => row.to_address),
     submissions.map(resourceOf),
@@ -73,10 +73,10 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
 
   const from = back(cursor.block_number, isDeepRound(ctx, cursor) ? DEEP_BLOCKS : RESCAN_BLOCKS)
   let scannedTo = await panel.scan(
-    hot.map(deposit => deposit.address),
+    watched.map(deposit => deposit.address),
     from,
   )
-  const backfill = await scanBehind(panel, hot, cursor.block_number)
+  const backfill = await scanBehind(panel, watched, cursor.block_number)
 
   const checkpoint = panel.blockAt(cursor.block_number)
   const reorged = checkpoint !== undefined && checkpoint.block.hash !== cursor.block_hash
@@ -121,8 +121,8 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
 }
 
 /** Scans the deposits that have come back into the scan, from where each of them was left. */
-async function scanBehind(panel: Panel, hot: readonly WatchedDeposit[], number: bigint) {
-  const behind = hot.filter(deposit => deposit.watchedNumber !== null)
+async function scanBehind(panel: Panel, watched: readonly WatchedDeposit[], number: bigint) {
+  const behind = watched.filter(deposit => deposit.watchedNumber !== null)
   if (behind.length === 0) return undefined
   const oldest = behind.reduce(
     (low, { watchedNumber }) => (watchedNumber !== null && watchedNumber < low ? watchedNumber : low),

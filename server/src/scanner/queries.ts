@@ -31,7 +31,7 @@ const depositsOn = (ctx: Context, chainId: number) =>
     .orderBy("id")
 
 /** The receiving addresses of a network that are in the scan of the logs. */
-export const hotDeposits = (ctx: Context, chainId: number): Promise<WatchedDeposit[]> =>
+export const watchedDeposits = (ctx: Context, chainId: number): Promise<WatchedDeposit[]> =>
   depositsOn(ctx, chainId).where("hot", "=", true).execute()
 
 /** Those that have one of these addresses, or belong to one of these resources, in the order they were made. */
@@ -247,7 +247,7 @@ export const freshSubmission = (now: Date) => ({
 })
 
 /** Has a network looked at soon; call it outside a transaction, as the verification holds this row while it writes. */
-export async function lookSoon(ctx: Context, chainId: number): Promise<void> {
+export async function verifySoon(ctx: Context, chainId: number): Promise<void> {
   const now = ctx.now()
   await ctx.db
     .updateTable("cursors")

@@ -1,5 +1,5 @@
 /**
- * Why a submission did not lead to access, in words that tell a buyer what happened and what to do.
+ * Why a submission did not lead to access, in words that say what happened and what to do.
  */
 import { type Address, checksummed } from "../chain/hex.ts"
 import type { Token } from "../chain/networks.ts"

@@ -18,7 +18,7 @@ const GAS = 200_000
 /** More can't be distinguished from an attempt to hide an amount. */
 const MOST_DECIMALS = 36
 const SYMBOL = /^[A-Za-z][A-Za-z0-9.]{0,11}$/
-/** Transfers of other tokens that are kept of one transaction: a token can tell of any number, from anyone. */
+/** Transfers of other tokens that are kept of one transaction: a token can emit any number, from anyone. */
 const OTHERS_A_TRANSACTION = 20
 /**
  * No token has so much: ten amounts of 2²⁵⁶ no longer fit into the database's numbers, and what can't be written would stop
@@ -63,14 +63,14 @@ export async function learnTokens(ctx: Context, network: Network): Promise<void>
   })
   // Until it is known, amounts are formatted in base units; settling waits for nobody.
   if (answers.length === 0) return
-  const told = rows.map(({ token: address }, i) => {
+  const reported = rows.map(({ token: address }, i) => {
     const decimals = decimalsOf(answers[2 * i + 1])
     const symbol = decimals === null ? null : symbolOf(ctx, answers[2 * i])
     return { chain_id: network.chainId, address, symbol, decimals, asked_at: ctx.now() }
   })
   await ctx.db
     .insertInto("tokens")
-    .values(told)
+    .values(reported)
     .onConflict(conflict => conflict.doNothing())
     .execute()
 }
@@ -94,7 +94,7 @@ function symbolOf(ctx: Context, answer: RpcResult | undefined): string | null {
 }
 
 /** An amount as it is shown. */
-export interface ToldAmount {
+export interface FormattedAmount {
   amount: string
   /** The token's symbol; its address where it has none that can be shown. */
   currency: string
@@ -105,10 +105,10 @@ export interface ToldAmount {
 }
 
 /** Formats amounts in the tokens of these rows. */
-export async function amountTeller(
+export async function amountFormatter(
   ctx: TxContext,
   rows: readonly { chain_id: number; token: Address }[],
-): Promise<(row: { chain_id: number; token: Address; amount: bigint }) => ToldAmount> {
+): Promise<(row: { chain_id: number; token: Address; amount: bigint }) => FormattedAmount> {
   const others = rows.filter(row => row.token !== networkOf(ctx.chain, row.chain_id).token.address)
   const addresses = [...new Set(others.map(row => row.token))]
   const known =

@@ -40,7 +40,7 @@ const one = async (query?: string) => {
   expect(all.length).toBe(1)
   return all[0]
 }
-const intents = () => db().selectFrom("intents").selectAll().orderBy("created_at").orderBy("source_key").execute()
+const payouts = () => db().selectFrom("intents").selectAll().orderBy("created_at").orderBy("source_key").execute()
 const completed = async () =>
   (
     await db()
@@ -141,8 +141,8 @@ describe("at a checkout", () => {
     expect((await statusOf(session.id)).status).toBe("confirmed")
     for (const again of [await accept(id), await giveBack(id, { address: fresh() })])
       expect(again).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
-    const { tellDuePayments } = await import("./notify-paid.ts")
-    await tellDuePayments(rig.service.ctx)
+    const { notifyDuePayments } = await import("./notify-paid.ts")
+    await notifyDuePayments(rig.service.ctx)
     expect(await completed()).toMatchObject([{ id: session.id, exception: "underpaid", amountReceived: "3.00" }])
     await booksHold()
   })
@@ -183,7 +183,7 @@ describe("at a checkout", () => {
     expect((await statusOf(session.id)).message).toContain("sent back")
     await rig.payOut()
     expect(await rig.balanceOf(wanted)).toBe(5_000_000n)
-    const [intent] = await intents()
+    const [intent] = await payouts()
     expect(intent).toMatchObject({ kind: "return", source_key: `payment:${id}:return:0`, state: "final" })
     expect((await one()).return).toEqual({ address: wanted, state: "final", txHash: intent?.tx_hash, reason: null })
     const { body } = await rig.service.call("GET", "/api/console/transactions?type=return", undefined, as)
@@ -196,7 +196,7 @@ describe("at a checkout", () => {
       expect(again).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
       expect(again.body.message).toContain("returned")
     }
-    expect((await intents()).length).toBe(1)
+    expect((await payouts()).length).toBe(1)
     expect(await rig.balanceOf(wanted)).toBe(5_000_000n)
     await booksHold()
   })
@@ -235,13 +235,13 @@ describe("at a checkout", () => {
     const { sweepDue } = await import("../payouts/make-payouts.ts")
     await sweepDue(rig.service.ctx, rig.network)
     await rig.payOut()
-    const { checkColdDeposits, coolDeposits } = await import("../scanner/check-dormant-deposits.ts")
-    await coolDeposits(rig.service.ctx, rig.network)
+    const { checkDormantDeposits, makeDepositsDormant } = await import("../scanner/check-dormant-deposits.ts")
+    await makeDepositsDormant(rig.service.ctx, rig.network)
     await rig.pay(session.payTo, "5")
     await rig.pass(25 * HOUR)
     await rig.rounds(1)
     expect(await waiting()).toEqual([])
-    await checkColdDeposits(rig.service.ctx, rig.network)
+    await checkDormantDeposits(rig.service.ctx, rig.network)
     await rig.rounds(3)
     expect(await one()).toMatchObject({ status: "open", exception: "duplicate", amount: "5.00" })
   })
@@ -297,7 +297,7 @@ describe("at a checkout", () => {
     await rig.payOut()
     const got = [first, second, to].map(address => rig.balanceOf(address, rig.other))
     expect(await Promise.all(got)).toEqual([4_900_000n, 2_100_000n, 7_000_000n])
-    expect((await intents()).map(row => row.state)).toEqual(["final", "final", "final"])
+    expect((await payouts()).map(row => row.state)).toEqual(["final", "final", "final"])
     await rig.rounds(3)
     expect((await statusOf(kept.id)).status).toBe("confirmed")
     const { status } = await db().selectFrom("wallets").select("status").executeTakeFirstOrThrow()
@@ -322,7 +322,7 @@ describe("at a checkout", () => {
     await rig.rounds(2)
     const other = (await waiting("status=open")).find((row: { amount: string }) => row.amount === "1.00")
     expect(await giveBack(other.id, { address: bad })).toMatchObject({ status: 403 })
-    expect(await intents()).toEqual([])
+    expect(await payouts()).toEqual([])
   })
 
   it("whose link was used up by others: accepted it is confirmed anyway", async () => {
@@ -533,7 +533,7 @@ describe("at a paywall", () => {
       const named = await post("/api/pay/return-address", { id: shop.id, address, message: "m", signature: "0x00" }, {})
       expect(named.status).toBe(400)
     }
-    expect(await intents()).toEqual([])
+    expect(await payouts()).toEqual([])
     expect(await one()).toMatchObject({ status: "open", returnAddress: null })
   })
 
@@ -549,7 +549,7 @@ describe("at a paywall", () => {
     expect(again.body).toEqual(first.body)
     expect(again.headers["idempotent-replayed"]).toBe("true")
     expect((await giveBack(id, { address: fresh() }, options)).status).toBe(422)
-    expect((await intents()).length).toBe(1)
+    expect((await payouts()).length).toBe(1)
   })
 })
 
@@ -592,7 +592,7 @@ describe("a return while the wallet lock is on", () => {
     const refused = await giveBack(id, { address: fresh() })
     spy.mockRestore()
     expect([refused.status, refused.body.error]).toEqual([403, "WALLET_SIGNATURE_REQUIRED"])
-    expect(await intents()).toEqual([])
+    expect(await payouts()).toEqual([])
     expect(await one()).toMatchObject({ status: "open" })
   })
 })
@@ -739,7 +739,7 @@ describe("what a reorg removes", () => {
     const to = fresh()
     await giveBack(id, { address: to })
     await reorg(6)
-    expect((await intents()).map(row => row.state)).toEqual(["cancelled"])
+    expect((await payouts()).map(row => row.state)).toEqual(["cancelled"])
     expect((await payments()).map(row => row.status)).toEqual(["reversed"])
     await resend(raw)
     await rig.rounds(3)
@@ -760,7 +760,7 @@ describe("what a reorg removes", () => {
     await giveBack(id, { address: to })
     await rig.anvil.client.setAutomine(false)
     await rig.payout()
-    expect((await intents()).map(row => row.state)).toEqual(["assigned"])
+    expect((await payouts()).map(row => row.state)).toEqual(["assigned"])
     await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
     await rig.anvil.client.setAutomine(true)
     await reorg(6)
@@ -770,7 +770,7 @@ describe("what a reorg removes", () => {
     await db().updateTable("attempts").set({ sent_at: null }).execute()
     await rig.payOut()
     await rig.payOut()
-    expect((await intents()).map(row => row.state)).toEqual(["reverted"])
+    expect((await payouts()).map(row => row.state)).toEqual(["reverted"])
     await rig.rounds(2)
     expect((await payments()).map(row => row.status)).toEqual(["reversed"])
     await resend(raw)
@@ -800,13 +800,13 @@ describe("a return that can't be paid", () => {
       txHash: null,
       reason: expect.stringContaining("would fail on chain now"),
     })
-    const [waits] = await intents()
+    const [waits] = await payouts()
     await cancel(rig.service.ctx, { intent: waits?.id ?? "", reason: "blocked by the issuer", by: "operator" })
     expect(await one()).toMatchObject({ status: "open", return: null })
     const other = fresh()
     expect((await giveBack(id, { address: other })).status).toBe(200)
     await rig.payOut()
-    expect((await intents()).map(row => [row.source_key.slice(-8), row.state])).toEqual([
+    expect((await payouts()).map(row => [row.source_key.slice(-8), row.state])).toEqual([
       ["return:0", "cancelled"],
       ["return:1", "final"],
     ])
@@ -821,7 +821,7 @@ describe("a return that can't be paid", () => {
     await rig.rounds(2)
     const { id } = await one()
     await giveBack(id, { address: fresh() })
-    const [waits] = await intents()
+    const [waits] = await payouts()
     await cancel(rig.service.ctx, { intent: waits?.id ?? "", reason: "the merchant asked", by: "operator" })
     expect((await accept(id)).status).toBe(200)
     await rig.payOut()
@@ -846,7 +846,7 @@ describe("a return that can't be paid", () => {
     await client.mine({ blocks: 1 })
     await client.setAutomine(true)
     await rig.payOut()
-    const rows = await intents()
+    const rows = await payouts()
     expect(rows.map(row => row.state)).toEqual(["reverted", "held"])
     expect(rows[1]).toMatchObject({ replaces: rows[0]?.id, held_reason: expect.stringMatching(/reverted|simulation/) })
     expect(await one()).toMatchObject({ status: "returned", return: { address: to, state: "held" } })

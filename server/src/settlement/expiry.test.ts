@@ -55,8 +55,8 @@ it("paid in time while no node answers for logs does not expire first: it is con
   rig.proxy.spoil = (_method, _params, result) => result
   await rounds(2)
   expect(await statusOf(session.id)).toBe("confirmed")
-  const told = await rig.service.ctx.db.selectFrom("events").select("type").execute()
-  expect(told.map(({ type }) => type)).not.toContain("checkout.expired")
+  const emitted = await rig.service.ctx.db.selectFrom("events").select("type").execute()
+  expect(emitted.map(({ type }) => type)).not.toContain("checkout.expired")
 })
 
 it("does not expire on a chain that stands still, which may go on with blocks of an earlier time", async () => {

@@ -4,12 +4,12 @@ import { explorerUrl, type NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { PaymentException, SessionStatus } from "../db/schema.ts"
 import type { Share } from "../payouts/queries.ts"
-import { amountTeller } from "../scanner/tokens.ts"
+import { amountFormatter } from "../scanner/tokens.ts"
 import { emit } from "../webhooks/emit.ts"
 import { nextSequence } from "./event-sequence.ts"
 
 /** A session, or a paywall's payment, which is notified as a session of its own. */
-export interface Told {
+export interface CheckoutNotice {
   /** `cs_…`, or for a paywall the payment's id. */
   id: string
   merchantId: string
@@ -39,24 +39,24 @@ export interface Told {
  * nothing is reversed that was never sent; failing and expiring are sent once. A session's own callback gets completions and
  * reversals and nothing else, in place of all endpoints.
  */
-export async function tellCheckout(
+export async function notifyCheckout(
   ctx: TxContext,
   network: NetworkInfo,
   change: "paid" | "reversed" | "failed" | "expired",
-  told: Told,
+  notice: CheckoutNotice,
 ): Promise<void> {
-  const { callbackUrl } = told
+  const { callbackUrl } = notice
   const isEnd = change === "failed" || change === "expired"
   if (isEnd && callbackUrl !== null) return
-  const sequence = await nextSequence(ctx, told.id, isEnd ? undefined : change === "paid")
+  const sequence = await nextSequence(ctx, notice.id, isEnd ? undefined : change === "paid")
   if (sequence === undefined) return
-  const data = { ...(await dataOf(ctx, network, told)), sequence }
+  const data = { ...(await dataOf(ctx, network, notice)), sequence }
   const to = callbackUrl === null ? {} : { callbackUrl }
-  const common = { merchantId: told.merchantId, orderKey: told.id, data, ...to }
-  const once = <T extends string>(type: T) => ({ type, dedupeKey: `${type}:${told.id}`, ...common })
+  const common = { merchantId: notice.merchantId, orderKey: notice.id, data, ...to }
+  const once = <T extends string>(type: T) => ({ type, dedupeKey: `${type}:${notice.id}`, ...common })
   const each = <T extends string>(type: T) => ({
     ...once(type),
-    ...(sequence === 1 ? {} : { dedupeKey: `${type}:${told.id}:${sequence}` }),
+    ...(sequence === 1 ? {} : { dedupeKey: `${type}:${notice.id}:${sequence}` }),
   })
   if (change === "paid") await emit(ctx, each("checkout.session.completed"))
   if (change === "paid" && callbackUrl === null) await emit(ctx, each("checkout.confirmed"))
@@ -69,31 +69,31 @@ export async function tellCheckout(
   if (change === "expired") await emit(ctx, once("checkout.expired"))
 }
 
-async function dataOf(ctx: TxContext, network: NetworkInfo, told: Told) {
-  const money = { chain_id: network.chainId, token: told.token ?? network.token.address }
-  const tell = await amountTeller(ctx, [money])
-  const { amount, currency } = tell({ ...money, amount: told.amount })
+async function dataOf(ctx: TxContext, network: NetworkInfo, notice: CheckoutNotice) {
+  const money = { chain_id: network.chainId, token: notice.token ?? network.token.address }
+  const format = await amountFormatter(ctx, [money])
+  const { amount, currency } = format({ ...money, amount: notice.amount })
   return {
-    id: told.id,
-    sessionId: told.id,
-    merchantId: told.merchantId,
+    id: notice.id,
+    sessionId: notice.id,
+    merchantId: notice.merchantId,
     amount,
-    amountReceived: tell({ ...money, amount: told.amountReceived }).amount,
+    amountReceived: format({ ...money, amount: notice.amountReceived }).amount,
     currency,
-    status: told.status,
-    exception: told.exception,
-    txHash: told.txHash,
-    payer: told.payer && checksummed(told.payer),
+    status: notice.status,
+    exception: notice.exception,
+    txHash: notice.txHash,
+    payer: notice.payer && checksummed(notice.payer),
     chain: network.name,
     chainId: network.chainId,
-    explorerUrl: told.txHash && explorerUrl(ctx.settings.mode, network, told.txHash),
-    productId: told.productId,
-    paywallId: told.paywallId,
-    description: told.description,
-    metadata: told.metadata,
-    confirmedAt: told.confirmedAt?.toISOString() ?? null,
-    ...(told.customerEmail === null ? {} : { customerEmail: told.customerEmail }),
-    ...(told.payerInfo === null ? {} : { payerInfo: told.payerInfo }),
-    ...(told.splits === null ? {} : { splits: told.splits }),
+    explorerUrl: notice.txHash && explorerUrl(ctx.settings.mode, network, notice.txHash),
+    productId: notice.productId,
+    paywallId: notice.paywallId,
+    description: notice.description,
+    metadata: notice.metadata,
+    confirmedAt: notice.confirmedAt?.toISOString() ?? null,
+    ...(notice.customerEmail === null ? {} : { customerEmail: notice.customerEmail }),
+    ...(notice.payerInfo === null ? {} : { payerInfo: notice.payerInfo }),
+    ...(notice.splits === null ? {} : { splits: notice.splits }),
   }
 }

@@ -3,7 +3,7 @@ import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sharesOf, sharesSettled } from "../payouts/queries.ts"
-import { tellCheckout } from "./notify-checkout.ts"
+import { notifyCheckout } from "./notify-checkout.ts"
 import { resourceOf, sellableOf } from "./sellable.ts"
 
 /** What is not mined by then is notified without a hash; later ones are in `GET /api/checkouts/:id`. */
@@ -14,15 +14,15 @@ const PAYMENTS_A_ROUND = 200
  * Notifies that a payment is paid, or schedules that for when its shares are settled; call it inside the transaction that
  * granted it, after its payouts were made.
  */
-export async function tellPaid(ctx: TxContext, network: NetworkInfo, paymentId: string): Promise<void> {
+export async function notifyPaid(ctx: TxContext, network: NetworkInfo, paymentId: string): Promise<void> {
   const payment = await ctx.db.selectFrom("payments").selectAll().where("id", "=", paymentId).executeTakeFirstOrThrow()
-  if (payment.recipient_set_id === null) return await tell(ctx, network, payment)
+  if (payment.recipient_set_id === null) return await notify(ctx, network, payment)
   const tellBy = new Date(ctx.now().getTime() + WAIT_FOR_SHARES_MS)
   await ctx.db.updateTable("payments").set({ tell_by: tellBy }).where("id", "=", paymentId).execute()
 }
 
 /** Emits the payments whose shares are settled, or whose time is over; answers how many are still waited for. */
-export async function tellDuePayments(ctx: Context): Promise<number> {
+export async function notifyDuePayments(ctx: Context): Promise<number> {
   const waiting = await ctx.db
     .selectFrom("payments")
     .select(["id", "paywall_id", "session_id"])
@@ -30,9 +30,9 @@ export async function tellDuePayments(ctx: Context): Promise<number> {
     .orderBy("tell_by")
     .limit(PAYMENTS_A_ROUND)
     .execute()
-  let told = 0
+  let notified = 0
   for (const { id, ...owner } of waiting)
-    told += await inTransaction(ctx, async ctx => {
+    notified += await inTransaction(ctx, async ctx => {
       // Before the payment, as settling locks them.
       const resourceId = resourceOf(owner)
       await sellableOf(ctx, resourceId).lockEvents?.(ctx, resourceId)
@@ -47,20 +47,20 @@ export async function tellDuePayments(ctx: Context): Promise<number> {
       if (!payment?.tell_by) return 0
       const reversed = payment.status !== "granted"
       if (!reversed && payment.tell_by > ctx.now() && !(await sharesSettled(ctx, id))) return 0
-      if (!reversed) await tell(ctx, networkOf(ctx.chain, payment.chain_id), payment)
+      if (!reversed) await notify(ctx, networkOf(ctx.chain, payment.chain_id), payment)
       await ctx.db.updateTable("payments").set({ tell_by: null }).where("id", "=", id).execute()
       return 1
     })
-  if (told > 0) ctx.wakes.wakeSoon("deliveries")
-  return waiting.length - told
+  if (notified > 0) ctx.wakes.wakeSoon("deliveries")
+  return waiting.length - notified
 }
 
 /**
  * Emits that a payment is no longer paid, where it is notified as a session of its own; call it inside the transaction that reversed
  * it.
  */
-export async function tellReversed(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
-  await tellCheckout(ctx, network, "reversed", {
+export async function notifyReversed(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
+  await notifyCheckout(ctx, network, "reversed", {
     ...(await describe(ctx, payment)),
     status: "pending",
     amountReceived: 0n,
@@ -69,16 +69,16 @@ export async function tellReversed(ctx: TxContext, network: NetworkInfo, payment
   })
 }
 
-async function tell(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
+async function notify(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
   const splits = payment.recipient_set_id === null ? null : await sharesOf(ctx, payment.id)
-  await tellCheckout(ctx, network, "paid", { ...(await describe(ctx, payment)), status: "confirmed", splits })
+  await notifyCheckout(ctx, network, "paid", { ...(await describe(ctx, payment)), status: "confirmed", splits })
 }
 
 const describe = (ctx: TxContext, payment: Row<"payments">) =>
   sellableOf(ctx, resourceOf(payment)).describe(ctx, payment)
 
 /** What is sent of a payment that is a session of its own: all but what it was for. */
-export const toldAsSession = (payment: Row<"payments">) => ({
+export const sessionNotice = (payment: Row<"payments">) => ({
   id: payment.id,
   merchantId: payment.merchant_id,
   amount: payment.amount,

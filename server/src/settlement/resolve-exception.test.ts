@@ -119,7 +119,7 @@ const payments = (status?: Row<"payments">["status"]): Promise<Row<"payments">[]
     .orderBy("created_at")
     .orderBy("id")
     .execute()
-const intents = () => db().selectFrom("intents").selectAll().orderBy("created_at").orderBy("id").execute()
+const payouts = () => db().selectFrom("intents").selectAll().orderBy("created_at").orderBy("id").execute()
 
 describe(`a return and an accept at once (${onPostgres ? "several connections" : "one connection"})`, () => {
   it.each(["paywall", "checkout"])("at a %s: one wins, the other is refused, and one thing happens", async what => {
@@ -131,7 +131,7 @@ describe(`a return and an accept at once (${onPostgres ? "several connections" :
       await settle()
       const [payment] = await payments("open")
       if (!payment) throw new Error("nothing waits")
-      const before = (await intents()).length
+      const before = (await payouts()).length
       const decisions = [() => accept(payment.id), () => giveBack(payment.id), () => giveBack(payment.id), settle]
       const turned = i % 2 === 0 ? decisions : decisions.toReversed()
       const answers = await Promise.all(turned.map(decide => decide()))
@@ -143,7 +143,7 @@ describe(`a return and an accept at once (${onPostgres ? "several connections" :
         .where("id", "=", payment.id)
         .executeTakeFirstOrThrow()
       won[status as keyof typeof won]++
-      const made = (await intents()).slice(before).filter(row => row.payment_id === payment.id)
+      const made = (await payouts()).slice(before).filter(row => row.payment_id === payment.id)
       const grants = await db().selectFrom("grants").selectAll().where("payment_id", "=", payment.id).execute()
       if (status === "returned") {
         expect(made).toMatchObject([{ kind: "return", amount: 2_000_000n, recipient: backTo }])
@@ -247,7 +247,7 @@ describe("what is decided", () => {
     await db().updateTable("transfers").set({ state: "seen" }).execute()
     for (const answer of [await accept(payment?.id ?? ""), await giveBack(payment?.id ?? "")])
       expect(answer).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
-    expect(await intents()).toEqual([])
+    expect(await payouts()).toEqual([])
   })
 
   it.each(["returned", "accepted beside"])("ends a hash that is submitted after its money was %s", async what => {
@@ -373,10 +373,10 @@ describe("what is decided", () => {
       const payment = { id: waiting?.id, isAccepted: true }
       expect(await change({ state: "gone" })).toEqual([{ ...payment, status: "reversed" }])
       expect(await change({ state: "confirmed", single_source: true })).toEqual([{ ...payment, status: "reversed" }])
-      expect((await intents()).filter(row => row.state !== "cancelled")).toEqual([])
+      expect((await payouts()).filter(row => row.state !== "cancelled")).toEqual([])
       // The other endpoint answers.
       expect(await change({ single_source: false })).toEqual([{ ...payment, status: "granted" }])
-      expect((await intents()).filter(row => row.state !== "cancelled").map(row => row.amount)).toEqual([
+      expect((await payouts()).filter(row => row.state !== "cancelled").map(row => row.amount)).toEqual([
         1_500_000n,
         1_500_000n,
       ])
@@ -429,7 +429,7 @@ describe("what is decided", () => {
         service.advance(11 * 60_000)
         await remine(transfer?.id, 1, from)
         await settle()
-        expect((await intents()).at(-1)?.state).toBe("cancelled")
+        expect((await payouts()).at(-1)?.state).toBe("cancelled")
         // Its new sender is screened in the next round.
         service.advance(31_000)
         await settle()
@@ -437,7 +437,7 @@ describe("what is decided", () => {
         const whose = { payer: payerOf(from ?? 0), amount: from === undefined ? 1_000_000n : 3_000_000n }
         expect(waits).toMatchObject(whose)
         expect((await giveBack(waits?.id ?? "")).status).toBe(200)
-        await sign((await intents()).at(-1)?.id)
+        await sign((await payouts()).at(-1)?.id)
         await holds(false)
       }
   })
@@ -475,9 +475,9 @@ describe("what is decided", () => {
       await settle()
       const [waits] = await payments("open")
       expect(waits?.amount).toBe(3_000_000n)
-      const before = (await intents()).length
+      const before = (await payouts()).length
       expect(await giveBack(waits?.id ?? "")).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
-      expect((await intents()).length).toBe(before)
+      expect((await payouts()).length).toBe(before)
     }
   })
 
@@ -521,7 +521,7 @@ describe("what is decided", () => {
     const id = payment?.id ?? ""
     expect((await giveBack(id)).status).toBe(200)
     for (const last of [false, false, true]) {
-      const live = (await intents()).find(row => row.state === "queued" || row.state === "held")
+      const live = (await payouts()).find(row => row.state === "queued" || row.state === "held")
       await db()
         .updateTable("intents")
         .set({ state: "queued", held_reason: null })
@@ -530,7 +530,7 @@ describe("what is decided", () => {
       await sign(live?.id, false)
       await inTransaction(service.ctx, ctx => returnAgain(ctx, live as Row<"intents">, 3))
       expect((await payments())[0]).toMatchObject({ id, status: last ? "open" : "returned" })
-      const anew = (await intents()).find(row => row.replaces === live?.id)
+      const anew = (await payouts()).find(row => row.replaces === live?.id)
       expect(anew?.state).toBe(last ? undefined : "held")
     }
     failures.length = 0
@@ -540,7 +540,7 @@ describe("what is decided", () => {
     await holds(true)
   })
 
-  const due = async () => (await intents()).filter(row => row.state === "queued")
+  const due = async () => (await payouts()).filter(row => row.state === "queued")
   const transfersIn = (state: "confirmed" | "gone") =>
     db().selectFrom("transfers").selectAll().where("state", "=", state).orderBy("id").execute()
 

@@ -59,7 +59,7 @@ export async function acceptPayment(ctx: TxContext, merchantId: string, id: stri
   const { sellable, part, payment } = await lockOpen(ctx, merchantId, id)
   await grantAccepted(ctx, sellable, part, payment)
   await sellable.onDecided(ctx, part, { ...payment, status: "granted" }, screened)
-  told(ctx, payment, "accepted")
+  logDecision(ctx, payment, "accepted")
 }
 
 const PAID_OUT =
@@ -128,10 +128,14 @@ export async function returnPayment(
     .execute()
   await makeReturn(ctx, { ...payment, ...returned })
   await sellable.onDecided(ctx, part, { ...payment, ...returned }, screened)
-  told(ctx, payment, "returned")
+  logDecision(ctx, payment, "returned")
 }
 
-function told(ctx: TxContext, { id, chain_id, exception }: Row<"payments">, change: "accepted" | "returned"): void {
+function logDecision(
+  ctx: TxContext,
+  { id, chain_id, exception }: Row<"payments">,
+  change: "accepted" | "returned",
+): void {
   ctx.log.info({ paymentId: id, exception }, `payment ${change} by the merchant`)
   paymentChanges.inc({ network: networkOf(ctx.chain, chain_id).name, change })
 }

@@ -6,7 +6,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { classify, rowsOf } from "./classify.ts"
-import { tellPaid, tellReversed, toldAsSession } from "./notify-paid.ts"
+import { notifyPaid, notifyReversed, sessionNotice } from "./notify-paid.ts"
 import { acceptPayment, returnPayment } from "./resolve-exception.ts"
 import type { ClaimedTransfer, Part, Sellable, Standing } from "./sellable.ts"
 import { settle, settleDue } from "./settle.ts"
@@ -72,17 +72,17 @@ const ticketSales: Sellable<Part & { office: string }> = {
 
   async onPaid(ctx, { network }, { id, payer }) {
     tickets.set(id, payer)
-    await tellPaid(ctx, network, id)
+    await notifyPaid(ctx, network, id)
   },
   async onReversed(ctx, { network }, { id }) {
     tickets.delete(id)
-    await tellReversed(ctx, network, await paymentOf(ctx, id))
+    await notifyReversed(ctx, network, await paymentOf(ctx, id))
   },
   async finish() {},
   async onDecided(ctx, { office }, payment, screened) {
     await settle(ctx, ticketSales, { resourceId: office, senders: [payment.payer] }, screened)
   },
-  describe: async (_ctx, payment) => ({ ...toldAsSession(payment), description: "One ticket" }),
+  describe: async (_ctx, payment) => ({ ...sessionNotice(payment), description: "One ticket" }),
 }
 
 const paymentOf = (ctx: TxContext, id: string): Promise<Row<"payments">> =>
@@ -161,8 +161,8 @@ describe("a new kind of thing", () => {
     await round()
     expect([...tickets.keys()]).toEqual([bought?.id])
     expect(await payments()).toMatchObject([{ id: bought?.id, status: "granted" }])
-    const told = (await events()).filter((each: { event: string }) => each.event.startsWith("checkout.session."))
-    expect(told).toMatchObject([
+    const emitted = (await events()).filter((each: { event: string }) => each.event.startsWith("checkout.session."))
+    expect(emitted).toMatchObject([
       { event: "checkout.session.completed", data: { sequence: 1 } },
       { event: "checkout.session.reversed", data: { id: bought?.id, status: "pending", sequence: 2 } },
       { event: "checkout.session.completed", data: { sequence: 3 } },

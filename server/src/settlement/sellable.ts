@@ -9,7 +9,7 @@ import type { Screening } from "../chain/sanctions.ts"
 import type { TxContext } from "../context.ts"
 import type { Row, WaitingFor } from "../db/schema.ts"
 import type { IdPrefix } from "../ids.ts"
-import type { Told } from "./notify-checkout.ts"
+import type { CheckoutNotice } from "./notify-checkout.ts"
 
 /** What the sanctions list says of each address that was asked about. */
 export type Screened = ReadonlyMap<Address, Screening>
@@ -125,7 +125,7 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
   onDecided(ctx: TxContext, part: P, payment: Row<"payments">, screened: Screened): Promise<void>
 
   /** What merchants are sent about one of its payments. */
-  describe(ctx: TxContext, payment: Row<"payments">): Promise<Omit<Told, "status" | "splits">>
+  describe(ctx: TxContext, payment: Row<"payments">): Promise<Omit<CheckoutNotice, "status" | "splits">>
   /** Locks what its events are numbered on, where that is not the payment itself. */
   lockEvents?(ctx: TxContext, resourceId: string): Promise<unknown>
 }

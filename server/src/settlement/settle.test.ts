@@ -275,7 +275,7 @@ describe("settling", () => {
 })
 
 describe("a merchant is notified", () => {
-  const told = async (prefix = "paywall.") =>
+  const notified = async (prefix = "paywall.") =>
     (await service.call("GET", "/api/console/events", undefined, { as: "shop" })).body.data
       .filter((each: { event: string }) => each.event.startsWith(prefix))
       .reverse()
@@ -285,7 +285,7 @@ describe("a merchant is notified", () => {
     await transfers(shop, [5])
     await settle()
     await settle()
-    const [granted, ...more] = await told()
+    const [granted, ...more] = await notified()
     expect(more).toEqual([])
     const { grantedAt, sequence, ...facts } = granted.data
     expect(granted.event).toBe("paywall.granted")
@@ -308,11 +308,11 @@ describe("a merchant is notified", () => {
     service.advance(1_000)
     await setBack(1)
     await settle()
-    expect((await told()).slice(1)).toMatchObject([
+    expect((await notified()).slice(1)).toMatchObject([
       { event: "paywall.reversed", data: { ...facts, sequence: 3 } },
       { event: "paywall.granted", data: { ...facts, sequence: 5 } },
     ])
-    expect(await told("checkout.session.")).toMatchObject([
+    expect(await notified("checkout.session.")).toMatchObject([
       { event: "checkout.session.completed", data: { status: "confirmed", sequence: 2 } },
       { event: "checkout.session.reversed", data: { id: facts.paymentId, status: "pending", sequence: 4 } },
       { event: "checkout.session.completed", data: { status: "confirmed", sequence: 6 } },
@@ -353,6 +353,6 @@ describe("a merchant is notified", () => {
     const shop = await paywall()
     await transfers(shop, [4])
     await settle()
-    expect(await told()).toEqual([])
+    expect(await notified()).toEqual([])
   })
 })

@@ -9,7 +9,7 @@ import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { stopReturns } from "../payouts/make-returns.ts"
-import { lookSoon } from "../scanner/queries.ts"
+import { verifySoon } from "../scanner/queries.ts"
 import { writeOpen } from "./exceptions.ts"
 import { screenedTogether, sendersOf } from "./screened-together.ts"
 import type { Group, Part, Plan, Screened, Sellable } from "./sellable.ts"
@@ -41,7 +41,7 @@ async function settleKind(ctx: Context, network: Network, sellable: Sellable): P
     }
   }
   // The next part of a flood comes in a round of its own, at once: whoever has paid meanwhile is before it again.
-  if (isMore) await lookSoon(ctx, network.chainId)
+  if (isMore) await verifySoon(ctx, network.chainId)
   await ctx.wakes.wake("payments")
   ctx.wakes.wakeSoon("deliveries")
   await ctx.wakes.wake("payouts")

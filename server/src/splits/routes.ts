@@ -69,14 +69,14 @@ export function splitRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const query = ctx.db.selectFrom("splits").selectAll().where("merchant_id", "=", merchantId)
-      const tell = async (rows: Row<"splits">[]) => {
+      const format = async (rows: Row<"splits">[]) => {
         const sets = await recipientsOf(
           ctx,
           rows.map(row => row.set_id),
         )
         return rows.map(row => listedOf({ ...row, recipients: sets.get(row.set_id) ?? [] }))
       }
-      return await sendList(ctx, reply, request.query, newestFirst(query), tell, inData)
+      return await sendList(ctx, reply, request.query, newestFirst(query), format, inData)
     },
   )
 

@@ -235,8 +235,8 @@ describe("a delivery", () => {
   it("is one however often the event is emitted, and there is none for a transaction that failed", async () => {
     const to = await receiver()
     await register(to.url)
-    const told = await Promise.all([1, 2, 3].map(() => send({ dedupeKey: "checkout.session.completed:cs_1" })))
-    expect(told.filter(id => id !== undefined)).toHaveLength(1)
+    const emitted = await Promise.all([1, 2, 3].map(() => send({ dedupeKey: "checkout.session.completed:cs_1" })))
+    expect(emitted.filter(id => id !== undefined)).toHaveLength(1)
     await expect(
       inTransaction(service.ctx, async ctx => {
         await emit(ctx, { merchantId, type: "payment.refunded", orderKey: "x", data: {} })

@@ -100,8 +100,8 @@ export async function changeWebhook(
   }
   return await inTransaction(ctx, async ctx => {
     const before = await lock(ctx, merchantId, id)
-    if (body.url !== undefined && body.url !== before.url) await tellChange(ctx, before, "moved", body.url)
-    if (body.active === false && before.active) await tellChange(ctx, before, "paused")
+    if (body.url !== undefined && body.url !== before.url) await notifyChange(ctx, before, "moved", body.url)
+    if (body.active === false && before.active) await notifyChange(ctx, before, "paused")
     if (body.active === false) await skipWaiting(ctx, id)
     return await ctx.db
       .updateTable("webhooks")
@@ -125,13 +125,13 @@ export async function changeWebhook(
  * queries may have secrets, such as those of a chat's incoming webhook. Call it inside the transaction of the change,
  * before the change is written.
  */
-async function tellChange(
+async function notifyChange(
   ctx: TxContext,
   { id, merchant_id: merchantId, url }: Row<"webhooks">,
   change: EventData["settings.webhook_changed"]["change"],
   newUrl: string | null = null,
 ): Promise<void> {
-  const tell = (to: { onlyTo: string } | { except: string }, read: (url: string) => string) =>
+  const notify = (to: { onlyTo: string } | { except: string }, read: (url: string) => string) =>
     emit(ctx, {
       merchantId,
       type: "settings.webhook_changed",
@@ -139,8 +139,8 @@ async function tellChange(
       data: { merchantId, webhookId: id, change, url: read(url), newUrl: newUrl === null ? null : read(newUrl) },
       ...to,
     })
-  await tell({ onlyTo: id }, url => url)
-  await tell({ except: id }, url => new URL(url).origin)
+  await notify({ onlyTo: id }, url => url)
+  await notify({ except: id }, url => new URL(url).origin)
 }
 
 /**
@@ -149,7 +149,7 @@ async function tellChange(
  */
 export async function deleteWebhook(ctx: Context, merchantId: string, id: string): Promise<void> {
   await inTransaction(ctx, async ctx => {
-    await tellChange(ctx, await lock(ctx, merchantId, id), "deleted")
+    await notifyChange(ctx, await lock(ctx, merchantId, id), "deleted")
     const now = ctx.now()
     await ctx.db
       .updateTable("webhooks")
@@ -167,7 +167,7 @@ export async function deleteWebhook(ctx: Context, merchantId: string, id: string
  */
 export const rollWebhookSecret = (ctx: Context, merchantId: string, id: string): Promise<string> =>
   inTransaction(ctx, async ctx => {
-    await tellChange(ctx, await lock(ctx, merchantId, id), "secret_rolled")
+    await notifyChange(ctx, await lock(ctx, merchantId, id), "secret_rolled")
     return await rollSecret(ctx, { merchantId, webhookId: id })
   })
 

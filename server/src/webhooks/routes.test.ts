@@ -230,7 +230,7 @@ describe("reading, changing and deleting", () => {
       expect(answer).toMatchObject({ status: 404, body: { error: "NOT_FOUND" } })
     await send(2)
     await deliver()
-    expect(told(to)).toEqual(["settings.webhook_changed"])
+    expect(eventsTo(to)).toEqual(["settings.webhook_changed"])
     const [delivery] = await service.ctx.db.selectFrom("deliveries").selectAll().orderBy("seq").execute()
     expect((await get(`/api/console/deliveries/${delivery?.id}`)).body.data).toMatchObject({ status: "skipped" })
     expect((await post(`/api/console/deliveries/${delivery?.id}/resend`)).status).toBe(404)
@@ -267,7 +267,7 @@ describe("settings.webhook_changed", () => {
     expect((await act(id)).status).toBe(200)
     await payout(B)
     await deliver()
-    expect(told(to)).toEqual([PAYOUT, CHANGED, ...later])
+    expect(eventsTo(to)).toEqual([PAYOUT, CHANGED, ...later])
     for (const received of to.received.slice(1)) expect(good(received, secret)).toBe(true)
     const newUrl = change === "moved" ? moved.url : null
     expect(JSON.parse(to.received[2]?.body ?? "").data).toEqual({
@@ -277,14 +277,14 @@ describe("settings.webhook_changed", () => {
       url: to.url,
       newUrl,
     })
-    expect(told(other)).toEqual([PAYOUT, CHANGED, PAYOUT])
+    expect(eventsTo(other)).toEqual([PAYOUT, CHANGED, PAYOUT])
     // Paths and queries may have secrets: the others are sent origins.
     expect(JSON.parse(other.received[2]?.body ?? "").data).toEqual({
       ...{ merchantId, webhookId: id, change },
       url: new URL(to.url).origin,
       newUrl: newUrl && new URL(newUrl).origin,
     })
-    expect(told(moved)).toEqual(change === "moved" ? [PAYOUT] : [])
+    expect(eventsTo(moved)).toEqual(change === "moved" ? [PAYOUT] : [])
     await other.stop()
   })
 
@@ -295,8 +295,8 @@ describe("settings.webhook_changed", () => {
     await put(`${base}/${id}`, { url: moved.url })
     await put(`${base}/${id}`, { active: true })
     await deliver()
-    expect(told(to)).toEqual([CHANGED, CHANGED])
-    expect(told(moved)).toEqual([])
+    expect(eventsTo(to)).toEqual([CHANGED, CHANGED])
+    expect(eventsTo(moved)).toEqual([])
   })
 
   it("is retried for an endpoint that was deleted, and says nothing of one that was moved", async () => {
@@ -307,7 +307,7 @@ describe("settings.webhook_changed", () => {
     to.answer(200)
     service.advance(2 * 60_000)
     await deliver()
-    expect(told(to)).toEqual([CHANGED, CHANGED])
+    expect(eventsTo(to)).toEqual([CHANGED, CHANGED])
 
     const { id: second } = await register()
     to.answer(410)
@@ -323,15 +323,15 @@ describe("settings.webhook_changed", () => {
     expect(delivery).toMatchObject({ url: to.url, status: "pending" })
     await post(`/api/console/deliveries/${delivery.id}/resend`)
     await deliver()
-    expect([told(to), told(moved)]).toEqual([[CHANGED], []])
+    expect([eventsTo(to), eventsTo(moved)]).toEqual([[CHANGED], []])
     await post(`/api/console/deliveries/${delivery.id}/resend`)
     await deliver()
-    expect([told(to), told(moved)]).toEqual([[CHANGED], [CHANGED]])
+    expect([eventsTo(to), eventsTo(moved)]).toEqual([[CHANGED], [CHANGED]])
   })
 })
 
 /** The types of events that a receiver was sent, except the ping at its registration. */
-const told = ({ received }: Receiver): string[] => received.map(({ body }) => JSON.parse(body).event).slice(1)
+const eventsTo = ({ received }: Receiver): string[] => received.map(({ body }) => JSON.parse(body).event).slice(1)
 
 const good = ({ body, headers }: Received, secret: string): boolean => {
   try {
@@ -435,7 +435,7 @@ describe("by hand", () => {
     const since = service.ctx.now().toISOString()
     await send(2)
     await deliver()
-    expect(told(to)).toEqual(["payment.refunded", "settings.webhook_changed"])
+    expect(eventsTo(to)).toEqual(["payment.refunded", "settings.webhook_changed"])
     const list = async (query: string) => (await get(`${base}/${id}/deliveries?${query}`)).body
     expect((await list("status=skipped")).total).toBe(3)
     await put(`${base}/${id}`, { active: true })

@@ -77,12 +77,12 @@ export async function startFaultyProxy(target: string, random: () => number): Pr
     const passed = entries.filter(({ id }) => !swallowed.has(id))
     const replies: { id: unknown; result?: unknown }[] = []
     if (passed.length > 0) {
-      const told = await fetch(target, {
+      const relayed = await fetch(target, {
         method: "POST",
         headers: { "content-type": "application/json" },
         body: JSON.stringify(passed),
       })
-      replies.push(...((await told.json()) as typeof replies))
+      replies.push(...((await relayed.json()) as typeof replies))
     }
     if (sends.length > 0 && proxy.onSend(worker, "after send")) return void response.destroy()
     if (random() < (sends.length > 0 ? rates.takeAndBreak : rates.breakOff)) return void response.destroy()

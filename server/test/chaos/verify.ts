@@ -2,7 +2,7 @@
 import { sql } from "kysely"
 import { type Hex, keccak256, parseAbiItem, parseTransaction } from "viem"
 import type { Address } from "../../src/chain/hex.ts"
-import { intentIdIn } from "../../src/chain/release-call.ts"
+import { payoutIdIn } from "../../src/chain/release-call.ts"
 import type { Db } from "../../src/db/open.ts"
 import type { Anvil } from "../anvil.ts"
 
@@ -26,7 +26,7 @@ export async function violations(db: Db, { client }: Anvil, expected: Expected):
   const say = (wrong: boolean, words: string) => {
     if (wrong) found.push(words)
   }
-  const intents = await db.selectFrom("intents").selectAll().execute()
+  const payouts = await db.selectFrom("intents").selectAll().execute()
   const attempts = await db.selectFrom("attempts").selectAll().execute()
   const row = await db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
   const finalized = (await client.getBlock({ blockTag: "finalized" })).number
@@ -68,7 +68,7 @@ export async function violations(db: Db, { client }: Anvil, expected: Expected):
 
   const payload = (raw: Hex) => {
     const { to, value, data, gas, nonce } = parseTransaction(raw)
-    return { text: `${to} ${value ?? 0n} ${data} ${gas}`, nonce: BigInt(nonce ?? 0), id: intentIdIn(data ?? "0x") }
+    return { text: `${to} ${value ?? 0n} ${data} ${gas}`, nonce: BigInt(nonce ?? 0), id: payoutIdIn(data ?? "0x") }
   }
   for (const [nonce, group] of Map.groupBy(attempts, attempt => attempt.nonce)) {
     const payloads = group.map(attempt => payload(attempt.raw))
@@ -89,21 +89,21 @@ export async function violations(db: Db, { client }: Anvil, expected: Expected):
   for (let nonce = firstNonce; nonce < row.next_nonce; nonce++)
     say(!nonces.has(nonce), `I4: the nonce ${nonce} is a gap`)
 
-  for (const intent of intents) {
-    say(intent.state !== "final", `I5: ${intent.id} is ${intent.state}, not final`)
-    if (intent.state !== "final" || intent.tx_hash === null) continue
-    const receipt = await client.getTransactionReceipt({ hash: intent.tx_hash }).catch(() => undefined)
+  for (const payout of payouts) {
+    say(payout.state !== "final", `I5: ${payout.id} is ${payout.state}, not final`)
+    if (payout.state !== "final" || payout.tx_hash === null) continue
+    const receipt = await client.getTransactionReceipt({ hash: payout.tx_hash }).catch(() => undefined)
     say(
-      receipt?.status !== "success" || receipt.blockHash !== intent.block_hash || receipt.blockNumber > finalized,
-      `I5: ${intent.id} is final, and the chain does not say so`,
+      receipt?.status !== "success" || receipt.blockHash !== payout.block_hash || receipt.blockNumber > finalized,
+      `I5: ${payout.id} is final, and the chain does not say so`,
     )
   }
 
-  const finals = intents.filter(({ state }) => state === "final")
-  const known = new Map(finals.map(intent => [intent.tx_hash as string, intent]))
+  const finals = payouts.filter(({ state }) => state === "final")
+  const known = new Map(finals.map(payout => [payout.tx_hash as string, payout]))
   for (const log of logs.filter(({ blockNumber }) => blockNumber <= finalized)) {
-    const intent = known.get(log.transactionHash)
-    say(!intent || intent.amount !== log.args.value, `I6: ${log.transactionHash} is no final intent's transfer`)
+    const payout = known.get(log.transactionHash)
+    say(!payout || payout.amount !== log.args.value, `I6: ${log.transactionHash} is no final intent's transfer`)
     known.delete(log.transactionHash)
   }
   say(known.size > 0, "I6: a final intent has no transfer")

@@ -42,7 +42,7 @@ async function checkOut(name: string) {
   const { txHash } = (await sandbox.call("/sandbox/pay", { to: made.body.payTo, amount: 5, buyer: 2 })).body
   return {
     confirm: () => sandbox.call("/api/pay/confirm", { sessionId: made.body.id, txHash }),
-    told: async () => {
+    notified: async () => {
       const status = () => sandbox.call(`/api/pay/status/${made.body.id}?wait=25`)
       await until("it is confirmed", async () => (await status()).body.status === "confirmed")
       expect((await sandbox.call("/api/pay/confirm", { sessionId: made.body.id, txHash })).status).toBe(409)
@@ -106,6 +106,6 @@ describe("SIGKILL", () => {
       run = await sandbox.start()
       checkouts.push(checkout)
     }
-    for (const checkout of checkouts) await checkout.told()
+    for (const checkout of checkouts) await checkout.notified()
   })
 })

@@ -63,12 +63,14 @@ describe("the README", () => {
   it("walks on through a checkout, and its event is in the inbox", async () => {
     const [sent, status] = await answersOf(walks[1]?.text)
     expect(status).toMatchObject({ status: "confirmed", amount: "19.90", txHash: sent.txHash, exception: null })
-    let told: { name: string; body: string }[] = []
+    let notified: { name: string; body: string }[] = []
     await until("the inbox got the event", async () => {
-      told = (await sandbox.call("/sandbox/inbox")).body.data.filter((each: { name: string }) => each.name === "shop")
-      return told.length > 0
+      notified = (await sandbox.call("/sandbox/inbox")).body.data.filter(
+        (each: { name: string }) => each.name === "shop",
+      )
+      return notified.length > 0
     })
-    expect(JSON.parse(told[0]?.body ?? "")).toMatchObject({
+    expect(JSON.parse(notified[0]?.body ?? "")).toMatchObject({
       event: "checkout.session.completed",
       data: { id: status.sessionId, status: "confirmed", amount: "19.90" },
     })

@@ -96,8 +96,8 @@ describe("script/wallet", () => {
     expect(out).toContain(`halted: by ${userInfo().username}: a look`)
     expect(out).toContain("waiting: queued 2")
 
-    const intents = async () => (await shown()).inFlight.length
-    expect(await intents()).toBe(0)
+    const payouts = async () => (await shown()).inFlight.length
+    expect(await payouts()).toBe(0)
     expect(await wallet(["resume", "payout", "--reason", "looked"])).toMatchObject({ code: 0, err: "" })
     await until("the shares are paid", async () => (await balance(A)) === 500_000n && (await balance(B)) === 500_000n)
     expect(await wallet(["resume", "payout", "--reason", "again"])).toMatchObject({ code: 1 })
@@ -118,7 +118,7 @@ describe("script/wallet", () => {
       const rows: { lastResult: string }[] = await flying()
       return rows.length === 2 && rows.every(row => row.lastResult === "alarm")
     })
-    const [{ nonce, intent }] = await flying()
+    const [{ nonce, intent: payout }] = await flying()
     expect(await wallet(["unstick", "payout", `${Number(nonce) + 1}`, "--reason", "x"])).toMatchObject({
       code: 1,
       err: `Only the lowest nonce that is not mined can be replaced, which is ${nonce}.\n`,
@@ -134,7 +134,7 @@ describe("script/wallet", () => {
     })
     const held = JSON.parse((await wallet(["held", "--json"])).out).data
     expect(held).toMatchObject([{ reason: "reverted", amount: "0.50" }])
-    expect(held[0].id).not.toBe(intent)
+    expect(held[0].id).not.toBe(payout)
     expect(await wallet(["release", held[0].id])).toMatchObject({ code: 0, err: "" })
     const gained = async () => [(await balance(A)) - (before[0] ?? 0n), (await balance(B)) - (before[1] ?? 0n)]
     await until("both are paid", async () => (await gained()).every(amount => amount > 0n))
