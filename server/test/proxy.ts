@@ -3,6 +3,7 @@
  * transaction is answered when its block is mined, so that a round of payouts finds it.
  */
 import { createServer } from "node:http"
+import { text as textOf } from "node:stream/consumers"
 import { type Hex, keccak256 } from "viem"
 import { untilMined } from "./anvil.ts"
 import { DROPPED, type failed } from "./node.ts"
@@ -45,12 +46,23 @@ export interface RpcProxy {
 
 const honest: RpcProxy["spoil"] = (_method, _params, result) => result
 
+/** The replies of the chain, once it has mined what it was sent. */
+async function askChain(target: string, entries: Entry[]): Promise<Reply[]> {
+  const answer = await fetch(target, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(entries),
+  })
+  if (entries.some(isSend)) await untilMined(target)
+  return (await answer.json()) as Reply[]
+}
+
 /** Starts one on a free port. */
 export async function startProxy(target: string): Promise<RpcProxy> {
   const server = createServer(async (request, response) => {
-    const chunks: Buffer[] = []
-    for await (const chunk of request) chunks.push(chunk)
-    const text = Buffer.concat(chunks).toString()
+    // Who asks may be killed before all of the question has come.
+    const text = await textOf(request).catch(() => undefined)
+    if (text === undefined) return
     const asked = JSON.parse(text) as Entry | Entry[]
     const entries = [asked].flat()
     for (const { method } of entries) proxy.calls.set(method, (proxy.calls.get(method) ?? 0) + 1)
@@ -64,13 +76,10 @@ export async function startProxy(target: string): Promise<RpcProxy> {
     const passed = entries.filter(entry => !swallowed.includes(entry))
     const replies: Reply[] = swallowed.map(({ id, params }) => ({ id, result: keccak256(params[0] as Hex) }))
     if (passed.length > 0) {
-      const answer = await fetch(target, {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body: JSON.stringify(passed),
-      })
-      if (passed.some(isSend)) await untilMined(target)
-      replies.push(...((await answer.json()) as Reply[]))
+      // The chain may be stopped while somebody who was killed is still being answered.
+      const answered = await askChain(target, passed).catch(() => undefined)
+      if (!answered) return void request.socket.destroy()
+      replies.push(...answered)
     }
     const spoilt: Reply[] = []
     for (const reply of replies) {

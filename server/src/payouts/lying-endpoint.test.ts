@@ -179,7 +179,7 @@ it.each([3, 2])(
       { numRuns: RUNS, examples: plain.flatMap(steps => [0, 2].map(place => [place, steps])), endOnFailure: true },
     )
   },
-  Math.max(120_000, RUNS * 10_000),
+  Math.max(300_000, RUNS * 10_000),
 )
 
 /** The lies that keep a payout waiting where there are two endpoints; the others move nothing, or the scan names the endpoint. */

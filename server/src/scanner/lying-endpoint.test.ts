@@ -333,7 +333,7 @@ it.each([3, 2])(
       { numRuns: RUNS, examples: plain.map(steps => [count - 1, steps]) },
     )
   },
-  Math.max(120_000, RUNS * 10_000),
+  Math.max(300_000, RUNS * 10_000),
 )
 
 it("of three statements about a block, a receipt, a log or a number one decides nothing", () => {

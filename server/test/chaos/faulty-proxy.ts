@@ -4,6 +4,7 @@
  * reaches the chain. Each worker has a path of its own, so that it is known who asks.
  */
 import { createServer, type ServerResponse } from "node:http"
+import { text as textOf } from "node:stream/consumers"
 import { type Hex, keccak256 } from "viem"
 
 export interface Rates {
@@ -60,10 +61,11 @@ function liedOf(method: string, result: unknown, random: () => number): unknown 
 /** Starts one on a free port; `random` answers from 0 to 1. */
 export async function startFaultyProxy(target: string, random: () => number): Promise<FaultyProxy> {
   const server = createServer(async (request, response) => {
-    const chunks: Buffer[] = []
-    for await (const chunk of request) chunks.push(chunk)
     const worker = Number.parseInt((request.url ?? "/0").slice(1), 10)
-    await answer(worker, Buffer.concat(chunks).toString(), response).catch(() => response.destroy())
+    // A worker may be killed before all of its question has come, and the chain be stopped before it has answered.
+    await textOf(request)
+      .then(text => answer(worker, text, response))
+      .catch(() => response.destroy())
   })
 
   async function answer(worker: number, text: string, response: ServerResponse): Promise<void> {
