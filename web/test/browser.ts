@@ -6,7 +6,7 @@ import type { Sandbox } from "../../server/test/e2e/program.ts"
 
 /** One browser for all tests of a file. */
 export const openBrowser = (): Promise<Browser> =>
-  chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] })
+  chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"], timeout: 120_000 })
 
 /** A page and what went wrong on it. */
 export interface Visit {
@@ -25,7 +25,8 @@ export async function visit(
   const context = await browser.newContext({ locale: "en-US", ...options })
   await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: sandbox.url })
   const page = await context.newPage()
-  page.setDefaultTimeout(40_000)
+  // As long as `until`: on a busy machine ten pages share two cores with everything else.
+  page.setDefaultTimeout(120_000)
   const faults: string[] = []
   page.on("request", request => {
     const url = request.url()

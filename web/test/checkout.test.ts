@@ -102,10 +102,11 @@ describe.concurrent("a checkout", () => {
     expect(await page.getByLabel("Email").inputValue()).toBe("ada@example.com")
     await button(page, "Continue").click()
     await payWithPocket(page)
-    await page.locator("[data-stage=sent],[data-stage=confirming]").waitFor()
+    const afterSigning = page.locator("[data-stage=sent],[data-stage=confirming],[data-stage=paid]")
+    await afterSigning.waitFor()
     // Whoever reloads now is asked for nothing again.
     await page.reload()
-    await page.locator("[data-stage=sent],[data-stage=confirming],[data-stage=paid]").waitFor()
+    await afterSigning.waitFor()
     expect(await button(page, /Pay with/).count()).toBe(0)
     await stage(page, "paid")
     expect(wallet.asked).toContain("eth_signTypedData_v4")

@@ -70,6 +70,7 @@ describe("the page of a checkout", () => {
   it("asks nobody for money while the network is not read", async () => {
     const id = await start()
     const read = async () => await (await fetch(`${url}/pay/${id}`)).text()
+    await scanned(new Date())
     expect(bodyOf(await read())).toMatch(/0x[0-9a-fA-F]{40}/)
     await scanned(null)
     const text = await read()
