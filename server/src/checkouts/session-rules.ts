@@ -3,7 +3,8 @@
  * out. Every status that may follow another is listed once, in {@link transitions}.
  */
 import type { Token } from "../chain/networks.ts"
-import type { PaymentException, SessionStatus } from "../db/schema.ts"
+import type { SessionStatus } from "../db/checkout-rows.ts"
+import type { PaymentException } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 
 /**

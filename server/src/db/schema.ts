@@ -1,6 +1,7 @@
 /** The rows as Kysely sees them; the source of truth is `migrations/`. bigint: numeric and int8 columns. */
 import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
+import type { CheckoutSessions, PaymentLinks, Products } from "./checkout-rows.ts"
 import type { Invitations, Merchants, PayoutAddresses } from "./merchant-rows.ts"
 import type {
   Attempts,
@@ -252,75 +253,6 @@ interface Screenings {
   source: string
   subject: string
   screened_at: Date
-}
-
-interface Products {
-  id: string
-  merchant_id: string
-  chain_id: number
-  name: string
-  description: string | null
-  price: bigint
-  currency: string
-  split_id: Optional<string>
-  active: boolean
-  created_at: Date
-  updated_at: Date
-}
-
-interface PaymentLinks {
-  id: string
-  merchant_id: string
-  chain_id: number
-  slug: string
-  title: string
-  description: string | null
-  /** Null: the payer says how much. */
-  amount: bigint | null
-  currency: string
-  product_id: string | null
-  split_id: Optional<string>
-  redirect_url: string | null
-  max_uses: number | null
-  uses: Generated<number>
-  expires_at: Date | null
-  active: boolean
-  created_at: Date
-  updated_at: Date
-}
-
-export type SessionStatus = "pending" | "verifying" | "confirmed" | "failed" | "expired"
-
-interface CheckoutSessions {
-  id: string
-  merchant_id: string
-  chain_id: number
-  amount: bigint
-  currency: string
-  description: string | null
-  redirect_url: string | null
-  callback_url: string | null
-  link_id: string | null
-  product_id: string | null
-  customer_email: string | null
-  payer_fields: JSONColumnType<string[] | null, string | null, string | null>
-  payer_info: JSONColumnType<Record<string, string> | null, string | null, string | null>
-  metadata: JSONColumnType<Record<string, unknown> | null, string | null, string | null>
-  status: SessionStatus
-  exception: Optional<PaymentException>
-  received: Generated<bigint>
-  message: Optional<string>
-  split_id: Optional<string>
-  recipient_set_id: Optional<bigint>
-  payer: Optional<Address>
-  tx_hash: Optional<Hash>
-  confirmed_at: Optional<Date>
-  expires_at: Date
-  run_at: Optional<Date>
-  created_at: Date
-  updated_at: Date
-  notified_paid: Generated<boolean>
-  event_sequence: Generated<number>
 }
 
 interface IdempotencyKeys {

@@ -1,0 +1,73 @@
+/** The rows of products, payment links and checkout sessions; a part of `schema.ts`. */
+import type { Generated, JSONColumnType } from "kysely"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Optional, PaymentException } from "./schema.ts"
+
+export interface Products {
+  id: string
+  merchant_id: string
+  chain_id: number
+  name: string
+  description: string | null
+  price: bigint
+  currency: string
+  split_id: Optional<string>
+  active: boolean
+  created_at: Date
+  updated_at: Date
+}
+
+export interface PaymentLinks {
+  id: string
+  merchant_id: string
+  chain_id: number
+  slug: string
+  title: string
+  description: string | null
+  /** Null: the payer says how much. */
+  amount: bigint | null
+  currency: string
+  product_id: string | null
+  split_id: Optional<string>
+  redirect_url: string | null
+  max_uses: number | null
+  uses: Generated<number>
+  expires_at: Date | null
+  active: boolean
+  created_at: Date
+  updated_at: Date
+}
+
+export type SessionStatus = "pending" | "verifying" | "confirmed" | "failed" | "expired"
+
+export interface CheckoutSessions {
+  id: string
+  merchant_id: string
+  chain_id: number
+  amount: bigint
+  currency: string
+  description: string | null
+  redirect_url: string | null
+  callback_url: string | null
+  link_id: string | null
+  product_id: string | null
+  customer_email: string | null
+  payer_fields: JSONColumnType<string[] | null, string | null, string | null>
+  payer_info: JSONColumnType<Record<string, string> | null, string | null, string | null>
+  metadata: JSONColumnType<Record<string, unknown> | null, string | null, string | null>
+  status: SessionStatus
+  exception: Optional<PaymentException>
+  received: Generated<bigint>
+  message: Optional<string>
+  split_id: Optional<string>
+  recipient_set_id: Optional<bigint>
+  payer: Optional<Address>
+  tx_hash: Optional<Hash>
+  confirmed_at: Optional<Date>
+  expires_at: Date
+  run_at: Optional<Date>
+  created_at: Date
+  updated_at: Date
+  notified_paid: Generated<boolean>
+  event_sequence: Generated<number>
+}
