@@ -43,10 +43,13 @@ async function receiver(...how: Parameters<typeof startReceiver>): Promise<Recei
   return made
 }
 
-/** An endpoint for list A, registered as a merchant does. */
+/** An endpoint for list A, registered as a merchant does; without the notice of it to the others. */
 async function register(url: string, events = ["*"]): Promise<{ id: string; secret: string }> {
   const { status, body } = await service.call("POST", "/api/console/webhooks", { url, events }, { as })
   expect(status, JSON.stringify(body)).toBe(201)
+  const notices = service.ctx.db.selectFrom("events").select("id").where("type", "=", "settings.webhook_changed")
+  await service.ctx.db.deleteFrom("deliveries").where("event_id", "in", notices).execute()
+  await service.ctx.db.deleteFrom("events").where("type", "=", "settings.webhook_changed").execute()
   return body.data
 }
 

@@ -193,7 +193,7 @@ async function exchange(
 ): Promise<Result | undefined> {
   const [bodies, destinations] = await needs
   const body = bodies.get(row.event_id)
-  const to = destinations.get(row.lane + (row.url ?? ""))
+  const to = destinations.get(keyOf(row))
   const isPaused = row.url === null && !row.by_hand && to?.webhook?.active === false
   if (!to || body === undefined || isPaused) {
     await skip(ctx, row)
@@ -225,8 +225,12 @@ async function bodiesOf(ctx: Context, rows: readonly ClaimedDelivery[]): Promise
   return new Map(events.map(({ id, body }) => [id, body]))
 }
 
+/** Where a delivery goes: its endpoint, or the address it is bound to with whose secret signs. */
+const keyOf = ({ lane, url, webhook_id }: ClaimedDelivery): string =>
+  url === null ? lane : `${lane} ${webhook_id ?? ""} ${url}`
+
 /**
- * The destination, by lane and bound address. A deleted endpoint has none, but the address that a delivery was bound to
+ * The destination, by {@link keyOf}. A deleted endpoint has none, but the address that a delivery was bound to
  * has, as long as the endpoint's secrets sign.
  */
 async function destinationsOf(ctx: Context, rows: readonly ClaimedDelivery[]): Promise<Destinations> {
@@ -242,13 +246,14 @@ async function destinationsOf(ctx: Context, rows: readonly ClaimedDelivery[]): P
   const found = new Map<string, Destination>()
   for (const webhook of webhooks)
     found.set(webhook.id, { url: webhook.url, secrets: secrets.get(webhook.id) ?? [], webhook })
-  for (const { merchant_id, webhook_id, url, lane } of rows) {
+  for (const row of rows) {
+    const { merchant_id, webhook_id, url } = row
     if (url === null) continue
     const ofAccount = async () => secrets.get(merchant_id) ?? [await accountSecret(ctx, merchant_id)]
     const own = webhook_id === null ? await ofAccount() : secrets.get(webhook_id)
     // An answer from an address that the endpoint has left says nothing about the endpoint.
     const webhook = webhooks.find(each => each.id === webhook_id && each.url === url)
-    if (own) found.set(lane + url, { url, secrets: own, webhook })
+    if (own) found.set(keyOf(row), { url, secrets: own, webhook })
   }
   return found
 }

@@ -1,6 +1,8 @@
 /** The outbox: an event and its deliveries are inserted in the transaction that causes them. */
+import { sql } from "kysely"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { ApiError } from "../errors.ts"
 import { newId } from "../ids.ts"
 import type { EventData } from "./events.ts"
 import { type EventType, isUnconditional, wants } from "./webhook.ts"
@@ -27,9 +29,17 @@ export interface NewEvent<T extends keyof EventData> {
 }
 
 /**
+ * Deliveries of unconditional events that a merchant causes in a minute: ten endpoints for each request that the console
+ * takes. Whoever registers a hundred at a stranger's address must not send him a hundred requests for each of his own.
+ */
+const MOST_NOTICES = 600
+const MINUTE_MS = 60_000
+
+/**
  * Inserts an event and one delivery for each subscribed endpoint; for a paused endpoint the delivery is `skipped`, to
- * be sent later. A delivery of an unconditional event is bound to the endpoint's current address, in a lane of its own,
- * so that neither a later change of the endpoint nor its backlog delays it. Returns the event's id, or undefined when
+ * be sent later. A delivery of an unconditional event is bound to the endpoint's current address, in a lane that the
+ * merchant's endpoints of one origin share, so that neither a later change of the endpoint nor its backlog delays it;
+ * `RATE_LIMITED` where the merchant's changes of the last minute were sent too often already. Returns the event's id, or undefined when
  * the event already existed. Call it inside a transaction, and `wakes.wakeSoon("deliveries")` once that has committed.
  */
 export async function emit<T extends keyof EventData>(ctx: TxContext, event: NewEvent<T>): Promise<string | undefined> {
@@ -71,6 +81,7 @@ export async function emit<T extends keyof EventData>(ctx: TxContext, event: New
   const to = endpoints.filter(each =>
     onlyTo === undefined ? isMeant(each) && each.id !== event.except : each.id === onlyTo,
   )
+  if (isUnconditional(type)) await assertNotices(ctx, merchantId, to.length)
   if (to.length > 0)
     await ctx.db
       .insertInto("deliveries")
@@ -83,13 +94,35 @@ export async function emit<T extends keyof EventData>(ctx: TxContext, event: New
             lane: webhook.id,
             status: sends ? ("pending" as const) : ("skipped" as const),
             by_hand: onlyTo !== undefined,
-            ...(sends && isUnconditional(type) ? { url: webhook.url, lane: `${webhook.id} settings` } : {}),
             ...common,
+            ...(sends && isUnconditional(type) ? boundTo(webhook, orderKey) : {}),
           }
         }),
       )
       .execute()
   return id
+}
+
+/** What binds a delivery to an endpoint's current address. In the lane, one endpoint's deliveries wait for no other's. */
+const boundTo = ({ id, merchant_id, url }: Row<"webhooks">, orderKey: string) => ({
+  ...{ url, lane: `${merchant_id} ${new URL(url).origin} settings` },
+  order_key: `${orderKey} ${id}`,
+})
+
+/** Refuses the change that would cause so many more notices; one that is alone in its minute is never refused. */
+async function assertNotices(ctx: TxContext, merchantId: string, more: number): Promise<void> {
+  const { rows } = await sql<{
+    n: number
+  }>`select count(*)::int as n from events e join deliveries d on d.event_id = e.id
+    where e.merchant_id = ${merchantId} and e.type like 'settings.%'
+      and e.created_at > ${new Date(ctx.now().getTime() - MINUTE_MS)}`.execute(ctx.db)
+  const sent = rows[0]?.n ?? 0
+  if (sent > 0 && sent + more > MOST_NOTICES)
+    throw new ApiError(
+      "RATE_LIMITED",
+      undefined,
+      `Your endpoints were sent ${sent} notices of changed settings in the last minute. Nothing was changed; try again in a minute.`,
+    )
 }
 
 /** The endpoints that have a delivery of these types under the event's order key. */

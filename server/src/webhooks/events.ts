@@ -102,11 +102,14 @@ const schemas = {
   }),
   "settings.webhook_changed": Type.Object({
     merchantId: Type.String(),
-    webhookId: Type.String(),
-    change: Type.Enum(["moved", "paused", "deleted", "secret_rolled"], { type: "string" }),
+    webhookId: Described(Nullable(Type.String()), "Null where the account's secret, which signs callbacks, was rolled"),
+    change: Type.Enum(
+      ["added", "moved", "paused", "deleted", "events_changed", "secret_rolled", "account_secret_rolled"],
+      { type: "string" },
+    ),
     url: Described(
-      Type.String(),
-      "The endpoint's address before the change. The whole URL only in the event that is sent there; the other endpoints get an event with its origin, as paths and queries may have secrets",
+      Nullable(Type.String()),
+      "The endpoint's address, before the change where it was moved. The whole URL only in the event that is sent there; the other endpoints get an event with its origin, as paths and queries may have secrets",
     ),
     newUrl: Described(
       Nullable(Type.String()),
@@ -136,7 +139,7 @@ const summaries: Record<EventType, string> = {
     "Somebody changed the address that receives the merchant's money; in live mode this takes effect after 24 hours",
   "settings.split_changed": "Somebody changed who is paid: a split, or what a split is attached to",
   "settings.webhook_changed":
-    "Somebody moved, paused or deleted an endpoint, or rolled its secret: its owner may not receive notice of later changes",
+    "Somebody added, moved, paused or deleted an endpoint, changed its events or rolled a secret: its owner may not receive notice of later changes, and others may",
   ping: "Tries an endpoint",
 }
 

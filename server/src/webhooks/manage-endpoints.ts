@@ -61,6 +61,7 @@ export async function createWebhook(
       .where("deleted_at", "is", null)
       .executeTakeFirstOrThrow()
     if (total >= MOST_WEBHOOKS) throw invalid("", `You already have ${MOST_WEBHOOKS} webhooks. Delete one first.`)
+    await notifyOthers(ctx, { id, merchant_id: merchantId, url: body.url }, "added")
     const now = ctx.now()
     const webhook = await ctx.db
       .insertInto("webhooks")
@@ -83,7 +84,7 @@ export async function createWebhook(
 
 /**
  * Changes the given fields; a new address is tried first. Activating the endpoint clears the reason why it was
- * inactive. Its old address is notified that it was moved or paused.
+ * inactive. Its old address is notified that it was moved or paused, or gets other events.
  */
 export async function changeWebhook(
   ctx: Context,
@@ -102,6 +103,8 @@ export async function changeWebhook(
     const before = await lock(ctx, merchantId, id)
     if (body.url !== undefined && body.url !== before.url) await notifyChange(ctx, before, "moved", body.url)
     if (body.active === false && before.active) await notifyChange(ctx, before, "paused")
+    if (body.events !== undefined && !isSame(body.events, before.events))
+      await notifyChange(ctx, before, "events_changed")
     if (body.active === false) await skipWaiting(ctx, id)
     return await ctx.db
       .updateTable("webhooks")
@@ -119,29 +122,50 @@ export async function changeWebhook(
   })
 }
 
+/** Whether two lists of subscriptions name the same events. */
+const isSame = (some: readonly string[], others: readonly string[]): boolean =>
+  new Set(some).symmetricDifference(new Set(others)).size === 0
+
+type WebhookChanged = EventData["settings.webhook_changed"]
+type Changed = Pick<Row<"webhooks">, "id" | "merchant_id" | "url">
+
 /**
  * Notifies every endpoint that one was changed, and that endpoint at its address before the change: the holder of a
- * stolen token must not be able to silence it first. The others get origins only, in an event of their own: paths and
- * queries may have secrets, such as those of a chat's incoming webhook. Call it inside the transaction of the change,
- * before the change is written.
+ * stolen token must not be able to silence it first. Call it inside the transaction of the change, before the change is
+ * written.
  */
 async function notifyChange(
   ctx: TxContext,
-  { id, merchant_id: merchantId, url }: Row<"webhooks">,
-  change: EventData["settings.webhook_changed"]["change"],
+  webhook: Changed,
+  change: WebhookChanged["change"],
   newUrl: string | null = null,
 ): Promise<void> {
-  const notify = (to: { onlyTo: string } | { except: string }, read: (url: string) => string) =>
-    emit(ctx, {
-      merchantId,
-      type: "settings.webhook_changed",
-      orderKey: `settings webhook ${id}`,
-      data: { merchantId, webhookId: id, change, url: read(url), newUrl: newUrl === null ? null : read(newUrl) },
-      ...to,
-    })
-  await notify({ onlyTo: id }, url => url)
-  await notify({ except: id }, url => new URL(url).origin)
+  const { id: webhookId, merchant_id: merchantId, url } = webhook
+  const data = { merchantId, webhookId, change, url, newUrl }
+  await emit(ctx, { ...changed(merchantId, webhookId), data, onlyTo: webhookId })
+  await notifyOthers(ctx, webhook, change, newUrl)
 }
+
+/**
+ * Notifies all endpoints but this one. They get origins only, in an event of their own: paths and queries may have
+ * secrets, such as those of a chat's incoming webhook.
+ */
+async function notifyOthers(
+  ctx: TxContext,
+  { id: webhookId, merchant_id: merchantId, url }: Changed,
+  change: WebhookChanged["change"],
+  newUrl: string | null = null,
+): Promise<void> {
+  const origins = { url: new URL(url).origin, newUrl: newUrl === null ? null : new URL(newUrl).origin }
+  const data = { merchantId, webhookId, change, ...origins }
+  await emit(ctx, { ...changed(merchantId, webhookId), data, except: webhookId })
+}
+
+const changed = (merchantId: string, what: string) => ({
+  merchantId,
+  type: "settings.webhook_changed" as const,
+  orderKey: `settings webhook ${what}`,
+})
 
 /**
  * Removes a webhook: it is notified, and nothing else is sent to it afterwards. Its deliveries can still be read. Its
@@ -171,10 +195,12 @@ export const rollWebhookSecret = (ctx: Context, merchantId: string, id: string):
     return await rollSecret(ctx, { merchantId, webhookId: id })
   })
 
-/** Creates a new secret for the account and returns it once. */
+/** Creates a new secret for the account and returns it once; every endpoint is notified. */
 export const rollAccountSecret = (ctx: Context, merchantId: string): Promise<string> =>
   inTransaction(ctx, async ctx => {
     await lockMerchant(ctx.db, merchantId)
+    const data = { merchantId, webhookId: null, change: "account_secret_rolled" as const, url: null, newUrl: null }
+    await emit(ctx, { ...changed(merchantId, "account"), data })
     return await rollSecret(ctx, { merchantId, webhookId: null })
   })
 

@@ -257,6 +257,7 @@ describe("settings.webhook_changed", () => {
   it.each([
     ["moved", (id: string) => put(`${base}/${id}`, { url: moved.url }), []],
     ["paused", (id: string) => put(`${base}/${id}`, { active: false }), []],
+    ["events_changed", (id: string) => put(`${base}/${id}`, { events: ["checkout.confirmed"] }), [PAYOUT]],
     ["deleted", (id: string) => remove(`${base}/${id}`), []],
     ["secret_rolled", (id: string) => post(`${base}/${id}/roll-secret`), [PAYOUT]],
   ] as const)("of an endpoint that is %s reaches its old address, as do earlier events", async (change, act, later) => {
@@ -277,15 +278,51 @@ describe("settings.webhook_changed", () => {
       url: to.url,
       newUrl,
     })
-    expect(eventsTo(other)).toEqual([PAYOUT, CHANGED, PAYOUT])
+    expect(eventsTo(other)).toEqual([CHANGED, PAYOUT, CHANGED, PAYOUT])
     // Paths and queries may have secrets: the others are sent origins.
-    expect(JSON.parse(other.received[2]?.body ?? "").data).toEqual({
+    expect(JSON.parse(other.received[3]?.body ?? "").data).toEqual({
       ...{ merchantId, webhookId: id, change },
       url: new URL(to.url).origin,
       newUrl: newUrl && new URL(newUrl).origin,
     })
     expect(eventsTo(moved)).toEqual(change === "moved" ? [PAYOUT] : [])
     await other.stop()
+  })
+
+  it("of an endpoint that is added, and of the account's secret, reaches those that were there", async () => {
+    await register(["checkout.failed"])
+    const { id } = (await post(base, { url: `${moved.url}/secret`, events: ["*"] })).body.data
+    expect((await post("/api/console/settings/webhook-secret")).status).toBe(200)
+    await deliver()
+    const data = to.received.slice(1).map(({ body }) => JSON.parse(body).data)
+    expect(data).toEqual([
+      { merchantId, webhookId: id, change: "added", url: new URL(moved.url).origin, newUrl: null },
+      { merchantId, webhookId: null, change: "account_secret_rolled", url: null, newUrl: null },
+    ])
+    expect(eventsTo(moved)).toEqual([CHANGED])
+  })
+
+  it("is sent to 30 endpoints at one address in one lane, each signed by its own secret, and 600 times a minute at most", async () => {
+    const endpoints = [await register(["checkout.failed"])]
+    for (let i = 1; i < 30; i++) {
+      service.advance(61_000)
+      endpoints.push((await post(base, { url: to.url, events: ["checkout.failed"] })).body.data)
+    }
+    service.advance(61_000)
+    await service.ctx.db.deleteFrom("deliveries").execute()
+    const answers = []
+    for (let i = 0; i < 25; i++) answers.push(await post(`${base}/${endpoints[0]?.id}/roll-secret`))
+    expect(answers.map(({ status }) => status)).toEqual([...Array(20).fill(200), ...Array(5).fill(429)])
+    expect(answers.at(-1)?.body).toMatchObject({ error: "RATE_LIMITED" })
+    const rows = await service.ctx.db.selectFrom("deliveries").select("lane").execute()
+    expect([rows.length, new Set(rows.map(({ lane }) => lane)).size]).toEqual([600, 1])
+    const before = to.received.length
+    await deliver()
+    const sent = to.received.slice(before)
+    expect(sent.length).toBe(600)
+    for (const { secret } of endpoints.slice(1)) expect(sent.filter(each => good(each, secret))).toHaveLength(20)
+    service.advance(61_000)
+    expect((await post(`${base}/${endpoints[0]?.id}/roll-secret`)).status).toBe(200)
   })
 
   it("is emitted once per change, also for one that is already paused", async () => {

@@ -55,6 +55,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const { webhook, secret } = await createWebhook(ctx, sender, merchantId, request.body)
+      ctx.wakes.wakeSoon("deliveries")
       const { id, url, events, active } = webhook
       reply.code(201).headers(noticeOf(sender, url))
       return { data: { id, url, secret, events, active } }
@@ -114,7 +115,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         operationId: "changeWebhook",
         summary: "Changes the given fields; pauses and resumes the endpoint",
         description:
-          "A new `url` is tried first, as at registration. Events emitted while the endpoint is paused can be sent later. `settings.webhook_changed` notifies every endpoint that this one was moved or paused, and this one at its old `url`.",
+          "A new `url` is tried first, as at registration. Events emitted while the endpoint is paused can be sent later. `settings.webhook_changed` notifies every endpoint that this one was moved or paused, or gets other events, and this one at its old `url`.",
         tags,
         params: WebhookId,
         body: WebhookChange,
@@ -220,7 +221,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
         operationId: "rollAccountSecret",
         summary: "Creates a new secret for callback URLs and shows it only this once",
         description:
-          "It signs what is sent to the `callbackUrl` of a session. For 24 hours the previous secret signs too.",
+          "It signs what is sent to the `callbackUrl` of a session. For 24 hours the previous secret signs too. `settings.webhook_changed` notifies every endpoint.",
         tags: ["settings"],
         response: { 200: AccountSecretRolled },
       },
@@ -228,6 +229,7 @@ export function webhookRoutes(app: Server, ctx: Context, sender: Sender): void {
     },
     async request => {
       const webhookSecret = await rollAccountSecret(ctx, await callingMerchant(request))
+      ctx.wakes.wakeSoon("deliveries")
       return { data: { webhookSecret, previousExpiresAt: overlapEnd(ctx) } }
     },
   )
