@@ -1,7 +1,7 @@
 /** What does not compile inside a transaction; `tsc` checks that each line marked as an error is one. Nothing here runs. */
 import { ask, askAny } from "./chain/endpoints.ts"
 import { type Network, networkOf } from "./chain/networks.ts"
-import { openPanel } from "./chain/quorum.ts"
+import { openQuorum } from "./chain/quorum.ts"
 import { screen } from "./chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "./context.ts"
 
@@ -20,7 +20,7 @@ export const refused = inTransaction(outside, async ctx => {
   // @ts-expect-error: any endpoint
   await askAny(network.endpoints, calls, AbortSignal.timeout(1))
   // @ts-expect-error: a quorum of them
-  await openPanel(network, 0n, AbortSignal.timeout(1))
+  await openQuorum(network, 0n, AbortSignal.timeout(1))
   // @ts-expect-error: the sanctions oracle
   await screen(ctx, [], "payment")
   // @ts-expect-error: the process's signal, which only code that waits for a network needs

@@ -46,6 +46,7 @@ const oldNames: [pattern: RegExp, instead: string][] = [
   [/\b(tell|told|Told)\b|\b(tell(?!By)|told|Told)[A-Z]|[a-z](Tell|Told|Teller)(?=[A-Z]|\b)/, "notify, report, format"],
   [/[a-z](?<!log)Intents?\b|\bIntents?(State)?\b|\bintent(To|Of|sOf|IdOf|IdIn)\b/, "payout"],
   [/\b(hot|cold|warm|cool)[A-Z]\w*|[a-z](Cold|Warm|Cool)(?=[A-Z]|\b)|\bWARM_/, "watched, dormant"],
+  [/\b[pP]anel\b|[a-z]Panel\b|\bPanelView\b|\bseat\b/, "Quorum, admitVoter"],
   [/\brecentMisses\b|\bMisses\b/, "negative cache"],
   [/\b(Wallet)?Sight\b|\blookAt[A-Z]?\w*|\blookSoon\b/, "WalletState, readWalletState, verifySoon"],
 ]

@@ -141,7 +141,7 @@ describe("the style law", () => {
 
   it("what takes the context of a transaction takes no network that can be asked", () => {
     // The context has none, by its type (`context.test-d.ts`); this keeps one from being handed in beside it.
-    const wrong = product.filter(path => /\(\s*\w+: TxContext\b[^()]*: (Network|Panel|Endpoint)\b/.test(textOf(path)))
+    const wrong = product.filter(path => /\(\s*\w+: TxContext\b[^()]*: (Network|Quorum|Endpoint)\b/.test(textOf(path)))
     expect(wrong).toEqual([])
   })
 

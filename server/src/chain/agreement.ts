@@ -53,11 +53,11 @@ const blockStatement = ({ number, hash, time }: Block): string => `${number} ${h
 const receiptStatement = ({ txHash, succeeded, blockNumber, blockHash, transfers }: Receipt): string =>
   [txHash, succeeded, blockNumber, blockHash, ...transfers.map(statementOf)].join(" ")
 
-/** The statement that at least `quorum` endpoints make, and more than make any other. */
+/** The statement that at least `needed` endpoints make, and more than make any other. */
 function agreedOn<T>(
   said: readonly T[],
   statement: (value: T) => string,
-  quorum: number,
+  needed: number,
 ): { value: T; votes: number } | undefined {
   const tally = new Map<string, { value: T; votes: number }>()
   for (const value of said) {
@@ -65,17 +65,17 @@ function agreedOn<T>(
     tally.set(text, { value, votes: (tally.get(text)?.votes ?? 0) + 1 })
   }
   const [first, second] = [...tally.values()].sort((a, b) => b.votes - a.votes)
-  return first && first.votes >= quorum && first.votes > (second?.votes ?? 0) ? first : undefined
+  return first && first.votes >= needed && first.votes > (second?.votes ?? 0) ? first : undefined
 }
 
-/** The largest value that at least `quorum` endpoints reach; undefined where fewer have a value. */
-export const reachedBy = (values: readonly (bigint | undefined)[], quorum: number): bigint | undefined =>
-  values.filter(value => value !== undefined).sort((a, b) => (a < b ? 1 : a > b ? -1 : 0))[quorum - 1]
+/** The largest value that at least `needed` endpoints reach; undefined where fewer have a value. */
+export const reachedBy = (values: readonly (bigint | undefined)[], needed: number): bigint | undefined =>
+  values.filter(value => value !== undefined).sort((a, b) => (a < b ? 1 : a > b ? -1 : 0))[needed - 1]
 
 /** The block that a quorum reports at a height, including its time. */
-export function blockAgreed(voters: readonly Voter[], height: bigint, quorum: number) {
+export function blockAgreed(voters: readonly Voter[], height: bigint, needed: number) {
   const said = voters.map(voter => voter.blocks.get(height)).filter(block => block !== undefined)
-  const agreed = agreedOn(said, blockStatement, quorum)
+  const agreed = agreedOn(said, blockStatement, needed)
   return agreed && { block: agreed.value, votes: agreed.votes }
 }
 
@@ -83,21 +83,21 @@ export function blockAgreed(voters: readonly Voter[], height: bigint, quorum: nu
  * The receipt that a quorum has, in a block that a quorum reports; null when a quorum has none; undefined when this is
  * not known. Its cost is the lower one of two endpoints, the middle one of three.
  */
-export function receiptAgreed(voters: readonly Voter[], hash: Hash, quorum: number): Receipt | null | undefined {
+export function receiptAgreed(voters: readonly Voter[], hash: Hash, needed: number): Receipt | null | undefined {
   const answers = voters.map(voter => voter.receipts.get(hash))
   const receipts = answers.filter(receipt => receipt !== null && receipt !== undefined)
-  const agreed = agreedOn(receipts, receiptStatement, quorum)?.value
-  if (agreed && blockAgreed(voters, agreed.blockNumber, quorum)?.block.hash === agreed.blockHash) {
+  const agreed = agreedOn(receipts, receiptStatement, needed)?.value
+  if (agreed && blockAgreed(voters, agreed.blockNumber, needed)?.block.hash === agreed.blockHash) {
     const same = receipts.filter(receipt => receiptStatement(receipt) === receiptStatement(agreed))
     return {
       ...agreed,
       cost: reachedBy(
         same.map(({ cost }) => cost),
-        quorum,
+        needed,
       ),
     }
   }
-  return answers.filter(receipt => receipt === null).length >= quorum ? null : undefined
+  return answers.filter(receipt => receipt === null).length >= needed ? null : undefined
 }
 
 /**
@@ -146,32 +146,32 @@ function contradicts(voter: Voter, log: Transfer): boolean {
 
 /** The verdict on a log among the voters of a network with this many endpoints. */
 export function standingOf(voters: readonly Voter[], log: Transfer, endpoints: number): Standing {
-  const quorum = votesNeeded(endpoints)
+  const needed = votesNeeded(endpoints)
   const statement = statementOf(log)
   const voices = voters.filter(voter => affirms(voter, log)).length
   const rivals = voters.flatMap(voter => saidOf(voter, log)).filter(each => statementOf(each) !== statement)
-  if (voices >= quorum && !agreedOn(rivals, statementOf, voices)) return "agreed"
+  if (voices >= needed && !agreedOn(rivals, statementOf, voices)) return "agreed"
   const against = voters.filter(voter => contradicts(voter, log))
   if (endpoints === 2) {
-    if (against.length >= quorum) return "denied"
+    if (against.length >= needed) return "denied"
     return voices === 1 && against.length === 0 ? "single" : "open"
   }
   const without = voters.filter(voter => against.includes(voter) || omits(voter, log)).length
-  return without >= quorum ? "denied" : "open"
+  return without >= needed ? "denied" : "open"
 }
 
 /**
  * The time of a log's block according to the required number of voters: the block's own time, or the time in the log
  * where a voter was not asked for the block. Undefined where they do not agree.
  */
-export function timeOf(voters: readonly Voter[], log: Transfer, quorum: number): Date | undefined {
+export function timeOf(voters: readonly Voter[], log: Transfer, needed: number): Date | undefined {
   const said = voters.flatMap(voter => {
     const block = voter.blocks.get(log.blockNumber)
-    if (block?.hash === log.blockHash) return quorum > 1 || affirms(voter, log) ? [block.time] : []
+    if (block?.hash === log.blockHash) return needed > 1 || affirms(voter, log) ? [block.time] : []
     const own = affirms(voter, log) ? saidOf(voter, log)[0]?.blockTime : undefined
     return own ? [own] : []
   })
-  return agreedOn(said, time => `${time.getTime()}`, quorum)?.value
+  return agreedOn(said, time => `${time.getTime()}`, needed)?.value
 }
 
 /** How many endpoints must agree: two, or the only one. */
@@ -187,7 +187,7 @@ export interface Dissent {
 
 /** Which endpoint differs from which, over everything asked in a round; `logs` are those that were reported. */
 export function dissentAmong(voters: readonly Voter[], logs: readonly Transfer[], endpoints: number): Dissent {
-  const quorum = votesNeeded(endpoints)
+  const needed = votesNeeded(endpoints)
   const dissent: Dissent = { proven: new Set(), apparent: new Set() }
   if (endpoints < 2) return dissent
   const contents = new Map<string, { position: number; text: string }[]>()
@@ -206,9 +206,9 @@ export function dissentAmong(voters: readonly Voter[], logs: readonly Transfer[]
     for (const voter of voters)
       for (const each of saidOf(voter, log))
         say(contents, `${keyOf(each)} ${each.blockHash}`, voter.position, statementOf(each))
-  for (const said of receiptsSaid(voters)) for (const position of minority(said, quorum)) dissent.apparent.add(position)
-  for (const said of contents.values()) for (const position of minority(said, quorum)) dissent.proven.add(position)
-  for (const said of heights.values()) for (const position of minority(said, quorum)) dissent.apparent.add(position)
+  for (const said of receiptsSaid(voters)) for (const position of minority(said, needed)) dissent.apparent.add(position)
+  for (const said of contents.values()) for (const position of minority(said, needed)) dissent.proven.add(position)
+  for (const said of heights.values()) for (const position of minority(said, needed)) dissent.apparent.add(position)
   for (const log of logs) for (const position of minorityOn(voters, log, endpoints)) dissent.apparent.add(position)
   return dissent
 }
@@ -233,9 +233,9 @@ function receiptsSaid(voters: readonly Voter[]): { position: number; text: strin
 }
 
 /** The voters that differ from the quorum; all of them where there is no quorum. */
-function minority(said: readonly { position: number; text: string }[], quorum: number): number[] {
+function minority(said: readonly { position: number; text: string }[], needed: number): number[] {
   if (new Set(said.map(({ text }) => text)).size < 2) return []
-  const agreed = agreedOn(said, ({ text }) => text, quorum)?.value.text
+  const agreed = agreedOn(said, ({ text }) => text, needed)?.value.text
   return said.filter(({ text }) => text !== agreed).map(({ position }) => position)
 }
 

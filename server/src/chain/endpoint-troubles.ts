@@ -7,7 +7,7 @@ import type { Context, TxContext } from "../context.ts"
 import { endpointAlarmReasons, endpointAlarms } from "../metrics.ts"
 import type { Dissent } from "./agreement.ts"
 import type { Network, NetworkInfo } from "./networks.ts"
-import type { Panel } from "./quorum.ts"
+import type { Quorum } from "./quorum.ts"
 
 type Kind = (typeof endpointAlarmReasons)[number]
 
@@ -81,14 +81,14 @@ export async function noteDissent(ctx: Context, network: Network, dissent: Disse
 }
 
 /** What a round showed of a network's endpoints. */
-export function troublesIn(network: Network, panel: Panel): Seen[] {
+export function troublesIn(network: Network, quorum: Quorum): Seen[] {
   const at = (position: number) => placeOf(network, position)
   return [
-    ...panel.silent.map(position => ({ ...at(position), kind: "silent" as const, isPlain: false })),
-    ...panel.behind.map(position => ({ ...at(position), kind: "behind" as const, isPlain: false })),
-    ...contradictionsIn(network, panel.dissent()),
+    ...quorum.silent.map(position => ({ ...at(position), kind: "silent" as const, isPlain: false })),
+    ...quorum.behind.map(position => ({ ...at(position), kind: "behind" as const, isPlain: false })),
+    ...contradictionsIn(network, quorum.dissent()),
     // At once: it answers everything else, and nothing else shows that what is paid is not found.
-    ...[...panel.refusals()].map(([position, answer]) => ({
+    ...[...quorum.refusals()].map(([position, answer]) => ({
       ...at(position),
       kind: "logs" as const,
       isPlain: true,

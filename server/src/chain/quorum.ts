@@ -1,6 +1,6 @@
 /**
  * Reads the chain through all endpoints of a network, and says what they agree on. Read-only. Where a network has two
- * endpoints or more, no result here depends on one endpoint alone except what {@link Panel.standingOf} calls `single`.
+ * endpoints or more, no result here depends on one endpoint alone except what {@link Quorum.standingOf} calls `single`.
  *
  * A *voter* is an endpoint that answers for the right chain and whose finalized block has not gone backwards. An error,
  * or a list that lacks something, is never by itself evidence that the thing does not exist.
@@ -42,7 +42,7 @@ interface Voter extends Word {
 }
 
 /** What the voters of a round report together, and how to ask them more. */
-export interface Panel extends PanelView {
+export interface Quorum extends QuorumView {
   /** Asks all voters for blocks and receipts that are not known yet, and for the blocks that those receipts name. */
   learn(heights: Iterable<bigint>, hashes: Iterable<Hash>): Promise<void>
   /**
@@ -52,7 +52,7 @@ export interface Panel extends PanelView {
 }
 
 /** What the voters of a round have reported so far; it asks nobody. */
-export interface PanelView {
+export interface QuorumView {
   /** The highest block that a quorum has; the only voter's head where one of two endpoints answers. */
   head: bigint
   /** The highest block that a quorum calls final; 0 where there is no quorum. */
@@ -103,25 +103,25 @@ export interface PanelView {
  * Asks every endpoint for its head and finalized block; throws an {@link RpcError} where fewer may vote than must
  * agree. With `alone`, one of two endpoints is enough.
  */
-export async function openPanel(
+export async function openQuorum(
   network: Network,
   checkpoint: bigint,
   signal: AbortSignal,
   { alone = false } = {},
-): Promise<Panel> {
+): Promise<Quorum> {
   const { endpoints } = network
-  const quorum = votesNeeded(endpoints.length)
+  const needed = votesNeeded(endpoints.length)
   const ready = awake(endpoints)
   // The two that failed recently may be the honest ones.
-  const asked = endpoints.length > 2 && ready.length < quorum ? endpoints : ready
+  const asked = endpoints.length > 2 && ready.length < needed ? endpoints : ready
   const admitted = await Promise.all(asked.map(endpoint => admitVoter(endpoint, network, checkpoint, signal)))
   const voters = admitted.filter(voter => voter !== undefined)
   if (voters.length === 0) throw new RpcError(`${network.name}: no endpoint may vote`)
-  if (voters.length < quorum && !(alone && endpoints.length === 2))
-    throw new RpcError(`${network.name}: no endpoint may vote alone, ${quorum} of ${endpoints.length} must agree`)
+  if (voters.length < needed && !(alone && endpoints.length === 2))
+    throw new RpcError(`${network.name}: no endpoint may vote alone, ${needed} of ${endpoints.length} must agree`)
   const heads = voters.map(voter => voter.head.number)
-  const head = reachedBy(heads, Math.min(quorum, voters.length)) ?? 0n
-  const finalized = reachedBy(voters.map(finalizedBy), quorum) ?? 0n
+  const head = reachedBy(heads, Math.min(needed, voters.length)) ?? 0n
+  const finalized = reachedBy(voters.map(finalizedBy), needed) ?? 0n
   for (const voter of voters) rememberFinalized(voter, finalized)
   const present = new Set(voters.map(voter => voter.position))
   return {
@@ -130,18 +130,18 @@ export async function openPanel(
     voters: voters.length,
     silent: endpoints.flatMap((_, position) => (present.has(position) ? [] : [position])),
     behind: behindOthers(voters, endpoints.length),
-    blockAt: height => blockAgreed(voters, height, quorum),
+    blockAt: height => blockAgreed(voters, height, needed),
     depthOf: (height, hash) =>
       reachedBy(
         voters.map(voter => depthBy(voter, height, hash)),
-        quorum,
+        needed,
       ) ?? 0n,
-    receiptOf: hash => receiptAgreed(voters, hash, quorum),
+    receiptOf: hash => receiptAgreed(voters, hash, needed),
     receiptsOf: hash =>
       voters
         .map(voter => voter.receipts.get(hash))
         .filter(receipt => receipt !== undefined)
-        .filter(each => each === null || blockAgreed(voters, each.blockNumber, quorum)?.block.hash === each.blockHash),
+        .filter(each => each === null || blockAgreed(voters, each.blockNumber, needed)?.block.hash === each.blockHash),
     reported: () => reportedBy(voters),
     standingOf: log => standingOf(voters, log, endpoints.length),
     depthAlone: (height, hash) => {
@@ -149,7 +149,7 @@ export async function openPanel(
       const depths = voters.map(voter => depthBy(voter, height, hash))
       return isDisputed ? 0n : (reachedBy(depths, 1) ?? 0n)
     },
-    timeOf: (log, standing) => timeOf(voters, log, standing === "single" ? 1 : quorum),
+    timeOf: (log, standing) => timeOf(voters, log, standing === "single" ? 1 : needed),
     votesWithout: (txHash, key, height) =>
       voters.filter(({ blocks, head, receipts }) => {
         const isThere = blocks.has(height) || height > head.number
@@ -169,7 +169,7 @@ export async function openPanel(
     scan: async (addresses, from) => {
       const among = new Set(addresses)
       const parts = await Promise.all(voters.map(voter => scanAlone(network, voter, among, from, signal)))
-      return reachedBy(parts, quorum) ?? from - 1n
+      return reachedBy(parts, needed) ?? from - 1n
     },
   }
 }

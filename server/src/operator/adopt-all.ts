@@ -6,7 +6,7 @@
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import type { Panel } from "../chain/quorum.ts"
+import type { Quorum } from "../chain/quorum.ts"
 import { readLogs } from "../chain/read-logs.ts"
 import { hexNumber } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
@@ -24,7 +24,7 @@ export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promis
   if (wallet.status !== "halted")
     throw refused("Transactions are adopted while their wallet is halted. Run `script/wallet halt` first.")
   const network = servedNetwork(ctx, wallet.chain_id)
-  const { sight: state, panel } = await observeWallet(ctx, network, wallet)
+  const { sight: state, quorum } = await observeWallet(ctx, network, wallet)
   const count = state.agreedFinalized
   if (count === undefined)
     throw refused("Too few endpoints report how many final transactions the wallet has: try again.")
@@ -43,9 +43,9 @@ export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promis
     }
   }
   for (let nonce = await firstUnknown(ctx, wallet, begin, count); nonce !== undefined; ) {
-    const number = await blockOfNonce(ctx, network, wallet, nonce, from, panel.finalized)
+    const number = await blockOfNonce(ctx, network, wallet, nonce, from, quorum.finalized)
     if (number === undefined) {
-      for (const hash of await releasesSince(ctx, network, wallet, nonce, panel)) await take(hash, "")
+      for (const hash of await releasesSince(ctx, network, wallet, nonce, quorum)) await take(hash, "")
       break
     }
     for (const { hash, nonce: used } of await sentIn(ctx, network, wallet, number))
@@ -119,7 +119,7 @@ async function releasesSince(
   network: Network,
   wallet: Row<"wallets">,
   nonce: bigint,
-  panel: Panel,
+  quorum: Quorum,
 ): Promise<Hash[]> {
   const { last } = await ctx.db
     .selectFrom("intents")
@@ -138,8 +138,8 @@ async function releasesSince(
     side: "from",
     addresses: deposits.map(({ address }) => address),
     fromBlock: last ?? wallet.checked_number ?? 0n,
-    toBlock: panel.finalized,
-    has: { number: panel.finalized },
+    toBlock: quorum.finalized,
+    has: { number: quorum.finalized },
   } as const
   const known = await ctx.db
     .selectFrom("attempts")
@@ -150,7 +150,7 @@ async function releasesSince(
   const hashes = new Set(known.map(({ hash }) => hash))
   for (const endpoint of awake(network.endpoints)) {
     const { transfers, readTo } = await readLogs(endpoint, query, ctx.signal)
-    if (readTo < panel.finalized) continue
+    if (readTo < quorum.finalized) continue
     return [...new Set(transfers.map(({ txHash }) => txHash))].filter(hash => !hashes.has(hash))
   }
   throw refused(

@@ -8,7 +8,7 @@ import type { Hex } from "viem"
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { openPanel } from "../chain/quorum.ts"
+import { openQuorum } from "../chain/quorum.ts"
 import { payoutIdIn, withoutId } from "../chain/release-call.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -91,13 +91,13 @@ async function fetchTransaction(ctx: Context, network: Network, hash: Hash): Pro
  * needs.
  */
 async function finalBlockOf(ctx: Context, network: Network, hash: Hash): Promise<bigint> {
-  const panel = await openPanel(network, 0n, ctx.signal)
-  await panel.learn([], [hash])
-  const receipt = panel.receiptOf(hash)
+  const quorum = await openQuorum(network, 0n, ctx.signal)
+  await quorum.learn([], [hash])
+  const receipt = quorum.receiptOf(hash)
   if (!receipt) throw refused("The transaction is in no block that the endpoints agree on. Try again when it is mined.")
-  if (receipt.blockNumber > panel.finalized)
+  if (receipt.blockNumber > quorum.finalized)
     throw refused(
-      `The transaction is in block ${receipt.blockNumber}, which is not final: final is ${panel.finalized}. Try again ` +
+      `The transaction is in block ${receipt.blockNumber}, which is not final: final is ${quorum.finalized}. Try again ` +
         "when it is.",
     )
   return receipt.blockNumber

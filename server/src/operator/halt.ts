@@ -66,7 +66,7 @@ export async function resume(
       wallet.halted_reason !== seen.halted_reason
     )
       throw refused("The wallet has just changed. Check it again with `script/wallet show`.")
-    const checked_number = asked.booksCompared ? look.panel.finalized : wallet.checked_number
+    const checked_number = asked.booksCompared ? look.quorum.finalized : wallet.checked_number
     const after = { status: "active", halted_reason: null, suspect_at: null, check_at: null, checked_number } as const
     await ctx.db
       .updateTable("wallets")
@@ -83,7 +83,7 @@ export async function resume(
     }
   })
   const books = asked.booksCompared
-    ? `The books are compared from block ${look.panel.finalized + 1n} on.`
+    ? `The books are compared from block ${look.quorum.finalized + 1n} on.`
     : "The books are compared again from where the comparison stopped, and the wallet is halted again if they still don't match."
   return { said: `The wallet ${wallet} on ${networkNamed(ctx, seen.chain_id)} is resumed. ${books}` }
 }

@@ -33,7 +33,7 @@ async function showWallet(ctx: Context, wallet: Row<"wallets">) {
       ? {
           latest: textOf(look.sight.latest),
           finalized: textOf(look.sight.agreedFinalized),
-          finalizedBlock: `${look.panel.finalized}`,
+          finalizedBlock: `${look.quorum.finalized}`,
           gas: look.sight.balance === undefined ? null : ether(look.sight.balance),
           baseFeeGwei: look.sight.market ? gwei(look.sight.market.baseFee) : null,
         }

@@ -5,7 +5,7 @@
 import { sql } from "kysely"
 import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { openPanel, type Panel } from "../chain/quorum.ts"
+import { openQuorum, type Quorum } from "../chain/quorum.ts"
 import { readWalletState, type WalletState } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -13,7 +13,7 @@ import type { Row } from "../db/schema.ts"
 /** The state of a wallet through all endpoints of its network. */
 export interface WalletObservation {
   sight: WalletState
-  panel: Panel
+  quorum: Quorum
 }
 
 /** Reads the state of a wallet now; throws an RpcError where no endpoint can be believed. */
@@ -22,11 +22,11 @@ export async function observeWallet(
   network: Network,
   wallet: Row<"wallets">,
 ): Promise<WalletObservation> {
-  const [state, panel] = await Promise.all([
+  const [state, quorum] = await Promise.all([
     readWalletState(network, wallet.address, ctx.signal),
-    openPanel(network, 0n, ctx.signal),
+    openQuorum(network, 0n, ctx.signal),
   ])
-  return { sight: state, panel }
+  return { sight: state, quorum }
 }
 
 /**
@@ -36,7 +36,7 @@ export async function observeWallet(
 export async function unexplained(
   ctx: Context,
   wallet: Row<"wallets">,
-  { sight: state, panel }: WalletObservation,
+  { sight: state, quorum }: WalletObservation,
 ): Promise<string[]> {
   const { agreedLatest: count } = state
   if (count === undefined) return ["Too few endpoints report how many transactions the wallet has: try again."]
@@ -60,9 +60,9 @@ export async function unexplained(
     from intents i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
       and i.nonce < ${count} order by i.nonce`.execute(ctx.db)
   const hashes = sent.rows.flatMap(row => row.hashes)
-  await panel.learn([], hashes)
+  await quorum.learn([], hashes)
   for (const { id, nonce, hashes } of sent.rows)
-    if (!hashes.some(hash => panel.receiptOf(hash)))
+    if (!hashes.some(hash => quorum.receiptOf(hash)))
       words.push(
         `The nonce ${nonce} of the payout ${id} was used by a transaction that this database does not know. Look it up in ` +
           "an explorer and run `script/wallet adopt HASH` (with `--foreign --reason` where it pays nothing of ours).",

@@ -6,7 +6,7 @@
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
-import type { Panel } from "../chain/quorum.ts"
+import type { Quorum } from "../chain/quorum.ts"
 import type { Receipt } from "../chain/transfers.ts"
 import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
@@ -33,21 +33,21 @@ export async function confirmPayouts(
   ctx: Context,
   network: Network,
   wallet: Row<"wallets">,
-  panel: Panel,
+  quorum: Quorum,
   { latest, agreedFinalized }: WalletState,
 ): Promise<number> {
   if (latest === undefined) return 0
   const sent = await openPayouts(ctx, wallet, "assigned", sql`i.nonce < ${latest}`)
   // The chain's own count is proof enough: whatever is reported of their blocks, they are not mined.
   const unused = await openPayouts(ctx, wallet, "mined", sql`i.nonce >= ${latest}`)
-  const displaced = await displacedPayouts(ctx, wallet, panel)
-  const settled = await openPayouts(ctx, wallet, "mined", sql`i.block_number <= ${panel.finalized}`)
+  const displaced = await displacedPayouts(ctx, wallet, quorum)
+  const settled = await openPayouts(ctx, wallet, "mined", sql`i.block_number <= ${quorum.finalized}`)
   const observed = [...new Map([...sent, ...unused, ...displaced, ...settled].map(row => [row.id, row])).values()]
   if (observed.length === 0) {
     await suspectForeign(ctx, network, wallet, false)
     return 0
   }
-  await panel.learn(
+  await quorum.learn(
     observed.flatMap(row => row.block_number ?? []),
     observed.flatMap(row => row.hashes),
   )
@@ -55,12 +55,12 @@ export async function confirmPayouts(
   let foreign = false
   const settledNow: Settled[] = []
   for (const row of observed) {
-    const answers = row.hashes.map(hash => panel.receiptOf(hash))
+    const answers = row.hashes.map(hash => quorum.receiptOf(hash))
     // At most one transaction of a nonce is mined.
     const receipt = answers.find(answer => answer !== null && answer !== undefined)
     if (receipt && lacksTransfer(network, row, receipt)) await reportMissing(ctx, row, receipt.txHash)
-    else if (receipt) settledNow.push(...judge(row, receipt, panel))
-    else if (row.state === "mined" && (row.nonce >= latest || isDisplaced(row, panel)))
+    else if (receipt) settledNow.push(...judge(row, receipt, quorum))
+    else if (row.state === "mined" && (row.nonce >= latest || isDisplaced(row, quorum)))
       changed += await takeBack(ctx, row)
     else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n)) foreign = true
   }
@@ -112,7 +112,7 @@ const foreign = sql`array(select f.tx_hash::text from foreign_nonces f
  * Mined payouts whose block is no longer canonical. Blocks are chained: while the highest one is canonical, all are, so a quiet
  * round reads one block.
  */
-async function displacedPayouts(ctx: Context, wallet: Row<"wallets">, panel: Panel): Promise<OpenPayout[]> {
+async function displacedPayouts(ctx: Context, wallet: Row<"wallets">, quorum: Quorum): Promise<OpenPayout[]> {
   const top = await ctx.db
     .selectFrom("intents")
     .select(["block_number", "block_hash"])
@@ -123,14 +123,14 @@ async function displacedPayouts(ctx: Context, wallet: Row<"wallets">, panel: Pan
     .limit(1)
     .executeTakeFirst()
   if (!top || top.block_number === null) return []
-  await panel.learn([top.block_number], [])
-  if (panel.blockAt(top.block_number)?.block.hash === top.block_hash) return []
+  await quorum.learn([top.block_number], [])
+  if (quorum.blockAt(top.block_number)?.block.hash === top.block_hash) return []
   const mined = await openPayouts(ctx, wallet, "mined", sql`true`)
-  await panel.learn(
+  await quorum.learn(
     mined.flatMap(row => row.block_number ?? []),
     [],
   )
-  return mined.filter(row => panel.blockAt(row.block_number ?? -1n)?.block.hash !== row.block_hash)
+  return mined.filter(row => quorum.blockAt(row.block_number ?? -1n)?.block.hash !== row.block_hash)
 }
 
 /** The state that a receipt gives a payout. */
@@ -161,10 +161,10 @@ async function reportMissing(ctx: Context, { id }: OpenPayout, txHash: Hash): Pr
 }
 
 /** The change that a receipt makes; none where it is written already. */
-function judge(row: OpenPayout, receipt: Receipt, panel: Panel): Settled[] {
+function judge(row: OpenPayout, receipt: Receipt, quorum: Quorum): Settled[] {
   const { txHash, blockNumber, blockHash } = receipt
   const paid = isPaid(row, receipt)
-  const state = blockNumber > panel.finalized ? "mined" : paid ? "final" : "reverted"
+  const state = blockNumber > quorum.finalized ? "mined" : paid ? "final" : "reverted"
   if (state === row.state && blockHash === row.block_hash && txHash === row.tx_hash) return []
   return [{ row, receipt: { ...receipt, succeeded: paid }, state }]
 }
@@ -219,8 +219,8 @@ async function replaceFailed(ctx: TxContext, row: OpenPayout): Promise<void> {
 }
 
 /** Whether endpoints agree on another block at the height of a payout's block. */
-function isDisplaced(row: OpenPayout, panel: Panel): boolean {
-  const canonical = panel.blockAt(row.block_number ?? -1n)?.block
+function isDisplaced(row: OpenPayout, quorum: Quorum): boolean {
+  const canonical = quorum.blockAt(row.block_number ?? -1n)?.block
   return canonical !== undefined && canonical.hash !== row.block_hash
 }
 

@@ -7,7 +7,7 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { noteDissent } from "../chain/endpoint-troubles.ts"
 import type { Network } from "../chain/networks.ts"
-import { openPanel } from "../chain/quorum.ts"
+import { openQuorum } from "../chain/quorum.ts"
 import type { Signer } from "../chain/signer.ts"
 import { readWalletState, walletDissent } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
@@ -92,19 +92,19 @@ async function turn(
     .where("chain_id", "=", network.chainId)
     .executeTakeFirst()
   // Receipts are read after the counts, so that they are never older.
-  const [state, panel] = await Promise.all([
+  const [state, quorum] = await Promise.all([
     readWalletState(network, signer.address, ctx.signal),
-    openPanel(network, cursor?.block_number ?? 0n, ctx.signal),
+    openQuorum(network, cursor?.block_number ?? 0n, ctx.signal),
   ])
   // A count that is not final only keeps us from signing: one endpoint's error must not halt a healthy wallet.
   await haltAhead(ctx, network, claimed, state.agreedFinalized)
-  const confirmed = await confirmPayouts(ctx, network, await walletRow(ctx, claimed), panel, state)
+  const confirmed = await confirmPayouts(ctx, network, await walletRow(ctx, claimed), quorum, state)
   if (confirmed > 0) {
     await ctx.wakes.wake("payments")
     await policy.afterChange(ctx, network)
   }
   const wallet = await walletRow(ctx, claimed)
-  const { proven, apparent } = panel.dissent()
+  const { proven, apparent } = quorum.dissent()
   await noteDissent(ctx, network, { proven, apparent: apparent.union(walletDissent(state, wallet.next_nonce)) })
   await reportAlarms(ctx, network, wallet, state)
   // A halted wallet is observed, and sends nothing.

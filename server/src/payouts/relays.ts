@@ -295,13 +295,13 @@ export async function voided(ctx: Context, network: Network, relays: readonly Ro
   const asked = relays.flatMap(({ id, payer, auth_nonce: nonce }) => (payer && nonce ? [{ id, payer, nonce }] : []))
   if (asked.length === 0) return new Set()
   const calls = asked.map(({ payer, nonce }) => stateCall(network, payer, nonce))
-  const quorum = quorumOf(network)
+  const needed = quorumOf(network)
   const answers = await askEach(network, calls, ctx.signal)
   const states = answers.flatMap(results => {
     const words = results?.map(wordOf)
     return words?.every(word => word !== undefined) ? [words] : []
   })
-  if (states.length < quorum) throw new ApiError("CHAIN_UNAVAILABLE")
+  if (states.length < needed) throw new ApiError("CHAIN_UNAVAILABLE")
   return new Set(asked.filter((_, i) => states.every(words => words[i] === 1n)).map(({ id }) => id))
 }
 

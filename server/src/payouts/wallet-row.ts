@@ -1,7 +1,7 @@
 /** The row of a lane's wallet on one network: how it begins, how it is locked, and why it is halted. */
 import { hostOf } from "../chain/endpoints.ts"
 import type { Network } from "../chain/networks.ts"
-import { openPanel } from "../chain/quorum.ts"
+import { openQuorum } from "../chain/quorum.ts"
 import type { Signer } from "../chain/signer.ts"
 import { readWalletState } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
@@ -47,7 +47,7 @@ export async function ensureWallet(
     )
   if (known) return known
   const { latest, agreedLatest } = await readWalletState(network, signer.address, ctx.signal)
-  const { finalized } = await openPanel(network, 0n, ctx.signal)
+  const { finalized } = await openQuorum(network, 0n, ctx.signal)
   // Too high a first nonce is a gap for ever, so the count must not be one endpoint's alone. One liar of three delays nothing.
   if (latest === undefined || latest !== agreedLatest) {
     const facts = { network: network.name, lane, latest, agreedLatest, endpoints: network.endpoints.map(hostOf) }

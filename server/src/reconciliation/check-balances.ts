@@ -8,7 +8,7 @@ import { ask, awake, type Endpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import { multicall, readMulticall } from "../chain/multicall.ts"
 import type { Network } from "../chain/networks.ts"
-import type { Panel } from "../chain/quorum.ts"
+import type { Quorum } from "../chain/quorum.ts"
 import { RpcError } from "../chain/rpc.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
@@ -32,37 +32,37 @@ type Deposit = Row<"deposits">
 /** Since when deposits lack money that nothing explains, by id. In memory: after a restart it must be missing twice again. */
 export const unexplained = new Map<string, number>()
 
-/** Compares deposits at the panel's finalized block. */
+/** Compares deposits at the quorum's finalized block. */
 export async function checkBalances(
   ctx: Context,
   network: Network,
-  panel: Panel,
+  quorum: Quorum,
   deposits: readonly Deposit[],
 ): Promise<Compared> {
   let unproven: string | undefined
   for (let start = 0; start < deposits.length; start += ADDRESSES_A_CALL) {
     const part = deposits.slice(start, start + ADDRESSES_A_CALL)
-    const reported = await balancesByEndpoint(ctx, network, part, panel.finalized)
+    const reported = await balancesByEndpoint(ctx, network, part, quorum.finalized)
     if (reported.size < quorumOf(network)) {
-      unproven ??= `too few endpoints report the balances of deposits at block ${panel.finalized}`
+      unproven ??= `too few endpoints report the balances of deposits at block ${quorum.finalized}`
       continue
     }
-    const sums = await sumsOf(ctx, network, part, panel.finalized)
+    const sums = await sumsOf(ctx, network, part, quorum.finalized)
     const agreeing: bigint[] = []
     for (const deposit of part) {
       const sum = sums.get(deposit.id)
       if (!sum) continue
       const balance = agreedBalance(network, reported, deposit)
-      if (balance === undefined) unproven ??= contradiction(network, reported, deposit, panel.finalized)
+      if (balance === undefined) unproven ??= contradiction(network, reported, deposit, quorum.finalized)
       else if (balance === sum.came - sum.went) agreeing.push(deposit.id)
       // A deposit with something in flight is compared later.
       else if (!sum.inFlight) {
-        const compared = await explain(ctx, network, panel, deposit, balance, sum)
+        const compared = await explain(ctx, network, quorum, deposit, balance, sum)
         if (compared.finding) return compared
         unproven ??= compared.unproven
       }
     }
-    await balanced(ctx, agreeing, panel.finalized)
+    await balanced(ctx, agreeing, quorum.finalized)
   }
   return unproven === undefined ? {} : { unproven }
 }
@@ -151,23 +151,23 @@ const sumsOf = (ctx: Context, network: Network, deposits: readonly Deposit[], at
 async function explain(
   ctx: Context,
   network: Network,
-  panel: Panel,
+  quorum: Quorum,
   deposit: Deposit,
   balance: bigint,
   { came, went }: DepositSums,
 ): Promise<Compared> {
   const id = `${deposit.id}`
-  const words = `the deposit ${deposit.address} (row ${id} of deposits) holds ${balance} at block ${panel.finalized}, and its rows say ${came} in, ${went} out`
+  const words = `the deposit ${deposit.address} (row ${id} of deposits) holds ${balance} at block ${quorum.finalized}, and its rows say ${came} in, ${went} out`
   const reported = await Promise.all(
-    network.endpoints.map(each => balancesAt(ctx, network, each, [deposit], panel.finalized)),
+    network.endpoints.map(each => balancesAt(ctx, network, each, [deposit], quorum.finalized)),
   )
   if (reported.filter(each => each?.get(deposit.address) === balance).length < quorumOf(network))
     return { unproven: words }
-  const rows = await checkRowsOf(ctx, network, panel, deposit)
+  const rows = await checkRowsOf(ctx, network, quorum, deposit)
   if (rows.finding) return { finding: rows.finding }
-  const logs = await compareSince(ctx, network, panel, deposit)
+  const logs = await compareSince(ctx, network, quorum, deposit)
   if (logs.finding ?? logs.unproven) return logs
-  const again = (await sumsOf(ctx, network, [deposit], panel.finalized)).get(deposit.id)
+  const again = (await sumsOf(ctx, network, [deposit], quorum.finalized)).get(deposit.id)
   // What the scan missed is stored by now: as a transfer in flight, or as an outflow.
   if (!again || again.inFlight || balance === again.came - again.went) return {}
   // More money than the rows say is nobody's loss, and no reason to halt.
@@ -182,7 +182,7 @@ async function explain(
 export async function checkRowsOf(
   ctx: Context,
   network: Network,
-  panel: Panel,
+  quorum: Quorum,
   deposit: Deposit,
 ): Promise<{ finding?: Finding }> {
   const { rows: transfers } = await sql<Row<"transfers">>`select * from transfers where deposit_id = ${deposit.id}
@@ -194,7 +194,7 @@ export async function checkRowsOf(
     if (finding) return { finding }
   }
   const outflows = await ctx.db.selectFrom("outflows").selectAll().where("deposit_id", "=", deposit.id).execute()
-  return await checkAssertions(ctx, network, panel, [
+  return await checkAssertions(ctx, network, quorum, [
     ...transfers.map(transferAssertion),
     ...payouts
       .filter(({ state, token }) => ["final", "reverted"].includes(state) && token === network.token.address)
@@ -204,17 +204,17 @@ export async function checkRowsOf(
 }
 
 /** Compares a deposit's logs since its balance last agreed. */
-async function compareSince(ctx: Context, network: Network, panel: Panel, deposit: Deposit): Promise<Compared> {
+async function compareSince(ctx: Context, network: Network, quorum: Quorum, deposit: Deposit): Promise<Compared> {
   const range = network.endpoints.reduce((low, { logRange }) => (logRange < low ? logRange : low), 10_000n)
-  const furthest = panel.finalized - range * BigInt(WINDOWS_OF_A_DEPOSIT)
+  const furthest = quorum.finalized - range * BigInt(WINDOWS_OF_A_DEPOSIT)
   let from = deposit.balanced_number === null ? furthest : deposit.balanced_number + 1n
   if (from < furthest) from = furthest
   if (from < 0n) from = 0n
-  for (; from <= panel.finalized; from += range) {
+  for (; from <= quorum.finalized; from += range) {
     const end = from + range - 1n
-    const to = end < panel.finalized ? end : panel.finalized
+    const to = end < quorum.finalized ? end : quorum.finalized
     try {
-      const compared = await compareLogs(ctx, network, panel, [deposit], { from, to })
+      const compared = await compareLogs(ctx, network, quorum, [deposit], { from, to })
       if (compared.finding ?? compared.unproven) return compared
     } catch (error) {
       if (!(error instanceof RpcError) || ctx.signal.aborted) throw error

@@ -9,7 +9,7 @@
  */
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { openPanel } from "../chain/quorum.ts"
+import { openQuorum } from "../chain/quorum.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { isDue, withLease } from "../jobs/claim.ts"
@@ -63,19 +63,19 @@ async function compareNewBlocks(ctx: Context, network: Network, wallet: Row<"wal
     .select("block_number")
     .where("chain_id", "=", network.chainId)
     .executeTakeFirst()
-  const panel = await openPanel(network, cursor?.block_number ?? 0n, ctx.signal)
+  const quorum = await openQuorum(network, cursor?.block_number ?? 0n, ctx.signal)
   const deposits = await ctx.db
     .selectFrom("deposits")
     .select(["id", "address", "owner", "open_after_s", "merchant_id"])
     .where("chain_id", "=", network.chainId)
     .execute()
-  let from = wallet.checked_number === null ? panel.finalized : wallet.checked_number + 1n
+  let from = wallet.checked_number === null ? quorum.finalized : wallet.checked_number + 1n
   let nextMs: number | undefined
-  for (let windows = 0; from <= panel.finalized && windows < WINDOWS_A_CHECK; windows++) {
+  for (let windows = 0; from <= quorum.finalized && windows < WINDOWS_A_CHECK; windows++) {
     const range = network.endpoints.reduce((low, { logRange }) => (logRange < low ? logRange : low), 10_000n)
     const end = from + range - 1n
-    const to = end < panel.finalized ? end : panel.finalized
-    const { finding, unproven } = await compareLogs(ctx, network, panel, deposits, { from, to })
+    const to = end < quorum.finalized ? end : quorum.finalized
+    const { finding, unproven } = await compareLogs(ctx, network, quorum, deposits, { from, to })
     if (finding) {
       await haltPayoutWallets(ctx, network, finding.words)
       return IDLE_MS
@@ -89,7 +89,7 @@ async function compareNewBlocks(ctx: Context, network: Network, wallet: Row<"wal
     await ctx.db.updateTable("wallets").set({ checked_number: to }).where("id", "=", wallet.id).execute()
     from = to + 1n
   }
-  nextMs ??= from > panel.finalized ? HOUR_MS : 0
+  nextMs ??= from > quorum.finalized ? HOUR_MS : 0
   const check_at = new Date(startedAt.getTime() + nextMs)
   await ctx.db.updateTable("wallets").set({ check_at }).where("id", "=", wallet.id).execute()
   return nextMs

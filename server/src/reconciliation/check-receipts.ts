@@ -5,7 +5,7 @@
 import { ask, awake } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import type { Panel } from "../chain/quorum.ts"
+import type { Quorum } from "../chain/quorum.ts"
 import { hexNumber } from "../chain/rpc.ts"
 import { type Receipt, readReceipt, receiptCall } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
@@ -95,35 +95,35 @@ const confirms = (receipt: Receipt, assertion: ChainAssertion): boolean =>
 export async function checkAssertions(
   ctx: Context,
   network: Network,
-  panel: Panel,
+  quorum: Quorum,
   assertions: readonly ChainAssertion[],
 ): Promise<Compared> {
   if (assertions.length === 0) return {}
   const calls = assertions.map(assertion => receiptCall(assertion.txHash))
-  const quorum = quorumOf(network)
+  const needed = quorumOf(network)
   // As many as must agree, and not always the first: who reported a log once must not be its only witness.
-  const asked = awake(network.endpoints).slice(0, quorum)
+  const asked = awake(network.endpoints).slice(0, needed)
   const answers = await Promise.all(asked.map(endpoint => ask(endpoint, calls, ctx.signal)))
   const doubtful = assertions.filter((assertion, i) => {
     const receipts = answers.map(results => (results?.[i]?.ok ? readOrNone(results[i].value) : undefined))
     return (
-      receipts.filter(receipt => receipt?.txHash === assertion.txHash && confirms(receipt, assertion)).length < quorum
+      receipts.filter(receipt => receipt?.txHash === assertion.txHash && confirms(receipt, assertion)).length < needed
     )
   })
   if (doubtful.length === 0) return {}
-  await panel.learn(
+  await quorum.learn(
     doubtful.map(assertion => assertion.blockNumber),
     doubtful.map(assertion => assertion.txHash),
   )
   let unproven: string | undefined
   for (const assertion of doubtful) {
-    const receipts = panel.receiptsOf(assertion.txHash)
+    const receipts = quorum.receiptsOf(assertion.txHash)
     const confirming = receipts.filter(receipt => receipt !== null && confirms(receipt, assertion)).length
-    if (confirming >= quorum) continue
+    if (confirming >= needed) continue
     const nulls = receipts.filter(receipt => receipt === null).length
     const against = receipts.length - nulls - confirming
     const bodies = nulls > 0 ? await bodiesWithout(ctx, network, assertion) : 0
-    if (against + Math.min(nulls, bodies) >= quorum)
+    if (against + Math.min(nulls, bodies) >= needed)
       return { finding: { table: assertion.table, id: assertion.id, words: wordsFor(assertion, receipts) } }
     // An endpoint that pruned its receipts answers null for an old transaction.
     if (against > 0 || bodies > 0) unproven ??= wordsFor(assertion, receipts)
@@ -134,11 +134,11 @@ export async function checkAssertions(
 /** Whether a quorum of endpoints reports this transfer, in a block that they agree on. */
 export async function isProven(
   network: Network,
-  panel: Panel,
+  quorum: Quorum,
   transfer: Movement & { txHash: Hash; blockNumber: bigint },
 ): Promise<boolean> {
-  await panel.learn([transfer.blockNumber], [transfer.txHash])
-  const receipts = panel.receiptsOf(transfer.txHash)
+  await quorum.learn([transfer.blockNumber], [transfer.txHash])
+  const receipts = quorum.receiptsOf(transfer.txHash)
   return receipts.filter(receipt => receipt !== null && holds(receipt, transfer)).length >= quorumOf(network)
 }
 

@@ -8,7 +8,7 @@ import { keyOf, statementOf } from "../chain/agreement.ts"
 import { awake, type Endpoint } from "../chain/endpoints.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import type { Panel } from "../chain/quorum.ts"
+import type { Quorum } from "../chain/quorum.ts"
 import { readLogs } from "../chain/read-logs.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
@@ -26,7 +26,7 @@ export type KnownDeposit = Pick<Row<"deposits">, "id" | "address" | "owner" | "o
 export async function compareLogs(
   ctx: Context,
   network: Network,
-  panel: Panel,
+  quorum: Quorum,
   deposits: readonly KnownDeposit[],
   { from, to }: { from: bigint; to: bigint },
 ): Promise<Compared> {
@@ -34,9 +34,9 @@ export async function compareLogs(
   if (!logs) return { unproven: "the books can't be compared: endpoints do not answer, or do not agree on the logs" }
   const byAddress = new Map(deposits.map(deposit => [deposit.address, deposit]))
   const range = { from, to, ids: deposits.map(deposit => deposit.id) }
-  const out = await compareOutgoing(ctx, network, panel, byAddress, logs.outgoing, range)
+  const out = await compareOutgoing(ctx, network, quorum, byAddress, logs.outgoing, range)
   if (out.finding ?? out.unproven) return out
-  return await compareIncoming(ctx, network, panel, byAddress, logs.incoming, range)
+  return await compareIncoming(ctx, network, quorum, byAddress, logs.incoming, range)
 }
 
 interface Range {
@@ -60,16 +60,16 @@ async function logsOf(
   const range = { token: network.token.address, addresses, fromBlock: from, toBlock: to, has: { number: to } }
   const answers = await Promise.all(awake(network.endpoints).map(endpoint => logsBy(endpoint)))
   const complete = answers.filter(answer => answer !== undefined)
-  const quorum = quorumOf(network)
+  const needed = quorumOf(network)
   const pick = (lists: Transfer[][]): Transfer[] | undefined => {
     const votes = Map.groupBy(lists.flat(), statementOf)
-    const sure = [...votes.values()].filter(same => same.length >= quorum)
-    const isOpen = [...votes.values()].some(same => same.length < quorum && lists.length - same.length < quorum)
+    const sure = [...votes.values()].filter(same => same.length >= needed)
+    const isOpen = [...votes.values()].some(same => same.length < needed && lists.length - same.length < needed)
     return isOpen ? undefined : sure.flatMap(same => same.slice(0, 1))
   }
   const outgoing = pick(complete.map(answer => answer.outgoing))
   const incoming = pick(complete.map(answer => answer.incoming))
-  return complete.length < quorum || !outgoing || !incoming ? undefined : { outgoing, incoming }
+  return complete.length < needed || !outgoing || !incoming ? undefined : { outgoing, incoming }
 
   async function logsBy(endpoint: Endpoint) {
     const outgoing = await readLogs(endpoint, { ...range, side: "from" }, ctx.signal)
@@ -84,7 +84,7 @@ type Ended = Row<"intents"> & { deposit: Address; hashes: Hash[] }
 async function compareOutgoing(
   ctx: Context,
   network: Network,
-  panel: Panel,
+  quorum: Quorum,
   deposits: ReadonlyMap<Address, KnownDeposit>,
   left: readonly Transfer[],
   range: Range,
@@ -109,15 +109,15 @@ async function compareOutgoing(
     if (payout) second.add(transfer)
     if (noted.has(`${transfer.txHash} ${transfer.logIndex}`)) continue
     const words = strangerWords(transfer, payout, known)
-    if (!(await isProven(network, panel, { ...transfer, k: undefined }))) return { unproven: words }
+    if (!(await isProven(network, quorum, { ...transfer, k: undefined }))) return { unproven: words }
     const deposit = deposits.get(transfer.from)
     if (!deposit) continue
-    const finding = await noteOutflow(ctx, network, panel, deposit, transfer, payout, words)
+    const finding = await noteOutflow(ctx, network, quorum, deposit, transfer, payout, words)
     if (finding) return { finding }
   }
   const finals = await endedIn(ctx, network, range)
   const missing = finals.filter(row => !paid.has(row.id) && row.state === "final").map(payoutAssertion)
-  const { finding, unproven } = await checkAssertions(ctx, network, panel, missing)
+  const { finding, unproven } = await checkAssertions(ctx, network, quorum, missing)
   if (finding) return { finding }
   return unproven === undefined ? {} : { unproven }
 }
@@ -135,13 +135,13 @@ function strangerWords(transfer: Transfer, payout: Ended | undefined, known: rea
 async function noteOutflow(
   ctx: Context,
   network: Network,
-  panel: Panel,
+  quorum: Quorum,
   deposit: KnownDeposit,
   transfer: Transfer,
   payout: Ended | undefined,
   words: string,
 ): Promise<Finding | undefined> {
-  const time = panel.blockAt(transfer.blockNumber)?.block.time ?? ctx.now()
+  const time = quorum.blockAt(transfer.blockNumber)?.block.time ?? ctx.now()
   const isOpen = BigInt(Math.floor(time.getTime() / 1_000)) > deposit.open_after_s
   const isRecovery = !payout && transfer.to === deposit.owner && isOpen
   // First: an outflow that is noted is not reported again, so a process that dies between the two must leave the halt.
@@ -213,7 +213,7 @@ async function notedOutflows(ctx: Context, network: Network, hashes: readonly Ha
 async function compareIncoming(
   ctx: Context,
   network: Network,
-  panel: Panel,
+  quorum: Quorum,
   deposits: ReadonlyMap<Address, KnownDeposit>,
   came: readonly Transfer[],
   range: Range,
@@ -232,10 +232,10 @@ async function compareIncoming(
     )
       doubtful.set(row.id, row)
   }
-  const stored = await storeMissed(ctx, network, panel, deposits, missed)
+  const stored = await storeMissed(ctx, network, quorum, deposits, missed)
   const seen = new Set(came.map(keyOf))
   for (const row of await finalIn(ctx, network, range)) if (!seen.has(rowKey(row))) doubtful.set(row.id, row)
-  const checked = await checkAssertions(ctx, network, panel, [...doubtful.values()].map(transferAssertion))
+  const checked = await checkAssertions(ctx, network, quorum, [...doubtful.values()].map(transferAssertion))
   if ((checked.finding ?? checked.unproven) || stored) return checked
   return { unproven: "a transfer to a deposit is not in the books, and not proven yet" }
 }
@@ -262,15 +262,15 @@ const finalIn = async (ctx: Context, network: Network, { from, to, ids }: Range)
 async function storeMissed(
   ctx: Context,
   network: Network,
-  panel: Panel,
+  quorum: Quorum,
   deposits: ReadonlyMap<Address, KnownDeposit>,
   missed: readonly Transfer[],
 ): Promise<boolean> {
   const found: (Transfer & { depositId: bigint; blockTime: Date; isSingle: boolean })[] = []
   for (const transfer of missed) {
     const deposit = deposits.get(transfer.to)
-    const proven = deposit && (await isProven(network, panel, transfer))
-    const blockTime = panel.blockAt(transfer.blockNumber)?.block.time
+    const proven = deposit && (await isProven(network, quorum, transfer))
+    const blockTime = quorum.blockAt(transfer.blockNumber)?.block.time
     if (deposit && proven && blockTime) found.push({ ...transfer, depositId: deposit.id, blockTime, isSingle: false })
   }
   if (found.length > 0) {

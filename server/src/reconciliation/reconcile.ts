@@ -6,7 +6,7 @@
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { openPanel, type Panel } from "../chain/quorum.ts"
+import { openQuorum, type Quorum } from "../chain/quorum.ts"
 import { RpcError } from "../chain/rpc.ts"
 import { readWalletState } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
@@ -46,9 +46,9 @@ export async function reconcileRound(ctx: Context, network: Network, wallet: Add
   await withLease(ctx.db, job, async claimed => {
     const round = { ctx, network, wallet }
     // Without an endpoint the database is still compared with itself.
-    const panel = await openPanelOrNone(ctx, network)
-    if (isDue(claimed.hour_at, now, HOUR_MS)) await compareHourly(round, claimed, panel)
-    if (panel) await continuePass(round, claimed, panel)
+    const quorum = await openQuorumOrNone(ctx, network)
+    if (isDue(claimed.hour_at, now, HOUR_MS)) await compareHourly(round, claimed, quorum)
+    if (quorum) await continuePass(round, claimed, quorum)
   })
   return ROUND_MS
 }
@@ -65,14 +65,14 @@ async function update({ ctx }: Round, claimed: Job, change: Partial<Job>): Promi
   await ctx.db.updateTable("reconciliations").set(change).where(isHeld("reconciliations", claimed)).execute()
 }
 
-async function openPanelOrNone(ctx: Context, network: Network): Promise<Panel | undefined> {
+async function openQuorumOrNone(ctx: Context, network: Network): Promise<Quorum | undefined> {
   const cursor = await ctx.db
     .selectFrom("cursors")
     .select("block_number")
     .where("chain_id", "=", network.chainId)
     .executeTakeFirst()
   try {
-    return await openPanel(network, cursor?.block_number ?? 0n, ctx.signal)
+    return await openQuorum(network, cursor?.block_number ?? 0n, ctx.signal)
   } catch (error) {
     if (!(error instanceof RpcError) || ctx.signal.aborted) throw error
     reportUnproven(ctx, network, `no endpoint can be asked: ${error.message}`)
@@ -102,7 +102,7 @@ async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wall
   return rows
 }
 
-async function compareHourly(round: Round, claimed: Job, panel: Panel | undefined): Promise<void> {
+async function compareHourly(round: Round, claimed: Job, quorum: Quorum | undefined): Promise<void> {
   const { ctx, network } = round
   const found: (Finding | undefined)[] = await checkConsistency(ctx, network.chainId)
   const open = await signedPayouts(
@@ -112,30 +112,30 @@ async function compareHourly(round: Round, claimed: Job, panel: Panel | undefine
     OPEN_PAYOUTS,
   )
   found.push(firstOf(open, checkPayout))
-  if (panel)
+  if (quorum)
     found.push(
       ...(await narrow(
         round,
-        panel,
+        quorum,
         found.filter(finding => finding !== undefined),
       )),
     )
   // A contradiction within the database needs no endpoint.
   await halt(round, found)
   const hour = { hour_at: new Date(ctx.now().getTime() + HOUR_MS) }
-  if (!panel) return await update(round, claimed, hour)
-  const moved = await movedDeposits(ctx, network, claimed.moved_number ?? panel.finalized, panel.finalized)
-  const { finding, unproven } = await checkBalances(ctx, network, panel, moved)
+  if (!quorum) return await update(round, claimed, hour)
+  const moved = await movedDeposits(ctx, network, claimed.moved_number ?? quorum.finalized, quorum.finalized)
+  const { finding, unproven } = await checkBalances(ctx, network, quorum, moved)
   await halt(round, [finding, await nonceGap(round)])
   if (unproven) reportUnproven(ctx, network, unproven)
-  await update(round, claimed, { ...hour, moved_number: panel.finalized })
+  await update(round, claimed, { ...hour, moved_number: quorum.finalized })
 }
 
 /** Finds the rows behind sums that are wrong: the sums do not say which row is, the chain may. */
-async function narrow({ ctx, network }: Round, panel: Panel, found: readonly Finding[]): Promise<Finding[]> {
+async function narrow({ ctx, network }: Round, quorum: Quorum, found: readonly Finding[]): Promise<Finding[]> {
   const rows: Finding[] = []
   for (const deposit of await depositsBehind(ctx, found)) {
-    const { finding } = await checkRowsOf(ctx, network, panel, deposit).catch(none)
+    const { finding } = await checkRowsOf(ctx, network, quorum, deposit).catch(none)
     if (finding) rows.push(finding)
   }
   return rows
@@ -182,7 +182,7 @@ async function movedDeposits(ctx: Context, network: Network, since: bigint, to: 
 }
 
 /** Compares the next part of the daily pass. */
-async function continuePass(round: Round, claimed: Job, panel: Panel): Promise<void> {
+async function continuePass(round: Round, claimed: Job, quorum: Quorum): Promise<void> {
   const { ctx, network } = round
   const isOver =
     claimed.deposit_position === null && claimed.transfer_position === null && claimed.intent_position === null
@@ -190,9 +190,9 @@ async function continuePass(round: Round, claimed: Job, panel: Panel): Promise<v
   const begin = { deposit_position: 0n, transfer_position: 0n, intent_position: ZERO_ID }
   const at = isOver ? begin : claimed
   const next = {
-    deposit_position: at.deposit_position === null ? null : await passDeposits(round, panel, at.deposit_position),
-    transfer_position: at.transfer_position === null ? null : await passTransfers(round, panel, at.transfer_position),
-    intent_position: at.intent_position === null ? null : await passPayouts(round, panel, at.intent_position),
+    deposit_position: at.deposit_position === null ? null : await passDeposits(round, quorum, at.deposit_position),
+    transfer_position: at.transfer_position === null ? null : await passTransfers(round, quorum, at.transfer_position),
+    intent_position: at.intent_position === null ? null : await passPayouts(round, quorum, at.intent_position),
   }
   await update(round, claimed, {
     ...next,
@@ -202,7 +202,7 @@ async function continuePass(round: Round, claimed: Job, panel: Panel): Promise<v
     ctx.log.info({ network: network.name }, "the daily comparison of the books is complete")
 }
 
-async function passDeposits(round: Round, panel: Panel, after: bigint): Promise<bigint | null> {
+async function passDeposits(round: Round, quorum: Quorum, after: bigint): Promise<bigint | null> {
   const { ctx, network } = round
   const rows = await ctx.db
     .selectFrom("deposits")
@@ -213,8 +213,8 @@ async function passDeposits(round: Round, panel: Panel, after: bigint): Promise<
     .limit(DEPOSITS_A_ROUND)
     .execute()
   await halt(round, [firstOf(rows, checkTerms)])
-  const { finding, unproven } = await checkBalances(ctx, network, panel, rows)
-  const outflows = await checkAssertions(ctx, network, panel, (await outflowsOf(ctx, rows)).map(outflowAssertion))
+  const { finding, unproven } = await checkBalances(ctx, network, quorum, rows)
+  const outflows = await checkAssertions(ctx, network, quorum, (await outflowsOf(ctx, rows)).map(outflowAssertion))
   await halt(round, [finding, outflows.finding])
   for (const words of [unproven, outflows.unproven]) if (words) reportUnproven(ctx, network, words)
   return rows.length < DEPOSITS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
@@ -228,7 +228,7 @@ async function outflowsOf(ctx: Context, deposits: readonly Row<"deposits">[]) {
   return rows
 }
 
-async function passTransfers(round: Round, panel: Panel, after: bigint): Promise<bigint | null> {
+async function passTransfers(round: Round, quorum: Quorum, after: bigint): Promise<bigint | null> {
   const { ctx, network } = round
   const rows = await ctx.db
     .selectFrom("transfers")
@@ -239,20 +239,20 @@ async function passTransfers(round: Round, panel: Panel, after: bigint): Promise
     .orderBy("id")
     .limit(RECEIPTS_A_ROUND)
     .execute()
-  const { finding, unproven } = await checkAssertions(ctx, network, panel, rows.map(transferAssertion))
+  const { finding, unproven } = await checkAssertions(ctx, network, quorum, rows.map(transferAssertion))
   await halt(round, [finding])
   if (unproven) reportUnproven(ctx, network, unproven)
   return rows.length < RECEIPTS_A_ROUND ? null : (rows.at(-1)?.id ?? null)
 }
 
-async function passPayouts(round: Round, panel: Panel, after: string): Promise<string | null> {
+async function passPayouts(round: Round, quorum: Quorum, after: string): Promise<string | null> {
   const { ctx, network } = round
   const ended = sql`i.id > ${after}::uuid and i.state in ('final', 'reverted')`
   const rows = await signedPayouts(ctx, network.chainId, ended, RECEIPTS_A_ROUND)
   await halt(round, [firstOf(rows, checkPayout)])
   // Any other token could halt the wallet by omitting a log.
   const settled = rows.filter(row => row.token === network.token.address)
-  const { finding, unproven } = await checkAssertions(ctx, network, panel, settled.map(payoutAssertion))
+  const { finding, unproven } = await checkAssertions(ctx, network, quorum, settled.map(payoutAssertion))
   await halt(round, [finding])
   if (unproven) reportUnproven(ctx, network, unproven)
   return rows.length < RECEIPTS_A_ROUND ? null : (rows.at(-1)?.id ?? null)

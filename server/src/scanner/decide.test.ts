@@ -1,7 +1,7 @@
 import { expect, it } from "vitest"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
-import type { PanelView } from "../chain/quorum.ts"
+import type { QuorumView } from "../chain/quorum.ts"
 import type { Row } from "../db/schema.ts"
 import { type Changes, decide } from "./decide.ts"
 import type { Observation } from "./observe-chain.ts"
@@ -10,7 +10,7 @@ const now = new Date("2026-01-01T00:00:00Z")
 const hash = (letter: string) => `0x${letter.repeat(64)}` as Hash
 const network = { name: "base", chainId: 8453, endpoints: { length: 3 }, confirmations: 3n } as NetworkInfo
 
-/** A transfer in block 100, of which the panel knows nothing else than what a test says. */
+/** A transfer in block 100, of which the quorum knows nothing else than what a test says. */
 const transfer = (facts: Partial<Row<"transfers">> = {}) =>
   ({
     ...{ id: 1n, state: "seen", tx_hash: hash("a"), token: `0x${"1".repeat(40)}` as Address, k: 0, value: 5n },
@@ -22,18 +22,18 @@ const block = (number: bigint, letter: string) => ({ block: { number, hash: hash
 
 function decided(
   rows: Row<"transfers">[],
-  panel: Partial<PanelView>,
+  quorum: Partial<QuorumView>,
   { seen = {}, on = network }: { seen?: Partial<Observation>; on?: NetworkInfo } = {},
 ): Changes {
   const cursor = { block_number: 99n, block_hash: hash("c"), block_time: now, lag_blocks: 0n } as Row<"cursors">
-  const silent: Partial<PanelView> = {
+  const silent: Partial<QuorumView> = {
     ...{ head: 110n, finalized: 0n, blockAt: () => undefined, depthOf: () => 0n, depthAlone: () => 0n },
     ...{ votesWithout: () => 0, standingOf: () => "open", receiptOf: () => undefined },
   }
   const observation = {
     ...{ cursor, deposits: new Map(), submissions: [], unfinal: rows, found: [], scannedTo: 99n, backfill: undefined },
     ...{ doubted: [], reorged: false, allCompared: true, troubles: [], ...seen },
-    panel: { ...silent, ...panel } as PanelView,
+    quorum: { ...silent, ...quorum } as QuorumView,
   } as Observation
   return decide(on, observation, rows, { now, maxScanLag: 100 })
 }

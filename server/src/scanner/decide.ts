@@ -41,12 +41,12 @@ export function decide(
   unfinal: readonly TransferRow[],
   { now, maxScanLag }: { now: Date; maxScanLag: number },
 ): Changes {
-  const { cursor, panel, backfill } = seen
+  const { cursor, quorum, backfill } = seen
   const doubts = doubtsOf(network, seen, unfinal, now)
   const gone = new Set(doubts.filter(({ change }) => change.state === "gone").map(({ row }) => row.id))
-  const isBack = backfill && backfill.scannedTo >= panel.head && backfill.scannedTo >= cursor.block_number
+  const isBack = backfill && backfill.scannedTo >= quorum.head && backfill.scannedTo >= cursor.block_number
   const checkpoint = nextCheckpoint(seen)
-  const lag = panel.head - (checkpoint.block_number ?? cursor.block_number)
+  const lag = quorum.head - (checkpoint.block_number ?? cursor.block_number)
   return {
     doubts,
     ...standing(
@@ -65,29 +65,29 @@ export function decide(
  * lags must not take the scan back, and a reorg is not forgotten before all transfers in doubt were compared; after one the
  * scan goes back to the finalized block, as it may be deeper than the rescan.
  */
-function nextCheckpoint({ cursor, panel, scannedTo, reorged, allCompared }: Observation): Partial<Row<"cursors">> {
+function nextCheckpoint({ cursor, quorum, scannedTo, reorged, allCompared }: Observation): Partial<Row<"cursors">> {
   const at = (block: Block | undefined) =>
     block ? { block_number: block.number, block_hash: block.hash, block_time: block.time } : {}
   if (reorged && !allCompared) return {}
-  if (reorged) return at(panel.blockAt(panel.finalized)?.block)
-  if (scannedTo > cursor.block_number) return at(panel.blockAt(scannedTo)?.block)
+  if (reorged) return at(quorum.blockAt(quorum.finalized)?.block)
+  if (scannedTo > cursor.block_number) return at(quorum.blockAt(scannedTo)?.block)
   // A checkpoint of before its time was kept; read again to its end it stands where it stood.
-  return cursor.block_time === null && scannedTo === cursor.block_number ? at(panel.blockAt(scannedTo)?.block) : {}
+  return cursor.block_time === null && scannedTo === cursor.block_number ? at(quorum.blockAt(scannedTo)?.block) : {}
 }
 
 /**
  * Transfers whose height holds another block according to a quorum, while a quorum does not have them in a receipt: gone.
  * Where there is one endpoint it must say so twice. What one of two endpoints alone had reported is gone when neither has it.
  */
-function doubtsOf(network: NetworkInfo, { panel }: Observation, unfinal: readonly TransferRow[], now: Date): Doubt[] {
-  const quorum = votesNeeded(network.endpoints.length)
+function doubtsOf(network: NetworkInfo, { quorum }: Observation, unfinal: readonly TransferRow[], now: Date): Doubt[] {
+  const needed = votesNeeded(network.endpoints.length)
   return unfinal.flatMap((row): Doubt[] => {
-    const canonical = panel.blockAt(row.block_number)?.block
+    const canonical = quorum.blockAt(row.block_number)?.block
     if (!canonical && !row.single_source) return []
     const displaced = canonical !== undefined && canonical.hash !== row.block_hash
     const suspectedMs = row.suspect_at ? now.getTime() - row.suspect_at.getTime() : -1
-    const sure = quorum > 1 || suspectedMs >= SUSPICION_MS
-    const isNowhere = panel.votesWithout(row.tx_hash, keyOfRow(row), row.block_number) >= quorum
+    const sure = needed > 1 || suspectedMs >= SUSPICION_MS
+    const isNowhere = quorum.votesWithout(row.tx_hash, keyOfRow(row), row.block_number) >= needed
     if (isNowhere && ((displaced && sure) || row.single_source))
       return [{ row, change: { state: "gone", run_at: now } }]
     return displaced !== (row.suspect_at !== null) ? [{ row, change: { suspect_at: displaced ? now : null } }] : []
@@ -100,21 +100,21 @@ function doubtsOf(network: NetworkInfo, { panel }: Observation, unfinal: readonl
  */
 function standing(
   network: NetworkInfo,
-  { panel }: Observation,
+  { quorum }: Observation,
   unfinal: readonly TransferRow[],
 ): Pick<Changes, "confirmed" | "confirmedAlone" | "final"> {
   const depth = BigInt(network.confirmations)
-  const isAgreed = (row: TransferRow) => !row.single_source && panel.depthOf(row.block_number, row.block_hash) > 0n
+  const isAgreed = (row: TransferRow) => !row.single_source && quorum.depthOf(row.block_number, row.block_hash) > 0n
   const isDeepAlone = (row: TransferRow) =>
-    panel.depthAlone(row.block_number, row.block_hash) >= depth &&
-    (!row.single_source || panel.standingOf(transferOf(row)) === "single")
+    quorum.depthAlone(row.block_number, row.block_hash) >= depth &&
+    (!row.single_source || quorum.standingOf(transferOf(row)) === "single")
   const isSeen = unfinal.filter(row => row.state === "seen")
-  const confirmed = isSeen.filter(row => isAgreed(row) && panel.depthOf(row.block_number, row.block_hash) >= depth)
+  const confirmed = isSeen.filter(row => isAgreed(row) && quorum.depthOf(row.block_number, row.block_hash) >= depth)
   const rest = network.endpoints.length === 2 ? isSeen.filter(row => !confirmed.includes(row)) : []
   return {
     confirmed,
     confirmedAlone: rest.filter(isDeepAlone),
-    final: unfinal.filter(row => row.state === "confirmed" && isAgreed(row) && row.block_number <= panel.finalized),
+    final: unfinal.filter(row => row.state === "confirmed" && isAgreed(row) && row.block_number <= quorum.finalized),
   }
 }
 

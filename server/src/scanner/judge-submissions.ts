@@ -30,9 +30,9 @@ export interface SubmissionChange {
 
 /** Ends, or puts off, the submissions that were due; those that name a transfer in sight are linked later. */
 export function judgeSubmissions(network: NetworkInfo, seen: Observation, now: Date): SubmissionChange[] {
-  const { panel, deposits, submissions } = seen
+  const { quorum, deposits, submissions } = seen
   return submissions.map(submission => {
-    const receipt = panel.receiptOf(submission.tx_hash)
+    const receipt = quorum.receiptOf(submission.tx_hash)
     if (!receipt) {
       // Not at the first look: the service itself may have been down all day.
       const overdue = now.getTime() - submission.submitted_at.getTime() >= NO_TRACE_MS && submission.attempts > 1
@@ -42,7 +42,7 @@ export function judgeSubmissions(network: NetworkInfo, seen: Observation, now: D
         : again(submission, receiptBackoffMs(submission.attempts))
       return { submission, change }
     }
-    const deep = panel.depthOf(receipt.blockNumber, receipt.blockHash) >= network.confirmations
+    const deep = quorum.depthOf(receipt.blockNumber, receipt.blockHash) >= network.confirmations
     const fault = faultOf(receipt, claimOf(network, deposits, submission), address => ownerOf(deposits, address))
     if (deep && fault) return { submission, change: failed(fault, receipt.blockNumber) }
     return { submission, change: { ...again(submission, SHALLOW_MS), block_number: receipt.blockNumber } }

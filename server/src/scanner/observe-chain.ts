@@ -7,7 +7,7 @@ import { keyOf, type Standing } from "../chain/agreement.ts"
 import { type Seen, troublesIn } from "../chain/endpoint-troubles.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { openPanel, type Panel, type PanelView } from "../chain/quorum.ts"
+import { openQuorum, type Quorum, type QuorumView } from "../chain/quorum.ts"
 import type { Transfer } from "../chain/transfers.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -32,7 +32,7 @@ interface Found {
 /** All that a round learnt. */
 export interface Observation {
   cursor: Row<"cursors">
-  panel: PanelView
+  quorum: QuorumView
   deposits: Map<Address, WatchedDeposit>
   submissions: Row<"submissions">[]
   unfinal: Row<"transfers">[]
@@ -69,18 +69,18 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
     unfinal.map(row => row.to_address),
     submissions.map(resourceOf),
   )
-  const panel = await openPanel(network, cursor.block_number, ctx.signal, { alone: true })
+  const quorum = await openQuorum(network, cursor.block_number, ctx.signal, { alone: true })
 
   const from = back(cursor.block_number, isDeepRound(ctx, cursor) ? DEEP_BLOCKS : RESCAN_BLOCKS)
-  let scannedTo = await panel.scan(
+  let scannedTo = await quorum.scan(
     watched.map(deposit => deposit.address),
     from,
   )
-  const backfill = await scanBehind(panel, watched, cursor.block_number)
+  const backfill = await scanBehind(quorum, watched, cursor.block_number)
 
-  const checkpoint = panel.blockAt(cursor.block_number)
+  const checkpoint = quorum.blockAt(cursor.block_number)
   const reorged = checkpoint !== undefined && checkpoint.block.hash !== cursor.block_hash
-  const inPlace = placesOf(panel)
+  const inPlace = placesOf(quorum)
   const start = back(cursor.block_number, RESCAN_BLOCKS)
   const doubted = unfinal.filter(
     row =>
@@ -89,46 +89,46 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
         row.block_number <= scannedTo &&
         !inPlace.has(`${keyOfRow(row)} ${row.block_hash}`)),
   )
-  const deepest = panel.head - network.confirmations + 1n
+  const deepest = quorum.head - network.confirmations + 1n
   const changing = unfinal.filter(row =>
     row.state === "seen"
       ? row.block_number <= deepest || row.single_source
-      : !row.suspect_at && row.block_number <= panel.finalized,
+      : !row.suspect_at && row.block_number <= quorum.finalized,
   )
-  const asked = unsettled(ctx, panel, unfinal)
-  await panel.learn(
+  const asked = unsettled(ctx, quorum, unfinal)
+  await quorum.learn(
     [...doubted, ...changing].map(row => row.block_number),
-    [...doubted.map(row => row.tx_hash), ...unexplained(panel, unfinal, submissions, deposits), ...asked],
+    [...doubted.map(row => row.tx_hash), ...unexplained(quorum, unfinal, submissions, deposits), ...asked],
   )
   // What one endpoint alone has reported may stand nowhere, and is compared by its receipt.
   const agreedOnce = unfinal.filter(row => !row.single_source)
-  const allCompared = !reorged || (await compareDownwards(panel, agreedOnce, doubted))
+  const allCompared = !reorged || (await compareDownwards(quorum, agreedOnce, doubted))
   await know(
-    [...submissions, ...doubted].flatMap(row => panel.receiptOf(row.tx_hash)?.transfers ?? []).map(log => log.to),
+    [...submissions, ...doubted].flatMap(row => quorum.receiptOf(row.tx_hash)?.transfers ?? []).map(log => log.to),
   )
-  const { found, heldFrom } = await foundOf(panel, [...submissions, ...doubted], new Set(asked), deposits)
+  const { found, heldFrom } = await foundOf(quorum, [...submissions, ...doubted], new Set(asked), deposits)
   // Whatever endpoints do not agree on yet is read again: the scan does not pass it.
   const sure = (to: bigint) => (heldFrom !== undefined && to >= heldFrom ? heldFrom - 1n : to)
   scannedTo = sure(scannedTo)
   if (backfill) backfill.scannedTo = sure(backfill.scannedTo)
   // Where the next round may go on from.
-  await panel.learn(reorged ? [panel.finalized] : scannedTo > cursor.block_number ? [scannedTo] : [], [])
-  const troubles = troublesIn(network, panel)
+  await quorum.learn(reorged ? [quorum.finalized] : scannedTo > cursor.block_number ? [scannedTo] : [], [])
+  const troubles = troublesIn(network, quorum)
   return {
-    ...{ cursor, panel, deposits, submissions, unfinal, found },
+    ...{ cursor, quorum, deposits, submissions, unfinal, found },
     ...{ scannedTo, backfill, doubted, reorged, allCompared, troubles },
   }
 }
 
 /** Scans the deposits that have come back into the scan, from where each of them was left. */
-async function scanBehind(panel: Panel, watched: readonly WatchedDeposit[], number: bigint) {
+async function scanBehind(quorum: Quorum, watched: readonly WatchedDeposit[], number: bigint) {
   const behind = watched.filter(deposit => deposit.watchedNumber !== null)
   if (behind.length === 0) return undefined
   const oldest = behind.reduce(
     (low, { watchedNumber }) => (watchedNumber !== null && watchedNumber < low ? watchedNumber : low),
     number,
   )
-  const scannedTo = await panel.scan(
+  const scannedTo = await quorum.scan(
     behind.map(deposit => deposit.address),
     back(oldest, RESCAN_BLOCKS),
   )
@@ -136,23 +136,23 @@ async function scanBehind(panel: Panel, watched: readonly WatchedDeposit[], numb
 }
 
 /** Where a quorum reported logs, by key and block hash. */
-const placesOf = (panel: Panel): Set<string> =>
+const placesOf = (quorum: Quorum): Set<string> =>
   new Set(
-    panel
+    quorum
       .reported()
-      .filter(log => panel.standingOf(log) === "agreed")
+      .filter(log => quorum.standingOf(log) === "agreed")
       .map(log => `${keyOf(log)} ${log.blockHash}`),
   )
 
 /** The transactions of submissions that no transfer in sight explains. */
 function unexplained(
-  panel: Panel,
+  quorum: Quorum,
   unfinal: readonly Row<"transfers">[],
   submissions: readonly Row<"submissions">[],
   deposits: ReadonlyMap<Address, WatchedDeposit>,
 ): Hash[] {
   const inSight = [
-    ...panel.reported().filter(log => ["agreed", "single"].includes(panel.standingOf(log))),
+    ...quorum.reported().filter(log => ["agreed", "single"].includes(quorum.standingOf(log))),
     ...unfinal.map(row => ({ txHash: row.tx_hash, from: row.from_address, to: row.to_address })),
   ]
   const explained = new Set(
@@ -173,11 +173,11 @@ function unexplained(
  * The transactions of logs that some endpoint has and no quorum: their receipts decide. So many in a round, another part of
  * them in each, as an endpoint can make up any number.
  */
-function unsettled(ctx: Context, panel: Panel, unfinal: readonly Row<"transfers">[]): Hash[] {
+function unsettled(ctx: Context, quorum: Quorum, unfinal: readonly Row<"transfers">[]): Hash[] {
   // Where only one can be asked, its receipt adds nothing to its log.
-  if (panel.voters < 2) return []
-  const inPlace = placesOf(panel)
-  const open = panel.reported().filter(log => ["open", "single"].includes(panel.standingOf(log)))
+  if (quorum.voters < 2) return []
+  const inPlace = placesOf(quorum)
+  const open = quorum.reported().filter(log => ["open", "single"].includes(quorum.standingOf(log)))
   const alone = unfinal.filter(row => row.single_source && !inPlace.has(`${keyOfRow(row)} ${row.block_hash}`))
   const hashes = [...new Set([...alone.map(row => row.tx_hash), ...open.map(log => log.txHash)])]
   if (hashes.length <= RECEIPTS_A_ROUND) return hashes
@@ -190,31 +190,31 @@ function unsettled(ctx: Context, panel: Panel, unfinal: readonly Row<"transfers"
  * has is stored once the other was `asked` for its receipt.
  */
 async function foundOf(
-  panel: Panel,
+  quorum: Quorum,
   named: readonly { tx_hash: Hash }[],
   asked: ReadonlySet<Hash>,
   deposits: ReadonlyMap<Address, WatchedDeposit>,
 ): Promise<{ found: Found[]; heldFrom: bigint | undefined }> {
-  const receipts = named.flatMap(row => panel.receiptOf(row.tx_hash) ?? [])
+  const receipts = named.flatMap(row => quorum.receiptOf(row.tx_hash) ?? [])
   const agreed = receipts.flatMap(receipt => (receipt.succeeded ? receipt.transfers : []))
   const logs = [
     ...agreed.map(log => ({ log, standing: "agreed" as Standing })),
-    ...panel.reported().map(log => ({ log, standing: panel.standingOf(log) })),
+    ...quorum.reported().map(log => ({ log, standing: quorum.standingOf(log) })),
   ].filter(({ log, standing }) => standing !== "denied" && deposits.has(log.to))
   // What is open is not stored whatever its time is, and an endpoint can make up any number of blocks.
-  const untimed = logs.filter(({ log, standing }) => standing !== "open" && !panel.timeOf(log, standing))
-  await panel.learn(
+  const untimed = logs.filter(({ log, standing }) => standing !== "open" && !quorum.timeOf(log, standing))
+  await quorum.learn(
     untimed.map(({ log }) => log.blockNumber),
     [],
   )
   const found = new Map<string, Found>()
   let heldFrom: bigint | undefined
   for (const { log, standing } of logs) {
-    const canonical = panel.blockAt(log.blockNumber)?.block
+    const canonical = quorum.blockAt(log.blockNumber)?.block
     // Logs can be older than the blocks asked for after them; the block decides.
     if (canonical && canonical.hash !== log.blockHash) continue
-    const blockTime = panel.timeOf(log, standing)
-    const isSure = standing === "agreed" || (standing === "single" && (panel.voters < 2 || asked.has(log.txHash)))
+    const blockTime = quorum.timeOf(log, standing)
+    const isSure = standing === "agreed" || (standing === "single" && (quorum.voters < 2 || asked.has(log.txHash)))
     const known = found.get(keyOf(log))
     if (blockTime && isSure && (!known || known.isSingle))
       found.set(keyOf(log), { log: { ...log, blockTime }, isSingle: standing === "single" })
@@ -242,18 +242,18 @@ export const keyOfRow = (row: Row<"transfers">): string =>
  * it stood, and adds the others to `doubted`. False when a height could not be asked.
  */
 async function compareDownwards(
-  panel: Panel,
+  quorum: Quorum,
   unfinal: readonly Row<"transfers">[],
   doubted: Row<"transfers">[],
 ): Promise<boolean> {
   const heights = [...new Set(unfinal.map(row => row.block_number))].sort((a, b) => (a < b ? 1 : -1))
   for (let start = 0; start < heights.length; start += HEIGHTS_A_STEP) {
     const step = new Set(heights.slice(start, start + HEIGHTS_A_STEP))
-    await panel.learn(step, [])
+    await quorum.learn(step, [])
     const rows = unfinal.filter(row => step.has(row.block_number))
-    if (rows.some(row => !panel.blockAt(row.block_number))) return false
-    const displaced = rows.filter(row => panel.blockAt(row.block_number)?.block.hash !== row.block_hash)
-    await panel.learn(
+    if (rows.some(row => !quorum.blockAt(row.block_number))) return false
+    const displaced = rows.filter(row => quorum.blockAt(row.block_number)?.block.hash !== row.block_hash)
+    await quorum.learn(
       [],
       displaced.map(row => row.tx_hash),
     )

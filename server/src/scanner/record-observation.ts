@@ -46,7 +46,7 @@ export async function recordObservation(ctx: TxContext, network: NetworkInfo, se
   await linkSubmissions(ctx, network, statusMessage.verifying)
   await noteTroubles(ctx, network, seen.troubles)
   if (changes.caughtUp) await watchedUpTo(ctx, changes.caughtUp.ids, changes.caughtUp.upTo)
-  const finalized_number = sql<bigint>`greatest(finalized_number, ${seen.panel.finalized}::bigint)`
+  const finalized_number = sql<bigint>`greatest(finalized_number, ${seen.quorum.finalized}::bigint)`
   await ctx.db
     .updateTable("cursors")
     .set({ ...changes.cursor, finalized_number })

@@ -7,7 +7,7 @@
  * the log is nowhere. On no evidence nothing changes, and it is tried again.
  */
 import type { Network } from "../chain/networks.ts"
-import { openPanel } from "../chain/quorum.ts"
+import { openQuorum } from "../chain/quorum.ts"
 import { RpcError } from "../chain/rpc.ts"
 import { type Context, inTransaction } from "../context.ts"
 import { withLease } from "../jobs/claim.ts"
@@ -47,9 +47,9 @@ export async function ensureCursor(ctx: Context, network: Network): Promise<void
     .executeTakeFirst()
   if (there) return
   // According to a quorum: a scan that begins far beyond the chain would never see what is paid until then.
-  const panel = await openPanel(network, 0n, ctx.signal)
-  await panel.learn([panel.head], [])
-  const block = panel.blockAt(panel.head)?.block
+  const quorum = await openQuorum(network, 0n, ctx.signal)
+  await quorum.learn([quorum.head], [])
+  const block = quorum.blockAt(quorum.head)?.block
   if (!block) throw new RpcError(`${network.name}: the endpoints do not agree on a head`)
   const at = { block_number: block.number, block_hash: block.hash, block_time: block.time }
   const row = { chain_id: network.chainId, ...at, finalized_number: 0n }
