@@ -1,52 +1,20 @@
 // Compiles contracts/src and writes the ABIs and creation bytecode to server/src/chain/abi.ts. With --check it writes
-// nothing, and fails when the committed file differs from what the sources give. About 3 s, because solc is wasm.
+// nothing, and fails when the committed file differs from what the sources give.
 
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
-import solc from "solc"
+import { type Compiled, compile, readSources } from "./compile.ts"
 
-const sourceDir = fileURLToPath(new URL("./src/", import.meta.url))
 const target = fileURLToPath(new URL("../server/src/chain/abi.ts", import.meta.url))
 
 /** Only ever deployed by another contract, so its own creation bytecode would be dead weight. */
-const abiOnly = new Set(["Deposit"])
+const abiOnly = new Set(["Deposit", "DepositV2"])
 /** Compared with the code on the chain before the service trusts it with money. */
-const withRuntime = new Set(["Deposit", "DepositFactory"])
+const withRuntime = new Set(["Deposit", "DepositFactory", "DepositV2", "DepositFactoryV2"])
 
-type Compiled = {
-  abi: unknown[]
-  evm: {
-    bytecode: { object: string }
-    /** The immutables by the number of their declaration: smaller is earlier in the source. */
-    deployedBytecode: { object: string; immutableReferences: Record<string, { start: number; length: number }[]> }
-  }
-}
-type Output = {
-  errors?: { severity: string; formattedMessage: string }[]
-  contracts?: Record<string, Record<string, Compiled>>
-}
-
-function compile(): [string, Compiled][] {
-  const files = readdirSync(sourceDir, { recursive: true, encoding: "utf8" }).filter(name => name.endsWith(".sol"))
-  const input = {
-    language: "Solidity",
-    sources: Object.fromEntries(files.map(name => [name, { content: readFileSync(sourceDir + name, "utf8") }])),
-    settings: {
-      optimizer: { enabled: true, runs: 200 },
-      // The newest EVM version that every supported network has; a later one would only add opcodes we do not use.
-      evmVersion: "cancun",
-      // Without the hash of the sources, a changed comment does not change the bytecode.
-      metadata: { bytecodeHash: "none" },
-      outputSelection: { "*": { "*": ["abi", "evm.bytecode.object", "evm.deployedBytecode"] } },
-    },
-  }
-  const findImport = (path: string) => ({ contents: readFileSync(fileURLToPath(import.meta.resolve(path)), "utf8") })
-  const output: Output = JSON.parse(solc.compile(JSON.stringify(input), { import: findImport }))
-  // Warnings fail too, because nobody reads them in passing builds.
-  const faults = (output.errors ?? []).filter(error => error.severity !== "info")
-  if (faults.length > 0) throw new Error(faults.map(error => error.formattedMessage).join("\n"))
-  return files
-    .flatMap(name => Object.entries(output.contracts?.[name] ?? {}))
+function allContracts(): [string, Compiled][] {
+  return Object.values(compile(readSources()))
+    .flatMap(contracts => Object.entries(contracts))
     .sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))
 }
 
@@ -72,7 +40,7 @@ function renderRuntime(prefix: string, { object, immutableReferences }: Compiled
   return `export const ${prefix}Runtime = {\n  code: "0x${object}",\n  immutables: ${JSON.stringify(offsets)},\n} as const\n`
 }
 
-const generated = render(compile())
+const generated = render(allContracts())
 if (!process.argv.includes("--check")) writeFileSync(target, generated)
 else if (!existsSync(target) || readFileSync(target, "utf8") !== generated) {
   process.stderr.write("server/src/chain/abi.ts is not what contracts/src gives: run `npm run abi -w contracts`\n")

@@ -64,13 +64,17 @@ export async function startAnvil({
   blockTime,
   // `finalized` is two epochs back: with one slot in each two blocks, rather than sixty-four.
   slotsInAnEpoch = 1,
+  // Of thousands of blocks, whose states would slow the chain down.
+  prunesHistory = false,
 }: {
   chainId?: number
   blockTime?: number
   slotsInAnEpoch?: number
+  prunesHistory?: boolean
 } = {}) {
   const args = ["--port", "0", "--chain-id", `${chainId}`, "--slots-in-an-epoch", `${slotsInAnEpoch}`]
   if (blockTime !== undefined) args.push("--block-time", `${blockTime}`)
+  if (prunesHistory) args.push("--prune-history")
   const child = spawnTied(anvilBinary(), args)
   const banner = await readUntil(child, listening)
   const rpcUrl = `http://${banner.match(listening)?.[1]}`

@@ -3,10 +3,12 @@
 pragma solidity 0.8.37;
 
 contract OddToken {
-    /// @dev Silent answers nothing, as USDT does on Ethereum; Refusing answers false and moves nothing.
+    /// @dev Silent answers nothing, as USDT does on Ethereum; Refusing answers false and moves nothing; Taxing keeps a
+    /// tenth of each transfer.
     enum Manner {
         Silent,
-        Refusing
+        Refusing,
+        Taxing
     }
 
     Manner public manner;
@@ -26,15 +28,16 @@ contract OddToken {
         balanceOf[to] += amount;
     }
 
-    /// @notice Has the token call `target_` with `data_` before each transfer, as a token that re-enters would.
+    /// @notice Has the token call `target_` with `data_` before its next transfer, as a token that re-enters would.
     function interrupt(address target_, bytes calldata data_) external {
         (target, data) = (target_, data_);
     }
 
     function transfer(address to, uint256 amount) external {
         if (target != address(0)) {
-            called = true;
-            (succeeded, ) = target.call(data);
+            address once = target;
+            (target, called) = (address(0), true);
+            (succeeded, ) = once.call(data);
         }
         if (manner == Manner.Refusing) {
             assembly {
@@ -43,6 +46,6 @@ contract OddToken {
             }
         }
         balanceOf[msg.sender] -= amount;
-        balanceOf[to] += amount;
+        balanceOf[to] += manner == Manner.Taxing ? amount - amount / 10 : amount;
     }
 }
