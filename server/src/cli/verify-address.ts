@@ -1,0 +1,145 @@
+/**
+ * `script/verify-address`: computes a receiving address from its terms and compares the two. It asks nobody, so neither the
+ * service nor a node has to be trusted for the answer.
+ */
+import { readFileSync } from "node:fs"
+import { parseArgs } from "node:util"
+import { type Address, checksummed, type Hash, NOT_AN_ADDRESS, parseAddress, parseHash } from "../chain/hex.ts"
+import { depositAddress, depositImplementation } from "../deposits/address.ts"
+
+const usage = `Checks offline that a receiving address belongs to these terms.
+
+  script/verify-address ADDRESS --factory A --salt S --owner A --open-after N
+  script/verify-address ADDRESS --terms FILE
+
+  ADDRESS         the address that a buyer was asked to pay to.
+  --factory A     the contract that makes the addresses; compare it with the operator's.
+  --salt S        32 bytes in hexadecimal.
+  --owner A       the merchant's payout address: after the recovery time the money can go to it alone.
+  --open-after N  the recovery time in Unix seconds.
+  --terms FILE    a line of deposits.csv, as the console exports it, instead of these four; - for the standard input.
+  --help          this text.
+
+Exits with 0 when they belong together, 1 when they don't, 2 for a wrong command line or file.
+`
+
+/** The command line or the file is wrong. */
+export class UsageError extends Error {}
+
+const options = {
+  factory: { type: "string" },
+  salt: { type: "string" },
+  owner: { type: "string" },
+  "open-after": { type: "string" },
+  terms: { type: "string" },
+  help: { type: "boolean" },
+} as const
+
+const columns = ["factory", "salt", "owner", "openAfter"] as const
+
+interface Terms {
+  factory: Address
+  salt: Hash
+  owner: Address
+  openAfter: bigint
+}
+
+/** What the command prints, and whether the address belongs to the terms; throws a {@link UsageError}. */
+export function verifyAddress(args: string[], fileText: (path: string) => string): { text: string; ok: boolean } {
+  const { values, positionals } = read(args)
+  if (values.help) return { text: usage.trimEnd(), ok: true }
+  const [given, ...more] = positionals
+  if (given === undefined || more.length > 0) throw new UsageError("Name one address.")
+  const address = part("The address", given, parseAddress, NOT_AN_ADDRESS)
+  const { terms: file, help: _, ...flags } = values
+  if (file !== undefined && Object.keys(flags).length > 0)
+    throw new UsageError("--terms can't be combined with single terms.")
+  const terms =
+    file === undefined
+      ? termsOf({ ...flags, openAfter: flags["open-after"] }, name => `--${name.replace("openAfter", "open-after")}`)
+      : termsIn(file, fileText(file), address)
+  const computed = depositAddress({ ...terms, implementation: depositImplementation(terms.factory) })
+  if (computed !== address)
+    return {
+      text: `${checksummed(address)} does NOT belong to these terms: they give ${checksummed(computed)}. Do not pay to it on their account.`,
+      ok: false,
+    }
+  const opens = new Date(Number.parseInt(terms.openAfter.toString(), 10) * 1_000)
+  const date = Number.isNaN(opens.getTime()) ? `Unix second ${terms.openAfter}` : opens.toISOString()
+  return {
+    text: [
+      `${checksummed(address)} belongs to these terms.`,
+      `Until ${date} the operator of the factory ${checksummed(terms.factory)} alone moves its money.`,
+      `After that anyone can send it to ${checksummed(terms.owner)}, and nowhere else.`,
+    ].join("\n"),
+    ok: true,
+  }
+}
+
+function read(args: string[]) {
+  try {
+    return parseArgs({ args, options, allowPositionals: true })
+  } catch (error) {
+    throw new UsageError((error as Error).message)
+  }
+}
+
+function part<T>(name: string, text: string | undefined, parse: (text: string) => T | undefined, fault: string): T {
+  if (text === undefined) throw new UsageError(`${name} is missing.`)
+  const value = parse(text.trim())
+  if (value === undefined) throw new UsageError(`${name} ${fault}.`)
+  return value
+}
+
+const MOST_SECONDS = 2n ** 64n - 1n
+
+function secondsIn(text: string): bigint | undefined {
+  const seconds = /^\d{1,20}$/.test(text) ? BigInt(text) : undefined
+  return seconds !== undefined && seconds <= MOST_SECONDS ? seconds : undefined
+}
+
+function termsOf(
+  texts: Partial<Record<(typeof columns)[number], string | undefined>>,
+  name: (column: string) => string,
+): Terms {
+  return {
+    factory: part(name("factory"), texts.factory, parseAddress, NOT_AN_ADDRESS),
+    salt: part(name("salt"), texts.salt, parseHash, "must be 32 bytes: 0x and 64 hexadecimal digits"),
+    owner: part(name("owner"), texts.owner, parseAddress, NOT_AN_ADDRESS),
+    openAfter: part(name("openAfter"), texts.openAfter, secondsIn, "must be a time in Unix seconds"),
+  }
+}
+
+/** The line of the file that names the address; the address in it is only a way to find the terms. */
+function termsIn(file: string, text: string, address: Address): Terms {
+  const [head = "", ...lines] = text.trim().split(/\r?\n/)
+  const names = head.split(",")
+  const missing = ["address", ...columns].find(each => !names.includes(each))
+  if (missing) throw new UsageError(`${file} has no column ${missing}; it must be deposits.csv of the console.`)
+  const rows = lines.map(line => Object.fromEntries(line.split(",").map((cell, i) => [names[i] ?? "", cell])))
+  const row = rows.find(each => parseAddress(each.address ?? "") === address)
+  if (!row) throw new UsageError(`${file} does not have the address ${checksummed(address)}.`)
+  return termsOf(row, name => `${name} in ${file}`)
+}
+
+function textOf(path: string): string {
+  try {
+    return readFileSync(path === "-" ? 0 : path, "utf8")
+  } catch (error) {
+    throw new UsageError(`${path} can't be read: ${(error as NodeJS.ErrnoException).code}.`)
+  }
+}
+
+function main(): number {
+  try {
+    const { text, ok } = verifyAddress(process.argv.slice(2), textOf)
+    process.stdout.write(`${text}\n`)
+    return ok ? 0 : 1
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error
+    process.stderr.write(`${error.message}\nRun \`script/verify-address --help\` for its usage.\n`)
+    return 2
+  }
+}
+
+if (import.meta.main) process.exitCode = main()
