@@ -76,3 +76,49 @@ export interface CheckoutPage extends PageBase {
   terms: AddressTerms
   status: CheckoutStatus
 }
+
+/** The state of a payment to a paywall by one address, in the form of a checkout's; nothing is known of it before there is one. */
+export interface PaywallStatus extends CheckoutStatus {
+  /** The address that was asked about, with its checksum; null where none was. */
+  address: string | null
+  /** Until when that address has access; null without access. */
+  accessUntil: string | null
+}
+
+/** `/paywall/:id`. */
+export interface PaywallPage extends PageBase {
+  kind: "paywall"
+  name: string
+  description: string | null
+  /** Seconds of access for one payment; null without an end. */
+  accessSeconds: number | null
+  active: boolean
+  terms: AddressTerms
+  status: PaywallStatus
+}
+
+/** `/p/:slug`. */
+export interface LinkPage extends PageBase {
+  kind: "link"
+  slug: string
+  title: string
+  description: string | null
+  /** Null where the payer chooses. */
+  amount: string | null
+}
+
+/** `/return/:paymentId`. */
+export interface ReturnPage extends PageBase {
+  kind: "return"
+  paymentId: string
+  /** The checkout or paywall that it was paid to. */
+  resourceId: string
+  amount: string
+  payer: string
+}
+
+/** What the script finds in a page. */
+export type PageData = CheckoutPage | PaywallPage | LinkPage | ReturnPage
+
+/** A page on which something is paid. */
+export type PayPage = CheckoutPage | PaywallPage

@@ -296,6 +296,81 @@ describe.concurrent("a checkout", () => {
   })
 })
 
+/** A request of the first merchant. */
+const merchant = async (path: string, body?: object) => {
+  const auth = { authorization: `Bearer ${sandbox.file().merchants[0].accessToken}` }
+  return (await sandbox.call(path, body, auth)).body
+}
+
+describe.concurrent("the other pages", () => {
+  it("a paywall is unlocked by paying, and opens again without paying, for the wallet that paid alone", async () => {
+    const film = { name: "Film", price: 5, contentUrl: "https://films.example/one", contentData: { code: "blue-42" } }
+    const { id } = await merchant("/api/console/paywalls", film)
+    const url = `${sandbox.url}/paywall/${id}`
+    const wallet = await newWallet("20")
+    const page = await openPage(url, {}, wallet)
+    await isSoundEverywhere(page)
+    await payWithPocket(page)
+    await stage(page, "paid")
+    await isSoundEverywhere(page)
+    await button(page, "Open the content: Pocket").click()
+    await page.getByText("blue-42").waitFor()
+    const link = page.getByRole("link", { name: "Open the content" })
+    expect(await link.getAttribute("href")).toBe(film.contentUrl)
+    await isSoundEverywhere(page)
+
+    const later = await openPage(url, {}, wallet)
+    await button(later, "I have paid already").click()
+    await button(later, "Open the content: the test wallet").click()
+    await later.getByText("This wallet has no access.").waitFor()
+    await isSoundEverywhere(later)
+    await button(later, "Open the content: Pocket").click()
+    await later.getByText("blue-42").waitFor()
+    expect(wallet.asked.filter(method => method === "eth_sendTransaction")).toHaveLength(1)
+  })
+
+  it("a link asks for the amount, and starts one checkout, whose receipt can be read", async () => {
+    const { slug } = await merchant("/api/console/payment-links", { title: "Radio", description: "What you like" })
+    const page = await openPage(`${sandbox.url}/p/${slug}`)
+    await page.getByLabel("Amount in USDC").fill("five")
+    await button(page, "Continue").click()
+    await page.getByText("Enter an amount such as 5 or 4.99.").waitFor()
+    await isSoundEverywhere(page)
+    await page.getByLabel("Amount in USDC").fill("7,50")
+    await button(page, "Continue").click()
+    await page.waitForURL(/\/pay\/cs_/)
+    await page.reload()
+    expect(await page.locator("h1").textContent()).toBe("7.50 USDC")
+    await button(page, "Pay with the test wallet").click()
+    await stage(page, "paid")
+    await page.getByRole("link", { name: "View the receipt" }).click()
+    await page.waitForURL(/\/receipt\/cs_/)
+    await isSoundEverywhere(page)
+    expect(await page.locator("main").textContent()).toMatch(/Receipt.*7\.50.*What you like.*pay_[a-z0-9]{24}/s)
+  })
+
+  it("a return is claimed by the wallet that paid, and by no other", async () => {
+    const session = await start()
+    await payByHand(session.payTo, "5")
+    const waiting = async () => {
+      const { data } = await merchant("/api/console/payments")
+      return data.find((each: { sessionId: string }) => each.sessionId === session.id)?.id
+    }
+    await until("it waits", async () => (await waiting()) !== undefined)
+    const page = await openPage(`${sandbox.url}/return/${await waiting()}`, {}, await newWallet(undefined))
+    await isSoundEverywhere(page)
+    await button(page, "Sign with Pocket").click()
+    await page.getByText("Sign with the wallet that paid").waitFor()
+    await page.getByLabel("Send it back to").fill("0x12")
+    await button(page, "Sign with the test wallet").click()
+    await page.getByText("Enter an address: 0x and 40 letters and digits.").waitFor()
+    await page.getByLabel("Send it back to").fill(sandbox.file().buyers[1].address)
+    await button(page, "Sign with the test wallet").click()
+    await page.getByText("Saved").waitFor()
+    await isSoundEverywhere(page)
+  })
+})
+
 describe("after its time", () => {
   it("a checkout that nobody paid has expired, and money that comes then is late", async () => {
     const [unpaid, late, part] = [await start(), await start(), await start()]

@@ -9,7 +9,7 @@ import { catalogues } from "../../../web/src/i18n/all.ts"
 import { translator } from "../../../web/src/i18n/words.ts"
 import type { CheckoutPage } from "../../../web/src/page-data.ts"
 import { readAssets } from "../pages/assets.ts"
-import { checkoutBody } from "../pages/checkout-page.ts"
+import { payBody } from "../pages/bodies.ts"
 import { documentOf } from "../pages/html.ts"
 
 const LIMITS = { page: 14 * 1024, script: 40 * 1024 }
@@ -56,7 +56,7 @@ const text = documentOf({
   lang: "en",
   title: "Pay",
   entry,
-  body: checkoutBody(translator(catalogues.en), page),
+  body: payBody(translator(catalogues.en), page),
   data: page,
 })
 const sent = (path: string) => assets.files.get(path.slice("/assets/".length))?.compressed?.length ?? Number.NaN

@@ -58,8 +58,10 @@ describe("the page of a checkout", () => {
   })
 
   it("is a page of its own for an unknown id, in the visitor's language, without a trace of what failed", async () => {
-    for (const id of ["cs_nothing", "%3Cscript%3E", "a".repeat(90)]) {
-      const answer = await fetch(`${url}/pay/${id}`)
+    const pages = ["pay", "paywall", "p", "receipt", "return"]
+    const paths = pages.flatMap(page => ["cs_nothing", "%3Cscript%3E", "a".repeat(90)].map(id => `${page}/${id}`))
+    for (const path of paths) {
+      const answer = await fetch(`${url}/${path}`)
       const text = await answer.text()
       expect([answer.status, answer.headers.get("content-type")]).toEqual([404, "text/html; charset=utf-8"])
       expect(text).toContain("This page does not exist")
@@ -96,6 +98,28 @@ describe("the page of a checkout", () => {
       false,
       false,
     ])
+  })
+})
+
+describe("the other pages", () => {
+  const make = (path: string, body: object) => service.call("POST", path, body, { as: "shop" })
+
+  it("a paywall shows its price and address, and nothing that has to be paid for", async () => {
+    const film = { name: "Film <b>", price: 5, contentUrl: "https://secret.example/", contentData: { code: "secret" } }
+    const { body } = await make("/api/console/paywalls", film)
+    const text = await (await fetch(`${url}/paywall/${body.id}`)).text()
+    expect(bodyOf(text)).toMatch(/Film &lt;b&gt;.*5\.00.*0x[0-9a-fA-F]{40}/s)
+    expect(text).not.toContain("secret")
+  })
+
+  it("a slug of a paywall leads to its page, and a link that is over says so", async () => {
+    const { body: paywall } = await make("/api/console/paywalls", { name: "Film", price: 5, slug: "film" })
+    const answer = await fetch(`${url}/p/film`, { redirect: "manual" })
+    expect([answer.status, answer.headers.get("location")]).toEqual([302, `/paywall/${paywall.id}`])
+    const { body: link } = await make("/api/console/payment-links", { title: "Gift", amount: 5, slug: "gift" })
+    expect(await (await fetch(`${url}/p/gift`)).text()).toContain("Gift")
+    await service.call("PUT", `/api/console/payment-links/${link.id}`, { active: false }, { as: "shop" })
+    expect(await (await fetch(`${url}/p/gift`)).text()).toContain("This link is not available")
   })
 })
 

@@ -4,17 +4,19 @@ import type { FastifyReply, FastifyRequest } from "fastify"
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import { type Language, languageOf } from "../../../web/src/i18n/languages.ts"
 import { type Translate, translator } from "../../../web/src/i18n/words.ts"
-import type { CheckoutStatus } from "../../../web/src/page-data.ts"
-import { parseHash } from "../chain/hex.ts"
+import type { CheckoutStatus, PaywallStatus } from "../../../web/src/page-data.ts"
+import { parseAddress, parseHash } from "../chain/hex.ts"
 import type { Context } from "../context.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError, errorTable } from "../errors.ts"
 import { type Source, sendEvents, sendState } from "../http/event-stream.ts"
 import type { Server } from "../http/server.ts"
 import { type Assets, acceptsBrotli, assetRoutes, readAssets } from "./assets.ts"
-import { checkoutBody } from "./checkout-page.ts"
+import { linkBody, linkEndedBody, payBody, receiptBody, returnBody } from "./bodies.ts"
 import { contentPolicy, documentOf, type Html, html } from "./html.ts"
 import { checkoutPage, checkoutStatus } from "./read-checkout.ts"
+import { linkPage, paywallOfSlug, receiptOf, returnPage } from "./read-payment.ts"
+import { paywallPage, paywallStatus } from "./read-paywall.ts"
 
 /** States are read again so often while money is on its way: confirmations wake nobody. */
 const BUSY_PAUSE_MS = 1_500
@@ -62,7 +64,7 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets = readAsset
     return await sendPage(request, reply, async (t, lang) => {
       const data = await checkoutPage(ctx, sessionId, lang)
       await watch(ctx, sessionId)
-      return { title: t("payTo", { merchant: data.merchant }), body: checkoutBody(t, data), data }
+      return { title: t("payTo", { merchant: data.merchant }), body: payBody(t, data), data }
     })
   })
 
@@ -83,6 +85,59 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets = readAsset
   app.get("/pay/:sessionId/status", { schema: hidden }, (request, reply) =>
     sendState(ctx, request, reply, checkoutSource(request)),
   )
+
+  app.get("/paywall/:id", { schema: hidden }, async (request, reply) => {
+    const { id } = request.params as { id: string }
+    return await sendPage(request, reply, async (t, lang) => {
+      const data = await paywallPage(ctx, id, lang)
+      await watch(ctx, id)
+      return { title: `${data.name} · ${data.merchant}`, body: payBody(t, data), data }
+    })
+  })
+  const paywallSource = (request: FastifyRequest): Source<PaywallStatus> => {
+    const { id } = request.params as { id: string }
+    const { address, txHash } = request.query as { address?: unknown; txHash?: unknown }
+    const payer = { address: parseAddress(address), txHash: parseHash(txHash) }
+    return {
+      read: () => paywallStatus(ctx, id, payer),
+      opened: () => watch(ctx, id),
+      isOver: ({ status }) => status === "confirmed",
+      pauseMs: ({ status }) => (status === "verifying" ? BUSY_PAUSE_MS : PAUSE_MS),
+    }
+  }
+  app.get("/paywall/:id/events", { schema: hidden }, (request, reply) =>
+    sendEvents(ctx, request, reply, paywallSource(request)),
+  )
+  app.get("/paywall/:id/status", { schema: hidden }, (request, reply) =>
+    sendState(ctx, request, reply, paywallSource(request)),
+  )
+
+  app.get("/p/:slug", { schema: hidden }, async (request, reply) => {
+    const { slug } = request.params as { slug: string }
+    const paywallId = await paywallOfSlug(ctx, slug)
+    if (paywallId !== undefined) return reply.redirect(`/paywall/${paywallId}`)
+    return await sendPage(request, reply, async (t, lang) => {
+      const { base, data } = await linkPage(ctx, slug, lang)
+      if (!data) return { title: t("linkEnded"), body: linkEndedBody(t, base) }
+      return { title: `${data.title} · ${data.merchant}`, body: linkBody(t, data), data }
+    })
+  })
+
+  app.get("/receipt/:id", { schema: hidden }, async (request, reply) => {
+    const { id } = request.params as { id: string }
+    return await sendPage(request, reply, async (t, lang) => {
+      const receipt = await receiptOf(ctx, id, lang)
+      return { title: `${t("receipt")} · ${receipt.merchant}`, body: receiptBody(t, receipt) }
+    })
+  })
+
+  app.get("/return/:paymentId", { schema: hidden }, async (request, reply) => {
+    const { paymentId } = request.params as { paymentId: string }
+    return await sendPage(request, reply, async (t, lang) => {
+      const { base, data } = await returnPage(ctx, paymentId, lang)
+      return { title: t("returnTitle"), body: returnBody(t, base, data), ...(data ? { data } : {}) }
+    })
+  })
 }
 
 /** The page for an error, with its status: unknown ids are 404. */

@@ -31,6 +31,7 @@ import { newId } from "../ids.ts"
 import { accountSecret } from "../webhooks/secrets.ts"
 import { identityProvider, newSigningKey, requestToken } from "./identity-provider.ts"
 import { type LocalChain, startLocalChain } from "./local-chain.ts"
+import { sandboxPageRoutes } from "./page.ts"
 import { sandboxRoutes } from "./routes.ts"
 
 const CHAIN_ID = 84532
@@ -127,9 +128,11 @@ export async function startSandbox(
         clients: keys.merchants.map(merchant => ({ clientId: merchant.id, clientSecret: merchant.secret })),
       })
       const advance = (ms: number) => moveClock(ctx, chain, at("clock.json"), clock, ms)
-      app.register(async routes =>
-        sandboxRoutes(routes, { ctx, chain, wallet, deployer, buyers, advance, inboxFile: at("inbox.jsonl") }),
-      )
+      app.register(async routes => {
+        sandboxRoutes(routes, { ctx, chain, wallet, deployer, buyers, advance, inboxFile: at("inbox.jsonl") })
+        const { merchants } = keys
+        sandboxPageRoutes(routes, { ctx, merchants, buyers, rpcUrl: chain.rpcUrl, file: at("sandbox.json") })
+      })
     },
     announce: async ctx => {
       const file = await sandboxFile(ctx, { keys, apiKeys, buyers, contracts, rpcUrl: chain.rpcUrl })
@@ -372,6 +375,7 @@ async function moveClock(
 const welcome = (baseUrl: string, rpcUrl: string, file: string, accessToken: string): string => `
 Sluice sandbox is running. Nothing here is worth anything; stop it with Ctrl-C.
 
+  look      ${baseUrl}/sandbox
   API       ${baseUrl}
   chain     ${rpcUrl} (${NETWORK}, chain id ${CHAIN_ID})
   details   ${file}: tokens, keys, addresses

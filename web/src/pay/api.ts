@@ -1,4 +1,5 @@
 /** Requests to this server. */
+import type { PayPage } from "../page-data.ts"
 
 /** What the server answers to a request that it refuses. */
 export class Refusal extends Error {
@@ -25,4 +26,14 @@ export async function post<T>(path: string, body: object): Promise<T> {
     throw new Refusal(answer.error ?? `HTTP ${response.status}`, words ?? `HTTP ${response.status}`)
   }
   return answer
+}
+
+/** Submits the hash of a transfer; a paywall has to know who paid. Throws a {@link Refusal}. */
+export async function submitHash(
+  { kind }: PayPage,
+  { id, txHash, payer }: { id: string; txHash: string; payer?: string },
+): Promise<void> {
+  if (kind === "paywall") await post(`/api/paywalls/${id}/pay`, { txHash, address: payer })
+  else
+    await post("/api/pay/confirm", { sessionId: id, txHash, ...(payer === undefined ? {} : { payerAddress: payer }) })
 }

@@ -1,8 +1,9 @@
 /** The checkout: its head, its state, and the ways to pay. */
 import { useCallback, useEffect, useRef, useState } from "preact/hooks"
-import type { CheckoutPage, CheckoutStatus } from "../page-data.ts"
+import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { useWords } from "../ui/context.ts"
 import { Tabs } from "../ui/tabs.tsx"
+import { Access } from "./access.tsx"
 import { End } from "./end.tsx"
 import { Fields } from "./fields.tsx"
 import { follow } from "./live.ts"
@@ -28,14 +29,20 @@ interface Live {
   changed: () => void
 }
 
-/** The state of the checkout, kept current while the page is open. */
-function useLive(page: CheckoutPage): Live {
+/** The address of what is paid, and what is asked about it. */
+function pathOf({ kind, status }: PayPage, { txHash, payer }: Memory): { path: string; query: string } {
+  const hash = txHash === undefined ? "" : `txHash=${txHash}`
+  if (kind === "checkout") return { path: `/pay/${status.sessionId}`, query: hash }
+  return { path: `/paywall/${status.sessionId}`, query: payer === undefined ? "" : `address=${payer}&${hash}` }
+}
+
+/** The state of the payment, kept current while the page is open. */
+function useLive(page: PayPage): Live {
   const { sessionId } = page.status
-  const [status, setStatus] = useState(page.status)
+  const [status, setStatus] = useState<CheckoutStatus>(page.status)
   const [memory, setMemory] = useState(() => recall(sessionId))
   const [offline, setOffline] = useState(false)
-  const path = `/pay/${sessionId}`
-  const query = memory.txHash === undefined ? "" : `txHash=${memory.txHash}`
+  const { path, query } = pathOf(page, memory)
   const isOver = status.status === "confirmed"
   useEffect(
     () => (isOver ? undefined : follow<CheckoutStatus>(path, query, { onState: setStatus, onOffline: setOffline })),
@@ -45,15 +52,16 @@ function useLive(page: CheckoutPage): Live {
   const changed = useCallback(() => {
     const now = recall(sessionId)
     setMemory(now)
-    void fetch(`${path}/status${now.txHash === undefined ? "" : `?txHash=${now.txHash}`}`)
+    const asked = pathOf(page, now)
+    void fetch(`${asked.path}/status?${asked.query}`)
       .then(async response => response.ok && setStatus(await response.json()))
       .catch(() => {})
-  }, [path, sessionId])
+  }, [page, sessionId])
   return { status, memory, offline, changed }
 }
 
-/** The whole card. */
-export function Checkout({ page }: { page: CheckoutPage }) {
+/** The whole card of a checkout or a paywall. */
+export function Checkout({ page }: { page: PayPage }) {
   const { t, local } = useWords()
   const live = useLive(page)
   const { status, memory, offline } = live
@@ -76,6 +84,11 @@ export function Checkout({ page }: { page: CheckoutPage }) {
         <p class="merchant">
           <bdi>{page.merchant}</bdi>
         </p>
+        {page.kind === "paywall" && (
+          <p class="name">
+            <bdi>{page.name}</bdi>
+          </p>
+        )}
         {page.description && (
           <p class="what">
             <bdi>{page.description}</bdi>
@@ -86,7 +99,7 @@ export function Checkout({ page }: { page: CheckoutPage }) {
         </h1>
         {local(asked) !== asked && <p class="quiet">{t("exactly", { amount: asked, symbol })}</p>}
         <p class="quiet">{t("onNetwork", { symbol, network: page.network.title })}</p>
-        {payable && <Deadline expiresAt={status.expiresAt} />}
+        {payable && page.kind === "checkout" && <Deadline expiresAt={status.expiresAt} />}
       </header>
       <StateWords stage={stage} status={status} words={words} />
       {offline && <p class="note wait">{t("offline")}</p>}
@@ -100,6 +113,9 @@ export function Checkout({ page }: { page: CheckoutPage }) {
           wasOpen={first.current !== stage}
           restart={() => restart(live)}
         />
+      )}
+      {page.kind === "paywall" && (payable || stage === "paid" || stage === "paused") && (
+        <Access page={page} status={status} wallets={wallets} changed={live.changed} isPaid={stage === "paid"} />
       )}
     </div>
   )
@@ -158,7 +174,7 @@ function Deadline({ expiresAt }: { expiresAt: string }) {
 }
 
 interface PayProps {
-  page: CheckoutPage
+  page: PayPage
   live: Live
   wallets: Wallet[]
   paying: ReturnType<typeof useWallet>
@@ -191,7 +207,7 @@ function Pay({ page, live, wallets, paying }: PayProps) {
 }
 
 /** What stands beside the ways to pay: a transfer whose end is not known, and a hash that turned out wrong. */
-function Notices({ page, live }: { page: CheckoutPage; live: Live }) {
+function Notices({ page, live }: { page: PayPage; live: Live }) {
   const { t } = useWords()
   const { status, memory, changed } = live
   const { submission } = status

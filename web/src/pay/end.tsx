@@ -1,6 +1,6 @@
 /** What follows once nothing is to be paid now: waiting, or an end. */
 import { useEffect, useState } from "preact/hooks"
-import type { CheckoutPage, CheckoutStatus } from "../page-data.ts"
+import type { CheckoutPage, CheckoutStatus, PayPage } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
 import type { Stage } from "./stage.ts"
@@ -8,7 +8,7 @@ import type { Stage } from "./stage.ts"
 const REDIRECT_S = 6
 
 interface Props {
-  page: CheckoutPage
+  page: PayPage
   status: CheckoutStatus
   stage: Stage
   /** Whether this visitor saw it come. */
@@ -19,7 +19,7 @@ interface Props {
 /** The rest of the card in every stage in which nobody is asked for money. */
 export function End({ page, status, stage, wasOpen, restart }: Props) {
   const { t } = useWords()
-  if (stage === "paid") return <Paid page={page} status={status} wasOpen={wasOpen} />
+  if (stage === "paid" && page.kind === "checkout") return <Paid page={page} status={status} wasOpen={wasOpen} />
   if (stage === "sent")
     return (
       <div class="stack center">
@@ -38,7 +38,7 @@ export function End({ page, status, stage, wasOpen, restart }: Props) {
   return null
 }
 
-function Paid({ page, status, wasOpen }: Pick<Props, "page" | "status" | "wasOpen">) {
+function Paid({ page, status, wasOpen }: { page: CheckoutPage; status: CheckoutStatus; wasOpen: boolean }) {
   const { t, local } = useWords()
   const { redirectUrl, txHash } = status
   const { explorer } = page.network
@@ -74,6 +74,9 @@ function Paid({ page, status, wasOpen }: Pick<Props, "page" | "status" | "wasOpe
           </div>
         )}
       </dl>
+      <a class="link center" href={`/receipt/${status.sessionId}?lang=${page.lang}`}>
+        {t("viewReceipt")}
+      </a>
       {redirectUrl && <Return url={redirectUrl} merchant={page.merchant} auto={wasOpen} />}
     </div>
   )

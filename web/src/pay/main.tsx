@@ -3,22 +3,30 @@ import { render } from "preact"
 import "../ui/pages.css"
 import { loadCatalogue } from "../i18n/load.ts"
 import { translator } from "../i18n/words.ts"
-import type { CheckoutPage } from "../page-data.ts"
+import type { PageData } from "../page-data.ts"
 import { WordsContext } from "../ui/context.ts"
 import { Checkout } from "./checkout.tsx"
 import { Foot } from "./foot.tsx"
+import { Link } from "./link.tsx"
+import { Return } from "./return.tsx"
 
 async function start(): Promise<void> {
   const root = document.getElementById("app")
   const text = document.getElementById("data")?.textContent
   if (!root || !text) return
-  const page = JSON.parse(text) as CheckoutPage
+  const page = JSON.parse(text) as PageData
   const t = translator(await loadCatalogue(page.lang))
   root.replaceChildren()
   render(
     <WordsContext.Provider value={{ t, lang: page.lang }}>
-      <Checkout page={page} />
-      <Foot terms={page.terms} payTo={page.status.payTo} />
+      {page.kind === "link" ? (
+        <Link page={page} />
+      ) : page.kind === "return" ? (
+        <Return page={page} />
+      ) : (
+        <Checkout page={page} />
+      )}
+      {"terms" in page ? <Foot terms={page.terms} payTo={page.status.payTo} /> : <Foot />}
     </WordsContext.Provider>,
     root,
   )

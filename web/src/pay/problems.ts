@@ -22,6 +22,11 @@ const refusalWords: Record<string, keyof Catalogue> = {
   OFFLINE: "offline",
   INVALID_TX_HASH: "hashInvalid",
   TXHASH_ALREADY_USED: "hashUsed",
+  ALREADY_VERIFIED: "hashUsed",
+  BAD_ADDRESS: "addressInvalid",
+  ACCESS_REQUIRED: "noAccess",
+  LINK_UNAVAILABLE: "linkEndedWords",
+  LINK_NOT_FOUND: "linkEndedWords",
 }
 
 type Values = Record<string, string>

@@ -27,7 +27,8 @@ export function stageOf(status: CheckoutStatus, own: Own): Stage {
   if (status.over && isZero(status.arriving)) return "expired"
   // All of it arrived, and what keeps it from counting is decided elsewhere.
   if (isAll) return "confirming"
-  if (status.paused) return "paused"
+  // A paywall that is switched off has no address.
+  if (status.paused || status.payTo === undefined) return "paused"
   if (status.stale) return "unknown"
   return isZero(status.amountReceived) && isZero(status.arriving) ? "pay" : "part"
 }

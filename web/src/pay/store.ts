@@ -3,6 +3,8 @@
 export interface Memory {
   /** The hash of a transfer that was sent or submitted here. */
   txHash?: string
+  /** The address that paid a paywall, or is about to. */
+  payer?: string
   /** When a transfer was handed to a wallet, in milliseconds; its answer is not known yet. */
   sendingAt?: number
   /** The nonce of each authorization, by payer and amount: signed again with the same one, it moves money once. */

@@ -1,8 +1,8 @@
 /** Paying with a browser wallet, step by step: connect, network, balance, signature or transfer, and on to the server. */
 import { useRef, useState } from "preact/hooks"
-import type { CheckoutPage, CheckoutStatus } from "../page-data.ts"
+import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { fromUnits, toUnits } from "../ui/amounts.ts"
-import { post, Refusal } from "./api.ts"
+import { post, Refusal, submitHash } from "./api.ts"
 import { recall, remember } from "./store.ts"
 import {
   accountOf,
@@ -33,7 +33,7 @@ type Step =
   | { at: "problem"; error: Error }
 
 interface Options {
-  page: CheckoutPage
+  page: PayPage
   status: CheckoutStatus
   /** What is remembered has changed. */
   changed: () => void
@@ -133,11 +133,11 @@ export function useWallet({ page, status, changed }: Options): Paying {
       throw error
     }
     // Also when it was given up meanwhile: the money is on its way.
-    remember(sessionId, { txHash: txHash.toLowerCase(), sendingAt: undefined })
+    remember(sessionId, { txHash: txHash.toLowerCase(), payer: from, sendingAt: undefined })
     show({ at: "submitting" })
     changed()
     // The transfer is found without it, only later.
-    await post("/api/pay/confirm", { sessionId, txHash, payerAddress: from }).catch(() => {})
+    await submitHash(now.current.page, { id: sessionId, txHash, payer: from }).catch(() => {})
     changed()
   }
 
@@ -172,7 +172,7 @@ export function useWallet({ page, status, changed }: Options): Paying {
   }
 }
 
-function dueOf({ token, network }: CheckoutPage, status: CheckoutStatus): Due {
+function dueOf({ token, network }: PayPage, status: CheckoutStatus): Due {
   if (status.payTo === undefined) throw new Refusal("PAYMENTS_PAUSED", "Payments are paused.")
   const { chainId } = network
   return { token, chainId, payTo: status.payTo, value: toUnits(status.missing, token.decimals) }

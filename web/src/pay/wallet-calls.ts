@@ -151,3 +151,9 @@ export function newNonce(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(32))
   return `0x${[...bytes].map(byte => byte.toString(16).padStart(2, "0")).join("")}`
 }
+
+/** Has the wallet sign a text (EIP-191); answers the signature. */
+export function signMessage(provider: Provider, from: string, message: string): Promise<string> {
+  const hex = [...new TextEncoder().encode(message)].map(byte => byte.toString(16).padStart(2, "0")).join("")
+  return ask<string>(provider, "personal_sign", [`0x${hex}`, from])
+}

@@ -1,6 +1,6 @@
 /** Paying with a wallet of this browser. */
 import type { ComponentChildren } from "preact"
-import type { CheckoutPage, CheckoutStatus } from "../page-data.ts"
+import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
 import { problemWords } from "./problems.ts"
@@ -8,7 +8,7 @@ import type { Paying, Way } from "./use-wallet.ts"
 import type { Wallet } from "./wallets.ts"
 
 interface Props {
-  page: CheckoutPage
+  page: PayPage
   status: CheckoutStatus
   wallets: Wallet[]
   paying: Paying

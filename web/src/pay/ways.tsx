@@ -1,16 +1,16 @@
 /** The ways to pay without a wallet in this browser: from a phone, and by hand. */
 import { useState } from "preact/hooks"
-import type { CheckoutPage, CheckoutStatus } from "../page-data.ts"
+import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { toUnits } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
 import { CopyRow } from "../ui/copy.tsx"
 import { Qr } from "../ui/qr.tsx"
-import { post, Refusal } from "./api.ts"
+import { Refusal, submitHash } from "./api.ts"
 import { problemWords } from "./problems.ts"
 import { remember } from "./store.ts"
 
 interface Props {
-  page: CheckoutPage
+  page: PayPage
   status: CheckoutStatus
 }
 
@@ -18,7 +18,7 @@ const codes = ["page", "request", "address"] as const
 type Code = (typeof codes)[number]
 
 /** The request of a transfer as wallets read it (EIP-681). */
-const requestOf = ({ token, network }: CheckoutPage, status: CheckoutStatus): string =>
+const requestOf = ({ token, network }: PayPage, status: CheckoutStatus): string =>
   `ethereum:${token.address}@${network.chainId}/transfer?address=${status.payTo}&uint256=${toUnits(status.missing, token.decimals)}`
 
 /** One code, of this page; the payment request and the plain address as choices. */
@@ -59,7 +59,7 @@ export function ManualWay({ page, status, changed }: Props & { changed: () => vo
   const { token, network } = page
   return (
     <div class="stack">
-      <p>{t("manualIntro")}</p>
+      <p>{t(page.kind === "paywall" ? "ownWallet" : "manualIntro")}</p>
       <dl class="facts">
         <CopyRow name={t("amount")} value={status.missing} text={`${status.missing} ${token.symbol}`} />
         <CopyRow name={t("address")} value={status.payTo ?? ""} />
@@ -70,22 +70,26 @@ export function ManualWay({ page, status, changed }: Props & { changed: () => vo
         <CopyRow name={t("tokenContract")} value={token.address} />
       </dl>
       <p class="note">{t("manualWarning", { symbol: token.symbol, network: network.title })}</p>
-      <HashForm sessionId={status.sessionId} changed={changed} />
+      <HashForm page={page} id={status.sessionId} changed={changed} />
     </div>
   )
 }
 
-function HashForm({ sessionId, changed }: { sessionId: string; changed: () => void }) {
+function HashForm({ page, id, changed }: { page: PayPage; id: string; changed: () => void }) {
   const { t } = useWords()
   const [text, setText] = useState("")
+  const [from, setFrom] = useState("")
   const [problem, setProblem] = useState("")
+  const needsPayer = page.kind === "paywall"
   const submit = async (event: Event) => {
     event.preventDefault()
     const txHash = text.trim().toLowerCase()
+    const payer = needsPayer ? { payer: from.trim() } : {}
     try {
       if (!/^0x[0-9a-f]{64}$/.test(txHash)) throw new Refusal("INVALID_TX_HASH", "")
-      await post("/api/pay/confirm", { sessionId, txHash })
-      remember(sessionId, { txHash })
+      if (needsPayer && !/^0x[0-9a-fA-F]{40}$/.test(from.trim())) throw new Refusal("BAD_ADDRESS", "")
+      await submitHash(page, { id, txHash, ...payer })
+      remember(id, { txHash, ...payer })
       changed()
     } catch (error) {
       setProblem(problemWords(t, error as Error, {}))
@@ -112,6 +116,18 @@ function HashForm({ sessionId, changed }: { sessionId: string; changed: () => vo
             {problem || t("hashHint")}
           </p>
         </div>
+        {needsPayer && (
+          <div class="field">
+            <label for="payer">{t("yourWallet", { address: "" })}</label>
+            <input
+              id="payer"
+              dir="ltr"
+              autocomplete="off"
+              value={from}
+              onInput={event => setFrom(event.currentTarget.value)}
+            />
+          </div>
+        )}
         <button type="submit" class="secondary">
           {t("hashSubmit")}
         </button>

@@ -1,6 +1,6 @@
 /** The words for each stage of a checkout. Pure: the server writes them into the page, and the browser keeps them current. */
 import type { Translate } from "../i18n/words.ts"
-import type { CheckoutPage, CheckoutStatus } from "../page-data.ts"
+import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { localAmount } from "../ui/amounts.ts"
 import { isZero, type Stage } from "./stage.ts"
 
@@ -12,7 +12,7 @@ export interface StageWords {
 }
 
 /** The heading and the sentence of a stage. */
-export function wordsOf(t: Translate, page: CheckoutPage, status: CheckoutStatus, stage: Stage): StageWords {
+export function wordsOf(t: Translate, page: PayPage, status: CheckoutStatus, stage: Stage): StageWords {
   const local = (amount: string) => localAmount(amount, page.lang)
   const values = {
     merchant: page.merchant,
@@ -36,10 +36,13 @@ export function wordsOf(t: Translate, page: CheckoutPage, status: CheckoutStatus
     case "confirming":
       return { title: t("confirming"), text: t("confirmingWords"), tone: "wait" }
     case "paused":
+      if (page.kind === "paywall" && !status.paused)
+        return { title: t("notForSale"), text: t("notForSaleWords", values), tone: "bad" }
       return { title: t("paused"), text: t("pausedWords"), tone: "bad" }
     case "unknown":
       return { title: t("unknown"), text: t("unknownWords"), tone: "bad" }
     case "paid": {
+      if (page.kind === "paywall") return { title: t("unlocked"), text: "", tone: "good" }
       const more =
         exception === "overpaid" ? "overpaidWords" : exception === "duplicate" ? "duplicateWords" : "paidWords"
       return { title: t("paid"), text: t(more, values), tone: "good" }

@@ -1,0 +1,101 @@
+/** The HTML of the pages before their script runs: all that is needed to pay, without one. Pure. */
+import type { Translate } from "../../../web/src/i18n/words.ts"
+import type { LinkPage, PageBase, PayPage, ReturnPage } from "../../../web/src/page-data.ts"
+import { isPayable, stageOf } from "../../../web/src/pay/stage.ts"
+import { wordsOf } from "../../../web/src/pay/words-of.ts"
+import { localAmount } from "../../../web/src/ui/amounts.ts"
+import { type Html, html } from "./html.ts"
+import type { Receipt } from "./read-payment.ts"
+
+/** The card of a checkout or paywall with its state, and with what to send where while it is to be paid. */
+export function payBody(t: Translate, page: PayPage): Html {
+  const { status, merchant, description, token, network } = page
+  const stage = stageOf(status, {})
+  const words = wordsOf(t, page, status, stage)
+  const asked = stage === "part" ? status.missing : status.amount
+  return card(
+    t,
+    page,
+    html`<header class="head"><p class="merchant"><bdi>${merchant}</bdi></p>
+${page.kind === "paywall" && html`<p class="name"><bdi>${page.name}</bdi></p>`}
+${description && html`<p class="what"><bdi>${description}</bdi></p>`}
+<h1 class="amount"><span class="number">${localAmount(asked, page.lang)}</span> <span class="unit">${token.symbol}</span></h1>
+<p class="quiet">${t("onNetwork", { symbol: token.symbol, network: network.title })}</p></header>
+${words.title && html`<h2 class="state">${words.title}</h2>`}
+${words.text && html`<p>${words.text}</p>`}
+${isPayable(stage) && status.payTo !== undefined && byHand(t, page, status.payTo)}`,
+  )
+}
+
+/** A card with nothing but what is in it. */
+const card = (t: Translate, { sandbox }: Pick<PageBase, "sandbox">, body: Html): Html =>
+  html`<main id="app" class="page"><div class="card">${sandbox && html`<p class="test">${t("testMode")}</p>`}${body}</div></main>`
+
+/** The card of a payment link, which needs its script to start a checkout. */
+export const linkBody = (t: Translate, page: LinkPage): Html =>
+  card(
+    t,
+    page,
+    html`<header class="head"><p class="merchant"><bdi>${page.merchant}</bdi></p>
+<h1 class="state"><bdi>${page.title}</bdi></h1>
+${page.amount !== null && html`<p class="amount">${localAmount(page.amount, page.lang)} <span class="unit">${page.token.symbol}</span></p>`}</header>`,
+  )
+
+/** The card of a link that starts no checkout any more. */
+export const linkEndedBody = (t: Translate, base: PageBase): Html =>
+  card(
+    t,
+    base,
+    html`<h1 class="state">${t("linkEnded")}</h1><p>${t("linkEndedWords", { merchant: base.merchant })}</p>`,
+  )
+
+/** The card of a return, or of one for which nothing waits. */
+export const returnBody = (t: Translate, base: PageBase, page: ReturnPage | null): Html =>
+  card(
+    t,
+    base,
+    page
+      ? html`<h1 class="state">${t("returnTitle")}</h1>
+<p>${t("returnWords", { merchant: base.merchant, symbol: base.token.symbol, amount: localAmount(page.amount, base.lang) })}</p>`
+      : html`<h1 class="state">${t("returnNothing")}</h1><p>${t("returnNothingWords")}</p>`,
+  )
+
+/** A receipt; it needs no script. */
+export function receiptBody(t: Translate, receipt: Receipt): Html {
+  const { merchant, token, network, what, lang, status } = receipt
+  const form = new Intl.DateTimeFormat(`${lang}-u-nu-latn`, { dateStyle: "long", timeStyle: "short", timeZone: "UTC" })
+  const ended = status === "reversed" ? "reversed" : status === "returned" ? "returned" : undefined
+  const row = (name: string, value: Html) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`
+  const hash = html`<code dir="ltr">${receipt.txHash}</code>`
+  return card(
+    t,
+    receipt,
+    html`<header class="head"><p class="merchant"><bdi>${merchant}</bdi></p>
+<h1 class="state">${t("receipt")}</h1>
+<p class="amount">${localAmount(receipt.amount, lang)} <span class="unit">${token.symbol}</span></p>
+${what && html`<p class="what"><bdi>${what}</bdi></p>`}</header>
+${ended && html`<div class="live bad"><h2 class="state">${t(ended)}</h2>${ended === "reversed" && html`<p>${t("reversedWords")}</p>`}</div>`}
+<dl class="facts ledger">
+${row(t("paidTo"), html`<bdi>${merchant}</bdi>`)}
+${row(t("amount"), html`<code dir="ltr">${receipt.amount} ${token.symbol}</code>`)}
+${row(t("paidOn"), html`<time datetime="${receipt.paidAt.toISOString()}">${form.format(receipt.paidAt)} UTC</time>`)}
+${row(t("network"), html`${network.title}`)}
+${row(t("transaction"), receipt.explorer ? html`<a href="${receipt.explorer}" rel="noreferrer">${hash}</a>` : hash)}
+${row(t("receiptNumber"), html`<code dir="ltr">${receipt.id}</code>`)}
+</dl>`,
+  )
+}
+
+function byHand(t: Translate, page: PayPage, payTo: string): Html {
+  const { token, network, status } = page
+  const row = (name: string, value: string) => html`<div><dt>${name}</dt><dd><code>${value}</code></dd></div>`
+  return html`<div class="plain"><p>${t("manualIntro")}</p>
+<dl class="facts">
+${row(t("amount"), `${status.missing} ${token.symbol}`)}
+${row(t("address"), payTo)}
+${row(t("network"), `${network.title} (${network.chainId})`)}
+${row(t("tokenContract"), token.address)}
+</dl>
+<p class="quiet">${t("manualWarning", { symbol: token.symbol, network: network.title })}</p>
+<noscript><p class="quiet">${t("noScript")}</p></noscript></div>`
+}

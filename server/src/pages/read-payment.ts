@@ -1,0 +1,93 @@
+/** What the pages of one payment show (its receipt, the claim of money that waits), and the page of a payment link. */
+import type { Language } from "../../../web/src/i18n/languages.ts"
+import type { LinkPage, PageBase, ReturnPage } from "../../../web/src/page-data.ts"
+import { checksummed } from "../chain/hex.ts"
+import { explorerUrl, networkOf } from "../chain/networks.ts"
+import { isOnSale } from "../checkouts/catalog.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError } from "../errors.ts"
+import { formatAmount } from "../money/amount.ts"
+import { shown } from "./html.ts"
+import { pageBase } from "./page-base.ts"
+
+/** A receipt: what was paid for, when, and whether it still counts. */
+export interface Receipt extends PageBase {
+  id: string
+  what: string | null
+  amount: string
+  paidAt: Date
+  payer: string
+  txHash: string
+  explorer: string | null
+  status: Row<"payments">["status"]
+}
+
+/** The receipt of a payment, by its id or by its checkout's; `PAYMENT_NOT_FOUND`. */
+export async function receiptOf(ctx: Context, id: string, lang: Language): Promise<Receipt> {
+  const row = await ctx.db
+    .selectFrom("payments")
+    .leftJoin("checkout_sessions", "checkout_sessions.id", "payments.session_id")
+    .leftJoin("paywalls", "paywalls.id", "payments.paywall_id")
+    .selectAll("payments")
+    .select(["checkout_sessions.description as ordered", "paywalls.name as unlocked"])
+    .where(eb =>
+      eb.or([eb("payments.id", "=", id), eb.and([eb("payments.session_id", "=", id), eb("beside", "=", false)])]),
+    )
+    .orderBy("payments.accepted_at", order => order.asc().nullsFirst())
+    .orderBy("payments.id")
+    .limit(1)
+    .executeTakeFirst()
+  if (!row || row.status === "open") throw new ApiError("PAYMENT_NOT_FOUND")
+  const network = networkOf(ctx.chain, row.chain_id)
+  const what = row.ordered ?? row.unlocked
+  return {
+    ...(await pageBase(ctx, { merchantId: row.merchant_id, network, lang })),
+    id: row.id,
+    what: what === null ? null : shown(what),
+    amount: formatAmount(row.amount, network.token.decimals),
+    paidAt: row.created_at,
+    payer: checksummed(row.payer),
+    txHash: row.tx_hash,
+    explorer: explorerUrl(ctx.settings.mode, network, row.tx_hash),
+    status: row.status,
+  }
+}
+
+/** The claim of a payment that waits for the merchant; null where it does not wait. `PAYMENT_NOT_FOUND`. */
+export async function returnPage(
+  ctx: Context,
+  id: string,
+  lang: Language,
+): Promise<{ base: PageBase; data: ReturnPage | null }> {
+  const row = await ctx.db.selectFrom("payments").selectAll().where("id", "=", id).executeTakeFirst()
+  if (!row) throw new ApiError("PAYMENT_NOT_FOUND")
+  const network = networkOf(ctx.chain, row.chain_id)
+  const base = await pageBase(ctx, { merchantId: row.merchant_id, network, lang })
+  const resourceId = row.session_id ?? row.paywall_id
+  if (row.status !== "open" || row.token !== network.token.address || resourceId === null) return { base, data: null }
+  const amount = formatAmount(row.amount, network.token.decimals)
+  return { base, data: { kind: "return", ...base, paymentId: id, resourceId, amount, payer: checksummed(row.payer) } }
+}
+
+/** The page of a payment link; `data` is null where it starts no checkout any more. `LINK_NOT_FOUND`. */
+export async function linkPage(
+  ctx: Context,
+  slug: string,
+  lang: Language,
+): Promise<{ base: PageBase; data: LinkPage | null }> {
+  const link = await ctx.db.selectFrom("payment_links").selectAll().where("slug", "=", slug).executeTakeFirst()
+  if (!link) throw new ApiError("LINK_NOT_FOUND")
+  const network = networkOf(ctx.chain, link.chain_id)
+  const base = await pageBase(ctx, { merchantId: link.merchant_id, network, lang })
+  if (!isOnSale(ctx, link)) return { base, data: null }
+  const amount = link.amount === null ? null : formatAmount(link.amount, network.token.decimals)
+  const description = link.description === null ? null : shown(link.description)
+  return { base, data: { kind: "link", ...base, slug, title: shown(link.title), description, amount } }
+}
+
+/** The paywall that a slug names; undefined for none. */
+export async function paywallOfSlug(ctx: Context, slug: string): Promise<string | undefined> {
+  const row = await ctx.db.selectFrom("paywalls").select("id").where("slug", "=", slug).executeTakeFirst()
+  return row?.id
+}

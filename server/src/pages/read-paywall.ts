@@ -1,0 +1,119 @@
+/** What the page of a paywall shows: what it sells, and the state of one address's payment. */
+import { sql } from "kysely"
+import type { Language } from "../../../web/src/i18n/languages.ts"
+import type { PaywallPage, PaywallStatus } from "../../../web/src/page-data.ts"
+import { type Address, checksummed, type Hash } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError } from "../errors.ts"
+import { formatAmount } from "../money/amount.ts"
+import { pausedFactories } from "../payouts/pause.ts"
+import { accessOf } from "../paywalls/access.ts"
+import { payToOf } from "../paywalls/manage-paywalls.ts"
+import { paymentState, publicPaywall } from "../paywalls/submissions.ts"
+import { isStale } from "../scanner/scan-lag.ts"
+import { shown } from "./html.ts"
+import { pageBase, termsOf } from "./page-base.ts"
+
+/** Whose payment, and by which transaction; both may be missing. */
+export interface Payer {
+  address?: Address | undefined
+  txHash?: Hash | undefined
+}
+
+/** The whole page of a paywall; `PAYWALL_NOT_FOUND`. */
+export async function paywallPage(ctx: Context, id: string, lang: Language): Promise<PaywallPage> {
+  const row = await publicPaywall(ctx, id)
+  const network = networkOf(ctx.chain, row.chain_id)
+  const { address } = await payToOf(ctx, id)
+  const [base, status, deposit] = await Promise.all([
+    pageBase(ctx, { merchantId: row.merchant_id, network, lang }),
+    paywallStatus(ctx, id, {}),
+    ctx.db
+      .selectFrom("deposits")
+      .selectAll()
+      .where("chain_id", "=", row.chain_id)
+      .where("address", "=", address)
+      .executeTakeFirstOrThrow(),
+  ])
+  return {
+    kind: "paywall",
+    ...base,
+    name: shown(row.name),
+    description: row.description === null ? null : shown(row.description),
+    accessSeconds: row.access_duration_s === null ? null : Number.parseInt(row.access_duration_s.toString(), 10),
+    active: row.active,
+    terms: termsOf(deposit),
+    status,
+  }
+}
+
+/** The state of a paywall for one payer; `PAYWALL_NOT_FOUND`. */
+export async function paywallStatus(ctx: Context, id: string, payer: Payer): Promise<PaywallStatus> {
+  const row = await publicPaywall(ctx, id)
+  const network = networkOf(ctx.chain, row.chain_id)
+  const { token, confirmations: required } = network
+  const text = (amount: bigint) => formatAmount(amount, token.decimals)
+  const payTo = await payToOf(ctx, id)
+  const { address, txHash } = payer
+  const [stale, access, payment, open] = await Promise.all([
+    isStale(ctx, row.chain_id),
+    address && accessOf(ctx, id, address),
+    address && txHash && stateOf(ctx, row, txHash, address),
+    address ? openOf(ctx, id, token.address, address) : { seen: 0n, confirmed: 0n },
+  ])
+  const paused = (await pausedFactories(ctx))(network, payTo.factory)
+  const here = open.seen + open.confirmed
+  const missing = access || here >= row.price ? 0n : row.price - here
+  return {
+    sessionId: id,
+    status: access ? "confirmed" : payment?.status === "verifying" ? "verifying" : "pending",
+    exception: !access && open.confirmed > 0n && missing > 0n ? "underpaid" : null,
+    message: payment?.message ?? "",
+    amount: text(row.price),
+    amountReceived: text(access ? row.price : open.confirmed),
+    arriving: text(open.seen),
+    missing: text(missing),
+    ...(row.active && !paused ? { payTo: checksummed(payTo.address) } : {}),
+    paused,
+    stale,
+    relaying: false,
+    gasless: false,
+    redirectUrl: null,
+    txHash: (access ? access.txHash : null) as Hash | null,
+    expiresAt: "9999-12-31T23:59:59.999Z",
+    over: false,
+    payerFields: [],
+    confirmations: payment?.confirmations ?? 0,
+    requiredConfirmations: Number.parseInt(required.toString(), 10),
+    submission: payment && txHash ? { txHash, ...payment } : null,
+    address: address === undefined ? null : checksummed(address),
+    accessUntil: access ? access.expiresAt.toISOString() : null,
+  }
+}
+
+/** The state of a submission, or undefined where there is none. */
+async function stateOf(ctx: Context, { id }: Row<"paywalls">, txHash: Hash, address: Address) {
+  return await paymentState(ctx, id, txHash, address).catch(error => {
+    if (error instanceof ApiError && error.code === "PAYMENT_NOT_FOUND") return undefined
+    throw error
+  })
+}
+
+/** What one sender paid that has bought nothing yet, in base units: seen on chain, and deep enough. */
+async function openOf(
+  ctx: Context,
+  id: string,
+  token: Address,
+  from: Address,
+): Promise<{ seen: bigint; confirmed: bigint }> {
+  const { rows } = await sql<{ seen: bigint; confirmed: bigint }>`
+    select coalesce(sum(t.value) filter (where t.state = 'seen'), 0)::numeric(78,0) as seen,
+      coalesce(sum(t.value) filter (where t.state <> 'seen'), 0)::numeric(78,0) as confirmed
+    from transfers t join deposits d on d.id = t.deposit_id
+      left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
+    where d.paywall_id = ${id} and t.token = ${token} and t.from_address = ${from} and t.state <> 'gone'
+      and (p.id is null or p.status = 'open')`.execute(ctx.db)
+  return rows[0] ?? { seen: 0n, confirmed: 0n }
+}

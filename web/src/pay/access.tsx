@@ -1,0 +1,118 @@
+/** A paywall's content: opened by a signature of the wallet that has access, whether it paid now or long ago. */
+import { useState } from "preact/hooks"
+import type { CheckoutStatus, PaywallPage, PaywallStatus } from "../page-data.ts"
+import { short } from "../ui/amounts.ts"
+import { useWords } from "../ui/context.ts"
+import { post, Refusal } from "./api.ts"
+import { problemWords } from "./problems.ts"
+import { remember } from "./store.ts"
+import { accountOf, signMessage } from "./wallet-calls.ts"
+import type { Wallet } from "./wallets.ts"
+
+interface Content {
+  contentUrl: string | null
+  contentData: Record<string, unknown> | null
+}
+
+interface Props {
+  page: PaywallPage
+  status: CheckoutStatus
+  wallets: Wallet[]
+  changed: () => void
+  /** Whether this visitor's wallet is known to have access. */
+  isPaid: boolean
+}
+
+/** Proves that a wallet is the visitor's, and answers what it opens. Throws `ACCESS_REQUIRED` where it has no access. */
+async function open(id: string, wallet: Wallet): Promise<Content> {
+  const account = await accountOf(wallet.provider)
+  const response = await fetch(`/paywall/${id}/status?address=${account}`).catch(() => undefined)
+  if (!response?.ok) throw new Refusal("OFFLINE", "")
+  const { address, accessUntil } = (await response.json()) as PaywallStatus
+  if (address === null || accessUntil === null) throw new Refusal("ACCESS_REQUIRED", "")
+  const { message } = await post<{ message: string }>(`/api/paywalls/${id}/access/nonce`, {})
+  const complete = message.replace("{address}", address)
+  const signature = await signMessage(wallet.provider, account, complete)
+  const content = await post<Content>(`/api/paywalls/${id}/access`, { address, message: complete, signature })
+  remember(id, { payer: account })
+  return content
+}
+
+/** The button that opens the content, and then the content. */
+export function Access({ page, status, wallets, changed, isPaid }: Props) {
+  const { t } = useWords()
+  const [content, setContent] = useState<Content>()
+  const [error, setError] = useState<Error>()
+  const [asks, setAsks] = useState(false)
+  const prove = async (wallet: Wallet) => {
+    setError(undefined)
+    try {
+      setContent(await open(status.sessionId, wallet))
+      changed()
+    } catch (fault) {
+      setError(fault as Error)
+    }
+  }
+  if (content) return <Shown content={content} />
+  if (!isPaid && !asks)
+    return (
+      <button type="button" class="link" onClick={() => setAsks(true)}>
+        {t("alreadyPaid")}
+      </button>
+    )
+  const { address } = status as PaywallStatus
+  return (
+    <div class="stack">
+      {address && isPaid && (
+        <p class="quiet center">
+          <bdi>{t("unlockedWords", { address: short(address) })}</bdi>
+        </p>
+      )}
+      <p class="center">{t("proveWords")}</p>
+      {error && (
+        <p class="note bad" role="alert">
+          {problemWords(t, error, { symbol: page.token.symbol })}
+        </p>
+      )}
+      {wallets.length === 0 && <p class="note">{t("noWallet")}</p>}
+      {wallets.map((wallet, i) => (
+        <button
+          key={wallet.id}
+          type="button"
+          class={isPaid && i === 0 ? "primary" : "secondary"}
+          onClick={() => prove(wallet)}
+        >
+          <span>
+            {t("openContent")}
+            {wallets.length > 1 && <bdi>: {wallet.isTest ? t("testWallet") : wallet.name}</bdi>}
+          </span>
+        </button>
+      ))}
+    </div>
+  )
+}
+
+/** Text and lists as they are; nothing in it runs. */
+function Shown({ content: { contentUrl, contentData } }: { content: Content }) {
+  const { t } = useWords()
+  const isLink = contentUrl !== null && /^https?:\/\//i.test(contentUrl)
+  return (
+    <div class="stack" data-content="open">
+      {isLink && (
+        <a class="primary" href={contentUrl} rel="noreferrer">
+          {t("openContent")}
+        </a>
+      )}
+      {contentData && (
+        <dl class="facts">
+          {Object.entries(contentData).map(([name, value]) => (
+            <div key={name}>
+              <dt>{name}</dt>
+              <dd>{typeof value === "string" ? value : JSON.stringify(value)}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+    </div>
+  )
+}

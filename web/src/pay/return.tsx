@@ -1,0 +1,88 @@
+/** A payer whose money waits says, by the signature of the wallet that paid, where it is to be sent back. */
+import { useState } from "preact/hooks"
+import type { ReturnPage } from "../page-data.ts"
+import { short } from "../ui/amounts.ts"
+import { useWords } from "../ui/context.ts"
+import { post, Refusal } from "./api.ts"
+import { problemWords } from "./problems.ts"
+import { accountOf, signMessage } from "./wallet-calls.ts"
+import { useWallets, type Wallet } from "./wallets.ts"
+
+/** The card of a return. */
+export function Return({ page }: { page: ReturnPage }) {
+  const { t, local } = useWords()
+  const wallets = useWallets(page.sandbox)
+  const [address, setAddress] = useState(page.payer)
+  const [saved, setSaved] = useState<string>()
+  const [problem, setProblem] = useState("")
+  const { merchant, token, payer } = page
+  const values = { merchant, symbol: token.symbol, amount: local(page.amount) }
+  const sign = async (wallet: Wallet) => {
+    setProblem("")
+    try {
+      const to = address.trim()
+      if (!/^0x[0-9a-fA-F]{40}$/.test(to)) throw new Refusal("BAD_ADDRESS", "")
+      const account = await accountOf(wallet.provider)
+      if (account.toLowerCase() !== payer.toLowerCase()) return setProblem(t("returnWrongWallet", { address: payer }))
+      const named = { id: page.resourceId, address: to }
+      const { message } = await post<{ message: string }>("/api/pay/return-address/nonce", named)
+      const complete = message.replace("{address}", payer)
+      const signature = await signMessage(wallet.provider, account, complete)
+      await post("/api/pay/return-address", { ...named, message: complete, signature })
+      setSaved(to)
+    } catch (error) {
+      setProblem(problemWords(t, error as Error, values))
+    }
+  }
+  return (
+    <div class="card">
+      {page.sandbox && <p class="test">{t("testMode")}</p>}
+      <header class="head">
+        <p class="merchant">
+          <bdi>{merchant}</bdi>
+        </p>
+        <h1 class="state">{t("returnTitle")}</h1>
+        <p class="amount">
+          <span class="number">{local(page.amount)}</span> <span class="unit">{token.symbol}</span>
+        </p>
+      </header>
+      <div role="status" class={`live ${saved ? "good" : "plain-text"}`} data-saved={saved !== undefined}>
+        {saved && <h2 class="state">{t("returnSaved")}</h2>}
+        <p>{saved ? t("returnSavedWords", { ...values, address: short(saved) }) : t("returnWords", values)}</p>
+      </div>
+      {!saved && (
+        <div class="stack">
+          <div class="field">
+            <label for="back-to">{t("returnAddress")}</label>
+            <input
+              id="back-to"
+              dir="ltr"
+              autocomplete="off"
+              spellcheck={false}
+              value={address}
+              aria-invalid={problem !== ""}
+              onInput={event => setAddress(event.currentTarget.value)}
+            />
+          </div>
+          {problem && (
+            <p class="note bad" role="alert">
+              {problem}
+            </p>
+          )}
+          {wallets.map((wallet, i) => (
+            <button
+              key={wallet.id}
+              type="button"
+              class={i === 0 ? "primary" : "secondary"}
+              onClick={() => sign(wallet)}
+            >
+              <bdi>{t("returnSign", { wallet: wallet.isTest ? t("testWallet") : wallet.name })}</bdi>
+            </button>
+          ))}
+          {wallets.length === 0 && <p class="note">{t("noWallet")}</p>}
+          <p class="quiet center">{t("returnExchange", values)}</p>
+        </div>
+      )}
+    </div>
+  )
+}
