@@ -31,14 +31,23 @@ interface Page {
 const PAY = "src/pay/main.tsx"
 const hidden = { hide: true }
 
+type SendPage = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  make: (t: Translate, lang: Language) => Promise<Page>,
+) => Promise<unknown>
+
 export function pageRoutes(app: Server, ctx: Context, assets: Assets = readAssets()): void {
   assetRoutes(app, assets)
+  const sendPage = pageSender(ctx, assets)
+  checkoutRoutes(app, ctx, sendPage)
+  paywallRoutes(app, ctx, sendPage)
+  otherRoutes(app, ctx, sendPage)
+}
 
-  const sendPage = async (
-    request: FastifyRequest,
-    reply: FastifyReply,
-    make: (t: Translate, lang: Language) => Promise<Page>,
-  ): Promise<unknown> => {
+/** Sends a page in the visitor's language, or the page of what went wrong. */
+function pageSender(ctx: Context, assets: Assets): SendPage {
+  return async (request, reply, make) => {
     const { lang: asked } = request.query as { lang?: unknown }
     const lang = languageOf(typeof asked === "string" ? asked : undefined, request.headers["accept-language"])
     const t = translator(catalogues[lang])
@@ -58,7 +67,10 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets = readAsset
     const params = { [constants.BROTLI_PARAM_QUALITY]: 4 }
     return reply.header("content-encoding", "br").send(brotliCompressSync(text, { params }))
   }
+}
 
+/** `/pay/:sessionId`, and its states. */
+function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/pay/:sessionId", { schema: hidden }, async (request, reply) => {
     const { sessionId } = request.params as { sessionId: string }
     return await sendPage(request, reply, async (t, lang) => {
@@ -85,7 +97,10 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets = readAsset
   app.get("/pay/:sessionId/status", { schema: hidden }, (request, reply) =>
     sendState(ctx, request, reply, checkoutSource(request)),
   )
+}
 
+/** `/paywall/:id`, and its states for one payer. */
+function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/paywall/:id", { schema: hidden }, async (request, reply) => {
     const { id } = request.params as { id: string }
     return await sendPage(request, reply, async (t, lang) => {
@@ -111,7 +126,10 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets = readAsset
   app.get("/paywall/:id/status", { schema: hidden }, (request, reply) =>
     sendState(ctx, request, reply, paywallSource(request)),
   )
+}
 
+/** Payment links, receipts and returns. */
+function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/p/:slug", { schema: hidden }, async (request, reply) => {
     const { slug } = request.params as { slug: string }
     const paywallId = await paywallOfSlug(ctx, slug)
