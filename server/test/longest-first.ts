@@ -10,6 +10,8 @@ export const longest = [
   "server/test/chaos/payouts.test.ts",
   "server/test/e2e/kill.test.ts",
   "server/test/e2e/wallet.test.ts",
+  "web/test/checkout.test.ts",
+  "contracts/deposit-properties.test.ts",
   "server/src/scanner/faulty-endpoints.test.ts",
   "server/test/e2e/webhooks-kill.test.ts",
   "server/test/e2e/live.test.ts",
