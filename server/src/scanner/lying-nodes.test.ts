@@ -586,6 +586,35 @@ describe("several endpoints", () => {
     expect(await made()).toEqual([first, { ...first, amount: usd(50) }])
   })
 
+  it("what one of two alone reported is final and swept once the other has its receipt, however long that took", async () => {
+    await serve(2)
+    const [first] = nodes as [ScriptedNode]
+    const shop = await paywall()
+    await rounds(1)
+    // Its index of logs lacks the payment, and it answers for no receipt.
+    first.hook = method =>
+      method === "eth_getLogs" ? [] : method === "eth_getTransactionReceipt" ? failed("no index") : undefined
+    await submit(shop, chain.pay([{ from: A, to: shop.payTo, value: 5_000_001n }]).hash)
+    chain.mine(4)
+    await rounds(2)
+    expect(await hasAccess(shop)).toBe(true)
+    // Deeper than any scan looks again.
+    chain.mine(1_000)
+    service.advance(25 * 60 * MINUTE)
+    await rounds(2)
+    first.hook = () => undefined
+    chain.finalized = chain.head.number
+    await rounds(3)
+    const { db } = service.ctx
+    expect(await db.selectFrom("transfers").select(["state", "single_source"]).execute()).toEqual([
+      { state: "final", single_source: false },
+    ])
+    await sweepDue(service.ctx, network())
+    expect(await db.selectFrom("intents").select(["kind", "amount"]).execute()).toEqual([
+      { kind: "sweep", amount: 5_000_001n },
+    ])
+  })
+
   it("one of three that repeats its lie in the receipt keeps no payment from being counted", async () => {
     await serve(3)
     const shop = await paywall({ price: 5_000 })

@@ -195,7 +195,9 @@ async function foundOf(
   asked: ReadonlySet<Hash>,
   deposits: ReadonlyMap<Address, WatchedDeposit>,
 ): Promise<{ found: Found[]; heldFrom: bigint | undefined }> {
-  const receipts = named.flatMap(row => quorum.receiptOf(row.tx_hash) ?? [])
+  // What one endpoint alone had reported may lie deeper than any scan looks again: it is found by its receipt alone.
+  const hashes = new Set([...named.map(row => row.tx_hash), ...asked])
+  const receipts = [...hashes].flatMap(hash => quorum.receiptOf(hash) ?? [])
   const agreed = receipts.flatMap(receipt => (receipt.succeeded ? receipt.transfers : []))
   const logs = [
     ...agreed.map(log => ({ log, standing: "agreed" as Standing })),
