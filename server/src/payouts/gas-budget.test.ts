@@ -4,6 +4,7 @@ import type { Hex } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
+import { firstFees } from "../chain/fees.ts"
 import { readWalletState } from "../chain/wallet-state.ts"
 import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -265,6 +266,31 @@ describe("the gas budget of all merchants together", () => {
     expect(await alarmsInWords(ctx)).toEqual([])
     ctx.settings.payoutWallet = undefined
   })
+})
+
+it("a budget of all that has no room beside the data of what is in flight ends the round, which did not know of that data", async () => {
+  const { ctx } = rig.service
+  const { client } = rig.anvil
+  await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+  const fee = (10n ** 15n).toString(16).padStart(64, "0")
+  const oracle = { address: "0x420000000000000000000000000000000000000F" } as const
+  await client.setCode({ ...oracle, bytecode: `0x7f${fee}60005260206000f3` })
+  try {
+    await client.setAutomine(false)
+    const sight = await readWalletState(rig.network, rig.signer.address, ctx.signal)
+    const { market, dataFee } = sight
+    const gas = 250_000n * ((market && firstFees(market, ctx.settings.payoutMaxFee))?.maxFee ?? 0n)
+    // The second fits beside the gas of the first, and not beside its data.
+    ctx.settings.gasBudgetTotal = 2n * gas + dataFee + dataFee / 2n
+    const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
+    const turn = () => assignPayouts(ctx, rig.network, wallet, rig.signer, sight)
+    expect(await turn()).toEqual({ assigned: 1, postponed: 1 })
+    // What is postponed has the round go on at once.
+    expect(await turn()).toEqual({ assigned: 0, postponed: 0 })
+    expect(await heldReasons()).toEqual(["assigned", "queued"])
+  } finally {
+    await client.setCode({ ...oracle, bytecode: "0x" })
+  }
 })
 
 describe("a payout that its merchant's budget refuses", () => {

@@ -56,8 +56,8 @@ export interface LanePolicy {
   afterChange(ctx: Context, network: Network): Promise<void>
   /** Which rows of `intents` this process can sign for. */
   ours(network: Network): RawBuilder<boolean>
-  /** Whether nothing is picked because the gas budget of all merchants has no room for `most` wei. */
-  isStopped(ctx: Context, most: bigint): Promise<boolean>
+  /** Whether nothing is picked because the gas budget of all merchants has no room for another transaction. */
+  isStopped: typeof isTotalSpent
   /** The payouts whose merchants' gas budgets have room for `most` wei; how many others were held for it. */
   withinBudgets: typeof withinBudgets
   /** Whose address is screened. */

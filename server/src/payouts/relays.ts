@@ -11,7 +11,7 @@ import { firstFees, trialFees } from "../chain/fees.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
-import { quorumOf, readWalletState } from "../chain/wallet-state.ts"
+import { dataParts, quorumOf, readWalletState } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositSums } from "../deposits/balance.ts"
@@ -20,6 +20,7 @@ import { ApiError } from "../errors.ts"
 import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
 import { verifySoon } from "../scanner/queries.ts"
+import type { Cost } from "./total-budget.ts"
 import { agreedTrial, askEach, reportDisagreement, type Trial } from "./trials.ts"
 
 /**
@@ -64,8 +65,8 @@ const withMargin = (gas: bigint): bigint => (gas * 5n) / 4n
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
 /**
- * Simulates the relay of an authorization from the relay wallet, at the price that it will pay. Answers its gas limit and fee in
- * wei, or why the chain would refuse it, in a sentence; `used` when its nonce is used, `unseen` when the receiving address holds
+ * Simulates the relay of an authorization from the relay wallet, at the price that it will pay. Answers its gas limit and cost,
+ * or why the chain would refuse it, in a sentence; `used` when its nonce is used, `unseen` when the receiving address holds
  * money that the scan has not found yet. A `CHAIN_UNAVAILABLE` when too few endpoints agree.
  */
 export async function tryRelay(
@@ -80,10 +81,10 @@ export async function tryRelay(
     data: Hex
     by: SignedBy
   },
-): Promise<"used" | "unseen" | { words: string } | { gas: bigint; maxFee: bigint }> {
+): Promise<"used" | "unseen" | { words: string } | { gas: bigint; cost: Cost }> {
   const { wallet: from, deposit, payer, nonce, amount, data, by } = relay
   const gas = RELAY_GAS[by]
-  const { market, balance = 0n } = await readWalletState(network, from, ctx.signal)
+  const { market, balance = 0n, dataFee } = await readWalletState(network, from, ctx.signal)
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
   const call = {
     ...{ from, to: network.token.address, data, gas: hexNumber(gas) },
@@ -107,11 +108,12 @@ export async function tryRelay(
   const held = answers.map(results => results?.[2])
   if ((await unseenAt(ctx, network, new Map([[deposit.id, held]]))).size > 0) return "unseen"
   if (outcome === "fails") return { words: await whyRefused(ctx, network, payer, amount, error ?? "") }
-  const maxFee = fees?.maxFee ?? 0n
-  if (by === "key") return { gas, maxFee }
+  const costOf = (gas: bigint): Cost => ({ most: gas * (fees?.maxFee ?? 0n) + dataParts(data) * dataFee, dataFee })
+  if (by === "key") return { gas, cost: costOf(gas) }
   // The highest estimate of those that agree: with too little gas the relay fails, and it never takes more than its limit.
   const took = agreed.map(each => each.took ?? 0n).reduce((a, b) => (a > b ? a : b))
-  return { gas: least(gas, withMargin(took)), maxFee }
+  const limit = least(gas, withMargin(took))
+  return { gas: limit, cost: costOf(limit) }
 }
 
 /** What one endpoint says of an authorization: `error` is the node's, `took` the gas of a call that succeeds, where it was estimated. */

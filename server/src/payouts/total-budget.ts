@@ -43,6 +43,24 @@ async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, dataFee: bigi
   return rows[0]?.wei ?? 0n
 }
 
+/** Wei that are left of each limit; undefined where there is none, or where it does not matter. */
+interface Room {
+  total: bigint | undefined
+  contracts: bigint | undefined
+}
+
+/** What is left of a network's limits with `dataFee` wei for the data of each transaction; takes no lock. */
+async function roomOf(ctx: TxContext, chainId: number, dataFee: bigint, callsContractWallets: boolean): Promise<Room> {
+  const { gasBudgetTotal, relayContractBudget } = ctx.settings
+  return {
+    total: gasBudgetTotal === 0n ? undefined : gasBudgetTotal - (await spentOn(ctx, sql<boolean>`true`, dataFee)),
+    contracts:
+      relayContractBudget === 0n || !callsContractWallets
+        ? undefined
+        : relayContractBudget - (await spentOn(ctx, ofContracts(chainId), dataFee)),
+  }
+}
+
 /**
  * Locks the totals; call it inside the transaction that signs, after the merchants' budgets are locked. With a total of all
  * merchants, all wallets wait for each other here. The contract wallets of a network need no lock: one relay wallet signs for
@@ -54,13 +72,8 @@ export async function lockTotals(
   dataFee: bigint,
   callsContractWallets: boolean,
 ): Promise<Totals> {
-  const { gasBudgetTotal, relayContractBudget } = ctx.settings
-  if (gasBudgetTotal > 0n) await sql`select pg_advisory_xact_lock(${LOCK})`.execute(ctx.db)
-  let total = gasBudgetTotal === 0n ? undefined : gasBudgetTotal - (await spentOn(ctx, sql<boolean>`true`, dataFee))
-  let contracts =
-    relayContractBudget === 0n || !callsContractWallets
-      ? undefined
-      : relayContractBudget - (await spentOn(ctx, ofContracts(wallet.chain_id), dataFee))
+  if (ctx.settings.gasBudgetTotal > 0n) await sql`select pg_advisory_xact_lock(${LOCK})`.execute(ctx.db)
+  let { total, contracts } = await roomOf(ctx, wallet.chain_id, dataFee, callsContractWallets)
   return {
     holds: ({ data }, wei) =>
       (total === undefined || wei <= total) && (contracts === undefined || !isContractRelay(data) || wei <= contracts),
@@ -71,14 +84,23 @@ export async function lockTotals(
   }
 }
 
-/** Whether all merchants together have no room for one more transaction that may cost `most` wei. */
-export async function isTotalSpent(ctx: Context, most: bigint): Promise<boolean> {
-  const limit = ctx.settings.gasBudgetTotal
-  return limit > 0n && (await spentOn(ctx, sql<boolean>`true`, 0n)) + most > limit
+/** What one more transaction may cost, in wei: all of it, and for the data of a usual one. */
+export interface Cost {
+  most: bigint
+  dataFee: bigint
 }
 
-/** Whether a network's contract wallets have no room for one more relay that may cost `most` wei. */
-export async function areContractRelaysSpent(ctx: Context, chainId: number, most: bigint): Promise<boolean> {
-  const limit = ctx.settings.relayContractBudget
-  return limit > 0n && (await spentOn(ctx, ofContracts(chainId), 0n)) + most > limit
+/**
+ * Whether all merchants together have no room for one more transaction; as {@link lockTotals} decides it, as otherwise a round
+ * would pick, simulate and refuse the same payouts again and again.
+ */
+export async function isTotalSpent(ctx: Context, chainId: number, { most, dataFee }: Cost): Promise<boolean> {
+  const { total } = await roomOf(ctx, chainId, dataFee, false)
+  return total !== undefined && most > total
+}
+
+/** Whether a network's contract wallets have no room for one more relay. */
+export async function areContractRelaysSpent(ctx: Context, chainId: number, { most, dataFee }: Cost): Promise<boolean> {
+  const { contracts } = await roomOf(ctx, chainId, dataFee, true)
+  return contracts !== undefined && most > contracts
 }
