@@ -383,6 +383,30 @@ describe("a checkout", () => {
     }
   })
 
+  it("that got only a sanctioned wallet's money ends as failed, and the merchant is notified", async () => {
+    const list = { address: oracle, abi: sanctionsListAbi, functionName: "setSanctioned" } as const
+    await anvil.client.writeContractSync({ ...list, args: [buyer(6).address, true] })
+    try {
+      const session = await start({ amount: 5, expiresIn: 300 })
+      const txHash = await pay(session.payTo, "5", 6)
+      await confirm(session.id, txHash)
+      await rounds(3)
+      expect(await status(session.id)).toMatchObject({ status: "pending", amountReceived: "0.00" })
+      await pass(6 * MINUTE)
+      for (let i = 0; i < 3; i++) {
+        await rounds(1)
+        await pass(31_000)
+      }
+      expect(await status(session.id)).toMatchObject({ status: "failed", exception: null, amountReceived: "0.00" })
+      const { submission } = (await service.call("GET", `/api/pay/status/${session.id}?txHash=${txHash}`)).body
+      expect(submission).toMatchObject({ status: "failed", message: expect.stringContaining("sanctions list") })
+      const events = await service.ctx.db.selectFrom("events").select("type").execute()
+      expect(events.map(({ type }) => type).filter(type => type.startsWith("checkout."))).toEqual(["checkout.failed"])
+    } finally {
+      await anvil.client.writeContractSync({ ...list, args: [buyer(6).address, false] })
+    }
+  })
+
   it("taken back by a reorg is verifying again; mined again it is confirmed, as the same payment", async () => {
     const session = await start()
     const txHash = await pay(session.payTo, "5")
