@@ -57,7 +57,7 @@ async function fill(prefix: string, count: number, status: "pending" | "confirme
       ${ifClosed(sql`case when i % 50 = 0 then 'overpaid' end`)}, ${sql.lit(closed ? 5_000_000 : 0)}, ${ifClosed(hex(64))},
       ${ifClosed(address)}, ${ifClosed(at)}, ${closed ? at : sql`now() + interval '20 days'`},
       ${closed ? sql`null::timestamptz` : sql`now() + interval '20 days'`}, ${at}, ${at} from ${numbers}`.execute(db)
-  await sql`insert into deposits (chain_id, address, factory, salt, owner, open_after_s, session_id, created_at, hot,
+  await sql`insert into deposits (chain_id, address, factory, salt, owner, open_after_s, resource_id, created_at, hot,
       hot_until, watched_number, cooled_at, check_at)
     select 84532, ${address}, ${factory}, ${hex(64)}, ${factory}, 1, ${session}, ${at}, false, ${at}, 1,
       now() - interval '2 days', now() + interval '1 hour' from ${numbers}`.execute(db)
@@ -65,13 +65,13 @@ async function fill(prefix: string, count: number, status: "pending" | "confirme
   await sql`insert into transfers (chain_id, tx_hash, token, to_address, k, deposit_id, from_address, value, block_number,
       block_hash, log_index, block_time, state, created_at)
     select 84532, ${hex(64)}, ${token}, d.address, 0, d.id, ${address}, 5000000, i, ${hex(64)}, 0, ${at}, 'final', ${at}
-    from ${numbers} join deposits d on d.session_id = ${session}`.execute(db)
-  await sql`insert into payments (id, merchant_id, session_id, chain_id, payer, amount, token, tx_hash, status, exception,
+    from ${numbers} join deposits d on d.resource_id = ${session}`.execute(db)
+  await sql`insert into payments (id, merchant_id, resource_id, chain_id, payer, amount, token, tx_hash, status, exception,
       created_at, updated_at)
     select ${payment}, ${owner}, ${session}, 84532, ${address}, 5000000, ${token}, ${hex(64)}, 'granted',
       case when i % 50 = 0 then 'overpaid' end, ${at}, ${at} from ${numbers}`.execute(db)
   await sql`insert into claims (transfer_id, payment_id)
-    select t.id, ${payment} from ${numbers} join deposits d on d.session_id = ${session}
+    select t.id, ${payment} from ${numbers} join deposits d on d.resource_id = ${session}
       join transfers t on t.deposit_id = d.id`.execute(db)
 }
 
@@ -139,7 +139,7 @@ node.calls = 0
 await round()
 say(`\ncalls of a round: ${node.calls}`)
 await sql`update deposits set check_at = now() - interval '1 minute' where id in (select d.id from deposits d
-  join checkout_sessions s on s.id = d.session_id where s.status = 'pending' limit 10000)`.execute(db)
+  join checkout_sessions s on s.id = d.resource_id where s.status = 'pending' limit 10000)`.execute(db)
 node.calls = 0
 node.hook = (method, params) => (method === "eth_call" ? noBalances(params) : undefined)
 let start = performance.now()

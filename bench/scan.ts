@@ -56,7 +56,7 @@ async function make(count: number): Promise<void> {
     from generate_series(${from}::int, ${to}::int) i`.execute(db),
   )
   await each(count, (from, to) =>
-    sql`insert into deposits (chain_id, address, factory, salt, owner, open_after_s, paywall_id, created_at, hot_until)
+    sql`insert into deposits (chain_id, address, factory, salt, owner, open_after_s, resource_id, created_at, hot_until)
     select ${network.chainId}, '0x' || lpad(to_hex(i), 40, '0'), ${network.depositFactory}, '0x' || lpad(to_hex(i), 64, '0'),
       ${network.depositFactory}, 4000000000, 'pw_' || i, ${now},
       ${now}::timestamptz + make_interval(hours => case when i <= ${IN_USE} then 1 else -48 end)
@@ -64,8 +64,8 @@ async function make(count: number): Promise<void> {
   )
   await each(count, (from, to) =>
     sql`insert into paywall_versions (paywall_id, n, price, active, deposit_id, from_at)
-    select d.paywall_id, 1, 5000000, true, d.id, ${now} from deposits d
-    where d.paywall_id in (select 'pw_' || i from generate_series(${from}::int, ${to}::int) i)`.execute(db),
+    select d.resource_id, 1, 5000000, true, d.id, ${now} from deposits d
+    where d.resource_id in (select 'pw_' || i from generate_series(${from}::int, ${to}::int) i)`.execute(db),
   )
   await sql`analyze`.execute(db)
 }

@@ -14,6 +14,9 @@ export type IdPrefix = "mer" | "pw" | "grant" | "pay" | "key" | "prod" | "plink"
  */
 export const newId = (prefix: IdPrefix): string => `${prefix}_${random()}`
 
+/** An id of this kind, or null for an id of another kind. */
+export const ifKind = (prefix: IdPrefix, id: string): string | null => (id.startsWith(`${prefix}_`) ? id : null)
+
 /** The id of a share, sweep or return as its merchant sees it: `po_` and the digits of its internal UUID. */
 export const payoutIdOf = (intentId: string): string => `po_${intentId.replaceAll("-", "")}`
 

@@ -138,8 +138,8 @@ async function checkouts(): Promise<Record<string, string>> {
   await service.ctx.db.insertInto("checkout_sessions").values(known).execute()
   await service.ctx.db
     .updateTable("deposits")
-    .set({ session_id: EXAMPLE_SESSION })
-    .where("session_id", "=", session.id)
+    .set({ resource_id: EXAMPLE_SESSION })
+    .where("resource_id", "=", session.id)
     .execute()
   return {
     checkouts: EXAMPLE_SESSION,
@@ -165,7 +165,7 @@ async function takenAuthorization(): Promise<object> {
   const deposit = await db
     .selectFrom("deposits")
     .selectAll()
-    .where("session_id", "=", EXAMPLE_SESSION)
+    .where("resource_id", "=", EXAMPLE_SESSION)
     .executeTakeFirstOrThrow()
   const now = new Date()
   await db
@@ -199,25 +199,35 @@ async function takenAuthorization(): Promise<object> {
 async function grant(paywall: string): Promise<void> {
   const { db } = service.ctx
   const now = new Date()
-  const paid = { paywall_id: paywall, tx_hash: TX_HASH as never }
+  const [paid, bought] = [{ tx_hash: TX_HASH as never }, { resource_id: paywall }]
   const address = BUYER.toLowerCase() as never
   const times = { created_at: now, updated_at: now }
   const payment = { id: `pay_${"b".repeat(24)}`, payer: address, amount: 5_000_000n, status: "granted" } as const
   const token = `0x${"70".repeat(20)}` as never
   await db
     .insertInto("payments")
-    .values({ ...paid, ...payment, ...times, token, merchant_id: await service.merchant("shop"), chain_id: 84532 })
+    .values({
+      ...paid,
+      ...bought,
+      ...payment,
+      ...times,
+      token,
+      merchant_id: await service.merchant("shop"),
+      chain_id: 84532,
+    })
     .execute()
   await waiting(token)
   await db
     .insertInto("grants")
-    .values({ ...paid, id: ids.grantId ?? "", payment_id: payment.id, address, granted_at: now })
+    .values({ ...paid, paywall_id: paywall, id: ids.grantId ?? "", payment_id: payment.id, address, granted_at: now })
     .execute()
   await db
     .insertInto("submissions")
     .values({
       ...paid,
+      ...bought,
       address,
+      by_sender: true,
       chain_id: 84532,
       status: "granted",
       message: "Granted.",
@@ -244,7 +254,7 @@ async function waiting(token: never): Promise<void> {
   const deposit = await db
     .selectFrom("deposits")
     .selectAll()
-    .where("session_id", "=", EXAMPLE_SESSION)
+    .where("resource_id", "=", EXAMPLE_SESSION)
     .executeTakeFirstOrThrow()
   const payer = wallet.address.toLowerCase() as never
   const common = { chain_id: 84532, token, deposit_id: deposit.id, tx_hash: TX_HASH as never, created_at: now }
@@ -266,7 +276,7 @@ async function waiting(token: never): Promise<void> {
     .executeTakeFirstOrThrow()
   const open = {
     id: `pay_${"a".repeat(24)}`,
-    session_id: EXAMPLE_SESSION,
+    resource_id: EXAMPLE_SESSION,
     status: "open",
     exception: "underpaid",
   } as const

@@ -2,8 +2,8 @@
  * Databases for tests: the embedded one from a migrated snapshot, or with `DATABASE_URL` a Postgres database of the test
  * file's own. Both are emptied between tests.
  */
-import { randomBytes } from "node:crypto"
-import { readFileSync } from "node:fs"
+import { createHash, randomBytes } from "node:crypto"
+import { readdirSync, readFileSync } from "node:fs"
 import { PGlite } from "@electric-sql/pglite"
 import { sql } from "kysely"
 import pg from "pg"
@@ -60,12 +60,51 @@ export async function makeTemplate(server: string): Promise<string> {
   return name
 }
 
-/** A new, migrated database of its own on a Postgres server; it is dropped when it is closed. */
-export async function openOwnPostgres(server: string): Promise<OpenDatabase> {
+/** Runs statements, and answers the rows of the last one. */
+export type RunSql = (text: string) => Promise<Record<string, unknown>[]>
+
+/** A database that `fill` filled when the migrations before `name` were all there were, migrated since. */
+export async function openOlderDatabase(name: string, fill: (run: RunSql) => Promise<void>): Promise<OpenDatabase> {
+  const older = async (run: RunSql) => {
+    await run(
+      "create table migrations (name text primary key, checksum text not null, applied_at timestamptz default now())",
+    )
+    const dir = new URL("../src/db/migrations/", import.meta.url)
+    for (const file of readdirSync(dir).sort()) {
+      if (file >= name) break
+      const text = readFileSync(new URL(file, dir), "utf8")
+      await run(text)
+      const checksum = createHash("sha256").update(text).digest("hex")
+      await run(`insert into migrations (name, checksum) values ('${file}', '${checksum}')`)
+    }
+    await fill(run)
+  }
+  if (onPostgres)
+    return await openOwnPostgres(process.env.DATABASE_URL ?? "", async url => {
+      const client = new pg.Client({ connectionString: url })
+      await client.connect()
+      const run: RunSql = async text => {
+        // One result for each statement, where there are several.
+        const results = [await client.query(text)].flat()
+        return results.at(-1)?.rows ?? []
+      }
+      await older(run).finally(() => client.end())
+    })
+  const pglite = await PGlite.create()
+  await older(async text => (await pglite.exec(text)).at(-1)?.rows ?? [])
+  return await overPGlite(pglite)
+}
+
+/**
+ * A new, migrated database of its own on a Postgres server; it is dropped when it is closed. `prepare` gets its URL while it is
+ * empty.
+ */
+export async function openOwnPostgres(server: string, prepare?: (url: string) => Promise<void>): Promise<OpenDatabase> {
   const name = `test_${randomBytes(8).toString("hex")}`
   const admin = (statement: string) => runOn(server, statement)
-  const template = server === process.env.DATABASE_URL ? process.env.TEST_TEMPLATE : undefined
+  const template = server === process.env.DATABASE_URL && !prepare ? process.env.TEST_TEMPLATE : undefined
   await admin(`create database ${name}${template ? ` template ${template}` : ""}`)
+  await prepare?.(Object.assign(new URL(server), { pathname: `/${name}` }).href)
   const database = await openNamed(server, name)
   return {
     ...database,

@@ -104,7 +104,7 @@ export async function startPayoutRig(settings: Partial<Settings> = {}, database?
       const deposit = await ctx.db
         .selectFrom("deposits")
         .selectAll()
-        .where("paywall_id", "=", id)
+        .where("resource_id", "=", id)
         .executeTakeFirstOrThrow()
       return { id, deposit, splitId: split }
     },
@@ -185,7 +185,8 @@ async function storePayment(
   await ctx.db
     .insertInto("submissions")
     .values({
-      paywall_id: shop.id,
+      resource_id: shop.id,
+      by_sender: true,
       chain_id: network.chainId,
       tx_hash: hash,
       address: payer,

@@ -8,6 +8,7 @@ import { sqlArray } from "../db/sql-array.ts"
 import { csv } from "../http/csv.ts"
 import type { ListSource } from "../http/lists.ts"
 import { timeAt } from "../http/time.ts"
+import { ifKind } from "../ids.ts"
 import { formatAmount } from "../money/amount.ts"
 
 /** What narrows the list; text as received. */
@@ -47,8 +48,7 @@ const columns = [
 type Entry = Row<"books"> & {
   balance: bigint | null
   deposit: Address
-  paywall_id: string | null
-  session_id: string | null
+  resource_id: string
   claimed_by: string | null
   payment_status: Row<"payments">["status"] | null
   exception: Row<"payments">["exception"]
@@ -72,8 +72,8 @@ async function find(ctx: Context, merchantId: string, filter: BookFilter): Promi
     return { ...times, deposits: null, withBalance: false }
   let query = ctx.db.selectFrom("deposits").select("id").where("merchant_id", "=", merchantId)
   if (deposit !== undefined) query = query.where("address", "=", parseAddress(deposit) ?? ZERO_ADDRESS)
-  if (paywallId !== undefined) query = query.where("paywall_id", "=", paywallId)
-  if (sessionId !== undefined) query = query.where("session_id", "=", sessionId)
+  if (paywallId !== undefined) query = query.where("resource_id", "=", paywallId)
+  if (sessionId !== undefined) query = query.where("resource_id", "=", sessionId)
   const rows = await query.execute()
   return { ...times, deposits: rows.map(({ id }) => id), withBalance: deposit !== undefined }
 }
@@ -112,7 +112,7 @@ export async function booksOf(ctx: Context, merchantId: string, filter: BookFilt
 
 async function read(ctx: Context, rows: RawBuilder<unknown>, part: RawBuilder<unknown>): Promise<Entry[]> {
   const found = await sql<Entry>`
-    select b.*, d.address as deposit, d.paywall_id, d.session_id, c.payment_id as claimed_by, p.status as payment_status,
+    select b.*, d.address as deposit, d.resource_id, c.payment_id as claimed_by, p.status as payment_status,
       p.exception
     from (select * from ${rows} r order by at desc, id desc ${part}) b
       join deposits d on d.id = b.deposit_id
@@ -152,8 +152,8 @@ export function entryOf(ctx: Context, row: Entry) {
     status: row.state,
     paymentId,
     intentId: row.intent_id,
-    paywallId: row.paywall_id,
-    sessionId: row.session_id,
+    paywallId: ifKind("pw", row.resource_id),
+    sessionId: ifKind("cs", row.resource_id),
     id: row.id,
   }
 }

@@ -6,7 +6,7 @@ import type { Context, TxContext } from "../context.ts"
 import type { Row, WaitingFor } from "../db/schema.ts"
 import { csv } from "../http/csv.ts"
 import { timeAt } from "../http/time.ts"
-import { payoutIdOf, rowIdOf } from "../ids.ts"
+import { ifKind, payoutIdOf, rowIdOf } from "../ids.ts"
 import { amountFormatter } from "../scanner/tokens.ts"
 
 /** What narrows the list; text as received. */
@@ -58,9 +58,8 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   if (hash) return query.where("tx_hash", "=", hash)
   if (address) return query.where(eb => eb.or([eb("payer", "=", address), eb("recipient", "=", address)]))
   if (filter.q.startsWith("po_")) return query.where("id", "=", rowIdOf(filter.q))
-  if (filter.q.startsWith("cs_")) return query.where("session_id", "=", filter.q)
-  if (filter.q.startsWith("pw_")) return query.where("paywall_id", "=", filter.q)
-  return query.where("payment_id", "=", filter.q)
+  if (filter.q.startsWith("pay_")) return query.where("payment_id", "=", filter.q)
+  return query.where("resource_id", "=", filter.q)
 }
 
 /** Transactions in the API's form. */
@@ -77,8 +76,8 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
     txHash: row.tx_hash,
     payer: row.payer && checksummed(row.payer),
     recipient: row.recipient && checksummed(row.recipient),
-    paywallId: row.paywall_id,
-    sessionId: row.session_id,
+    paywallId: ifKind("pw", row.resource_id),
+    sessionId: ifKind("cs", row.resource_id),
     paymentId: row.payment_id,
     createdAt: row.created_at.toISOString(),
   }))

@@ -68,7 +68,7 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
   const deposit = await ctx.db
     .selectFrom("deposits")
     .selectAll()
-    .where("session_id", "=", session.id)
+    .where("resource_id", "=", session.id)
     .executeTakeFirstOrThrow()
   const asked = { network, deposit, authorization, digest: authorizationDigest(network, authorization) }
   const known = await knownAnswer(ctx, session, asked)

@@ -25,6 +25,10 @@ import type { CheckoutCreate, PayConfirm } from "./schema.ts"
 import { messageOf } from "./session-rules.ts"
 
 const DEFAULT_LIFE_S = 86_400
+/** After a session's end and this time anyone may send its remaining money to the owner; late payments are still found within it. */
+const OPEN_AFTER_MS = 30 * 86_400_000
+/** The page of a new session is open, so its address is watched for this long from the start. */
+const WATCHED_MS = 3_600_000
 /** Money that comes late is looked for so long after the end. */
 const LATE_WATCH_MS = 30 * 86_400_000
 /** Hashes of one session that are read together: a payer has one or two. */
@@ -114,7 +118,8 @@ async function insertSession(
     })
     .returningAll()
     .executeTakeFirstOrThrow()
-  await makeDeposit(ctx, network, { sessionId: session.id, owner, endsAt: expiresAt })
+  const opensAt = new Date(expiresAt.getTime() + OPEN_AFTER_MS)
+  await makeDeposit(ctx, network, { resourceId: session.id, owner, opensAt, watchedMs: WATCHED_MS })
   return session
 }
 
@@ -234,7 +239,7 @@ const payerOf = (text: string | undefined): Address | null =>
 /** A transaction whose transfers to us all paid for other things can't pay this one. */
 async function assertUsable(ctx: TxContext, session: Row<"checkout_sessions">, txHash: Hash): Promise<void> {
   const { rows } = await sql<{ here: boolean; used: boolean }>`
-    select d.session_id is not distinct from ${session.id} as here, coalesce(p.status = 'granted', false) as used
+    select d.resource_id = ${session.id} as here, coalesce(p.status = 'granted', false) as used
     from transfers t join deposits d on d.id = t.deposit_id
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
     where t.chain_id = ${session.chain_id} and t.tx_hash = ${txHash} and t.state <> 'gone'`.execute(ctx.db)
@@ -245,7 +250,7 @@ async function submit(ctx: TxContext, session: Row<"checkout_sessions">, txHash:
   const open = await ctx.db
     .selectFrom("submissions")
     .select("id")
-    .where("session_id", "=", session.id)
+    .where("resource_id", "=", session.id)
     .where("status", "=", "verifying")
     .where("tx_hash", "<>", txHash)
     .limit(MAX_OPEN_HASHES)
@@ -259,11 +264,14 @@ async function submit(ctx: TxContext, session: Row<"checkout_sessions">, txHash:
   const fresh = { address, ...freshSubmission(ctx.now()) }
   await ctx.db
     .insertInto("submissions")
-    .values({ session_id: session.id, chain_id: session.chain_id, tx_hash: txHash, ...fresh })
+    .values({
+      ...{ resource_id: session.id, chain_id: session.chain_id, tx_hash: txHash },
+      ...{ by_sender: false, ...fresh },
+    })
     .onConflict(conflict =>
       conflict
-        .columns(["session_id", "tx_hash"])
-        .where("session_id", "is not", null)
+        .columns(["resource_id", "tx_hash"])
+        .where(sql<boolean>`not by_sender`)
         .doUpdateSet(fresh)
         .where("submissions.status", "in", ["failed", "reversed"]),
     )
@@ -336,13 +344,13 @@ export async function payTosOf(ctx: TxContext, ids: readonly string[]): Promise<
   if (ids.length === 0) return new Map()
   const rows = await ctx.db
     .selectFrom("deposits")
-    .select(["session_id", "chain_id", "factory", "address"])
-    .where("session_id", "in", ids)
+    .select(["resource_id", "chain_id", "factory", "address"])
+    .where("resource_id", "in", ids)
     .execute()
   const paused = await pausedFactories(ctx)
   return new Map(
     rows.map(row => [
-      row.session_id ?? "",
+      row.resource_id,
       { address: row.address, paused: paused(networkOf(ctx.chain, row.chain_id), row.factory) },
     ]),
   )

@@ -126,7 +126,7 @@ describe("a checkout", () => {
       message: "The payment is confirmed.",
     })
     expect(await whole(session.id)).toMatchObject({ metadata: { order: 7 }, payer: buyer(0).address })
-    expect(await payments()).toMatchObject([{ session_id: session.id, status: "granted", amount: 5_000_000n }])
+    expect(await payments()).toMatchObject([{ resource_id: session.id, status: "granted", amount: 5_000_000n }])
     expect(await confirm(session.id, txHash)).toMatchObject({
       status: 409,
       body: { error: "SESSION_ALREADY_CONFIRMED" },

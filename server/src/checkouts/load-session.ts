@@ -28,11 +28,15 @@ export const lockSession = (ctx: TxContext, id: string): Promise<Row<"checkout_s
 /** Locks a session and the transfers that one transaction settles of it; call it inside that transaction. */
 export async function holdSession(ctx: TxContext, id: string): Promise<SessionPart> {
   const session = await lockSession(ctx, id)
-  const deposit = await ctx.db.selectFrom("deposits").selectAll().where("session_id", "=", id).executeTakeFirstOrThrow()
+  const deposit = await ctx.db
+    .selectFrom("deposits")
+    .selectAll()
+    .where("resource_id", "=", id)
+    .executeTakeFirstOrThrow()
   const { merchant_id, chain_id } = session
   const network = networkOf(ctx.chain, chain_id)
   const batch = await holdBatch(ctx, deposit, network.token.address)
-  const owner = { merchant_id, chain_id, paywall_id: null, session_id: id }
+  const owner = { merchant_id, chain_id, resource_id: id }
   return { owner, network, payer: undefined, session, deposit, batch, standing: await decidedPayments(ctx, id) }
 }
 
@@ -44,7 +48,7 @@ async function decidedPayments(ctx: TxContext, sessionId: string): Promise<Stand
         coalesce(sum(t.value) filter (where t.state in ('confirmed', 'final') and t.suspect_at is null
           and not t.single_source), 0) as sure
       from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id having count(*) > 0) has on true
-    where p.session_id = ${sessionId} and (p.accepted_at is not null or p.status = 'returned') order by p.id`.execute(
+    where p.resource_id = ${sessionId} and (p.accepted_at is not null or p.status = 'returned') order by p.id`.execute(
     ctx.db,
   )
   return rows
@@ -57,7 +61,7 @@ export async function loadSession(ctx: TxContext, part: SessionPart, screened: S
   const payments = await ctx.db
     .selectFrom("payments")
     .selectAll()
-    .where("session_id", "=", session.id)
+    .where("resource_id", "=", session.id)
     .orderBy("created_at")
     .orderBy("id")
     .execute()
@@ -87,7 +91,7 @@ async function submissionsOf(ctx: TxContext, session: Row<"checkout_sessions">, 
   const rows = await ctx.db
     .selectFrom("submissions")
     .select(["tx_hash", "status", "submitted_at"])
-    .where("session_id", "=", session.id)
+    .where("resource_id", "=", session.id)
     .execute()
   const open = rows.some(
     row => row.status === "verifying" && row.submitted_at <= session.expires_at && !inSight.has(row.tx_hash),

@@ -15,7 +15,7 @@ export async function statusOf(ctx: Context, id: string, txHash?: Hash) {
     .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
     .innerJoin("cursors", "cursors.chain_id", "transfers.chain_id")
     .select(eb => eb(eb.ref("cursors.block_number"), "-", eb.ref("transfers.block_number")).as("above"))
-    .where("deposits.session_id", "=", id)
+    .where("deposits.resource_id", "=", id)
     .where("transfers.state", "<>", "gone")
     .orderBy("transfers.block_number", "desc")
     .limit(1)
@@ -40,7 +40,7 @@ async function submissionOf(ctx: Context, sessionId: string, txHash: Hash | unde
   const row = await ctx.db
     .selectFrom("submissions")
     .select(["tx_hash", "status", "reason", "message"])
-    .where("session_id", "=", sessionId)
+    .where("resource_id", "=", sessionId)
     .$if(txHash !== undefined, query => query.where("tx_hash", "=", txHash as Hash))
     .orderBy("submitted_at", "desc")
     .orderBy("id", "desc")

@@ -308,14 +308,14 @@ describe("/api/console/transactions", () => {
       const deposit = await service.ctx.db
         .selectFrom("deposits")
         .select("id")
-        .where("session_id", "=", session.id)
+        .where("resource_id", "=", session.id)
         .executeTakeFirstOrThrow()
       await service.ctx.db
         .insertInto("payments")
         .values({
           id: idOf(who, n),
           merchant_id,
-          session_id: session.id,
+          resource_id: session.id,
           chain_id: paperNetwork.chainId,
           payer: payerOf(n),
           amount: BigInt(n) * 1_000_000n,
@@ -367,8 +367,7 @@ describe("/api/console/transactions", () => {
     const many = Array.from({ length: 2_500 }, (_, i) => ({
       ...row,
       id: `pay_many${String(i).padStart(4, "0")}`,
-      session_id: null,
-      paywall_id: `pw_${"a".repeat(24)}`,
+      resource_id: `pw_${"a".repeat(24)}`,
       // Several at the same instant, on both sides of where a read ends.
       created_at: at(-Math.floor(i / 7)),
     }))

@@ -98,7 +98,7 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, merchantOf }: Su
       const payment = await ctx.db
         .selectFrom("payments")
         .select("id")
-        .where("session_id", "=", row.id)
+        .where("resource_id", "=", row.id)
         .where("status", "in", ["granted", "reversed"])
         .where("beside", "=", false)
         .orderBy("status")

@@ -21,13 +21,14 @@ import { dueSessions } from "./session-batch.ts"
 /** Checkout sessions, for sale. */
 export const sessionSales: Sellable<SessionPart, SessionPlan> = {
   prefix: "cs",
+  notFound: "SESSION_NOT_FOUND",
   purpose: "checkout",
   paidOnce: true,
 
   due: dueSessions,
 
-  async groupOf(ctx, { session_id }) {
-    return await groupOf(ctx, session_id ?? "")
+  async groupOf(ctx, { resource_id }) {
+    return await groupOf(ctx, resource_id)
   },
 
   async hold(ctx, { resourceId }) {
@@ -79,7 +80,7 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
     const session = await ctx.db
       .selectFrom("checkout_sessions")
       .selectAll()
-      .where("id", "=", payment.session_id)
+      .where("id", "=", payment.resource_id)
       .executeTakeFirstOrThrow()
     return {
       ...noticeOf(session),
@@ -101,7 +102,7 @@ async function groupOf(ctx: TxContext, sessionId: string): Promise<Group> {
     .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
     .select("from_address")
     .distinct()
-    .where("deposits.session_id", "=", sessionId)
+    .where("deposits.resource_id", "=", sessionId)
     .where("transfers.state", "<>", "gone")
     .execute()
   return { resourceId: sessionId, senders: rows.map((row): Address => row.from_address) }
@@ -110,6 +111,7 @@ async function groupOf(ctx: TxContext, sessionId: string): Promise<Group> {
 /** What every event about a session says of it, besides its status. */
 const noticeOf = (session: Row<"checkout_sessions">) => ({
   id: session.id,
+  numberedIn: "checkout_sessions" as const,
   merchantId: session.merchant_id,
   amount: session.amount,
   productId: session.product_id,
@@ -136,7 +138,7 @@ async function notifyStatus(ctx: TxContext, { session, network }: SessionPart, p
 
 /** Whether another payment has paid the session, at any time. */
 async function wasPaidBefore(ctx: TxContext, sessionId: string, paymentId: string): Promise<boolean> {
-  const payments = await ctx.db.selectFrom("payments").selectAll().where("session_id", "=", sessionId).execute()
+  const payments = await ctx.db.selectFrom("payments").selectAll().where("resource_id", "=", sessionId).execute()
   return payments.some(payment => payment.id !== paymentId && everPaid(payment))
 }
 
@@ -163,7 +165,7 @@ async function endSubmissions(
   await ctx.db
     .updateTable("submissions")
     .set({ ...end, run_at: null, updated_at: ctx.now() })
-    .where("session_id", "=", sessionId)
+    .where("resource_id", "=", sessionId)
     .where(sql<boolean>`tx_hash = any(${sqlArray("text", hashes)})`)
     .where("status", "not in", ["granted", end.status])
     .execute()

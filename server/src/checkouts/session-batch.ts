@@ -6,6 +6,7 @@ import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
+import { isKind } from "../db/is-kind.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { ClaimedTransfer, Group } from "../settlement/sellable.ts"
@@ -41,19 +42,19 @@ const placeIn = (token: Address) => sql`case when t.run_at is not null and c.tra
 export async function dueSessions(ctx: TxContext, network: NetworkInfo): Promise<Group[]> {
   const { rows } = await sql<Group>`
     with due as (
-      (select d.session_id as id from (select deposit_id, count(*) as n from transfers
+      (select d.resource_id as id from (select deposit_id, count(*) as n from transfers
           where chain_id = ${network.chainId} and run_at <= ${ctx.now()} group by 1) arrived
-        join deposits d on d.id = arrived.deposit_id where d.session_id is not null order by arrived.n, d.id
+        join deposits d on d.id = arrived.deposit_id where ${isKind("d.resource_id", "cs")} order by arrived.n, d.id
         limit ${SESSIONS_A_ROUND})
       union (select id from checkout_sessions where chain_id = ${network.chainId} and run_at <= ${ctx.now()}
         order by run_at limit ${SESSIONS_A_ROUND})),
-    placed as (select d.session_id, t.from_address, t.state, p.status, ${placeIn(network.token.address)} as place
-      from due join deposits d on d.session_id = due.id join transfers t on t.deposit_id = d.id
+    placed as (select d.resource_id, t.from_address, t.state, p.status, ${placeIn(network.token.address)} as place
+      from due join deposits d on d.resource_id = due.id join transfers t on t.deposit_id = d.id
         left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id)
     select due.id as "resourceId", coalesce(array_agg(distinct placed.from_address::text) filter (where placed.state <> 'gone'
         and coalesce(placed.place, 0) <= ${TRANSFERS_A_BATCH}
         and coalesce(placed.status, '') not in ('granted', 'returned')), '{}') as senders
-    from due left join placed on placed.session_id = due.id group by due.id order by count(placed.session_id), due.id`.execute(
+    from due left join placed on placed.resource_id = due.id group by due.id order by count(placed.resource_id), due.id`.execute(
     ctx.db,
   )
   return rows

@@ -30,6 +30,13 @@ interface Installation {
   value: string
 }
 
+/** What is for sale, whatever its kind; triggers on the kinds' tables maintain it. */
+interface Resources {
+  id: string
+  merchant_id: string
+  chain_id: number
+}
+
 interface Paywalls {
   id: string
   merchant_id: string
@@ -58,8 +65,7 @@ interface Deposits {
   salt: Hash
   owner: Address
   open_after_s: bigint
-  paywall_id: Optional<string>
-  session_id: Optional<string>
+  resource_id: string
   created_at: Date
   hot: Generated<boolean>
   hot_until: Date
@@ -134,12 +140,13 @@ export type FailureReason =
 
 interface Submissions {
   id: Generated<bigint>
-  paywall_id: Optional<string>
-  session_id: Optional<string>
+  resource_id: string
   chain_id: number
   tx_hash: Hash
   /** The claimed payer; a checkout need not know it. */
   address: Address | null
+  /** Whether only a transfer from `address` answers it; otherwise one from anybody. */
+  by_sender: boolean
   status: SubmissionStatus
   reason: Optional<FailureReason>
   message: string
@@ -157,8 +164,7 @@ export type WaitingFor = PaymentException | "sanctioned"
 interface Payments {
   id: string
   merchant_id: string
-  paywall_id: Optional<string>
-  session_id: Optional<string>
+  resource_id: string
   chain_id: number
   payer: Address
   amount: bigint
@@ -305,8 +311,7 @@ interface Transactions {
   tx_hash: Hash | null
   payer: Address | null
   recipient: Address | null
-  paywall_id: string | null
-  session_id: string | null
+  resource_id: string
   payment_id: string | null
   created_at: Date
 }
@@ -316,6 +321,7 @@ export interface Database {
   merchants: Merchants
   invitations: Invitations
   payout_addresses: PayoutAddresses
+  resources: Resources
   paywalls: Paywalls
   deposits: Deposits
   paywall_versions: PaywallVersions

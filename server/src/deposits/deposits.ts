@@ -6,30 +6,26 @@ import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositAddress, depositImplementation } from "./address.ts"
 
-/** What a receiving address is for. */
-type Resource = { paywallId: string } | { sessionId: string; endsAt: Date }
+/** What a receiving address is for, and its terms. */
+export interface DepositTerms {
+  /** The id of what is sold there. */
+  resourceId: string
+  /** Whose its money is. */
+  owner: Address
+  /** After this time anyone may send its remaining money to the owner. */
+  opensAt: Date
+  /** How long it is watched from the start. */
+  watchedMs: number
+}
 
-/**
- * After this time anyone may send the remaining money of a paywall's address to its owner; before then the paywall gets
- * a new address.
- */
-const PAYWALL_OPEN_AFTER_S = 365 * 86_400
-
-/** The same, counted from a session's end; late payments are still found within it. */
-const SESSION_OPEN_AFTER_S = 30 * 86_400
-/** The page of a new session is open, so its address is watched for this long from the start. */
-const SESSION_HOT_MS = 3_600_000
-
-/** Creates a receiving address for a paywall or a session; its money belongs to `owner`. */
+/** Creates a receiving address. */
 export async function makeDeposit(
   ctx: TxContext,
   network: NetworkInfo,
-  { owner, ...resource }: Resource & { owner: Address },
+  { resourceId, owner, opensAt, watchedMs }: DepositTerms,
 ): Promise<Row<"deposits">> {
-  const isSession = "sessionId" in resource
-  const [from, seconds] = isSession ? [resource.endsAt, SESSION_OPEN_AFTER_S] : [ctx.now(), PAYWALL_OPEN_AFTER_S]
   const salt = `0x${randomBytes(32).toString("hex")}` as Hash
-  const openAfter = BigInt(Math.floor(from.getTime() / 1_000) + seconds)
+  const openAfter = BigInt(Math.floor(opensAt.getTime() / 1_000))
   const factory = network.depositFactory
   return await ctx.db
     .insertInto("deposits")
@@ -40,9 +36,9 @@ export async function makeDeposit(
       salt,
       owner,
       open_after_s: openAfter,
-      ...(isSession ? { session_id: resource.sessionId } : { paywall_id: resource.paywallId }),
+      resource_id: resourceId,
       created_at: ctx.now(),
-      hot_until: new Date(ctx.now().getTime() + (isSession ? SESSION_HOT_MS : 0)),
+      hot_until: new Date(ctx.now().getTime() + watchedMs),
     })
     .returningAll()
     .executeTakeFirstOrThrow()
@@ -52,7 +48,7 @@ export async function makeDeposit(
 const WATCH_MS = 3_600_000
 
 /**
- * Keeps the addresses of a paywall or session watched, or starts to watch them again. Writes only when half of the time
+ * Keeps the addresses of a resource watched, or starts to watch them again. Writes only when half of the time
  * has passed.
  */
 export async function watch(ctx: Context, resource: string): Promise<void> {
@@ -60,7 +56,7 @@ export async function watch(ctx: Context, resource: string): Promise<void> {
   await ctx.db
     .updateTable("deposits")
     .set({ hot: true, hot_until: new Date(now + WATCH_MS) })
-    .where(eb => eb.or([eb("paywall_id", "=", resource), eb("session_id", "=", resource)]))
+    .where("resource_id", "=", resource)
     .where(eb => eb.or([eb("hot", "=", false), eb("hot_until", "<", new Date(now + WATCH_MS / 2))]))
     .execute()
 }

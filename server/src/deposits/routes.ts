@@ -12,6 +12,7 @@ import { CsvAnswer, csv, sendCsv } from "../http/csv.ts"
 import { inData, type ListSource, sendList } from "../http/lists.ts"
 import { AddressText, HashText, Nullable, Page, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
+import { ifKind } from "../ids.ts"
 
 const tags = ["books"]
 
@@ -113,8 +114,8 @@ function listedOf(ctx: Context, row: Row<"deposits">) {
     owner: checksummed(row.owner),
     openAfter,
     opensAt: new Date(openAfter * 1_000).toISOString(),
-    paywallId: row.paywall_id,
-    sessionId: row.session_id,
+    paywallId: ifKind("pw", row.resource_id),
+    sessionId: ifKind("cs", row.resource_id),
     createdAt: row.created_at.toISOString(),
   }
 }

@@ -32,7 +32,7 @@ describe("renewDeposits", () => {
     const deposits = await service.ctx.db
       .selectFrom("deposits")
       .selectAll()
-      .where("paywall_id", "=", old)
+      .where("resource_id", "=", old)
       .orderBy("id")
       .execute()
     expect(deposits.map(deposit => deposit.owner)).toEqual([deposits[0]?.owner, deposits[0]?.owner])

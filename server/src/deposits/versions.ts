@@ -6,10 +6,14 @@ import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { isKind } from "../db/is-kind.ts"
+import type { Row } from "../db/schema.ts"
 import { makeDeposit } from "./deposits.ts"
 
 /** An address that was for sale a moment ago may still be paid, so it is watched for this long. */
 const COOLING_MS = 2 * 3_600_000
+/** After this time anyone may send the remaining money of a paywall's address to its owner; before then it gets a new one. */
+const PAYWALL_OPEN_AFTER_MS = 365 * 86_400_000
 /** An address is replaced this long before anyone may recover its money. */
 const RENEW_BEFORE_S = 60 * 86_400
 
@@ -51,6 +55,17 @@ export async function openVersion(
     .execute()
 }
 
+/** Creates a receiving address for a paywall; its money belongs to `owner`. */
+export const makePaywallDeposit = (
+  ctx: TxContext,
+  network: NetworkInfo,
+  paywallId: string,
+  owner: Address,
+): Promise<Row<"deposits">> => {
+  const opensAt = new Date(ctx.now().getTime() + PAYWALL_OPEN_AFTER_MS)
+  return makeDeposit(ctx, network, { resourceId: paywallId, owner, opensAt, watchedMs: 0 })
+}
+
 /** Gives all the merchant's paywalls on a network receiving addresses that belong to `owner`. */
 export async function moveDeposits(
   ctx: TxContext,
@@ -67,7 +82,7 @@ export async function moveDeposits(
     .forNoKeyUpdate()
     .execute()
   for (const { id } of paywalls) {
-    const deposit = await makeDeposit(ctx, network, { paywallId: id, owner })
+    const deposit = await makePaywallDeposit(ctx, network, id, owner)
     await openVersion(ctx, id, { depositId: deposit.id })
   }
 }
@@ -82,7 +97,7 @@ export async function renewDeposits(ctx: Context): Promise<number> {
     .where("until_at", "is", null)
     .where("open_after_s", "<", before)
     // Uses the index on the next opening time: checking each paywall took 443 ms with 150,000 of them.
-    .where("deposits.paywall_id", "is not", null)
+    .where(isKind("deposits.resource_id", "pw"))
     .orderBy("open_after_s")
     .limit(1_000)
     .execute()
@@ -98,7 +113,7 @@ export async function renewDeposits(ctx: Context): Promise<number> {
       const network = ctx.chain.networks.find(each => each.chainId === chain_id)
       // Another process may have done it first.
       if (!network || open?.deposit_id !== depositId) return
-      const deposit = await makeDeposit(ctx, network, { paywallId: paywall_id, owner })
+      const deposit = await makePaywallDeposit(ctx, network, paywall_id, owner)
       await openVersion(ctx, paywall_id, { depositId: deposit.id })
     })
   return due.length

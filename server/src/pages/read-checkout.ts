@@ -76,7 +76,7 @@ export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): P
 }
 
 const depositOf = (ctx: Context, sessionId: string) =>
-  ctx.db.selectFrom("deposits").selectAll().where("session_id", "=", sessionId).executeTakeFirstOrThrow()
+  ctx.db.selectFrom("deposits").selectAll().where("resource_id", "=", sessionId).executeTakeFirstOrThrow()
 
 /** What is seen on chain and not deep enough yet, in base units. */
 async function unconfirmed(ctx: Context, depositId: bigint, token: string): Promise<bigint> {

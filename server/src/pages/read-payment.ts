@@ -27,12 +27,12 @@ export interface Receipt extends PageBase {
 export async function receiptOf(ctx: Context, id: string, lang: Language): Promise<Receipt> {
   const row = await ctx.db
     .selectFrom("payments")
-    .leftJoin("checkout_sessions", "checkout_sessions.id", "payments.session_id")
-    .leftJoin("paywalls", "paywalls.id", "payments.paywall_id")
+    .leftJoin("checkout_sessions", "checkout_sessions.id", "payments.resource_id")
+    .leftJoin("paywalls", "paywalls.id", "payments.resource_id")
     .selectAll("payments")
     .select(["checkout_sessions.description as ordered", "paywalls.name as unlocked"])
     .where(eb =>
-      eb.or([eb("payments.id", "=", id), eb.and([eb("payments.session_id", "=", id), eb("beside", "=", false)])]),
+      eb.or([eb("payments.id", "=", id), eb.and([eb("checkout_sessions.id", "=", id), eb("beside", "=", false)])]),
     )
     .orderBy("payments.accepted_at", order => order.asc().nullsFirst())
     .orderBy("payments.id")
@@ -64,10 +64,19 @@ export async function returnPage(
   if (!row) throw new ApiError("PAYMENT_NOT_FOUND")
   const network = networkOf(ctx.chain, row.chain_id)
   const base = await pageBase(ctx, { merchantId: row.merchant_id, network, lang })
-  const resourceId = row.session_id ?? row.paywall_id
-  if (row.status !== "open" || row.token !== network.token.address || resourceId === null) return { base, data: null }
+  if (row.status !== "open" || row.token !== network.token.address) return { base, data: null }
   const amount = formatAmount(row.amount, network.token.decimals)
-  return { base, data: { kind: "return", ...base, paymentId: id, resourceId, amount, payer: checksummed(row.payer) } }
+  return {
+    base,
+    data: {
+      kind: "return",
+      ...base,
+      paymentId: id,
+      resourceId: row.resource_id,
+      amount,
+      payer: checksummed(row.payer),
+    },
+  }
 }
 
 /** The page of a payment link; `data` is null where it starts no checkout any more. `LINK_NOT_FOUND`. */

@@ -113,7 +113,7 @@ async function openOf(
       coalesce(sum(t.value) filter (where t.state <> 'seen'), 0)::numeric(78,0) as confirmed
     from transfers t join deposits d on d.id = t.deposit_id
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-    where d.paywall_id = ${id} and t.token = ${token} and t.from_address = ${from} and t.state <> 'gone'
+    where d.resource_id = ${id} and t.token = ${token} and t.from_address = ${from} and t.state <> 'gone'
       and (p.id is null or p.status = 'open')`.execute(ctx.db)
   return rows[0] ?? { seen: 0n, confirmed: 0n }
 }

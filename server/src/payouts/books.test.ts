@@ -33,7 +33,7 @@ async function sell(percents: number[] | undefined) {
   }))
   const split = recipients && (await post("/api/console/splits", { name: "s", recipients })).id
   const { id } = await post("/api/console/paywalls", { name: "p", price: 1, ...(split ? { splitId: split } : {}) })
-  const deposit = await db().selectFrom("deposits").selectAll().where("paywall_id", "=", id).executeTakeFirstOrThrow()
+  const deposit = await db().selectFrom("deposits").selectAll().where("resource_id", "=", id).executeTakeFirstOrThrow()
   return { id: id as string, deposit }
 }
 
@@ -271,7 +271,7 @@ describe("the books", () => {
     const address = stuck.deposit.address
     await sql`with made as (select n, 'pay_stuck' || n as id, '0x' || lpad(n::text, 40, 'd') as token,
           '0x' || lpad(n::text, 64, 'd') as hash from generate_series(1, 250) as n),
-        paid as (insert into payments (id, merchant_id, paywall_id, chain_id, payer, token, amount, tx_hash, status, sweep_at,
+        paid as (insert into payments (id, merchant_id, resource_id, chain_id, payer, token, amount, tx_hash, status, sweep_at,
             created_at, updated_at)
           select id, ${stuck.deposit.merchant_id}, ${stuck.id}, ${chainId}::int, ${payer}, token, 1000000, hash, 'granted',
             ${at}, ${at}, ${at} from made returning id),

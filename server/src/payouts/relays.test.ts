@@ -224,7 +224,7 @@ describe("a relay beside money that the merchant decides about", () => {
     const payment = await rig.service.ctx.db
       .selectFrom("payments")
       .select("id")
-      .where("session_id", "=", id)
+      .where("resource_id", "=", id)
       .where("status", "=", "open")
       .executeTakeFirstOrThrow()
     const answer = await rig.service.call("POST", `/api/console/payments/${payment.id}/${how}`, body, { as: "shop" })
@@ -755,7 +755,7 @@ describe("what relays may cost", () => {
     const { hot } = await db
       .selectFrom("deposits")
       .select("hot")
-      .where("session_id", "=", session.id)
+      .where("resource_id", "=", session.id)
       .executeTakeFirstOrThrow()
     expect(hot).toBe(false)
   })
@@ -778,7 +778,7 @@ describe("the database refuses", () => {
     const [deposit] = await rig.service.ctx.db
       .selectFrom("deposits")
       .selectAll()
-      .where("session_id", "=", session.id)
+      .where("resource_id", "=", session.id)
       .execute()
     await refused(insert(more({ deposit_id: deposit?.id })), "intents_of_authorization")
     await refused(insert(more({ auth_nonce: other })), "intents_relay_of_deposit")

@@ -212,7 +212,7 @@ export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Addre
 export async function outpaid(ctx: TxContext, relays: readonly Row<"intents">[]): Promise<Set<string>> {
   if (relays.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`
-    select i.id from intents i join deposits d on d.id = i.deposit_id join checkout_sessions s on s.id = d.session_id
+    select i.id from intents i join deposits d on d.id = i.deposit_id join checkout_sessions s on s.id = d.resource_id
       left join payment_links l on l.id = s.link_id
     where i.id in (${sql.join(relays.map(row => sql`${row.id}::uuid`))}) and (s.status = 'confirmed' or l.uses >= l.max_uses or s.amount - i.amount <> (
       select coalesce(sum(t.value), 0) from transfers t left join claims c on c.transfer_id = t.id
@@ -264,7 +264,7 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
   for (const row of over) await cancelRelay(ctx, row, "It could not be carried out before its time was over.")
   if (over.length > 0) await verifySoon(ctx, network.chainId)
   const open = await sql<{ resource: string }>`
-    select coalesce(d.session_id, d.paywall_id) as resource from intents i join deposits d on d.id = i.deposit_id
+    select d.resource_id as resource from intents i join deposits d on d.id = i.deposit_id
     where i.chain_id = ${network.chainId} and i.lane = 'relay' and i.state in ('queued', 'held', 'assigned', 'mined')`.execute(
     ctx.db,
   )
@@ -329,7 +329,7 @@ export async function relayStanding(
           eb
             .selectFrom("submissions")
             .select("submissions.id")
-            .whereRef("submissions.session_id", "=", "deposits.session_id")
+            .whereRef("submissions.resource_id", "=", "deposits.resource_id")
             .whereRef("submissions.submitted_at", ">", "intents.updated_at"),
         )
         .as("outdated"),

@@ -61,7 +61,7 @@ async function grant(id: string, fields: { address?: string; durationS?: bigint 
     const row = await ctx.db.selectFrom("paywalls").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
     const payer = address.toLowerCase() as never
     const now = ctx.now()
-    const paid = { paywall_id: id, tx_hash: `0x${"5f".repeat(32)}` as never }
+    const paid = { tx_hash: `0x${"5f".repeat(32)}` as never }
     const payment = {
       ...paid,
       id: newId("pay"),
@@ -74,7 +74,7 @@ async function grant(id: string, fields: { address?: string; durationS?: bigint 
     await lockAccess(ctx, id, payer)
     await ctx.db
       .insertInto("payments")
-      .values({ ...payment, merchant_id: row.merchant_id, created_at: now, updated_at: now })
+      .values({ ...payment, resource_id: id, merchant_id: row.merchant_id, created_at: now, updated_at: now })
       .execute()
     const grantId = newId("grant")
     await ctx.db
@@ -82,6 +82,7 @@ async function grant(id: string, fields: { address?: string; durationS?: bigint 
       .values({
         ...paid,
         id: grantId,
+        paywall_id: id,
         payment_id: payment.id,
         address: payer,
         granted_at: now,

@@ -17,7 +17,7 @@ export async function grantSubmissions(
   await ctx.db
     .updateTable("submissions")
     .set({ status: "granted", reason: null, message: statusMessage.granted, run_at: null, updated_at: now })
-    .where("paywall_id", "=", paywallId)
+    .where("resource_id", "=", paywallId)
     .where("address", "=", payer)
     .where("tx_hash", "in", hashes)
     .execute()
@@ -32,7 +32,7 @@ export async function reverseSubmissions(
 ): Promise<void> {
   await sql`update submissions s set status = 'reversed', message = ${statusMessage.reversed}, updated_at = ${ctx.now()}
     from claims c join transfers t on t.id = c.transfer_id
-    where c.payment_id = ${paymentId} and s.paywall_id = ${paywallId} and s.address = ${payer} and s.tx_hash = t.tx_hash
+    where c.payment_id = ${paymentId} and s.resource_id = ${paywallId} and s.address = ${payer} and s.tx_hash = t.tx_hash
       and s.status = 'granted'`.execute(ctx.db)
 }
 
@@ -40,7 +40,7 @@ export async function reverseSubmissions(
 export async function returnSubmissions(ctx: TxContext, payment: Row<"payments">): Promise<void> {
   await sql`update submissions set status = 'failed', reason = ${payment.exception}, message = ${statusMessage.returned},
       run_at = null, updated_at = ${ctx.now()}
-    where paywall_id = ${payment.paywall_id} and address = ${payment.payer} and status in ('verifying', 'failed', 'reversed')
+    where resource_id = ${payment.resource_id} and address = ${payment.payer} and status in ('verifying', 'failed', 'reversed')
       and tx_hash in (${sql.join(await hashesClaimed(ctx, payment.id))})`.execute(ctx.db)
 }
 
@@ -56,7 +56,7 @@ export async function failSubmissions(
   await ctx.db
     .updateTable("submissions")
     .set({ status: "failed", reason, message, run_at: null, updated_at: ctx.now() })
-    .where("paywall_id", "=", paywallId)
+    .where("resource_id", "=", paywallId)
     .where("address", "=", payer)
     .where("tx_hash", "in", hashes)
     .where("status", "in", ["verifying", "failed"])
@@ -74,8 +74,8 @@ export async function endClaimed(ctx: TxContext, paywallId: string, payer: Addre
           when g.revoked_by = 'merchant' then ${alreadyUsed.message} else ${statusMessage.granted} end as message
       from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
         left join grants g on g.payment_id = p.id
-      where p.paywall_id = ${paywallId} and p.payer = ${payer}
+      where p.resource_id = ${paywallId} and p.payer = ${payer}
         and (p.status = 'returned' or (p.status = 'granted' and g.id is not null))) as ended
-    where s.paywall_id = ${paywallId} and s.address = ${payer} and s.status = 'verifying' and ended.tx_hash = s.tx_hash
+    where s.resource_id = ${paywallId} and s.address = ${payer} and s.status = 'verifying' and ended.tx_hash = s.tx_hash
       and ended.chain_id = s.chain_id`.execute(ctx.db)
 }

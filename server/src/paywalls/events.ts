@@ -20,7 +20,7 @@ export async function notifyPayment(
 ): Promise<void> {
   const payment = await ctx.db
     .selectFrom("payments")
-    .innerJoin("paywalls", "paywalls.id", "payments.paywall_id")
+    .innerJoin("paywalls", "paywalls.id", "payments.resource_id")
     .innerJoin("grants", "grants.payment_id", "payments.id")
     .selectAll("payments")
     .select(["paywalls.id as paywallId", "paywalls.description", "grants.granted_at"])
@@ -29,7 +29,7 @@ export async function notifyPayment(
   const grantedAt = payment.granted_at.toISOString()
   const common = { merchantId: payment.merchant_id, orderKey: paymentId }
   const { amount, currency } = (await amountFormatter(ctx, [payment]))(payment)
-  const sequence = await nextSequence(ctx, paymentId)
+  const sequence = await nextSequence(ctx, "payments", paymentId)
   const data = { ...dataOf(payment, network), amount, currency, sequence }
   // The time of the grant distinguishes it from the one after a reversal.
   const dedupeKey = `paywall.${change}:${paymentId}:${grantedAt}`

@@ -4,8 +4,7 @@ import { type Network, networkAsked, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { orSlugTaken } from "../db/slugs.ts"
-import { makeDeposit } from "../deposits/deposits.ts"
-import { openVersion } from "../deposits/versions.ts"
+import { makePaywallDeposit, openVersion } from "../deposits/versions.ts"
 import { ApiError } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/merchant-settings.ts"
@@ -59,7 +58,7 @@ export async function createPaywall(ctx: TxContext, merchantId: string, body: Pa
       .returningAll()
       .executeTakeFirstOrThrow(),
   )
-  const deposit = await makeDeposit(ctx, network, { paywallId: paywall.id, owner })
+  const deposit = await makePaywallDeposit(ctx, network, paywall.id, owner)
   await openVersion(ctx, paywall.id, {
     price,
     active: true,

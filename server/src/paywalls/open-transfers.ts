@@ -3,6 +3,7 @@ import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
+import { isKind } from "../db/is-kind.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { Group, Standing } from "../settlement/sellable.ts"
 import type { Version } from "./payment.ts"
@@ -25,12 +26,12 @@ const GROUPS_A_ROUND = 500
  */
 export async function dueSenders(ctx: TxContext, network: NetworkInfo): Promise<Group[]> {
   const due = await sql<{ paywall_id: string; sender: Address; payer: Address | null }>`
-    select d.paywall_id, t.from_address as sender, p.payer
+    select d.resource_id as paywall_id, t.from_address as sender, p.payer
     from transfers t join deposits d on d.id = t.deposit_id
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-    where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and d.paywall_id is not null
-    group by 1, 2, 3 order by row_number() over (partition by d.paywall_id order by
-        exists (select from submissions s where s.paywall_id = d.paywall_id and s.address = t.from_address) desc,
+    where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and ${isKind("d.resource_id", "pw")}
+    group by 1, 2, 3 order by row_number() over (partition by d.resource_id order by
+        exists (select from submissions s where s.resource_id = d.resource_id and s.address = t.from_address) desc,
         sum(t.value) filter (where t.token = ${network.token.address}) desc nulls last, min(t.run_at), t.from_address, p.payer), 1
     limit ${GROUPS_A_ROUND}`.execute(ctx.db)
   const groups = new Map<string, Group>()
@@ -58,9 +59,9 @@ export async function lockDueTransfers(
   const rows = await sql<{ id: bigint }>`
     select t.id from transfers t where t.run_at <= ${ctx.now()} and t.state <> 'seen' and t.id in (
       select s.id from deposits d join transfers s on s.deposit_id = d.id
-        where d.paywall_id = ${paywallId} and s.from_address in (${sql.join(payers)})
+        where d.resource_id = ${paywallId} and s.from_address in (${sql.join(payers)})
       union select c.transfer_id from payments p join claims c on c.payment_id = p.id
-        where p.paywall_id = ${paywallId} and p.payer in (${sql.join(payers)}))
+        where p.resource_id = ${paywallId} and p.payer in (${sql.join(payers)}))
     order by t.id limit ${DUE_A_BATCH} for no key update of t`.execute(ctx.db)
   return rows.rows.map(row => row.id)
 }
@@ -84,7 +85,7 @@ export async function standingPayments(
         bool_or(t.single_source) as alone, bool_or(t.state = 'seen') as unconfirmed
       from claims c join transfers t on t.id = c.transfer_id where c.payment_id = p.id) has on true
     where p.id in (select payment_id from claims where transfer_id = any(${sqlArray("bigint", due)}))
-      and p.paywall_id = ${paywallId} and p.payer = ${payer} and not has.unconfirmed
+      and p.resource_id = ${paywallId} and p.payer = ${payer} and not has.unconfirmed
       and (p.status in ('granted', 'returned') or (p.status = 'reversed' and (p.accepted_at is not null
         or exists (select from grants g where g.payment_id = p.id and g.revoked_by = 'merchant'))))
     order by p.id`.execute(ctx.db)
@@ -118,7 +119,7 @@ export async function openTransfers(
         join deposits d on d.id = t.deposit_id
         left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
         left join grants g on g.payment_id = p.id
-      where d.paywall_id = ${paywallId} and t.from_address = ${payer} and t.token ${sql.raw(which)} ${network.token.address}
+      where d.resource_id = ${paywallId} and t.from_address = ${payer} and t.token ${sql.raw(which)} ${network.token.address}
         and t.state in ('confirmed', 'final') and (p.id is null or p.status in ('reversed', 'open'))
         and ${canCount}
       order by t.block_number desc, t.log_index desc limit ${OPEN_TRANSFERS}) as newest
@@ -136,7 +137,7 @@ export async function countedAlone(
   const { rows } = await sql<{ sum: bigint }>`
     select coalesce(sum(t.value), 0) as sum from payments p join claims c on c.payment_id = p.id
       join transfers t on t.id = c.transfer_id
-    where p.paywall_id = ${paywallId} and p.payer = ${payer} and p.status in ('granted', 'returned')
+    where p.resource_id = ${paywallId} and p.payer = ${payer} and p.status in ('granted', 'returned')
       and t.single_source and t.state <> 'gone' and t.token = ${network.token.address}`.execute(ctx.db)
   return rows[0]?.sum ?? 0n
 }
@@ -146,7 +147,7 @@ export async function submittedHashes(ctx: TxContext, paywallId: string, payer: 
   const submissions = ctx.db
     .selectFrom("submissions")
     .select("tx_hash")
-    .where("paywall_id", "=", paywallId)
+    .where("resource_id", "=", paywallId)
     .where("address", "=", payer)
   return new Set((await submissions.execute()).map(row => row.tx_hash))
 }
@@ -171,7 +172,7 @@ export async function moreIsComing(ctx: TxContext, paywallId: string, payer: Add
     .selectFrom("transfers")
     .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
     .select("transfers.id")
-    .where("deposits.paywall_id", "=", paywallId)
+    .where("deposits.resource_id", "=", paywallId)
     .where("transfers.from_address", "=", payer)
     .where("transfers.state", "=", "seen")
     .limit(1)

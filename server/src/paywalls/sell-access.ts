@@ -37,13 +37,14 @@ export interface AccessPart extends Part {
 /** Access, for sale at paywalls. */
 export const accessSales: Sellable<AccessPart, AccessPlan> = {
   prefix: "pw",
+  notFound: "PAYWALL_NOT_FOUND",
   purpose: "grant",
   paidOnce: false,
 
   due: dueSenders,
 
-  async groupOf(_ctx, { paywall_id, payer }) {
-    return { resourceId: paywall_id ?? "", senders: [payer] }
+  async groupOf(_ctx, { resource_id, payer }) {
+    return { resourceId: resource_id, senders: [payer] }
   },
 
   async hold(ctx, { resourceId, senders }) {
@@ -57,7 +58,7 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
     const network = networkOf(ctx.chain, chain_id)
     const due = await lockDueTransfers(ctx, resourceId, senders)
     const versions = await versionsOf(ctx, resourceId)
-    const owner = { merchant_id, chain_id, paywall_id: resourceId, session_id: null }
+    const owner = { merchant_id, chain_id, resource_id: resourceId }
     const parts: AccessPart[] = []
     for (const payer of senders) {
       const standing = await standingPayments(ctx, resourceId, payer, due)
@@ -113,8 +114,8 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
     const paywall = await ctx.db
       .selectFrom("paywalls")
       .select("description")
-      .where("id", "=", payment.paywall_id)
+      .where("id", "=", payment.resource_id)
       .executeTakeFirstOrThrow()
-    return { ...sessionNotice(payment), paywallId: payment.paywall_id, description: paywall.description }
+    return { ...sessionNotice(payment), paywallId: payment.resource_id, description: paywall.description }
   },
 }

@@ -27,15 +27,16 @@ export async function submitPayment(ctx: Context, paywallId: string, txHash: Has
       select coalesce(p.status = 'granted', false) as granted
       from transfers t join deposits d on d.id = t.deposit_id
         left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-      where d.paywall_id = ${paywallId} and t.tx_hash = ${txHash} and t.token = ${token.address}`.execute(ctx.db)
+      where d.resource_id = ${paywallId} and t.tx_hash = ${txHash} and t.token = ${token.address}`.execute(ctx.db)
     if (paid.rows.length > 0 && paid.rows.every(row => row.granted)) throw new ApiError("ALREADY_VERIFIED")
     const fresh = freshSubmission(ctx.now())
     await ctx.db
       .insertInto("submissions")
-      .values({ paywall_id: paywallId, chain_id, tx_hash: txHash, address, ...fresh })
+      .values({ resource_id: paywallId, chain_id, tx_hash: txHash, address, by_sender: true, ...fresh })
       .onConflict(conflict =>
         conflict
-          .columns(["paywall_id", "tx_hash", "address"])
+          .columns(["resource_id", "tx_hash", "address"])
+          .where("by_sender", "=", sql.lit(true))
           .doUpdateSet(fresh)
           .where("submissions.status", "in", ["failed", "reversed"]),
       )
@@ -68,7 +69,7 @@ export async function paymentState(
   const submitted = await ctx.db
     .selectFrom("submissions")
     .select(["status", "reason", "message", "block_number"])
-    .where("paywall_id", "=", paywallId)
+    .where("resource_id", "=", paywallId)
     .where("tx_hash", "=", txHash)
     .where("address", "=", address)
     .executeTakeFirst()
@@ -78,7 +79,7 @@ export async function paymentState(
     .leftJoin("claims", "claims.transfer_id", "transfers.id")
     .leftJoin("payments", "payments.id", "claims.payment_id")
     .select(["transfers.block_number", "payments.status", "payments.exception"])
-    .where("deposits.paywall_id", "=", paywallId)
+    .where("deposits.resource_id", "=", paywallId)
     .where("transfers.tx_hash", "=", txHash)
     .where("transfers.from_address", "=", address)
     .orderBy(sql`payments.status = 'granted'`, order => order.desc().nullsLast())

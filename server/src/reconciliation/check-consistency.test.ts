@@ -45,8 +45,8 @@ async function arrive(deposit: Row<"deposits">, usd: number): Promise<void> {
       state: "final",
     })
     .execute()
-  if (deposit.paywall_id !== null)
-    await service.call("POST", `/api/paywalls/${deposit.paywall_id}/pay`, { txHash: tx_hash, address: from_address })
+  if (deposit.resource_id.startsWith("pw_"))
+    await service.call("POST", `/api/paywalls/${deposit.resource_id}/pay`, { txHash: tx_hash, address: from_address })
 }
 
 /** Something that costs 5, and its deposit. */
@@ -56,8 +56,7 @@ async function sell(kind: "paywall" | "checkout"): Promise<Row<"deposits">> {
       ? await service.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, as)
       : await service.call("POST", "/api/checkouts", { amount: 5 }, { headers: { "x-api-key": key } })
   const { id } = made.body
-  const column = kind === "paywall" ? "paywall_id" : "session_id"
-  return await db().selectFrom("deposits").selectAll().where(column, "=", id).executeTakeFirstOrThrow()
+  return await db().selectFrom("deposits").selectAll().where("resource_id", "=", id).executeTakeFirstOrThrow()
 }
 
 /** Payments that are granted, open, accepted, returned, reversed, each in two parts; at paywalls and at checkouts. */

@@ -4,6 +4,7 @@
  */
 import { type RawBuilder, sql } from "kysely"
 import type { Context, TxContext } from "../context.ts"
+import { isKind } from "../db/is-kind.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
@@ -15,8 +16,8 @@ const SLACK_MS = 60_000
 /** Whether all transfers of a payment are settled, and none is about to be settled again. */
 const quietAt = (now: Date) => sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
     where c.payment_id = p.id and (t.state = 'seen' or t.suspect_at is not null or t.run_at is not null
-      or (t.state = 'gone' and p.session_id is null)))
-  and not exists (select from checkout_sessions s where s.id = p.session_id
+      or (t.state = 'gone' and not ${isKind("p.resource_id", "cs")})))
+  and not exists (select from checkout_sessions s where s.id = p.resource_id
     and s.run_at <= ${new Date(now.getTime() + SLACK_MS)})`
 
 interface Question {
@@ -75,9 +76,8 @@ const questions: Question[] = [
     table: "payments",
     of: chainId => sql`
       select p.id, format('is called the merchant %s''s', p.merchant_id) as words from payments p
-      where p.chain_id = ${chainId} and p.merchant_id is distinct from coalesce(
-        (select merchant_id from paywalls where id = p.paywall_id),
-        (select merchant_id from checkout_sessions where id = p.session_id))`,
+      where p.chain_id = ${chainId} and p.merchant_id is distinct from
+        (select merchant_id from resources where id = p.resource_id)`,
   },
   {
     table: "transfers",
@@ -95,7 +95,7 @@ const questions: Question[] = [
       from claims c left join payments p on p.id = c.payment_id left join transfers t on t.id = c.transfer_id
         left join deposits d on d.id = t.deposit_id
       where coalesce(p.chain_id, t.chain_id, ${chainId}) = ${chainId}
-        and (p.paywall_id, p.session_id) is distinct from (d.paywall_id, d.session_id)`,
+        and p.resource_id is distinct from d.resource_id`,
   },
   {
     // Of every payment, also a returned or reversed one: no amount says which claims it has.
@@ -120,7 +120,7 @@ const questions: Question[] = [
       where w.chain_id = ${chainId} and d.id is null
       union all
       select s.id, 'is not there, and the session of that id is paid to it' from checkout_sessions s
-        left join deposits d on d.session_id = s.id where s.chain_id = ${chainId} and d.id is null`,
+        left join deposits d on d.resource_id = s.id where s.chain_id = ${chainId} and d.id is null`,
   },
   {
     table: "intents",
@@ -233,7 +233,7 @@ export async function depositsBehind(ctx: Context, findings: readonly Finding[])
   const books = idsOf("deposit_books").flatMap(id => id.split("/")[0] ?? [])
   const { rows } = await sql<Row<"deposits">>`
     select * from deposits where id = any(${sqlArray("bigint", books)}) or id in (
-      select d.id from payments p join deposits d on d.paywall_id = p.paywall_id or d.session_id = p.session_id
+      select d.id from payments p join deposits d on d.resource_id = p.resource_id
       where p.id = any(${sqlArray("text", idsOf("payments"))})) order by id limit 20`.execute(ctx.db)
   return rows
 }

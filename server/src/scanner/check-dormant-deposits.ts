@@ -119,13 +119,13 @@ async function scheduleChecks(ctx: Context, ids: readonly bigint[]): Promise<voi
   const now = ctx.now().getTime()
   const [dayAgo, monthAgo, inAnHour, inADay] = [-DAY_MS, -30 * DAY_MS, HOUR_MS, DAY_MS].map(ms => new Date(now + ms))
   await sql`update deposits d set check_at = case
-      when d.session_id is not null and e.ended_at < ${monthAgo} then null
+      when e.is_session and e.ended_at < ${monthAgo} then null
       when coalesce(e.ended_at, ${new Date(now)}) > ${dayAgo} then ${inAnHour}::timestamptz
       else ${inADay}::timestamptz end
-    from (select w.id, case when s.id is null then case when (${isActive("w")}) then null else w.cooled_at end
+    from (select w.id, s.id is not null as is_session, case when s.id is null then case when (${isActive("w")}) then null else w.cooled_at end
         when s.status in ('pending', 'verifying') then null
         else coalesce(s.confirmed_at, s.expires_at) end as ended_at
-      from deposits w left join checkout_sessions s on s.id = w.session_id where w.id in (${sql.join(ids)})) as e
+      from deposits w left join checkout_sessions s on s.id = w.resource_id where w.id in (${sql.join(ids)})) as e
     where d.id = e.id`.execute(ctx.db)
 }
 

@@ -2,7 +2,7 @@
 import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
-import { type Observation, resourceOf } from "./observe-chain.ts"
+import type { Observation } from "./observe-chain.ts"
 import type { WatchedDeposit } from "./queries.ts"
 import { type Failure, faultOf, notFound } from "./submission-faults.ts"
 
@@ -57,14 +57,14 @@ export function judgeSubmissions(network: NetworkInfo, seen: Observation, now: D
 }
 
 function claimOf(network: NetworkInfo, deposits: Map<Address, WatchedDeposit>, submission: Row<"submissions">) {
-  const own = [...deposits.values()].filter(deposit => deposit.resource === resourceOf(submission))
+  const own = [...deposits.values()].filter(deposit => deposit.resource === submission.resource_id)
   const payTo = own.reduce(
     (last, each) => (each.id > last.id ? each : last),
     own[0] ?? { id: 0n, address: undefined },
   ).address
-  if (!payTo) throw new Error(`${resourceOf(submission)} has no receiving address`)
+  if (!payTo) throw new Error(`${submission.resource_id} has no receiving address`)
   const addresses = new Set(own.map(deposit => deposit.address))
-  const sender = submission.paywall_id === null ? null : submission.address
+  const sender = submission.by_sender ? submission.address : null
   return { address: sender, deposits: addresses, payTo, token: network.token, network: network.name }
 }
 

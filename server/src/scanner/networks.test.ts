@@ -268,7 +268,7 @@ describe("dormant addresses", () => {
       await service.ctx.db
         .selectFrom("deposits")
         .select(["hot", "watched_number"])
-        .where("paywall_id", "=", id)
+        .where("resource_id", "=", id)
         .executeTakeFirstOrThrow()
     ).hot
 
@@ -408,7 +408,7 @@ describe("dormant addresses", () => {
     const shop = await paywall()
     const { id: _, ...row } = await service.ctx.db.selectFrom("deposits").selectAll().executeTakeFirstOrThrow()
     const past = new Date(service.ctx.now().getTime() - 1)
-    const cold = { hot: false, watched_number: 1n, cooled_at: past, check_at: past, paywall_id: shop.id }
+    const cold = { hot: false, watched_number: 1n, cooled_at: past, check_at: past, resource_id: shop.id }
     for (let start = 0; start < 10_000; start += 1_000)
       await service.ctx.db
         .insertInto("deposits")

@@ -67,7 +67,7 @@ export async function observeChain(ctx: Context, network: Network, cursor: Row<"
   for (const deposit of watched) deposits.set(deposit.address, deposit)
   await know(
     unfinal.map(row => row.to_address),
-    submissions.map(resourceOf),
+    submissions.map(row => row.resource_id),
   )
   const quorum = await openQuorum(network, cursor.block_number, ctx.signal, { alone: true })
 
@@ -163,8 +163,8 @@ function unexplained(
   )
   return submissions
     .filter(row => {
-      const sender = row.paywall_id === null ? "" : `${row.address} `
-      return !explained.has(`${row.tx_hash} ${sender}${resourceOf(row)}`)
+      const sender = row.by_sender ? `${row.address} ` : ""
+      return !explained.has(`${row.tx_hash} ${sender}${row.resource_id}`)
     })
     .map(submission => submission.tx_hash)
 }
@@ -225,9 +225,6 @@ async function foundOf(
   }
   return { found: [...found.values()], heldFrom }
 }
-
-/** What a submission names: a paywall or a checkout session. */
-export const resourceOf = ({ paywall_id, session_id }: Row<"submissions">): string => paywall_id ?? session_id ?? ""
 
 const back = (number: bigint, blocks: bigint): bigint => (number > blocks ? number - blocks : 0n)
 

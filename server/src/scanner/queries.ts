@@ -11,7 +11,7 @@ import { statusMessage } from "./submission-faults.ts"
 export interface WatchedDeposit {
   id: bigint
   address: Address
-  /** What is sold there: the id of a paywall or a checkout session. */
+  /** What is sold there: the id of the resource. */
   resource: string
   /** Whether it is in the scan of the logs. */
   hot: boolean
@@ -19,14 +19,10 @@ export interface WatchedDeposit {
   watchedNumber: bigint | null
 }
 
-/** What a row of `deposits` or `submissions` belongs to: a paywall or a checkout session. */
-const resourceOf = (table: "d" | "s" | "deposits"): RawBuilder<string> =>
-  sql<string>`coalesce(${sql.ref(`${table}.paywall_id`)}, ${sql.ref(`${table}.session_id`)})`
-
 const depositsOn = (ctx: Context, chainId: number) =>
   ctx.db
     .selectFrom("deposits")
-    .select(["id", "address", resourceOf("deposits").as("resource"), "hot", "watched_number as watchedNumber"])
+    .select(["id", "address", "resource_id as resource", "hot", "watched_number as watchedNumber"])
     .where("chain_id", "=", chainId)
     .orderBy("id")
 
@@ -50,7 +46,7 @@ export async function depositsAmong(
       : []),
     ...(resources.length > 0
       ? await depositsOn(ctx, chainId)
-          .where(sql<boolean>`(paywall_id = ${among(resources)} or session_id = ${among(resources)})`)
+          .where(sql<boolean>`resource_id = ${among(resources)}`)
           .execute()
       : []),
   ]
@@ -169,7 +165,7 @@ export async function wakeSessions(
   if (deposits.length + sessions.length === 0) return
   await sql`update checkout_sessions set run_at = ${ctx.now()}
     where id = any(${sqlArray("text", new Set(sessions))})
-      or id in (select session_id from deposits where id = any(${sqlArray("bigint", new Set(deposits))}) and session_id is not null)`.execute(
+      or id in (select resource_id from deposits where id = any(${sqlArray("bigint", new Set(deposits))}))`.execute(
     ctx.db,
   )
 }
@@ -217,7 +213,7 @@ async function eachStatement(
 export async function linkSubmissions(ctx: TxContext, network: NetworkInfo, message: string): Promise<void> {
   // A paywall's access belongs to the sender, so he must be the one; a checkout is paid by whoever pays.
   const named = sql`s.chain_id = t.chain_id and s.tx_hash = t.tx_hash and d.id = t.deposit_id
-    and (s.session_id = d.session_id or (s.paywall_id = d.paywall_id and s.address = t.from_address))
+    and s.resource_id = d.resource_id and (not s.by_sender or s.address = t.from_address)
     and t.chain_id = ${network.chainId} and t.token = ${network.token.address}`
   await sql`update submissions s set run_at = null, status = 'verifying', reason = null, message = ${message},
       block_number = t.block_number, updated_at = ${ctx.now()}

@@ -55,7 +55,7 @@ export async function recordObservation(ctx: TxContext, network: NetworkInfo, se
   return changes.submissions.some(({ change }) => change.status === "failed")
 }
 
-/** Writes what was decided of transfers and submissions; answers the sessions whose submissions ended. */
+/** Writes what was decided of transfers and submissions; answers the resources whose submissions ended. */
 async function write(ctx: TxContext, network: NetworkInfo, changes: Changes): Promise<string[]> {
   for (const { row, change } of changes.doubts) {
     const facts = { network: network.name, txHash: row.tx_hash, state: row.state, change }
@@ -73,5 +73,5 @@ async function write(ctx: TxContext, network: NetworkInfo, changes: Changes): Pr
       .where("status", "=", "verifying")
       .execute()
   const ended = changes.submissions.filter(({ change }) => change.status === "failed")
-  return ended.flatMap(({ submission }) => submission.session_id ?? [])
+  return ended.map(({ submission }) => submission.resource_id)
 }

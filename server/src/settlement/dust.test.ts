@@ -33,7 +33,7 @@ const db = () => service.ctx.db
 
 async function newSession(): Promise<Row<"deposits">> {
   const made = await service.call("POST", "/api/checkouts", { amount: 5 }, { headers: { "x-api-key": key } })
-  return await db().selectFrom("deposits").selectAll().where("session_id", "=", made.body.id).executeTakeFirstOrThrow()
+  return await db().selectFrom("deposits").selectAll().where("resource_id", "=", made.body.id).executeTakeFirstOrThrow()
 }
 
 /** So many confirmed transfers, in chain order from a block on, of one sender or of as many. */
@@ -46,11 +46,7 @@ const arrive = (deposit: Row<"deposits">, n: number, value: bigint, block: numbe
     from generate_series(1, ${n}::int) n, (values (${service.ctx.now()}::timestamptz)) as t (at)`.execute(db())
 
 const sessionOf = (deposit: Row<"deposits">) =>
-  db()
-    .selectFrom("checkout_sessions")
-    .selectAll()
-    .where("id", "=", deposit.session_id as string)
-    .executeTakeFirstOrThrow()
+  db().selectFrom("checkout_sessions").selectAll().where("id", "=", deposit.resource_id).executeTakeFirstOrThrow()
 
 const dueOf = async (deposit: Row<"deposits">): Promise<number> =>
   (
@@ -112,7 +108,11 @@ it.each([
   }
   expect(rounds).toBe(4)
   expect(await sessionOf(flooded)).toMatchObject({ received: 5_000_000n + BigInt(DUST), exception: "overpaid" })
-  const payments = await db().selectFrom("payments").selectAll().where("session_id", "=", flooded.session_id).execute()
+  const payments = await db()
+    .selectFrom("payments")
+    .selectAll()
+    .where("resource_id", "=", flooded.resource_id)
+    .execute()
   expect(payments.filter(({ status }) => status === "granted")).toMatchObject([
     // In the order of the chain, among what was booked with it.
     { amount: 5_000_000n + BigInt(BATCH - 1), payer: payerA },

@@ -1,19 +1,34 @@
-/** Numbers what a merchant is sent about one checkout or one paywall payment: deliveries may arrive in another order. */
+/** Numbers what a merchant is sent about one thing: deliveries may arrive in another order. */
 import { sql } from "kysely"
 import type { TxContext } from "../context.ts"
+import type { Database } from "../db/schema.ts"
+
+/** The tables whose rows count their events and note whether the merchant was last notified of a payment. */
+export type NumberedTable = {
+  [T in keyof Database]: Database[T] extends { event_sequence: unknown; notified_paid: unknown } ? T : never
+}[keyof Database]
 
 /**
- * The number of the next event about a checkout session (`cs_…`) or a payment (`pay_…`), from 1. With `paid` it notes that the merchant is now notified of a payment
+ * The number of the next event about a row, from 1. With `paid` it notes that the merchant is now notified of a payment
  * (true) or of its reversal (false), and answers undefined when that is what it was notified of last. Call it inside the
  * transaction that emits.
  */
-export async function nextSequence(ctx: TxContext, subjectId: string): Promise<number>
-export async function nextSequence(ctx: TxContext, subjectId: string, paid?: boolean): Promise<number | undefined>
-export async function nextSequence(ctx: TxContext, subjectId: string, paid?: boolean): Promise<number | undefined> {
-  const table = sql.table(subjectId.startsWith("cs_") ? "checkout_sessions" : "payments")
+export async function nextSequence(ctx: TxContext, table: NumberedTable, id: string): Promise<number>
+export async function nextSequence(
+  ctx: TxContext,
+  table: NumberedTable,
+  id: string,
+  paid?: boolean,
+): Promise<number | undefined>
+export async function nextSequence(
+  ctx: TxContext,
+  table: NumberedTable,
+  id: string,
+  paid?: boolean,
+): Promise<number | undefined> {
   const changes = paid === undefined ? sql`` : sql`, notified_paid = ${paid}`
   const isNew = paid === undefined ? sql`true` : sql`notified_paid <> ${paid}`
-  const { rows } = await sql<{ n: number }>`update ${table} set event_sequence = event_sequence + 1${changes}
-    where id = ${subjectId} and ${isNew} returning event_sequence as n`.execute(ctx.db)
+  const { rows } = await sql<{ n: number }>`update ${sql.table(table)} set event_sequence = event_sequence + 1${changes}
+    where id = ${id} and ${isNew} returning event_sequence as n`.execute(ctx.db)
   return rows[0]?.n
 }

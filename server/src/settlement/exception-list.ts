@@ -34,7 +34,7 @@ export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transacti
     .orderBy("created_at", "desc")
     .orderBy("checks", "desc")
     .execute()
-  const resources = payments.map(row => row.paywall_id ?? row.session_id ?? "")
+  const resources = payments.map(row => row.resource_id)
   const named = await sql<Row<"return_addresses">>`
     select distinct on (resource_id, payer) * from return_addresses
     where resource_id in (${sql.join(resources)}) and payer in (${sql.join(payments.map(row => row.payer))})
@@ -42,9 +42,7 @@ export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transacti
   return (await transactionsOf(ctx, rows)).map(each => {
     const payment = payments.find(row => row.id === each.id)
     const sent = returns.find(row => row.payment_id === each.id)
-    const wanted = named.rows.find(
-      row => row.payer === payment?.payer && row.resource_id === (payment.paywall_id ?? payment.session_id),
-    )
+    const wanted = named.rows.find(row => row.payer === payment?.payer && row.resource_id === payment.resource_id)
     const to = payment?.returned_to
     return {
       ...each,

@@ -2,23 +2,19 @@
  * Payments that wait for the merchant: money that fits nothing, by sender, token and receiving address, so that a return
  * can reach nobody but its payer. They follow what the chain brings until the merchant decides.
  */
-import { type RawBuilder, type SqlBool, sql } from "kysely"
+import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
-import type { ClaimedTransfer, Owner, Part, Plan, Sellable, Waiting } from "./sellable.ts"
+import type { ClaimedTransfer, Part, Plan, Sellable, Waiting } from "./sellable.ts"
 
 /**
  * Payments that wait at one session, or of one payer at a paywall: those of most money, and the others as these are decided.
  * A flood of dust from a thousand senders must not be a thousand rows to write, and to read.
  */
 const MOST_OPEN = 500
-
-/** Of payments: that they are this owner's. */
-export const ofOwner = ({ paywall_id, session_id }: Pick<Owner, "paywall_id" | "session_id">): RawBuilder<SqlBool> =>
-  paywall_id !== null ? sql<SqlBool>`paywall_id = ${paywall_id}` : sql<SqlBool>`session_id = ${session_id}`
 
 /** Transfers apart by sender, token and receiving address. */
 function apart({ exception, transfers }: Waiting): Waiting[] {
@@ -114,7 +110,7 @@ const openOf = (ctx: TxContext, { owner, payer }: Part) =>
     .selectFrom("payments")
     .selectAll()
     .where("status", "=", "open")
-    .where(ofOwner(owner))
+    .where("resource_id", "=", owner.resource_id)
     .$if(payer !== undefined, query => query.where("payer", "=", payer as Address))
     .orderBy("created_at")
     .orderBy("id")

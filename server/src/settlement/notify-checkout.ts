@@ -7,12 +7,14 @@ import type { PaymentException } from "../db/schema.ts"
 import type { Share } from "../payouts/queries.ts"
 import { amountFormatter } from "../scanner/tokens.ts"
 import { emit } from "../webhooks/emit.ts"
-import { nextSequence } from "./event-sequence.ts"
+import { type NumberedTable, nextSequence } from "./event-sequence.ts"
 
 /** A session, or a paywall's payment, which is notified as a session of its own. */
 export interface CheckoutNotice {
-  /** `cs_…`, or for a paywall the payment's id. */
+  /** Of the session, or of the payment that is notified as one. */
   id: string
+  /** The table of that row, whose events are numbered. */
+  numberedIn: NumberedTable
   merchantId: string
   amount: bigint
   amountReceived: bigint
@@ -49,7 +51,7 @@ export async function notifyCheckout(
   const { callbackUrl } = notice
   const isEnd = change === "failed" || change === "expired"
   if (isEnd && callbackUrl !== null) return
-  const sequence = await nextSequence(ctx, notice.id, isEnd ? undefined : change === "paid")
+  const sequence = await nextSequence(ctx, notice.numberedIn, notice.id, isEnd ? undefined : change === "paid")
   if (sequence === undefined) return
   const data = { ...(await dataOf(ctx, network, notice)), sequence }
   const to = callbackUrl === null ? {} : { callbackUrl }

@@ -4,7 +4,7 @@ import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sharesOf, sharesSettled } from "../payouts/queries.ts"
 import { notifyCheckout } from "./notify-checkout.ts"
-import { resourceOf, sellableOf } from "./sellable.ts"
+import { sellableOf } from "./sellable.ts"
 
 /** What is not mined by then is notified without a hash; later ones are in `GET /api/checkouts/:id`. */
 const WAIT_FOR_SHARES_MS = 5 * 60_000
@@ -25,16 +25,15 @@ export async function notifyPaid(ctx: TxContext, network: NetworkInfo, paymentId
 export async function notifyDuePayments(ctx: Context): Promise<number> {
   const waiting = await ctx.db
     .selectFrom("payments")
-    .select(["id", "paywall_id", "session_id"])
+    .select(["id", "resource_id as resourceId"])
     .where("tell_by", "is not", null)
     .orderBy("tell_by")
     .limit(PAYMENTS_A_ROUND)
     .execute()
   let notified = 0
-  for (const { id, ...owner } of waiting)
+  for (const { id, resourceId } of waiting)
     notified += await inTransaction(ctx, async ctx => {
       // Before the payment, as settling locks them.
-      const resourceId = resourceOf(owner)
       await sellableOf(ctx, resourceId).lockEvents?.(ctx, resourceId)
       const payment = await ctx.db
         .selectFrom("payments")
@@ -75,11 +74,12 @@ async function notify(ctx: TxContext, network: NetworkInfo, payment: Row<"paymen
 }
 
 const describe = (ctx: TxContext, payment: Row<"payments">) =>
-  sellableOf(ctx, resourceOf(payment)).describe(ctx, payment)
+  sellableOf(ctx, payment.resource_id).describe(ctx, payment)
 
 /** What is sent of a payment that is a session of its own: all but what it was for. */
 export const sessionNotice = (payment: Row<"payments">) => ({
   id: payment.id,
+  numberedIn: "payments" as const,
   merchantId: payment.merchant_id,
   amount: payment.amount,
   amountReceived: payment.amount,

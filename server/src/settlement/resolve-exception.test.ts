@@ -55,7 +55,7 @@ async function open(split = false): Promise<void> {
 }
 
 async function shopOf(id: string) {
-  const deposit = await db().selectFrom("deposits").selectAll().where("paywall_id", "=", id).executeTakeFirstOrThrow()
+  const deposit = await db().selectFrom("deposits").selectAll().where("resource_id", "=", id).executeTakeFirstOrThrow()
   return { id, deposit }
 }
 
@@ -66,7 +66,7 @@ async function newSession(more: object = {}) {
 }
 
 const depositOf = (sessionId: string) =>
-  db().selectFrom("deposits").selectAll().where("session_id", "=", sessionId).executeTakeFirstOrThrow()
+  db().selectFrom("deposits").selectAll().where("resource_id", "=", sessionId).executeTakeFirstOrThrow()
 
 /** A confirmed transfer as the scan would have stored it, due now, and submitted where it is a paywall's. */
 async function arrive(deposit: Row<"deposits">, usd: number, from = 0, token = paperNetwork.token.address) {
@@ -92,8 +92,8 @@ async function arrive(deposit: Row<"deposits">, usd: number, from = 0, token = p
       created_at: now,
     })
     .execute()
-  if (deposit.paywall_id !== null)
-    await service.call("POST", `/api/paywalls/${deposit.paywall_id}/pay`, { txHash: tx_hash, address: payerOf(from) })
+  if (deposit.resource_id.startsWith("pw_"))
+    await service.call("POST", `/api/paywalls/${deposit.resource_id}/pay`, { txHash: tx_hash, address: payerOf(from) })
 }
 
 async function settle(): Promise<void> {
@@ -212,7 +212,7 @@ describe("a flood", () => {
     await dust(first.deposit, 510)
     await arrive(last.deposit, 5)
     await settle()
-    expect(await payments("granted")).toMatchObject([{ paywall_id: last.id }])
+    expect(await payments("granted")).toMatchObject([{ resource_id: last.id }])
   })
 
   it("at one checkout: what is worth most waits for the merchant, and the rest as that is decided", async () => {
@@ -259,7 +259,13 @@ describe("what is decided", () => {
     expect((await (what === "returned" ? giveBack : accept)(waits?.id ?? "")).status).toBe(200)
     const txHash = waits?.tx_hash
     // As the scan links it to its transfer: it is settled once more.
-    const named = { session_id: id, chain_id: paperNetwork.chainId, tx_hash: txHash as Hash, address: null }
+    const named = {
+      resource_id: id,
+      by_sender: false,
+      chain_id: paperNetwork.chainId,
+      tx_hash: txHash as Hash,
+      address: null,
+    }
     await db()
       .insertInto("submissions")
       .values({ ...named, ...freshSubmission(service.ctx.now()), run_at: null })
@@ -596,18 +602,18 @@ describe("what is decided", () => {
           from intents where state not in ('cancelled', 'reverted') group by 1) as i on i.payment_id = p.id`.execute(
       db(),
     )
-    for (const { status, amount, held, kinds, live, returns, beside, session_id } of rows.rows) {
+    for (const { status, amount, held, kinds, live, returns, beside, resource_id } of rows.rows) {
       if (status === "open") expect([held, kinds]).toEqual([amount, 1])
       if (status === "open" || status === "returned") expect(returns).toBe(status === "returned" ? 1 : 0)
       if (status === "returned") expect(kinds).toBe(1)
       if (quiet) expect(live <= amount).toBe(true)
-      if (beside) expect(session_id).not.toBeNull()
+      if (beside) expect(resource_id).toMatch(/^cs_/)
     }
     // The signing here leaves no attempts; all else must add up, or the wallet would be halted.
     const found = await checkConsistency(service.ctx, paperNetwork.chainId)
     expect(found.filter(({ words }) => !words.includes("signed for it is nothing"))).toEqual([])
     const { status } = await db().selectFrom("checkout_sessions").selectAll().executeTakeFirstOrThrow()
-    const main = rows.rows.some(row => row.session_id !== null && row.status === "granted" && !row.beside)
+    const main = rows.rows.some(row => row.resource_id.startsWith("cs_") && row.status === "granted" && !row.beside)
     expect(main).toBe(status === "confirmed")
   }
 })

@@ -14,7 +14,7 @@ import { refusalsOf } from "../identity/address-refusals.ts"
 import { paymentChanges } from "../metrics.ts"
 import { makeReturn } from "../payouts/make-returns.ts"
 import { namedAddress } from "./return-address.ts"
-import { type Part, resourceOf, type Screened, type Sellable, sellableOf } from "./sellable.ts"
+import { type Part, type Screened, type Sellable, sellableOf } from "./sellable.ts"
 import { grantAccepted } from "./write-payments.ts"
 
 /** A payment of this merchant; `NOT_FOUND` for any other. */
@@ -38,7 +38,7 @@ export async function screenDecision(
   payment: Row<"payments">,
   recipient: Address | undefined,
 ): Promise<Screened> {
-  const { senders: others } = await sellableOf(ctx, resourceOf(payment)).groupOf(ctx, payment)
+  const { senders: others } = await sellableOf(ctx, payment.resource_id).groupOf(ctx, payment)
   const concerned = [payment.payer, ...(recipient ? [recipient] : [])]
   const screened = await screen(ctx, [...new Set([...concerned, ...others])], `decide:${payment.id}`)
   if (concerned.some(address => screened.get(address) === "listed")) throw new ApiError("SANCTIONS_MATCH")
@@ -150,7 +150,7 @@ interface Open {
 /** The payment, held with all that settles it; `INVALID_OPERATION` unless it waits and all its money stands. */
 async function lockOpen(ctx: TxContext, merchantId: string, id: string): Promise<Open> {
   const known = await paymentOf(ctx, merchantId, id)
-  const resourceId = resourceOf(known)
+  const resourceId = known.resource_id
   const sellable = sellableOf(ctx, resourceId)
   const { parts } = await sellable.hold(ctx, { resourceId, senders: [known.payer] })
   const [part] = parts

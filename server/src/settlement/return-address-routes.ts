@@ -7,11 +7,14 @@ import type { Context } from "../context.ts"
 import type { Server } from "../http/server.ts"
 import { offerNonce } from "../identity/wallets.ts"
 import { chainOf, nameReturnAddress, RETURN_ADDRESS_PATH, returnUse } from "./return-address.ts"
-import { ReturnAddress, ReturnAddressNamed, ReturnNonce, ReturnNonceAnswer } from "./schema.ts"
+import { ReturnNonceAnswer, returnBodies } from "./schema.ts"
 
 const tags = ["payers"]
 
 export function returnAddressRoutes(app: Server, ctx: Context): void {
+  const { ReturnNonce, ReturnAddress, ReturnAddressNamed } = returnBodies(ctx.sells.map(({ prefix }) => prefix))
+  const notFound = ctx.sells.map(sellable => sellable.notFound)
+
   app.post(
     `${RETURN_ADDRESS_PATH}/nonce`,
     {
@@ -22,7 +25,7 @@ export function returnAddressRoutes(app: Server, ctx: Context): void {
         body: ReturnNonce,
         response: { 200: ReturnNonceAnswer },
       },
-      config: { errors: ["PAYWALL_NOT_FOUND", "SESSION_NOT_FOUND"] },
+      config: { errors: notFound },
     },
     async request => {
       const { id } = request.body
@@ -46,14 +49,7 @@ export function returnAddressRoutes(app: Server, ctx: Context): void {
         response: { 200: ReturnAddressNamed },
       },
       config: {
-        errors: [
-          "SIGNATURE_REFUSED",
-          "SANCTIONS_MATCH",
-          "PAYWALL_NOT_FOUND",
-          "SESSION_NOT_FOUND",
-          "PAYMENT_NOT_FOUND",
-          "CHAIN_UNAVAILABLE",
-        ],
+        errors: ["SIGNATURE_REFUSED", "SANCTIONS_MATCH", ...notFound, "PAYMENT_NOT_FOUND", "CHAIN_UNAVAILABLE"],
       },
     },
     async request => {

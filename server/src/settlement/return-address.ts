@@ -7,20 +7,20 @@ import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { refusalsOf } from "../identity/address-refusals.ts"
 import { type Door, proveWallet, type Signed, useProof } from "../identity/wallets.ts"
+import { sellableOf } from "./sellable.ts"
 
 export const RETURN_ADDRESS_PATH = "/api/pay/return-address"
 
-/** What a signature names: the paywall or session, and the address, so that it can be used for no other. */
+/** What a signature names: what was paid, and the address, so that it can be used for no other. */
 export const returnUse = (resourceId: string, address: Address): Pick<Door, "purpose" | "resource"> => ({
   purpose: "return",
   resource: `${resourceId}:${address}`,
 })
 
-/** The network of a paywall or session; `PAYWALL_NOT_FOUND` or `SESSION_NOT_FOUND`. */
+/** The network of a thing that is for sale; the `notFound` of its kind where there is no such thing. */
 export async function chainOf(ctx: Context, resourceId: string): Promise<number> {
-  const table = resourceId.startsWith("pw_") ? "paywalls" : "checkout_sessions"
-  const row = await ctx.db.selectFrom(table).select("chain_id").where("id", "=", resourceId).executeTakeFirst()
-  if (!row) throw new ApiError(table === "paywalls" ? "PAYWALL_NOT_FOUND" : "SESSION_NOT_FOUND")
+  const row = await ctx.db.selectFrom("resources").select("chain_id").where("id", "=", resourceId).executeTakeFirst()
+  if (!row) throw new ApiError(sellableOf(ctx, resourceId).notFound)
   return row.chain_id
 }
 
@@ -46,7 +46,7 @@ export async function nameReturnAddress(
     const waiting = await ctx.db
       .selectFrom("payments")
       .select("id")
-      .where(eb => eb.or([eb("paywall_id", "=", resourceId), eb("session_id", "=", resourceId)]))
+      .where("resource_id", "=", resourceId)
       .where("payer", "=", proof.address)
       .where("status", "=", "open")
       .executeTakeFirst()
@@ -68,12 +68,12 @@ export async function nameReturnAddress(
 /** The address that the payer of a payment named last, with its evidence. */
 export const namedAddress = (
   ctx: TxContext,
-  { paywall_id, session_id, payer }: Pick<Row<"payments">, "paywall_id" | "session_id" | "payer">,
+  { resource_id, payer }: Pick<Row<"payments">, "resource_id" | "payer">,
 ): Promise<Row<"return_addresses"> | undefined> =>
   ctx.db
     .selectFrom("return_addresses")
     .selectAll()
-    .where("resource_id", "=", paywall_id ?? session_id ?? "")
+    .where("resource_id", "=", resource_id)
     .where("payer", "=", payer)
     .orderBy("id", "desc")
     .limit(1)

@@ -4,7 +4,6 @@ import { exceptions, transaction } from "../books/schema.ts"
 import type { WaitingFor } from "../db/schema.ts"
 import { AddressText, Described, HashText, Matching, Nullable, Page, Strict, Timestamp } from "../http/schemas.ts"
 import { nonceAnswer, Signature, SignedMessage, signedExample } from "../identity/schema.ts"
-import { idPattern } from "../ids.ts"
 
 const PaymentState = Type.Enum(["open", "granted", "returned", "reversed"], {
   type: "string",
@@ -51,29 +50,36 @@ export const ReturnOrder = Strict(
   { address: ADDRESS },
 )
 
-const ResourceId = Matching("^(cs|pw)_[a-z0-9]{24}$", "The id of the checkout or paywall that was paid", {
-  examples: ["cs_tz4a98xxat96iws9zmbrgj3a"],
-})
-const named = { id: ResourceId, address: Described(AddressText, "The address to which the money is to be returned") }
-const namedExample = { id: "cs_tz4a98xxat96iws9zmbrgj3a", address: ADDRESS }
-export const ReturnNonce = Strict(named, namedExample)
+/** The bodies of the routes that name a return address; `prefixes` are those of the ids of what is for sale. */
+export function returnBodies(prefixes: readonly string[]) {
+  const pattern = `^(${prefixes.toSorted().join("|")})_[a-z0-9]{24}$`
+  const ResourceId = Matching(pattern, "The id of the checkout or paywall that was paid", {
+    examples: ["cs_tz4a98xxat96iws9zmbrgj3a"],
+  })
+  const named = { id: ResourceId, address: Described(AddressText, "The address to which the money is to be returned") }
+  const namedExample = { id: "cs_tz4a98xxat96iws9zmbrgj3a", address: ADDRESS }
+  return {
+    ReturnNonce: Strict(named, namedExample),
+    ReturnAddress: Strict(
+      {
+        ...named,
+        message: Described(SignedMessage, "The message that the paying wallet has signed, in the form of EIP-4361"),
+        signature: Signature,
+      },
+      { ...namedExample, ...signedExample },
+    ),
+    ReturnAddressNamed: Type.Object({
+      id: Type.String({ pattern }),
+      payer: AddressText,
+      address: AddressText,
+    }),
+  }
+}
+
 export const ReturnNonceAnswer = Type.Object({
   ...nonceAnswer,
   resource: Type.String({
     description: "The one resource that the message has to name",
     examples: [`urn:sluice:return:cs_tz4a98xxat96iws9zmbrgj3a:${ADDRESS.toLowerCase()}`],
   }),
-})
-export const ReturnAddress = Strict(
-  {
-    ...named,
-    message: Described(SignedMessage, "The message that the paying wallet has signed, in the form of EIP-4361"),
-    signature: Signature,
-  },
-  { ...namedExample, ...signedExample },
-)
-export const ReturnAddressNamed = Type.Object({
-  id: Type.String({ pattern: idPattern("cs").replace("cs", "(cs|pw)") }),
-  payer: AddressText,
-  address: AddressText,
 })

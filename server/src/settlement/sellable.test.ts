@@ -5,10 +5,11 @@ import { paperNetwork, startService, type TestService } from "../../test/service
 import type { Address, Hash } from "../chain/hex.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { makeDeposit } from "../deposits/deposits.ts"
 import { classify, rowsOf } from "./classify.ts"
 import { notifyPaid, notifyReversed, sessionNotice } from "./notify-paid.ts"
 import { acceptPayment, returnPayment } from "./resolve-exception.ts"
-import type { ClaimedTransfer, Part, Sellable, Standing } from "./sellable.ts"
+import type { ClaimedTransfer, Owner, Part, Sellable, Standing } from "./sellable.ts"
 import { settle, settleDue } from "./settle.ts"
 
 const PRICE = 3_000_000n
@@ -19,34 +20,47 @@ const hashOf = (n: number) => `0x${n.toString(16).padStart(64, "0")}` as Hash
 /** Payments that hold a ticket. */
 let tickets: Map<string, Address>
 
-/**
- * Tickets: whoever sends the price in one transfer gets one. What is sold needs rows that deposits and payments refer to; a
- * ticket office borrows a paywall's.
- */
+/** The migration of the kind: its own table, which registers its rows. */
+const migration = `
+  create table offices (
+    id text primary key check (starts_with(id, 'off_')),
+    merchant_id text not null,
+    chain_id integer not null,
+    foreign key (id, merchant_id, chain_id) references resources (id, merchant_id, chain_id)
+  );
+  create trigger offices_register before insert on offices for each row execute function register_resource();
+  create trigger offices_unregister after delete on offices for each row execute function unregister_resource()`
+const OFFICE = `off_${"1".repeat(24)}`
+
+/** Tickets: whoever sends the price to a ticket office in one transfer gets one. */
 const ticketSales: Sellable<Part & { office: string }> = {
-  prefix: "pw",
+  prefix: "off",
+  notFound: "NOT_FOUND",
   purpose: "ticket",
   paidOnce: false,
 
   async due(ctx, network) {
     const { rows } = await sql<{ resourceId: string; senders: Address[] }>`
-      select d.paywall_id as "resourceId", array_agg(distinct t.from_address::text) as senders
+      select d.resource_id as "resourceId", array_agg(distinct t.from_address::text) as senders
       from transfers t join deposits d on d.id = t.deposit_id
-      where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} group by 1`.execute(ctx.db)
+      where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and starts_with(d.resource_id, 'off_') group by 1`.execute(
+      ctx.db,
+    )
     return rows
   },
-  groupOf: async (_ctx, { paywall_id, payer }) => ({ resourceId: paywall_id ?? "", senders: [payer] }),
+  groupOf: async (_ctx, { resource_id, payer }) => ({ resourceId: resource_id, senders: [payer] }),
 
   async hold(ctx, { resourceId: office }) {
-    const held = ctx.db.selectFrom("paywalls").selectAll().where("id", "=", office).forNoKeyUpdate()
-    const { merchant_id, chain_id } = await held.executeTakeFirstOrThrow()
+    const held = await sql<Owner>`select merchant_id, chain_id, id as resource_id from offices where id = ${office}
+      for no key update`.execute(ctx.db)
+    const [owner] = held.rows
+    if (!owner) throw new Error(`${office} is not there`)
     const { rows } = await sql<{ id: bigint }>`select t.id from transfers t join deposits d on d.id = t.deposit_id
-      where d.paywall_id = ${office} and t.run_at <= ${ctx.now()} order by t.id for no key update of t`.execute(ctx.db)
+      where d.resource_id = ${office} and t.run_at <= ${ctx.now()} order by t.id for no key update of t`.execute(ctx.db)
     const standing = await sql<Standing>`select p.*, t.there, t.there as sure from payments p join lateral (
         select coalesce(sum(t.value) filter (where t.state <> 'gone'), 0) as there from claims c
           join transfers t on t.id = c.transfer_id where c.payment_id = p.id) t on true
-      where p.paywall_id = ${office} order by p.id`.execute(ctx.db)
-    const owner = { merchant_id, chain_id, paywall_id: office, session_id: null }
+      where p.resource_id = ${office} order by p.id`.execute(ctx.db)
     const part = { office, owner, network: paperNetwork, payer: undefined, standing: standing.rows }
     return { parts: [part], due: rows.map(row => row.id) }
   },
@@ -55,7 +69,7 @@ const ticketSales: Sellable<Part & { office: string }> = {
     const { rows } = await sql<ClaimedTransfer>`select t.*, p.id as payment_id, p.status as payment_status
       from transfers t join deposits d on d.id = t.deposit_id left join claims c on c.transfer_id = t.id
         left join payments p on p.id = c.payment_id
-      where d.paywall_id = ${office} and t.state = 'confirmed' and (p.id is null or p.status = 'open')
+      where d.resource_id = ${office} and t.state = 'confirmed' and (p.id is null or p.status = 'open')
       order by t.block_number, t.log_index`.execute(ctx.db)
     const good = rowsOf(classify(ctx, network, rows, screened).filter(each => each.sure && each.screening === "clear"))
     const paid = good.filter(row => row.value >= PRICE)
@@ -92,7 +106,8 @@ let service: TestService
 let ctx: Context
 beforeAll(async () => {
   service = await startService()
-  ctx = { ...service.ctx, sells: [ticketSales] }
+  ctx = { ...service.ctx, sells: [...service.ctx.sells, ticketSales] }
+  for (const statement of migration.split(";")) await sql.raw(statement).execute(ctx.db)
 })
 afterAll(() => service.stop())
 let merchantId: string
@@ -100,8 +115,10 @@ beforeEach(async () => {
   await service.empty()
   merchantId = await service.merchant("shop")
   tickets = new Map()
-  const office = await service.call("POST", "/api/console/paywalls", { name: "Tickets", price: 3 }, { as: "shop" })
-  expect(office.status).toBe(201)
+  await sql`insert into offices values (${OFFICE}, ${merchantId}, ${paperNetwork.chainId})`.execute(ctx.db)
+  const owner = `0x${"a".repeat(40)}` as Address
+  const terms = { resourceId: OFFICE, owner, opensAt: new Date("2040-01-01"), watchedMs: 0 }
+  await inTransaction(ctx, ctx => makeDeposit(ctx, paperNetwork, terms))
 })
 
 /** A confirmed transfer to the ticket office as the scan would have stored it, due now; `n` names its transaction. */

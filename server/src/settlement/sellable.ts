@@ -8,7 +8,7 @@ import type { NetworkInfo } from "../chain/networks.ts"
 import type { Screening } from "../chain/sanctions.ts"
 import type { TxContext } from "../context.ts"
 import type { Row, WaitingFor } from "../db/schema.ts"
-import type { IdPrefix } from "../ids.ts"
+import type { ErrorCode } from "../errors.ts"
 import type { CheckoutNotice } from "./notify-checkout.ts"
 
 /** What the sanctions list says of each address that was asked about. */
@@ -35,8 +35,7 @@ export interface Group {
 export interface Owner {
   merchant_id: string
   chain_id: number
-  paywall_id: string | null
-  session_id: string | null
+  resource_id: string
 }
 
 /** A payment, with what the chain holds of it now, in base units: all that is not gone, and what is sure. */
@@ -91,7 +90,9 @@ export type PaidWith = Pick<Row<"payments">, "id" | "payer" | "tx_hash">
 /** One kind of thing that is for sale. All but `due` and `groupOf` run inside a transaction, after `hold`. */
 export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
   /** How the ids of these things begin. */
-  prefix: IdPrefix
+  prefix: string
+  /** What a caller is answered who names one that does not exist. */
+  notFound: ErrorCode
   /** What its senders are screened for, as the log says it. */
   purpose: string
   /** Whether one payment pays it and any other is accepted beside that one. */
@@ -129,10 +130,6 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
   /** Locks what its events are numbered on, where that is not the payment itself. */
   lockEvents?(ctx: TxContext, resourceId: string): Promise<unknown>
 }
-
-/** What a payment, deposit or submission is for: the id of the thing. */
-export const resourceOf = ({ paywall_id, session_id }: Pick<Owner, "paywall_id" | "session_id">): string =>
-  paywall_id ?? session_id ?? ""
 
 /** The kind that an id belongs to; throws where nothing of the kind is for sale. */
 export function sellableOf(ctx: TxContext, resourceId: string): Sellable {

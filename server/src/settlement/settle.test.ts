@@ -28,7 +28,7 @@ async function paywall(fields: object = {}) {
   const deposit = await service.ctx.db
     .selectFrom("deposits")
     .selectAll()
-    .where("paywall_id", "=", id)
+    .where("resource_id", "=", id)
     .executeTakeFirstOrThrow()
   return { id: id as string, deposit }
 }

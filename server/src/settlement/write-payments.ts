@@ -5,8 +5,8 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
 import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
-import { claim, hashesClaimed, ofOwner } from "./exceptions.ts"
-import { type Paid, type Part, resourceOf, type Sellable } from "./sellable.ts"
+import { claim, hashesClaimed } from "./exceptions.ts"
+import type { Paid, Part, Sellable } from "./sellable.ts"
 
 /**
  * Claims the transfers and grants: as a new payment, or as the one (`known`) that waited with them, was reversed, or is paid
@@ -114,7 +114,7 @@ export async function grantAccepted(
 async function placeOf(ctx: TxContext, { paidOnce }: Sellable, { owner }: Part): Promise<{ beside?: boolean }> {
   if (!paidOnce) return {}
   const main = ctx.db.selectFrom("payments").select("id").where("status", "=", "granted").where("beside", "=", false)
-  return { beside: (await main.where(ofOwner(owner)).executeTakeFirst()) !== undefined }
+  return { beside: (await main.where("resource_id", "=", owner.resource_id).executeTakeFirst()) !== undefined }
 }
 
 async function pay(
@@ -140,5 +140,5 @@ export async function reverse(
   await cancelPayouts(ctx, id)
   await sellable.onReversed(ctx, part, payment)
   const { owner, payer } = part
-  ctx.log.warn({ paymentId: id, resourceId: resourceOf(owner), payer }, "payment reversed by a reorg")
+  ctx.log.warn({ paymentId: id, resourceId: owner.resource_id, payer }, "payment reversed by a reorg")
 }

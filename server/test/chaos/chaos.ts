@@ -306,7 +306,8 @@ async function sellAndPay(ctx: Context, stage: Stage, payments: number): Promise
     }))
     await db.insertInto("transfers").values(rows).execute()
     const submissions = part.map((deposit, i) => ({
-      paywall_id: deposit.paywall_id,
+      resource_id: deposit.resource_id,
+      by_sender: true,
       chain_id: network.chainId,
       tx_hash: paid[i]?.txHash as Hash,
       address: paid[i]?.from.toLowerCase() as Address,

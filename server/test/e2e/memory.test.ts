@@ -96,9 +96,9 @@ describe.runIf(postgresBinaries())("callers who do not read their answers", () =
     await client.query(`insert into checkout_sessions
       select (jsonb_populate_record(s, jsonb_build_object('id', s.id || n))).* from checkout_sessions s, ${copies}`)
     await client.query(`insert into deposits overriding system value
-      select (jsonb_populate_record(d, jsonb_build_object('id', d.id + n, 'session_id', d.session_id || n,
+      select (jsonb_populate_record(d, jsonb_build_object('id', d.id + n, 'resource_id', d.resource_id || n,
         'address', '0x' || lpad(to_hex(n), 40, '0'), 'salt', '0x' || lpad(to_hex(n), 64, '0')))).*
-      from deposits d, ${copies} where d.session_id is not null`)
+      from deposits d, ${copies} where starts_with(d.resource_id, 'cs_')`)
     await client.end()
   }
 

@@ -1,0 +1,207 @@
+// A database that an older version has lived in: every row arrives, the constraints hold, and the service goes on with it.
+import { readFileSync } from "node:fs"
+import { sql } from "kysely"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { openOlderDatabase, type RunSql } from "../../test/database.ts"
+import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import type { Address, Hash } from "../chain/hex.ts"
+import { inTransaction } from "../context.ts"
+import { checkConsistency } from "../reconciliation/check-consistency.ts"
+import { settleDue } from "../settlement/settle.ts"
+
+type Line = Record<string, unknown>
+
+/**
+ * What the service of migration 0028 wrote in a life of its own: payments in every state at paywalls and checkouts, submissions,
+ * payouts, relays, a recovery, dormant addresses. One row a line, `{ table, row }`, without nulls.
+ */
+const fixture = readFileSync(new URL("../../test/fixtures/database-0028.jsonl", import.meta.url), "utf8")
+const lines = fixture
+  .trim()
+  .split("\n")
+  .map(line => JSON.parse(line) as { table: string; row: Line })
+const tables = [...new Set(lines.map(({ table }) => table))]
+const rowsOf = (table: string) => lines.filter(line => line.table === table).map(({ row }) => row)
+
+/** Restores the rows as a backup would, without triggers. */
+async function fill(run: RunSql): Promise<void> {
+  await run("set session_replication_role = replica")
+  for (const table of tables) {
+    const rows = JSON.stringify(rowsOf(table)).replaceAll("'", "''")
+    await run(`insert into ${table} overriding system value
+      select * from json_populate_recordset(null::${table}, '${rows}')`)
+  }
+  await run(`do $$ declare s record; begin
+    for s in select c.table_name, c.column_name from information_schema.columns c
+      where c.table_schema = 'public' and c.is_identity = 'YES' loop
+      execute format('select setval(pg_get_serial_sequence(%L, %L), coalesce(max(%I), 0) + 1, false) from %I',
+        s.table_name, s.column_name, s.column_name, s.table_name);
+    end loop; end $$`)
+  await run("set session_replication_role = origin")
+}
+
+let service: TestService
+beforeAll(async () => {
+  service = await startService({ database: await openOlderDatabase("0029", fill) })
+  // The clock goes on where that life ended: nothing has expired.
+  const ended = Math.max(...rowsOf("payments").map(({ updated_at }) => Date.parse(String(updated_at))))
+  service.advance(ended + 60_000 - service.ctx.now().getTime())
+})
+afterAll(() => service.stop())
+
+const db = () => service.ctx.db
+const text = (rows: readonly Line[]) => rows.map(row => JSON.stringify(row, Object.keys(row).sort())).sort()
+
+/** A row of the fixture as it must be now. */
+function migrated(table: string, { paywall_id, session_id, ...row }: Line): Line {
+  if (!["deposits", "submissions", "payments"].includes(table))
+    return { ...row, ...(paywall_id === undefined ? {} : { paywall_id }) }
+  const sender = table === "submissions" ? { by_sender: paywall_id !== undefined } : {}
+  return { ...row, ...sender, resource_id: paywall_id ?? session_id }
+}
+
+it("the fixture has payments, addresses and submissions of both kinds in every state", () => {
+  const kinds = (table: string, state: string) =>
+    [...new Set(rowsOf(table).map(row => `${row.paywall_id ? "paywall" : "session"} ${row[state]}`))].sort()
+  const states = ["granted", "open", "returned", "reversed"]
+  expect(kinds("payments", "status")).toEqual(
+    ["paywall", "session"].flatMap(kind => states.map(each => `${kind} ${each}`)),
+  )
+  expect(kinds("deposits", "hot")).toEqual(["paywall false", "paywall true", "session true"])
+  expect(kinds("submissions", "status").length).toBeGreaterThan(5)
+})
+
+describe("after the migration", () => {
+  it("every row is there, as it was", async () => {
+    for (const table of tables) {
+      const { rows } = await sql<{ row: Line }>`
+        select json_strip_nulls(row_to_json(t)) as row from ${sql.table(table)} t`.execute(db())
+      expect(text(rows.map(({ row }) => row)), table).toEqual(text(rowsOf(table).map(row => migrated(table, row))))
+    }
+    const known = [...rowsOf("paywalls"), ...rowsOf("checkout_sessions")]
+    const resources = await db().selectFrom("resources").selectAll().execute()
+    expect(text(resources as unknown as Line[])).toEqual(
+      text(known.map(({ id, merchant_id, chain_id }) => ({ id, merchant_id, chain_id }))),
+    )
+  })
+
+  it.each([
+    ["a payment for nothing that is for sale", "update payments set resource_id = 'pw_none'", /payments_resource/],
+    ["a payment of another merchant", "update payments set merchant_id = $other", /payments_resource/],
+    ["a payment on another network", "update payments set chain_id = 1", /payments_resource/],
+    ["an address for nothing", "update deposits set resource_id = 'pw_none' where id = 1", /deposits_resource/],
+    ["an address of another merchant", "update deposits set merchant_id = $other", /deposits_resource/],
+    ["a submission for nothing", "update submissions set resource_id = 'cs_none'", /submissions_resource/],
+    ["a submission by nobody", "update submissions set address = null where by_sender", /submissions_sender/],
+    [
+      "a paywall without a resource",
+      "update paywalls set id = 'pw_none' where id = (select max(id) from paywalls)",
+      /paywalls_resource|_fkey/,
+    ],
+    ["a paywall of another merchant", "update paywalls set merchant_id = $other", /paywalls_resource/],
+    [
+      "a session that is called a paywall",
+      'insert into checkout_sessions select (jsonb_populate_record(s, \'{"id": "pw_x"}\')).* from checkout_sessions s limit 1',
+      /checkout_sessions_prefix/,
+    ],
+    [
+      "a second address of a session",
+      'insert into deposits overriding system value select (jsonb_populate_record(d, \'{"id": 4711, "address": "0x1111111111111111111111111111111111111111"}\')).* from deposits d where starts_with(resource_id, \'cs_\') limit 1',
+      /deposits_of_session/,
+    ],
+    [
+      "a second payment of a session",
+      "insert into payments select (jsonb_populate_record(p, '{\"id\": \"pay_x\"}')).* from payments p where starts_with(resource_id, 'cs_') and status = 'granted' and not beside limit 1",
+      /payments_once_a_session/,
+    ],
+    [
+      "a hash twice at a session",
+      "insert into submissions overriding system value select (jsonb_populate_record(s, '{\"id\": 4711}')).* from submissions s where not by_sender limit 1",
+      /submissions_of_anybody/,
+    ],
+    [
+      "a hash twice of one sender",
+      "insert into submissions overriding system value select (jsonb_populate_record(s, '{\"id\": 4711}')).* from submissions s where by_sender limit 1",
+      /submissions_of_sender/,
+    ],
+    [
+      "the end of a paywall with payments",
+      "delete from paywall_versions; delete from grants; delete from access; delete from paywalls",
+      /_resource/,
+    ],
+    ["the end of a session with an address", "delete from checkout_sessions", /_resource/],
+    ["the end of a resource", "delete from resources", /_resource/],
+  ])("the database refuses %s", async (_what, statement, constraint) => {
+    const { id } = await db().selectFrom("merchants").select("id").where("sub", "=", "other").executeTakeFirstOrThrow()
+    const work = inTransaction(service.ctx, async ctx => {
+      for (const each of statement.split("; ")) await sql.raw(each.replace("$other", `'${id}'`)).execute(ctx.db)
+    })
+    await expect(work).rejects.toThrow(constraint)
+  })
+
+  it("one transaction may be submitted by two senders to a paywall", async () => {
+    const { rows } = await sql`select tx_hash from submissions where by_sender group by 1 having count(*) = 2`.execute(
+      db(),
+    )
+    expect(rows).toHaveLength(1)
+  })
+
+  it("the service goes on: lists, settles, sells, and the books agree", async () => {
+    const as = { as: "shop" }
+    await db().updateTable("merchants").set({ iss: service.issuer.issuer }).execute()
+    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
+    const get = async (url: string) => (await service.call("GET", url, undefined, as)).body
+    const { data: listed } = await get("/api/console/transactions?limit=100")
+    const before = (table: string, id: unknown) => rowsOf(table).find(row => row.id === id)
+    for (const each of listed.filter((each: { type: string }) => each.type === "payment")) {
+      const { paywall_id = null, session_id = null } = before("payments", each.id) ?? {}
+      expect(each).toMatchObject({ paywallId: paywall_id, sessionId: session_id })
+    }
+    const { data: deposits } = await get("/api/console/deposits?limit=100")
+    expect(deposits.length).toBeGreaterThan(15)
+    for (const each of deposits) {
+      const row = rowsOf("deposits").find(row => row.address === each.address.toLowerCase())
+      expect(each).toMatchObject({ paywallId: row?.paywall_id ?? null, sessionId: row?.session_id ?? null })
+    }
+
+    // A paywall and a session of before are paid now.
+    for (const kind of ["pw_", "cs_"]) {
+      const open = await sql<{ id: bigint; address: Address; resource_id: string }>`select d.* from deposits d
+        where starts_with(resource_id, ${kind})
+          and (${kind} = 'pw_' or not exists (select from transfers t where t.deposit_id = d.id))
+          and d.merchant_id = (select id from merchants where sub = 'shop')
+          and not exists (select from checkout_sessions s where s.id = resource_id and s.status <> 'pending')
+        order by id desc limit 1`.execute(db())
+      const [deposit] = open.rows
+      if (!deposit) throw new Error(`nothing of ${kind} is open`)
+      const now = service.ctx.now()
+      const tx_hash = `0x${kind === "pw_" ? "e1".repeat(32) : "e2".repeat(32)}` as Hash
+      const { token } = await db().selectFrom("payments").select("token").executeTakeFirstOrThrow()
+      await db()
+        .insertInto("transfers")
+        .values({
+          ...{ chain_id: paperNetwork.chainId, tx_hash, token, to_address: deposit.address, k: 0 },
+          ...{ deposit_id: deposit.id, from_address: `0x${"b1".repeat(20)}` as Address, value: 5_000_000n },
+          ...{ block_number: 99n, block_hash: tx_hash, log_index: 0, block_time: now, state: "final" as const },
+          ...{ run_at: now, created_at: now },
+        })
+        .execute()
+      const network = { ...paperNetwork, token: { ...paperNetwork.token, address: token } }
+      // Money that nobody submitted waits ten minutes for the hash.
+      service.advance(11 * 60_000)
+      const failures: unknown[] = []
+      const log = Object.assign(Object.create(service.ctx.log), { error: (failure: unknown) => failures.push(failure) })
+      await settleDue({ ...service.ctx, log, chain: { networks: [network] } }, network)
+      expect(failures).toEqual([])
+      const paid = db().selectFrom("payments").select(["status", "merchant_id"]).where("tx_hash", "=", tx_hash)
+      expect(await paid.execute()).toMatchObject([{ status: "granted" }])
+    }
+    const made = await service.call("POST", "/api/console/paywalls", { name: "New", price: 5 }, as)
+    expect(made.status).toBe(201)
+    const session = await service.call("POST", "/api/console/checkouts", { amount: 5 }, as)
+    expect(session.status).toBe(201)
+    for (const { id } of [made.body, session.body])
+      expect(await db().selectFrom("resources").select("id").where("id", "=", id).execute()).toHaveLength(1)
+    expect(await checkConsistency(service.ctx, paperNetwork.chainId)).toEqual([])
+  })
+})
