@@ -5,7 +5,7 @@
 -- migrations of this start are committed. Each of the last three is rewritten once, with its indexes, and read once more by each
 -- new foreign key; the first two are read once to register them and once by their foreign key.
 
--- What is for sale: its merchant and its network. The prefix of an id tells the kind.
+-- What is for sale: its merchant and its network. The prefix of an id shows the kind.
 create table resources (
   id text primary key,
   merchant_id text not null references merchants,
