@@ -134,7 +134,8 @@ export async function untilMined(rpcUrl: string): Promise<void> {
 
 /** HTTP to anvil, where a sent transaction is answered when its block is mined. */
 function minedHttp(rpcUrl: string): HttpTransport {
-  const open = http(rpcUrl)
+  // Hundreds of blocks in one call took more than viem's ten seconds on a busy machine.
+  const open = http(rpcUrl, { timeout: 120_000 })
   return options => {
     const transport = open(options)
     const request = async (...args: Parameters<typeof transport.request>) => {

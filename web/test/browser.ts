@@ -52,7 +52,7 @@ export interface TestWallet {
 
 /** Puts a wallet into every page of the context that announces itself (EIP-6963) and really signs with the account's key. */
 export async function injectWallet(page: Page, rpcUrl: string, wallet: TestWallet): Promise<void> {
-  const client = createWalletClient({ account: wallet.account, transport: http(rpcUrl) })
+  const client = createWalletClient({ account: wallet.account, transport: http(rpcUrl, { timeout: 120_000 }) })
   const answer = async (method: string, params: unknown[]): Promise<unknown> => {
     wallet.asked.push(method)
     await wallet.before?.(method)

@@ -236,7 +236,7 @@ describe.concurrent("a checkout", () => {
     const session = await start()
     const { rpcUrl, buyers } = sandbox.file()
     const account = privateKeyToAccount(buyers[2].privateKey as Hex)
-    const client = createWalletClient({ account, transport: http(rpcUrl) })
+    const client = createWalletClient({ account, transport: http(rpcUrl, { timeout: 120_000 }) })
     const { getTransactionReceipt } = await import("viem/actions")
     const deployed = await client.deployContract({
       abi: testUsdcAbi,

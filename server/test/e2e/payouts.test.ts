@@ -27,7 +27,7 @@ it("pays shares and sweeps to the smallest unit, once, through a kill", async ()
   }
   const get = async (path: string) => (await sandbox.call(path, undefined, headers)).body
   const balance = (address: Hex) =>
-    createPublicClient({ transport: http(rpcUrl) }).readContract({
+    createPublicClient({ transport: http(rpcUrl, { timeout: 120_000 }) }).readContract({
       address: token.address,
       abi: erc20Abi,
       functionName: "balanceOf",
@@ -65,7 +65,7 @@ it("pays shares and sweeps to the smallest unit, once, through a kill", async ()
 
 it("pays a checkout by a buyer's signature alone, once, though it is killed as soon as it has answered", async () => {
   const { merchants, buyers, token, rpcUrl, chainId } = sandbox.file()
-  const client = createPublicClient({ transport: http(rpcUrl) })
+  const client = createPublicClient({ transport: http(rpcUrl, { timeout: 120_000 }) })
   const buyer = privateKeyToAccount(buyers[3].privateKey)
   const ether = await client.getBalance({ address: buyer.address })
   const headers = { "x-api-key": merchants[0].apiKey }

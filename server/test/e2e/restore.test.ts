@@ -60,9 +60,9 @@ describe.runIf(postgresBinaries())("a restored dump", () => {
     return (await run(join(root, "script/wallet"), args, { env: { PATH, HOME, DATA_DIR: sandbox.dir } })).stdout
   }
   const shown = async () => JSON.parse(await wallet("show", "--json")).data[0]
-  const chain = () => createTestClient({ mode: "anvil", transport: http(sandbox.file().rpcUrl) })
+  const chain = () => createTestClient({ mode: "anvil", transport: http(sandbox.file().rpcUrl, { timeout: 120_000 }) })
   const held = (address: Hex) =>
-    createPublicClient({ transport: http(sandbox.file().rpcUrl) }).readContract({
+    createPublicClient({ transport: http(sandbox.file().rpcUrl, { timeout: 120_000 }) }).readContract({
       address: sandbox.file().token.address,
       abi: erc20Abi,
       functionName: "balanceOf",

@@ -42,8 +42,8 @@ async function wallet(args: string[], dir = sandbox.dir): Promise<{ code: number
   return { code, out, err }
 }
 const shown = async () => JSON.parse((await wallet(["show", "--json"])).out).data[0]
-const chain = () => createTestClient({ mode: "anvil", transport: http(sandbox.file().rpcUrl) })
-const reader = () => createPublicClient({ transport: http(sandbox.file().rpcUrl) })
+const chain = () => createTestClient({ mode: "anvil", transport: http(sandbox.file().rpcUrl, { timeout: 120_000 }) })
+const reader = () => createPublicClient({ transport: http(sandbox.file().rpcUrl, { timeout: 120_000 }) })
 const balance = (address: Hex) =>
   reader().readContract({
     address: sandbox.file().token.address,
