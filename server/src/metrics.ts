@@ -158,12 +158,13 @@ export const payoutAlarmReasons = [
   "books",
   "stuck",
   "given_up",
+  "unswept",
   "no_key",
 ] as const
 
 export const standingAlarms = new Gauge({
   name: "sluice_payout_alarm",
-  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_soon, fee_cap, gas_total, untold, transfer, stuck, given_up or no_key.",
+  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_soon, fee_cap, gas_total, untold, transfer, stuck, given_up, unswept or no_key.",
   labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })

@@ -61,6 +61,7 @@ export type StandingAlarm =
   | "transfer"
   | "stuck"
   | "given_up"
+  | "unswept"
 
 export type PayoutState = "queued" | "held" | "assigned" | "mined" | "final" | "reverted" | "cancelled"
 export type HeldReason = "short" | "sanctions" | "simulation" | "low_gas" | "reverted" | "gas_budget"

@@ -7,8 +7,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { openLog } from "../log.ts"
 import { endpointAlarmReasons, payoutAlarmReasons, registry } from "../metrics.ts"
-import { reportMissingKey } from "./alarms.ts"
+import { alarmsInWords, reportMissingKey } from "./alarms.ts"
 import { inFlight } from "./in-flight.ts"
+import { sweepDue } from "./make-payouts.ts"
 
 const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
 const ETHER = 10n ** 18n
@@ -189,6 +190,30 @@ describe("other alarms", () => {
     await rig.round()
     expect(await alarms()).toEqual(["low_gas", "untold"])
     expect([await total("untold"), await total("low_gas")]).toEqual([1, 1])
+  })
+
+  it("a payment that no sweep can take is one a day after it was due, until it is swept", async () => {
+    const { ctx } = rig.service
+    const id = await rig.paid(await rig.sell(), 5_000_001n)
+    // As one of two endpoints alone reports it.
+    await ctx.db.updateTable("transfers").set({ single_source: true }).execute()
+    for (const hours of [25, 22]) {
+      rig.service.advance(hours * 3_600_000)
+      await sweepDue(ctx, rig.network)
+      await rig.round()
+      expect([hours, await alarms()]).toEqual([hours, []])
+    }
+    rig.service.advance(2 * 3_600_000)
+    await sweepDue(ctx, rig.network)
+    await rig.round()
+    expect([await alarms(), await standing("unswept")]).toEqual([["unswept"], 1])
+    expect(reported("unswept")).toMatchObject([{ payments: [id] }])
+    expect(await alarmsInWords(ctx)).toEqual([expect.stringContaining("can't sweep payments")])
+    await ctx.db.updateTable("transfers").set({ single_source: false }).execute()
+    rig.service.advance(3_700_000)
+    await sweepDue(ctx, rig.network)
+    for (let i = 0; i < 2; i++) await rig.round()
+    expect([await rig.states(), await alarms()]).toEqual([["mined"], []])
   })
 
   it("a halted wallet is reported in words that name no address and no reason", async () => {

@@ -29,6 +29,12 @@ import { isTotalSpent } from "./total-budget.ts"
 const USUAL_GAS = 118_000n
 /** An alarm begins when the gas is enough for fewer usual payouts than this, while there is time to send more. */
 const ENOUGH_PAYOUTS = 100n
+/** A sweep is due after a day at the latest; a payment that still waits for one after two has a reason of its own. */
+const UNSWEPT_MS = 2 * 86_400_000
+/** When a sweep of what nothing could be taken from is tried again, at the latest. */
+const SWEEP_AGAIN_MS = 3_600_000
+/** Payments that the log names. */
+const PAYMENTS_NAMED = 10
 /** A payout is mined some seconds after it was sent, or replaced at a higher fee after half a minute. */
 const STUCK_MS = 15 * 60_000
 const GWEI = 1_000_000_000n
@@ -43,6 +49,8 @@ const words: Record<StandingAlarm, string> = {
   stuck: "has sent a payout that is in no block after 15 minutes: `script/wallet show` says what endpoints answer",
   given_up:
     "has payouts that failed on chain five times and are no longer retried: `script/wallet held` lists them, `script/wallet release` retries one",
+  unswept:
+    "can't sweep payments that were due a day ago, as their money is not certainly there: the log names them, and docs/alarms.md says what to do",
 }
 const halted: Record<Lane, string> = {
   payout: "payouts wait, and nothing can be sold on this network, until `script/wallet resume`",
@@ -66,9 +74,11 @@ export async function reportAlarms(
   const flying = await inFlight(ctx, wallet)
   const isStuck = flying.since !== null && ctx.now().getTime() - flying.since.getTime() > STUCK_MS
   const reported = alarmsOf(state, { ...flying, isStuck }, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
+  const unswept = await unsweptPayments(ctx, wallet)
   const byRows: Partial<Record<StandingAlarm, boolean>> = {
     transfer: await missesTransfer(ctx, wallet),
     given_up: await hasParked(ctx, network, wallet),
+    unswept: unswept.length > 0,
   }
   const alarms = standing.filter(each => byRows[each] ?? reported.includes(each))
   const facts = { network: network.name, wallet: wallet.lane, balance, ...market }
@@ -87,7 +97,8 @@ export async function reportAlarms(
   if (!before) return
   for (const reason of alarms.filter(each => !before.alarms.includes(each))) {
     payoutAlarms.inc({ ...labels(network, wallet), reason })
-    ctx.log.error({ ...facts, reason }, `the ${facts.wallet} wallet ${words[reason]}`)
+    const payments = reason === "unswept" ? { payments: unswept } : {}
+    ctx.log.error({ ...facts, ...payments, reason }, `the ${facts.wallet} wallet ${words[reason]}`)
   }
   for (const reason of before.alarms.filter(each => !alarms.includes(each)))
     ctx.log.info({ ...facts, reason }, `ended: the ${facts.wallet} wallet ${words[reason]}`)
@@ -117,6 +128,22 @@ async function hasParked(ctx: Context, { depositFactory }: Network, wallet: Row<
     .where("to_address", "=", depositFactory)
     .limit(1)
   return (await rows.executeTakeFirst()) !== undefined
+}
+
+/**
+ * Some granted payments that no sweep could take: one endpoint alone reports them, a reorg is moving them, or their deposit's book
+ * promises more than it holds. A sweep that failed or was cancelled lately is retried by itself, and is no reason.
+ */
+async function unsweptPayments(ctx: Context, { lane, chain_id: chainId }: Row<"wallets">): Promise<string[]> {
+  if (lane !== "payout") return []
+  const now = ctx.now().getTime()
+  const since = new Date(now - UNSWEPT_MS)
+  const { rows } = await sql<{ id: string }>`select p.id from payments p
+    where p.chain_id = ${chainId} and p.sweep_at <= ${new Date(now + SWEEP_AGAIN_MS)} and p.status = 'granted'
+      and p.updated_at <= ${since} and not exists (select from claims c join sweep_parts s on s.transfer_id = c.transfer_id
+        join intents i on i.id = s.intent_id where c.payment_id = p.id and i.updated_at > ${since})
+    order by p.sweep_at, p.id limit ${PAYMENTS_NAMED}`.execute(ctx.db)
+  return rows.map(({ id }) => id)
 }
 
 /**
@@ -156,6 +183,7 @@ function alarmsOf(
     transfer: false,
     stuck: flying.isStuck,
     given_up: false,
+    unswept: false,
   }
   return standing.filter(each => facts[each])
 }
