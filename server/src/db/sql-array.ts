@@ -6,7 +6,7 @@ import { type RawBuilder, sql } from "kysely"
  * Use it as `= any(${sqlArray("bigint", ids)})`.
  */
 export function sqlArray(
-  type: "bigint" | "text" | "timestamptz",
+  type: "bigint" | "text" | "timestamptz" | "uuid",
   values: Iterable<bigint | string>,
 ): RawBuilder<unknown> {
   const quoted = [...values].map(value => `"${`${value}`.replace(/["\\]/g, "\\$&")}"`)

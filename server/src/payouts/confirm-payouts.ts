@@ -12,6 +12,7 @@ import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { payoutEnds } from "../metrics.ts"
 import { failedOften, makePayouts, sweepAfterRevert } from "./make-payouts.ts"
 import { returnAgain } from "./make-returns.ts"
@@ -169,20 +170,26 @@ function judge(row: OpenPayout, receipt: Receipt, quorum: Quorum): Settled[] {
   return [{ row, receipt: { ...receipt, succeeded: paid }, state }]
 }
 
-/** Writes changes; answers how many payouts changed. */
+/**
+ * Writes changes; answers how many payouts changed. The rows are locked in one order first: two workers whose leases overlap may
+ * list the same payouts in different orders, and each would wait for the other.
+ */
 async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Settled[]): Promise<number> {
   if (settled.length === 0) return 0
   const rows = settled.map(
     ({ row, receipt, state }) =>
       sql`(${row.id}::uuid, ${state}, ${receipt.txHash}, ${receipt.blockNumber}::bigint, ${receipt.blockHash}, ${receipt.succeeded}::boolean, ${receipt.cost ?? null}::numeric)`,
   )
+  const ids = settled.map(({ row }) => row.id)
   const written = await sql<{ state: string; lane: Lane }>`
     update intents i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
       succeeded = s.succeeded, transfer_missing_at = null, gas_cost = coalesce(s.cost, i.gas_cost),
       gas_cost_at = coalesce(i.gas_cost_at, case when s.cost is not null then ${ctx.now()}::timestamptz end),
       updated_at = ${ctx.now()}
     from (values ${sql.join(rows)}) as s (id, state, tx_hash, block_number, block_hash, succeeded, cost)
-    where i.id = s.id and i.state in ('assigned', 'mined') returning i.state, i.lane`.execute(ctx.db)
+    where i.id = s.id and i.id in (select id from intents where id = any(${sqlArray("uuid", ids)})
+        order by id for no key update) and i.state in ('assigned', 'mined')
+    returning i.state, i.lane`.execute(ctx.db)
   for (const { state, lane } of written.rows)
     if (state !== "mined") payoutEnds.inc({ network: network.name, wallet: lane, end: state })
   return written.rows.length
