@@ -94,7 +94,9 @@ function carryOut(world: World, state: State, sender: Address, time: bigint, cal
     case "giveBack": {
       const deposit = addressOfTerms(world.factory, call.salt, call.terms)
       const { token, to, amount, nonce, deadline } = call.message
-      refuse(time > deadline || !isApproved(world, call, deposit) || state.used.has(`${deposit} ${nonce}`))
+      const byOperator = call.terms.approver === world.factory
+      const approved = byOperator ? sender === state.operator && !state.paused : isApproved(world, call, deposit)
+      refuse(time > deadline || !approved || state.used.has(`${deposit} ${nonce}`))
       state.used.add(`${deposit} ${nonce}`)
       pay(world, state, time, deposit, token, to, amount)
       return

@@ -51,7 +51,7 @@ export type Act =
   | { kind: "repeat"; back: number }
 
 /** A group of calls. */
-export type Kind = "release" | "giveBack" | "recover" | "rule" | "direct" | "repeat"
+export type Kind = "release" | "giveBack" | "recover" | "rule" | "byOperator" | "direct" | "repeat"
 
 /** A field of the terms that is not the deposit's. */
 export type Alter = "none" | "salt" | keyof TermsArgument
@@ -124,6 +124,18 @@ const rule = fc.oneof(
     next: fc.constantFrom<Role | "zero">("operator", "next", "thief", "zero"),
   }),
 )
+/** The deposit that the factory itself approves for. */
+const ITS_OPERATORS = 2
+/** What the operator may send back, and the guardian's answers to its theft: alone, either is too rare to meet the other. */
+const byOperator = fc.oneof(
+  rule,
+  fc.record({
+    kind: fc.constant("giveBack" as const),
+    ...{ of: fc.constant(ITS_OPERATORS), alter: fc.constant<Alter>("none"), token: fc.constant(0) },
+    ...{ to: fc.constant<Place>("thief"), amount: fc.constant(1n), tamper: fc.constant<Tamper>("none") },
+    ...{ signer, nonce: fc.nat({ max: 30 }), deadline: fc.constant(1_000n) },
+  }),
+)
 const direct = fc.record({
   kind: fc.constantFrom("send" as const, "sendEther" as const),
   of: fc.oneof(of, fc.constant("implementation" as const)),
@@ -138,6 +150,7 @@ const acts: Record<Kind, { weight: number; arbitrary: fc.Arbitrary<Act> }> = {
   giveBack: { weight: 8, arbitrary: giveBack },
   recover: { weight: 4, arbitrary: recover },
   rule: { weight: 2, arbitrary: rule },
+  byOperator: { weight: 4, arbitrary: byOperator },
   direct: { weight: 2, arbitrary: direct },
   repeat: { weight: 2, arbitrary: repeat },
 }

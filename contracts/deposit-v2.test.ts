@@ -197,6 +197,40 @@ describe("giveBack", () => {
     }
   })
 
+  test("with the factory as approver is the operator's of the time, who sends it, and no signature's", async () => {
+    const { client } = anvil
+    const deposit = await funded({ approver: factory })
+    const message = asked(deposit)
+    const [unsigned, signed] = [
+      await giveBack(deposit, message, "0x"),
+      await giveBack(deposit, message, undefined, operator),
+    ]
+    for (const request of [unsigned, signed])
+      for (const account of [stranger, owner, approver, guardian])
+        expect(await revertOf(client.simulateContract({ ...request, account }))).toBe("OnlyOperator()")
+
+    await send(rule("pause"))
+    for (const request of [unsigned, signed])
+      expect(await revertOf(client.simulateContract({ ...request, account: operator }))).toBe("EnforcedPause()")
+    await send(rule("unpause"))
+
+    const change = (to: PrivateKeyAccount) =>
+      ({ address: factory, abi, functionName: "setOperator", args: [to.address], account: guardian }) as const
+    await send(change(stranger))
+    for (const request of [unsigned, signed])
+      expect(await revertOf(client.simulateContract({ ...request, account: operator }))).toBe("OnlyOperator()")
+    await client.simulateContract({ ...unsigned, account: stranger })
+    await send(change(operator))
+
+    const late = await giveBack(deposit, { ...message, deadline: (await time()) - 1n }, "0x")
+    expect(await revertOf(client.simulateContract({ ...late, account: operator }))).toMatch(/^Expired/)
+    const before = await balance(fresh(1))
+    await send({ ...unsigned, account: operator })
+    expect(await balance(fresh(1))).toBe(before + 10n)
+    const again = client.simulateContract({ ...unsigned, account: operator })
+    expect(await revertOf(again)).toBe(`NonceUsed(${message.nonce})`)
+  })
+
   test("counts up to the second of its deadline", async () => {
     const deposit = await funded()
     const deadline = (await time()) + 100n
@@ -306,6 +340,9 @@ test("the gas is what the documents say, and a first release without a split cos
   await measure("first give-back", await giveBack(deposit, asked(deposit, { to: fresh(++n) })))
   const later = asked(deposit, { to: fresh(++n), nonce: zeroHash })
   await measure("later give-back", await giveBack(deposit, later))
+  const ours = await funded({ approver: factory })
+  const unsigned = await giveBack(ours, asked(ours, { to: fresh(++n) }), "0x")
+  await measure("first give-back by the operator", { ...unsigned, account: operator })
   const [first, second] = [await funded({ owner: fresh(++n) }), await funded({ owner: fresh(++n) })]
   await send(release(second, second.terms.owner, 10n))
   await anvil.client.setNextBlockTimestamp({ timestamp: second.terms.openAfter + 1n })

@@ -126,9 +126,9 @@ async function begin(stage: Stage, factory: Address): Promise<Run> {
   return run
 }
 
-/** One of each kind: plain, split with a contract wallet as approver, approved by the service, a thief's, and a broken one. */
+/** One of each kind: plain, split with a contract wallet as approver, approved by the operator of the time, a thief's, and a broken one. */
 function makeDeposits({ roles, tokens }: Stage, factory: Address, now: bigint): Deposit[] {
-  const { owner, wallet, accomplice, approver, operator, thief, payeeA, payeeB } = roles
+  const { owner, wallet, accomplice, approver, thief, payeeA, payeeB } = roles
   const far = now + 1_000_000_000n
   const kinds: { owner: Address; approver: Address; openAfter: bigint; split: [Address, number][] }[] = [
     { owner, approver, openAfter: now + 30n, split: [] },
@@ -143,7 +143,7 @@ function makeDeposits({ roles, tokens }: Stage, factory: Address, now: bigint): 
     },
     {
       owner: wallet,
-      approver: operator,
+      approver: factory,
       openAfter: far,
       split: [
         [payeeB, 300_000],
@@ -319,7 +319,8 @@ async function encodeGiveBack(run: Run, act: Act & { kind: "giveBack" }, time: b
   const said = tamper in other ? { ...message, [tamper]: other[tamper as keyof GiveBack] } : message
   const chainId = tamper === "chain" ? world.chainId + 1 : world.chainId
   const factory = tamper === "factory" ? world.implementation : world.factory
-  const { by, key } = signerOf(run, act.signer, deposit.terms.approver)
+  const { approver } = deposit.terms
+  const { by, key } = signerOf(run, act.signer, approver === world.factory ? run.state.operator : approver)
   const signature = await key.signTypedData(giveBackData(chainId, factory, said))
   const { to, amount, nonce, deadline } = message
   const args = [salt, terms, token, to, amount, nonce, deadline, signature] as const

@@ -31,13 +31,11 @@ export const MUTANTS: readonly Mutant[] = [
     "the guardian's key": "if (msg.sender != guardian) revert",
   }),
   ...refusals("release", {
-    "the operator's key": "if (msg.sender != operator) revert",
     "the committed payees": "if (keccak256(abi.encode(payees, percentsE4)) != terms.payeesHash) revert",
     "a payee as recipient": "if (!_includes(payees, to)) revert",
   }),
   ...refusals("giveBack", {
     "the deadline": "if (block.timestamp > deadline) revert",
-    "the signature": "if (!SignatureChecker.isValidSignatureNowCalldata(terms.approver, digest, signature)) revert",
     "the nonce": "if (isUsed[address(deposit)][nonce]) revert",
     "zero as no recipient": "if (to == address(0)) revert",
     "the deposit as no recipient": "if (to == address(deposit)) revert",
@@ -45,6 +43,39 @@ export const MUTANTS: readonly Mutant[] = [
     "the token as no recipient": "if (to == address(token)) revert",
   }),
   ...refusals("recover", { "the opening time": "if (block.timestamp <= terms.openAfter) revert" }),
+  {
+    kind: "giveBack",
+    without: "the signature",
+    change: ["digest, signature)) {", "digest, signature) && false) {"],
+  },
+  {
+    kind: "release",
+    without: "the operator's key",
+    change: ["        _checkOperator();\n        if (to", "        if (to"],
+  },
+  {
+    kind: "byOperator",
+    without: "the operator's key where the factory approves",
+    change: ["            _checkOperator();\n        } else", "        } else"],
+  },
+  {
+    kind: "byOperator",
+    without: "the pause where the factory approves",
+    change: ["            _requireNotPaused();\n", ""],
+  },
+  {
+    kind: "giveBack",
+    without: "a signature where the factory does not approve",
+    change: ["if (approver == address(this)) {", "if (approver == address(this) || msg.sender == operator) {"],
+  },
+  {
+    kind: "byOperator",
+    without: "the operator's own call where the factory approves: a signature would do",
+    change: [
+      "            _checkOperator();\n        } else",
+      "if (!SignatureChecker.isValidSignatureNowCalldata(operator, digest, signature)) _checkOperator(); } else",
+    ],
+  },
   { kind: "rule", without: "the pause", change: ["external whenNotPaused {", "external {"] },
   {
     kind: "release",

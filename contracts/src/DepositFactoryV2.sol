@@ -15,7 +15,8 @@ import {DepositV2} from "./DepositV2.sol";
 struct Terms {
     /// @notice The merchant's payout address.
     address owner;
-    /// @notice Whose signature sends money back to payers; nobody's when zero.
+    /// @notice Whose signature sends money back to payers; nobody's when zero. The factory itself stands for whoever is its
+    /// operator at the time, who sends such money back by sending the call.
     address approver;
     /// @notice keccak256(abi.encode(payees, percentsE4)) of the split, zero without one.
     bytes32 payeesHash;
@@ -104,7 +105,7 @@ contract DepositFactoryV2 is Pausable, Multicall {
         address to,
         uint256 amount
     ) external whenNotPaused {
-        if (msg.sender != operator) revert OnlyOperator();
+        _checkOperator();
         if (to != terms.owner) {
             if (keccak256(abi.encode(payees, percentsE4)) != terms.payeesHash) revert OtherPayees();
             if (!_includes(payees, to)) revert NotAPayee(to);
@@ -113,7 +114,8 @@ contract DepositFactoryV2 is Pausable, Multicall {
     }
 
     /// @notice Moves `amount` of `token` to whom the deposit's approver signed for (EIP-712; a contract by ERC-1271), once
-    /// for each nonce of a deposit. Anyone may submit it, paused or not: the signature says everything.
+    /// for each nonce of a deposit. Anyone may submit it, paused or not: the signature says everything. Where the approver is
+    /// this factory, no signature counts: the operator alone may submit it, and not while paused.
     function giveBack(
         bytes32 salt,
         Terms calldata terms,
@@ -128,7 +130,7 @@ contract DepositFactoryV2 is Pausable, Multicall {
         if (block.timestamp > deadline) revert Expired(deadline);
         bytes32 what = keccak256(abi.encode(GIVE_BACK_TYPEHASH, token, to, amount, deposit, nonce, deadline));
         bytes32 digest = MessageHashUtils.toTypedDataHash(_domainSeparator(), what);
-        if (!SignatureChecker.isValidSignatureNowCalldata(terms.approver, digest, signature)) revert BadSignature();
+        _checkApproval(terms.approver, digest, signature);
         if (isUsed[address(deposit)][nonce]) revert NonceUsed(nonce);
         // Before the transfer, as a token may call back with the same signature.
         isUsed[address(deposit)][nonce] = true;
@@ -180,6 +182,21 @@ contract DepositFactoryV2 is Pausable, Multicall {
         address deposit = addressOf(salt, terms);
         if (deposit.code.length == 0) Clones.cloneDeterministic(implementation, _saltOf(salt, terms));
         return DepositV2(deposit);
+    }
+
+    /// @dev A key in the terms would be the approver for ever. The factory in its place means today's operator, so that
+    /// `pause` and `setOperator` take a stolen key's word away from money that already lies in deposits.
+    function _checkApproval(address approver, bytes32 digest, bytes calldata signature) private view {
+        if (approver == address(this)) {
+            _requireNotPaused();
+            _checkOperator();
+        } else if (!SignatureChecker.isValidSignatureNowCalldata(approver, digest, signature)) {
+            revert BadSignature();
+        }
+    }
+
+    function _checkOperator() private view {
+        if (msg.sender != operator) revert OnlyOperator();
     }
 
     function _send(DepositV2 deposit, IERC20 token, address to, uint256 amount) private {
