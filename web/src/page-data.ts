@@ -28,10 +28,21 @@ export interface AddressTerms {
   openAfter: number
 }
 
+/** How a merchant's pages look, and where they may be shown. */
+interface Brand {
+  /** A path of this server. */
+  logo: string | null
+  /** As `#rrggbb`. */
+  accentColor: string | null
+  /** The sites that may show the page in a frame. */
+  allowedOrigins: string[]
+}
+
 /** What every page has. */
 export interface PageBase {
   lang: Language
   merchant: string
+  brand: Brand
   /** Whether it is a sandbox, whose money is worth nothing and which has a test wallet. */
   sandbox: boolean
   network: NetworkFacts

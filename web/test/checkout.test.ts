@@ -1,4 +1,6 @@
 // A person pays a checkout in a real browser, against the real sandbox, with a wallet that really signs.
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
 import axe from "axe-core"
 import type { Browser, Page } from "playwright-core"
 import { createWalletClient, type Hex, http } from "viem"
@@ -369,6 +371,86 @@ describe.concurrent("the other pages", () => {
     await button(page, "Sign with the test wallet").click()
     await page.getByText("Saved").waitFor()
     await isSoundEverywhere(page)
+  })
+})
+
+/** The site of a merchant, with a link as in docs/embedding.md; it keeps every message and event that it gets. */
+async function openSite(link: string): Promise<{ url: string; stop: () => void }> {
+  const text = `<!doctype html><html lang="en"><title>Shop</title><a data-sluice href="${link}">Pay now</a>
+<script>window.got = []
+addEventListener("message", event => got.push(event.data.type))
+for (const type of ["sluice:paid", "sluice:close"]) addEventListener(type, event => got.push({ type, ...event.detail }))
+</script><script src="${sandbox.url}/embed.js"></script>`
+  const server = createServer((_request, response) => response.setHeader("content-type", "text/html").end(text))
+  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
+  const { port } = server.address() as AddressInfo
+  return { url: `http://127.0.0.1:${port}`, stop: () => server.close() }
+}
+const gotOf = (page: Page) => page.evaluate(() => (globalThis as unknown as { got: unknown[] }).got)
+
+describe.concurrent("a merchant's site", () => {
+  /** The second merchant's: it alone has allowed sites. */
+  const auth = () => ({ authorization: `Bearer ${sandbox.file().merchants[1].accessToken}` })
+  const allow = async (allowedOrigins: string[]) => {
+    const headers = { ...auth(), "content-type": "application/json" }
+    const body = JSON.stringify({ allowedOrigins })
+    const answer = await fetch(`${sandbox.url}/api/console/settings`, { method: "PUT", headers, body })
+    expect(answer.status, await answer.text()).toBe(200)
+  }
+  const open = async (site: { url: string }) => {
+    const page = await (await browser.newContext({ locale: "en-US" })).newPage()
+    page.setDefaultTimeout(120_000)
+    await page.goto(site.url)
+    return page
+  }
+
+  it("shows the page in a dialog where it is allowed and hears of the payment, and anywhere else is a link", async () => {
+    const { body } = await sandbox.call("/api/console/checkouts", { amount: "5" }, auth())
+    const { id, url } = body
+    const [site, other] = [await openSite(url), await openSite(url)]
+    await allow([site.url])
+
+    const shop = await open(site)
+    await shop.getByRole("link", { name: "Pay now" }).click()
+    const dialog = shop.getByRole("dialog", { name: "Pay now" })
+    const frame = dialog.locator("iframe").contentFrame()
+    await frame.getByRole("button", { name: "Pay with the test wallet" }).waitFor()
+    await dialog.getByRole("button", { name: "Close" }).click()
+    await shop.getByRole("link", { name: "Pay now" }).click()
+
+    const elsewhere = await open(other)
+    await elsewhere.getByRole("link", { name: "Pay now" }).click()
+    // Without the policy that the browser holds to, the page is there, and does not answer.
+    const forced = await open(other)
+    await forced.route(url, async route => {
+      const response = await route.fetch()
+      const { "content-security-policy": _, ...headers } = response.headers()
+      await route.fulfill({ response, headers })
+    })
+    await forced.evaluate(address => {
+      const frame = document.body.appendChild(document.createElement("iframe"))
+      frame.onload = () => frame.contentWindow?.postMessage({ type: "sluice:hello" }, "*")
+      frame.src = address
+    }, url)
+
+    await frame.getByRole("button", { name: "Pay with the test wallet" }).click()
+    await frame.locator("[data-stage=paid]").waitFor()
+    await forced.frameLocator("iframe").locator("[data-stage=paid]").waitFor()
+    expect(await gotOf(forced)).toEqual([])
+    await frame.getByRole("link", { name: "View the receipt" }).focus()
+    await shop.keyboard.press("Escape")
+    await dialog.waitFor({ state: "detached" })
+    const got = (await gotOf(shop)) as { type?: string }[]
+    expect(got.filter(each => each.type)).toEqual([
+      { type: "sluice:close", id: null },
+      { type: "sluice:paid", id },
+      { type: "sluice:close", id },
+    ])
+    // The first dialog may have been closed before its page was ready.
+    const messages = new Set(got.filter(each => !each.type))
+    expect([...messages]).toEqual(["sluice:ready", "sluice:paid", "sluice:close"])
+    await elsewhere.waitForURL(url)
+    for (const { stop } of [site, other]) stop()
   })
 })
 

@@ -8,6 +8,7 @@ import { brotliCompressSync } from "node:zlib"
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import { translator } from "../../../web/src/i18n/words.ts"
 import type { CheckoutPage } from "../../../web/src/page-data.ts"
+import { accentStyle } from "../pages/accent.ts"
 import { readAssets } from "../pages/assets.ts"
 import { payBody } from "../pages/bodies.ts"
 import { documentOf } from "../pages/html.ts"
@@ -19,6 +20,7 @@ const page: CheckoutPage = {
   kind: "checkout",
   lang: "en",
   merchant: "Blue Bottle Books",
+  brand: { logo: `/logo/${"k".repeat(43)}`, accentColor: "#b4451f", allowedOrigins: ["https://shop.example"] },
   sandbox: true,
   network: { chainId: 84532, title: "Base Sepolia", rpcUrl: "https://sepolia.base.org", explorer: null },
   token: { address: hex("a1", 20), symbol: "USDC", decimals: 6, name: "USDC", version: "2" },
@@ -57,6 +59,7 @@ const text = documentOf({
   title: "Pay",
   entry,
   body: payBody(translator(catalogues.en), page),
+  style: accentStyle(page.brand.accentColor),
   data: page,
 })
 const sent = (path: string) => assets.files.get(path.slice("/assets/".length))?.compressed?.length ?? Number.NaN

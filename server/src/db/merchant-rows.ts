@@ -1,5 +1,5 @@
-/** The rows of merchants and of the addresses that receive their money; a part of `schema.ts`. */
-import type { Generated } from "kysely"
+/** The rows of merchants, of the addresses that receive their money, and of how their pages look; a part of `schema.ts`. */
+import type { Generated, JSONColumnType } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { Optional } from "./schema.ts"
 
@@ -26,4 +26,13 @@ export interface PayoutAddresses {
   since: Generated<Date>
   pending_address: Optional<Address>
   pending_at: Optional<Date>
+}
+
+export interface Branding {
+  merchant_id: string
+  accent_color: Optional<string>
+  allowed_origins: JSONColumnType<string[], string | undefined, string>
+  logo: Optional<Uint8Array>
+  logo_type: Optional<string>
+  logo_hash: Optional<string>
 }

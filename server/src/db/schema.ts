@@ -2,7 +2,7 @@
 import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { CheckoutSessions, PaymentLinks, Products } from "./checkout-rows.ts"
-import type { Invitations, Merchants, PayoutAddresses } from "./merchant-rows.ts"
+import type { Branding, Invitations, Merchants, PayoutAddresses } from "./merchant-rows.ts"
 import type {
   Attempts,
   Books,
@@ -319,6 +319,7 @@ interface Transactions {
 export interface Database {
   installation: Installation
   merchants: Merchants
+  branding: Branding
   invitations: Invitations
   payout_addresses: PayoutAddresses
   resources: Resources

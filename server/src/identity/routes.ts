@@ -6,6 +6,7 @@ import { AddressText, Described, Matching, Nullable, Strict, Timestamp } from ".
 import { callingMerchant, type Server } from "../http/server.ts"
 import { gasBudgetOf } from "../payouts/gas-budget.ts"
 import { accountSecret, masked } from "../webhooks/secrets.ts"
+import { brandingOf, changeBranding } from "./branding.ts"
 import { changeSettings, payoutAddresses } from "./merchant-settings.ts"
 import { approvedByWallet, protectedPart } from "./wallet-lock.ts"
 
@@ -32,6 +33,39 @@ const Settings = Type.Object({
     ),
   ),
   webhookSecret: Described(Type.String(), "The secret that signs callbacks, masked. It can be shown once"),
+  branding: Type.Object(
+    {
+      accentColor: Nullable(Type.String({ examples: ["#1b4fd8"] })),
+      logoUrl: Nullable(Type.String({ examples: ["https://pay.example/logo/kZ0vJ3qRr2m1"] })),
+    },
+    { description: "How the payers' pages look" },
+  ),
+  allowedOrigins: Type.Array(Type.String({ examples: ["https://shop.example"] })),
+})
+
+/** 64 KB in base64, and what stands before it. */
+const LOGO_CHARACTERS = 87_500
+const MOST_ORIGINS = 20
+
+const BrandingChange = Strict({
+  accentColor: Type.Optional(
+    Described(
+      Nullable(Matching("^#[0-9a-fA-F]{6}$", "A colour: # and 6 hexadecimal digits")),
+      "The colour of the main button. Text in it is darkened or brightened until it can be read; null removes it",
+    ),
+  ),
+  logo: Type.Optional(
+    Described(
+      Nullable(
+        Matching(
+          "^data:image/(png|jpeg|webp);base64,[A-Za-z0-9+/]+={0,2}$",
+          "A PNG, JPEG or WebP picture as a data: address in base64",
+          { maxLength: LOGO_CHARACTERS },
+        ),
+      ),
+      "A picture as a `data:` address: PNG, JPEG or WebP, at most 64 KB and 2,048 pixels a side. It is served by this service. Null removes it",
+    ),
+  ),
 })
 
 const SettingsChange = Strict(
@@ -49,6 +83,14 @@ const SettingsChange = Strict(
       Type.Record(Type.String(), AddressText, {
         maxProperties: 16,
         description: "The addresses that receive the money, by the network's name",
+      }),
+    ),
+    branding: Type.Optional(Described(BrandingChange, "How the payers' pages look")),
+    allowedOrigins: Type.Optional(
+      Type.Array(Type.String({ maxLength: 260 }), {
+        maxItems: MOST_ORIGINS,
+        description:
+          "The sites that may show the payers' pages in a frame, such as `https://shop.example`; all others may not. The list replaces the one before",
       }),
     ),
   },
@@ -90,7 +132,7 @@ export function identityRoutes(app: Server, ctx: Context): void {
     },
     async request => {
       const merchantId = await callingMerchant(request)
-      const { payoutAddress, payoutAddresses = {}, ...rest } = request.body
+      const { payoutAddress, payoutAddresses = {}, branding, allowedOrigins, ...rest } = request.body
       const defaultName = ctx.chain.networks[0]?.name ?? ""
       const addresses = { ...(payoutAddress === undefined ? {} : { [defaultName]: payoutAddress }), ...payoutAddresses }
       const change = { ...rest, payoutAddresses: addresses }
@@ -98,6 +140,7 @@ export function identityRoutes(app: Server, ctx: Context): void {
       await inTransaction(ctx, async ctx => {
         await approval.hold(ctx)
         await changeSettings(ctx, merchantId, change, approval.signer)
+        await changeBranding(ctx, merchantId, { ...branding, ...(allowedOrigins ? { allowedOrigins } : {}) })
       })
       ctx.wakes.wakeSoon("deliveries")
       return await settingsOf(ctx, merchantId)
@@ -106,6 +149,7 @@ export function identityRoutes(app: Server, ctx: Context): void {
 }
 
 async function settingsOf(ctx: Context, merchantId: string) {
+  const { accentColor, logo, allowedOrigins } = await brandingOf(ctx, merchantId)
   const { name, email, wallet_lock } = await ctx.db
     .selectFrom("merchants")
     .select(["name", "email", "wallet_lock"])
@@ -137,5 +181,7 @@ async function settingsOf(ctx: Context, merchantId: string) {
     pendingPayoutAddresses: Object.fromEntries(pending),
     gasBudget: await gasBudgetOf(ctx, merchantId),
     webhookSecret: masked(await accountSecret(ctx, merchantId)),
+    branding: { accentColor, logoUrl: logo && `${ctx.settings.baseUrl}${logo}` },
+    allowedOrigins,
   }
 }

@@ -45,10 +45,12 @@ const rows = limitRows.map(row => ({ ...row, pattern: patternOf(row.path) }))
 /**
  * Whether a path has no limit. Machines that must always get an answer ask for health and metrics, a page of the
  * documents requests many parts at once, and the sandbox's own routes are not part of the product. A payer who reloads a page
- * or opens it in two tabs must not use up what the page needs to pay.
+ * or opens it in two tabs must not use up what the page needs to pay. `/p/:slug/start` is limited: it writes a checkout.
  */
 export const isUnlimited = (path: string): boolean =>
-  /^\/(healthz|readyz|metrics|(docs|sandbox|assets|pay|p|paywall|receipt|return)(\/.*)?)$/.test(path)
+  /^\/(healthz|readyz|metrics|embed\.js|p\/[^/]+|(docs|sandbox|assets|logo|pay|paywall|receipt|return)(\/.*)?)$/.test(
+    path,
+  )
 
 export const WINDOW_MS = 60_000
 

@@ -6,6 +6,7 @@
 import { hash } from "node:crypto"
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
+import type { FastifyReply, FastifyRequest } from "fastify"
 import { ApiError } from "../errors.ts"
 import type { Server } from "../http/server.ts"
 
@@ -46,6 +47,9 @@ const types: Record<string, string> = {
 const BUILD = new URL("../../../web/dist/current/", import.meta.url).pathname
 const NOT_MODIFIED = 304
 const A_YEAR = "public, max-age=31536000, immutable"
+const AN_HOUR = "public, max-age=3600"
+/** The script of merchants' sites. */
+const EMBED = "src/embed/embed.ts"
 
 /** The files of the newest build; none where it was never made, and pages then work without scripts. */
 export function readAssets(folder = BUILD): Assets {
@@ -82,17 +86,29 @@ export function readAssets(folder = BUILD): Assets {
 }
 
 /** `/assets/*`: what the pages load, kept by browsers for a year, as a changed file has another name. */
-export function assetRoutes(app: Server, { files }: Assets): void {
+export function assetRoutes(app: Server, { files, pathOf }: Assets): void {
   app.get("/assets/:name", { schema: { hide: true } }, async (request, reply) => {
     const asset = files.get((request.params as { name: string }).name)
     if (!asset) throw new ApiError("NOT_FOUND")
-    reply.headers({ etag: asset.etag, "cache-control": A_YEAR, vary: "accept-encoding" })
-    reply.headers({ "x-content-type-options": "nosniff", "cross-origin-resource-policy": "same-origin" })
-    if (request.headers["if-none-match"] === asset.etag) return reply.code(NOT_MODIFIED).send()
-    reply.type(asset.type)
-    if (!asset.compressed || !acceptsBrotli(request.headers["accept-encoding"])) return reply.send(asset.body)
-    return reply.header("content-encoding", "br").send(asset.compressed)
+    reply.headers({ "cache-control": A_YEAR, "cross-origin-resource-policy": "same-origin" })
+    return sendAsset(request, reply, asset)
   })
+
+  // Merchants' sites name it, so its name stays the same.
+  app.get("/embed.js", { schema: { hide: true } }, async (request, reply) => {
+    const asset = files.get(pathOf(EMBED)?.slice("/assets/".length) ?? "")
+    if (!asset) throw new ApiError("NOT_FOUND")
+    reply.headers({ "cache-control": AN_HOUR, "cross-origin-resource-policy": "cross-origin" })
+    return sendAsset(request, reply, asset)
+  })
+}
+
+function sendAsset(request: FastifyRequest, reply: FastifyReply, asset: Asset): FastifyReply {
+  reply.headers({ etag: asset.etag, vary: "accept-encoding", "x-content-type-options": "nosniff" })
+  if (request.headers["if-none-match"] === asset.etag) return reply.code(NOT_MODIFIED).send()
+  reply.type(asset.type)
+  if (!asset.compressed || !acceptsBrotli(request.headers["accept-encoding"])) return reply.send(asset.body)
+  return reply.header("content-encoding", "br").send(asset.compressed)
 }
 
 /** Whether a caller takes brotli, by its `Accept-Encoding`. */

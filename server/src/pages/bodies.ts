@@ -9,14 +9,14 @@ import type { Receipt } from "./read-payment.ts"
 
 /** The card of a checkout or paywall with its state, and with what to send where while it is to be paid. */
 export function payBody(t: Translate, page: PayPage): Html {
-  const { status, merchant, description, token, network } = page
+  const { status, description, token, network } = page
   const stage = stageOf(status, {})
   const words = wordsOf(t, page, status, stage)
   const asked = stage === "part" ? status.missing : status.amount
   return card(
     t,
     page,
-    html`<header class="head"><p class="merchant"><bdi>${merchant}</bdi></p>
+    html`<header class="head">${payee(page)}
 ${page.kind === "paywall" && html`<p class="name"><bdi>${page.name}</bdi></p>`}
 ${description && html`<p class="what"><bdi>${description}</bdi></p>`}
 <h1 class="amount"><span class="number">${localAmount(asked, page.lang)}</span> <span class="unit">${token.symbol}</span></h1>
@@ -31,15 +31,29 @@ ${isPayable(stage) && status.payTo !== undefined && byHand(t, page, status.payTo
 const card = (t: Translate, { sandbox }: Pick<PageBase, "sandbox">, body: Html): Html =>
   html`<main id="app" class="page"><div class="card">${sandbox && html`<p class="test">${t("testMode")}</p>`}${body}</div></main>`
 
-/** The card of a payment link, which needs its script to start a checkout. */
-export const linkBody = (t: Translate, page: LinkPage): Html =>
+/** Who is paid: the merchant's logo and name. */
+const payee = ({ brand, merchant }: PageBase): Html =>
+  html`${brand.logo && html`<img class="logo" src="${brand.logo}" alt="">`}<p class="merchant"><bdi>${merchant}</bdi></p>`
+
+/** The card of a payment link; `fault` is what is wrong with what was typed. */
+export const linkBody = (t: Translate, page: LinkPage, fault?: string): Html =>
   card(
     t,
     page,
-    html`<header class="head"><p class="merchant"><bdi>${page.merchant}</bdi></p>
+    html`<header class="head">${payee(page)}
 <h1 class="state"><bdi>${page.title}</bdi></h1>
-${page.amount !== null && html`<p class="amount">${localAmount(page.amount, page.lang)} <span class="unit">${page.token.symbol}</span></p>`}</header>`,
+${page.description && html`<p class="what"><bdi>${page.description}</bdi></p>`}
+${page.amount !== null && html`<p class="amount">${localAmount(page.amount, page.lang)} <span class="unit">${page.token.symbol}</span></p>`}</header>
+<form class="stack plain" action="/p/${page.slug}/start"><input type="hidden" name="lang" value="${page.lang}">
+${page.amount === null && amountField(t, page, fault)}
+${page.amount !== null && fault && html`<p class="note bad">${fault}</p>`}
+<button class="primary">${t("continue")}</button></form>`,
   )
+
+const amountField = (t: Translate, { token }: LinkPage, fault = ""): Html =>
+  html`<div class="field"><label for="amount">${t("linkAmount", { symbol: token.symbol })}</label>
+<input id="amount" name="amount" class="money" inputmode="decimal" autocomplete="off" required aria-describedby="amount-fault"${{ markup: fault && ' aria-invalid="true"' }}>
+<p class="fault" id="amount-fault">${fault}</p></div>`
 
 /** The card of a link that starts no checkout any more. */
 export const linkEndedBody = (t: Translate, base: PageBase): Html =>
@@ -70,7 +84,7 @@ export function receiptBody(t: Translate, receipt: Receipt): Html {
   return card(
     t,
     receipt,
-    html`<header class="head"><p class="merchant"><bdi>${merchant}</bdi></p>
+    html`<header class="head">${payee(receipt)}
 <h1 class="state">${t("receipt")}</h1>
 <p class="amount">${localAmount(receipt.amount, lang)} <span class="unit">${token.symbol}</span></p>
 ${what && html`<p class="what"><bdi>${what}</bdi></p>`}</header>

@@ -1,4 +1,5 @@
 /** HTML of the pages. Everything that is written into a page passes through {@link html}, which escapes it. */
+import { hash } from "node:crypto"
 import { directionOf, type Language } from "../../../web/src/i18n/languages.ts"
 import type { Entry } from "./assets.ts"
 
@@ -42,9 +43,11 @@ export function documentOf(page: {
   title: string
   entry: Entry | undefined
   body: Html
+  /** A style beside the common one, of which nothing was written by others. */
+  style?: string
   data?: object
 }): string {
-  const { lang, title, entry, body, data } = page
+  const { lang, title, entry, body, style, data } = page
   // Inside a script element nothing is an entity: only `<` could end it.
   const json = data && JSON.stringify(data).replace(/</g, "\\u003c")
   return html`<!doctype html>
@@ -57,6 +60,7 @@ export function documentOf(page: {
 <title>${title}</title>
 <link rel="icon" href="data:,">
 ${entry?.styles.map(href => html`<link rel="stylesheet" href="${href}">`)}
+${style && html`<style>${{ markup: style }}</style>`}
 ${entry?.preload.map(href => html`<link rel="modulepreload" href="${href}">`)}
 ${entry && data && html`<script type="module" src="${entry.script}"></script>`}
 </head>
@@ -68,14 +72,24 @@ ${json !== undefined && html`<script type="application/json" id="data">${{ marku
 `.markup
 }
 
-/** What a page may do: load from this server alone, and run no text as code. Wallets bring their pictures as data. */
-export const contentPolicy = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "form-action 'self'",
-  "base-uri 'none'",
-  "frame-ancestors 'none'",
-].join("; ")
+/**
+ * What a page may do: load from this server alone, and run no text as code. Wallets bring their pictures as data. `style` is the one
+ * inline style that it may have; `frames` are the sites that may show it in a frame.
+ */
+export const contentPolicy = ({
+  style = "",
+  frames = [],
+}: {
+  style?: string
+  frames?: readonly string[] | undefined
+} = {}) =>
+  [
+    "default-src 'none'",
+    "script-src 'self'",
+    `style-src 'self'${style && ` 'sha256-${hash("sha256", style, "base64")}'`}`,
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "form-action 'self'",
+    "base-uri 'none'",
+    `frame-ancestors ${frames.length > 0 ? frames.join(" ") : "'none'"}`,
+  ].join("; ")

@@ -6,6 +6,7 @@ import { checksummed } from "../chain/hex.ts"
 import { type NetworkInfo, networkFacts } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { brandingOf } from "../identity/branding.ts"
 import { shown } from "./html.ts"
 
 /** The facts that all pages of a merchant have on a network. */
@@ -16,6 +17,7 @@ export async function pageBase(
   return {
     lang,
     merchant: (await merchantName(ctx, merchantId)) || catalogues[lang].payment,
+    brand: await brandingOf(ctx, merchantId),
     sandbox: ctx.settings.mode === "sandbox",
     network: networkShown(ctx, network),
     token: tokenShown(network),

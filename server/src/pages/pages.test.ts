@@ -1,10 +1,12 @@
 // The pages as HTTP: what they answer, what they are allowed to load, and what they cost a visitor. The browser is in web/test.
+import { hash } from "node:crypto"
 import { get, type IncomingMessage } from "node:http"
 import { brotliDecompressSync } from "node:zlib"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import { en } from "../../../web/src/i18n/en.ts"
 import { languageOf } from "../../../web/src/i18n/languages.ts"
+import { amountTyped } from "../../../web/src/ui/amounts.ts"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
 import type { Hash } from "../chain/hex.ts"
 import { takeStream } from "../http/event-stream.ts"
@@ -14,7 +16,9 @@ import { html, httpLink, shown } from "./html.ts"
 let service: TestService
 let url: string
 beforeAll(async () => {
-  service = await startService({ settings: { limits: { ...noLimits, public: 3 } } })
+  // What the pages load; does nothing where it exists.
+  await import("../../../web/build.ts")
+  service = await startService({ settings: { limits: { ...noLimits, public: 6 } } })
   url = await service.listen()
   await service.merchant("shop")
   const now = new Date()
@@ -58,7 +62,7 @@ describe("the page of a checkout", () => {
       expect((await fetch(`${url}/pay/${id}/status`)).status).toBe(200)
     }
     const answer = await fetch(`${url}/api/pay/status/${id}`)
-    expect([answer.status, answer.headers.get("x-ratelimit-remaining")]).toEqual([200, "2"])
+    expect([answer.status, answer.headers.get("x-ratelimit-remaining")]).toEqual([200, "5"])
   })
 
   it("is a page of its own for an unknown id, in the visitor's language, without a trace of what failed", async () => {
@@ -123,6 +127,116 @@ describe("the other pages", () => {
     expect(await (await fetch(`${url}/p/gift`)).text()).toContain("Gift")
     await service.call("PUT", `/api/console/payment-links/${link.id}`, { active: false }, { as: "shop" })
     expect(await (await fetch(`${url}/p/gift`)).text()).toContain("This link is not available")
+  })
+})
+
+describe("a merchant's branding", () => {
+  const png =
+    "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAYAAACddGYaAAAAEklEQVR4AWLa4ir/H4aZGJAAAAAA//+SrePiAAAABklEQVQDAHmRBkqc11m3AAAAAElFTkSuQmCC"
+  const change = (body: object) => service.call("PUT", "/api/console/settings", body, { as: "shop" })
+  const policyOf = async (path: string) =>
+    Object.fromEntries(
+      ((await fetch(`${url}${path}`)).headers.get("content-security-policy") ?? "")
+        .split("; ")
+        .map(part => [part.split(" ", 1)[0], part.slice(part.indexOf(" ") + 1)]),
+    )
+
+  it("is on its pages; the logo comes from this server and can do nothing else than be a picture", async () => {
+    const branding = { accentColor: "#FFD400", logo: `data:image/png;base64,${png}` }
+    const { status, body } = await change({ branding })
+    expect([status, body.branding.accentColor]).toEqual([200, "#ffd400"])
+    const { pathname } = new URL(body.branding.logoUrl)
+    const path = `/pay/${await start()}`
+    const text = await (await fetch(`${url}${path}`)).text()
+    expect(bodyOf(text)).toContain(`<img class="logo" src="${pathname}" alt="">`)
+    const style = /<style>([^<]*)<\/style>/.exec(text)?.[1] ?? ""
+    expect(style).toContain("--button:#ffd400")
+    expect((await policyOf(path))["style-src"]).toBe(`'self' 'sha256-${hash("sha256", style, "base64")}'`)
+
+    const logo = await fetch(url + pathname)
+    expect(Buffer.from(await logo.arrayBuffer()).toString("base64")).toBe(png)
+    expect(
+      ["content-type", "x-content-type-options", "content-security-policy"].map(name => logo.headers.get(name)),
+    ).toEqual(["image/png", "nosniff", "default-src 'none'; sandbox"])
+    expect((await fetch(`${url}/logo/nothing`)).status).toBe(404)
+    const gone = (await change({ branding: { accentColor: null, logo: null } })).body.branding
+    expect(gone).toEqual({ accentColor: null, logoUrl: null })
+    expect((await fetch(url + pathname)).status).toBe(404)
+    expect(await (await fetch(url + path)).text()).not.toMatch(/class="logo"|<style/)
+  })
+
+  it("is changed as a whole or not at all, and a part that is not named stays", async () => {
+    await change({ branding: { accentColor: "#123456" }, allowedOrigins: ["https://shop.example"] })
+    const bad = [
+      { branding: { logo: "data:image/svg+xml;base64,PHN2Zy8+" } },
+      { branding: { logo: `data:image/jpeg;base64,${png}`, accentColor: "#ffffff" } },
+      { branding: { accentColor: "red" } },
+      { allowedOrigins: ["https://other.example", "https://*.shop.example"], name: "Other" },
+    ]
+    const before = (await service.call("GET", "/api/console/settings", undefined, { as: "shop" })).body
+    for (const body of bad) expect((await change(body)).body).toMatchObject({ error: "VALIDATION_ERROR" })
+    expect((await change(bad[3] as object)).body.details).toMatchObject([{ path: "allowedOrigins.1" }])
+    expect((await service.call("GET", "/api/console/settings", undefined, { as: "shop" })).body).toEqual(before)
+    const { branding, allowedOrigins } = (await change({ branding: { logo: null } })).body
+    expect([branding.accentColor, allowedOrigins]).toEqual(["#123456", ["https://shop.example"]])
+    await change({ branding: { accentColor: null }, allowedOrigins: [] })
+  })
+
+  it("names the sites that may show what is paid in a frame: nobody else may, and no other page may be framed", async () => {
+    const { body: paywall } = await service.call(
+      "POST",
+      "/api/console/paywalls",
+      { name: "F", price: 5 },
+      { as: "shop" },
+    )
+    const { body: link } = await service.call("POST", "/api/console/payment-links", { title: "F" }, { as: "shop" })
+    const paid = [`/pay/${await start()}`, `/paywall/${paywall.id}`, `/p/${link.slug}`]
+    const framers = async (path: string) => (await policyOf(path))["frame-ancestors"]
+    for (const path of paid) expect([path, await framers(path)]).toEqual([path, "'none'"])
+    await change({ allowedOrigins: ["https://shop.example/", "http://127.0.0.1:3000"] })
+    await service.merchant("rival")
+    const other = (await service.call("POST", "/api/console/checkouts", { amount: 5 }, { as: "rival" })).body.id
+    for (const path of paid)
+      expect([path, await framers(path)]).toEqual([path, "https://shop.example http://127.0.0.1:3000"])
+    for (const path of [`/pay/${other}`, "/pay/cs_nothing", "/receipt/nothing"])
+      expect([path, await framers(path)]).toEqual([path, "'none'"])
+    await change({ allowedOrigins: [] })
+  })
+
+  it("has a script for the merchant's site, of at most 3 KB", async () => {
+    const answer = await fetch(`${url}/embed.js`)
+    expect([answer.status, answer.headers.get("cross-origin-resource-policy")]).toEqual([200, "cross-origin"])
+    const text = await answer.text()
+    expect(text.length).toBeLessThanOrEqual(3_072)
+    // A classic script: what it names must not become global, and it can't import.
+    expect(text).toMatch(/^\(\(\)=>\{[\s\S]*\}\)\(\);?\s*$/)
+    expect(text).not.toMatch(/\b(import|export)\b/)
+  })
+})
+
+describe("a link's form without a script", () => {
+  const go = (path: string, method = "GET") => fetch(url + path, { method, redirect: "manual" })
+  const sessions = () => service.ctx.db.selectFrom("checkout_sessions").select("id").execute()
+
+  it("starts a checkout, and says what was wrong with the amount; a HEAD starts none", async () => {
+    const { body } = await service.call("POST", "/api/console/payment-links", { title: "Radio" }, { as: "shop" })
+    const form = await (await go(`/p/${body.slug}?lang=de`)).text()
+    expect(form).toContain(`<form class="stack plain" action="/p/${body.slug}/start">`)
+    const before = (await sessions()).length
+    expect(["", "0", "five", "-1", "1e3", "0,00", "12345678"].map(amountTyped)).toEqual(Array(7).fill(undefined))
+    const refused = await go(`/p/${body.slug}/start?amount=five`)
+    // It writes a checkout, so it counts, as starting one from a script does.
+    expect([refused.status, refused.headers.get("x-ratelimit-limit")]).toEqual([400, "6"])
+    expect(await refused.text()).toContain('<p class="fault" id="amount-fault">Enter an amount such as 5 or 4.99.</p>')
+    expect((await go(`/p/${body.slug}/start?amount=5`, "HEAD")).status).toBe(404)
+    expect((await go("/p/nothing/start?amount=5")).status).toBe(404)
+    expect((await sessions()).length).toBe(before)
+    const started = await go(`/p/${body.slug}/start?amount=7,50&lang=de`)
+    expect([started.status, started.headers.get("location")]).toEqual([
+      303,
+      expect.stringMatching(/^\/pay\/cs_\w+\?lang=de$/),
+    ])
+    expect(bodyOf(await (await go(started.headers.get("location") ?? "")).text())).toContain("7,50")
   })
 })
 

@@ -4,13 +4,17 @@ import type { FastifyReply, FastifyRequest } from "fastify"
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import { type Language, languageOf } from "../../../web/src/i18n/languages.ts"
 import { type Translate, translator } from "../../../web/src/i18n/words.ts"
-import type { CheckoutStatus, PaywallStatus } from "../../../web/src/page-data.ts"
+import type { CheckoutStatus, PageBase, PaywallStatus } from "../../../web/src/page-data.ts"
+import { amountTyped } from "../../../web/src/ui/amounts.ts"
 import { parseAddress, parseHash } from "../chain/hex.ts"
-import type { Context } from "../context.ts"
+import { createLinkSession } from "../checkouts/create-session.ts"
+import { type Context, inTransaction } from "../context.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError, errorTable } from "../errors.ts"
 import { type Source, sendEvents, sendState } from "../http/event-stream.ts"
 import type { Server } from "../http/server.ts"
+import { logoOf } from "../identity/branding.ts"
+import { accentStyle } from "./accent.ts"
 import { type Assets, acceptsBrotli, assetRoutes, readAssets } from "./assets.ts"
 import { linkBody, linkEndedBody, payBody, receiptBody, returnBody } from "./bodies.ts"
 import { contentPolicy, documentOf, type Html, html } from "./html.ts"
@@ -25,11 +29,16 @@ const PAUSE_MS = 5_000
 interface Page {
   title: string
   body: Html
+  /** Whose page it is; none where there is no such page. */
+  base?: PageBase
+  /** Whether the merchant's allowed sites may show it in a frame. */
+  framed?: boolean
   data?: object
 }
 
 const PAY = "src/pay/main.tsx"
 const hidden = { hide: true }
+const SEE_OTHER = 303
 
 type SendPage = (
   request: FastifyRequest,
@@ -42,7 +51,9 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets = readAsset
   const sendPage = pageSender(ctx, assets)
   checkoutRoutes(app, ctx, sendPage)
   paywallRoutes(app, ctx, sendPage)
+  linkRoutes(app, ctx, sendPage)
   otherRoutes(app, ctx, sendPage)
+  logoRoute(app, ctx)
 }
 
 /** Sends a page in the visitor's language, or the page of what went wrong. */
@@ -52,13 +63,15 @@ function pageSender(ctx: Context, assets: Assets): SendPage {
     const lang = languageOf(typeof asked === "string" ? asked : undefined, request.headers["accept-language"])
     const t = translator(catalogues[lang])
     const page = await make(t, lang).catch(error => errorPage(ctx, request, reply, error, t))
+    const { base, framed, ...shown } = page
     const entry = assets.entryOf(PAY, `src/i18n/${lang}.ts`)
-    const text = documentOf({ lang, entry, ...page, title: page.title })
+    const style = accentStyle(base?.brand.accentColor ?? null)
+    const text = documentOf({ lang, entry, style, ...shown })
     reply.type("text/html; charset=utf-8")
     reply.headers({
       "cache-control": "private, no-cache",
       vary: "accept-encoding, accept-language",
-      "content-security-policy": contentPolicy,
+      "content-security-policy": contentPolicy({ style, frames: framed ? base?.brand.allowedOrigins : [] }),
       "x-content-type-options": "nosniff",
       // The address of a page is all that opens it.
       "referrer-policy": "no-referrer",
@@ -76,7 +89,7 @@ function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     return await sendPage(request, reply, async (t, lang) => {
       const data = await checkoutPage(ctx, sessionId, lang)
       await watch(ctx, sessionId)
-      return { title: t("payTo", { merchant: data.merchant }), body: payBody(t, data), data }
+      return { title: t("payTo", { merchant: data.merchant }), body: payBody(t, data), base: data, framed: true, data }
     })
   })
 
@@ -106,7 +119,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     return await sendPage(request, reply, async (t, lang) => {
       const data = await paywallPage(ctx, id, lang)
       await watch(ctx, id)
-      return { title: `${data.name} · ${data.merchant}`, body: payBody(t, data), data }
+      return { title: `${data.name} · ${data.merchant}`, body: payBody(t, data), base: data, framed: true, data }
     })
   })
   const paywallSource = (request: FastifyRequest): Source<PaywallStatus> => {
@@ -128,24 +141,50 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   )
 }
 
-/** Payment links, receipts and returns. */
-function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
+/** `/p/:slug`, and where its form leads without a script. */
+function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/p/:slug", { schema: hidden }, async (request, reply) => {
     const { slug } = request.params as { slug: string }
     const paywallId = await paywallOfSlug(ctx, slug)
     if (paywallId !== undefined) return reply.redirect(`/paywall/${paywallId}`)
-    return await sendPage(request, reply, async (t, lang) => {
-      const { base, data } = await linkPage(ctx, slug, lang)
-      if (!data) return { title: t("linkEnded"), body: linkEndedBody(t, base) }
-      return { title: `${data.title} · ${data.merchant}`, body: linkBody(t, data), data }
-    })
+    return await sendPage(request, reply, (t, lang) => shownLink(ctx, slug, lang, t))
   })
 
+  // Counts against `public`, as `POST /api/pay/sessions` does. A HEAD must start nothing.
+  app.get("/p/:slug/start", { schema: hidden, exposeHeadRoute: false }, async (request, reply) => {
+    const { slug } = request.params as { slug: string }
+    const { amount: typed = "", lang: asked = "" } = request.query as { amount?: unknown; lang?: unknown }
+    const amount = amountTyped(String(typed))
+    const start = async () =>
+      await inTransaction(ctx, ctx => createLinkSession(ctx, { slug, ...(amount && { amount }) }))
+    const session = await start().catch(error => error as Error)
+    if (!(session instanceof Error)) {
+      const query = Object.hasOwn(catalogues, String(asked)) ? `?lang=${asked}` : ""
+      return reply.redirect(`/pay/${session.id}${query}`, SEE_OTHER)
+    }
+    return await sendPage(request, reply, async (t, lang) => {
+      if (!(session instanceof ApiError) || errorTable[session.code].status >= 500) throw session
+      reply.code(errorTable[session.code].status)
+      return await shownLink(ctx, slug, lang, t, session)
+    })
+  })
+}
+
+/** The page of a link, or of one that starts no checkout any more; with what was wrong with what was typed. */
+async function shownLink(ctx: Context, slug: string, lang: Language, t: Translate, fault?: ApiError): Promise<Page> {
+  const { base, data } = await linkPage(ctx, slug, lang)
+  if (!data) return { title: t("linkEnded"), body: linkEndedBody(t, base), base, framed: true }
+  const words = fault && (fault.code === "VALIDATION_ERROR" ? t("linkAmountInvalid") : fault.message)
+  return { title: `${data.title} · ${data.merchant}`, body: linkBody(t, data, words), base, framed: true, data }
+}
+
+/** Receipts and returns. */
+function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/receipt/:id", { schema: hidden }, async (request, reply) => {
     const { id } = request.params as { id: string }
     return await sendPage(request, reply, async (t, lang) => {
       const receipt = await receiptOf(ctx, id, lang)
-      return { title: `${t("receipt")} · ${receipt.merchant}`, body: receiptBody(t, receipt) }
+      return { title: `${t("receipt")} · ${receipt.merchant}`, body: receiptBody(t, receipt), base: receipt }
     })
   })
 
@@ -153,8 +192,25 @@ function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     const { paymentId } = request.params as { paymentId: string }
     return await sendPage(request, reply, async (t, lang) => {
       const { base, data } = await returnPage(ctx, paymentId, lang)
-      return { title: t("returnTitle"), body: returnBody(t, base, data), ...(data ? { data } : {}) }
+      return { title: t("returnTitle"), body: returnBody(t, base, data), base, ...(data ? { data } : {}) }
     })
+  })
+}
+
+/** `/logo/:hash`: merchants' logos, which browsers keep for a year, as a changed one has another name. */
+function logoRoute(app: Server, ctx: Context): void {
+  app.get("/logo/:hash", { schema: hidden }, async (request, reply) => {
+    const { logo, logo_type } = (await logoOf(ctx, (request.params as { hash: string }).hash)) ?? {}
+    if (!logo || !logo_type) throw new ApiError("NOT_FOUND")
+    reply.headers({
+      "content-type": logo_type,
+      "cache-control": "public, max-age=31536000, immutable",
+      "x-content-type-options": "nosniff",
+      // Whatever its bytes are: opened by itself it can do nothing.
+      "content-security-policy": "default-src 'none'; sandbox",
+      "cross-origin-resource-policy": "same-origin",
+    })
+    return reply.send(Buffer.from(logo))
   })
 }
 

@@ -23,7 +23,7 @@ interface SandboxFacts {
 /** The headers of the page. */
 const sandboxPageHeaders = {
   "content-type": "text/html; charset=utf-8",
-  "content-security-policy": contentPolicy,
+  "content-security-policy": contentPolicy(),
   "cache-control": "no-store",
 }
 

@@ -4,6 +4,7 @@ import type { CheckoutStatus, PaywallPage, PaywallStatus } from "../page-data.ts
 import { short } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
 import { post, Refusal } from "./api.ts"
+import { newTab } from "./embedded.ts"
 import { problemWords } from "./problems.ts"
 import { remember } from "./store.ts"
 import { accountOf, signMessage } from "./wallet-calls.ts"
@@ -99,7 +100,7 @@ function Shown({ content: { contentUrl, contentData } }: { content: Content }) {
   return (
     <div class="stack" data-content="open">
       {isLink && (
-        <a class="primary" href={contentUrl} rel="noreferrer">
+        <a class="primary" href={contentUrl} rel="noreferrer" target={newTab}>
           {t("openContent")}
         </a>
       )}

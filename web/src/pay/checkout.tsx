@@ -4,6 +4,8 @@ import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { useWords } from "../ui/context.ts"
 import { Tabs } from "../ui/tabs.tsx"
 import { Access } from "./access.tsx"
+import { Amount, Card, What } from "./card.tsx"
+import { notifyPaid } from "./embedded.ts"
 import { End } from "./end.tsx"
 import { Fields } from "./fields.tsx"
 import { follow } from "./live.ts"
@@ -75,32 +77,30 @@ export function Checkout({ page }: { page: PayPage }) {
   useEffect(() => {
     if (!payable) cancel()
   }, [payable, cancel])
+  const { sessionId } = status
+  useEffect(() => {
+    if (stage === "paid") notifyPaid(sessionId)
+  }, [stage, sessionId])
   const asked = stage === "part" ? status.missing : status.amount
   const { symbol } = page.token
   return (
-    <div class="card">
-      {page.sandbox && <p class="test">{t("testMode")}</p>}
-      <header class="head">
-        <p class="merchant">
-          <bdi>{page.merchant}</bdi>
-        </p>
-        {page.kind === "paywall" && (
-          <p class="name">
-            <bdi>{page.name}</bdi>
-          </p>
-        )}
-        {page.description && (
-          <p class="what">
-            <bdi>{page.description}</bdi>
-          </p>
-        )}
-        <h1 class="amount">
-          <span class="number">{local(asked)}</span> <span class="unit">{symbol}</span>
-        </h1>
-        {local(asked) !== asked && <p class="quiet">{t("exactly", { amount: asked, symbol })}</p>}
-        <p class="quiet">{t("onNetwork", { symbol, network: page.network.title })}</p>
-        {payable && page.kind === "checkout" && <Deadline expiresAt={status.expiresAt} />}
-      </header>
+    <Card
+      page={page}
+      head={
+        <>
+          {page.kind === "paywall" && (
+            <p class="name">
+              <bdi>{page.name}</bdi>
+            </p>
+          )}
+          <What text={page.description} />
+          <Amount page={page} amount={asked} as="h1" />
+          {local(asked) !== asked && <p class="quiet">{t("exactly", { amount: asked, symbol })}</p>}
+          <p class="quiet">{t("onNetwork", { symbol, network: page.network.title })}</p>
+          {payable && page.kind === "checkout" && <Deadline expiresAt={status.expiresAt} />}
+        </>
+      }
+    >
       <StateWords stage={stage} status={status} words={words} />
       {offline && <p class="note wait">{t("offline")}</p>}
       {payable ? (
@@ -117,7 +117,7 @@ export function Checkout({ page }: { page: PayPage }) {
       {page.kind === "paywall" && (payable || stage === "paid" || stage === "paused") && (
         <Access page={page} status={status} wallets={wallets} changed={live.changed} isPaid={stage === "paid"} />
       )}
-    </div>
+    </Card>
   )
 }
 

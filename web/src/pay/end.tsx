@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks"
 import type { CheckoutPage, CheckoutStatus, PayPage } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
+import { isEmbedded, newTab } from "./embedded.ts"
 import type { Stage } from "./stage.ts"
 
 const REDIRECT_S = 6
@@ -74,7 +75,7 @@ function Paid({ page, status, wasOpen }: { page: CheckoutPage; status: CheckoutS
           </div>
         )}
       </dl>
-      <a class="link center" href={`/receipt/${status.sessionId}?lang=${page.lang}`}>
+      <a class="link center" target={newTab} href={`/receipt/${status.sessionId}?lang=${page.lang}`}>
         {t("viewReceipt")}
       </a>
       {redirectUrl && <Return url={redirectUrl} merchant={page.merchant} auto={wasOpen} />}
@@ -82,10 +83,10 @@ function Paid({ page, status, wasOpen }: { page: CheckoutPage; status: CheckoutS
   )
 }
 
-/** The way back to the merchant: by itself after some seconds, unless the payer stays. */
+/** The way back to the merchant: by itself after some seconds, unless the payer stays, or is on the merchant's page already. */
 function Return({ url, merchant, auto }: { url: string; merchant: string; auto: boolean }) {
   const { t } = useWords()
-  const [left, setLeft] = useState(auto ? REDIRECT_S : -1)
+  const [left, setLeft] = useState(auto && !isEmbedded ? REDIRECT_S : -1)
   useEffect(() => {
     if (left < 0) return
     if (left === 0) return location.assign(url)
@@ -94,7 +95,7 @@ function Return({ url, merchant, auto }: { url: string; merchant: string; auto: 
   }, [left, url])
   return (
     <>
-      <a class="primary" href={url}>
+      <a class="primary" href={url} target={isEmbedded ? "_top" : undefined}>
         {t("backTo", { merchant })}
       </a>
       {left > 0 && (

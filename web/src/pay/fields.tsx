@@ -1,6 +1,7 @@
 /** The fields that a merchant asks for before the payment; the answers are kept in the browser and at the server. */
 import { useState } from "preact/hooks"
 import { useWords } from "../ui/context.ts"
+import { Field } from "../ui/field.tsx"
 import { post } from "./api.ts"
 import { problemWords } from "./problems.ts"
 import { recall, remember } from "./store.ts"
@@ -80,24 +81,16 @@ export function Fields({ sessionId, names, done }: Props) {
     <form class="stack" onSubmit={submit} noValidate>
       <h2 class="state">{t("yourDetails")}</h2>
       {names.map(name => (
-        <div key={name} class="field">
-          <label for={`field-${name}`}>{titleOf(name)}</label>
-          <input
-            // The types of inputs are one each: an input whose type varies has none.
-            {...(kindOf(name) as Kind & { type: "text" })}
-            id={`field-${name}`}
-            name={name}
-            value={answers[name] ?? ""}
-            aria-invalid={faults[name] !== undefined}
-            aria-describedby={faults[name] ? `fault-${name}` : undefined}
-            onInput={event => change(name, event.currentTarget.value)}
-          />
-          {faults[name] && (
-            <p class="fault" id={`fault-${name}`}>
-              {faults[name]}
-            </p>
-          )}
-        </div>
+        <Field
+          key={name}
+          {...(kindOf(name) as Kind & { type: "text" })}
+          id={`field-${name}`}
+          name={name}
+          label={titleOf(name)}
+          value={answers[name] ?? ""}
+          change={value => change(name, value)}
+          fault={faults[name]}
+        />
       ))}
       {problem && (
         <p class="note bad" role="alert">

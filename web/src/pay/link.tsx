@@ -1,13 +1,16 @@
 /** A payment link: starts a checkout of this visitor's own, and asks for the amount where the link leaves it open. */
 import { useCallback, useEffect, useState } from "preact/hooks"
 import type { LinkPage } from "../page-data.ts"
+import { amountTyped } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
+import { Field } from "../ui/field.tsx"
 import { post, Refusal } from "./api.ts"
+import { Amount, Card, What } from "./card.tsx"
 import { problemWords } from "./problems.ts"
 
 /** The card of a link; with a fixed amount it goes on by itself. */
 export function Link({ page }: { page: LinkPage }) {
-  const { t, local } = useWords()
+  const { t } = useWords()
   const [amount, setAmount] = useState("")
   const [error, setError] = useState<Error>()
   const { symbol } = page.token
@@ -30,54 +33,38 @@ export function Link({ page }: { page: LinkPage }) {
   }, [page, start])
   const submit = (event: Event) => {
     event.preventDefault()
-    const text = amount.trim().replace(",", ".")
-    if (!/^\d{1,7}(\.\d+)?$/.test(text) || !/[1-9]/.test(text)) return setError(new Refusal("BAD_AMOUNT", ""))
+    const text = amountTyped(amount)
+    if (text === undefined) return setError(new Refusal("BAD_AMOUNT", ""))
     void start(text)
   }
   const isBadAmount = error instanceof Refusal && error.code === "BAD_AMOUNT"
   const problem =
     error && (isBadAmount ? t("linkAmountInvalid") : problemWords(t, error, { symbol, merchant: page.merchant }))
   return (
-    <div class="card">
-      {page.sandbox && <p class="test">{t("testMode")}</p>}
-      <header class="head">
-        <p class="merchant">
-          <bdi>{page.merchant}</bdi>
-        </p>
-        <h1 class="state">
-          <bdi>{page.title}</bdi>
-        </h1>
-        {page.description && (
-          <p class="what">
-            <bdi>{page.description}</bdi>
-          </p>
-        )}
-        {page.amount !== null && (
-          <p class="amount">
-            <span class="number">{local(page.amount)}</span> <span class="unit">{symbol}</span>
-          </p>
-        )}
-      </header>
+    <Card
+      page={page}
+      head={
+        <>
+          <h1 class="state">
+            <bdi>{page.title}</bdi>
+          </h1>
+          <What text={page.description} />
+          {page.amount !== null && <Amount page={page} amount={page.amount} />}
+        </>
+      }
+    >
       {page.amount === null ? (
         <form class="stack" onSubmit={submit} noValidate>
-          <div class="field">
-            <label for="amount">{t("linkAmount", { symbol })}</label>
-            <input
-              id="amount"
-              class="money"
-              inputMode="decimal"
-              autocomplete="off"
-              value={amount}
-              aria-invalid={error !== undefined}
-              aria-describedby={error ? "amount-fault" : undefined}
-              onInput={event => setAmount(event.currentTarget.value)}
-            />
-            {problem && (
-              <p class="fault" id="amount-fault" role="alert">
-                {problem}
-              </p>
-            )}
-          </div>
+          <Field
+            id="amount"
+            class="money"
+            inputMode="decimal"
+            label={t("linkAmount", { symbol })}
+            value={amount}
+            change={setAmount}
+            fault={problem}
+            announce
+          />
           <button type="submit" class="primary">
             {t("continue")}
           </button>
@@ -96,6 +83,6 @@ export function Link({ page }: { page: LinkPage }) {
           <span class="spinner" aria-hidden="true" />
         </div>
       )}
-    </div>
+    </Card>
   )
 }

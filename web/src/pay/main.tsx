@@ -6,6 +6,7 @@ import { translator } from "../i18n/words.ts"
 import type { PageData } from "../page-data.ts"
 import { WordsContext } from "../ui/context.ts"
 import { Checkout } from "./checkout.tsx"
+import { answerSite } from "./embedded.ts"
 import { Foot } from "./foot.tsx"
 import { Link } from "./link.tsx"
 import { Return } from "./return.tsx"
@@ -15,6 +16,7 @@ async function start(): Promise<void> {
   const text = document.getElementById("data")?.textContent
   if (!root || !text) return
   const page = JSON.parse(text) as PageData
+  answerSite(page.brand.allowedOrigins)
   const t = translator(await loadCatalogue(page.lang))
   root.replaceChildren()
   render(

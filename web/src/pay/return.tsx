@@ -3,7 +3,9 @@ import { useState } from "preact/hooks"
 import type { ReturnPage } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
+import { CodeField } from "../ui/field.tsx"
 import { post, Refusal } from "./api.ts"
+import { Amount, Card } from "./card.tsx"
 import { problemWords } from "./problems.ts"
 import { accountOf, signMessage } from "./wallet-calls.ts"
 import { useWallets, type Wallet } from "./wallets.ts"
@@ -35,35 +37,28 @@ export function Return({ page }: { page: ReturnPage }) {
     }
   }
   return (
-    <div class="card">
-      {page.sandbox && <p class="test">{t("testMode")}</p>}
-      <header class="head">
-        <p class="merchant">
-          <bdi>{merchant}</bdi>
-        </p>
-        <h1 class="state">{t("returnTitle")}</h1>
-        <p class="amount">
-          <span class="number">{local(page.amount)}</span> <span class="unit">{token.symbol}</span>
-        </p>
-      </header>
+    <Card
+      page={page}
+      head={
+        <>
+          <h1 class="state">{t("returnTitle")}</h1>
+          <Amount page={page} amount={page.amount} />
+        </>
+      }
+    >
       <div role="status" class={`live ${saved ? "good" : "plain-text"}`} data-saved={saved !== undefined}>
         {saved && <h2 class="state">{t("returnSaved")}</h2>}
         <p>{saved ? t("returnSavedWords", { ...values, address: short(saved) }) : t("returnWords", values)}</p>
       </div>
       {!saved && (
         <div class="stack">
-          <div class="field">
-            <label for="back-to">{t("returnAddress")}</label>
-            <input
-              id="back-to"
-              dir="ltr"
-              autocomplete="off"
-              spellcheck={false}
-              value={address}
-              aria-invalid={problem !== ""}
-              onInput={event => setAddress(event.currentTarget.value)}
-            />
-          </div>
+          <CodeField
+            id="back-to"
+            label={t("returnAddress")}
+            value={address}
+            change={setAddress}
+            aria-invalid={problem !== ""}
+          />
           {problem && (
             <p class="note bad" role="alert">
               {problem}
@@ -83,6 +78,6 @@ export function Return({ page }: { page: ReturnPage }) {
           <p class="quiet center">{t("returnExchange", values)}</p>
         </div>
       )}
-    </div>
+    </Card>
   )
 }

@@ -4,6 +4,7 @@ import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { toUnits } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
 import { CopyRow } from "../ui/copy.tsx"
+import { CodeField } from "../ui/field.tsx"
 import { Qr } from "../ui/qr.tsx"
 import { Refusal, submitHash } from "./api.ts"
 import { problemWords } from "./problems.ts"
@@ -100,34 +101,15 @@ function HashForm({ page, id, changed }: { page: PayPage; id: string; changed: (
     <details>
       <summary>{t("haveHash")}</summary>
       <form class="stack" onSubmit={submit}>
-        <div class="field">
-          <label for="hash">{t("hashLabel")}</label>
-          <input
-            id="hash"
-            dir="ltr"
-            autocomplete="off"
-            spellcheck={false}
-            value={text}
-            aria-invalid={problem !== ""}
-            aria-describedby="hash-hint"
-            onInput={event => setText(event.currentTarget.value)}
-          />
-          <p class={problem ? "fault" : "quiet"} id="hash-hint">
-            {problem || t("hashHint")}
-          </p>
-        </div>
-        {needsPayer && (
-          <div class="field">
-            <label for="payer">{t("yourWallet", { address: "" })}</label>
-            <input
-              id="payer"
-              dir="ltr"
-              autocomplete="off"
-              value={from}
-              onInput={event => setFrom(event.currentTarget.value)}
-            />
-          </div>
-        )}
+        <CodeField
+          id="hash"
+          label={t("hashLabel")}
+          value={text}
+          change={setText}
+          fault={problem}
+          hint={t("hashHint")}
+        />
+        {needsPayer && <CodeField id="payer" label={t("yourWallet", { address: "" })} value={from} change={setFrom} />}
         <button type="submit" class="secondary">
           {t("hashSubmit")}
         </button>

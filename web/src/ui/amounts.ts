@@ -27,3 +27,9 @@ export function fromUnits(units: bigint, decimals: number): string {
 
 /** The start and the end of an address or a hash. */
 export const short = (text: string): string => `${text.slice(0, 6)}…${text.slice(-4)}`
+
+/** What a payer typed as an amount, as decimal text; undefined for what is none above zero. */
+export function amountTyped(text: string): string | undefined {
+  const amount = text.trim().replace(",", ".")
+  return /^\d{1,7}(\.\d+)?$/.test(amount) && /[1-9]/.test(amount) ? amount : undefined
+}

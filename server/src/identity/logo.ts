@@ -1,0 +1,84 @@
+/**
+ * A merchant's logo: a small picture of pixels, recognised by its bytes. SVG is refused, because it is a document that can contain
+ * scripts and addresses of other servers. Pure.
+ */
+import { hash } from "node:crypto"
+
+const MOST_BYTES = 65_536
+/** A picture of some bytes can claim a billion pixels, which a payer's browser would make room for. */
+const MOST_PIXELS_A_SIDE = 2_048
+
+export interface Logo {
+  bytes: Buffer
+  type: "image/png" | "image/jpeg" | "image/webp"
+  /** SHA-256 in base64url. */
+  hash: string
+}
+
+interface Size {
+  width: number
+  height: number
+}
+
+/** The picture of a `data:` address, or what that must be instead, in words that complete "must be …". */
+export function readLogo(url: string): Logo | string {
+  const [, type, text] = /^data:(image\/(?:png|jpeg|webp));base64,([A-Za-z0-9+/]+={0,2})$/.exec(url) ?? []
+  if (type === undefined || text === undefined)
+    return "must be a PNG, JPEG or WebP picture as a data: address in base64"
+  const bytes = Buffer.from(text, "base64")
+  if (bytes.length > MOST_BYTES) return "must be a picture of at most 64 KB"
+  const reader = readers[type as Logo["type"]]
+  const size = reader(bytes)
+  if (!size) return `must be what its type says, ${type}, and not animated`
+  const sides = [size.width, size.height]
+  if (sides.some(side => side < 1 || side > MOST_PIXELS_A_SIDE))
+    return `must be a picture of at most ${MOST_PIXELS_A_SIDE} pixels a side`
+  return { bytes, type: type as Logo["type"], hash: hash("sha256", bytes, "base64url") }
+}
+
+/** Each reads the size from the head of a file; undefined for another format, a cut one, or an animation. */
+const readers: Record<Logo["type"], (bytes: Buffer) => Size | undefined> = {
+  "image/png": bytes => {
+    const isPng = bytes.length > 33 && bytes.subarray(0, 8).equals(PNG) && bytes.toString("latin1", 12, 16) === "IHDR"
+    // The chunk that makes a PNG an animation; nobody can stop one that moves.
+    if (!isPng || bytes.includes("acTL", 8, "latin1")) return undefined
+    return { width: bytes.readUInt32BE(16), height: bytes.readUInt32BE(20) }
+  },
+  "image/jpeg": jpegSize,
+  "image/webp": webpSize,
+}
+
+const PNG = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
+
+/** The frame header is the first segment from C0 to CF that is neither a table (C4, CC) nor reserved (C8). */
+function jpegSize(bytes: Buffer): Size | undefined {
+  if (bytes.length < 4 || bytes.readUInt16BE(0) !== 0xff_d8) return undefined
+  for (let at = 2; at + 9 <= bytes.length; at += 2 + bytes.readUInt16BE(at + 2)) {
+    if (bytes[at] !== 0xff) return undefined
+    const marker = bytes[at + 1] ?? 0
+    if (marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker))
+      return { height: bytes.readUInt16BE(at + 5), width: bytes.readUInt16BE(at + 7) }
+  }
+  return undefined
+}
+
+const ANIMATED = 0x02
+
+function webpSize(bytes: Buffer): Size | undefined {
+  const text = (from: number, to: number) => bytes.toString("latin1", from, to)
+  if (bytes.length < 30 || text(0, 4) !== "RIFF" || text(8, 12) !== "WEBP") return undefined
+  switch (text(12, 16)) {
+    case "VP8 ":
+      return { width: bytes.readUInt16LE(26) & 0x3fff, height: bytes.readUInt16LE(28) & 0x3fff }
+    case "VP8L": {
+      const bits = bytes.readUInt32LE(21)
+      return { width: (bits & 0x3fff) + 1, height: ((bits >>> 14) & 0x3fff) + 1 }
+    }
+    case "VP8X": {
+      if (((bytes[20] ?? 0) & ANIMATED) !== 0) return undefined
+      return { width: bytes.readUIntLE(24, 3) + 1, height: bytes.readUIntLE(27, 3) + 1 }
+    }
+    default:
+      return undefined
+  }
+}

@@ -1,0 +1,47 @@
+/** The card that every page is: who is paid, and what follows. */
+import type { ComponentChildren } from "preact"
+import type { PageBase } from "../page-data.ts"
+import { useWords } from "../ui/context.ts"
+
+interface Props {
+  page: PageBase
+  /** What stands below the merchant's name: what is paid for, and how much. */
+  head: ComponentChildren
+  children: ComponentChildren
+}
+
+/** A card with the merchant's logo and name on top. */
+export function Card({ page, head, children }: Props) {
+  const { t } = useWords()
+  return (
+    <div class="card">
+      {page.sandbox && <p class="test">{t("testMode")}</p>}
+      <header class="head">
+        {page.brand.logo && <img class="logo" src={page.brand.logo} alt="" />}
+        <p class="merchant">
+          <bdi>{page.merchant}</bdi>
+        </p>
+        {head}
+      </header>
+      {children}
+    </div>
+  )
+}
+
+/** A merchant's own sentence; nothing for none. */
+export const What = ({ text }: { text: string | null }) =>
+  text ? (
+    <p class="what">
+      <bdi>{text}</bdi>
+    </p>
+  ) : null
+
+/** An amount and its token. */
+export function Amount({ page, amount, as: Tag = "p" }: { page: PageBase; amount: string; as?: "h1" | "p" }) {
+  const { local } = useWords()
+  return (
+    <Tag class="amount">
+      <span class="number">{local(amount)}</span> <span class="unit">{page.token.symbol}</span>
+    </Tag>
+  )
+}

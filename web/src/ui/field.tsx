@@ -1,0 +1,49 @@
+/** A field of a form: its label, its input, and what is wrong with it or what it is for. */
+interface Props {
+  id: string
+  label: string
+  value: string
+  change: (value: string) => void
+  /** What is wrong with it. */
+  fault?: string | undefined
+  /** What it is for, shown while nothing is wrong. */
+  hint?: string
+  /** Whether the fault is announced when it appears, where the focus stays elsewhere. */
+  announce?: boolean
+  /** Typed as text: an input whose type varies has no type of its own. */
+  type?: "text"
+  name?: string
+  class?: string
+  autocomplete?: string
+  inputMode?: "decimal"
+  dir?: "ltr"
+  spellcheck?: boolean
+  "aria-invalid"?: boolean
+}
+
+/** The input has the fault as its description. */
+export function Field({ id, label, value, change, fault, hint, announce, ...input }: Props) {
+  const note = fault || hint
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      <input
+        autocomplete="off"
+        aria-invalid={Boolean(fault)}
+        {...input}
+        id={id}
+        value={value}
+        aria-describedby={note ? `${id}-note` : undefined}
+        onInput={event => change(event.currentTarget.value)}
+      />
+      {note && (
+        <p class={fault ? "fault" : "quiet"} id={`${id}-note`} role={fault && announce ? "alert" : undefined}>
+          {note}
+        </p>
+      )}
+    </div>
+  )
+}
+
+/** A field for an address or a hash, as they are written. */
+export const CodeField = (props: Props) => <Field dir="ltr" spellcheck={false} {...props} />
