@@ -57,8 +57,8 @@ async function fill(prefix: string, count: number, status: "pending" | "confirme
       ${ifClosed(sql`case when i % 50 = 0 then 'overpaid' end`)}, ${sql.lit(closed ? 5_000_000 : 0)}, ${ifClosed(hex(64))},
       ${ifClosed(address)}, ${ifClosed(at)}, ${closed ? at : sql`now() + interval '20 days'`},
       ${closed ? sql`null::timestamptz` : sql`now() + interval '20 days'`}, ${at}, ${at} from ${numbers}`.execute(db)
-  await sql`insert into deposits (chain_id, address, factory, salt, owner, open_after_s, resource_id, created_at, hot,
-      hot_until, watched_number, cooled_at, check_at)
+  await sql`insert into deposits (chain_id, address, factory, salt, owner, open_after_s, resource_id, created_at, watched,
+      watched_until, watched_number, dormant_since, check_at)
     select 84532, ${address}, ${factory}, ${hex(64)}, ${factory}, 1, ${session}, ${at}, false, ${at}, 1,
       now() - interval '2 days', now() + interval '1 hour' from ${numbers}`.execute(db)
   if (!closed) return
@@ -167,7 +167,7 @@ const plans = {
   "transactions, granted": sql`select * from transactions where merchant_id = ${shop} and status = 'granted' ${newest}`,
   "transactions by hash": sql`select * from transactions where merchant_id = ${shop} and tx_hash = ${hash}`,
   "sessions due": sql`select id from checkout_sessions where chain_id = 84532 and run_at <= now() order by run_at limit 500`,
-  "addresses in the scan": sql`select id from deposits where chain_id = 84532 and hot = true order by id`,
+  "addresses in the scan": sql`select id from deposits where chain_id = 84532 and watched = true order by id`,
 }
 for (const [name, query] of Object.entries(plans)) {
   const explained = await sql<{ "QUERY PLAN": string }>`explain ${query}`.execute(db)

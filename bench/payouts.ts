@@ -1,5 +1,5 @@
 /**
- * Payouts a second, from intents in the database to mined releases, beside raw releases that were signed before and are
+ * Payouts a second, from payouts in the database to mined releases, beside raw releases that were signed before and are
  * sent to the same anvil: one in a request, and as many as the engine has in flight. Each has a wallet of its own; the runs
  * take turns, and medians are printed.
  */

@@ -56,7 +56,7 @@ async function make(count: number): Promise<void> {
     from generate_series(${from}::int, ${to}::int) i`.execute(db),
   )
   await each(count, (from, to) =>
-    sql`insert into deposits (chain_id, address, factory, salt, owner, open_after_s, resource_id, created_at, hot_until)
+    sql`insert into deposits (chain_id, address, factory, salt, owner, open_after_s, resource_id, created_at, watched_until)
     select ${network.chainId}, '0x' || lpad(to_hex(i), 40, '0'), ${network.depositFactory}, '0x' || lpad(to_hex(i), 64, '0'),
       ${network.depositFactory}, 4000000000, 'pw_' || i, ${now},
       ${now}::timestamptz + make_interval(hours => case when i <= ${IN_USE} then 1 else -48 end)
@@ -81,8 +81,8 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
 async function measure(count: number) {
   await make(count)
   let firstDormantMs = 0
-  const hot = () => sql<{ n: number }>`select count(*)::int as n from deposits where hot`.execute(db)
-  while (((await hot()).rows[0]?.n ?? 0) > IN_USE)
+  const watched = () => sql<{ n: number }>`select count(*)::int as n from deposits where watched`.execute(db)
+  while (((await watched()).rows[0]?.n ?? 0) > IN_USE)
     firstDormantMs += await timed(() => makeDepositsDormant(service.ctx, network))
   // As autovacuum does by itself within a minute of so many changes.
   await sql`vacuum analyze`.execute(db)
@@ -102,7 +102,7 @@ async function measure(count: number) {
   const due = () =>
     sql<{
       n: number
-    }>`select count(*)::int as n from deposits where not hot and check_at <= ${service.ctx.now()}`.execute(db)
+    }>`select count(*)::int as n from deposits where not watched and check_at <= ${service.ctx.now()}`.execute(db)
   while ((await due()).rows[0]?.n) balancesMs += await timed(() => checkDormantDeposits(service.ctx, network))
   const balances = { calls: node.calls - before.calls, bytes: node.bytes - before.bytes }
   const of = (key: "calls" | "bytes" | "ms") => median(rounds.map(each => each[key]))

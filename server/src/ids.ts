@@ -18,7 +18,7 @@ export const newId = (prefix: IdPrefix): string => `${prefix}_${random()}`
 export const ifKind = (prefix: IdPrefix, id: string): string | null => (id.startsWith(`${prefix}_`) ? id : null)
 
 /** The id of a share, sweep or return as its merchant sees it: `po_` and the digits of its internal UUID. */
-export const payoutIdOf = (intentId: string): string => `po_${intentId.replaceAll("-", "")}`
+export const payoutIdOf = (uuid: string): string => `po_${uuid.replaceAll("-", "")}`
 
 /** The UUID behind an id of {@link payoutIdOf}. */
 export const rowIdOf = (payoutId: string): string =>

@@ -148,10 +148,10 @@ export const scanBehind = new Gauge({
 /** Why a wallet needs a person's attention; `docs/alarms.md` explains each reason and what to do. */
 export const payoutAlarmReasons = [
   "low_gas",
-  "gas_soon",
+  "gas_warning",
   "fee_cap",
   "gas_total",
-  "untold",
+  "rpc_unavailable",
   "send",
   "transfer",
   "foreign_nonce",
@@ -164,7 +164,7 @@ export const payoutAlarmReasons = [
 
 export const standingAlarms = new Gauge({
   name: "sluice_payout_alarm",
-  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_soon, fee_cap, gas_total, untold, transfer, stuck, given_up, unswept or no_key.",
+  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_warning, fee_cap, gas_total, rpc_unavailable, transfer, stuck, given_up, unswept or no_key.",
   labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })

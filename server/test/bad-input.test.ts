@@ -169,7 +169,7 @@ async function takenAuthorization(): Promise<object> {
     .executeTakeFirstOrThrow()
   const now = new Date()
   await db
-    .insertInto("intents")
+    .insertInto("payouts")
     .values({
       id: randomUUID(),
       chain_id: 84532,

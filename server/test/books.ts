@@ -3,7 +3,7 @@ import { sql } from "kysely"
 import type { Db } from "../src/db/open.ts"
 
 const away = [
-  ...["transfers", "intents", "attempts", "deposit_books", "claims", "claim_books", "payments", "deposits"],
+  ...["transfers", "payouts", "transaction_attempts", "deposit_books", "claims", "claim_books", "payments", "deposits"],
   ...["sweep_parts", "outflows"],
 ]
 
@@ -22,7 +22,7 @@ export const alterations: { table: string; what: string; statement: string }[] =
     "a merchant": "merchant_id = 'mer_nobody'",
     "a deposit": "deposit_id = 4711",
   }),
-  ...each("intents", {
+  ...each("payouts", {
     "an amount": "amount = amount + 1",
     "a recipient": "recipient = '0x000000000000000000000000000000000000dead'",
     "a token": "token = '0x000000000000000000000000000000000000dead'",
@@ -36,13 +36,13 @@ export const alterations: { table: string; what: string; statement: string }[] =
     "a merchant": "merchant_id = 'mer_nobody'",
     "a deposit": "deposit_id = 4711",
   }),
-  { table: "intents", what: "a percentage", statement: share("percent_e4 = percent_e4 + 1") },
-  { table: "intents", what: "which share", statement: share("share = share + 1") },
-  ...each("attempts", {
+  { table: "payouts", what: "a percentage", statement: share("percent_e4 = percent_e4 + 1") },
+  { table: "payouts", what: "which share", statement: share("share = share + 1") },
+  ...each("transaction_attempts", {
     "its bytes": "raw = overlay(raw placing '00000000' from 20)",
     "a hash": "hash = overlay(hash placing '00000000' from 3)",
     "a nonce": "nonce = nonce + 1000000",
-    "an intent": "intent_id = gen_random_uuid()",
+    "a payout": "payout_id = gen_random_uuid()",
   }),
   ...each("deposit_books", {
     "what came in": "inflow = inflow + 1",
@@ -61,7 +61,7 @@ export const alterations: { table: string; what: string; statement: string }[] =
     table: "payments",
     what: "who divides it",
     statement:
-      "update payments set recipient_set_id = null where id = (select payment_id from intents where share = 0 limit 1)",
+      "update payments set recipient_set_id = null where id = (select payment_id from payouts where share = 0 limit 1)",
   },
   ...each("claims", { "a payment": "payment_id = 'pay_nobody'" }),
   ...each("sweep_parts", { "an amount": "amount = amount + 1", "a transfer": "transfer_id = 4711" }),
@@ -96,7 +96,7 @@ function each(table: string, changes: Record<string, string>) {
 }
 
 function share(change: string): string {
-  return `update intents set ${change} where id = (select id from intents where kind = 'share' and share = 0 limit 1)`
+  return `update payouts set ${change} where id = (select id from payouts where kind = 'share' and share = 0 limit 1)`
 }
 
 /**

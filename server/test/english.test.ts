@@ -38,14 +38,19 @@ const banned: [pattern: RegExp, instead: string][] = [
   [/\b(chain|reorg) (took|takes|take) (\w+ ){0,3}back\b/i, "reversed, removed by a reorg"],
 ]
 
-/**
- * The old names of things, as parts of identifiers, each with what to write instead. Columns and stored words keep theirs
- * until a migration renames them (`tell_by`, `hot`, `intents`, `intent_id`).
- */
+/** The old names of things, as identifiers, parts of them and stored words, each with what to write instead. */
 const oldNames: [pattern: RegExp, instead: string][] = [
-  [/\b(tell|told|Told)\b|\b(tell(?!By)|told|Told)[A-Z]|[a-z](Tell|Told|Teller)(?=[A-Z]|\b)/, "notify, report, format"],
-  [/[a-z](?<!log)Intents?\b|\bIntents?(State)?\b|\bintent(To|Of|sOf|IdOf|IdIn)\b/, "payout"],
-  [/\b(hot|cold|warm|cool)[A-Z]\w*|[a-z](Cold|Warm|Cool)(?=[A-Z]|\b)|\bWARM_/, "watched, dormant"],
+  [
+    /\b(tell|told|Told)\b|\b(tell|told|Told)[A-Z]|[a-z](Tell|Told|Teller)(?=[A-Z]|\b)|\btell_by\b/,
+    "notify, report, format",
+  ],
+  [/[a-z](?<!log)Intents?\b|\bIntents?(State)?\b|\bintents?(?!ion)([A-Z_]\w*)?\b/, "payout"],
+  [/\b(from|join|into|update|on) attempts\b|(From|Into|Table|Join|Row<)\(?"attempts"/, "transaction_attempts"],
+  [/"(untold|gas_soon)"/, "rpc_unavailable, gas_warning"],
+  [
+    /\b(hot|cold|warm|cool)[A-Z]\w*|[a-z](Cold|Warm|Cool)(?=[A-Z]|\b)|\bWARM_|\bhot(_until)?\b|\bcooled_at\b/,
+    "watched, dormant",
+  ],
   [/\b[pP]anel\b|[a-z]Panel\b|\bPanelView\b|\bseat\b/, "Quorum, admitVoter"],
   [/\brecentMisses\b|\bMisses\b/, "negative cache"],
   [/\b(Wallet)?Sight\b|\blookAt[A-Z]?\w*|\blookSoon\b/, "WalletState, readWalletState, verifySoon"],
@@ -90,7 +95,8 @@ describe("plain English", () => {
   })
 
   it("has no identifier of an old name", () => {
-    const code = files.filter(path => path.endsWith(".ts"))
+    // The tests of the migrations name what older versions stored.
+    const code = files.filter(path => path.endsWith(".ts") && !/^server\/src\/db\/|^web\/src\/i18n\//.test(path))
     const found = code.flatMap(path => {
       const lines = readFileSync(`${root}${path}`, "utf8").split("\n")
       return oldNames.flatMap(([pattern, instead]) =>

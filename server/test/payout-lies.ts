@@ -40,8 +40,8 @@ const invented =
     if (method !== "eth_getTransactionReceipt") return undefined
     const { db } = rig.service.ctx
     const payout = await db
-      .selectFrom("attempts as a")
-      .innerJoin("intents as i", "i.id", "a.intent_id")
+      .selectFrom("transaction_attempts as a")
+      .innerJoin("payouts as i", "i.id", "a.payout_id")
       .innerJoin("deposits as d", "d.id", "i.deposit_id")
       .select(["i.token", "i.recipient", "i.amount", "d.address"])
       .where("a.hash", "=", hash as Hash)
@@ -67,7 +67,7 @@ const feesOf =
     if (method === "eth_maxPriorityFeePerGas" || method === "eth_gasPrice") return fee
     return blocks(block => ({ ...block, baseFeePerGas: fee }))(method, params, truth, rig)
   }
-/** A call of `release` ends with an intent's id, and so is the longest there is; the others are the oracle's and multicall's. */
+/** A call of `release` ends with a payout's id, and so is the longest there is; the others are the oracle's and multicall's. */
 const trials =
   (answer: unknown): Lie =>
   (method, params) =>

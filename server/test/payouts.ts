@@ -42,7 +42,7 @@ export interface PayoutRig {
   round(signer?: Signer, pace?: Pace): Promise<number>
   /** Compares the logs with the books now, whether or not the hour is over. */
   compareLogs(): Promise<void>
-  intents(): Promise<Row<"intents">[]>
+  payouts(): Promise<Row<"payouts">[]>
   states(): Promise<PayoutState[]>
   balanceOf(address: Address): Promise<bigint>
   mint(to: Address, amount: bigint): Promise<{ transactionHash: Hex; blockNumber: bigint; blockHash: Hex }>
@@ -87,7 +87,7 @@ export async function startPayoutRig(settings: Partial<Settings> = {}, database?
   const { ctx } = service
   const mint: PayoutRig["mint"] = (to, amount) =>
     client.writeContractSync({ address: token, abi: testUsdcAbi, functionName: "mint", args: [to, amount] })
-  const payouts = () => ctx.db.selectFrom("intents").selectAll().orderBy("created_at").orderBy("id").execute()
+  const payouts = () => ctx.db.selectFrom("payouts").selectAll().orderBy("created_at").orderBy("id").execute()
   return {
     service,
     anvil,
@@ -126,7 +126,7 @@ export async function startPayoutRig(settings: Partial<Settings> = {}, database?
       await ctx.db.updateTable("wallets").set({ check_at: null }).execute()
       await checkBooks(ctx, network, signer.address)
     },
-    intents: payouts,
+    payouts,
     states: async () => (await payouts()).map(row => row.state),
     mint,
     balanceOf: address =>

@@ -97,9 +97,9 @@ export function relaysOn(rig: PayoutRig) {
       service.call("POST", "/api/pay/authorize", bodyOf(session.id, signed)),
     round: (pace?: Pace) => payoutRound(ctx, network, by, pace),
     status: async (id: string) => (await service.call("GET", `/api/pay/status/${id}`)).body,
-    relays: (): Promise<Row<"intents">[]> =>
+    relays: (): Promise<Row<"payouts">[]> =>
       ctx.db
-        .selectFrom("intents")
+        .selectFrom("payouts")
         .selectAll()
         .where("lane", "=", "relay")
         .orderBy("created_at")

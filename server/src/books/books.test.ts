@@ -65,7 +65,7 @@ describe("the books of a merchant", () => {
       status: "final",
       paywallId: shops.swept.id,
       sessionId: null,
-      intentId: expect.any(String),
+      payoutId: expect.any(String),
       txHash: expect.stringMatching(/^0x/),
       blockNumber: expect.stringMatching(/^\d+$/),
       balance: null,

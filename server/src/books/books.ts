@@ -8,7 +8,7 @@ import { sqlArray } from "../db/sql-array.ts"
 import { csv } from "../http/csv.ts"
 import type { ListSource } from "../http/lists.ts"
 import { timeAt } from "../http/time.ts"
-import { ifKind } from "../ids.ts"
+import { ifKind, payoutIdOf } from "../ids.ts"
 import { formatAmount } from "../money/amount.ts"
 
 /** What narrows the list; text as received. */
@@ -39,7 +39,7 @@ const columns = [
   "blockNumber",
   "status",
   "paymentId",
-  "intentId",
+  "payoutId",
   "paywallId",
   "sessionId",
   "id",
@@ -151,7 +151,7 @@ export function entryOf(ctx: Context, row: Entry) {
     blockNumber: row.block_number.toString(),
     status: row.state,
     paymentId,
-    intentId: row.intent_id,
+    payoutId: row.payout_id && payoutIdOf(row.payout_id),
     paywallId: ifKind("pw", row.resource_id),
     sessionId: ifKind("cs", row.resource_id),
     id: row.id,

@@ -50,7 +50,7 @@ const Entry = Type.Object({
   blockNumber: Type.String(),
   status: Type.String(text("confirmed or mined; final once its block is finalized")),
   paymentId: Nullable(Type.String()),
-  intentId: Nullable(Type.String()),
+  payoutId: Nullable(Type.String()),
   paywallId: Nullable(Type.String()),
   sessionId: Nullable(Type.String()),
   id: Type.String(),

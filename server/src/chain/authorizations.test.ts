@@ -30,7 +30,7 @@ const overloads = {
   contract: [parseAbi([`function transferWithAuthorization(${fields}, bytes signature)`]), "0xcf092995"],
 } as const
 
-it("a relay's call says exactly what was signed, in the form that USDC has, and ends with its intent", () => {
+it("a relay's call says exactly what was signed, in the form that USDC has, and ends with its payout", () => {
   fc.assert(
     fc.property(
       authorization,

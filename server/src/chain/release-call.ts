@@ -3,7 +3,7 @@ import { concat, encodeFunctionData, type Hex } from "viem"
 import { depositFactoryAbi } from "./abi.ts"
 import type { Address } from "./hex.ts"
 
-/** Bytes of the intent's id at the end of the calldata. */
+/** Bytes of the payout's id at the end of the calldata. */
 const ID_BYTES = 16
 
 /**
@@ -13,11 +13,11 @@ const ID_BYTES = 16
 export const RELEASE_GAS = 250_000n
 
 /**
- * The calldata of a release out of a deposit, followed by the intent's id (a UUID). The contract ignores the id, and
+ * The calldata of a release out of a deposit, followed by the payout's id (a UUID). The contract ignores the id, and
  * after a loss of the database the chain still shows what was paid.
  */
 export function releaseData(
-  intentId: string,
+  payoutId: string,
   deposit: { salt: Hex; owner: Address; open_after_s: bigint },
   { token, recipient, amount }: { token: Address; recipient: Address; amount: bigint },
 ): Hex {
@@ -26,13 +26,13 @@ export function releaseData(
     functionName: "release",
     args: [deposit.salt, deposit.owner, deposit.open_after_s, token, recipient, amount],
   })
-  return marked(call, intentId)
+  return marked(call, payoutId)
 }
 
-/** A call followed by the intent's id, as in every call of an intent. */
-export const marked = (call: Hex, intentId: string): Hex => concat([call, `0x${intentId.replaceAll("-", "")}`])
+/** A call followed by the payout's id, as in every call of a payout. */
+export const marked = (call: Hex, payoutId: string): Hex => concat([call, `0x${payoutId.replaceAll("-", "")}`])
 
-/** The id of the intent that this calldata belongs to. */
+/** The id of the payout that this calldata belongs to. */
 export function payoutIdIn(data: Hex): string {
   const hex = data.slice(-2 * ID_BYTES)
   return [8, 12, 16, 20, 32].map((end, i, ends) => hex.slice(i === 0 ? 0 : ends[i - 1], end)).join("-")

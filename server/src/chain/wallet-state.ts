@@ -68,7 +68,7 @@ const dataFeeCall = {
  */
 export const dataParts = (data: Hex): bigint => BigInt(Math.ceil((size(data) + ENVELOPE_BYTES) / TRANSACTION_BYTES))
 
-/** The same of an intent `i`. */
+/** The same of a payout `i`. */
 export const dataPartsOf = sql`ceil((length(i.data) / 2 - 1 + ${ENVELOPE_BYTES}::int) / ${TRANSACTION_BYTES}::numeric)`
 
 /** How many endpoints must confirm before money is paid again or a wallet is halted: all that there are, or two. */

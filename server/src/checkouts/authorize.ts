@@ -171,9 +171,9 @@ function authorizationOf(body: PayAuthorize["authorization"]): Authorization {
 }
 
 /** The relays that were ever made of this authorization's nonce. */
-const relaysOfNonce = (ctx: TxContext, { network, authorization }: Asked): Promise<Row<"intents">[]> =>
+const relaysOfNonce = (ctx: TxContext, { network, authorization }: Asked): Promise<Row<"payouts">[]> =>
   ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .selectAll()
     .where("chain_id", "=", network.chainId)
     .where("token", "=", network.token.address)
@@ -204,7 +204,7 @@ async function knownAnswer(
  * Refuses an authorization beside others of the same checkout that anyone can still carry out: both could move money. Those
  * with its wallet and nonce are not among `others`, as the token takes a nonce once.
  */
-function assertOnlyOneMoves(others: readonly Row<"intents">[], harmless: ReadonlySet<string>): void {
+function assertOnlyOneMoves(others: readonly Row<"payouts">[], harmless: ReadonlySet<string>): void {
   const open = others.filter(({ id }) => !harmless.has(id))
   const [first] = open
   if (!first?.payer) return
@@ -217,7 +217,7 @@ interface Payable {
   /** Until when the relay must be signed. */
   relayBy: Date
   /** Relays of this session with another wallet or nonce that reverted, and can still be carried out by anyone. */
-  others: Row<"intents">[]
+  others: Row<"payouts">[]
   /** How to pay without a relay, and without paying twice. */
   otherWay: string
 }
@@ -229,7 +229,7 @@ async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, 
   const leftMs = session.expires_at.getTime() - now
   if (session.status === "confirmed") throw new ApiError("SESSION_ALREADY_CONFIRMED")
   const relays = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .selectAll()
     .where("deposit_id", "=", deposit.id)
     .where("kind", "=", "authorize")
@@ -319,7 +319,7 @@ async function relayWallet(ctx: Context, network: Network): Promise<Address> {
   return wallet.address
 }
 
-/** Writes the intent; `AUTHORIZATION_ALREADY_USED` where another of this nonce was quicker. */
+/** Writes the payout; `AUTHORIZATION_ALREADY_USED` where another of this nonce was quicker. */
 async function insertRelay(
   ctx: TxContext,
   asked: Asked,
@@ -331,7 +331,7 @@ async function insertRelay(
   const generation = (await relaysOfNonce(ctx, asked)).length
   const now = ctx.now()
   const made = await ctx.db
-    .insertInto("intents")
+    .insertInto("payouts")
     .values({
       id,
       chain_id: chainId,

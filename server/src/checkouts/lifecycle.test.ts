@@ -176,7 +176,9 @@ describe("a checkout", () => {
     // Nobody looks any more: its address leaves the scan.
     await pass(2 * HOUR)
     await makeDepositsDormant(service.ctx, network())
-    expect((await service.ctx.db.selectFrom("deposits").select("hot").executeTakeFirstOrThrow()).hot).toBe(false)
+    expect((await service.ctx.db.selectFrom("deposits").select("watched").executeTakeFirstOrThrow()).watched).toBe(
+      false,
+    )
     await pay(session.payTo, "5")
     await rounds(2)
     expect(
@@ -311,8 +313,11 @@ describe("a checkout", () => {
     await makeDepositsDormant(service.ctx, network())
     await pass(2 * HOUR)
     await checkDormantDeposits(service.ctx, network())
-    const deposit = await service.ctx.db.selectFrom("deposits").select(["hot", "check_at"]).executeTakeFirstOrThrow()
-    expect(deposit).toEqual({ hot: false, check_at: null })
+    const deposit = await service.ctx.db
+      .selectFrom("deposits")
+      .select(["watched", "check_at"])
+      .executeTakeFirstOrThrow()
+    expect(deposit).toEqual({ watched: false, check_at: null })
   })
 
   it("paid in another token says so, and can still be paid", async () => {

@@ -113,7 +113,7 @@ async function lookedPast(
 ): Promise<boolean> {
   const seenAll = session.expires_at.getTime() + LOOK_SLACK_MS
   if (ctx.now() <= session.expires_at) return false
-  if (deposit.hot && deposit.watched_number === null) {
+  if (deposit.watched && deposit.watched_number === null) {
     const cursor = await ctx.db
       .selectFrom("cursors")
       .select("block_time")
@@ -123,7 +123,7 @@ async function lookedPast(
   }
   await ctx.db
     .updateTable("deposits")
-    .set({ hot: true, hot_until: new Date(ctx.now().getTime() + LAST_SCAN_MS) })
+    .set({ watched: true, watched_until: new Date(ctx.now().getTime() + LAST_SCAN_MS) })
     .where("id", "=", deposit.id)
     .execute()
   return false

@@ -126,7 +126,7 @@ describe("a checkout with a split", () => {
     await pay(session.payTo, 12_000_000n)
     await pay(session.payTo, 10_000_000n)
     expect(await whole(session.id)).toMatchObject({ status: "confirmed", exception: "duplicate" })
-    const shares = (await rig.intents()).map(({ kind, amount }) => [kind, amount])
+    const shares = (await rig.payouts()).map(({ kind, amount }) => [kind, amount])
     expect(shares).toEqual([
       ["share", 9_000_000n],
       ["share", 3_000_000n],
@@ -165,7 +165,7 @@ describe("a checkout without a split", () => {
     await payOut()
     expect((await rig.balanceOf(PAYOUT_ADDRESS.toLowerCase() as Address)) - before).toBe(20_000_000n)
     expect(await rig.balanceOf(short.payTo)).toBe(15_000_000n)
-    expect((await rig.intents()).map(({ kind, amount }) => [kind, amount])).toEqual([["sweep", 20_000_000n]])
+    expect((await rig.payouts()).map(({ kind, amount }) => [kind, amount])).toEqual([["sweep", 20_000_000n]])
     // Topped up it is paid, and all of it goes.
     await pay(short.payTo, 5_000_000n)
     await payOut()

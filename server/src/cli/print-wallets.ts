@@ -37,7 +37,7 @@ const flying = (rows: Wallet["inFlight"]): string[] =>
       row.nonce,
       row.state,
       row.kind,
-      row.intent,
+      row.payout,
       `${row.attempt}${row.empty ? " empty" : ""}`,
       row.maxFeeGwei,
       row.tipGwei,
@@ -71,7 +71,7 @@ export const logText = (rows: Logged[]): string =>
         .map(row =>
           [
             `${row.at}  ${row.action}  by ${row.by} on ${row.network}${row.wallet ? `, wallet ${row.wallet}` : ""}`,
-            ...(row.intent === null ? [] : [`  payout ${row.intent}`]),
+            ...(row.payout === null ? [] : [`  payout ${row.payout}`]),
             ...(row.reason === null ? [] : [`  reason: ${row.reason}`]),
             `  ${JSON.stringify(row.before)} -> ${JSON.stringify(row.after)}`,
           ].join("\n"),

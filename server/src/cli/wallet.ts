@@ -14,15 +14,15 @@ const usage = `Shows, halts and repairs the wallets that the running service pay
   script/wallet halt WALLET --reason R    stops signing and sending at once
   script/wallet resume WALLET --reason R [--books-compared] [--nothing-paid]
                                           lets it sign and send again; refused while a nonce on the chain is unexplained
-  script/wallet adopt HASH [--intent ID]  adopts a transaction of ours that the database does not know
+  script/wallet adopt HASH [--payout ID]  adopts a transaction of ours that the database does not know
   script/wallet adopt --all WALLET        finds what the wallet sent that the database does not know, and adopts it
   script/wallet adopt HASH --foreign --reason R
                                           the same for a transaction that pays nothing of ours
   script/wallet unstick WALLET NONCE --reason R [--max-fee GWEI]
                                           replaces a nonce that can't be mined by an empty transfer
-  script/wallet release PAYOUT [--reason R]
+  script/wallet retry PAYOUT [--reason R]
                                           retries a held payout now; it still has to pass every check
-  script/wallet release --all [--held WHY] [--reason R]
+  script/wallet retry --all [--held WHY] [--reason R]
                                           retries all held payouts now, or those held for one reason
   script/wallet cancel PAYOUT --reason R  cancels a payout that has no nonce; its money stays in its deposit
 
@@ -44,7 +44,7 @@ class Unreachable extends Error {}
 const options = {
   network: { type: "string" },
   reason: { type: "string" },
-  intent: { type: "string" },
+  payout: { type: "string" },
   foreign: { type: "boolean" },
   all: { type: "boolean" },
   held: { type: "string" },
@@ -105,10 +105,10 @@ const commands: Record<string, Command> = {
       ask: ([wallet], { network, reason }) => ({ path: "/adopt-all", body: { wallet, network, reason } }),
     },
     takes: ["HASH"],
-    flags: ["intent", "foreign", "reason"],
-    ask: ([hash], { intent: payout, foreign, reason }) => ({
+    flags: ["payout", "foreign", "reason"],
+    ask: ([hash], { payout, foreign, reason }) => ({
       path: "/adopt",
-      body: { hash: hash?.toLowerCase(), intent: payout?.toLowerCase(), foreign, reason },
+      body: { hash: hash?.toLowerCase(), payout: payout?.toLowerCase(), foreign, reason },
     }),
   },
   unstick: {
@@ -119,20 +119,20 @@ const commands: Record<string, Command> = {
       body: { wallet, network, nonce, maxFeeGwei: flags["max-fee"], reason },
     }),
   },
-  release: {
+  retry: {
     all: {
       takes: [],
       flags: ["held", "reason"],
-      ask: (_given, { held, reason }) => ({ path: "/release-all", body: { held, reason } }),
+      ask: (_given, { held, reason }) => ({ path: "/retry-all", body: { held, reason } }),
     },
     takes: ["PAYOUT"],
     flags: ["reason"],
-    ask: ([payout], { reason }) => ({ path: "/release", body: { intent: payout?.toLowerCase(), reason } }),
+    ask: ([payout], { reason }) => ({ path: "/retry", body: { payout: payout?.toLowerCase(), reason } }),
   },
   cancel: {
     takes: ["PAYOUT"],
     flags: ["reason"],
-    ask: ([payout], { reason }) => ({ path: "/cancel", body: { intent: payout?.toLowerCase(), reason } }),
+    ask: ([payout], { reason }) => ({ path: "/cancel", body: { payout: payout?.toLowerCase(), reason } }),
   },
 }
 

@@ -52,8 +52,35 @@ afterAll(() => service.stop())
 const db = () => service.ctx.db
 const text = (rows: readonly Line[]) => rows.map(row => JSON.stringify(row, Object.keys(row).sort())).sort()
 
+const renamedTables: Record<string, string> = { intents: "payouts", attempts: "transaction_attempts" }
+const renamedColumns: Record<string, Record<string, string>> = {
+  attempts: { intent_id: "payout_id" },
+  sweep_parts: { intent_id: "payout_id" },
+  operator_actions: { intent_id: "payout_id" },
+  reconciliations: { intent_position: "payout_position" },
+  deposits: { hot: "watched", hot_until: "watched_until", cooled_at: "dormant_since" },
+  payments: { tell_by: "notify_by" },
+}
+const renamedWords: Record<string, string> = {
+  release: "retry",
+  gas_soon: "gas_warning",
+  untold: "rpc_unavailable",
+}
+
+/** A row with the names of its columns, and the words in it, as they are now. */
+function renamed(table: string, row: Line): Line {
+  const word = (value: unknown) => renamedWords[String(value)] ?? value
+  return Object.fromEntries(
+    Object.entries(row).map(([name, value]) => [
+      renamedColumns[table]?.[name] ?? name,
+      name === "alarms" ? (value as string[]).map(word) : name === "action" ? word(value) : value,
+    ]),
+  )
+}
+
 /** A row of the fixture as it must be now. */
-function migrated(table: string, { paywall_id, session_id, ...row }: Line): Line {
+function migrated(table: string, { paywall_id, session_id, ...older }: Line): Line {
+  const row = renamed(table, older)
   if (!["deposits", "submissions", "payments"].includes(table))
     return { ...row, ...(paywall_id === undefined ? {} : { paywall_id }) }
   const sender = table === "submissions" ? { by_sender: paywall_id !== undefined } : {}
@@ -75,7 +102,7 @@ describe("after the migration", () => {
   it("every row is there, as it was", async () => {
     for (const table of tables) {
       const { rows } = await sql<{ row: Line }>`
-        select json_strip_nulls(row_to_json(t)) as row from ${sql.table(table)} t`.execute(db())
+        select json_strip_nulls(row_to_json(t)) as row from ${sql.table(renamedTables[table] ?? table)} t`.execute(db())
       expect(text(rows.map(({ row }) => row)), table).toEqual(text(rowsOf(table).map(row => migrated(table, row))))
     }
     const known = [...rowsOf("paywalls"), ...rowsOf("checkout_sessions")]
@@ -83,6 +110,20 @@ describe("after the migration", () => {
     expect(text(resources as unknown as Line[])).toEqual(
       text(known.map(({ id, merchant_id, chain_id }) => ({ id, merchant_id, chain_id }))),
     )
+  })
+
+  it("nothing is called by an old name", async () => {
+    const { rows } = await sql<{ name: string }>`
+      select relname as name from pg_class where relnamespace = 'public'::regnamespace
+      union all select conname from pg_constraint where connamespace = 'public'::regnamespace
+      union all select tgname from pg_trigger where not tgisinternal
+      union all select proname || ' ' || prosrc from pg_proc where pronamespace = 'public'::regnamespace
+      union all select table_name || '.' || column_name from information_schema.columns where table_schema = 'public'`.execute(
+      db(),
+    )
+    expect(rows.length).toBeGreaterThan(300)
+    const older = /intent|^attempts|\bfrom attempts|\bhot\b|_hot\b|hot_|_cold|cooled|tell_by|_to_tell/
+    expect(rows.filter(({ name }) => older.test(name))).toEqual([])
   })
 
   it.each([
@@ -130,6 +171,23 @@ describe("after the migration", () => {
       /_resource/,
     ],
     ["the end of a session with an address", "delete from checkout_sessions", /_resource/],
+    [
+      "a release in the log of manual actions",
+      "insert into operator_actions (at, action, by_user, chain_id, before, after) values (now(), 'release', 'ops', 1, '{}', '{}')",
+      /operator_actions_action_check/,
+    ],
+    ["an attempt that is forgotten", "delete from transaction_attempts", /transaction attempts are never deleted/],
+    [
+      "an attempt with other bytes",
+      "update transaction_attempts set raw = '0x00'",
+      /transaction attempt \d+ is signed/,
+    ],
+    ["a payout of another amount", "update payouts set amount = amount + 1", /what payout .* pays can not change/],
+    [
+      "a payout that gives its nonce up",
+      "update payouts set nonce = null, wallet = null where nonce is not null",
+      /nonce/,
+    ],
     ["the end of a resource", "delete from resources", /_resource/],
   ])("the database refuses %s", async (_what, statement, constraint) => {
     const { id } = await db().selectFrom("merchants").select("id").where("sub", "=", "other").executeTakeFirstOrThrow()

@@ -54,9 +54,9 @@ export interface GasBudgets {
 /** Alarms of a wallet that stay active until their reason is gone. */
 export type StandingAlarm =
   | "low_gas"
-  | "gas_soon"
+  | "gas_warning"
   | "fee_cap"
-  | "untold"
+  | "rpc_unavailable"
   | "gas_total"
   | "transfer"
   | "stuck"
@@ -118,9 +118,9 @@ export interface Payouts {
   mined_at: Generated<Date | null>
 }
 
-export interface Attempts {
+export interface TransactionAttempts {
   id: Generated<bigint>
-  intent_id: string
+  payout_id: string
   chain_id: number
   wallet: Address
   nonce: bigint
@@ -134,7 +134,7 @@ export interface Attempts {
   sent_at: Optional<Date>
   sends: Generated<number>
   last_result: Optional<SendResult>
-  /** Pays nothing of its intent, and only uses up its nonce. */
+  /** Pays nothing of its payout, and only uses up its nonce. */
   empty: Generated<boolean>
 }
 
@@ -147,7 +147,7 @@ export interface ForeignNonces {
   created_at: Date
 }
 
-export type OperatorAction = "halt" | "resume" | "adopt" | "adopt foreign" | "unstick" | "release" | "cancel"
+export type OperatorAction = "halt" | "resume" | "adopt" | "adopt foreign" | "unstick" | "retry" | "cancel"
 
 export interface OperatorActions {
   id: Generated<bigint>
@@ -157,13 +157,13 @@ export interface OperatorActions {
   reason: Optional<string>
   chain_id: number
   wallet: Optional<Address>
-  intent_id: Optional<string>
+  payout_id: Optional<string>
   before: JSONColumnType<Record<string, unknown>>
   after: JSONColumnType<Record<string, unknown>>
 }
 
 export interface SweepParts {
-  intent_id: string
+  payout_id: string
   transfer_id: bigint
   amount: bigint
 }
@@ -183,7 +183,7 @@ export interface ClaimBooks {
   transfer_ids: bigint
 }
 
-/** What left a deposit without an intent. */
+/** What left a deposit without a payout. */
 export interface Outflows {
   id: Generated<string>
   chain_id: number
@@ -208,7 +208,7 @@ export interface Reconciliations {
   pass_at: Date
   deposit_position: Optional<bigint>
   transfer_position: Optional<bigint>
-  intent_position: Optional<string>
+  payout_position: Optional<string>
   run_at: Date
   claim_id: Optional<string>
   lease_until: Optional<Date>
@@ -232,6 +232,6 @@ export interface Books {
   block_number: bigint
   at: Date
   transfer_id: bigint | null
-  intent_id: string | null
+  payout_id: string | null
   payment_id: string | null
 }

@@ -4,7 +4,6 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type { CheckoutSessions, PaymentLinks, Products } from "./checkout-rows.ts"
 import type { Branding, Invitations, Merchants, PayoutAddresses } from "./merchant-rows.ts"
 import type {
-  Attempts,
   Books,
   ClaimBooks,
   DepositBooks,
@@ -18,6 +17,7 @@ import type {
   Reconciliations,
   Splits,
   SweepParts,
+  TransactionAttempts,
   Wallets,
 } from "./payout-rows.ts"
 import type { Deliveries, DeliveryAttempts, Events, WebhookSecrets, Webhooks } from "./webhook-rows.ts"
@@ -67,10 +67,10 @@ interface Deposits {
   open_after_s: bigint
   resource_id: string
   created_at: Date
-  hot: Generated<boolean>
-  hot_until: Date
+  watched: Generated<boolean>
+  watched_until: Date
   watched_number: Optional<bigint>
-  cooled_at: Optional<Date>
+  dormant_since: Optional<Date>
   check_at: Optional<Date>
   /** The database sets both on insert. */
   merchant_id: Generated<string>
@@ -175,7 +175,7 @@ interface Payments {
   updated_at: Date
   recipient_set_id: Optional<bigint>
   sweep_at: Optional<Date>
-  tell_by: Optional<Date>
+  notify_by: Optional<Date>
   token: Address
   /** The deposit with the money of a payment that waits, or waited, for the merchant. */
   deposit_id: Optional<bigint>
@@ -298,12 +298,12 @@ interface Nonces {
   expires_at: Date
 }
 
-/** A view of payments and intents. */
+/** A view of payments and payouts. */
 interface Transactions {
   id: string
   merchant_id: string
-  type: "payment" | Row<"intents">["kind"]
-  status: Row<"payments">["status"] | Row<"intents">["state"]
+  type: "payment" | Row<"payouts">["kind"]
+  status: Row<"payments">["status"] | Row<"payouts">["state"]
   exception: WaitingFor | null
   chain_id: number
   token: Address
@@ -355,8 +355,8 @@ export interface Database {
   splits: Splits
   wallets: Wallets
   gas_budgets: GasBudgets
-  intents: Payouts
-  attempts: Attempts
+  payouts: Payouts
+  transaction_attempts: TransactionAttempts
   sweep_parts: SweepParts
   deposit_books: DepositBooks
   claim_books: ClaimBooks

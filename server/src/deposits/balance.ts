@@ -4,7 +4,7 @@ import type { Address } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
 
-/** Kinds of intents whose money leaves a deposit. */
+/** Kinds of payouts whose money leaves a deposit. */
 export const outgoingKinds = sql`('share', 'sweep', 'return')`
 
 /** What entered a deposit and what left it, in base units of one token. */
@@ -40,7 +40,7 @@ export async function depositSums(
         from transfers where deposit_id = ${ids} and token = ${token} group by 1) i on i.deposit_id = d.id
       left join (select deposit_id, sum(amount) filter (where ${went} and ${by}) as sum,
           bool_or(state = 'assigned' or (state = 'mined' and ${by})) as open
-        from intents where deposit_id = ${ids} and token = ${token} and kind in ${outgoingKinds} group by 1) o
+        from payouts where deposit_id = ${ids} and token = ${token} and kind in ${outgoingKinds} group by 1) o
         on o.deposit_id = d.id
       left join (select deposit_id, sum(amount) filter (where ${by}) as sum
         from outflows where deposit_id = ${ids} and token = ${token} group by 1) r on r.deposit_id = d.id

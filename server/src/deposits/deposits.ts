@@ -38,7 +38,7 @@ export async function makeDeposit(
       open_after_s: openAfter,
       resource_id: resourceId,
       created_at: ctx.now(),
-      hot_until: new Date(ctx.now().getTime() + watchedMs),
+      watched_until: new Date(ctx.now().getTime() + watchedMs),
     })
     .returningAll()
     .executeTakeFirstOrThrow()
@@ -55,8 +55,8 @@ export async function watch(ctx: Context, resource: string): Promise<void> {
   const now = ctx.now().getTime()
   await ctx.db
     .updateTable("deposits")
-    .set({ hot: true, hot_until: new Date(now + WATCH_MS) })
+    .set({ watched: true, watched_until: new Date(now + WATCH_MS) })
     .where("resource_id", "=", resource)
-    .where(eb => eb.or([eb("hot", "=", false), eb("hot_until", "<", new Date(now + WATCH_MS / 2))]))
+    .where(eb => eb.or([eb("watched", "=", false), eb("watched_until", "<", new Date(now + WATCH_MS / 2))]))
     .execute()
 }

@@ -35,7 +35,7 @@ export async function openVersion(
   if (last)
     await ctx.db
       .updateTable("deposits")
-      .set({ hot_until: new Date(now.getTime() + COOLING_MS) })
+      .set({ watched_until: new Date(now.getTime() + COOLING_MS) })
       .where("id", "=", last.deposit_id)
       .execute()
   const price = change.price ?? last?.price

@@ -177,7 +177,14 @@ async function wallets({ network, settings, signal }: NetworkCheck): Promise<Fin
     const { balance, market, dataFee } = await readWalletState({ ...network, endpoints }, wallet, signal)
     if (balance === undefined || market === undefined) {
       const todo = "See what is said of the endpoints."
-      return { part: network.name, check, level: "alarm", message: walletAlarm(lane, "untold"), todo, isWatched: true }
+      return {
+        part: network.name,
+        check,
+        level: "alarm",
+        message: walletAlarm(lane, "rpc_unavailable"),
+        todo,
+        isWatched: true,
+      }
     }
     const shortage = gasShortage({ balance, market, dataFee }, settings.payoutMaxFee)
     const payouts = balance / usualCost(market, dataFee)

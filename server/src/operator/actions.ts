@@ -21,7 +21,7 @@ export interface Done {
   action: OperatorAction
   chainId: number
   wallet?: Row<"wallets">["address"] | null
-  intentId?: string
+  payoutId?: string
   before: Facts
   after: Facts
 }
@@ -43,15 +43,15 @@ export async function byHand<T extends Done>(
         reason: asked.reason ?? null,
         chain_id: done.chainId,
         wallet: done.wallet ?? null,
-        intent_id: done.intentId ?? null,
+        payout_id: done.payoutId ?? null,
         before: asJson(done.before),
         after: asJson(done.after),
       })
       .execute()
     return done
   })
-  const { action, wallet, intentId } = done
-  ctx.log.warn({ action, by: asked.by, reason: asked.reason, wallet, intentId }, "manual action")
+  const { action, wallet, payoutId } = done
+  ctx.log.warn({ action, by: asked.by, reason: asked.reason, wallet, payoutId }, "manual action")
   await ctx.wakes.wake("payouts")
   return done
 }
@@ -70,7 +70,7 @@ export async function actionLog(ctx: Context, limit: number) {
     reason: row.reason,
     network: networkNamed(ctx, row.chain_id),
     wallet: row.wallet,
-    intent: row.intent_id,
+    payout: row.payout_id,
     before: row.before,
     after: row.after,
   }))

@@ -19,7 +19,7 @@ import { actionLog } from "./actions.ts"
 import { adopt } from "./adopt.ts"
 import { adoptAll } from "./adopt-all.ts"
 import { halt, resume } from "./halt.ts"
-import { cancel, heldPayouts, release, releaseAll } from "./held-payouts.ts"
+import { cancel, heldPayouts, retryAll, retryPayout } from "./held-payouts.ts"
 import { showWallets } from "./show.ts"
 import { unstick } from "./unstick.ts"
 
@@ -91,7 +91,7 @@ function actionRoutes(app: Server, ctx: Context): void {
       schema: {
         body: Strict({
           hash: TxHash,
-          intent: Type.Optional(PayoutId),
+          payout: Type.Optional(PayoutId),
           foreign: Flag,
           reason: Type.Optional(Reason),
           by: By,
@@ -101,10 +101,10 @@ function actionRoutes(app: Server, ctx: Context): void {
     ({ body }) => {
       if (body.foreign && body.reason === undefined)
         throw new ApiError("VALIDATION_ERROR", [{ path: "reason", message: "is required together with `foreign`" }])
-      if (body.foreign && body.intent !== undefined)
+      if (body.foreign && body.payout !== undefined)
         throw new ApiError("VALIDATION_ERROR", [
           {
-            path: "intent",
+            path: "payout",
             message: "can't be given together with `foreign`: a foreign transaction belongs to no payout",
           },
         ])
@@ -112,19 +112,19 @@ function actionRoutes(app: Server, ctx: Context): void {
     },
   )
   app.post(
-    "/release",
-    { schema: { body: Strict({ intent: PayoutId, reason: Type.Optional(Reason), by: By }) } },
-    request => release(ctx, request.body),
+    "/retry",
+    { schema: { body: Strict({ payout: PayoutId, reason: Type.Optional(Reason), by: By }) } },
+    request => retryPayout(ctx, request.body),
   )
   app.post("/adopt-all", { schema: { body: Strict({ ...Named, reason: Type.Optional(Reason) }) } }, request =>
     adoptAll(ctx, request.body),
   )
   app.post(
-    "/release-all",
+    "/retry-all",
     { schema: { body: Strict({ held: Type.Optional(Held), reason: Type.Optional(Reason), by: By }) } },
-    request => releaseAll(ctx, request.body),
+    request => retryAll(ctx, request.body),
   )
-  app.post("/cancel", { schema: { body: Strict({ intent: PayoutId, reason: Reason, by: By }) } }, request =>
+  app.post("/cancel", { schema: { body: Strict({ payout: PayoutId, reason: Reason, by: By }) } }, request =>
     cancel(ctx, request.body),
   )
 }

@@ -80,7 +80,7 @@ const firstUnknown = async (
 async function firstNonce(ctx: Context, wallet: Row<"wallets">): Promise<bigint> {
   if (wallet.halted_reason === USED_BEFORE) return 0n
   const { first } = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select(eb => eb.fn.min("nonce").as("first"))
     .where("chain_id", "=", wallet.chain_id)
     .where("wallet", "=", wallet.address)
@@ -122,7 +122,7 @@ async function releasesSince(
   quorum: Quorum,
 ): Promise<Hash[]> {
   const { last } = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select(eb => eb.fn.max("block_number").as("last"))
     .where("chain_id", "=", wallet.chain_id)
     .where("wallet", "=", wallet.address)
@@ -142,7 +142,7 @@ async function releasesSince(
     has: { number: quorum.finalized },
   } as const
   const known = await ctx.db
-    .selectFrom("attempts")
+    .selectFrom("transaction_attempts")
     .select("hash")
     .where("chain_id", "=", wallet.chain_id)
     .where("wallet", "=", wallet.address)

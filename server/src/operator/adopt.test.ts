@@ -196,7 +196,7 @@ describe("an old backup", () => {
       await rig.round()
       await restore()
       // The backup is from before the plan, which is made again with other ids.
-      await ctx.db.deleteFrom("intents").execute()
+      await ctx.db.deleteFrom("payouts").execute()
       await sql`update deposit_books set committed = 0`.execute(ctx.db)
       await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
       const adoptAll = async () => (await operator.ask("/adopt-all", { wallet: "payout" })).body.said
@@ -220,7 +220,7 @@ describe("an old backup", () => {
       const [first, second] = [await rig.paid(shop, 1_000_000n), await rig.paid(shop, 2_000_000n)]
       const restore = await backUp(ctx)
       const setDue = (id: string, run_at: Date) =>
-        ctx.db.updateTable("intents").set({ run_at }).where("payment_id", "=", id).execute()
+        ctx.db.updateTable("payouts").set({ run_at }).where("payment_id", "=", id).execute()
       await setDue(second, new Date(ctx.now().getTime() + DAY_MS))
       await rig.round()
       await mine()
@@ -229,7 +229,7 @@ describe("an old backup", () => {
       await mine()
       await rig.round()
       await restore()
-      await ctx.db.deleteFrom("intents").execute()
+      await ctx.db.deleteFrom("payouts").execute()
       await sql`update deposit_books set committed = 0`.execute(ctx.db)
       await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
       const finalized = (await rig.anvil.client.getBlock({ blockTag: "finalized" })).number
@@ -264,7 +264,7 @@ describe("an old backup", () => {
       await restore()
       // The first of them is second now: at the other's nonce it would be paid once more.
       await ctx.db
-        .updateTable("intents")
+        .updateTable("payouts")
         .set({ run_at: new Date(ctx.now().getTime() + 5_000), created_at: new Date(ctx.now().getTime() + 5_000) })
         .where("share", "=", 0)
         .execute()
@@ -296,19 +296,19 @@ describe("an old backup", () => {
       const hashes = await inExplorer(first)
       await restore()
       // The plan is made again, with other ids.
-      await ctx.db.deleteFrom("intents").execute()
+      await ctx.db.deleteFrom("payouts").execute()
       await sql`update deposit_books set committed = 0`.execute(ctx.db)
       for (const id of payments) await makePayouts(ctx, id)
       await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
-      await expectRefused(adopt(hashes[0]), /matches several payouts .*--intent/)
+      await expectRefused(adopt(hashes[0]), /matches several payouts .*--payout/)
       await expectRefused(adopt(hashes[0], { foreign: true, reason: "unknown" }), /not foreign: .* paid twice/)
       // The recipients are paid in this order.
       for (const [i, hash] of hashes.entries()) {
-        const waiting = (await rig.intents()).filter(row => row.state === "queued")
+        const waiting = (await rig.payouts()).filter(row => row.state === "queued")
         const wrong = waiting.find(row => row.recipient !== recipient(i % 2))
-        if (wrong) await expectRefused(adopt(hash, { intent: wrong.id }), /does not make the payment of the payout/)
+        if (wrong) await expectRefused(adopt(hash, { payout: wrong.id }), /does not make the payment of the payout/)
         const right = waiting.find(row => row.recipient === recipient(i % 2))
-        expect((await adopt(hash, { intent: right?.id })).status).toBe(200)
+        expect((await adopt(hash, { payout: right?.id })).status).toBe(200)
       }
       expect((await resume()).status).toBe(200)
       await payAll()
@@ -408,7 +408,7 @@ describe("a foreign transaction", () => {
       await expectRefused(adopt(hash, { foreign: true, reason: "again" }), /already explained/)
       expect((await resume()).status).toBe(200)
       await payAll()
-      const reverted = (await rig.intents()).filter(row => row.state === "reverted")
+      const reverted = (await rig.payouts()).filter(row => row.state === "reverted")
       expect(reverted).toMatchObject([{ nonce: first, tx_hash: hash, succeeded: false }])
     })
     expect(got).toEqual([500_000n, 500_000n])
@@ -449,14 +449,14 @@ describe("a foreign transaction", () => {
       await client.setAutomine(true)
       rig.proxy.spoil = (_method, _params, result) => result
       await rig.paid(shop, 600_000n)
-      const paidElsewhere = (await rig.intents()).find(row => row.state === "queued" && row.recipient === recipient(0))
+      const paidElsewhere = (await rig.payouts()).find(row => row.state === "queued" && row.recipient === recipient(0))
       const call = { to: paidElsewhere?.to_address ?? "0x", data: paidElsewhere?.data ?? "0x" } as const
       const hash = await operator.sendElsewhere(first, call)
       await mine()
       await operator.ask("/halt", { wallet: "payout", reason: "two services" })
       await expectRefused(adopt(hash), /The nonce \d+ is the payout .*cancel/)
       await expectRefused(adopt(hash, { foreign: true, reason: "two services" }), /paid twice.*cancel/)
-      await operator.ask("/cancel", { intent: paidElsewhere?.id, reason: "paid by the other service" })
+      await operator.ask("/cancel", { payout: paidElsewhere?.id, reason: "paid by the other service" })
       expect((await adopt(hash, { foreign: true, reason: "two services" })).status).toBe(200)
       expect((await resume({ booksCompared: true })).status).toBe(200)
       await payAll()
@@ -476,7 +476,7 @@ describe("a payout wallet whose key somebody else uses", () => {
   const rows = async () => {
     const { rows: counted } =
       await sql`select (select count(*) from deposits) as deposits, (select count(*) from checkout_sessions)
-      as sessions, (select count(*) from paywalls) as paywalls, (select count(*) from intents) as intents`.execute(
+      as sessions, (select count(*) from paywalls) as paywalls, (select count(*) from payouts) as payouts`.execute(
         rig.service.ctx.db,
       )
     return counted[0]
@@ -601,11 +601,11 @@ describe("a halt by the books", () => {
     // The deposit's money is taken without the factory: for the wallet it is a transfer without a payout.
     const first = (await operator.wallet()).next_nonce
     await rig.paid(shop, 1_000_000n)
-    const [stolen] = (await rig.intents()).filter(row => row.state === "queued")
+    const [stolen] = (await rig.payouts()).filter(row => row.state === "queued")
     await operator.ask("/halt", { wallet: "payout", reason: "the key is used elsewhere" })
     const hash = await operator.sendElsewhere(first, { to: stolen?.to_address ?? "0x", data: stolen?.data ?? "0x" })
     await client.mine({ blocks: 3 })
-    await operator.ask("/cancel", { intent: stolen?.id, reason: "paid by hand" })
+    await operator.ask("/cancel", { payout: stolen?.id, reason: "paid by hand" })
     await adopt(hash, { foreign: true, reason: "paid by hand" })
     expect((await resume()).body.said).toContain("the wallet is halted again if they still don't match")
     await rig.compareLogs()

@@ -1,6 +1,6 @@
 /**
  * Adopts a wallet's transaction that is on the chain but unknown to the database, for example after an old backup was
- * restored. It becomes an attempt of the intent that it pays, and the engine continues from there; or it is recorded as
+ * restored. It becomes an attempt of the payout that it pays, and the engine continues from there; or it is recorded as
  * foreign, so that its nonce is explained. Only final transactions, and only while the wallet is halted.
  */
 import { sql } from "kysely"
@@ -20,8 +20,8 @@ import { isKnown } from "./unexplained.ts"
 
 type Wanted = Asked & {
   hash: Hash
-  /** Which of several matching intents it pays. */
-  intent?: string | undefined
+  /** Which of several matching payouts it pays. */
+  payout?: string | undefined
   /** Of several payouts that pay the same, choose the oldest. */
   any?: boolean | undefined
   /** It pays nothing of ours; `reason` says what it is. */
@@ -38,11 +38,11 @@ interface Found {
 /** Adopts a transaction; refuses one that does not qualify, and says what to do. */
 export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: string }> {
   const known = await ctx.db
-    .selectFrom("attempts")
-    .select("intent_id")
+    .selectFrom("transaction_attempts")
+    .select("payout_id")
     .where("hash", "=", wanted.hash)
     .executeTakeFirst()
-  if (known) throw refused(`The transaction is already known: it is an attempt of the payout ${known.intent_id}.`)
+  if (known) throw refused(`The transaction is already known: it is an attempt of the payout ${known.payout_id}.`)
   const found = await findOnChain(ctx, wanted.hash)
   const done = await byHand(ctx, wanted, async ctx => {
     const wallet = await lockWallet(ctx, found.wallet.id)
@@ -103,7 +103,7 @@ async function finalBlockOf(ctx: Context, network: Network, hash: Hash): Promise
   return receipt.blockNumber
 }
 
-/** It pays an intent, and becomes an attempt of it. */
+/** It pays a payout, and becomes an attempt of it. */
 async function adoptPayout(
   ctx: TxContext,
   wallet: Row<"wallets">,
@@ -120,7 +120,7 @@ async function adoptPayout(
         `pay. Run \`script/wallet cancel ${payout.id}\`, as it is paid, and then adopt the transaction with --foreign.`,
     )
   const [row] = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .selectAll()
     .where("id", "=", payout.id)
     .where("state", "in", sitting ? ["assigned"] : ["queued", "held"])
@@ -133,14 +133,14 @@ async function adoptPayout(
   if (!sitting) await giveNonce(ctx, wallet, row, nonce)
   await forgetOutflow(ctx, row, hash)
   const { n } = await ctx.db
-    .selectFrom("attempts")
+    .selectFrom("transaction_attempts")
     .select(sql<number>`(coalesce(max(n), -1) + 1)::int`.as("n"))
-    .where("intent_id", "=", row.id)
+    .where("payout_id", "=", row.id)
     .executeTakeFirstOrThrow()
   await ctx.db
-    .insertInto("attempts")
+    .insertInto("transaction_attempts")
     .values({
-      intent_id: row.id,
+      payout_id: row.id,
       chain_id: wallet.chain_id,
       wallet: wallet.address,
       nonce,
@@ -161,15 +161,15 @@ async function adoptPayout(
     action: "adopt",
     chainId: wallet.chain_id,
     wallet: wallet.address,
-    intentId: row.id,
+    payoutId: row.id,
     before: { state: row.state, nonce: row.nonce, next_nonce: wallet.next_nonce },
     after: { state: "assigned", nonce, n, hash, empty, next_nonce: next },
     said: `The transaction has the nonce ${nonce} and ${what} the payout ${row.id}. The wallet's next nonce is ${next}.`,
   }
 }
 
-/** The nonce of an intent that was paid by a transaction which this database did not know. */
-async function giveNonce(ctx: TxContext, wallet: Row<"wallets">, row: Row<"intents">, nonce: bigint): Promise<void> {
+/** The nonce of a payout that was paid by a transaction which this database did not know. */
+async function giveNonce(ctx: TxContext, wallet: Row<"wallets">, row: Row<"payouts">, nonce: bigint): Promise<void> {
   // A relay brings money in, so no outgoing book counts it.
   const isInBook = row.lane === "payout"
   if (isInBook && !row.reserved)
@@ -178,7 +178,7 @@ async function giveNonce(ctx: TxContext, wallet: Row<"wallets">, row: Row<"inten
       where deposit_id = ${row.deposit_id} and token = ${row.token}`.execute(ctx.db)
   await sql`select set_config('sluice.adopting', 'on', true)`.execute(ctx.db)
   await ctx.db
-    .updateTable("intents")
+    .updateTable("payouts")
     .set({
       state: "assigned",
       reserved: isInBook,
@@ -193,7 +193,7 @@ async function giveNonce(ctx: TxContext, wallet: Row<"wallets">, row: Row<"inten
 }
 
 /** From here on the books show what it moved as this payout; the earlier comparison with the chain did not know it. */
-async function forgetOutflow(ctx: TxContext, row: Row<"intents">, hash: Hash): Promise<void> {
+async function forgetOutflow(ctx: TxContext, row: Row<"payouts">, hash: Hash): Promise<void> {
   await ctx.db
     .deleteFrom("outflows")
     .where("chain_id", "=", row.chain_id)
@@ -206,7 +206,7 @@ async function forgetOutflow(ctx: TxContext, row: Row<"intents">, hash: Hash): P
 }
 
 /**
- * It pays nothing of ours. Its nonce is now explained; an intent that had this nonce is marked reverted and created
+ * It pays nothing of ours. Its nonce is now explained; a payout that had this nonce is marked reverted and created
  * again.
  */
 async function adoptForeign(
@@ -245,16 +245,16 @@ async function adoptForeign(
     action: "adopt foreign",
     chainId: wallet.chain_id,
     wallet: wallet.address,
-    ...(sitting ? { intentId: sitting.id } : {}),
+    ...(sitting ? { payoutId: sitting.id } : {}),
     before: { nonce, next_nonce: wallet.next_nonce },
     after: { nonce, hash, block_number: blockNumber, next_nonce: next },
     said: `The nonce ${nonce} is explained by a foreign transaction.${anew} The wallet's next nonce is ${next}.`,
   }
 }
 
-const sittingAt = (ctx: TxContext, wallet: Row<"wallets">, nonce: bigint): Promise<Row<"intents"> | undefined> =>
+const sittingAt = (ctx: TxContext, wallet: Row<"wallets">, nonce: bigint): Promise<Row<"payouts"> | undefined> =>
   ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .selectAll()
     .where("chain_id", "=", wallet.chain_id)
     .where("wallet", "=", wallet.address)
@@ -266,20 +266,20 @@ const isEmpty = ({ to, data, value }: SignedTransaction, wallet: Row<"wallets">)
   to === wallet.address && data === "0x" && value === 0n
 
 /**
- * The intent that a transaction pays: by the id in its calldata, else the only one with the same release, or the named
+ * The payout that a transaction pays: by the id in its calldata, else the only one with the same release, or the named
  * one.
  */
 async function payoutOf(
   ctx: TxContext,
   wallet: Row<"wallets">,
   transaction: SignedTransaction,
-  { intent: named, any }: Wanted,
-): Promise<Row<"intents">> {
+  { payout: named, any }: Wanted,
+): Promise<Row<"payouts">> {
   const id = idIn(transaction.data)
   const itself =
     id === undefined
       ? undefined
-      : await ctx.db.selectFrom("intents").selectAll().where("id", "=", id).executeTakeFirst()
+      : await ctx.db.selectFrom("payouts").selectAll().where("id", "=", id).executeTakeFirst()
   if (itself) {
     if (named !== undefined && named !== id) throw refused(`The transaction is the payout ${id}'s, by its calldata.`)
     if (!paysTheSame(transaction, itself))
@@ -304,7 +304,7 @@ async function payoutOf(
     )
   if (second && !any)
     throw refused(
-      `The transaction matches several payouts that pay the same; name one with --intent: ${fitting.map(row => row.id).join(", ")}.`,
+      `The transaction matches several payouts that pay the same; name one with --payout: ${fitting.map(row => row.id).join(", ")}.`,
     )
   return only
 }
@@ -314,11 +314,11 @@ async function candidates(
   ctx: TxContext,
   wallet: Row<"wallets">,
   { to, data }: SignedTransaction,
-): Promise<Row<"intents">[]> {
+): Promise<Row<"payouts">[]> {
   const call = withoutId(data)
   if (to === null || call === "0x") return []
   return await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .selectAll()
     .where("chain_id", "=", wallet.chain_id)
     .where("state", "in", ["queued", "held"])
@@ -330,7 +330,7 @@ async function candidates(
     .execute()
 }
 
-const paysTheSame = ({ to, data, value }: SignedTransaction, row: Row<"intents">): boolean =>
+const paysTheSame = ({ to, data, value }: SignedTransaction, row: Row<"payouts">): boolean =>
   to === row.to_address && value === row.value && withoutId(data) === withoutId(row.data)
 
 /** The id at the end of a release's calldata; undefined where the calldata is too short. */

@@ -43,7 +43,7 @@ const list = (...addresses: string[]) => {
   rig.service.ctx.settings.sanctionsFile = path
 }
 const held = async () => (await operator.ask("/held")).body.data
-const payoutTo = async (n: number) => (await rig.intents()).find(row => row.recipient === recipient(n))
+const payoutTo = async (n: number) => (await rig.payouts()).find(row => row.recipient === recipient(n))
 const refusal = async (asked: Promise<{ status: number; body: { message: string } }>) => {
   const { status, body } = await asked
   expect(status).toBe(409)
@@ -69,19 +69,19 @@ describe("a payout that is held for sanctions", () => {
       checks: 1,
       screening: { source: "file", at: expect.stringMatching(/Z$/) },
     })
-    const answer = await operator.ask("/release", { intent: row.id })
+    const answer = await operator.ask("/retry", { payout: row.id })
     expect([answer.status, answer.body.said]).toEqual([200, expect.stringContaining("screened again")])
     await rig.round()
     expect((await held()).map((each: { checks: number }) => each.checks)).toEqual([1])
     expect((await rig.balanceOf(recipient(0))) - before).toBe(0n)
-    expect((await operator.actions()).map(each => [each.action, each.intent_id])).toEqual([["release", row.id]])
+    expect((await operator.actions()).map(each => [each.action, each.payout_id])).toEqual([["retry", row.id]])
 
     list()
-    await operator.ask("/release", { intent: row.id, reason: "the list was wrong" })
+    await operator.ask("/retry", { payout: row.id, reason: "the list was wrong" })
     await rig.round()
     expect(await held()).toEqual([])
     expect((await rig.balanceOf(recipient(0))) - before).toBe(500_000n)
-    expect(await refusal(operator.ask("/release", { intent: row.id }))).toMatch(/is mined, with the nonce \d+: only/)
+    expect(await refusal(operator.ask("/retry", { payout: row.id }))).toMatch(/is mined, with the nonce \d+: only/)
   })
 })
 
@@ -89,24 +89,24 @@ describe("many held payouts", () => {
   it("are retried by one command, all or those of one reason, with one record", async () => {
     const { ctx } = rig.service
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
-    const [first, second] = await rig.intents()
+    const [first, second] = await rig.payouts()
     const later = new Date(ctx.now().getTime() + 3_600_000)
     const hold = (id: string | undefined, reason: "gas_budget" | "simulation") =>
       ctx.db
-        .updateTable("intents")
+        .updateTable("payouts")
         .set({ state: "held", held_reason: reason, run_at: later, checks: 5 })
         .where("id", "=", id ?? "")
         .execute()
     await hold(first?.id, "gas_budget")
     await hold(second?.id, "simulation")
-    const due = async () => (await rig.intents()).filter(row => row.run_at <= ctx.now()).map(row => row.held_reason)
-    const one = await operator.ask("/release-all", { held: "gas_budget" })
+    const due = async () => (await rig.payouts()).filter(row => row.run_at <= ctx.now()).map(row => row.held_reason)
+    const one = await operator.ask("/retry-all", { held: "gas_budget" })
     expect([one.status, one.body.said]).toEqual([200, expect.stringContaining("1 held payout is")])
     expect(await due()).toEqual(["gas_budget"])
-    expect((await operator.ask("/release-all", {})).body.said).toContain("2 held payouts are")
+    expect((await operator.ask("/retry-all", {})).body.said).toContain("2 held payouts are")
     expect((await due()).length).toBe(2)
-    expect((await operator.actions()).map(row => row.action)).toEqual(["release", "release"])
-    const none = await operator.ask("/release-all", { held: "sanctions" })
+    expect((await operator.actions()).map(row => row.action)).toEqual(["retry", "retry"])
+    const none = await operator.ask("/retry-all", { held: "sanctions" })
     expect([none.status, none.body.message]).toEqual([409, "No payout is held for sanctions."])
     // A start retries payouts that wait for a budget, which may have been raised.
     await hold(first?.id, "gas_budget")
@@ -138,18 +138,18 @@ describe("a share that failed on chain five times", () => {
     const alarmsNow = async () => (await ctx.db.selectFrom("wallets").select("alarms").executeTakeFirstOrThrow()).alarms
     for (let i = 0; i < 5; i++) {
       expect(await alarmsNow()).toEqual([])
-      if (i > 0) await operator.ask("/release-all", {})
+      if (i > 0) await operator.ask("/retry-all", {})
       await failOnChain()
       expect((await rig.states()).filter(state => state === "reverted").length).toBe(i + 1)
     }
     expect(await alarmsNow()).toEqual(["given_up"])
-    expect(await alarmsInWords(ctx)).toContainEqual(expect.stringContaining("`script/wallet release` retries one"))
+    expect(await alarmsInWords(ctx)).toContainEqual(expect.stringContaining("`script/wallet retry` retries one"))
     rig.service.advance(400 * DAY_MS)
     await rig.round()
     const [row, ...more] = await held()
     expect(more).toEqual([])
     expect(row).toMatchObject({ reason: "reverted", detail: expect.stringMatching(/5 times .* person/) })
-    const answer = await operator.ask("/release", { intent: row.id, reason: "its recipient is well again" })
+    const answer = await operator.ask("/retry", { payout: row.id, reason: "its recipient is well again" })
     expect([answer.status, answer.body.said]).toEqual([200, expect.stringContaining("is retried now")])
     await rig.round()
     expect((await rig.balanceOf(recipient(0))) - before).toBe(500_000n)
@@ -160,26 +160,26 @@ describe("a share that failed on chain five times", () => {
 })
 
 describe("a share that reverted, and was not created again", () => {
-  it("is created again by a release, once, and paid once", async () => {
+  it("is created again by a retry, once, and paid once", async () => {
     const { ctx } = rig.service
     const before = await rig.balanceOf(recipient(0))
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     const share = await payoutTo(0)
     const id = share?.id ?? ""
-    const set = (fields: object) => ctx.db.updateTable("intents").set(fields).where("id", "=", id).execute()
+    const set = (fields: object) => ctx.db.updateTable("payouts").set(fields).where("id", "=", id).execute()
     // As after five failures on chain.
     await set({ state: "assigned", wallet: recipient(9), nonce: 5n })
     const at = { tx_hash: `0x${"5".repeat(64)}`, block_hash: `0x${"5".repeat(64)}`, block_number: 1n }
     await set({ state: "reverted", succeeded: false, ...at })
     await rig.round()
     expect((await rig.states()).sort()).toEqual(["mined", "reverted"])
-    const answer = await operator.ask("/release", { intent: id, reason: "its token is well again" })
+    const answer = await operator.ask("/retry", { payout: id, reason: "its token is well again" })
     expect([answer.status, answer.body.said]).toEqual([200, expect.stringContaining("created again as")])
-    expect(await refusal(operator.ask("/release", { intent: id }))).toContain("no part of it is left")
+    expect(await refusal(operator.ask("/retry", { payout: id }))).toContain("no part of it is left")
     await rig.round()
     expect((await rig.balanceOf(recipient(0))) - before).toBe(500_000n)
-    expect((await rig.intents()).filter(row => row.replaces === id).length).toBe(1)
-    expect((await operator.actions()).map(row => row.intent_id)).toEqual([id])
+    expect((await rig.payouts()).filter(row => row.replaces === id).length).toBe(1)
+    expect((await operator.actions()).map(row => row.payout_id)).toEqual([id])
   })
 })
 
@@ -190,7 +190,7 @@ describe("a cancelled payout", () => {
     const before = await Promise.all([0, 1].map(n => rig.balanceOf(recipient(n))))
     const paymentId = await rig.paid(shop, 1_000_000n)
     const share = await payoutTo(1)
-    const { body } = await operator.ask("/cancel", { intent: share?.id, reason: "asked by the merchant" })
+    const { body } = await operator.ask("/cancel", { payout: share?.id, reason: "asked by the merchant" })
     expect(body.said).toContain("stays in its deposit")
     await rig.round()
     await makePayouts(ctx, paymentId)
@@ -208,7 +208,7 @@ describe("a cancelled payout", () => {
     expect(await operator.actions()).toMatchObject([
       { action: "cancel", reason: "asked by the merchant", before: { state: "queued" }, after: { state: "cancelled" } },
     ])
-    expect(await refusal(operator.ask("/cancel", { intent: share?.id, reason: "again" }))).toContain(
+    expect(await refusal(operator.ask("/cancel", { payout: share?.id, reason: "again" }))).toContain(
       "is cancelled: only",
     )
   })
@@ -219,8 +219,8 @@ describe("a cancelled payout", () => {
     const before = await rig.balanceOf(owner)
     const shop = await rig.sell()
     await rig.paid(shop, 12_000_000n)
-    const [sweep] = await rig.intents()
-    await operator.ask("/cancel", { intent: sweep?.id, reason: "a look at this merchant" })
+    const [sweep] = await rig.payouts()
+    await operator.ask("/cancel", { payout: sweep?.id, reason: "a look at this merchant" })
     await rig.paid(shop, 2_000_000n)
     rig.service.advance(2 * DAY_MS)
     await sweepDue(ctx, rig.network)
@@ -232,18 +232,18 @@ describe("a cancelled payout", () => {
   it("was cancelled before it had a nonce, or was not cancelled: never both", async () => {
     const shop = await rig.sell([10, 10, 10, 10, 10, 10, 10, 10, 10, 10])
     await rig.paid(shop, 1_000_000n)
-    const ids = (await rig.intents()).map(row => row.id)
+    const ids = (await rig.payouts()).map(row => row.id)
     const cancelled: ReturnType<Operator["ask"]>[] = []
     const sign: typeof rig.signer.sign = transaction => {
       // Under the wallet's lock: all rows of this round are claimed.
       if (cancelled.length === 0)
-        cancelled.push(...ids.map(payout => operator.ask("/cancel", { intent: payout, reason: "a race" })))
+        cancelled.push(...ids.map(payout => operator.ask("/cancel", { payout, reason: "a race" })))
       return rig.signer.sign(transaction)
     }
     await rig.round({ ...rig.signer, sign })
     const statuses = (await Promise.all(cancelled)).map(each => each.status)
     expect(new Set(statuses)).toEqual(new Set([409]))
-    expect((await rig.intents()).every(row => row.nonce !== null && row.succeeded)).toBe(true)
+    expect((await rig.payouts()).every(row => row.nonce !== null && row.succeeded)).toBe(true)
     expect(await operator.actions()).toEqual([])
   })
 
@@ -252,13 +252,13 @@ describe("a cancelled payout", () => {
     const shop = await rig.sell([10, 10, 10, 10, 10, 10, 10, 10, 10, 10])
     for (let i = 0; i < 5; i++) {
       await rig.paid(shop, 1_000_000n)
-      const waiting = (await rig.intents()).filter(row => row.state === "queued").map(row => row.id)
+      const waiting = (await rig.payouts()).filter(row => row.state === "queued").map(row => row.id)
       const [, ...answers] = await Promise.all([
         rig.round(),
-        ...waiting.map(payout => operator.ask("/cancel", { intent: payout, reason: "a race" })),
+        ...waiting.map(payout => operator.ask("/cancel", { payout, reason: "a race" })),
       ])
       await rig.round()
-      const rows = await rig.intents()
+      const rows = await rig.payouts()
       for (const [n, id] of waiting.entries()) {
         const row = rows.find(each => each.id === id)
         expect([answers[n]?.status, row?.nonce === null, row?.state === "cancelled"]).toEqual(
@@ -274,7 +274,7 @@ describe("a cancelled payout", () => {
 describe("a halt", () => {
   it("stops signing and sending at once, including what was signed; a second halt or resume says so", async () => {
     const later = await rig.paid(await rig.sell([50, 50]), 1_000_000n)
-    await sql`update intents set run_at = ${new Date(rig.service.ctx.now().getTime() + DAY_MS)}
+    await sql`update payouts set run_at = ${new Date(rig.service.ctx.now().getTime() + DAY_MS)}
       where payment_id = ${later}`.execute(rig.service.ctx.db)
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await rig.anvil.client.setAutomine(false)
@@ -369,11 +369,11 @@ describe("an invalid request", () => {
     ["/unstick", { wallet: "payout", reason: "x", nonce: "-1" }, ["nonce"]],
     ["/unstick", { wallet: "payout", reason: "x", nonce: "1", maxFeeGwei: "1.5" }, ["maxFeeGwei"]],
     ["/adopt", { hash: "0x1" }, ["hash"]],
-    ["/adopt", { hash, intent: "1" }, ["intent"]],
+    ["/adopt", { hash, payout: "1" }, ["payout"]],
     ["/adopt", { hash, foreign: true }, ["reason"]],
-    ["/adopt", { hash, foreign: true, reason: "x", intent: id }, ["intent"]],
-    ["/release", {}, ["intent"]],
-    ["/cancel", { intent: id }, ["reason"]],
+    ["/adopt", { hash, foreign: true, reason: "x", payout: id }, ["payout"]],
+    ["/retry", {}, ["payout"]],
+    ["/cancel", { payout: id }, ["reason"]],
   ]
   it.each(asked)("%s %o is refused at %o", async (path, body, at) => {
     const answer = await operator.ask(path, body)
@@ -386,8 +386,8 @@ describe("an invalid request", () => {
     for (const [path, body] of [
       ["/halt", { wallet: "relay", reason: "x" }],
       ["/halt", { wallet: "payout", network: "base", reason: "x" }],
-      ["/cancel", { intent: id, reason: "x" }],
-      ["/release", { intent: id }],
+      ["/cancel", { payout: id, reason: "x" }],
+      ["/retry", { payout: id }],
     ] as const) {
       const answer = await operator.ask(path, body)
       expect([answer.status, answer.body.error]).toEqual([404, "NOT_FOUND"])

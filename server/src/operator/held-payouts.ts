@@ -9,12 +9,12 @@ import { makePayouts } from "../payouts/make-payouts.ts"
 import { type Asked, byHand } from "./actions.ts"
 import { findPayout, networkNamed, refused } from "./lookup.ts"
 
-const waiting: readonly Row<"intents">["state"][] = ["queued", "held"]
+const waiting: readonly Row<"payouts">["state"][] = ["queued", "held"]
 
-/** The held intents, the oldest first, with the evidence for those held because of sanctions. */
+/** The held payouts, the oldest first, with the evidence for those held because of sanctions. */
 export async function heldPayouts(ctx: Context, limit: number) {
-  const { rows } = await sql<Row<"intents"> & { source: string | null; screened_at: Date | null }>`
-    select i.*, s.source, s.screened_at from intents i left join lateral (
+  const { rows } = await sql<Row<"payouts"> & { source: string | null; screened_at: Date | null }>`
+    select i.*, s.source, s.screened_at from payouts i left join lateral (
       select source, screened_at from screenings where i.held_reason = 'sanctions' and address = i.recipient and listed
       order by id desc limit 1) s on true
     where i.state = 'held' order by i.created_at, i.id limit ${limit}`.execute(ctx.db)
@@ -37,27 +37,27 @@ export async function heldPayouts(ctx: Context, limit: number) {
 }
 
 /** In whole tokens; in base units for another token, or where the settings no longer have its network. */
-function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"intents">): string {
+function amountOf(ctx: Context, { chain_id: chainId, token, amount }: Row<"payouts">): string {
   const network = ctx.chain.networks.find(each => each.chainId === chainId)
   if (network?.token.address === token) return formatAmount(amount, network.token.decimals)
   return `${amount} of ${checksummed(token)}`
 }
 
 /**
- * Retries an intent without a nonce now, starting its waits again. It goes through every check as usual: a recipient on
+ * Retries a payout without a nonce now, starting its waits again. It goes through every check as usual: a recipient on
  * a sanctions list stays held. A share that reverted so often that the engine gave up is created once more.
  */
-export async function release(ctx: Context, asked: Asked & { intent: string }): Promise<{ said: string }> {
-  const seen = await findPayout(ctx, asked.intent)
+export async function retryPayout(ctx: Context, asked: Asked & { payout: string }): Promise<{ said: string }> {
+  const seen = await findPayout(ctx, asked.payout)
   if (seen.state === "reverted" && seen.payment_id !== null) return await makeAgain(ctx, asked, seen.payment_id)
   const { reason } = await byHand(ctx, asked, async ctx => {
-    const row = await lockWaiting(ctx, asked.intent)
+    const row = await lockWaiting(ctx, asked.payout)
     const after = { checks: 0, run_at: ctx.now() }
-    await ctx.db.updateTable("intents").set(after).where("id", "=", row.id).execute()
+    await ctx.db.updateTable("payouts").set(after).where("id", "=", row.id).execute()
     return {
-      action: "release" as const,
+      action: "retry" as const,
       chainId: row.chain_id,
-      intentId: row.id,
+      payoutId: row.id,
       before: { state: row.state, held_reason: row.held_reason, checks: row.checks, run_at: row.run_at },
       after,
       reason: row.held_reason,
@@ -67,27 +67,27 @@ export async function release(ctx: Context, asked: Asked & { intent: string }): 
     reason === "sanctions"
       ? "Its recipient is screened again; while it is listed, it stays held."
       : "It is paid where its checks succeed, and stays held where they don't."
-  return { said: `The payout ${asked.intent} is retried now. ${how}` }
+  return { said: `The payout ${asked.payout} is retried now. ${how}` }
 }
 
 /** Retries all held payouts now, or those held for one reason; writes one record for each network. */
-export async function releaseAll(
+export async function retryAll(
   ctx: Context,
   asked: Asked & { held?: HeldReason | undefined },
 ): Promise<{ said: string }> {
   const { rows: chains } = await sql<{
     chain_id: number
-  }>`select distinct chain_id from intents where state = 'held'`.execute(ctx.db)
+  }>`select distinct chain_id from payouts where state = 'held'`.execute(ctx.db)
   let total = 0
   for (const { chain_id: chainId } of chains)
     await byHand(ctx, asked, async ctx => {
       const { rows } = await sql<{ reason: HeldReason; n: number }>`
-        with released as (update intents set checks = 0, run_at = ${ctx.now()} where state = 'held' and chain_id = ${chainId}
+        with retried as (update payouts set checks = 0, run_at = ${ctx.now()} where state = 'held' and chain_id = ${chainId}
           and ${asked.held === undefined ? sql`true` : sql`held_reason = ${asked.held}`} returning held_reason)
-        select held_reason as reason, count(*)::int as n from released group by 1`.execute(ctx.db)
+        select held_reason as reason, count(*)::int as n from retried group by 1`.execute(ctx.db)
       total += rows.reduce((sum, { n }) => sum + n, 0)
       const counts = Object.fromEntries(rows.map(({ reason, n }) => [reason, n]))
-      return { action: "release" as const, chainId, before: { held: counts }, after: { checks: 0, run_at: ctx.now() } }
+      return { action: "retry" as const, chainId, before: { held: counts }, after: { checks: 0, run_at: ctx.now() } }
     })
   const which = asked.held === undefined ? "" : ` for ${asked.held}`
   if (total === 0) throw refused(`No payout is held${which}.`)
@@ -101,44 +101,44 @@ export async function releaseAll(
  */
 async function makeAgain(
   ctx: Context,
-  asked: Asked & { intent: string },
+  asked: Asked & { payout: string },
   paymentId: string,
 ): Promise<{ said: string }> {
   const { id } = await byHand(ctx, asked, async ctx => {
     const successors = () =>
-      ctx.db.selectFrom("intents").select(["id", "chain_id"]).where("replaces", "=", asked.intent).execute()
-    // Locks the payment before its intents, as settlement does.
+      ctx.db.selectFrom("payouts").select(["id", "chain_id"]).where("replaces", "=", asked.payout).execute()
+    // Locks the payment before its payouts, as settlement does.
     await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
     const before = await successors()
     await makePayouts(ctx, paymentId, { reason: "reverted" })
     const made = (await successors()).find(row => !before.some(({ id }) => id === row.id))
-    if (!made) throw refused(`The payout ${asked.intent} reverted, and no part of it is left to be created again.`)
-    await ctx.db.updateTable("intents").set({ run_at: ctx.now() }).where("id", "=", made.id).execute()
+    if (!made) throw refused(`The payout ${asked.payout} reverted, and no part of it is left to be created again.`)
+    await ctx.db.updateTable("payouts").set({ run_at: ctx.now() }).where("id", "=", made.id).execute()
     return {
-      action: "release" as const,
+      action: "retry" as const,
       chainId: made.chain_id,
-      intentId: asked.intent,
+      payoutId: asked.payout,
       before: { state: "reverted" },
       after: { state: "reverted", made_again_as: made.id },
       id: made.id,
     }
   })
   return {
-    said: `The payout ${asked.intent} reverted. It is created again as ${id}, and paid where its checks succeed.`,
+    said: `The payout ${asked.payout} reverted. It is created again as ${id}, and paid where its checks succeed.`,
   }
 }
 
-/** Cancels an intent without a nonce for good; its money stays in its deposit. */
+/** Cancels a payout without a nonce for good; its money stays in its deposit. */
 export async function cancel(
   ctx: Context,
-  asked: Asked & { intent: string; reason: string },
+  asked: Asked & { payout: string; reason: string },
 ): Promise<{ said: string }> {
-  const { payment_id: paymentId } = await findPayout(ctx, asked.intent)
+  const { payment_id: paymentId } = await findPayout(ctx, asked.payout)
   const { kind } = await byHand(ctx, asked, async ctx => {
-    // Locks the payment before its intents and books, as settlement does.
+    // Locks the payment before its payouts and books, as settlement does.
     if (paymentId !== null)
       await ctx.db.selectFrom("payments").select("id").where("id", "=", paymentId).forNoKeyUpdate().execute()
-    const row = await lockWaiting(ctx, asked.intent)
+    const row = await lockWaiting(ctx, asked.payout)
     // The reason why a relay waited is cleared: its payer gets the reason why it ended.
     const after = {
       state: "cancelled",
@@ -147,14 +147,14 @@ export async function cancel(
       ...(row.payer && { held_detail: null }),
     } as const
     await ctx.db
-      .updateTable("intents")
+      .updateTable("payouts")
       .set({ ...after, updated_at: ctx.now() })
       .where("id", "=", row.id)
       .execute()
     return {
       action: "cancel" as const,
       chainId: row.chain_id,
-      intentId: row.id,
+      payoutId: row.id,
       before: { state: row.state, held_reason: row.held_reason, held_detail: row.held_detail },
       after,
       kind: row.kind,
@@ -162,11 +162,11 @@ export async function cancel(
   })
   // Anything that waits for the shares of a payment need not wait for this one.
   await ctx.wakes.wake("payments")
-  return { said: `The payout ${asked.intent} is cancelled. ${moneyWords[kind] ?? moneyWords.share}` }
+  return { said: `The payout ${asked.payout} is cancelled. ${moneyWords[kind] ?? moneyWords.share}` }
 }
 
-/** What happens to the money, by the kind of intent. */
-const moneyWords: Partial<Record<Row<"intents">["kind"], string>> = {
+/** What happens to the money, by the kind of payout. */
+const moneyWords: Partial<Record<Row<"payouts">["kind"], string>> = {
   share:
     "Its money stays in its deposit, and is not paid to anyone automatically; the merchant's console shows the share as cancelled.",
   sweep:
@@ -175,10 +175,10 @@ const moneyWords: Partial<Record<Row<"intents">["kind"], string>> = {
   return: "Its money stays in its deposit; the payment is open again, and waits for the merchant.",
 }
 
-/** The intent's row, locked in the same way as when nonces are assigned: of two that want it, one gets it. */
-async function lockWaiting(ctx: TxContext, id: string): Promise<Row<"intents">> {
+/** The payout's row, locked in the same way as when nonces are assigned: of two that want it, one gets it. */
+async function lockWaiting(ctx: TxContext, id: string): Promise<Row<"payouts">> {
   const row = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .selectAll()
     .where("id", "=", id)
     .forNoKeyUpdate()

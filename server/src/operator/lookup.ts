@@ -1,5 +1,5 @@
 /**
- * Looks up what an operator names: networks, wallets with their signers, intents; and the errors for what does not
+ * Looks up what an operator names: networks, wallets with their signers, payouts; and the errors for what does not
  * exist.
  */
 import type { Network } from "../chain/networks.ts"
@@ -25,7 +25,7 @@ const notFound = (words: string): ApiError => new ApiError("NOT_FOUND", undefine
 export const networkNamed = (ctx: TxContext, chainId: number): string =>
   ctx.chain.networks.find(each => each.chainId === chainId)?.name ?? `chain ${chainId}`
 
-/** The network of a wallet or an intent; throws where the settings no longer have it. */
+/** The network of a wallet or a payout; throws where the settings no longer have it. */
 export function servedNetwork(ctx: Context, chainId: number): Network {
   const network = ctx.chain.networks.find(each => each.chainId === chainId)
   if (!network) throw refused(`NETWORKS does not name the network of chain ${chainId}, so it can't be asked.`)
@@ -61,9 +61,9 @@ export async function findWallet(ctx: Context, named: WalletNamed): Promise<Row<
   throw notFound(list ? `No such wallet. There are: ${list}.` : "No wallet has been used yet.")
 }
 
-/** An intent by its id; throws a 404 when there is none. */
-export async function findPayout(ctx: TxContext, id: string): Promise<Row<"intents">> {
-  const row = await ctx.db.selectFrom("intents").selectAll().where("id", "=", id).executeTakeFirst()
-  if (!row) throw notFound(`No intent has the id ${id}.`)
+/** A payout by its id; throws a 404 when there is none. */
+export async function findPayout(ctx: TxContext, id: string): Promise<Row<"payouts">> {
+  const row = await ctx.db.selectFrom("payouts").selectAll().where("id", "=", id).executeTakeFirst()
+  if (!row) throw notFound(`No payout has the id ${id}.`)
   return row
 }

@@ -77,12 +77,12 @@ async function inFlight(ctx: Context, wallet: Row<"wallets">) {
   const { rows } = await sql<Flying>`
     select i.id, i.kind, i.state, i.nonce, i.recipient, a.n, a.hash, a.max_fee, a.tip, a.empty, a.sends, a.last_result,
       extract(epoch from clock_timestamp() - a.created_at)::int as age_s
-    from intents i join attempts a on a.intent_id = i.id
+    from payouts i join transaction_attempts a on a.payout_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state in ('assigned', 'mined')
     order by i.nonce, a.n`.execute(ctx.db)
   return rows.map(row => ({
     nonce: `${row.nonce}`,
-    intent: row.id,
+    payout: row.id,
     kind: row.kind,
     state: row.state,
     attempt: row.n,
@@ -99,7 +99,7 @@ async function inFlight(ctx: Context, wallet: Row<"wallets">) {
 async function counts(ctx: Context, wallet: Row<"wallets">): Promise<Record<string, number>> {
   const { rows } = await sql<{ name: string; n: number }>`
     select case when state = 'held' then 'held: ' || held_reason else state end as name, count(*)::int as n
-    from intents where chain_id = ${wallet.chain_id} and lane = ${wallet.lane} and state in ('queued', 'held')
+    from payouts where chain_id = ${wallet.chain_id} and lane = ${wallet.lane} and state in ('queued', 'held')
     group by 1 order by 1`.execute(ctx.db)
   return Object.fromEntries(rows.map(row => [row.name, row.n]))
 }

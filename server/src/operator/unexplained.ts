@@ -54,10 +54,10 @@ export async function unexplained(
         `${wallet.next_nonce}. Wait until they are mined, and adopt them.`,
     )
   const sent = await sql<{ id: string; nonce: bigint; hashes: Hash[] }>`
-    select i.id, i.nonce, array(select a.hash::text from attempts a where a.intent_id = i.id)
+    select i.id, i.nonce, array(select a.hash::text from transaction_attempts a where a.payout_id = i.id)
       || array(select f.tx_hash::text from foreign_nonces f
         where f.chain_id = i.chain_id and f.wallet = i.wallet and f.nonce = i.nonce) as hashes
-    from intents i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
+    from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
       and i.nonce < ${count} order by i.nonce`.execute(ctx.db)
   const hashes = sent.rows.flatMap(row => row.hashes)
   await quorum.learn([], hashes)
@@ -84,9 +84,9 @@ export async function unknownNonces(ctx: Context, wallet: Row<"wallets">, from: 
   return rows.map(row => row.nonce)
 }
 
-/** Whether an intent has this nonce of a wallet, or a foreign transaction. */
+/** Whether a payout has this nonce of a wallet, or a foreign transaction. */
 export const isKnown = (wallet: Row<"wallets">, nonce: ReturnType<typeof sql>) => sql<boolean>`(
-  exists (select from intents i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
+  exists (select from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
     and i.nonce = ${nonce})
   or exists (select from foreign_nonces f where f.chain_id = ${wallet.chain_id} and f.wallet = ${wallet.address}
     and f.nonce = ${nonce}))`

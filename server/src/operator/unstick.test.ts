@@ -98,10 +98,10 @@ async function settleAll(): Promise<void> {
   }
 }
 
-/** Each share was paid once, by one final intent, and the wallet continues. */
+/** Each share was paid once, by one final payout, and the wallet continues. */
 async function expectPaidOnce(got: bigint[], anew: number): Promise<void> {
   expect(got).toEqual([500_000n, 500_000n])
-  const rows = await rig.intents()
+  const rows = await rig.payouts()
   expect(rows.filter(row => row.state === "final").length).toBe(2)
   expect(rows.filter(row => row.state === "reverted").length).toBe(anew)
   expect(rows.length).toBe(2 + anew)
@@ -121,7 +121,7 @@ describe("a stuck nonce", () => {
       expect([status, body.said]).toEqual([200, expect.stringContaining("created again")])
       const empty = (await operator.attempts()).at(-1)
       expect(empty).toMatchObject({
-        intent_id: first.intent_id,
+        payout_id: first.payout_id,
         nonce: first.nonce,
         n: 1,
         empty: true,
@@ -143,11 +143,11 @@ describe("a stuck nonce", () => {
       await rig.round()
       await mine(1)
       await rig.round()
-      const [emptied] = (await rig.intents()).filter(row => row.id === first.intent_id)
+      const [emptied] = (await rig.payouts()).filter(row => row.id === first.payout_id)
       expect(emptied).toMatchObject({ state: "mined", tx_hash: body.hash, succeeded: false })
       await settleAll()
-      const rows = await rig.intents()
-      const anew = rows.filter(row => row.replaces === first.intent_id)
+      const rows = await rig.payouts()
+      const anew = rows.filter(row => row.replaces === first.payout_id)
       expect(anew).toMatchObject([{ state: "final", amount: 500_000n }])
     })
     await expectPaidOnce(got, 1)
@@ -170,12 +170,12 @@ describe("a stuck nonce", () => {
       await rig.round()
       await mine(1)
       await rig.round()
-      const emptied = (await rig.intents()).find(row => row.id === first.intent_id)
+      const emptied = (await rig.payouts()).find(row => row.id === first.payout_id)
       expect(emptied).toMatchObject({ state: "mined", succeeded: false })
       await rig.anvil.client.request({ method: "anvil_reorg", params: [1, []] } as never)
       await mineOriginals()
       await rig.round()
-      const paid = (await rig.intents()).find(row => row.id === first.intent_id)
+      const paid = (await rig.payouts()).find(row => row.id === first.payout_id)
       expect(paid).toMatchObject({ state: "mined", succeeded: true, tx_hash: first.hash })
       await settleAll()
     })
@@ -291,11 +291,11 @@ describe("an empty transfer", () => {
         // While the others do not have the receipts yet, the liar is the only one that answers.
         rig.proxy.spoil = (method, _params, result) => (method === "eth_getTransactionReceipt" ? null : result)
         for (let i = 0; i < 3; i++) await round()
-        expect((await rig.intents()).find(row => row.id === first.intent_id)?.state).toBe("assigned")
+        expect((await rig.payouts()).find(row => row.id === first.payout_id)?.state).toBe("assigned")
         rig.proxy.spoil = (_method, _params, result) => result
         for (let i = 0; i < 3; i++) await round()
         expect(await rig.states()).toEqual(["mined", "mined"])
-        expect((await rig.intents()).every(row => row.succeeded)).toBe(true)
+        expect((await rig.payouts()).every(row => row.succeeded)).toBe(true)
         await mine()
         await round()
       })

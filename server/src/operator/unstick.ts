@@ -1,6 +1,6 @@
 /**
  * Uses up a nonce that can't be mined, with a transfer of zero from the wallet to itself as one more attempt of the
- * nonce. One of the attempts is mined. If it is the payment, nothing else is needed; if it is the empty one, the intent
+ * nonce. One of the attempts is mined. If it is the payment, nothing else is needed; if it is the empty one, the payout
  * is created again once its block is final.
  */
 import { sql } from "kysely"
@@ -52,7 +52,7 @@ export async function unstick(
       action: "unstick" as const,
       chainId: wallet.chain_id,
       wallet: wallet.address,
-      intentId: last.intent_id,
+      payoutId: last.payout_id,
       before: {
         nonce: last.nonce,
         n: last.n,
@@ -75,9 +75,9 @@ export async function unstick(
 }
 
 /** The newest attempt of the lowest nonce that is not known to be in a block. */
-async function lowestUnmined(ctx: TxContext, wallet: Row<"wallets">): Promise<Row<"attempts"> | undefined> {
-  const { rows } = await sql<Row<"attempts">>`
-    select a.* from intents i join attempts a on a.intent_id = i.id
+async function lowestUnmined(ctx: TxContext, wallet: Row<"wallets">): Promise<Row<"transaction_attempts"> | undefined> {
+  const { rows } = await sql<Row<"transaction_attempts">>`
+    select a.* from payouts i join transaction_attempts a on a.payout_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
     order by a.nonce, a.n desc limit 1`.execute(ctx.db)
   return rows[0]

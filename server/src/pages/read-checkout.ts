@@ -92,7 +92,7 @@ async function unconfirmed(ctx: Context, depositId: bigint, token: string): Prom
 
 async function isRelaying(ctx: Context, depositId: bigint): Promise<boolean> {
   const row = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select("id")
     .where("deposit_id", "=", depositId)
     .where("kind", "=", "authorize")

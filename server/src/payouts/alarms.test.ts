@@ -100,7 +100,7 @@ describe("a wallet without gas", () => {
       expect(await gain(() => rig.round())).toBe(0n)
       rig.service.advance(31_000)
     }
-    expect((await rig.intents()).map(row => row.held_reason)).toEqual(["low_gas", "low_gas"])
+    expect((await rig.payouts()).map(row => row.held_reason)).toEqual(["low_gas", "low_gas"])
     expect(await alarms()).toEqual(["low_gas"])
     expect(reported("low_gas").map(line => line.level)).toEqual([50])
     expect(lines.filter(line => line.msg === "a payout is held").length).toBe(2)
@@ -137,7 +137,7 @@ describe("a wallet without gas", () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await setBalance((await usualPrice()) * 60n)
     expect(await gain(() => rig.round())).toBe(500_000n)
-    expect(await alarms()).toEqual(["gas_soon"])
+    expect(await alarms()).toEqual(["gas_warning"])
     expect(await metric("sluice_payout_wallet_payouts", { wallet: "payout" })).toBeGreaterThan(50)
     expect(await metric("sluice_payout_wallet_payouts", { wallet: "payout" })).toBeLessThan(100)
     expect((await ready()).alarms).toEqual(["base-sepolia: the payout wallet has gas for fewer than 100 payouts"])
@@ -155,7 +155,7 @@ describe("a wallet without gas", () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     // Twice the fee for each of them: enough for one.
     expect(await gain(() => rig.round())).toBe(500_000n)
-    expect((await rig.intents()).map(row => row.held_reason)).toEqual([null, "low_gas"])
+    expect((await rig.payouts()).map(row => row.held_reason)).toEqual([null, "low_gas"])
     expect(await metric("sluice_payout_wallet_payouts", { wallet: "payout" })).toBe(1)
   })
 })
@@ -188,8 +188,8 @@ describe("other alarms", () => {
     rig.service.advance(31_000)
     await rig.round()
     await rig.round()
-    expect(await alarms()).toEqual(["low_gas", "untold"])
-    expect([await total("untold"), await total("low_gas")]).toEqual([1, 1])
+    expect(await alarms()).toEqual(["low_gas", "rpc_unavailable"])
+    expect([await total("rpc_unavailable"), await total("low_gas")]).toEqual([1, 1])
   })
 
   it("a payment that no sweep can take is one a day after it was due, until it is swept", async () => {

@@ -41,14 +41,14 @@ const GWEI = 1_000_000_000n
 
 const words: Record<StandingAlarm, string> = {
   low_gas: "has too little for gas, and payouts wait",
-  gas_soon: `has gas for fewer than ${ENOUGH_PAYOUTS} payouts`,
+  gas_warning: `has gas for fewer than ${ENOUGH_PAYOUTS} payouts`,
   fee_cap: "pays no more than PAYOUT_MAX_FEE, the network asks for more, and payouts wait",
-  untold: "can't be observed: no endpoint reports its nonce, its gas and the fees, and payouts wait",
+  rpc_unavailable: "can't be observed: no endpoint reports its nonce, its gas and the fees, and payouts wait",
   gas_total: "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait",
   transfer: "has a payout that was mined without its transfer, and a person must look",
   stuck: "has sent a payout that is in no block after 15 minutes: `script/wallet show` says what endpoints answer",
   given_up:
-    "has payouts that failed on chain five times and are no longer retried: `script/wallet held` lists them, `script/wallet release` retries one",
+    "has payouts that failed on chain five times and are no longer retried: `script/wallet held` lists them, `script/wallet retry` retries one",
   unswept:
     "can't sweep payments that were due a day ago, as their money is not certainly there: the log names them, and docs/alarms.md says what to do",
 }
@@ -106,7 +106,7 @@ export async function reportAlarms(
 
 async function missesTransfer(ctx: Context, wallet: Row<"wallets">): Promise<boolean> {
   const rows = ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select("id")
     .where("chain_id", "=", wallet.chain_id)
     .where("wallet", "=", wallet.address)
@@ -118,7 +118,7 @@ async function missesTransfer(ctx: Context, wallet: Row<"wallets">): Promise<boo
 /** Whether a payout of the wallet's own factory waits until a person retries it. */
 async function hasParked(ctx: Context, { depositFactory }: Network, wallet: Row<"wallets">): Promise<boolean> {
   const rows = ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select("id")
     .where("chain_id", "=", wallet.chain_id)
     .where("lane", "=", wallet.lane)
@@ -141,7 +141,7 @@ async function unsweptPayments(ctx: Context, { lane, chain_id: chainId }: Row<"w
   const { rows } = await sql<{ id: string }>`select p.id from payments p
     where p.chain_id = ${chainId} and p.sweep_at <= ${new Date(now + SWEEP_AGAIN_MS)} and p.status = 'granted'
       and p.updated_at <= ${since} and not exists (select from claims c join sweep_parts s on s.transfer_id = c.transfer_id
-        join intents i on i.id = s.intent_id where c.payment_id = p.id and i.updated_at > ${since})
+        join payouts i on i.id = s.payout_id where c.payment_id = p.id and i.updated_at > ${since})
     order by p.sweep_at, p.id limit ${PAYMENTS_NAMED}`.execute(ctx.db)
   return rows.map(({ id }) => id)
 }
@@ -154,10 +154,10 @@ export function gasShortage(
   { balance, market, dataFee }: { balance: bigint; market: Market; dataFee: bigint },
   cap: bigint,
   flying: Pick<InFlight, "wei" | "parts"> = { wei: 0n, parts: 0n },
-): "low_gas" | "gas_soon" | undefined {
+): "low_gas" | "gas_warning" | undefined {
   const most = RELEASE_GAS * (firstFees(market, cap)?.maxFee ?? cap) + dataFee
   if (balance - flying.wei - flying.parts * dataFee < most) return "low_gas"
-  return balance < ENOUGH_PAYOUTS * usualCost(market, dataFee) ? "gas_soon" : undefined
+  return balance < ENOUGH_PAYOUTS * usualCost(market, dataFee) ? "gas_warning" : undefined
 }
 
 /** An alarm of a wallet as a sentence that anyone may read. */
@@ -172,13 +172,13 @@ function alarmsOf(
   before: StandingAlarm[],
 ): StandingAlarm[] {
   if (latest === undefined || market === undefined || balance === undefined)
-    return standing.filter(each => each === "untold" || before.includes(each))
+    return standing.filter(each => each === "rpc_unavailable" || before.includes(each))
   const shortage = gasShortage({ balance, market, dataFee }, cap, flying)
   const facts = {
     low_gas: shortage === "low_gas",
-    gas_soon: shortage === "gas_soon",
+    gas_warning: shortage === "gas_warning",
     fee_cap: !firstFees(market, cap),
-    untold: false,
+    rpc_unavailable: false,
     gas_total: totalSpent,
     transfer: false,
     stuck: flying.isStuck,
@@ -217,7 +217,7 @@ interface Waiting {
 /** How many payouts of a network and lane have not ended, by state and reason. */
 export async function waitingPayouts(ctx: Context, network: Network, lane: Lane): Promise<Waiting[]> {
   const { rows } = await sql<Waiting>`
-    select state, held_reason, count(*)::int as n, min(run_at) as next, min(created_at) as oldest from intents
+    select state, held_reason, count(*)::int as n, min(run_at) as next, min(created_at) as oldest from payouts
     where chain_id = ${network.chainId} and lane = ${lane} and state in ('queued', 'held', 'assigned', 'mined')
     group by state, held_reason`.execute(ctx.db)
   return rows
@@ -251,7 +251,7 @@ async function withoutKey(ctx: Context): Promise<Set<number>> {
   if (ctx.settings.payoutSigner || ctx.settings.payoutWallet) return new Set()
   const { rows } = await sql<{ chain_id: number }>`
     select chain_id from unnest(${sql.val(ctx.chain.networks.map(each => each.chainId))}::int[]) as served (chain_id)
-    where exists (select from intents i where i.chain_id = served.chain_id and i.lane = 'payout'
+    where exists (select from payouts i where i.chain_id = served.chain_id and i.lane = 'payout'
         and i.state in ('queued', 'held'))
       or exists (select from payments p where p.chain_id = served.chain_id and p.sweep_at is not null)`.execute(ctx.db)
   return new Set(rows.map(row => row.chain_id))
@@ -279,7 +279,7 @@ export async function alarmsInWords(ctx: Context): Promise<string[]> {
   const wallets = await ctx.db.selectFrom("wallets").selectAll().orderBy("id").execute()
   const keyless = await withoutKey(ctx)
   const held = await sql<{ chain_id: number; held_reason: HeldReason; n: number }>`
-    select chain_id, held_reason, count(*)::int as n from intents where state = 'held'
+    select chain_id, held_reason, count(*)::int as n from payouts where state = 'held'
     group by 1, 2 order by 1, 2`.execute(ctx.db)
   return networks.flatMap(({ name, chainId }) => {
     const reasons = held.rows.filter(row => row.chain_id === chainId)

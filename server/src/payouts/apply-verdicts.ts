@@ -26,9 +26,9 @@ async function hold(
 ): Promise<void> {
   const now = ctx.now()
   // A payout that was checked again and is held for the same reason is no news.
-  if (reason !== before) ctx.log.warn({ intentId: id, paymentId, reason, detail }, "a payout is held")
+  if (reason !== before) ctx.log.warn({ payoutId: id, paymentId, reason, detail }, "a payout is held")
   await ctx.db
-    .updateTable("intents")
+    .updateTable("payouts")
     .set({
       state: "held",
       held_reason: reason,
@@ -46,15 +46,15 @@ async function hold(
 /** Releases the promise of a payout whose money a reorg took, until the money is there again; a no-op where it is by now. */
 async function holdShort(ctx: Context, { id }: Payout): Promise<void> {
   const now = ctx.now()
-  const { rows } = await sql`update intents i set state = 'held', held_reason = 'short', held_detail = ${SHORT},
+  const { rows } = await sql`update payouts i set state = 'held', held_reason = 'short', held_detail = ${SHORT},
       reserved = false, run_at = ${new Date(now.getTime() + SHORT_WAIT_MS)}, updated_at = ${now}
     where i.id = ${id} and i.state in ('queued', 'held') and not has_money(i) returning i.id`.execute(ctx.db)
-  if (rows.length > 0) ctx.log.warn({ intentId: id, reason: "short" }, "a payout is held")
+  if (rows.length > 0) ctx.log.warn({ payoutId: id, reason: "short" }, "a payout is held")
 }
 
 async function postpone(ctx: Context, { id }: Payout, ms: number): Promise<void> {
   await ctx.db
-    .updateTable("intents")
+    .updateTable("payouts")
     .set({ run_at: new Date(ctx.now().getTime() + ms) })
     .where("id", "=", id)
     .where("state", "in", ["queued", "held"])

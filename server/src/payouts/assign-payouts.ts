@@ -86,7 +86,7 @@ async function duePayouts(
     if (due.length < limit)
       due.push(
         ...(await ctx.db
-          .selectFrom("intents")
+          .selectFrom("payouts")
           .selectAll()
           .where("chain_id", "=", wallet.chain_id)
           .where("lane", "=", wallet.lane)
@@ -98,7 +98,7 @@ async function duePayouts(
           .$if(except.merchants.length > 0, query => query.where("merchant_id", "not in", [...except.merchants]))
           .$if(except.small.length > 0, query =>
             query.where(eb =>
-              eb.or([eb("merchant_id", "not in", [...except.small]), eb.not(smallOf(ctx, sql.table("intents")))]),
+              eb.or([eb("merchant_id", "not in", [...except.small]), eb.not(smallOf(ctx, sql.table("payouts")))]),
             ),
           )
           .orderBy("run_at")

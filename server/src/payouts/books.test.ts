@@ -74,13 +74,13 @@ const setState = (n: number, state: "gone" | "confirmed") =>
 const settle = () => settleDue(service.ctx, paperNetwork)
 const book = (shop: Shop) =>
   db().selectFrom("deposit_books").selectAll().where("deposit_id", "=", shop.deposit.id).executeTakeFirst()
-const payouts = () => db().selectFrom("intents").selectAll().orderBy("created_at").orderBy("share").execute()
+const payouts = () => db().selectFrom("payouts").selectAll().orderBy("created_at").orderBy("share").execute()
 
 let nonces = 0n
 /** As the engine does: a nonce, and then the chain's word. */
 const assign = (id: string) =>
   db()
-    .updateTable("intents")
+    .updateTable("payouts")
     .set({ state: "assigned", held_reason: null, wallet: payer, nonce: nonces++ })
     .where("id", "=", id)
     .execute()
@@ -95,7 +95,7 @@ const assignIfThere = (id: string): Promise<boolean> =>
   )
 const end = (id: string, succeeded: boolean) =>
   db()
-    .updateTable("intents")
+    .updateTable("payouts")
     .set({
       state: succeeded ? "final" : "reverted",
       succeeded,
@@ -111,7 +111,7 @@ async function expectBalanced(): Promise<void> {
   const { rows } = await sql<{ wrong: boolean; over: boolean }>`
     select b.inflow <> (select coalesce(sum(t.value), 0) from transfers t where t.deposit_id = b.deposit_id
         and t.token = b.token and t.state in ('confirmed', 'final'))
-      or b.committed <> (select coalesce(sum(i.amount), 0) from intents i where i.deposit_id = b.deposit_id
+      or b.committed <> (select coalesce(sum(i.amount), 0) from payouts i where i.deposit_id = b.deposit_id
         and i.token = b.token and i.reserved and i.state not in ('cancelled', 'reverted')) as wrong,
       b.committed > b.inflow + b.shortfall as over from deposit_books b`.execute(db())
   expect(rows.filter(row => row.wrong || row.over)).toEqual([])
@@ -151,7 +151,7 @@ describe("the books", () => {
         await settle()
         // No share is promised twice, and nothing that is not part of a granted payment is promised.
         const { rows } = await sql<{ over: boolean }>`select coalesce(sum(i.amount), 0) > p.amount as over
-          from payments p left join intents i on i.payment_id = p.id and i.state not in ('cancelled', 'reverted')
+          from payments p left join payouts i on i.payment_id = p.id and i.state not in ('cancelled', 'reverted')
           where p.status = 'granted' and p.recipient_set_id is not null group by p.id`.execute(db())
         expect(rows.filter(row => row.over).length).toBe(0)
         await expectBalanced()
@@ -195,9 +195,9 @@ describe("the books", () => {
       await db().updateTable("transfers").set({ state: "seen" }).execute()
       if (when.startsWith("when"))
         for (const { id } of await payouts()) {
-          await sql`alter table intents disable trigger intents_keep_others_money`.execute(db())
+          await sql`alter table payouts disable trigger payouts_keep_others_money`.execute(db())
           await assign(id)
-          await sql`alter table intents enable trigger intents_keep_others_money`.execute(db())
+          await sql`alter table payouts enable trigger payouts_keep_others_money`.execute(db())
           await end(id, false)
         }
       await arrive(shop, 2, 900_000n)
@@ -359,41 +359,41 @@ describe("the database refuses", () => {
     await settle()
     id = (await payouts())[0]?.id ?? ""
   })
-  const set = (change: object) => db().updateTable("intents").set(change).where("id", "=", id).execute()
+  const set = (change: object) => db().updateTable("payouts").set(change).where("id", "=", id).execute()
 
   it("more out of a deposit than came in", async () => {
     const [row] = await payouts()
-    if (!row) throw new Error("no intent")
+    if (!row) throw new Error("no payout")
     const more = { ...row, id: randomUUID(), source_key: "another", amount: 1n }
-    await refused(db().insertInto("intents").values(more).execute(), "books_balance")
+    await refused(db().insertInto("payouts").values(more).execute(), "books_balance")
   })
 
-  it("an intent another nonce, or none", async () => {
+  it("a payout another nonce, or none", async () => {
     await assign(id)
-    await refused(set({ nonce: 99n }), "its nonce for ever")
-    await refused(set({ state: "queued", nonce: null, wallet: null }), "its nonce for ever")
+    await refused(set({ nonce: 99n }), "never gives up its nonce")
+    await refused(set({ state: "queued", nonce: null, wallet: null }), "never gives up its nonce")
     await refused(set({ state: "queued" }), "check")
   })
 
-  it("an intent that pays another amount, or another recipient", async () => {
+  it("a payout that pays another amount, or another recipient", async () => {
     await refused(set({ amount: 1n }), "can not change")
     await refused(set({ recipient: payer }), "can not change")
   })
 
-  it("two intents one nonce, or one reason", async () => {
+  it("two payouts one nonce, or one reason", async () => {
     const [first, second] = await payouts()
     await assign(first?.id ?? "")
     const same = { state: "assigned", wallet: payer, nonce: nonces - 1n } as const
     await refused(
       db()
-        .updateTable("intents")
+        .updateTable("payouts")
         .set(same)
         .where("id", "=", second?.id ?? "")
         .execute(),
       "unique",
     )
     const again = { ...(first as NonNullable<typeof first>), id: randomUUID() }
-    await refused(db().insertInto("intents").values(again).execute(), "unique")
+    await refused(db().insertInto("payouts").values(again).execute(), "unique")
   })
 
   it("an end that ends otherwise", async () => {
@@ -404,12 +404,12 @@ describe("the database refuses", () => {
 
   it("attempts that change or go", async () => {
     await assign(id)
-    const attempt = { intent_id: id, chain_id: chainId, wallet: payer, nonce: nonces - 1n, n: 0 }
+    const attempt = { payout_id: id, chain_id: chainId, wallet: payer, nonce: nonces - 1n, n: 0 }
     await db()
-      .insertInto("attempts")
+      .insertInto("transaction_attempts")
       .values({ ...attempt, raw: "0x01", hash: hashOf(5), gas: 1n, max_fee: 1n, tip: 1n })
       .execute()
-    await refused(db().deleteFrom("attempts").execute(), "never deleted")
-    await refused(db().updateTable("attempts").set({ raw: "0x02" }).execute(), "does not change")
+    await refused(db().deleteFrom("transaction_attempts").execute(), "never deleted")
+    await refused(db().updateTable("transaction_attempts").set({ raw: "0x02" }).execute(), "does not change")
   })
 })

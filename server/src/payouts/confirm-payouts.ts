@@ -27,7 +27,7 @@ const MAX_GENERATIONS = 5
 const HOUR_MS = 3_600_000
 
 /** `hashes`: of all transactions that can have used its nonce; those in `empty` pay nothing of it. */
-type OpenPayout = Row<"intents"> & { nonce: bigint; hashes: Hash[]; empty: Hash[] }
+type OpenPayout = Row<"payouts"> & { nonce: bigint; hashes: Hash[]; empty: Hash[] }
 
 /** Writes the states that the chain has for payouts with a nonce; answers how many changed. */
 export async function confirmPayouts(
@@ -97,10 +97,10 @@ async function openPayouts(
   which: ReturnType<typeof sql>,
 ): Promise<OpenPayout[]> {
   const { rows } = await sql<OpenPayout>`
-    select i.*, (select array_agg(a.hash::text order by a.empty, a.n desc) from attempts a where a.intent_id = i.id)
+    select i.*, (select array_agg(a.hash::text order by a.empty, a.n desc) from transaction_attempts a where a.payout_id = i.id)
         || ${foreign} as hashes,
-      array(select a.hash::text from attempts a where a.intent_id = i.id and a.empty) || ${foreign} as empty
-    from intents i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = ${state}
+      array(select a.hash::text from transaction_attempts a where a.payout_id = i.id and a.empty) || ${foreign} as empty
+    from payouts i where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = ${state}
       and ${which} order by i.block_number desc nulls last, i.nonce limit ${PAYOUTS_A_ROUND}`.execute(ctx.db)
   return rows
 }
@@ -115,7 +115,7 @@ const foreign = sql`array(select f.tx_hash::text from foreign_nonces f
  */
 async function displacedPayouts(ctx: Context, wallet: Row<"wallets">, quorum: Quorum): Promise<OpenPayout[]> {
   const top = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select(["block_number", "block_hash"])
     .where("chain_id", "=", wallet.chain_id)
     .where("wallet", "=", wallet.address)
@@ -153,12 +153,12 @@ const lacksTransfer = (network: Network, row: OpenPayout, receipt: Receipt): boo
 /** Written once, so that the alarm lasts and is logged once however often the receipt is read. */
 async function reportMissing(ctx: Context, { id }: OpenPayout, txHash: Hash): Promise<void> {
   const noted = await ctx.db
-    .updateTable("intents")
+    .updateTable("payouts")
     .set({ transfer_missing_at: ctx.now() })
     .where("id", "=", id)
     .where("transfer_missing_at", "is", null)
     .executeTakeFirst()
-  if (noted.numUpdatedRows > 0n) ctx.log.error({ intentId: id, txHash }, "a payout was mined without its transfer")
+  if (noted.numUpdatedRows > 0n) ctx.log.error({ payoutId: id, txHash }, "a payout was mined without its transfer")
 }
 
 /** The change that a receipt makes; none where it is written already. */
@@ -182,12 +182,12 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
   )
   const ids = settled.map(({ row }) => row.id)
   const written = await sql<{ state: string; lane: Lane }>`
-    update intents i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
+    update payouts i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
       succeeded = s.succeeded, transfer_missing_at = null, gas_cost = coalesce(s.cost, i.gas_cost),
       gas_cost_at = coalesce(i.gas_cost_at, case when s.cost is not null then ${ctx.now()}::timestamptz end),
       updated_at = ${ctx.now()}
     from (values ${sql.join(rows)}) as s (id, state, tx_hash, block_number, block_hash, succeeded, cost)
-    where i.id = s.id and i.id in (select id from intents where id = any(${sqlArray("uuid", ids)})
+    where i.id = s.id and i.id in (select id from payouts where id = any(${sqlArray("uuid", ids)})
         order by id for no key update) and i.state in ('assigned', 'mined')
     returning i.state, i.lane`.execute(ctx.db)
   for (const { state, lane } of written.rows)
@@ -198,7 +198,7 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
 /** Whether a receipt has the transfer that a payout is for; a relay moves it from its payer. */
 const movedIt = (
   receipt: Receipt,
-  row: Pick<Row<"intents">, "token" | "recipient" | "amount"> & { payer?: Address | null },
+  row: Pick<Row<"payouts">, "token" | "recipient" | "amount"> & { payer?: Address | null },
 ): boolean =>
   receipt.transfers.some(
     ({ token, from, to, value }) =>
@@ -208,7 +208,7 @@ const movedIt = (
 /** Makes a new, linked payout for one that failed for good, held until it would succeed; none where the payment was reversed. */
 async function replaceFailed(ctx: TxContext, row: OpenPayout): Promise<void> {
   ctx.log.error(
-    { intentId: row.id, paymentId: row.payment_id, hash: row.hashes[0] },
+    { payoutId: row.id, paymentId: row.payment_id, hash: row.hashes[0] },
     "a payout reverted on chain, or its nonce was used up",
   )
   if (row.kind === "sweep")
@@ -216,7 +216,7 @@ async function replaceFailed(ctx: TxContext, row: OpenPayout): Promise<void> {
   if (row.payment_id === null) return
   if (row.kind === "return") return await returnAgain(ctx, row, MAX_GENERATIONS)
   const { n } = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select(sql<number>`count(*)::int`.as("n"))
     .where("payment_id", "=", row.payment_id)
     .where("share", "=", row.share)
@@ -233,10 +233,10 @@ function isDisplaced(row: OpenPayout, quorum: Quorum): boolean {
 
 /** Its block is displaced or its nonce unused, and no receipt is known: it is not mined, and its bytes are sent again. */
 async function takeBack(ctx: Context, row: OpenPayout): Promise<number> {
-  ctx.log.warn({ intentId: row.id, nonce: `${row.nonce}` }, "the block of a payout was displaced; it is sent again")
+  ctx.log.warn({ payoutId: row.id, nonce: `${row.nonce}` }, "the block of a payout was displaced; it is sent again")
   return await inTransaction(ctx, async ctx => {
     const back = await ctx.db
-      .updateTable("intents")
+      .updateTable("payouts")
       .set({
         state: "assigned",
         tx_hash: null,
@@ -252,7 +252,7 @@ async function takeBack(ctx: Context, row: OpenPayout): Promise<number> {
       .where("state", "=", "mined")
       .where("block_hash", "=", row.block_hash)
       .executeTakeFirst()
-    await ctx.db.updateTable("attempts").set({ sent_at: null }).where("intent_id", "=", row.id).execute()
+    await ctx.db.updateTable("transaction_attempts").set({ sent_at: null }).where("payout_id", "=", row.id).execute()
     return back.numUpdatedRows > 0n ? 1 : 0
   })
 }

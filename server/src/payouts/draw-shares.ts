@@ -1,10 +1,10 @@
 /**
  * Which transfers a payment still needs. Pure.
  *
- * Glossary: a *payout*, a row of `intents`, is one transfer out of one deposit, made once. An *attempt* is a signed transaction
- * for it; all attempts of a payout share one nonce, so at most one is mined. A *share* is a recipient's part of a payment. A
- * *sweep* moves what has no other recipient to the merchant. A *book* holds what came into a deposit and what is promised out
- * of it.
+ * Glossary: a *payout*, a row of `payouts`, is one transfer out of one deposit, made once. A *transaction attempt*, in short an
+ * attempt, is a signed transaction for it; all attempts of a payout share one nonce, so at most one is mined. A *share* is a
+ * recipient's part of a payment. A *sweep* moves what has no other recipient to the merchant. A *book* holds what came into a
+ * deposit and what is promised out of it.
  */
 
 /** A payment's money in a deposit, less what is already promised out of it, in base units. */

@@ -45,7 +45,7 @@ it("signs for its own factory's deposits alone, and leaves the others to the pro
   await payoutRound(ctx, network, { lane: "payout", signer: fresh })
   await rig.round()
   expect(await states()).toEqual(["final", "final", "final", "final"])
-  expect((await rig.intents()).map(row => row.wallet).sort()).toEqual(
+  expect((await rig.payouts()).map(row => row.wallet).sort()).toEqual(
     [fresh.address, fresh.address, rig.signer.address, rig.signer.address].sort(),
   )
   // What left without a payout halts both, whichever process sees it first.

@@ -32,28 +32,28 @@ beforeEach(async () => {
 })
 
 const mine = (blocks = 3) => rig.anvil.client.mine({ blocks })
-const costs = async () => (await rig.intents()).map(row => row.gas_cost)
+const costs = async () => (await rig.payouts()).map(row => row.gas_cost)
 const receiptOf = (hash: Hex) => rig.anvil.client.getTransactionReceipt({ hash })
-const costOf = async (row: Row<"intents">): Promise<bigint> => {
+const costOf = async (row: Row<"payouts">): Promise<bigint> => {
   const { gasUsed, effectiveGasPrice } = await receiptOf(row.tx_hash as Hex)
   return gasUsed * effectiveGasPrice
 }
 const settingsOf = async (as: string) =>
   (await rig.service.call("GET", "/api/console/settings", undefined, { as })).body.gasBudget
 /** Why it is held, else whether it is paid, of each. */
-const endings = async () => (await rig.intents()).map(row => row.held_reason ?? (row.succeeded ? "paid" : row.state))
-const heldReasons = async () => (await rig.intents()).map(row => row.held_reason ?? row.state)
+const endings = async () => (await rig.payouts()).map(row => row.held_reason ?? (row.succeeded ? "paid" : row.state))
+const heldReasons = async () => (await rig.payouts()).map(row => row.held_reason ?? row.state)
 
 describe("what a payout cost", () => {
   it("is kept by its receipt when it is mined, and stays", async () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await rig.round()
-    const mined = await rig.intents()
+    const mined = await rig.payouts()
     for (const row of mined) expect(row).toMatchObject({ state: "mined", gas_cost: await costOf(row) })
     await mine()
     rig.service.advance(60_000)
     await rig.round()
-    const final = await rig.intents()
+    const final = await rig.payouts()
     expect(final.map(row => [row.state, row.gas_cost, row.gas_cost_at])).toEqual(
       mined.map(row => ["final", row.gas_cost, row.gas_cost_at]),
     )
@@ -64,7 +64,7 @@ describe("what a payout cost", () => {
       method === "eth_getTransactionReceipt" && result ? { ...(result as object), l1Fee: "0x3039" } : result
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await rig.round()
-    for (const row of await rig.intents()) expect(row.gas_cost).toBe((await costOf(row)) + 12_345n)
+    for (const row of await rig.payouts()) expect(row.gas_cost).toBe((await costOf(row)) + 12_345n)
   })
 
   it("is left open by a node that reports none, or more than there is", async () => {
@@ -74,7 +74,7 @@ describe("what a payout cost", () => {
       await rig.paid(await rig.sell([50, 50]), 1_000_000n)
       await rig.round()
     }
-    for (const row of await rig.intents()) expect(row.succeeded).toBe(true)
+    for (const row of await rig.payouts()) expect(row.succeeded).toBe(true)
     expect(new Set(await costs())).toEqual(new Set([null]))
   })
 
@@ -90,8 +90,8 @@ describe("what a payout cost", () => {
     await client.setAutomine(true)
     await mine()
     await rig.round()
-    const failed = (await rig.intents()).find(row => row.state === "reverted")
-    expect(failed?.gas_cost).toBe(await costOf(failed as Row<"intents">))
+    const failed = (await rig.payouts()).find(row => row.state === "reverted")
+    expect(failed?.gas_cost).toBe(await costOf(failed as Row<"payouts">))
     await client.writeContractSync({ ...blacklist, functionName: "unBlacklist" })
   })
 
@@ -108,10 +108,10 @@ describe("what a payout cost", () => {
     expect(await rig.states()).toEqual(["assigned", "assigned"])
     expect(await costs()).toEqual([null, null])
     await client.setAutomine(true)
-    await sql`update attempts set sent_at = null`.execute(rig.service.ctx.db)
+    await sql`update transaction_attempts set sent_at = null`.execute(rig.service.ctx.db)
     await rig.round()
     await rig.round()
-    for (const row of await rig.intents()) expect(row.gas_cost).toBe(await costOf(row))
+    for (const row of await rig.payouts()) expect(row.gas_cost).toBe(await costOf(row))
   })
 })
 
@@ -133,11 +133,11 @@ describe("a merchant's gas budget", () => {
     expect(Math.abs(Date.parse(freesAt) - rig.service.ctx.now().getTime() - 3_600_000)).toBeLessThan(60_000)
     expect(await settingsOf("rival")).toMatchObject({ heldPayouts: 0, freesAt: null })
     // Not a failure of theirs: they come back as if they were new.
-    expect((await rig.intents()).map(row => row.checks)).toEqual([0, 0, 0, 0, 0, 0])
+    expect((await rig.payouts()).map(row => row.checks)).toEqual([0, 0, 0, 0, 0, 0])
     rig.service.advance(DAY_MS - 3_700_000)
     await rig.round()
     expect(await endings()).toEqual([...paid, ...held, ...paid])
-    const [first] = await rig.intents()
+    const [first] = await rig.payouts()
     const over = (first?.gas_cost_at?.getTime() ?? 0) + DAY_MS
     expect((await settingsOf("shop")).freesAt).toBe(new Date(over).toISOString())
     rig.service.advance(200_000)
@@ -191,11 +191,11 @@ describe("a merchant's gas budget", () => {
     expect((await rig.balanceOf(recipient(0))) - before).toBe(500_000n)
     const { rows } = await sql<{ n: number; times: number; asked: number }>`
       select count(*)::int as n, count(distinct run_at)::int as times, coalesce(sum(checks), 0)::int as asked
-      from intents where held_reason = 'gas_budget'`.execute(ctx.db)
+      from payouts where held_reason = 'gas_budget'`.execute(ctx.db)
     // Not all at one time again.
     expect(rows[0]).toMatchObject({ n: 2_500, asked: 0 })
     expect(rows[0]?.times).toBeGreaterThan(1)
-    expect((await rig.intents()).filter(row => row.state === "queued")).toEqual([])
+    expect((await rig.payouts()).filter(row => row.state === "queued")).toEqual([])
   })
 
   it("lets no two at once take the same room", async () => {
@@ -204,7 +204,7 @@ describe("a merchant's gas budget", () => {
     await rig.paid(shop, 1_000_000n)
     await rig.round()
     await manyMore(shop.deposit.id, 12)
-    const queued = (await rig.intents()).filter(row => row.state === "queued")
+    const queued = (await rig.payouts()).filter(row => row.state === "queued")
     const spent = (await costs()).reduce<bigint>((sum, cost) => sum + (cost ?? 0n), 0n)
     const most = 1_000_000n
     ctx.settings.gasBudget = spent + 3n * most
@@ -234,7 +234,7 @@ describe("small payouts, which strangers cause with many cheap checkouts", () =>
     await manyMore(shop.deposit.id, 40)
     await rig.paid(shop, 4_000_000n)
     await rig.round()
-    const rows = (await rig.intents()).map(row => [row.amount, row.held_reason ?? (row.succeeded ? "paid" : row.state)])
+    const rows = (await rig.payouts()).map(row => [row.amount, row.held_reason ?? (row.succeeded ? "paid" : row.state)])
     expect(rows.filter(([amount]) => amount === 2_000_000n)).toEqual(Array(2).fill([2_000_000n, "paid"]))
     expect(rows.filter(([, end]) => end === "gas_budget").length).toBe(42)
     // Nothing is stranded: what was spent leaves the window.
@@ -320,7 +320,7 @@ async function spend(each: bigint): Promise<void> {
   // What is final is not checked again.
   await mine()
   await rig.round()
-  await sql`update intents set gas_cost = ${each} where state = 'final'`.execute(ctx.db)
+  await sql`update payouts set gas_cost = ${each} where state = 'final'`.execute(ctx.db)
   ctx.settings.gasBudget = LIMIT
 }
 
@@ -328,23 +328,23 @@ async function spend(each: bigint): Promise<void> {
 async function manyMore(depositId: bigint, n: number): Promise<void> {
   const { db } = rig.service.ctx
   await sql`update deposit_books set inflow = inflow + ${n} where deposit_id = ${depositId}`.execute(db)
-  await sql`insert into intents (id, chain_id, kind, source_key, deposit_id, merchant_id, token, recipient, amount, to_address,
+  await sql`insert into payouts (id, chain_id, kind, source_key, deposit_id, merchant_id, token, recipient, amount, to_address,
       data, reserved, state, run_at, created_at, updated_at)
     select gen_random_uuid(), chain_id, 'sweep', 'many:' || g, deposit_id, merchant_id, token, recipient, 1, to_address, data, true,
       'queued', run_at - interval '1 day', created_at, created_at
-    from (select * from intents where deposit_id = ${depositId} limit 1) as one, generate_series(1, ${n}) as g`.execute(
+    from (select * from payouts where deposit_id = ${depositId} limit 1) as one, generate_series(1, ${n}) as g`.execute(
     db,
   )
 }
 
-/** What assigning an intent writes. */
+/** What assigning a payout writes. */
 const signed =
-  (row: Row<"intents">, nonce: number, most: bigint) => async (ctx: Pick<PayoutRig["service"]["ctx"], "db">) => {
+  (row: Row<"payouts">, nonce: number, most: bigint) => async (ctx: Pick<PayoutRig["service"]["ctx"], "db">) => {
     const wallet = rig.signer.address
-    await sql`update intents set state = 'assigned', wallet = ${wallet}, nonce = ${nonce} where id = ${row.id}`.execute(
+    await sql`update payouts set state = 'assigned', wallet = ${wallet}, nonce = ${nonce} where id = ${row.id}`.execute(
       ctx.db,
     )
-    await sql`insert into attempts (intent_id, chain_id, wallet, nonce, n, raw, hash, gas, max_fee, tip)
+    await sql`insert into transaction_attempts (payout_id, chain_id, wallet, nonce, n, raw, hash, gas, max_fee, tip)
     values (${row.id}, ${row.chain_id}, ${wallet}, ${nonce}, 0, '0x', ${`0x${nonce.toString().padStart(64, "0")}`}, 1, ${most}, 0)`.execute(
       ctx.db,
     )

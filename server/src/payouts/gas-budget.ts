@@ -61,7 +61,7 @@ const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
 /**
  * Whether a payout is small: below `SMALL_PAYOUT` in the settlement token, or in any other token, whose worth is unknown. `i` is a
- * row of intents.
+ * row of payouts.
  */
 export const smallOf = (ctx: TxContext, i: RawBuilder<unknown>): RawBuilder<boolean> => {
   const large = ctx.chain.networks.map(
@@ -75,7 +75,7 @@ const smallAmount = (ctx: TxContext, { token }: NetworkInfo): bigint =>
   parseAmount(ctx.settings.smallPayout, token.decimals)
 
 /** Whether a payout that was read is small. */
-export function isSmall(ctx: TxContext, row: Pick<Row<"intents">, "chain_id" | "token" | "amount">): boolean {
+export function isSmall(ctx: TxContext, row: Pick<Row<"payouts">, "chain_id" | "token" | "amount">): boolean {
   const network = networkOf(ctx.chain, row.chain_id)
   return row.token !== network.token.address || row.amount < smallAmount(ctx, network)
 }
@@ -97,15 +97,15 @@ async function spentBy(ctx: TxContext, merchantIds: readonly string[], dataFee: 
       ended.cheap + open.cheap as cheap from merchants m
     cross join lateral (select coalesce(sum(gas_cost), 0)::numeric(78,0) as wei,
         coalesce(sum(gas_cost) filter (where lane = 'relay'), 0)::numeric(78,0) as relays,
-        coalesce(sum(gas_cost) filter (where lane = 'relay' or ${small}), 0)::numeric(78,0) as cheap from intents i
+        coalesce(sum(gas_cost) filter (where lane = 'relay' or ${small}), 0)::numeric(78,0) as cheap from payouts i
       where i.merchant_id = m.id and i.gas_cost is not null and i.gas_cost_at > ${windowStart(ctx)}) ended
     cross join lateral (select coalesce(sum(most), 0)::numeric(78,0) as wei,
         coalesce(sum(most) filter (where lane = 'relay'), 0)::numeric(78,0) as relays,
         coalesce(sum(most) filter (where lane = 'relay' or is_small), 0)::numeric(78,0) as cheap from (
           select i.lane, ${small} as is_small, a.gas * a.max_fee + ${dataFee}::numeric * ${dataPartsOf} as most
-          from intents i join attempts a on a.intent_id = i.id
+          from payouts i join transaction_attempts a on a.payout_id = i.id
           where i.merchant_id = m.id and i.state in ('assigned', 'mined') and i.gas_cost is null
-            and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)) each) open
+            and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)) each) open
     where m.id in (${sql.join([...merchantIds])})`.execute(ctx.db)
   return new Map(rows.map(({ id, ...spent }) => [id, spent]))
 }
@@ -120,10 +120,10 @@ const windowStart = (ctx: TxContext): Date => new Date(ctx.now().getTime() - WIN
 export async function withinBudgets(
   ctx: Context,
   wallet: Row<"wallets">,
-  due: Row<"intents">[],
+  due: Row<"payouts">[],
   most: bigint,
-  dueExcept: (except: Except) => Promise<Row<"intents">[]>,
-): Promise<{ due: Row<"intents">[]; held: number }> {
+  dueExcept: (except: Except) => Promise<Row<"payouts">[]>,
+): Promise<{ due: Row<"payouts">[]; held: number }> {
   if (ctx.settings.gasBudget === 0n) return { due, held: 0 }
   const over = new Set<string>()
   const overSmall = new Set<string>()
@@ -154,7 +154,7 @@ export async function withinBudgets(
 /** Makes payouts that are held for their budgets due now; call it at the start, as the budget may have been raised. */
 export async function recheckBudgets(ctx: Context): Promise<void> {
   await ctx.db
-    .updateTable("intents")
+    .updateTable("payouts")
     .set({ run_at: ctx.now() })
     .where("held_reason", "=", "gas_budget")
     .where("state", "=", "held")
@@ -174,11 +174,11 @@ async function holdDue(
 ): Promise<number> {
   const now = ctx.now()
   const [cheap, small] = smallOnly
-    ? [sql`and (lane = 'relay' or ${smallOf(ctx, sql.ref("intents"))})`, sql`and ${smallOf(ctx, sql.ref("intents"))}`]
+    ? [sql`and (lane = 'relay' or ${smallOf(ctx, sql.ref("payouts"))})`, sql`and ${smallOf(ctx, sql.ref("payouts"))}`]
     : [sql``, sql``]
   const free = await sql<{ at: Date }>`
     select gas_cost_at as at from (
-      select gas_cost_at, sum(gas_cost) over (order by gas_cost_at, id) as gone from intents
+      select gas_cost_at, sum(gas_cost) over (order by gas_cost_at, id) as gone from payouts
       where merchant_id = ${merchantId} and gas_cost is not null and gas_cost_at > ${windowStart(ctx)} ${cheap}) as costs
     where gone >= ${excess} order by gas_cost_at limit 1`.execute(ctx.db)
   // Without a row the budget is taken by what is in flight, which soon costs less than it might.
@@ -189,9 +189,9 @@ async function holdDue(
     const { ahead } = await heldOf(ctx, merchantId)
     const runAt = new Date(soonest + minutes(ahead / RECHECKS_A_MINUTE))
     const held = await sql`
-      update intents set state = 'held', held_reason = 'gas_budget', run_at = ${runAt}, updated_at = ${now},
+      update payouts set state = 'held', held_reason = 'gas_budget', run_at = ${runAt}, updated_at = ${now},
         held_detail = 'the merchant''s gas budget of a day is spent'
-      where id in (select id from intents where merchant_id = ${merchantId} and chain_id = ${wallet.chain_id}
+      where id in (select id from payouts where merchant_id = ${merchantId} and chain_id = ${wallet.chain_id}
         and lane = ${wallet.lane} and state in ('queued', 'held')
         and (reserved or held_reason is distinct from 'short') and run_at <= ${now} ${small}
         order by run_at limit ${HELD_AT_ONCE} for no key update skip locked)
@@ -208,7 +208,7 @@ const minutes = (n: bigint): number => Number.parseInt(`${n}`, 10) * MINUTE_MS
 /** A merchant's payouts that wait for its budget: how many, and when the first is due again. */
 async function heldOf(ctx: TxContext, merchantId: string): Promise<{ ahead: bigint; at: Date | null }> {
   return await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select([sql<bigint>`count(*)`.as("ahead"), sql<Date | null>`min(run_at)`.as("at")])
     .where("merchant_id", "=", merchantId)
     .where("state", "=", "held")
@@ -273,7 +273,7 @@ export async function relaysSpent(
   if (ctx.settings.gasBudget === 0n) return false
   const spent = (await spentBy(ctx, [merchantId], 0n)).get(merchantId)
   const last = await ctx.db
-    .selectFrom("attempts")
+    .selectFrom("transaction_attempts")
     .select("max_fee")
     .where("chain_id", "=", wallet.chain_id)
     .where("wallet", "=", wallet.address)

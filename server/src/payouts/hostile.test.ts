@@ -101,7 +101,7 @@ it("pays others though a merchant's many payouts can't be paid", async () => {
   await rig.paid(good, 1_000_000n)
   const { ctx } = rig.service
   const held = async () =>
-    (await ctx.db.selectFrom("intents").select("id").where("state", "=", "held").where("checks", "=", 1).execute())
+    (await ctx.db.selectFrom("payouts").select("id").where("state", "=", "held").where("checks", "=", 1).execute())
       .length
   expect(await gain(2, () => rig.round())).toBe(600_000n)
   expect(await held()).toBeLessThanOrEqual(2)

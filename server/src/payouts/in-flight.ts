@@ -20,8 +20,8 @@ export async function inFlight(ctx: TxContext, wallet: Row<"wallets">): Promise<
   const { rows } = await sql<InFlight>`
     select count(distinct i.id)::int as n, min(i.updated_at) as since, coalesce(sum(a.gas * a.max_fee), 0) as wei,
       coalesce(sum(${dataPartsOf}), 0) as parts
-    from intents i join attempts a on a.intent_id = i.id
+    from payouts i join transaction_attempts a on a.payout_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
-      and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)`.execute(ctx.db)
+      and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)`.execute(ctx.db)
   return rows[0] ?? { n: 0, since: null, wei: 0n, parts: 0n }
 }

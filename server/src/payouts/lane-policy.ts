@@ -18,8 +18,8 @@ import { pausedPayouts } from "./pause.ts"
 import { balanceCall, failingPayers, NO_BUDGET, outpaid, tendRelays, whyRefused } from "./relays.ts"
 import { isTotalSpent } from "./total-budget.ts"
 
-/** A payout, return or relay: a row of `intents`. */
-export type Payout = Row<"intents">
+/** A payout, return or relay: a row of `payouts`. */
+export type Payout = Row<"payouts">
 
 /** What is to be done with a payout that is due. */
 export type Verdict =
@@ -54,7 +54,7 @@ export interface LanePolicy {
   prepare(ctx: Context, network: Network): Promise<void>
   /** Called when payouts of the lane ended or wait. */
   afterChange(ctx: Context, network: Network): Promise<void>
-  /** Which rows of `intents` this process can sign for. */
+  /** Which rows of `payouts` this process can sign for. */
   ours(network: Network): RawBuilder<boolean>
   /** Whether nothing is picked because the gas budget of all merchants has no room for another transaction. */
   isStopped: typeof isTotalSpent

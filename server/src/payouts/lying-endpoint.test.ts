@@ -78,12 +78,12 @@ async function findings({ began, shop }: Scene): Promise<string[]> {
   const from = (shop as Shop).deposit.address as Address
   const logs = await client.getLogs({ address: rig.token, event, args: { from }, fromBlock: began })
   const final = await client.getBlock({ blockTag: "finalized" })
-  const attempts = await db.selectFrom("attempts").select(["hash", "intent_id"]).execute()
-  const byPayout = Map.groupBy(logs, log => attempts.find(({ hash }) => hash === log.transactionHash)?.intent_id)
+  const attempts = await db.selectFrom("transaction_attempts").select(["hash", "payout_id"]).execute()
+  const byPayout = Map.groupBy(logs, log => attempts.find(({ hash }) => hash === log.transactionHash)?.payout_id)
   const wrong: string[] = []
   for (const [id, sent] of byPayout)
     if (id === undefined || sent.length > 1) wrong.push(`${id} was sent ${sent.length} times`)
-  for (const row of await rig.intents()) {
+  for (const row of await rig.payouts()) {
     const [log] = byPayout.get(row.id) ?? []
     const isThere = log?.transactionHash === row.tx_hash && log.blockHash === row.block_hash
     if (["mined", "final"].includes(row.state) && !isThere) wrong.push(`${row.state}, and not on the chain`)

@@ -1,5 +1,5 @@
 /**
- * Makes payouts: rows of `intents` that say which money has to move, written in the transaction that makes it due. Each function
+ * Makes payouts: rows of `payouts` that say which money has to move, written in the transaction that makes it due. Each function
  * reads what is already promised and adds what is missing, so that calling it twice is a no-op.
  */
 import { randomUUID } from "node:crypto"
@@ -24,7 +24,7 @@ const SWEEP_AGAIN_MS = 3_600_000
 const TRANSFERS_A_SWEEP = 5_000
 
 /** Of a transfer `t`: what no sweep takes out. Sweeps that ended without moving money leave it free again. */
-const unswept = sql<bigint>`t.value - coalesce((select sum(s.amount) from sweep_parts s join intents i on i.id = s.intent_id
+const unswept = sql<bigint>`t.value - coalesce((select sum(s.amount) from sweep_parts s join payouts i on i.id = s.payout_id
   where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
 /**
@@ -72,12 +72,12 @@ async function makeShares(
     payment.amount,
     recipients.map(each => each.percentE4),
   )
-  const before = await ctx.db.selectFrom("intents").selectAll().where("payment_id", "=", payment.id).execute()
+  const before = await ctx.db.selectFrom("payouts").selectAll().where("payment_id", "=", payment.id).execute()
   // A share that a person cancelled is not drawn again; its money stays in the deposit. A cancelled return leaves it to the merchant.
   const live = before.filter(
     ({ kind, state, stopped }) => (stopped && kind === "share") || (state !== "cancelled" && state !== "reverted"),
   )
-  const sumOf = (rows: Row<"intents">[]) => rows.reduce((sum, row) => sum + row.amount, 0n)
+  const sumOf = (rows: Row<"payouts">[]) => rows.reduce((sum, row) => sum + row.amount, 0n)
   const needed = whole.map((part, share) => part - sumOf(live.filter(row => row.share === share)))
   const deposits = await depositsOf(ctx, payment)
   const sources = deposits.map(deposit => ({
@@ -147,7 +147,7 @@ export async function insertPayout(ctx: TxContext, deposit: Row<"deposits">, pay
   const id = randomUUID()
   const now = ctx.now()
   await ctx.db
-    .insertInto("intents")
+    .insertInto("payouts")
     .values({
       ...fields,
       id,
@@ -195,7 +195,7 @@ async function fits(
     kind,
     payment_id,
     amount,
-  }: Pick<Row<"intents">, "deposit_id" | "token" | "payment_id" | "amount"> & {
+  }: Pick<Row<"payouts">, "deposit_id" | "token" | "payment_id" | "amount"> & {
     kind: NewPayout["kind"]
   },
 ): Promise<boolean> {
@@ -209,7 +209,7 @@ async function fits(
 /** Promises payouts that their deposit's book had no room for, where there is room by now. */
 export async function reserveShort(ctx: Context, chainId: number): Promise<void> {
   const due = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select("id")
     .where("chain_id", "=", chainId)
     .where("lane", "=", "payout")
@@ -222,7 +222,7 @@ export async function reserveShort(ctx: Context, chainId: number): Promise<void>
   for (const { id } of due)
     await inTransaction(ctx, async ctx => {
       const row = await ctx.db
-        .selectFrom("intents")
+        .selectFrom("payouts")
         .selectAll()
         .where("id", "=", id)
         .where("state", "=", "held")
@@ -233,7 +233,7 @@ export async function reserveShort(ctx: Context, chainId: number): Promise<void>
       const hasRoom = await fits(ctx, { ...row, kind: row.kind as NewPayout["kind"] })
       const now = ctx.now()
       await ctx.db
-        .updateTable("intents")
+        .updateTable("payouts")
         .set(
           hasRoom
             ? { reserved: true, state: "queued", held_reason: null, run_at: now, updated_at: now }
@@ -251,25 +251,25 @@ export async function reserveShort(ctx: Context, chainId: number): Promise<void>
 export async function cancelPayouts(ctx: TxContext, paymentId: string): Promise<void> {
   const now = ctx.now()
   await ctx.db
-    .updateTable("intents")
+    .updateTable("payouts")
     .set({ state: "cancelled", held_reason: null, updated_at: now })
     .where("payment_id", "=", paymentId)
     .where("state", "in", ["queued", "held"])
     .execute()
   const swept = await sql<{ id: string }>`
-    update intents set state = 'cancelled', held_reason = null, updated_at = ${now}
+    update payouts set state = 'cancelled', held_reason = null, updated_at = ${now}
     where state in ('queued', 'held') and kind = 'sweep' and id in (
-      select s.intent_id from sweep_parts s join claims c on c.transfer_id = s.transfer_id
+      select s.payout_id from sweep_parts s join claims c on c.transfer_id = s.transfer_id
       where c.payment_id = ${paymentId}) returning id`.execute(ctx.db)
   for (const { id } of swept.rows) await sweepAgain(ctx, id, now)
   await ctx.db.updateTable("payments").set({ sweep_at: null }).where("id", "=", paymentId).execute()
 }
 
 /** Schedules the payments of a sweep that will not happen for another one. */
-async function sweepAgain(ctx: TxContext, intentId: string, at: Date): Promise<void> {
+async function sweepAgain(ctx: TxContext, payoutId: string, at: Date): Promise<void> {
   await sql`update payments set sweep_at = ${at} where status = 'granted' and recipient_set_id is null and id in (
     select c.payment_id from claims c join sweep_parts s on s.transfer_id = c.transfer_id
-    where s.intent_id = ${intentId})`.execute(ctx.db)
+    where s.payout_id = ${payoutId})`.execute(ctx.db)
 }
 
 /**
@@ -316,10 +316,10 @@ export async function sweepDue(ctx: Context, network: Network): Promise<number> 
  * Plans another sweep after one that reverted on chain. After `most` in a row the next is held until a person retries it: a token
  * that always reverts would cost gas for ever. Call it inside a transaction.
  */
-export async function sweepAfterRevert(ctx: TxContext, failed: Row<"intents">, most: number, at: Date): Promise<void> {
-  const { rows } = await sql<{ n: number }>`select count(*)::int as n from intents
+export async function sweepAfterRevert(ctx: TxContext, failed: Row<"payouts">, most: number, at: Date): Promise<void> {
+  const { rows } = await sql<{ n: number }>`select count(*)::int as n from payouts
     where deposit_id = ${failed.deposit_id} and token = ${failed.token} and kind = 'sweep' and state = 'reverted'
-      and created_at > coalesce((select max(created_at) from intents where deposit_id = ${failed.deposit_id}
+      and created_at > coalesce((select max(created_at) from payouts where deposit_id = ${failed.deposit_id}
         and token = ${failed.token} and kind = 'sweep' and state = 'final'), '-infinity')`.execute(ctx.db)
   const n = rows[0]?.n ?? 0
   await sweepAgain(ctx, failed.id, at)
@@ -357,12 +357,12 @@ async function sweepDeposit(
   const amount = parts.reduce((sum, { left }) => sum + left, 0n)
   if (amount === 0n || amount <= above) return false
   const { n } = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select(sql<number>`count(*)::int`.as("n"))
     .where("deposit_id", "=", deposit.id)
     .where("kind", "=", "sweep")
     .executeTakeFirstOrThrow()
-  const intentId = await insertPayout(ctx, deposit, {
+  const payoutId = await insertPayout(ctx, deposit, {
     kind: "sweep",
     source_key: `deposit:${deposit.id}:sweep:${n}`,
     payment_id: null,
@@ -378,7 +378,7 @@ async function sweepDeposit(
   })
   await ctx.db
     .insertInto("sweep_parts")
-    .values(parts.map(({ id, left }) => ({ intent_id: intentId, transfer_id: id, amount: left })))
+    .values(parts.map(({ id, left }) => ({ payout_id: payoutId, transfer_id: id, amount: left })))
     .execute()
   // Payments with money in other deposits stay scheduled until that is swept too.
   await sql`update payments p set sweep_at = null where p.id in (${sql.join([...new Set(parts.map(row => row.payment_id))])})

@@ -39,7 +39,7 @@ export async function makeReturn(
 
 async function returnsOf(ctx: TxContext, paymentId: string, from = new Date(0)): Promise<number> {
   const { n } = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select(sql<number>`count(*)::int`.as("n"))
     .where("payment_id", "=", paymentId)
     .where("kind", "=", "return")
@@ -52,7 +52,7 @@ async function returnsOf(ctx: TxContext, paymentId: string, from = new Date(0)):
  * Makes a new return for one that failed for good, held until it would succeed. After `most` failures, or when a reorg removed
  * the money, the payment is open again instead. Call it inside a transaction that holds the payment's lock.
  */
-export async function returnAgain(ctx: TxContext, failed: Row<"intents">, most: number): Promise<void> {
+export async function returnAgain(ctx: TxContext, failed: Row<"payouts">, most: number): Promise<void> {
   const payment = await ctx.db
     .selectFrom("payments")
     .selectAll()
@@ -84,11 +84,11 @@ export async function stopReturns(ctx: TxContext, paymentIds: readonly string[])
   const unsigned = sql`kind = 'return' and state in ('queued', 'held') and payment_id in (${sql.join(paymentIds)})`
   // The payment is locked before its payouts, as `operator/` does when it cancels one.
   const { rows } = await sql<{ id: string }>`select id from payments p
-    where id in (select payment_id from intents where ${unsigned})
+    where id in (select payment_id from payouts where ${unsigned})
       and amount > (select coalesce(sum(t.value), 0) from claims c join transfers t on t.id = c.transfer_id
         where c.payment_id = p.id and t.state <> 'gone' and t.from_address = p.payer)
     order by id for no key update`.execute(ctx.db)
   if (rows.length === 0) return
-  await sql`update intents set state = 'cancelled', held_reason = null, updated_at = ${ctx.now()}
+  await sql`update payouts set state = 'cancelled', held_reason = null, updated_at = ${ctx.now()}
     where ${unsigned} and payment_id in (${sql.join(rows.map(row => row.id))})`.execute(ctx.db)
 }

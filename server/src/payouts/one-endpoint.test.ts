@@ -43,9 +43,9 @@ function spoilCalls(to: string, answer: unknown, selector: Hex = "0x"): void {
   }
 }
 
-const untold = async () => {
+const unavailable = async () => {
   const { values } = (await registry.getSingleMetric("sluice_payout_alarms_total")?.get()) ?? { values: [] }
-  return values.filter(({ labels }) => labels.reason === "untold").reduce((sum, { value }) => sum + value, 0)
+  return values.filter(({ labels }) => labels.reason === "rpc_unavailable").reduce((sum, { value }) => sum + value, 0)
 }
 
 describe("one that says that payouts would fail", () => {
@@ -61,11 +61,11 @@ describe("one that says that payouts would fail", () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     among(1)
     spoilCalls(rig.network.depositFactory, failed("execution reverted: lie"))
-    const before = await untold()
+    const before = await unavailable()
     await rig.round()
     expect(await rig.states()).toEqual(["queued", "queued"])
-    expect(await untold()).toBeGreaterThan(before)
-    expect((await rig.intents()).map(row => row.checks)).toEqual([0, 0])
+    expect(await unavailable()).toBeGreaterThan(before)
+    expect((await rig.payouts()).map(row => row.checks)).toEqual([0, 0])
     liar.spoil = (_method, _params, result) => result
     rig.service.advance(6_000)
     await rig.round()
@@ -108,7 +108,7 @@ it("one that reports a higher count delays no wallet's beginning where two other
   }
   const count = await rig.anvil.client.getTransactionCount({ address: rig.signer.address })
   expect(await begun(2)).toEqual({ next_nonce: BigInt(count), status: "active" })
-  const before = await untold()
+  const before = await unavailable()
   expect(await begun(1)).toBeUndefined()
-  expect(await untold()).toBeGreaterThan(before)
+  expect(await unavailable()).toBeGreaterThan(before)
 })

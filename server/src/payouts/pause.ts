@@ -37,7 +37,7 @@ export const isPaused = async (ctx: TxContext, network: NetworkInfo): Promise<bo
 export async function pausedPayouts(
   ctx: Context,
   network: Network,
-  rows: readonly Pick<Row<"intents">, "id" | "deposit_id">[],
+  rows: readonly Pick<Row<"payouts">, "id" | "deposit_id">[],
 ): Promise<Set<string>> {
   if (rows.length === 0) return new Set()
   const isPausedAt = await pausedFactories(ctx)

@@ -45,7 +45,7 @@ const setBlacklisted = (address: Address, on: boolean) =>
     args: [address],
   })
 const wallet = () => rig.service.ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
-const attempts = () => rig.service.ctx.db.selectFrom("attempts").selectAll().orderBy("id").execute()
+const attempts = () => rig.service.ctx.db.selectFrom("transaction_attempts").selectAll().orderBy("id").execute()
 const blockAt = (number: bigint) =>
   rig.anvil.client.request({ method: "eth_getBlockByNumber", params: [toHex(number), false] } as never)
 const chainNonce = () => rig.anvil.client.getTransactionCount({ address: rig.signer.address })
@@ -81,16 +81,16 @@ describe("shares", () => {
     expect((await rig.service.call("GET", path, undefined, { as: "rival" })).status).toBe(404)
   })
 
-  it("carry the intent's id at the end of their calldata", async () => {
+  it("carry the payout's id at the end of their calldata", async () => {
     await rig.paid(await rig.sell([50, 50]), 1_000_000n)
     await rig.round()
-    for (const { intent_id, raw } of await attempts())
-      expect(payoutIdIn(parseTransaction(raw).data ?? "0x")).toBe(intent_id)
+    for (const { payout_id, raw } of await attempts())
+      expect(payoutIdIn(parseTransaction(raw).data ?? "0x")).toBe(payout_id)
   })
 
   it("of zero are skipped", async () => {
     await rig.paid(await rig.sell([0.0001, 99.9999]), 500_000n)
-    expect((await rig.intents()).map(row => [row.share, row.amount])).toEqual([[1, 500_000n]])
+    expect((await rig.payouts()).map(row => [row.share, row.amount])).toEqual([[1, 500_000n]])
   })
 
   it("stay as they were when the split is edited or deleted after the payment was made", async () => {
@@ -143,7 +143,7 @@ describe("sweeps", () => {
     const before = await rig.balanceOf(owner)
     await rig.round()
     expect((await rig.balanceOf(owner)) - before).toBe(12_000_000n)
-    expect((await rig.intents()).map(row => [row.kind, row.amount, row.state])).toEqual([
+    expect((await rig.payouts()).map(row => [row.kind, row.amount, row.state])).toEqual([
       ["sweep", 12_000_000n, "mined"],
     ])
   })
@@ -159,7 +159,7 @@ describe("sweeps", () => {
     expect(await sweepDue(rig.service.ctx, rig.network)).toBe(1)
     expect(await sweepDue(rig.service.ctx, rig.network)).toBe(0)
     await rig.round()
-    expect((await rig.intents()).map(row => row.amount)).toEqual([1_300_000n])
+    expect((await rig.payouts()).map(row => row.amount)).toEqual([1_300_000n])
     expect(await rig.balanceOf(shop.deposit.address)).toBe(100_000n)
   })
 
@@ -197,7 +197,7 @@ describe("sweeps", () => {
       .execute()
     await settleDue(ctx, rig.network)
     await sweepDue(ctx, rig.network)
-    expect((await rig.intents()).map(row => [row.amount, row.state])).toEqual([
+    expect((await rig.payouts()).map(row => [row.amount, row.state])).toEqual([
       [12_000_000n, "cancelled"],
       [6_000_000n, "queued"],
     ])
@@ -213,7 +213,7 @@ describe("what can't be paid", () => {
       await rig.round()
     })
     expect(got).toEqual([500_000n, 0n, 200_000n])
-    const [held] = (await rig.intents()).filter(row => row.state === "held")
+    const [held] = (await rig.payouts()).filter(row => row.state === "held")
     expect(held).toMatchObject({ held_reason: "simulation", recipient: recipient(1), nonce: null })
     expect(held?.held_detail).toContain("blacklisted")
     await setBlacklisted(recipient(1), false)
@@ -231,7 +231,7 @@ describe("what can't be paid", () => {
     try {
       await rig.paid(shop, 1_000_000n)
       expect(await gains(2, () => rig.round())).toEqual([0n, 500_000n])
-      expect((await rig.intents()).find(row => row.state === "held")?.held_reason).toBe("sanctions")
+      expect((await rig.payouts()).find(row => row.state === "held")?.held_reason).toBe("sanctions")
     } finally {
       settings.sanctionsFile = undefined
     }
@@ -245,7 +245,7 @@ describe("what can't be paid", () => {
     const balance = await client.getBalance({ address: rig.signer.address })
     await client.setBalance({ address: rig.signer.address, value: 1n })
     await rig.round()
-    expect((await rig.intents()).map(row => row.held_reason)).toEqual(["low_gas", "low_gas"])
+    expect((await rig.payouts()).map(row => row.held_reason)).toEqual(["low_gas", "low_gas"])
     await client.setBalance({ address: rig.signer.address, value: balance })
     rig.service.advance(31_000)
     const cap = settings.payoutMaxFee
@@ -256,7 +256,7 @@ describe("what can't be paid", () => {
     expect(await gains(2, () => rig.round())).toEqual([500_000n, 500_000n])
   })
 
-  it("reverts on chain, and is then a new, linked intent, held until it would succeed", async () => {
+  it("reverts on chain, and is then a new, linked payout, held until it would succeed", async () => {
     const shop = await rig.sell([50, 50])
     const { client } = rig.anvil
     const paymentId = await rig.paid(shop, 1_000_000n)
@@ -271,7 +271,7 @@ describe("what can't be paid", () => {
     expect(await rig.states()).toEqual(["mined", "mined"])
     await mine()
     await rig.round()
-    const rows = await rig.intents()
+    const rows = await rig.payouts()
     const failed = rows.find(row => row.state === "reverted")
     expect(failed?.recipient).toBe(recipient(0))
     const anew = rows.find(row => row.replaces === failed?.id)
@@ -299,7 +299,7 @@ describe("a chain that takes back", () => {
     await client.request({ method: "anvil_reorg", params: [1, []] } as never)
     expect(await rig.balanceOf(victim.deposit.address)).toBe(0n)
     const got = await gains(2, async () => {
-      await sql`update attempts set sent_at = null`.execute(rig.service.ctx.db)
+      await sql`update transaction_attempts set sent_at = null`.execute(rig.service.ctx.db)
       await rig.round()
       await client.mine({ blocks: 1 })
       await client.setAutomine(true)
@@ -307,7 +307,7 @@ describe("a chain that takes back", () => {
       await rig.round()
     })
     expect(got).toEqual([0n, 0n])
-    const rows = (await rig.intents()).filter(row => row.deposit_id === victim.deposit.id)
+    const rows = (await rig.payouts()).filter(row => row.deposit_id === victim.deposit.id)
     expect(rows.filter(row => row.state === "reverted").length).toBe(2)
     expect(before?.status).toBe("granted")
     expect((await wallet()).status).toBe("active")
@@ -349,7 +349,7 @@ describe("a chain that takes back", () => {
         await rig.paid(await rig.sell([50, 50]), 1_000_000n)
         await mine(1)
         await rig.round()
-        const rows = await rig.intents()
+        const rows = await rig.payouts()
         expect(rows.map(row => row.state)).toEqual(["mined", "mined"])
         const top = rows.map(row => row.block_number ?? 0n).sort()[1] ?? 0n
         const reported = lie === "hides" ? null : await blockAt(top)
@@ -365,7 +365,7 @@ describe("a chain that takes back", () => {
       })
       expect(got).toEqual([1_000_000n, 1_000_000n])
       expect(await rig.states()).toEqual(Array(4).fill("final"))
-      const first = (await rig.intents())[0]?.nonce ?? 0n
+      const first = (await rig.payouts())[0]?.nonce ?? 0n
       expect((await attempts()).filter(({ nonce, n }) => n > 0 && nonce >= first + 2n)).toEqual([])
       network.endpoints = before
       await honest.stop()

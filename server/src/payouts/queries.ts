@@ -56,8 +56,8 @@ export const sharesSettled = async (ctx: TxContext, paymentId: string): Promise<
 
 async function shareRows(ctx: TxContext, paymentId: string): Promise<ShareRow[]> {
   const { rows } = await sql<ShareRow>`
-    select * from intents i where payment_id = ${paymentId} and kind = 'share' and (state <> 'cancelled' or stopped)
-      and not exists (select from intents later where later.replaces = i.id and later.state <> 'cancelled')
+    select * from payouts i where payment_id = ${paymentId} and kind = 'share' and (state <> 'cancelled' or stopped)
+      and not exists (select from payouts later where later.replaces = i.id and later.state <> 'cancelled')
     order by share, created_at, deposit_id`.execute(ctx.db)
   return rows
 }

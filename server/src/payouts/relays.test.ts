@@ -35,7 +35,7 @@ const states = async () => (await on.relays()).map(row => row.state)
 const relayWallet = () =>
   rig.service.ctx.db.selectFrom("wallets").selectAll().where("lane", "=", "relay").executeTakeFirstOrThrow()
 const chainNonce = () => rig.anvil.client.getTransactionCount({ address: rig.relayer.address })
-const attempts = () => rig.service.ctx.db.selectFrom("attempts").selectAll().orderBy("id").execute()
+const attempts = () => rig.service.ctx.db.selectFrom("transaction_attempts").selectAll().orderBy("id").execute()
 
 /** A session whose authorization is accepted, and not yet signed by the relay wallet. */
 async function submitted(given: Parameters<typeof on.sign>[2] = {}) {
@@ -105,7 +105,7 @@ describe("a relay", () => {
     const shop = await rig.sell(Array.from({ length: 50 }, () => 2))
     for (let i = 0; i < 10; i++) await rig.paid(shop, 50_000_000n)
     const payouts = () =>
-      rig.service.ctx.db.selectFrom("intents").select(["state"]).where("lane", "=", "payout").execute()
+      rig.service.ctx.db.selectFrom("payouts").select(["state"]).where("lane", "=", "payout").execute()
     const { session } = await submitted()
     expect((await payouts()).length).toBe(500)
     await on.round()
@@ -563,7 +563,7 @@ describe("a relay that can't be carried out", () => {
     await on.round()
     await client.setBalance({ address: rig.relayer.address, value: balance })
     const [row] = await on.relays()
-    await cancel(ctx, { intent: row?.id ?? "", by: "ops", reason: "a test" })
+    await cancel(ctx, { payout: row?.id ?? "", by: "ops", reason: "a test" })
     await on.look()
     expect(await on.status(session.id)).toMatchObject({
       status: "pending",
@@ -642,7 +642,7 @@ describe("what relays may cost", () => {
       await on.round()
       expect(await states()).toEqual(["final", "cancelled"])
       await rig.service.ctx.db
-        .updateTable("intents")
+        .updateTable("payouts")
         .set({ gas_cost: 10n ** 16n })
         .where("succeeded", "=", true)
         .execute()
@@ -650,7 +650,7 @@ describe("what relays may cost", () => {
       expect(await refusal(await on.start(), await on.buyer())).toEqual([503, "RELAY_UNAVAILABLE", words])
       await rig.paid(await rig.sell([50, 50]), 1_000_000n)
       await rig.round()
-      const payouts = (await rig.intents()).filter(row => row.lane === "payout")
+      const payouts = (await rig.payouts()).filter(row => row.lane === "payout")
       expect(payouts.map(row => row.nonce !== null)).toEqual([true, true])
       expect((await on.status(session.id)).status).toBe("verifying")
     } finally {
@@ -670,7 +670,7 @@ describe("what relays may cost", () => {
     const ids = (await on.relays()).map(row => row.id)
     // The last waits, while the others fail.
     await rig.service.ctx.db
-      .updateTable("intents")
+      .updateTable("payouts")
       .set({ run_at: new Date(4_000_000_000_000) })
       .where("id", "=", ids[3] ?? "")
       .execute()
@@ -690,7 +690,7 @@ describe("what relays may cost", () => {
     const words = "Too many authorizations of this wallet failed today. Pay with a transfer of your own."
     expect(await refusal(await on.start(), wallet)).toEqual([409, "INVALID_OPERATION", words])
     await rig.service.ctx.db
-      .updateTable("intents")
+      .updateTable("payouts")
       .set({ run_at: new Date(0) })
       .where("id", "=", ids[3] ?? "")
       .execute()
@@ -718,9 +718,9 @@ describe("what relays may cost", () => {
       const [row] = await on.relays()
       // As one of a contract wallet whose signature has three kilobytes.
       const long = `${row?.data}${"00".repeat(3_000)}`
-      await rig.service.ctx.db.deleteFrom("intents").execute()
+      await rig.service.ctx.db.deleteFrom("payouts").execute()
       await rig.service.ctx.db
-        .insertInto("intents")
+        .insertInto("payouts")
         .values({ ...row, data: long } as never)
         .execute()
       await rig.anvil.client.setBalance({ address: rig.relayer.address, value: 9n * 10n ** 15n })
@@ -749,15 +749,15 @@ describe("what relays may cost", () => {
     const { db } = rig.service.ctx
     await db
       .updateTable("deposits")
-      .set({ hot: false, watched_number: 0n, cooled_at: new Date(0), check_at: new Date(0) })
+      .set({ watched: false, watched_number: 0n, dormant_since: new Date(0), check_at: new Date(0) })
       .execute()
     await checkDormantDeposits(rig.service.ctx, rig.network)
-    const { hot } = await db
+    const { watched } = await db
       .selectFrom("deposits")
-      .select("hot")
+      .select("watched")
       .where("resource_id", "=", session.id)
       .executeTakeFirstOrThrow()
-    expect(hot).toBe(false)
+    expect(watched).toBe(false)
   })
 })
 
@@ -765,7 +765,7 @@ describe("the database refuses", () => {
   const refused = (work: Promise<unknown>, words: string) => expect(work).rejects.toThrow(words)
   const insert = (row: object) =>
     rig.service.ctx.db
-      .insertInto("intents")
+      .insertInto("payouts")
       .values(row as never)
       .execute()
 
@@ -780,10 +780,10 @@ describe("the database refuses", () => {
       .selectAll()
       .where("resource_id", "=", session.id)
       .execute()
-    await refused(insert(more({ deposit_id: deposit?.id })), "intents_of_authorization")
-    await refused(insert(more({ auth_nonce: other })), "intents_relay_of_deposit")
+    await refused(insert(more({ deposit_id: deposit?.id })), "payouts_of_authorization")
+    await refused(insert(more({ auth_nonce: other })), "payouts_relay_of_deposit")
     // An agent's, of the same authorization.
-    await refused(insert(more({ kind: "settle", deposit_id: deposit?.id })), "intents_of_authorization")
+    await refused(insert(more({ kind: "settle", deposit_id: deposit?.id })), "payouts_of_authorization")
     await insert(more({ deposit_id: deposit?.id, auth_nonce: other }))
   })
 
@@ -791,10 +791,10 @@ describe("the database refuses", () => {
     await submitted()
     const [row] = await on.relays()
     const more = (change: object) => ({ ...row, id: crypto.randomUUID(), source_key: "another", ...change })
-    await refused(insert(more({ reserved: true })), "intents_reserved")
-    await refused(insert(more({ payer: null })), "intents_relay_whole")
-    await refused(insert(more({ relay_by: null })), "intents_relay_whole")
-    await refused(insert(more({ kind: "return" })), "intents_relay_whole")
+    await refused(insert(more({ reserved: true })), "payouts_reserved")
+    await refused(insert(more({ payer: null })), "payouts_relay_whole")
+    await refused(insert(more({ relay_by: null })), "payouts_relay_whole")
+    await refused(insert(more({ kind: "return" })), "payouts_relay_whole")
   })
 })
 

@@ -209,10 +209,10 @@ export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Addre
  * The ids of relays whose amount is no longer what their session lacks: it was paid in another way meanwhile, was accepted as it
  * is, or its link is used up. Such a relay would take money that nobody asked for.
  */
-export async function outpaid(ctx: TxContext, relays: readonly Row<"intents">[]): Promise<Set<string>> {
+export async function outpaid(ctx: TxContext, relays: readonly Row<"payouts">[]): Promise<Set<string>> {
   if (relays.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`
-    select i.id from intents i join deposits d on d.id = i.deposit_id join checkout_sessions s on s.id = d.resource_id
+    select i.id from payouts i join deposits d on d.id = i.deposit_id join checkout_sessions s on s.id = d.resource_id
       left join payment_links l on l.id = s.link_id
     where i.id in (${sql.join(relays.map(row => sql`${row.id}::uuid`))}) and (s.status = 'confirmed' or l.uses >= l.max_uses or s.amount - i.amount <> (
       select coalesce(sum(t.value), 0) from transfers t left join claims c on c.transfer_id = t.id
@@ -226,7 +226,7 @@ export async function outpaid(ctx: TxContext, relays: readonly Row<"intents">[])
  */
 export async function failingPayers(ctx: TxContext, payers: readonly Address[]): Promise<Set<Address>> {
   const rows = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select("payer")
     .where("payer", "in", [...payers])
     .where("succeeded", "=", false)
@@ -238,15 +238,15 @@ export async function failingPayers(ctx: TxContext, payers: readonly Address[]):
 }
 
 /** Cancels a relay without a nonce, with the reason in a sentence. Its authorization may be submitted again. */
-export async function cancelRelay(ctx: Context, row: Row<"intents">, reason: string): Promise<void> {
+export async function cancelRelay(ctx: Context, row: Row<"payouts">, reason: string): Promise<void> {
   const cancelled = await ctx.db
-    .updateTable("intents")
+    .updateTable("payouts")
     .set({ state: "cancelled", held_reason: null, held_detail: reason, updated_at: ctx.now() })
     .where("id", "=", row.id)
     .where("state", "in", ["queued", "held"])
     .executeTakeFirst()
   if (cancelled.numUpdatedRows === 0n) return
-  ctx.log.info({ intentId: row.id, reason }, "a relay is cancelled")
+  ctx.log.info({ payoutId: row.id, reason }, "a relay is cancelled")
   const network = ctx.chain.networks.find(each => each.chainId === row.chain_id)
   payoutEnds.inc({ network: network?.name ?? "", wallet: "relay", end: "cancelled" })
 }
@@ -254,7 +254,7 @@ export async function cancelRelay(ctx: Context, row: Row<"intents">, reason: str
 /** Cancels expired relays, and keeps the receiving addresses of the others watched. */
 export async function tendRelays(ctx: Context, network: Network): Promise<void> {
   const over = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .selectAll()
     .where("chain_id", "=", network.chainId)
     .where("lane", "=", "relay")
@@ -264,7 +264,7 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
   for (const row of over) await cancelRelay(ctx, row, "It could not be carried out before its time was over.")
   if (over.length > 0) await verifySoon(ctx, network.chainId)
   const open = await sql<{ resource: string }>`
-    select d.resource_id as resource from intents i join deposits d on d.id = i.deposit_id
+    select d.resource_id as resource from payouts i join deposits d on d.id = i.deposit_id
     where i.chain_id = ${network.chainId} and i.lane = 'relay' and i.state in ('queued', 'held', 'assigned', 'mined')`.execute(
     ctx.db,
   )
@@ -275,14 +275,14 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
  * The relays whose authorization anyone can still carry out: their transaction is public, it reverted for good, and
  * `validBefore` has not passed. A buyer who pays in another way meanwhile may pay twice.
  */
-export const replayable = <R extends Pick<Row<"intents">, "state" | "data">>(
+export const replayable = <R extends Pick<Row<"payouts">, "state" | "data">>(
   ctx: TxContext,
   relays: readonly R[],
 ): R[] =>
   relays.filter(({ state, data }) => state === "reverted" && validBeforeOf(data) * 1_000n > BigInt(ctx.now().getTime()))
 
 /** The time after which none of these relays' authorizations can be carried out; undefined without any. */
-export function replayableUntil(relays: readonly Pick<Row<"intents">, "data">[]): string | undefined {
+export function replayableUntil(relays: readonly Pick<Row<"payouts">, "data">[]): string | undefined {
   if (relays.length === 0) return undefined
   const last = relays.map(({ data }) => validBeforeOf(data)).reduce((a, b) => (a > b ? a : b))
   return new Date(Number.parseInt(`${last * 1_000n}`, 10)).toISOString()
@@ -293,7 +293,7 @@ export function replayableUntil(relays: readonly Pick<Row<"intents">, "data">[])
  * cancelled. A `CHAIN_UNAVAILABLE` without a quorum of answers: a buyer who signs another authorization because one endpoint
  * lied may pay twice.
  */
-export async function voided(ctx: Context, network: Network, relays: readonly Row<"intents">[]): Promise<Set<string>> {
+export async function voided(ctx: Context, network: Network, relays: readonly Row<"payouts">[]): Promise<Set<string>> {
   const asked = relays.flatMap(({ id, payer, auth_nonce: nonce }) => (payer && nonce ? [{ id, payer, nonce }] : []))
   if (asked.length === 0) return new Set()
   const calls = asked.map(({ payer, nonce }) => stateCall(network, payer, nonce))
@@ -317,27 +317,27 @@ export async function relayStanding(
   inSight: ReadonlySet<Hash>,
 ): Promise<{ open: boolean; failure: string | null; replayableUntil: string | undefined; hashes: Set<Hash> }> {
   const relays = await ctx.db
-    .selectFrom("intents")
-    .innerJoin("deposits", "deposits.id", "intents.deposit_id")
+    .selectFrom("payouts")
+    .innerJoin("deposits", "deposits.id", "payouts.deposit_id")
     .select(eb => [
-      "intents.state",
-      "intents.tx_hash",
-      "intents.held_detail",
-      "intents.data",
+      "payouts.state",
+      "payouts.tx_hash",
+      "payouts.held_detail",
+      "payouts.data",
       eb
         .exists(
           eb
             .selectFrom("submissions")
             .select("submissions.id")
             .whereRef("submissions.resource_id", "=", "deposits.resource_id")
-            .whereRef("submissions.submitted_at", ">", "intents.updated_at"),
+            .whereRef("submissions.submitted_at", ">", "payouts.updated_at"),
         )
         .as("outdated"),
     ])
-    .where("intents.deposit_id", "=", depositId)
-    .where("intents.kind", "=", "authorize")
-    .orderBy("intents.created_at", "desc")
-    .orderBy("intents.id")
+    .where("payouts.deposit_id", "=", depositId)
+    .where("payouts.kind", "=", "authorize")
+    .orderBy("payouts.created_at", "desc")
+    .orderBy("payouts.id")
     .execute()
   const open = relays.some(
     ({ state, tx_hash: hash }) =>
@@ -357,7 +357,7 @@ export async function relayStanding(
 
 /** Why a relay that ended paid nothing, in sentences; null for one that paid. */
 function failureOf(
-  { state, held_detail: detail }: Pick<Row<"intents">, "state" | "held_detail">,
+  { state, held_detail: detail }: Pick<Row<"payouts">, "state" | "held_detail">,
   until: string | undefined,
 ): string | null {
   const words =

@@ -132,7 +132,7 @@ it("rechecks come after a minute, two, four, and at most a day", () => {
   expect([0, 1, 2, 20].map(recheckMs)).toEqual([60_000, 120_000, 240_000, 86_400_000])
 })
 
-it("a release says what moves, and ends in the intent's id", () => {
+it("a release says what moves, and ends in the payout's id", () => {
   const id = "01234567-89ab-4cde-8f01-23456789abcd"
   const owner = `0x${"11".repeat(20)}` as Address
   const deposit = { salt: `0x${"22".repeat(32)}` as Hex, owner, open_after_s: 7n }

@@ -41,10 +41,10 @@ export async function sendAttempts(
   pace: Pace,
 ): Promise<void> {
   const due = await sql<{ id: bigint; raw: string; hash: Hash; nonce: bigint }>`
-    select a.id, a.raw, a.hash, a.nonce from intents i join attempts a on a.intent_id = i.id
+    select a.id, a.raw, a.hash, a.nonce from payouts i join transaction_attempts a on a.payout_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address}
       and (i.state = 'assigned' or (i.state = 'mined' and i.nonce >= ${lowest ?? null}))
-      and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)
+      and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)
       and (a.sent_at is null or a.sent_at < clock_timestamp() - make_interval(secs => ${pace.resendMs / 1_000}))
     order by a.nonce limit ${SENT_AT_ONCE}`.execute(ctx.db)
   if (due.rows.length === 0) return
@@ -59,7 +59,7 @@ export async function sendAttempts(
     }
     return sql`(${id}::bigint, ${result})`
   })
-  await sql`update attempts a set sent_at = clock_timestamp(), sends = sends + 1, last_result = sent.result
+  await sql`update transaction_attempts a set sent_at = clock_timestamp(), sends = sends + 1, last_result = sent.result
     from (values ${sql.join(sent)}) as sent (id, result) where a.id = sent.id`.execute(ctx.db)
 }
 
@@ -80,16 +80,16 @@ export async function replaceStuck(
   await inTransaction(ctx, async ctx => {
     const wallet = await lockWallet(ctx, walletId)
     if (wallet.status !== "active") return
-    const { rows } = await sql<Row<"attempts"> & { waited: boolean }>`
+    const { rows } = await sql<Row<"transaction_attempts"> & { waited: boolean }>`
       select a.*, a.sent_at is not null and (a.last_result = 'bump' or a.created_at < clock_timestamp()
         - make_interval(secs => ${pace.replaceMs / 1_000})) as waited
-      from intents i join attempts a on a.intent_id = i.id
+      from payouts i join transaction_attempts a on a.payout_id = i.id
       where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned' and i.nonce = ${latest}
       order by a.n desc limit 1`.execute(ctx.db)
     const [last] = rows
     if (!last?.waited) return
     const fees = raisedFees({ maxFee: last.max_fee, tip: last.tip }, market, ctx.settings.payoutMaxFee)
-    const facts = { intentId: last.intent_id, nonce: `${last.nonce}` }
+    const facts = { payoutId: last.payout_id, nonce: `${last.nonce}` }
     if (!fees) {
       ctx.log.error(facts, "a payout is stuck at PAYOUT_MAX_FEE; it is sent again as it is")
       payoutAlarms.inc({ network: network.name, wallet: wallet.lane, reason: "fee_cap" })
@@ -111,18 +111,18 @@ export async function signAgain(
   ctx: TxContext,
   wallet: Row<"wallets">,
   signer: Signer,
-  last: Row<"attempts">,
+  last: Row<"transaction_attempts">,
   { empty, ...fees }: Fees & { empty: boolean },
-): Promise<Insertable<Database["attempts"]>> {
+): Promise<Insertable<Database["transaction_attempts"]>> {
   const payout = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .selectAll()
-    .where("id", "=", last.intent_id)
+    .where("id", "=", last.payout_id)
     .executeTakeFirstOrThrow()
   const call = empty ? { ...payout, to_address: wallet.address, data: "0x" as const, value: 0n } : payout
   const terms = { n: last.n + 1, gas: empty ? EMPTY_GAS : last.gas, ...fees }
   const signed = await signAttempt(signer, { ...call, wallet: wallet.address, nonce: last.nonce }, terms)
   const again = { ...signed, empty }
-  await ctx.db.insertInto("attempts").values(again).execute()
+  await ctx.db.insertInto("transaction_attempts").values(again).execute()
   return again
 }

@@ -13,12 +13,12 @@ import type { Database, Row } from "../db/schema.ts"
  */
 export async function signAttempt(
   signer: Signer,
-  payout: Pick<Row<"intents">, "id" | "chain_id" | "to_address" | "data" | "value"> & {
+  payout: Pick<Row<"payouts">, "id" | "chain_id" | "to_address" | "data" | "value"> & {
     wallet: Address
     nonce: bigint
   },
   { n, gas, maxFee, tip }: Fees & { n: number; gas: bigint },
-): Promise<Insertable<Database["attempts"]>> {
+): Promise<Insertable<Database["transaction_attempts"]>> {
   const { id, chain_id: chainId, wallet, nonce, to_address: to, data, value } = payout
   const asked: UnsignedTransaction = {
     chainId,
@@ -33,7 +33,7 @@ export async function signAttempt(
   const raw = await signer.sign(asked)
   await assertSigned(raw, wallet, asked)
   const hash = keccak256(raw) as Hash
-  return { intent_id: id, chain_id: chainId, wallet, nonce, n, raw, hash, gas, max_fee: maxFee, tip }
+  return { payout_id: id, chain_id: chainId, wallet, nonce, n, raw, hash, gas, max_fee: maxFee, tip }
 }
 
 /** A nonce is far below 2⁵³; viem wants a number. */

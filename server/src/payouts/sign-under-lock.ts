@@ -73,12 +73,12 @@ function maySign(ctx: TxContext, { status, next_nonce: next }: Row<"wallets">, c
 
 const lockPayouts = (ctx: TxContext, ids: readonly string[], limit: number): Promise<Payout[]> =>
   ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .selectAll()
     .where("id", "in", ids)
     .where("state", "in", ["queued", "held"])
     .where(isSignable(ctx))
-    .where(sql<boolean>`has_money(intents)`)
+    .where(sql<boolean>`has_money(payouts)`)
     .orderBy("created_at")
     .orderBy("id")
     .limit(Math.max(0, limit))
@@ -137,10 +137,10 @@ async function signAll(
     attempts.push(await signAttempt(signer, call, { n: 0, gas: gasOf(payout), ...fees }))
     nonce++
   }
-  const given = attempts.map(each => sql`(${each.intent_id}::uuid, ${each.nonce}::bigint)`)
-  await sql`update intents i set state = 'assigned', held_reason = null, held_detail = null, wallet = ${wallet.address},
+  const given = attempts.map(each => sql`(${each.payout_id}::uuid, ${each.nonce}::bigint)`)
+  await sql`update payouts i set state = 'assigned', held_reason = null, held_detail = null, wallet = ${wallet.address},
       nonce = given.nonce, updated_at = ${ctx.now()}
     from (values ${sql.join(given)}) as given (id, nonce) where i.id = given.id`.execute(ctx.db)
-  await ctx.db.insertInto("attempts").values(attempts).execute()
+  await ctx.db.insertInto("transaction_attempts").values(attempts).execute()
   await ctx.db.updateTable("wallets").set({ next_nonce: nonce }).where("id", "=", wallet.id).execute()
 }

@@ -16,9 +16,9 @@ const LOCK = 7_582_412
 /** What is left of the totals, locked until the transaction ends. */
 export interface Totals {
   /** Whether this many wei are left for a payout. Nothing is taken: another budget may still refuse it. */
-  holds(row: Pick<Row<"intents">, "data">, wei: bigint): boolean
+  holds(row: Pick<Row<"payouts">, "data">, wei: bigint): boolean
   /** Takes this many wei for a payout that is signed. */
-  take(row: Pick<Row<"intents">, "data">, wei: bigint): void
+  take(row: Pick<Row<"payouts">, "data">, wei: bigint): void
 }
 
 /** Whether a call carries out the authorization of a contract wallet. */
@@ -31,13 +31,13 @@ const ofContracts = (chainId: number) =>
 async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, dataFee: bigint): Promise<bigint> {
   const since = new Date(ctx.now().getTime() - WINDOW_MS)
   const { rows } = await sql<{ wei: bigint }>`
-    select ((select coalesce(sum(i.gas_cost), 0) from intents i
+    select ((select coalesce(sum(i.gas_cost), 0) from payouts i
         where i.gas_cost is not null and i.gas_cost_at > ${since} and ${which})
       + (select coalesce(sum(a.gas * a.max_fee + ${dataFee}::numeric * ${dataPartsOf}), 0) from wallets w
-          join intents i on i.chain_id = w.chain_id and i.wallet = w.address and i.state in ('assigned', 'mined')
-          join attempts a on a.intent_id = i.id
+          join payouts i on i.chain_id = w.chain_id and i.wallet = w.address and i.state in ('assigned', 'mined')
+          join transaction_attempts a on a.payout_id = i.id
         where i.gas_cost is null and ${which}
-          and not exists (select from attempts b where b.intent_id = i.id and b.n > a.n)))::numeric(78,0) as wei`.execute(
+          and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)))::numeric(78,0) as wei`.execute(
     ctx.db,
   )
   return rows[0]?.wei ?? 0n

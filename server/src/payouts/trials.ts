@@ -29,14 +29,14 @@ export function reportDisagreement(
   network: Network,
   wallet: Lane,
   trials: readonly Trial[],
-  intentId?: string,
+  payoutId?: string,
 ): void {
-  const facts = { network: network.name, wallet, intentId, endpoints: network.endpoints.map(hostOf), trials }
+  const facts = { network: network.name, wallet, payoutId, endpoints: network.endpoints.map(hostOf), trials }
   if (new Set(trials.map(each => each.outcome)).size < 2) {
     ctx.log.warn(facts, "too few endpoints could simulate a call; it is retried")
     return
   }
-  payoutAlarms.inc({ network: network.name, wallet, reason: "untold" })
+  payoutAlarms.inc({ network: network.name, wallet, reason: "rpc_unavailable" })
   ctx.log.error(facts, "endpoints do not agree on whether a call would succeed; it is retried")
 }
 

@@ -52,11 +52,11 @@ export async function ensureWallet(
   if (latest === undefined || latest !== agreedLatest) {
     const facts = { network: network.name, lane, latest, agreedLatest, endpoints: network.endpoints.map(hostOf) }
     ctx.log.error(facts, "endpoints do not agree on the wallet's nonce; nothing is signed until they do")
-    payoutAlarms.inc({ network: network.name, wallet: lane, reason: "untold" })
+    payoutAlarms.inc({ network: network.name, wallet: lane, reason: "rpc_unavailable" })
     return undefined
   }
   const waiting = ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select("id")
     .where("chain_id", "=", network.chainId)
     .where("lane", "=", lane)

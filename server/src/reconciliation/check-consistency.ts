@@ -38,7 +38,7 @@ const questions: Question[] = [
       full join (select deposit_id, token, sum(value) as sum from transfers
         where chain_id = ${chainId} and state in ('confirmed', 'final') group by 1, 2) came
         on came.deposit_id = b.deposit_id and came.token = b.token
-      full join (select deposit_id, token, sum(amount) as sum from intents
+      full join (select deposit_id, token, sum(amount) as sum from payouts
         where chain_id = ${chainId} and reserved and state not in ('cancelled', 'reverted') and kind in ${outgoingKinds}
         group by 1, 2) went
         on went.deposit_id = coalesce(b.deposit_id, came.deposit_id) and went.token = coalesce(b.token, came.token)
@@ -123,19 +123,19 @@ const questions: Question[] = [
         left join deposits d on d.resource_id = s.id where s.chain_id = ${chainId} and d.id is null`,
   },
   {
-    table: "intents",
+    table: "payouts",
     of: chainId => sql`
       select i.id::text, format('is called the merchant %s''s', i.merchant_id) as words
-      from intents i left join deposits d on d.id = i.deposit_id
+      from payouts i left join deposits d on d.id = i.deposit_id
       where i.chain_id = ${chainId} and i.kind in ${outgoingKinds}
         and (i.merchant_id, i.chain_id) is distinct from (d.merchant_id, d.chain_id)`,
   },
   {
-    table: "intents",
+    table: "payouts",
     of: chainId => sql`
       select i.id::text, format('is a share of %s/10000 %% for %s; by the row %s of payments it is %s/10000 %% for %s', i.percent_e4,
         i.recipient, p.id, coalesce(r.percent_e4::text, 'none'), coalesce(r.address, 'nobody')) as words
-      from intents i join payments p on p.id = i.payment_id
+      from payouts i join payments p on p.id = i.payment_id
         left join recipients r on r.set_id = p.recipient_set_id and r.position = i.share
       where i.chain_id = ${chainId} and i.kind = 'share'
         and (i.recipient, i.percent_e4) is distinct from (r.address, r.percent_e4)`,
@@ -144,24 +144,24 @@ const questions: Question[] = [
     table: "payments",
     of: (chainId, isQuiet) => sql`
       select p.id, format('is %s; its shares are %s', p.amount, sum(i.amount)) as words
-      from intents i join payments p on p.id = i.payment_id
+      from payouts i join payments p on p.id = i.payment_id
       where i.chain_id = ${chainId} and i.kind = 'share' and i.state not in ('cancelled', 'reverted') and p.status = 'granted'
         and not exists (select from transfers t where t.deposit_id = i.deposit_id
           and (t.state in ('seen', 'gone') or t.reorged_at is not null)) and ${isQuiet}
       group by p.id having sum(i.amount) > p.amount`,
   },
   {
-    table: "intents",
+    table: "payouts",
     of: chainId => sql`
       select i.id::text, format('sweeps %s; its parts are %s', i.amount, coalesce(sum(s.amount), 0)) as words
-      from intents i left join sweep_parts s on s.intent_id = i.id
+      from payouts i left join sweep_parts s on s.payout_id = i.id
       where i.chain_id = ${chainId} and i.kind = 'sweep' group by i.id having i.amount <> coalesce(sum(s.amount), 0)`,
   },
   {
     table: "sweep_parts",
     of: chainId => sql`
-      select s.intent_id || '/' || s.transfer_id as id, 'is of another deposit than its sweep, or more than its transfer' as words
-      from sweep_parts s left join intents i on i.id = s.intent_id left join transfers t on t.id = s.transfer_id
+      select s.payout_id || '/' || s.transfer_id as id, 'is of another deposit than its sweep, or more than its transfer' as words
+      from sweep_parts s left join payouts i on i.id = s.payout_id left join transfers t on t.id = s.transfer_id
       where coalesce(i.chain_id, t.chain_id, ${chainId}) = ${chainId}
         and ((t.deposit_id, t.token) is distinct from (i.deposit_id, i.token)
           or (s.amount > t.value and t.reorged_at is null))`,
@@ -170,48 +170,48 @@ const questions: Question[] = [
     table: "sweep_parts",
     of: chainId => sql`
       select i.id || '/' || t.id as id, format('takes more of the transfer than it is: %s', t.value) as words
-      from sweep_parts s join intents i on i.id = s.intent_id join transfers t on t.id = s.transfer_id
+      from sweep_parts s join payouts i on i.id = s.payout_id join transfers t on t.id = s.transfer_id
       where i.chain_id = ${chainId} and i.state not in ('cancelled', 'reverted') and t.reorged_at is null
-      group by t.id, i.id having (select sum(o.amount) from sweep_parts o join intents l on l.id = o.intent_id
+      group by t.id, i.id having (select sum(o.amount) from sweep_parts o join payouts l on l.id = o.payout_id
         where o.transfer_id = t.id and l.state not in ('cancelled', 'reverted')) > t.value`,
   },
   {
-    table: "intents",
+    table: "payouts",
     of: chainId => sql`
       select i.id::text, format('is %s by %s; signed for it is %s', i.state, i.tx_hash,
-        (select coalesce(string_agg(format('the row %s of attempts, %s', a.id, a.hash), '; '), 'nothing') from attempts a where a.intent_id = i.id)) as words
-      from intents i where i.chain_id = ${chainId} and i.state in ('mined', 'final')
-        and not exists (select from attempts a where a.intent_id = i.id and a.hash = i.tx_hash)
+        (select coalesce(string_agg(format('the row %s of transaction_attempts, %s', a.id, a.hash), '; '), 'nothing') from transaction_attempts a where a.payout_id = i.id)) as words
+      from payouts i where i.chain_id = ${chainId} and i.state in ('mined', 'final')
+        and not exists (select from transaction_attempts a where a.payout_id = i.id and a.hash = i.tx_hash)
         and not exists (select from foreign_nonces f where f.chain_id = i.chain_id and f.tx_hash = i.tx_hash)`,
   },
   {
-    table: "intents",
+    table: "payouts",
     of: chainId => sql`
       select i.id::text, format('is assigned, and nothing is signed for it') as words
-      from intents i where i.chain_id = ${chainId} and i.state = 'assigned'
-        and not exists (select from attempts a where a.intent_id = i.id)`,
+      from payouts i where i.chain_id = ${chainId} and i.state = 'assigned'
+        and not exists (select from transaction_attempts a where a.payout_id = i.id)`,
   },
   {
-    table: "attempts",
+    table: "transaction_attempts",
     of: chainId => sql`
-      select a.id::text, format('is signed with the nonce %s of %s; the row %s of intents has %s of %s', a.nonce, a.wallet,
-        a.intent_id, coalesce(i.nonce::text, 'none'), coalesce(i.wallet, 'nobody')) as words
-      from attempts a left join intents i on i.id = a.intent_id
+      select a.id::text, format('is signed with the nonce %s of %s; the row %s of payouts has %s of %s', a.nonce, a.wallet,
+        a.payout_id, coalesce(i.nonce::text, 'none'), coalesce(i.wallet, 'nobody')) as words
+      from transaction_attempts a left join payouts i on i.id = a.payout_id
       where a.chain_id = ${chainId} and (a.chain_id, a.wallet, a.nonce) is distinct from (i.chain_id, i.wallet, i.nonce)`,
   },
   {
-    table: "attempts",
+    table: "transaction_attempts",
     of: chainId => sql`
-      select min(a.id)::text as id, format('is one of %s that were signed for the payout %s, and %s are left', max(a.n) + 1, a.intent_id,
+      select min(a.id)::text as id, format('is one of %s that were signed for the payout %s, and %s are left', max(a.n) + 1, a.payout_id,
         count(*)) as words
-      from attempts a where a.chain_id = ${chainId} group by a.intent_id having count(*) <> max(a.n) + 1`,
+      from transaction_attempts a where a.chain_id = ${chainId} group by a.payout_id having count(*) <> max(a.n) + 1`,
   },
   {
     // A halted wallet signs nothing, and what it sent is adopted in any order.
     table: "wallets",
     of: chainId => sql`
       select w.id::text, format('signs next with the nonce %s, and has signed with %s', w.next_nonce, max(a.nonce)) as words
-      from wallets w join attempts a on a.chain_id = w.chain_id and a.wallet = w.address
+      from wallets w join transaction_attempts a on a.chain_id = w.chain_id and a.wallet = w.address
       where w.chain_id = ${chainId} and w.status = 'active' group by w.id having max(a.nonce) >= w.next_nonce`,
   },
 ]

@@ -15,7 +15,7 @@ import type { Compared } from "./report.ts"
 
 /** A row's assertion that a transaction in a final block moved money, or (`moved` false) that it did not. */
 export interface ChainAssertion {
-  table: "transfers" | "intents" | "outflows"
+  table: "transfers" | "payouts" | "outflows"
   id: string
   txHash: Hash
   blockNumber: bigint
@@ -44,10 +44,10 @@ export const transferAssertion = (row: Row<"transfers">): ChainAssertion => ({
 })
 
 /** The assertion of a payout that ended in a block; `deposit` is the address of its deposit. */
-export const payoutAssertion = (row: Row<"intents"> & { deposit: Address }): ChainAssertion => ({
-  table: "intents",
+export const payoutAssertion = (row: Row<"payouts"> & { deposit: Address }): ChainAssertion => ({
+  table: "payouts",
   id: row.id,
-  // The database refuses a final or reverted intent without these.
+  // The database refuses a final or reverted payout without these.
   txHash: row.tx_hash as Hash,
   blockNumber: row.block_number as bigint,
   blockHash: row.block_hash as Hash,

@@ -15,7 +15,7 @@ import type { Finding } from "./report.ts"
 type Terms = Pick<Row<"deposits">, "factory" | "salt" | "owner" | "open_after_s">
 
 /** A payout with its deposit and all that was signed for it. */
-export type SignedPayout = Row<"intents"> & {
+export type SignedPayout = Row<"payouts"> & {
   deposit: Address
   terms: { factory: Address; salt: Hash; owner: Address; open_after_s: string }
   attempts: { id: string; raw: Hex; hash: Hash }[]
@@ -32,8 +32,8 @@ export async function signedPayouts(
     select i.*, d.address as deposit,
       json_build_object('factory', d.factory, 'salt', d.salt, 'owner', d.owner, 'open_after_s', d.open_after_s::text) as terms,
       (select coalesce(json_agg(json_build_object('id', a.id::text, 'raw', a.raw, 'hash', a.hash)), '[]'::json)
-        from attempts a where a.intent_id = i.id) as attempts
-    from intents i join deposits d on d.id = i.deposit_id
+        from transaction_attempts a where a.payout_id = i.id) as attempts
+    from payouts i join deposits d on d.id = i.deposit_id
     where i.chain_id = ${chainId} and i.kind in ${outgoingKinds} and ${which} order by i.id limit ${limit}`.execute(
     ctx.db,
   )
@@ -46,17 +46,17 @@ export function checkPayout(payout: SignedPayout): Finding | undefined {
   const deposit = { salt: terms.salt, owner: terms.owner, open_after_s: BigInt(terms.open_after_s) }
   if (data !== releaseData(id, deposit, { token, recipient, amount }) || to !== terms.factory)
     return {
-      table: "intents",
+      table: "payouts",
       id,
-      words: `the row ${id} of intents says ${amount} of ${token} from ${payout.deposit} to ${recipient}; its calldata says another thing`,
+      words: `the row ${id} of payouts says ${amount} of ${token} from ${payout.deposit} to ${recipient}; its calldata says another thing`,
     }
   for (const { id: attemptId, raw, hash } of payout.attempts) {
     const wrong = wrongIn(payout, raw, hash, nonce)
     if (wrong)
       return {
-        table: "attempts",
+        table: "transaction_attempts",
         id: attemptId,
-        words: `the row ${attemptId} of attempts is not what it is for, the payout ${id}: ${wrong}`,
+        words: `the row ${attemptId} of transaction_attempts is not what it is for, the payout ${id}: ${wrong}`,
       }
   }
   return undefined

@@ -79,7 +79,7 @@ async function logsOf(
   }
 }
 
-type Ended = Row<"intents"> & { deposit: Address; hashes: Hash[] }
+type Ended = Row<"payouts"> & { deposit: Address; hashes: Hash[] }
 
 async function compareOutgoing(
   ctx: Context,
@@ -124,7 +124,7 @@ async function compareOutgoing(
 
 function strangerWords(transfer: Transfer, payout: Ended | undefined, known: readonly Ended[]): string {
   if (payout?.state === "reverted")
-    return `the row ${payout.id} of intents is called reverted, and ${transfer.txHash} paid it`
+    return `the row ${payout.id} of payouts is called reverted, and ${transfer.txHash} paid it`
   if (payout) return `the payout ${payout.id} was paid twice, by ${transfer.txHash} too`
   const named = known.find(row => row.hashes.includes(transfer.txHash))
   if (named) return `the transfer ${transfer.txHash} is not what the payout ${named.id} meant`
@@ -180,9 +180,9 @@ async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]
   const among = sql`any(${sqlArray("text", hashes)})`
   const { rows } = await sql<Ended>`
     select i.*, d.address as deposit, array_agg(h.hash::text) as hashes
-    from (select intent_id, hash from attempts where hash = ${among}
-      union select id, tx_hash from intents where tx_hash = ${among}) h
-      join intents i on i.id = h.intent_id join deposits d on d.id = i.deposit_id
+    from (select payout_id, hash from transaction_attempts where hash = ${among}
+      union select id, tx_hash from payouts where tx_hash = ${among}) h
+      join payouts i on i.id = h.payout_id join deposits d on d.id = i.deposit_id
     where i.chain_id = ${network.chainId} and i.token = ${network.token.address} group by i.id, d.address
     order by i.id`.execute(ctx.db)
   return rows
@@ -191,7 +191,7 @@ async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]
 /** Final payouts in the settlement token, the one whose logs are compared, by the block in their rows. */
 async function endedIn(ctx: Context, network: Network, { from, to, ids }: Range): Promise<Ended[]> {
   const { rows } = await sql<Ended>`
-    select i.*, d.address as deposit from intents i join deposits d on d.id = i.deposit_id
+    select i.*, d.address as deposit from payouts i join deposits d on d.id = i.deposit_id
     where i.chain_id = ${network.chainId} and i.state = 'final' and i.block_number between ${from} and ${to}
       and i.kind in ${outgoingKinds} and i.token = ${network.token.address} and i.deposit_id = any(${sqlArray("bigint", ids)})`.execute(
     ctx.db,

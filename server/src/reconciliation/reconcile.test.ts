@@ -350,12 +350,12 @@ describe("money that left without a payout", () => {
 it("asks 500 balances in a call", async () => {
   await begin()
   const { deposit } = await rig.sell()
-  const { factory, owner, open_after_s: openAfter, chain_id, resource_id, hot_until, created_at } = deposit
+  const { factory, owner, open_after_s: openAfter, chain_id, resource_id, watched_until, created_at } = deposit
   const implementation = depositImplementation(factory)
   const rows = Array.from({ length: 1_000 }, (_, i) => {
     const salt = `0x${(i + 1).toString(16).padStart(64, "0")}` as Hash
     const address = depositAddress({ factory, implementation, salt, owner, openAfter })
-    return { chain_id, resource_id, hot_until, created_at, factory, owner, open_after_s: openAfter, salt, address }
+    return { chain_id, resource_id, watched_until, created_at, factory, owner, open_after_s: openAfter, salt, address }
   })
   await ctx().db.insertInto("deposits").values(rows).execute()
   let balances = 0

@@ -96,7 +96,7 @@ async function halt(round: Round, findings: readonly (Finding | undefined)[]): P
 async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wallets">[]> {
   const { rows } = await sql<Row<"wallets">>`
     select w.* from wallets w where w.chain_id = ${network.chainId} and (w.address = ${wallet ?? ""}
-      or exists (select from intents i where i.chain_id = w.chain_id and i.wallet = w.address and i.kind in ${outgoingKinds}))`.execute(
+      or exists (select from payouts i where i.chain_id = w.chain_id and i.wallet = w.address and i.kind in ${outgoingKinds}))`.execute(
     ctx.db,
   )
   return rows
@@ -151,7 +151,7 @@ async function nonceGap({ ctx, network, wallet }: Round): Promise<Finding | unde
   if (!wallet) return undefined
   const { rows } = await sql<{ id: number; next: bigint; signed: bigint | null }>`
     select w.id, w.next_nonce as next, max(a.nonce) + 1 as signed from wallets w
-      left join attempts a on a.chain_id = w.chain_id and a.wallet = w.address
+      left join transaction_attempts a on a.chain_id = w.chain_id and a.wallet = w.address
     where w.chain_id = ${network.chainId} and w.address = ${wallet} group by w.id`.execute(ctx.db)
   const [row] = rows
   if (!row || row.next === row.signed) return undefined
@@ -175,7 +175,7 @@ async function movedDeposits(ctx: Context, network: Network, since: bigint, to: 
     select * from deposits where id in (
       select deposit_id from transfers where chain_id = ${network.chainId} and state = 'final'
         and block_number > ${since} and block_number <= ${to}
-      union select deposit_id from intents where chain_id = ${network.chainId} and state = 'final'
+      union select deposit_id from payouts where chain_id = ${network.chainId} and state = 'final'
         and block_number > ${since} and block_number <= ${to})
       or id = any(${sqlArray("bigint", unexplained.keys())}) order by id limit ${DEPOSITS_A_ROUND}`.execute(ctx.db)
   return rows
@@ -185,14 +185,14 @@ async function movedDeposits(ctx: Context, network: Network, since: bigint, to: 
 async function continuePass(round: Round, claimed: Job, quorum: Quorum): Promise<void> {
   const { ctx, network } = round
   const isOver =
-    claimed.deposit_position === null && claimed.transfer_position === null && claimed.intent_position === null
+    claimed.deposit_position === null && claimed.transfer_position === null && claimed.payout_position === null
   if (isOver && !isDue(claimed.pass_at, ctx.now(), DAY_MS)) return
-  const begin = { deposit_position: 0n, transfer_position: 0n, intent_position: ZERO_ID }
+  const begin = { deposit_position: 0n, transfer_position: 0n, payout_position: ZERO_ID }
   const at = isOver ? begin : claimed
   const next = {
     deposit_position: at.deposit_position === null ? null : await passDeposits(round, quorum, at.deposit_position),
     transfer_position: at.transfer_position === null ? null : await passTransfers(round, quorum, at.transfer_position),
-    intent_position: at.intent_position === null ? null : await passPayouts(round, quorum, at.intent_position),
+    payout_position: at.payout_position === null ? null : await passPayouts(round, quorum, at.payout_position),
   }
   await update(round, claimed, {
     ...next,

@@ -342,7 +342,7 @@ async function somethingWaits(ctx: Context): Promise<boolean> {
     .limit(1)
     .executeTakeFirst()
   if (transfer) return true
-  const payout = ctx.db.selectFrom("intents").select("id").where("state", "in", ["assigned", "mined"])
+  const payout = ctx.db.selectFrom("payouts").select("id").where("state", "in", ["assigned", "mined"])
   if (await payout.limit(1).executeTakeFirst()) return true
   const since = new Date(ctx.now().getTime() - BUSY_MS)
   const submission = ctx.db

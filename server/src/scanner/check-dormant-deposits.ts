@@ -36,15 +36,15 @@ const ADDRESSES_A_ROUND = 10_000
 export async function makeDepositsDormant(ctx: Context, network: Network): Promise<void> {
   const now = ctx.now()
   const dayAgo = new Date(now.getTime() - DAY_MS)
-  await sql`update deposits d set hot = false, watched_number = c.block_number, cooled_at = ${now},
+  await sql`update deposits d set watched = false, watched_number = c.block_number, dormant_since = ${now},
       check_at = ${new Date(now.getTime() + HOUR_MS)}
     from cursors c
-    where c.chain_id = d.chain_id and d.id in (select d.id from deposits d where d.chain_id = ${network.chainId} and d.hot and d.hot_until < ${now}
+    where c.chain_id = d.chain_id and d.id in (select d.id from deposits d where d.chain_id = ${network.chainId} and d.watched and d.watched_until < ${now}
       and d.watched_number is null
-      and (d.hot_until < ${dayAgo} or (${isActive("d")}) is not true)
+      and (d.watched_until < ${dayAgo} or (${isActive("d")}) is not true)
       and not exists (select from transfers t where t.deposit_id = d.id and (t.state in ('seen', 'gone')
         or (t.created_at > ${dayAgo} and (${isActive("d")}))))
-      order by d.hot_until limit ${ADDRESSES_A_ROUND})`.execute(ctx.db)
+      order by d.watched_until limit ${ADDRESSES_A_ROUND})`.execute(ctx.db)
 }
 
 /**
@@ -57,7 +57,7 @@ export async function checkDormantDeposits(ctx: Context, network: Network): Prom
     .selectFrom("deposits")
     .select(["id", "address"])
     .where("chain_id", "=", network.chainId)
-    .where("hot", "=", false)
+    .where("watched", "=", false)
     .where("check_at", "<=", now)
     .orderBy("check_at")
     .limit(ADDRESSES_A_ROUND)
@@ -90,7 +90,7 @@ export async function checkDormantDeposits(ctx: Context, network: Network): Prom
     if (differs.length === 0) continue
     await ctx.db
       .updateTable("deposits")
-      .set({ hot: true, hot_until: new Date(now.getTime() + HOUR_MS) })
+      .set({ watched: true, watched_until: new Date(now.getTime() + HOUR_MS) })
       .where(
         "id",
         "in",
@@ -108,7 +108,7 @@ export async function checkDormantDeposits(ctx: Context, network: Network): Prom
 async function knownUpTo(ctx: Context, { chainId }: Network, ids: readonly bigint[]): Promise<void> {
   if (ids.length === 0) return
   await sql`update deposits d set watched_number = greatest(d.watched_number, c.block_number - ${LAG_BLOCKS}::bigint)
-    from cursors c where c.chain_id = ${chainId} and d.id in (${sql.join(ids)}) and not d.hot`.execute(ctx.db)
+    from cursors c where c.chain_id = ${chainId} and d.id in (${sql.join(ids)}) and not d.watched`.execute(ctx.db)
 }
 
 /**
@@ -122,7 +122,7 @@ async function scheduleChecks(ctx: Context, ids: readonly bigint[]): Promise<voi
       when e.is_session and e.ended_at < ${monthAgo} then null
       when coalesce(e.ended_at, ${new Date(now)}) > ${dayAgo} then ${inAnHour}::timestamptz
       else ${inADay}::timestamptz end
-    from (select w.id, s.id is not null as is_session, case when s.id is null then case when (${isActive("w")}) then null else w.cooled_at end
+    from (select w.id, s.id is not null as is_session, case when s.id is null then case when (${isActive("w")}) then null else w.dormant_since end
         when s.status in ('pending', 'verifying') then null
         else coalesce(s.confirmed_at, s.expires_at) end as ended_at
       from deposits w left join checkout_sessions s on s.id = w.resource_id where w.id in (${sql.join(ids)})) as e

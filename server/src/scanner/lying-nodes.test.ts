@@ -574,7 +574,7 @@ describe("several endpoints", () => {
     chain.mine(4)
     await rounds(2)
     const { db } = service.ctx
-    const made = () => db.selectFrom("intents").select(["kind", "amount", "state", "held_reason"]).execute()
+    const made = () => db.selectFrom("payouts").select(["kind", "amount", "state", "held_reason"]).execute()
     const first = { kind: "sweep", amount: usd(60), state: "queued", held_reason: null }
     expect([await hasAccess(shop, B), await made()]).toEqual([true, [first]])
     service.advance(25 * 60 * MINUTE)
@@ -610,7 +610,7 @@ describe("several endpoints", () => {
       { state: "final", single_source: false },
     ])
     await sweepDue(service.ctx, network())
-    expect(await db.selectFrom("intents").select(["kind", "amount"]).execute()).toEqual([
+    expect(await db.selectFrom("payouts").select(["kind", "amount"]).execute()).toEqual([
       { kind: "sweep", amount: 5_000_001n },
     ])
   })

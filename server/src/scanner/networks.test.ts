@@ -263,30 +263,30 @@ describe("dormant addresses", () => {
     service.advance(3 * HOUR)
     await makeDepositsDormant(service.ctx, network(0))
   }
-  const hot = async (id: string) =>
+  const isWatched = async (id: string) =>
     (
       await service.ctx.db
         .selectFrom("deposits")
-        .select(["hot", "watched_number"])
+        .select(["watched", "watched_number"])
         .where("resource_id", "=", id)
         .executeTakeFirstOrThrow()
-    ).hot
+    ).watched
 
   it("a payment at one is found by its balance, and kept for the merchant", async () => {
     const shop = await paywall()
     await rounds(1)
     await service.call("DELETE", `/api/console/paywalls/${shop.id}`, undefined, { as: "shop" })
     await makeDepositsDormant(service.ctx, network(0))
-    expect(await hot(shop.id)).toBe(true)
+    expect(await isWatched(shop.id)).toBe(true)
     await cool()
-    expect(await hot(shop.id)).toBe(false)
+    expect(await isWatched(shop.id)).toBe(false)
     const txHash = await pay(0, shop.payTo)
     await sites[0].anvil.client.mine({ blocks: 700 })
     await rounds(3)
     expect(await service.ctx.db.selectFrom("transfers").select("id").execute()).toEqual([])
     service.advance(HOUR)
     await checkDormantDeposits(service.ctx, network(0))
-    expect(await hot(shop.id)).toBe(true)
+    expect(await isWatched(shop.id)).toBe(true)
     await rounds(4)
     expect(await service.ctx.db.selectFrom("transfers").select(["tx_hash", "value"]).execute()).toEqual([
       { tx_hash: txHash, value: parseUnits("5", 6) },
@@ -294,7 +294,7 @@ describe("dormant addresses", () => {
     await cool()
     await checkDormantDeposits(service.ctx, network(0))
     // Its balance is known by now.
-    expect(await hot(shop.id)).toBe(false)
+    expect(await isWatched(shop.id)).toBe(false)
   })
 
   it("reported by one of two endpoints alone is asked for again in minutes, as that one may hide what was paid", async () => {
@@ -306,11 +306,11 @@ describe("dormant addresses", () => {
     service.advance(HOUR)
     const endpoints = [...network(0).endpoints, newEndpoint("base-sepolia", "http://127.0.0.1:1")]
     await checkDormantDeposits(service.ctx, { ...network(0), endpoints })
-    expect(await hot(shop.id)).toBe(false)
+    expect(await isWatched(shop.id)).toBe(false)
     await pay(0, shop.payTo)
     service.advance(6 * MINUTE)
     await checkDormantDeposits(service.ctx, network(0))
-    expect(await hot(shop.id)).toBe(true)
+    expect(await isWatched(shop.id)).toBe(true)
   })
 
   it("an active paywall that nobody asks for in a day leaves the scan, is checked hourly, and whoever asks wakes it", async () => {
@@ -319,10 +319,10 @@ describe("dormant addresses", () => {
     service.advance(23 * HOUR)
     await service.call("GET", `/api/paywalls/${busy.id}`)
     await makeDepositsDormant(service.ctx, network(0))
-    expect([await hot(idle.id), await hot(busy.id)]).toEqual([true, true])
+    expect([await isWatched(idle.id), await isWatched(busy.id)]).toEqual([true, true])
     service.advance(2 * HOUR + MINUTE)
     await makeDepositsDormant(service.ctx, network(0))
-    expect([await hot(idle.id), await hot(busy.id)]).toEqual([false, true])
+    expect([await isWatched(idle.id), await isWatched(busy.id)]).toEqual([false, true])
     // Days later it is still looked at within the hour.
     for (let i = 0; i < 30; i++) {
       service.advance(HOUR)
@@ -331,13 +331,13 @@ describe("dormant addresses", () => {
     const first = await pay(0, idle.payTo)
     service.advance(HOUR)
     await checkDormantDeposits(service.ctx, network(0))
-    expect(await hot(idle.id)).toBe(true)
+    expect(await isWatched(idle.id)).toBe(true)
     service.advance(11 * MINUTE)
     await rounds(3)
     expect(await hasAccess(idle.id)).toBe(true)
     service.advance(26 * HOUR)
     await makeDepositsDormant(service.ctx, network(0))
-    expect(await hot(idle.id)).toBe(false)
+    expect(await isWatched(idle.id)).toBe(false)
     await sites[0].anvil.client.mine({ blocks: 30 })
     const second = await pay(0, idle.payTo, 3)
     await sites[0].anvil.client.mine({ blocks: 30 })
@@ -377,7 +377,7 @@ describe("dormant addresses", () => {
       .execute()
     service.advance(HOUR)
     await checkDormantDeposits(service.ctx, network(0))
-    expect(await hot(shop.id)).toBe(false)
+    expect(await isWatched(shop.id)).toBe(false)
     const txHash = await pay(0, shop.payTo)
     service.advance(25 * HOUR)
     await checkDormantDeposits(service.ctx, network(0))
@@ -398,7 +398,7 @@ describe("dormant addresses", () => {
     await sites[0].anvil.client.mine({ blocks: 700 })
     await rounds(1)
     await service.call("GET", `/api/paywalls/${shop.id}`)
-    expect(await hot(shop.id)).toBe(true)
+    expect(await isWatched(shop.id)).toBe(true)
     await rounds(3)
     const found = await service.ctx.db.selectFrom("transfers").select("tx_hash").orderBy("id").execute()
     expect(found.map(row => row.tx_hash)).toEqual([before, txHash])
@@ -408,14 +408,14 @@ describe("dormant addresses", () => {
     const shop = await paywall()
     const { id: _, ...row } = await service.ctx.db.selectFrom("deposits").selectAll().executeTakeFirstOrThrow()
     const past = new Date(service.ctx.now().getTime() - 1)
-    const cold = { hot: false, watched_number: 1n, cooled_at: past, check_at: past, resource_id: shop.id }
+    const dormant = { watched: false, watched_number: 1n, dormant_since: past, check_at: past, resource_id: shop.id }
     for (let start = 0; start < 10_000; start += 1_000)
       await service.ctx.db
         .insertInto("deposits")
         .values(
           Array.from({ length: 1_000 }, (_, i) => ({
             ...row,
-            ...cold,
+            ...dormant,
             address: `0x${(start + i + 1).toString(16).padStart(40, "0")}` as Address,
           })),
         )
@@ -425,7 +425,7 @@ describe("dormant addresses", () => {
         await service.ctx.db
           .selectFrom("deposits")
           .select("id")
-          .where("hot", "=", false)
+          .where("watched", "=", false)
           .where("check_at", "<=", service.ctx.now())
           .execute()
       ).length

@@ -14,7 +14,7 @@ export interface WatchedDeposit {
   /** What is sold there: the id of the resource. */
   resource: string
   /** Whether it is in the scan of the logs. */
-  hot: boolean
+  watched: boolean
   /** The block up to which its transfers are known, where the scan has to catch up with it first. */
   watchedNumber: bigint | null
 }
@@ -22,13 +22,13 @@ export interface WatchedDeposit {
 const depositsOn = (ctx: Context, chainId: number) =>
   ctx.db
     .selectFrom("deposits")
-    .select(["id", "address", "resource_id as resource", "hot", "watched_number as watchedNumber"])
+    .select(["id", "address", "resource_id as resource", "watched", "watched_number as watchedNumber"])
     .where("chain_id", "=", chainId)
     .orderBy("id")
 
 /** The receiving addresses of a network that are in the scan of the logs. */
 export const watchedDeposits = (ctx: Context, chainId: number): Promise<WatchedDeposit[]> =>
-  depositsOn(ctx, chainId).where("hot", "=", true).execute()
+  depositsOn(ctx, chainId).where("watched", "=", true).execute()
 
 /** Those that have one of these addresses, or belong to one of these resources, in the order they were made. */
 export async function depositsAmong(
@@ -56,11 +56,11 @@ export async function depositsAmong(
 /** The transfers of these addresses are known up to a block, or all of them, so that the ordinary scan goes on. */
 export async function watchedUpTo(ctx: TxContext, ids: readonly bigint[], number: bigint | undefined): Promise<void> {
   if (number === undefined) {
-    await sql`update deposits set watched_number = null where id in (${sql.join(ids)}) and hot`.execute(ctx.db)
+    await sql`update deposits set watched_number = null where id in (${sql.join(ids)}) and watched`.execute(ctx.db)
     return
   }
   await sql`update deposits set watched_number = greatest(watched_number, ${number}::bigint)
-    where id in (${sql.join(ids)}) and hot and watched_number is not null`.execute(ctx.db)
+    where id in (${sql.join(ids)}) and watched and watched_number is not null`.execute(ctx.db)
 }
 
 /** Submissions whose receipt is to be asked for now. */

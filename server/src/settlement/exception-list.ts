@@ -26,7 +26,7 @@ export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transacti
   const ids = rows.map(row => row.id)
   const payments = await ctx.db.selectFrom("payments").selectAll().where("id", "in", ids).execute()
   const returns = await ctx.db
-    .selectFrom("intents")
+    .selectFrom("payouts")
     .select(["payment_id", "state", "tx_hash", "held_reason", "held_detail"])
     .where("payment_id", "in", ids)
     .where("kind", "=", "return")

@@ -40,7 +40,7 @@ const one = async (query?: string) => {
   expect(all.length).toBe(1)
   return all[0]
 }
-const payouts = () => db().selectFrom("intents").selectAll().orderBy("created_at").orderBy("source_key").execute()
+const payouts = () => db().selectFrom("payouts").selectAll().orderBy("created_at").orderBy("source_key").execute()
 const completed = async () =>
   (
     await db()
@@ -183,9 +183,9 @@ describe("at a checkout", () => {
     expect((await statusOf(session.id)).message).toContain("sent back")
     await rig.payOut()
     expect(await rig.balanceOf(wanted)).toBe(5_000_000n)
-    const [intent] = await payouts()
-    expect(intent).toMatchObject({ kind: "return", source_key: `payment:${id}:return:0`, state: "final" })
-    expect((await one()).return).toEqual({ address: wanted, state: "final", txHash: intent?.tx_hash, reason: null })
+    const [payout] = await payouts()
+    expect(payout).toMatchObject({ kind: "return", source_key: `payment:${id}:return:0`, state: "final" })
+    expect((await one()).return).toEqual({ address: wanted, state: "final", txHash: payout?.tx_hash, reason: null })
     const { body } = await rig.service.call("GET", "/api/console/transactions?type=return", undefined, as)
     expect(body.data).toMatchObject([
       { type: "return", status: "final", recipient: wanted, paymentId: id, amount: "5.00" },
@@ -767,7 +767,7 @@ describe("what a reorg removes", () => {
     expect(await payments()).toMatchObject([{ id, status: "returned" }])
     // The deposit is empty: the release fails on chain, and the payment is open, with nothing in it.
     rig.service.advance(31_000)
-    await db().updateTable("attempts").set({ sent_at: null }).execute()
+    await db().updateTable("transaction_attempts").set({ sent_at: null }).execute()
     await rig.payOut()
     await rig.payOut()
     expect((await payouts()).map(row => row.state)).toEqual(["reverted"])
@@ -801,7 +801,7 @@ describe("a return that can't be paid", () => {
       reason: expect.stringContaining("would fail on chain now"),
     })
     const [waits] = await payouts()
-    await cancel(rig.service.ctx, { intent: waits?.id ?? "", reason: "blocked by the issuer", by: "operator" })
+    await cancel(rig.service.ctx, { payout: waits?.id ?? "", reason: "blocked by the issuer", by: "operator" })
     expect(await one()).toMatchObject({ status: "open", return: null })
     const other = fresh()
     expect((await giveBack(id, { address: other })).status).toBe(200)
@@ -822,7 +822,7 @@ describe("a return that can't be paid", () => {
     const { id } = await one()
     await giveBack(id, { address: fresh() })
     const [waits] = await payouts()
-    await cancel(rig.service.ctx, { intent: waits?.id ?? "", reason: "the merchant asked", by: "operator" })
+    await cancel(rig.service.ctx, { payout: waits?.id ?? "", reason: "the merchant asked", by: "operator" })
     expect((await accept(id)).status).toBe(200)
     await rig.payOut()
     expect([await rig.balanceOf(first), await rig.balanceOf(second)]).toEqual([700_000n, 300_000n])

@@ -228,7 +228,7 @@ async function refresh(ctx: TxContext, ids: readonly string[]): Promise<void> {
   const empty = sql`p.id in (${these}) and p.status = 'open' and not exists (select from claims c where c.payment_id = p.id)`
   // One that the merchant was notified of, or that a payout was once made for, is remembered with what it bought.
   await sql`update payments p set status = 'reversed', updated_at = ${ctx.now()}
-    where ${empty} and (p.event_sequence > 0 or exists (select from intents i where i.payment_id = p.id))`.execute(
+    where ${empty} and (p.event_sequence > 0 or exists (select from payouts i where i.payment_id = p.id))`.execute(
     ctx.db,
   )
   await sql`delete from payments p where ${empty}`.execute(ctx.db)

@@ -17,8 +17,8 @@ const PAYMENTS_A_ROUND = 200
 export async function notifyPaid(ctx: TxContext, network: NetworkInfo, paymentId: string): Promise<void> {
   const payment = await ctx.db.selectFrom("payments").selectAll().where("id", "=", paymentId).executeTakeFirstOrThrow()
   if (payment.recipient_set_id === null) return await notify(ctx, network, payment)
-  const tellBy = new Date(ctx.now().getTime() + WAIT_FOR_SHARES_MS)
-  await ctx.db.updateTable("payments").set({ tell_by: tellBy }).where("id", "=", paymentId).execute()
+  const notifyBy = new Date(ctx.now().getTime() + WAIT_FOR_SHARES_MS)
+  await ctx.db.updateTable("payments").set({ notify_by: notifyBy }).where("id", "=", paymentId).execute()
 }
 
 /** Emits the payments whose shares are settled, or whose time is over; answers how many are still waited for. */
@@ -26,8 +26,8 @@ export async function notifyDuePayments(ctx: Context): Promise<number> {
   const waiting = await ctx.db
     .selectFrom("payments")
     .select(["id", "resource_id as resourceId"])
-    .where("tell_by", "is not", null)
-    .orderBy("tell_by")
+    .where("notify_by", "is not", null)
+    .orderBy("notify_by")
     .limit(PAYMENTS_A_ROUND)
     .execute()
   let notified = 0
@@ -39,15 +39,15 @@ export async function notifyDuePayments(ctx: Context): Promise<number> {
         .selectFrom("payments")
         .selectAll()
         .where("id", "=", id)
-        .where("tell_by", "is not", null)
+        .where("notify_by", "is not", null)
         .forNoKeyUpdate()
         .skipLocked()
         .executeTakeFirst()
-      if (!payment?.tell_by) return 0
+      if (!payment?.notify_by) return 0
       const reversed = payment.status !== "granted"
-      if (!reversed && payment.tell_by > ctx.now() && !(await sharesSettled(ctx, id))) return 0
+      if (!reversed && payment.notify_by > ctx.now() && !(await sharesSettled(ctx, id))) return 0
       if (!reversed) await notify(ctx, networkOf(ctx.chain, payment.chain_id), payment)
-      await ctx.db.updateTable("payments").set({ tell_by: null }).where("id", "=", id).execute()
+      await ctx.db.updateTable("payments").set({ notify_by: null }).where("id", "=", id).execute()
       return 1
     })
   if (notified > 0) ctx.wakes.wakeSoon("deliveries")

@@ -119,7 +119,7 @@ const payments = (status?: Row<"payments">["status"]): Promise<Row<"payments">[]
     .orderBy("created_at")
     .orderBy("id")
     .execute()
-const payouts = () => db().selectFrom("intents").selectAll().orderBy("created_at").orderBy("id").execute()
+const payouts = () => db().selectFrom("payouts").selectAll().orderBy("created_at").orderBy("id").execute()
 
 describe(`a return and an accept at once (${onPostgres ? "several connections" : "one connection"})`, () => {
   it.each(["paywall", "checkout"])("at a %s: one wins, the other is refused, and one thing happens", async what => {
@@ -315,7 +315,7 @@ describe("what is decided", () => {
           if (kind === "sign") await sign(of(await due())?.id)
           if (kind === "cancel") {
             const row = of((await due()).filter(each => each.kind === "return"))
-            if (row) await db().updateTable("intents").set({ state: "cancelled" }).where("id", "=", row.id).execute()
+            if (row) await db().updateTable("payouts").set({ state: "cancelled" }).where("id", "=", row.id).execute()
             if (row?.payment_id) decided.delete(row.payment_id)
           }
           if (kind === "remined") {
@@ -462,7 +462,7 @@ describe("what is decided", () => {
       "INVALID_OPERATION",
       expect.stringContaining("after the recovery time"),
     ])
-    expect(await db().selectFrom("intents").select("id").execute()).toEqual([])
+    expect(await db().selectFrom("payouts").select("id").execute()).toEqual([])
   })
 
   it("does not return what was paid out before the chain took a part of it back", async () => {
@@ -529,12 +529,12 @@ describe("what is decided", () => {
     for (const last of [false, false, true]) {
       const live = (await payouts()).find(row => row.state === "queued" || row.state === "held")
       await db()
-        .updateTable("intents")
+        .updateTable("payouts")
         .set({ state: "queued", held_reason: null })
         .where("id", "=", live?.id ?? "")
         .execute()
       await sign(live?.id, false)
-      await inTransaction(service.ctx, ctx => returnAgain(ctx, live as Row<"intents">, 3))
+      await inTransaction(service.ctx, ctx => returnAgain(ctx, live as Row<"payouts">, 3))
       expect((await payments())[0]).toMatchObject({ id, status: last ? "open" : "returned" })
       const anew = (await payouts()).find(row => row.replaces === live?.id)
       expect(anew?.state).toBe(last ? undefined : "held")
@@ -575,10 +575,10 @@ describe("what is decided", () => {
   async function sign(id: string | undefined, succeeded = true): Promise<void> {
     if (!id) return
     const wallet = `0x${"ee".repeat(20)}` as Address
-    await db().updateTable("intents").set({ state: "assigned", wallet, nonce: nonce++ }).where("id", "=", id).execute()
+    await db().updateTable("payouts").set({ state: "assigned", wallet, nonce: nonce++ }).where("id", "=", id).execute()
     const mined = { tx_hash: nextHash(), block_number: 1n, block_hash: nextHash(), succeeded }
     await db()
-      .updateTable("intents")
+      .updateTable("payouts")
       .set({ state: succeeded ? "final" : "reverted", ...mined })
       .where("id", "=", id)
       .execute()
@@ -599,7 +599,7 @@ describe("what is decided", () => {
             count(distinct (t.from_address, t.token, t.deposit_id))::int as kinds
           from claims c join transfers t on t.id = c.transfer_id group by 1) as c on c.payment_id = p.id
         left join (select payment_id, sum(amount) as live, (count(*) filter (where kind = 'return'))::int as returns
-          from intents where state not in ('cancelled', 'reverted') group by 1) as i on i.payment_id = p.id`.execute(
+          from payouts where state not in ('cancelled', 'reverted') group by 1) as i on i.payment_id = p.id`.execute(
       db(),
     )
     for (const { status, amount, held, kinds, live, returns, beside, resource_id } of rows.rows) {

@@ -91,7 +91,7 @@ export interface ReturnTo {
 }
 
 /**
- * Sends a payment that waits back, by one intent. Without an address it goes where its payer wants it, by signature; never
+ * Sends a payment that waits back, by one payout. Without an address it goes where its payer wants it, by signature; never
  * by itself to where it came from, as that may be an exchange. Call it inside a transaction. `INVALID_OPERATION` unless it
  * waits, or when the payer named another address; `VALIDATION_ERROR` for one that money must not be sent to.
  */
@@ -185,9 +185,9 @@ function stateOf({ status, returned_to, accepted_at, exception }: Row<"payments"
  */
 async function isPaidOut(ctx: TxContext, id: string): Promise<boolean> {
   const { rows } = await sql`
-    select from intents where payment_id = ${id} and kind = 'share' and state not in ('cancelled', 'reverted')
+    select from payouts where payment_id = ${id} and kind = 'share' and state not in ('cancelled', 'reverted')
     union all
-    select from claims c join sweep_parts s on s.transfer_id = c.transfer_id join intents i on i.id = s.intent_id
+    select from claims c join sweep_parts s on s.transfer_id = c.transfer_id join payouts i on i.id = s.payout_id
       where c.payment_id = ${id} and i.state not in ('cancelled', 'reverted')
     limit 1`.execute(ctx.db)
   return rows.length > 0

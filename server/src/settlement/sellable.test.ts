@@ -201,7 +201,7 @@ describe("a new kind of thing", () => {
     await inTransaction(ctx, ctx => returnPayment(ctx, merchantId, second?.id ?? "", to, clear))
     expect(await payments()).toMatchObject([{ status: "granted" }, { status: "returned", returned_to: stranger }])
     expect(tickets).toEqual(new Map([[first?.id, buyer]]))
-    expect((await ctx.db.selectFrom("intents").select(["kind", "payment_id"]).execute()).map(row => row.kind)).toEqual([
+    expect((await ctx.db.selectFrom("payouts").select(["kind", "payment_id"]).execute()).map(row => row.kind)).toEqual([
       "return",
     ])
   })

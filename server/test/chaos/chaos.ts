@@ -131,7 +131,7 @@ export async function runChaos(options: ChaosOptions): Promise<Report> {
       report.violations.push(...found)
       report.altered = altered
     }
-    const attempts = await stage.database.db.selectFrom("attempts").select("n").execute()
+    const attempts = await stage.database.db.selectFrom("transaction_attempts").select("n").execute()
     report.replacements = attempts.filter(({ n }) => n > 0).length
     report.ms = Math.round(performance.now() - startedAt)
     return report
@@ -227,10 +227,10 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
     },
   }
   await sellAndPay(ctx, stage, Math.ceil(options.payouts / SHARES))
-  await sql`update intents set run_at = now() + interval '1 hour' where id in (
-    select id from intents order by id limit ${Math.floor(options.payouts / 2)})`.execute(database.db)
+  await sql`update payouts set run_at = now() + interval '1 hour' where id in (
+    select id from payouts order by id limit ${Math.floor(options.payouts / 2)})`.execute(database.db)
   // A mutant must be caught by what it does, and not be kept from it.
-  if (options.mutant) await sql`drop trigger intents_keep_promises on intents`.execute(database.db)
+  if (options.mutant) await sql`drop trigger payouts_keep_promises on payouts`.execute(database.db)
   if (options.mutant === "requeue on unknown error") await requeueOnUnknown(database.db)
   await client.mine({ blocks: 12 })
   await client.setAutomine(false)
@@ -425,12 +425,12 @@ async function isOver(stage: Stage, options: ChaosOptions, report: Report): Prom
   const { db } = stage.database
   const { rows } = await sql<{ open: number; due: number }>`
     select count(*)::int as open, (count(*) filter (where state = 'queued' and run_at <= now()))::int as due
-    from intents where state not in ('final', 'reverted', 'cancelled')`.execute(db)
+    from payouts where state not in ('final', 'reverted', 'cancelled')`.execute(db)
   const { open, due } = rows[0] ?? { open: 0, due: 0 }
   if (open === 0) return true
   const met = dooms.every(doom => report.kills[doom] >= options.killsOfEach)
   if (met || due < HELPING)
-    await sql`update intents set run_at = now() where id in (select id from intents
+    await sql`update payouts set run_at = now() where id in (select id from payouts
       where state = 'queued' and run_at > now() order by id limit ${met ? options.payouts : HELPING})`.execute(db)
   options.say?.(`${open} open, ${due} due; killed ${Object.values(report.kills).reduce((sum, n) => sum + n, 0)}`)
   await sleep(250)
@@ -439,9 +439,10 @@ async function isOver(stage: Stage, options: ChaosOptions, report: Report): Prom
 
 /** Whether a payout has had two nonces. */
 async function wasCareless({ database }: Stage): Promise<boolean> {
-  const { rows } = await sql`select from attempts group by intent_id having count(distinct nonce) > 1 limit 1`.execute(
-    database.db,
-  )
+  const { rows } =
+    await sql`select from transaction_attempts group by payout_id having count(distinct nonce) > 1 limit 1`.execute(
+      database.db,
+    )
   return rows.length > 0
 }
 
@@ -462,10 +463,10 @@ function randomOf(seed: number): () => number {
  */
 async function requeueOnUnknown(db: OpenDatabase["db"]): Promise<void> {
   await sql`create function requeue_unknown() returns trigger language plpgsql as $$ begin
-      update intents set state = 'queued', nonce = null, wallet = null
-      where id = new.intent_id and nonce = new.nonce and state = 'assigned';
+      update payouts set state = 'queued', nonce = null, wallet = null
+      where id = new.payout_id and nonce = new.nonce and state = 'assigned';
       return null;
     end $$`.execute(db)
-  await sql`create trigger requeue_unknown after update of last_result on attempts for each row
+  await sql`create trigger requeue_unknown after update of last_result on transaction_attempts for each row
     when (new.last_result = 'unknown') execute function requeue_unknown()`.execute(db)
 }

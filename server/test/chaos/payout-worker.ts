@@ -64,7 +64,7 @@ function watched(signer: Signer): Signer {
   }
 }
 
-/** The driver's queries, with the moments around the commit of signed bytes and before the end of an intent is written. */
+/** The driver's queries, with the moments around the commit of signed bytes and before the end of a payout is written. */
 function watchQueries(): void {
   const query = pg.Client.prototype.query as (...args: unknown[]) => unknown
   pg.Client.prototype.query = function watchedQuery(this: pg.Client, ...args: unknown[]): unknown {
@@ -72,7 +72,7 @@ function watchQueries(): void {
     const [first, second] = args
     const { text, values } = typeof first === "string" ? { text: first, values: second } : (first as pg.QueryConfig)
     if (
-      /^\s*update intents i set state = s.state/.test(String(text)) &&
+      /^\s*update payouts i set state = s.state/.test(String(text)) &&
       Array.isArray(values) &&
       values.includes("final")
     )
@@ -148,13 +148,13 @@ async function mutate(ctx: Context, { mutant, network, key }: WorkerOptions): Pr
     return reply?.result
   }
   const count = await ask("eth_getTransactionCount", [localSigner(key).address, "latest"])
-  const used = await sql<{ id: string; hash: string }>`select i.id, a.hash from intents i join attempts a
-    on a.intent_id = i.id and a.nonce = i.nonce where i.state in ('assigned', 'mined') and i.nonce < ${BigInt(String(count))}`.execute(
+  const used = await sql<{ id: string; hash: string }>`select i.id, a.hash from payouts i join transaction_attempts a
+    on a.payout_id = i.id and a.nonce = i.nonce where i.state in ('assigned', 'mined') and i.nonce < ${BigInt(String(count))}`.execute(
     ctx.db,
   )
   for (const { id, hash } of used.rows)
     if ((await ask("eth_getTransactionReceipt", [hash])) === null)
-      await sql`update intents set state = 'queued', nonce = null, wallet = null, tx_hash = null, block_number = null,
+      await sql`update payouts set state = 'queued', nonce = null, wallet = null, tx_hash = null, block_number = null,
         block_hash = null, succeeded = null, gas_cost = null, gas_cost_at = null where id = ${id} and state in ('assigned', 'mined')`.execute(
         ctx.db,
       )

@@ -28,7 +28,7 @@ describe.runIf(postgresBinaries())("payouts through chaos", () => {
   it("are each made once, and all invariants hold", async () => {
     const report = await runChaos({ ...usual, alter: "one", postgresUrl: postgres.url })
     expect(report.violations).toEqual([])
-    // A row of each table was altered afterwards, and found: transfers, intents, attempts, books, payments, claims and more.
+    // A row of each table was altered afterwards, and found: transfers, payouts, attempts, books, payments, claims and more.
     expect(report.altered).toBeGreaterThan(7)
     expect(report.reconciliations).toBeGreaterThan(10)
     // The test was one: every way to end a worker was met, and blocks were reorganized.

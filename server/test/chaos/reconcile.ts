@@ -78,7 +78,7 @@ async function reconcile(ctx: Context, network: Network, wallet: Address): Promi
     const { halted_reason: reason } = await row()
     const at = await ctx.db.selectFrom("reconciliations").selectAll().executeTakeFirstOrThrow()
     if (reason !== null) return reason
-    if (at.deposit_position === null && at.transfer_position === null && at.intent_position === null) return null
+    if (at.deposit_position === null && at.transfer_position === null && at.payout_position === null) return null
     await ctx.db.updateTable("reconciliations").set({ run_at: ctx.now() }).execute()
   }
 }

@@ -26,8 +26,8 @@ export async function violations(db: Db, { client }: Anvil, expected: Expected):
   const say = (wrong: boolean, words: string) => {
     if (wrong) found.push(words)
   }
-  const payouts = await db.selectFrom("intents").selectAll().execute()
-  const attempts = await db.selectFrom("attempts").selectAll().execute()
+  const payouts = await db.selectFrom("payouts").selectAll().execute()
+  const attempts = await db.selectFrom("transaction_attempts").selectAll().execute()
   const row = await db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
   const finalized = (await client.getBlock({ blockTag: "finalized" })).number
   const logs = (
@@ -78,12 +78,12 @@ export async function violations(db: Db, { client }: Anvil, expected: Expected):
       `I2: an attempt of nonce ${nonce} was signed with another`,
     )
     say(
-      payloads.some((each, i) => each.id !== group[i]?.intent_id),
-      `I2: an attempt of nonce ${nonce} names another intent`,
+      payloads.some((each, i) => each.id !== group[i]?.payout_id),
+      `I2: an attempt of nonce ${nonce} names another payout`,
     )
   }
-  for (const [id, group] of Map.groupBy(attempts, attempt => attempt.intent_id))
-    say(new Set(group.map(attempt => attempt.nonce)).size > 1, `I3: the intent ${id} had several nonces`)
+  for (const [id, group] of Map.groupBy(attempts, attempt => attempt.payout_id))
+    say(new Set(group.map(attempt => attempt.nonce)).size > 1, `I3: the payout ${id} had several nonces`)
 
   const nonces = new Set(attempts.map(attempt => attempt.nonce))
   for (let nonce = firstNonce; nonce < row.next_nonce; nonce++)
@@ -103,15 +103,15 @@ export async function violations(db: Db, { client }: Anvil, expected: Expected):
   const known = new Map(finals.map(payout => [payout.tx_hash as string, payout]))
   for (const log of logs.filter(({ blockNumber }) => blockNumber <= finalized)) {
     const payout = known.get(log.transactionHash)
-    say(!payout || payout.amount !== log.args.value, `I6: ${log.transactionHash} is no final intent's transfer`)
+    say(!payout || payout.amount !== log.args.value, `I6: ${log.transactionHash} is no final payout's transfer`)
     known.delete(log.transactionHash)
   }
-  say(known.size > 0, "I6: a final intent has no transfer")
+  say(known.size > 0, "I6: a final payout has no transfer")
 
   const books = await sql<{ bad: number }>`select count(*)::int as bad from deposit_books b where
     b.inflow <> (select coalesce(sum(t.value), 0) from transfers t
       where t.deposit_id = b.deposit_id and t.token = b.token and t.state in ('confirmed', 'final'))
-    or b.committed <> (select coalesce(sum(i.amount), 0) from intents i where i.deposit_id = b.deposit_id
+    or b.committed <> (select coalesce(sum(i.amount), 0) from payouts i where i.deposit_id = b.deposit_id
       and i.token = b.token and i.reserved and i.state not in ('cancelled', 'reverted'))
     or b.committed > b.inflow`.execute(db)
   say(books.rows[0]?.bad !== 0, "I7: a book does not add up")

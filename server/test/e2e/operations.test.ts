@@ -57,7 +57,7 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
       first.db,
     )
     const [address, salt] = [`0x${"1".repeat(40)}`, `0x${"5".repeat(64)}`]
-    await sql`insert into deposits (chain_id, address, factory, salt, owner, open_after_s, resource_id, created_at, hot_until)
+    await sql`insert into deposits (chain_id, address, factory, salt, owner, open_after_s, resource_id, created_at, watched_until)
       values (84532, ${address}, ${address}, ${salt}, ${address}, 1893456000, 'pw_1', now(), now())`.execute(first.db)
     const PATH = `${postgresBinaries()}:${process.env.PATH}`
     const env = { PATH, DATABASE_URL: from ?? "", RESTORED_URL: to ?? "" }

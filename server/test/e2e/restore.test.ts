@@ -122,8 +122,8 @@ describe.runIf(postgresBinaries())("a restored dump", () => {
     await wallet("resume", "payout", "--reason", "restored")
     await until("all is final", async () => {
       await chain().mine({ blocks: 70 })
-      const open = await query(database("second"), "select id from intents where state <> 'final'")
-      const made = await query(database("second"), "select coalesce(sum(amount), 0) as sum from intents")
+      const open = await query(database("second"), "select id from payouts where state <> 'final'")
+      const made = await query(database("second"), "select coalesce(sum(amount), 0) as sum from payouts")
       return open.length === 0 && BigInt(made[0].sum) === 2n * due
     })
     expect(await paid()).toEqual([due, due])

@@ -118,7 +118,7 @@ describe("script/wallet", () => {
       const rows: { lastResult: string }[] = await flying()
       return rows.length === 2 && rows.every(row => row.lastResult === "alarm")
     })
-    const [{ nonce, intent: payout }] = await flying()
+    const [{ nonce, payout }] = await flying()
     expect(await wallet(["unstick", "payout", `${Number(nonce) + 1}`, "--reason", "x"])).toMatchObject({
       code: 1,
       err: `Only the lowest nonce that is not mined can be replaced, which is ${nonce}.\n`,
@@ -135,7 +135,7 @@ describe("script/wallet", () => {
     const held = JSON.parse((await wallet(["held", "--json"])).out).data
     expect(held).toMatchObject([{ reason: "reverted", amount: "0.50" }])
     expect(held[0].id).not.toBe(payout)
-    expect(await wallet(["release", held[0].id])).toMatchObject({ code: 0, err: "" })
+    expect(await wallet(["retry", held[0].id])).toMatchObject({ code: 0, err: "" })
     const gained = async () => [(await balance(A)) - (before[0] ?? 0n), (await balance(B)) - (before[1] ?? 0n)]
     await until("both are paid", async () => (await gained()).every(amount => amount > 0n))
     await chain().mine({ blocks: 70 })
@@ -158,7 +158,7 @@ describe("script/wallet", () => {
 
     run = await sandbox.start()
     list()
-    for (const { id } of await held()) expect((await wallet(["release", id, "--reason", "not listed"])).code).toBe(0)
+    for (const { id } of await held()) expect((await wallet(["retry", id, "--reason", "not listed"])).code).toBe(0)
     const gained = async () => [(await balance(A)) - (before[0] ?? 0n), (await balance(B)) - (before[1] ?? 0n)]
     await until("both are paid", async () => (await gained()).every(amount => amount > 0n))
     await chain().mine({ blocks: 70 })
