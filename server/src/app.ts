@@ -14,7 +14,9 @@ import { authRoutes } from "./identity/auth-routes.ts"
 import { openIdentities } from "./identity/identities.ts"
 import { identityRoutes } from "./identity/routes.ts"
 import type { TokenIssuer } from "./identity/tokens.ts"
+import { readAssets } from "./pages/assets.ts"
 import { pageRoutes } from "./pages/routes.ts"
+import { browserErrors } from "./pages/send-page.ts"
 import { payoutRoutes } from "./payouts/routes.ts"
 import { accessRoutes } from "./paywalls/access-routes.ts"
 import { paywallConsoleRoutes } from "./paywalls/console-routes.ts"
@@ -40,7 +42,8 @@ export function openApp(
   draining: AbortSignal = ctx.signal,
   standing: () => string[] = () => [],
 ): Server {
-  const app = openServer(ctx, openIdentities(ctx, tokens))
+  const assets = readAssets()
+  const app = openServer(ctx, openIdentities(ctx, tokens), undefined, browserErrors(assets))
   app.addHook("onRequest", async (_request, reply) => {
     if (draining.aborted) reply.header("connection", "close")
   })
@@ -70,7 +73,7 @@ export function openApp(
     payoutRoutes(routes, ctx)
     bookRoutes(routes, ctx)
     depositRoutes(routes, ctx)
-    pageRoutes(routes, ctx)
+    pageRoutes(routes, ctx, assets)
   })
   app.addHook("onClose", () => sender.close())
   return app

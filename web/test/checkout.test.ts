@@ -450,6 +450,12 @@ describe.concurrent("a merchant's site", () => {
     const messages = new Set(got.filter(each => !each.type))
     expect([...messages]).toEqual(["sluice:ready", "sluice:paid", "sluice:close"])
     await elsewhere.waitForURL(url)
+    // A receipt has nothing to click that a site around it could abuse, and no use in a frame.
+    const receipt = await fetch(`${sandbox.url}/receipt/${id}`)
+    expect([receipt.status, receipt.headers.get("content-security-policy")]).toEqual([
+      200,
+      expect.stringMatching(/frame-ancestors 'none'$/),
+    ])
     for (const { stop } of [site, other]) stop()
   })
 })

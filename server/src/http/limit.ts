@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from "fastify"
 import type { Context } from "../context.ts"
 import { errorTable } from "../errors.ts"
 import { addressGroup, type Caller, countsOf } from "../limits/buckets.ts"
+import type { ErrorPage } from "./error-page.ts"
 import { pathOf } from "./path.ts"
 
 /** The known identities of the caller; an undefined one was not given, or is not valid. */
@@ -20,8 +21,8 @@ export interface Limiter {
   isRefused(request: FastifyRequest): boolean
 }
 
-/** Rate limiting as a step of a request. */
-export function limiter({ settings, limits }: Pick<Context, "settings" | "limits">): Limiter {
+/** Rate limiting as a step of a request; `errorPage` is what a browser gets instead of JSON. */
+export function limiter({ settings, limits }: Pick<Context, "settings" | "limits">, errorPage?: ErrorPage): Limiter {
   /** Until when, by the monotonic clock. */
   const refused = new Map<string, number>()
   const isRefused = ({ ip }: FastifyRequest) => (refused.get(addressGroup(ip)) ?? 0) > performance.now()
@@ -41,7 +42,8 @@ export function limiter({ settings, limits }: Pick<Context, "settings" | "limits
     const retryAfter = Math.ceil(verdict.waitMs / 1_000)
     reply.header("retry-after", retryAfter)
     const { status, message } = errorTable.RATE_LIMITED
-    void reply.code(status).send({ error: "RATE_LIMITED", message, retryAfter, requestId: request.id })
+    const page = errorPage?.(request, reply, "RATE_LIMITED")
+    void reply.code(status).send(page ?? { error: "RATE_LIMITED", message, retryAfter, requestId: request.id })
     return false
   }
   return { admit, isRefused }

@@ -22,6 +22,7 @@ import { connectionsDropped, httpDuration } from "../metrics.ts"
 import { type Identities, isPrivate } from "./authenticate.ts"
 import { refuseBroken } from "./client-errors.ts"
 import { boundedConnections, type Connections, KEEP_ALIVE_MS, REQUEST_TIMEOUT_MS } from "./connections.ts"
+import type { ErrorPage } from "./error-page.ts"
 import type { Bounds } from "./held-connections.ts"
 import { isStorable, NOT_STORABLE, parseJson } from "./json.ts"
 import { type Limiter, limiter, nobody } from "./limit.ts"
@@ -72,12 +73,12 @@ export async function orEmptyBody(request: FastifyRequest): Promise<void> {
 }
 
 /** A server without routes; add them before it listens. `bounds` replace the default ones. */
-export function openServer(ctx: Context, identities: Identities, bounds?: Bounds): Server {
+export function openServer(ctx: Context, identities: Identities, bounds?: Bounds, errorPage?: ErrorPage): Server {
   const connections = boundedConnections((reason, peer) => {
     connectionsDropped.inc({ reason })
     ctx.log.info({ reason, peer }, "connection closed because it exceeded a limit")
   }, bounds)
-  const requests = limiter(ctx)
+  const requests = limiter(ctx, errorPage)
   const app = Fastify(serverOptions(ctx, connections, requests)).withTypeProvider<TypeBoxTypeProvider>()
 
   app.decorate("identities", identities)
@@ -104,8 +105,8 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
   })
   app.addHook("preClose", async () => connections.close())
   recordAnswers(app, ctx)
-  app.setErrorHandler((error: FastifyError, request, reply) => sendError(ctx, request, reply, error))
-  app.setNotFoundHandler((request, reply) => sendError(ctx, request, reply, new ApiError("NOT_FOUND")))
+  app.setErrorHandler((error: FastifyError, request, reply) => sendError(ctx, request, reply, error, errorPage))
+  app.setNotFoundHandler((request, reply) => sendError(ctx, request, reply, new ApiError("NOT_FOUND"), errorPage))
   return app
 }
 
@@ -229,7 +230,13 @@ function toApiError(error: Error & { code?: string; statusCode?: number; validat
 }
 
 /** Answers with an error of the table, and logs those that are our fault. */
-export function sendError(ctx: Context, request: FastifyRequest, reply: FastifyReply, error: Error): void {
+export function sendError(
+  ctx: Context,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  error: Error,
+  errorPage?: ErrorPage,
+): void {
   const known = toApiError(error)
   if (!known || errorTable[known.code].status >= 500)
     ctx.log.error(
@@ -239,7 +246,10 @@ export function sendError(ctx: Context, request: FastifyRequest, reply: FastifyR
   const { code, message, details } = known ?? new ApiError("INTERNAL_ERROR")
   const retryAfterS = retryAfterOf(code)
   if (retryAfterS !== undefined) void reply.header("retry-after", retryAfterS)
-  void reply.code(errorTable[code].status).send({
+  void reply.code(errorTable[code].status)
+  const page = errorPage?.(request, reply, code)
+  if (page !== undefined) return void reply.send(page)
+  void reply.send({
     error: code,
     message,
     requestId: request.id,

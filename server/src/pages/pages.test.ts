@@ -18,7 +18,7 @@ let url: string
 beforeAll(async () => {
   // What the pages load; does nothing where it exists.
   await import("../../../web/build.ts")
-  service = await startService({ settings: { limits: { ...noLimits, public: 6 } } })
+  service = await startService({ settings: { limits: { ...noLimits, public: 6 }, trustedProxies: ["127.0.0.1"] } })
   url = await service.listen()
   await service.merchant("shop")
   const now = new Date()
@@ -75,6 +75,27 @@ describe("the page of a checkout", () => {
       expect(text).toContain("This page does not exist")
       expect(text).not.toMatch(/SESSION_NOT_FOUND|<script|\.ts:/)
     }
+  })
+
+  it("says to a browser that a path leads nowhere; other clients and all of the API get JSON", async () => {
+    const ask = async (path: string, accept: string) => {
+      const answer = await fetch(url + path, { headers: { accept, "x-forwarded-for": "192.0.2.8" } })
+      const text = await answer.text()
+      return [answer.headers.get("content-type"), /<h1[^>]*>(.*)<\/h1>/.exec(text)?.[1] ?? JSON.parse(text).error]
+    }
+    const browser = "text/html,application/xhtml+xml,*/*;q=0.8"
+    for (const path of ["/", "/wp-login.php", "/pay", "/logo/none", "/assets/none.js"])
+      expect([path, ...(await ask(path, browser))]).toEqual([
+        path,
+        "text/html; charset=utf-8",
+        "This page does not exist",
+      ])
+    expect((await ask("/?lang=de", browser))[1]).toBe("Diese Seite gibt es nicht")
+    expect(await ask("/wp-login.php", "*/*")).toEqual([expect.stringMatching(/^application\/json/), "NOT_FOUND"])
+    const codes = new Set<string>()
+    while (!codes.has("RATE_LIMITED")) codes.add((await ask("/api/nothing", browser))[1])
+    expect([...codes]).toEqual(["NOT_FOUND", "RATE_LIMITED"])
+    expect((await ask("/nothing", browser))[1]).toBe("This page can&#39;t be shown right now")
   })
 
   it("asks nobody for money while the network is not read", async () => {

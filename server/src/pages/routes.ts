@@ -1,10 +1,9 @@
 /** The pages for payers: HTML, what its script loads, and the stream of a payment's states. None of them is rate limited. */
-import { brotliCompressSync, constants } from "node:zlib"
-import type { FastifyReply, FastifyRequest } from "fastify"
+import type { FastifyRequest } from "fastify"
 import { catalogues } from "../../../web/src/i18n/all.ts"
-import { type Language, languageOf } from "../../../web/src/i18n/languages.ts"
-import { type Translate, translator } from "../../../web/src/i18n/words.ts"
-import type { CheckoutStatus, PageBase, PaywallStatus } from "../../../web/src/page-data.ts"
+import type { Language } from "../../../web/src/i18n/languages.ts"
+import type { Translate } from "../../../web/src/i18n/words.ts"
+import type { CheckoutStatus, PaywallStatus } from "../../../web/src/page-data.ts"
 import { amountTyped } from "../../../web/src/ui/amounts.ts"
 import { parseAddress, parseHash } from "../chain/hex.ts"
 import { createLinkSession } from "../checkouts/create-session.ts"
@@ -14,39 +13,21 @@ import { ApiError, errorTable } from "../errors.ts"
 import { type Source, sendEvents, sendState } from "../http/event-stream.ts"
 import type { Server } from "../http/server.ts"
 import { logoOf } from "../identity/branding.ts"
-import { accentStyle } from "./accent.ts"
-import { type Assets, acceptsBrotli, assetRoutes, readAssets } from "./assets.ts"
+import { type Assets, assetRoutes } from "./assets.ts"
 import { linkBody, linkEndedBody, payBody, receiptBody, returnBody } from "./bodies.ts"
-import { contentPolicy, documentOf, type Html, html } from "./html.ts"
 import { checkoutPage, checkoutStatus } from "./read-checkout.ts"
 import { linkPage, paywallOfSlug, receiptOf, returnPage } from "./read-payment.ts"
 import { paywallPage, paywallStatus } from "./read-paywall.ts"
+import { type Page, pageSender, type SendPage } from "./send-page.ts"
 
 /** States are read again so often while money is on its way: confirmations wake nobody. */
 const BUSY_PAUSE_MS = 1_500
 const PAUSE_MS = 5_000
 
-interface Page {
-  title: string
-  body: Html
-  /** Whose page it is; none where there is no such page. */
-  base?: PageBase
-  /** Whether the merchant's allowed sites may show it in a frame. */
-  framed?: boolean
-  data?: object
-}
-
-const PAY = "src/pay/main.tsx"
 const hidden = { hide: true }
 const SEE_OTHER = 303
 
-type SendPage = (
-  request: FastifyRequest,
-  reply: FastifyReply,
-  make: (t: Translate, lang: Language) => Promise<Page>,
-) => Promise<unknown>
-
-export function pageRoutes(app: Server, ctx: Context, assets: Assets = readAssets()): void {
+export function pageRoutes(app: Server, ctx: Context, assets: Assets): void {
   assetRoutes(app, assets)
   const sendPage = pageSender(ctx, assets)
   checkoutRoutes(app, ctx, sendPage)
@@ -54,32 +35,6 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets = readAsset
   linkRoutes(app, ctx, sendPage)
   otherRoutes(app, ctx, sendPage)
   logoRoute(app, ctx)
-}
-
-/** Sends a page in the visitor's language, or the page of what went wrong. */
-function pageSender(ctx: Context, assets: Assets): SendPage {
-  return async (request, reply, make) => {
-    const { lang: asked } = request.query as { lang?: unknown }
-    const lang = languageOf(typeof asked === "string" ? asked : undefined, request.headers["accept-language"])
-    const t = translator(catalogues[lang])
-    const page = await make(t, lang).catch(error => errorPage(ctx, request, reply, error, t))
-    const { base, framed, ...shown } = page
-    const entry = assets.entryOf(PAY, `src/i18n/${lang}.ts`)
-    const style = accentStyle(base?.brand.accentColor ?? null)
-    const text = documentOf({ lang, entry, style, ...shown })
-    reply.type("text/html; charset=utf-8")
-    reply.headers({
-      "cache-control": "private, no-cache",
-      vary: "accept-encoding, accept-language",
-      "content-security-policy": contentPolicy({ style, frames: framed ? base?.brand.allowedOrigins : [] }),
-      "x-content-type-options": "nosniff",
-      // The address of a page is all that opens it.
-      "referrer-policy": "no-referrer",
-    })
-    if (!acceptsBrotli(request.headers["accept-encoding"])) return reply.send(text)
-    const params = { [constants.BROTLI_PARAM_QUALITY]: 4 }
-    return reply.header("content-encoding", "br").send(brotliCompressSync(text, { params }))
-  }
 }
 
 /** `/pay/:sessionId`, and its states. */
@@ -212,19 +167,4 @@ function logoRoute(app: Server, ctx: Context): void {
     })
     return reply.send(Buffer.from(logo))
   })
-}
-
-/** The page for an error, with its status: unknown ids are 404. */
-function errorPage(ctx: Context, request: FastifyRequest, reply: FastifyReply, error: Error, t: Translate): Page {
-  const code = error instanceof ApiError ? error.code : "INTERNAL_ERROR"
-  const { status } = errorTable[code]
-  reply.code(status)
-  if (status >= 500) ctx.log.error({ err: error, requestId: request.id }, "a page failed")
-  const isMissing = status < 500
-  const title = t(isMissing ? "notFound" : "serverFailed")
-  const words = t(isMissing ? "notFoundWords" : "serverFailedWords")
-  return {
-    title,
-    body: html`<main id="app" class="page"><div class="card"><h1 class="state">${title}</h1><p>${words}</p></div></main>`,
-  }
 }

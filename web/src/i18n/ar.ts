@@ -80,7 +80,7 @@ export const ar: Catalogue = {
   startOver: "الدفع بطريقة أخرى",
   partTitle: "وصل جزء من الدفعة",
   partWords: "وصل {received} {symbol}. يرجى إرسال {missing} {symbol} المتبقية.",
-  partWaiting: "جارٍ تأكيد {arriving} {symbol}. انتظر قبل إرسال الباقي.",
+  partWaiting: "جارٍ تأكيد {arriving} {symbol}. يرجى إرسال {missing} {symbol} المتبقية.",
   paid: "اكتمل الدفع",
   paidWords: "استلم {merchant} دفعتك.",
   overpaidWords: "أرسلت {received} {symbol}، أكثر من {amount} {symbol} المطلوبة. يمكن لـ {merchant} إعادة الفرق.",

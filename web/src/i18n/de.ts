@@ -83,7 +83,7 @@ export const de: Catalogue = {
   startOver: "Anders zahlen",
   partTitle: "Ein Teil der Zahlung ist angekommen",
   partWords: "{received} {symbol} sind angekommen. Bitte senden Sie die restlichen {missing} {symbol}.",
-  partWaiting: "{arriving} {symbol} werden bestätigt. Warten Sie, bevor Sie den Rest senden.",
+  partWaiting: "{arriving} {symbol} werden bestätigt. Bitte senden Sie die restlichen {missing} {symbol}.",
   paid: "Bezahlt",
   paidWords: "{merchant} hat Ihre Zahlung erhalten.",
   overpaidWords:

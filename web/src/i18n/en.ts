@@ -91,7 +91,7 @@ export const en = {
   startOver: "Pay another way",
   partTitle: "Part of the payment has arrived",
   partWords: "{received} {symbol} has arrived. Please send the remaining {missing} {symbol}.",
-  partWaiting: "{arriving} {symbol} is being confirmed. Wait before you send the rest.",
+  partWaiting: "{arriving} {symbol} is being confirmed. Please send the remaining {missing} {symbol}.",
 
   // The end
   paid: "Payment complete",

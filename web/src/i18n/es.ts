@@ -80,7 +80,7 @@ export const es: Catalogue = {
   startOver: "Pagar de otra forma",
   partTitle: "Ha llegado una parte del pago",
   partWords: "Han llegado {received} {symbol}. Envíe los {missing} {symbol} que faltan.",
-  partWaiting: "Se están confirmando {arriving} {symbol}. Espere antes de enviar el resto.",
+  partWaiting: "Se están confirmando {arriving} {symbol}. Envíe los {missing} {symbol} que faltan.",
   paid: "Pago completado",
   paidWords: "{merchant} ha recibido su pago.",
   overpaidWords:

@@ -82,7 +82,7 @@ export const fr: Catalogue = {
   startOver: "Payer autrement",
   partTitle: "Une partie du paiement est arrivée",
   partWords: "{received} {symbol} sont arrivés. Veuillez envoyer les {missing} {symbol} restants.",
-  partWaiting: "{arriving} {symbol} sont en cours de confirmation. Attendez avant d’envoyer le reste.",
+  partWaiting: "{arriving} {symbol} sont en cours de confirmation. Veuillez envoyer les {missing} {symbol} restants.",
   paid: "Paiement terminé",
   paidWords: "{merchant} a reçu votre paiement.",
   overpaidWords:

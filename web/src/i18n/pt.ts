@@ -80,7 +80,7 @@ export const pt: Catalogue = {
   startOver: "Pagar de outra forma",
   partTitle: "Parte do pagamento chegou",
   partWords: "Chegaram {received} {symbol}. Envie os {missing} {symbol} que faltam.",
-  partWaiting: "{arriving} {symbol} estão sendo confirmados. Espere antes de enviar o resto.",
+  partWaiting: "{arriving} {symbol} estão sendo confirmados. Envie os {missing} {symbol} que faltam.",
   paid: "Pagamento concluído",
   paidWords: "{merchant} recebeu seu pagamento.",
   overpaidWords:

@@ -79,7 +79,7 @@ export const zh: Catalogue = {
   startOver: "用其他方式付款",
   partTitle: "部分款项已到达",
   partWords: "已收到 {received} {symbol}。请发送剩余的 {missing} {symbol}。",
-  partWaiting: "{arriving} {symbol} 正在确认中。请先等待，再发送剩余部分。",
+  partWaiting: "{arriving} {symbol} 正在确认中。请发送剩余的 {missing} {symbol}。",
   paid: "付款完成",
   paidWords: "{merchant} 已收到您的付款。",
   overpaidWords: "您发送了 {received} {symbol}，多于应付的 {amount} {symbol}。{merchant} 可以退还差额。",

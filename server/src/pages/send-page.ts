@@ -1,0 +1,103 @@
+/** How a page is sent: its language, its policy, its errors. */
+import { brotliCompressSync, constants } from "node:zlib"
+import type { FastifyReply, FastifyRequest } from "fastify"
+import { catalogues } from "../../../web/src/i18n/all.ts"
+import { type Language, languageOf } from "../../../web/src/i18n/languages.ts"
+import { type Translate, translator } from "../../../web/src/i18n/words.ts"
+import type { PageBase } from "../../../web/src/page-data.ts"
+import type { Context } from "../context.ts"
+import { ApiError, type ErrorCode, errorTable } from "../errors.ts"
+import type { ErrorPage } from "../http/error-page.ts"
+import { accentStyle } from "./accent.ts"
+import { type Assets, acceptsBrotli } from "./assets.ts"
+import { contentPolicy, documentOf, type Html, html } from "./html.ts"
+
+/** A page before it becomes a document. */
+export interface Page {
+  title: string
+  body: Html
+  /** Whose page it is; none where there is no such page. */
+  base?: PageBase
+  /** Whether the merchant's allowed sites may show it in a frame. */
+  framed?: boolean
+  data?: object
+}
+
+/** Sends what `make` answers, or the page of what it throws. */
+export type SendPage = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  make: (t: Translate, lang: Language) => Promise<Page>,
+) => Promise<unknown>
+
+const PAY = "src/pay/main.tsx"
+
+/** Sends pages in the visitor's language. */
+export function pageSender(ctx: Context, assets: Assets): SendPage {
+  return async (request, reply, make) => {
+    const lang = languageFor(request)
+    const t = translator(catalogues[lang])
+    const page = await make(t, lang).catch(error => {
+      const code = error instanceof ApiError ? error.code : "INTERNAL_ERROR"
+      const { status } = errorTable[code]
+      if (status >= 500) ctx.log.error({ err: error, requestId: request.id }, "a page failed")
+      reply.code(status)
+      return errorPage(t, code)
+    })
+    return reply.send(documentFor(request, reply, assets, { lang, ...page }))
+  }
+}
+
+/** A browser that opens something else than a page gets one that says what went wrong; other clients get JSON, as everywhere. */
+export const browserErrors =
+  (assets: Assets): ErrorPage =>
+  (request, reply, code) => {
+    const { method, url, headers } = request
+    const isBrowser = (method === "GET" || method === "HEAD") && /\btext\/html\b/.test(headers.accept ?? "")
+    if (!isBrowser || url.startsWith("/api/") || !shownToBrowsers.includes(code)) return undefined
+    const lang = languageFor(request)
+    return documentFor(request, reply, assets, { lang, ...errorPage(translator(catalogues[lang]), code) })
+  }
+
+/** Errors that a person meets who follows a link. */
+const shownToBrowsers: ErrorCode[] = ["NOT_FOUND", "RATE_LIMITED"]
+
+function languageFor(request: FastifyRequest): Language {
+  const { lang } = request.query as { lang?: unknown }
+  return languageOf(typeof lang === "string" ? lang : undefined, request.headers["accept-language"])
+}
+
+/** The whole document with its headers; compressed where the visitor takes that. */
+function documentFor(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  assets: Assets,
+  { base, framed, lang, ...page }: Page & { lang: Language },
+): string | Buffer {
+  const entry = assets.entryOf(PAY, `src/i18n/${lang}.ts`)
+  const style = accentStyle(base?.brand.accentColor ?? null)
+  const text = documentOf({ lang, entry, style, ...page })
+  reply.type("text/html; charset=utf-8")
+  reply.headers({
+    "cache-control": "private, no-cache",
+    vary: "accept, accept-encoding, accept-language",
+    "content-security-policy": contentPolicy({ style, frames: framed ? base?.brand.allowedOrigins : [] }),
+    "x-content-type-options": "nosniff",
+    // The address of a page is all that opens it.
+    "referrer-policy": "no-referrer",
+  })
+  if (!acceptsBrotli(request.headers["accept-encoding"])) return text
+  reply.header("content-encoding", "br")
+  return brotliCompressSync(text, { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } })
+}
+
+/** Unknown ids and paths do not exist; too many requests have to wait; all else is our fault. */
+function errorPage(t: Translate, code: ErrorCode): Page {
+  const isMissing = code !== "RATE_LIMITED" && errorTable[code].status < 500
+  const title = t(isMissing ? "notFound" : "serverFailed")
+  const words = t(isMissing ? "notFoundWords" : code === "RATE_LIMITED" ? "busy" : "serverFailedWords")
+  return {
+    title,
+    body: html`<main id="app" class="page"><div class="card"><h1 class="state">${title}</h1><p>${words}</p></div></main>`,
+  }
+}
