@@ -37,11 +37,12 @@ describe.runIf(postgresBinaries())("payouts through chaos", () => {
   }, 600_000)
 
   it.each([
-    ["requeue on unknown error", { ...honest, takeAndBreak: 0.7 }],
+    // No broadcast is answered: a slow machine sends all payouts in one exchange, and both endpoints may then be lucky.
+    ["requeue on unknown error", { ...honest, takeAndBreak: 1 }],
     ["nonce used, no receipt: requeue", { ...honest, forget: 0.3 }],
   ] as const)("catch an engine that does this: %s", async (mutant, rates) => {
     const mild = { payouts: 60, workers: 2, killsOfEach: 0, reorgs: false }
-    const report = await runChaos({ ...usual, ...mild, rates, mutant, postgresUrl: postgres.url })
+    const report = await runChaos({ ...usual, ...mild, rates, mutant, limitMs: 120_000, postgresUrl: postgres.url })
     expect(report.violations.join("\n")).toMatch(/paid twice|missing|jammed/)
     expect(report.violations.join("\n")).toMatch(/I3/)
   })
