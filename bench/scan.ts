@@ -1,9 +1,13 @@
 /**
  * What a round of the scan costs with 150 addresses that were ever made, and with 150,000, of which 150 are in use in both:
  * calls, bytes and time of a round, the statements beside it, and the hourly look at the balances of all others.
+ *
+ * And what the scan for foreign tokens costs beside it, every five minutes: in a quiet hour, and in a flood of transfers that
+ * anyone can emit.
  */
 import { sql } from "kysely"
 import { encodeFunctionResult, type Hex, multicall3Abi } from "viem"
+import type { Address } from "../server/src/chain/hex.ts"
 import { postgresBinaries, startPostgres } from "../server/test/postgres.ts"
 
 const SIZES = [150, 150_000]
@@ -19,6 +23,7 @@ const { paperNetwork, startService } = await import("../server/test/service.ts")
 const { ScriptedChain, startNode } = await import("../server/test/node.ts")
 const { newEndpoint } = await import("../server/src/chain/endpoints.ts")
 const { checkDormantDeposits, makeDepositsDormant } = await import("../server/src/scanner/check-dormant-deposits.ts")
+const { foreignTokenRound } = await import("../server/src/scanner/scan-foreign-tokens.ts")
 const { ensureCursor } = await import("../server/src/scanner/scan-round.ts")
 const { verifyRound } = await import("../server/src/settlement/verify-payments.ts")
 const { renewDeposits } = await import("../server/src/deposits/versions.ts")
@@ -70,6 +75,53 @@ async function make(count: number): Promise<void> {
   await sql`analyze`.execute(db)
 }
 
+interface Cost {
+  calls: number
+  bytes: number
+  ms: number
+}
+
+/** What a piece of work asks of the node. */
+async function costOf(work: () => Promise<unknown>): Promise<Cost> {
+  const before = { calls: node.calls, bytes: node.bytes }
+  const ms = await timed(work)
+  return { calls: node.calls - before.calls, bytes: node.bytes - before.bytes, ms }
+}
+
+const FLOOD = 2_000
+const worthless = `0x${"66".repeat(20)}` as Address
+
+/** Rounds of the scan for foreign tokens: one that begins, one after five minutes, and one after as many in a flood. */
+async function foreignTokens() {
+  const round = async () => {
+    chain.finalized = chain.head.number
+    await sql`update cursors set finalized_number = greatest(finalized_number, 1)`.execute(db)
+    await sql`update token_scans set run_at = ${new Date(0)}`.execute(db)
+    return await costOf(() => foreignTokenRound(service.ctx, network))
+  }
+  const payments = async () => {
+    chain.mine(1)
+    await sql`update cursors set run_at = ${new Date(0)}`.execute(db)
+    return await costOf(() => verifyRound(service.ctx, network))
+  }
+  // The chain's clock follows the service's, which was moved: by it an address left the scan.
+  await round()
+  chain.mine(3_600)
+  for (let i = 0; i < 10; i++) await round()
+  chain.mine(150)
+  const quiet = await round()
+  const before = await payments()
+  const to = `0x${"1".padStart(40, "0")}`
+  const from = network.depositFactory
+  for (let i = 0; i < 10; i++)
+    chain.pay(Array.from({ length: FLOOD }, () => ({ token: worthless, from, to, value: 1n })))
+  const after = await payments()
+  const flooded: Cost[] = []
+  for (let i = 0; i < 3; i++) flooded.push(await round())
+  const most = flooded.reduce((worst, each) => (each.calls > worst.calls ? each : worst))
+  return { quiet, flooded: most, before, after }
+}
+
 const median = (values: number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN
 
 async function timed(work: () => Promise<unknown>): Promise<number> {
@@ -105,6 +157,7 @@ async function measure(count: number) {
     }>`select count(*)::int as n from deposits where not watched and check_at <= ${service.ctx.now()}`.execute(db)
   while ((await due()).rows[0]?.n) balancesMs += await timed(() => checkDormantDeposits(service.ctx, network))
   const balances = { calls: node.calls - before.calls, bytes: node.bytes - before.bytes }
+  const foreign = await foreignTokens()
   const of = (key: "calls" | "bytes" | "ms") => median(rounds.map(each => each[key]))
   return {
     calls: of("calls"),
@@ -115,6 +168,7 @@ async function measure(count: number) {
     renewMs,
     balancesMs,
     balances,
+    foreign,
   }
 }
 
@@ -123,12 +177,20 @@ const [few, many] = [await measure(SIZES[0] ?? 0), await measure(SIZES[1] ?? 0)]
 for (const [count, cost] of [
   [SIZES[0], few],
   [SIZES[1], many],
-] as const)
+] as const) {
   say(
     `${count} addresses: a round ${cost.calls} calls, ${cost.bytes} bytes, ${cost.ms.toFixed(0)} ms; cooling ${cost.dormantMs.toFixed(0)} ms ` +
       `(the first ${cost.firstDormantMs.toFixed(0)}), renewal ${cost.renewMs.toFixed(0)} ms; balances of an hour: ` +
       `${cost.balances.calls} calls, ${cost.balances.bytes} bytes, ${cost.balancesMs.toFixed(0)} ms`,
   )
+  const words = ({ calls, bytes, ms }: Cost) => `${calls} calls, ${bytes} bytes, ${ms.toFixed(0)} ms`
+  const { quiet, flooded, before, after } = cost.foreign
+  say(
+    `  foreign tokens: a round ${words(quiet)}; the greatest of three after 20,000 worthless transfers ${flooded.calls} calls, ${flooded.bytes} bytes`,
+  )
+  // The time is the scripted node's, which builds all logs for each call.
+  say(`  a round for payments before them ${before.calls} calls, and after them ${after.calls}`)
+}
 const ratio = { calls: many.calls / few.calls, bytes: many.bytes / few.bytes, ms: many.ms / few.ms }
 say(
   `A round with 150,000 over one with 150: calls ${ratio.calls.toFixed(2)}, bytes ${ratio.bytes.toFixed(2)}, time ${ratio.ms.toFixed(2)}`,

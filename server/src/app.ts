@@ -5,6 +5,7 @@ import { catalogRoutes } from "./checkouts/catalog-routes.ts"
 import { payRoutes } from "./checkouts/pay-routes.ts"
 import { checkoutRoutes } from "./checkouts/routes.ts"
 import type { Context } from "./context.ts"
+import { foreignTokenRoutes } from "./deposits/foreign-token-routes.ts"
 import { depositRoutes } from "./deposits/routes.ts"
 import { healthRoutes } from "./http/health.ts"
 import { documentApi } from "./http/openapi.ts"
@@ -73,6 +74,7 @@ export function openApp(
     payoutRoutes(routes, ctx)
     bookRoutes(routes, ctx)
     depositRoutes(routes, ctx)
+    foreignTokenRoutes(routes, ctx)
     pageRoutes(routes, ctx, assets)
   })
   app.addHook("onClose", () => sender.close())

@@ -16,6 +16,7 @@ import { tendRelays } from "./payouts/relays.ts"
 import { checkBooks } from "./reconciliation/check-books.ts"
 import { reconcileRound } from "./reconciliation/reconcile.ts"
 import { checkDormantDeposits, makeDepositsDormant } from "./scanner/check-dormant-deposits.ts"
+import { foreignTokenRound } from "./scanner/scan-foreign-tokens.ts"
 import { ensureCursor, msUntilDue } from "./scanner/scan-round.ts"
 import { notifyDuePayments } from "./settlement/notify-paid.ts"
 import { verifyRound } from "./settlement/verify-payments.ts"
@@ -63,6 +64,12 @@ const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network
       await checkDormantDeposits(ctx, network)
       return HOUSEKEEPING_MS
     },
+  },
+  {
+    name: `foreign tokens ${network.name}`,
+    wokenBy: "housekeeping",
+    gapMs: 0,
+    round: ctx => foreignTokenRound(ctx, network),
   },
 ]
 

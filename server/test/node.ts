@@ -157,7 +157,7 @@ export const blockJson = (block: ScriptedBlock | undefined) =>
 /** The logs that a filter finds among blocks. */
 export function logsJson(params: never[], blocks: ScriptedBlock[]) {
   const [filter] = params as unknown as [
-    { address: string; fromBlock: string; toBlock: string; topics: [string, null, string[]] },
+    { address?: string; fromBlock: string; toBlock: string; topics: [string, null, string[]] },
   ]
   const wanted = new Set(filter.topics[2])
   return blocks
@@ -166,7 +166,7 @@ export function logsJson(params: never[], blocks: ScriptedBlock[]) {
         block.number >= Number.parseInt(filter.fromBlock, 16) && block.number <= Number.parseInt(filter.toBlock, 16),
     )
     .flatMap(logsOf)
-    .filter(log => log.address === filter.address && wanted.has(log.topics[2] ?? ""))
+    .filter(log => (filter.address ?? log.address) === log.address && wanted.has(log.topics[2] ?? ""))
 }
 
 const logsOf = (block: ScriptedBlock) =>

@@ -9,6 +9,8 @@ import { rpcCalls } from "../metrics.ts"
 export interface RpcCall {
   method: string
   params: readonly unknown[]
+  /** The largest answer that is read, in bytes; by default what its method is expected to answer. */
+  mostBytes?: number
 }
 
 /** `error` says why there is no result; a missing result is never read as an empty one. */
@@ -38,7 +40,7 @@ const largeAnswers: Record<string, number> = {
 const mostBytes = (calls: readonly RpcCall[]): number =>
   Math.min(
     MOST_BYTES,
-    calls.reduce((sum, { method }) => sum + (largeAnswers[method] ?? MB), 0),
+    calls.reduce((sum, { method, mostBytes }) => sum + (mostBytes ?? largeAnswers[method] ?? MB), 0),
   )
 
 /**

@@ -44,9 +44,12 @@ export interface Receipt {
   cost: bigint | undefined
 }
 
-/** The call that finds all transfers of `token` to, or from, `addresses` in a range of blocks, both ends included. */
+/**
+ * The call that finds all transfers of `token` (undefined: of any) to, or from, `addresses` in a range of blocks, both
+ * ends included.
+ */
 export const logCall = (
-  token: Address,
+  token: Address | undefined,
   side: "from" | "to",
   addresses: readonly Address[],
   from: bigint,
@@ -55,7 +58,7 @@ export const logCall = (
   const words = addresses.map(address => pad(address))
   const topics = side === "to" ? [TRANSFER_TOPIC, null, words] : [TRANSFER_TOPIC, words]
   const range = { fromBlock: hexNumber(from), toBlock: hexNumber(to) }
-  return { method: "eth_getLogs", params: [{ address: token, topics, ...range }] }
+  return { method: "eth_getLogs", params: [{ ...(token ? { address: token } : {}), topics, ...range }] }
 }
 
 export const blockCall = (block: bigint | "latest" | "finalized"): RpcCall => ({
@@ -123,6 +126,7 @@ export function readTransfers(logs: unknown): Transfer[] {
 const isTransfer = (log: Json): boolean =>
   Array.isArray(log.topics) &&
   log.topics.length === 3 &&
+  log.topics.every(topic => typeof topic === "string") &&
   log.topics[0] === TRANSFER_TOPIC &&
   typeof log.data === "string" &&
   /^0x[0-9a-f]{64}$/i.test(log.data) &&

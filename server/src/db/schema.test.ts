@@ -6,7 +6,14 @@ import { openTestDatabase } from "../../test/database.ts"
 import type { OpenDatabase } from "./open.ts"
 
 // Read as text: TypeScript 7 has no stable API, and the files are lists of `name: Type` by their style.
-const source = ["schema.ts", "checkout-rows.ts", "payout-rows.ts", "webhook-rows.ts", "merchant-rows.ts"]
+const source = [
+  "schema.ts",
+  "checkout-rows.ts",
+  "payout-rows.ts",
+  "webhook-rows.ts",
+  "merchant-rows.ts",
+  "token-rows.ts",
+]
   .map(name => readFileSync(new URL(name, import.meta.url), "utf8").replace(/\/\*\*[\s\S]*?\*\/|\/\/.*/g, ""))
   .join("\n")
 

@@ -20,6 +20,7 @@ import type {
   TransactionAttempts,
   Wallets,
 } from "./payout-rows.ts"
+import type { ForeignTokens, TokenScans } from "./token-rows.ts"
 import type { Deliveries, DeliveryAttempts, Events, WebhookSecrets, Webhooks } from "./webhook-rows.ts"
 
 /** Nullable, and may be left out of an insert. */
@@ -336,6 +337,8 @@ export interface Database {
   grants: Grants
   access: Access
   cursors: Cursors
+  token_scans: TokenScans
+  foreign_tokens: ForeignTokens
   screenings: Screenings
   idempotency_keys: IdempotencyKeys
   transactions: Transactions

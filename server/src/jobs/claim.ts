@@ -9,7 +9,13 @@ import type { Db } from "../db/open.ts"
 import type { Row } from "../db/schema.ts"
 
 /** The tables whose rows are jobs, with their primary keys. All have `run_at`, `claim_id` and `lease_until`. */
-const keys = { cursors: "chain_id", wallets: "id", reconciliations: "chain_id", deliveries: "id" } as const
+const keys = {
+  cursors: "chain_id",
+  wallets: "id",
+  reconciliations: "chain_id",
+  deliveries: "id",
+  token_scans: "chain_id",
+} as const
 type JobTable = keyof typeof keys
 type Claimed<T extends JobTable> = Pick<Row<T>, (typeof keys)[T] & keyof Row<T>> & { claim_id: string | null }
 
@@ -42,6 +48,7 @@ export async function freeLeases(db: Db): Promise<void> {
   await db.updateTable("deliveries").set(none).where("claim_id", "is not", null).execute()
   await db.updateTable("wallets").set(none).execute()
   await db.updateTable("reconciliations").set(none).execute()
+  await db.updateTable("token_scans").set(none).execute()
   await db.deleteFrom("idempotency_keys").where("claim_id", "is not", null).execute()
 }
 
