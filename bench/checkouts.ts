@@ -57,9 +57,9 @@ async function fill(prefix: string, count: number, status: "pending" | "confirme
       ${ifClosed(sql`case when i % 50 = 0 then 'overpaid' end`)}, ${sql.lit(closed ? 5_000_000 : 0)}, ${ifClosed(hex(64))},
       ${ifClosed(address)}, ${ifClosed(at)}, ${closed ? at : sql`now() + interval '20 days'`},
       ${closed ? sql`null::timestamptz` : sql`now() + interval '20 days'`}, ${at}, ${at} from ${numbers}`.execute(db)
-  await sql`insert into deposits (chain_id, address, factory, salt, owner, open_after_s, resource_id, created_at, watched,
-      watched_until, watched_number, dormant_since, check_at)
-    select 84532, ${address}, ${factory}, ${hex(64)}, ${factory}, 1, ${session}, ${at}, false, ${at}, 1,
+  await sql`insert into deposits (chain_id, address, factory, salt, owner, approver, payees_hash, open_after_s, resource_id,
+      created_at, watched, watched_until, watched_number, dormant_since, check_at)
+    select 84532, ${address}, ${factory}, ${hex(64)}, ${factory}, ${factory}, '0x' || repeat('0', 64), 1, ${session}, ${at}, false, ${at}, 1,
       now() - interval '2 days', now() + interval '1 hour' from ${numbers}`.execute(db)
   if (!closed) return
   await sql`insert into transfers (chain_id, tx_hash, token, to_address, k, deposit_id, from_address, value, block_number,

@@ -5,8 +5,8 @@
  */
 import { encodeFunctionData, type Hex } from "viem"
 import { depositFactoryAbi, testUsdcAbi } from "../server/src/chain/abi.ts"
+import { addressOfTerms, payeeLists, payeesHash } from "../server/src/chain/deposit-terms.ts"
 import { batch } from "../server/src/chain/rpc.ts"
-import { depositAddress, depositImplementation } from "../server/src/deposits/address.ts"
 import { deployDepositFactory } from "../server/test/anvil.ts"
 import { postgresBinaries, startPostgres } from "../server/test/postgres.ts"
 
@@ -44,9 +44,11 @@ let salts = 0
 
 /** The same number of releases, signed before the clock starts, sent in batches of so many; until all are mined. */
 async function raw(atOnce: number): Promise<number> {
-  const terms = { owner: accounts[3].address, openAfter: 4_000_000_000n }
+  const payees = [333_333, 333_333, 333_334].map((percentE4, i) => ({ address: recipient(i), percentE4 }))
+  const owner = recipient(SHARES)
+  const terms = { owner, approver: owner, payeesHash: payeesHash(payees), openAfter: 4_000_000_000n } as const
   const salt = `0x${(++salts).toString(16).padStart(64, "0")}` as Hex
-  const address = depositAddress({ factory, implementation: depositImplementation(factory), salt, ...terms })
+  const address = addressOfTerms(factory, salt, terms)
   const args = [address, AMOUNT * BigInt(PAYMENTS)] as const
   await client.writeContractSync({ address: rig.token, abi: testUsdcAbi, functionName: "mint", args })
   const first = await client.getTransactionCount({ address: operator.address })
@@ -63,7 +65,7 @@ async function raw(atOnce: number): Promise<number> {
         data: encodeFunctionData({
           abi: depositFactoryAbi,
           functionName: "release",
-          args: [salt, terms.owner, terms.openAfter, rig.token, recipient(i % SHARES), PART],
+          args: [salt, terms, ...payeeLists(payees), rig.token, recipient(i % SHARES), PART],
         }),
       }),
     ),

@@ -61,9 +61,10 @@ async function make(count: number): Promise<void> {
     from generate_series(${from}::int, ${to}::int) i`.execute(db),
   )
   await each(count, (from, to) =>
-    sql`insert into deposits (chain_id, address, factory, salt, owner, open_after_s, resource_id, created_at, watched_until)
+    sql`insert into deposits (chain_id, address, factory, salt, owner, approver, payees_hash, open_after_s, resource_id, created_at,
+      watched_until)
     select ${network.chainId}, '0x' || lpad(to_hex(i), 40, '0'), ${network.depositFactory}, '0x' || lpad(to_hex(i), 64, '0'),
-      ${network.depositFactory}, 4000000000, 'pw_' || i, ${now},
+      ${network.depositFactory}, ${network.depositFactory}, '0x' || repeat('0', 64), 4000000000, 'pw_' || i, ${now},
       ${now}::timestamptz + make_interval(hours => case when i <= ${IN_USE} then 1 else -48 end)
     from generate_series(${from}::int, ${to}::int) i`.execute(db),
   )

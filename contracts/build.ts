@@ -8,9 +8,9 @@ import { type Compiled, compile, readSources } from "./compile.ts"
 const target = fileURLToPath(new URL("../server/src/chain/abi.ts", import.meta.url))
 
 /** Only ever deployed by another contract, so its own creation bytecode would be dead weight. */
-const abiOnly = new Set(["Deposit", "DepositV2"])
+const abiOnly = new Set(["Deposit"])
 /** Compared with the code on the chain before the service trusts it with money. */
-const withRuntime = new Set(["Deposit", "DepositFactory", "DepositV2", "DepositFactoryV2"])
+const withRuntime = new Set(["Deposit", "DepositFactory"])
 
 function allContracts(): [string, Compiled][] {
   return Object.values(compile(readSources()))

@@ -4,7 +4,7 @@
 import fc from "fast-check"
 import type { Hex } from "viem"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { depositFactoryV2Abi, depositFactoryV2Bytecode } from "../server/src/chain/abi.ts"
+import { depositFactoryAbi, depositFactoryBytecode } from "../server/src/chain/abi.ts"
 import type { Address } from "../server/src/chain/hex.ts"
 import { type Anvil, deploy, startAnvil } from "../server/test/anvil.ts"
 import { compile, readSources } from "./compile.ts"
@@ -25,15 +25,15 @@ beforeAll(async () => {
 afterAll(() => anvil.stop())
 
 const deployed = (bytecode: Hex): Promise<Address> =>
-  deploy(anvil.client, depositFactoryV2Abi, bytecode, [stage.roles.guardian, stage.roles.operator])
+  deploy(anvil.client, depositFactoryAbi, bytecode, [stage.roles.guardian, stage.roles.operator])
 
 const attack = (factory: Address, attacker: Role, focus?: Kind) =>
   fc.asyncProperty(stepsBy(attacker, STEPS, focus), steps => carryOut(stage, factory, steps))
 
 describe.each<Role>(["operator", "guardian"])("whoever holds the key of the %s", attacker => {
   test("moves money to nobody but those whom the deposits' addresses name, or whom an approver signed for", async () => {
-    await refusesNobody(stage, depositFactoryV2Abi, depositFactoryV2Bytecode)
-    const factory = await deployed(depositFactoryV2Bytecode)
+    await refusesNobody(stage, depositFactoryAbi, depositFactoryBytecode)
+    const factory = await deployed(depositFactoryBytecode)
     await fc.assert(attack(factory, attacker), { numRuns: RUNS })
   })
 })
@@ -41,7 +41,7 @@ describe.each<Role>(["operator", "guardian"])("whoever holds the key of the %s",
 /** Why a contract is no good, or undefined when nothing was found. */
 async function faultOf(bytecode: Hex, kind: Kind): Promise<unknown> {
   try {
-    await refusesNobody(stage, depositFactoryV2Abi, bytecode)
+    await refusesNobody(stage, depositFactoryAbi, bytecode)
   } catch (error) {
     return error
   }
@@ -54,8 +54,7 @@ async function faultOf(bytecode: Hex, kind: Kind): Promise<unknown> {
 
 test("the contracts without any one of their checks fail this", async () => {
   const compiled = compile(mutantSources(readSources()), { optimize: false })
-  const bytecodeOf = (i: number): Hex =>
-    `0x${compiled[`${i}/DepositFactoryV2.sol`]?.DepositFactoryV2?.evm.bytecode.object}`
+  const bytecodeOf = (i: number): Hex => `0x${compiled[`${i}/DepositFactory.sol`]?.DepositFactory?.evm.bytecode.object}`
   const faults: unknown[] = []
   for (const [i, { kind }] of MUTANTS.entries()) faults.push(await faultOf(bytecodeOf(i), kind))
   expect(MUTANTS.filter((_, i) => !(faults[i] instanceof Mismatch)).map(({ without }) => without)).toEqual([])

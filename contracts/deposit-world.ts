@@ -2,7 +2,7 @@
 import { inspect } from "node:util"
 import { type Abi, encodeFunctionData, erc20Abi, type Hex, keccak256, multicall3Abi, numberToHex, toHex } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
-import { depositFactoryV2Abi, depositV2Abi, oddTokenAbi, oddTokenBytecode } from "../server/src/chain/abi.ts"
+import { depositAbi, depositFactoryAbi, oddTokenAbi, oddTokenBytecode } from "../server/src/chain/abi.ts"
 import {
   addressOfTerms,
   implementationOf,
@@ -196,7 +196,7 @@ async function compareAddresses(run: Run): Promise<void> {
   const all = run.deposits.flatMap(deposit => alters.map(alter => altered(run, deposit, alter)))
   const reads = all.map(({ salt, terms }) => ({
     to: run.world.factory,
-    data: encodeFunctionData({ abi: depositFactoryV2Abi, functionName: "addressOf", args: [salt, terms] }),
+    data: encodeFunctionData({ abi: depositFactoryAbi, functionName: "addressOf", args: [salt, terms] }),
   }))
   const answered = readMulticall(await rpcOf(run.stage)("eth_call", ...multicall(reads).params))
   for (const [i, { salt, terms }] of all.entries())
@@ -235,7 +235,7 @@ async function take(run: Run, { by, at, reenters, batched, act }: Step): Promise
   run.sent.push(encoded)
   const inBatch = batched && encoded.to === world.factory
   const data = inBatch
-    ? encodeFunctionData({ abi: depositFactoryV2Abi, functionName: "multicall", args: [[encoded.data]] })
+    ? encodeFunctionData({ abi: depositFactoryAbi, functionName: "multicall", args: [[encoded.data]] })
     : encoded.data
   const succeeded = await send(run, stage.roles[by], encoded.to, data)
   if (succeeds(world, state, stage.roles[by], run.time, encoded.call) !== succeeded)
@@ -254,7 +254,7 @@ async function arm(run: Run, token: Address, { call, to, data }: Encoded): Promi
 
 async function encode(run: Run, act: Act, time: bigint): Promise<Encoded> {
   const { world } = run
-  const abi = depositFactoryV2Abi
+  const abi = depositFactoryAbi
   const toFactory = (call: Call, data: Hex): Encoded => ({ call, to: world.factory, data })
   switch (act.kind) {
     case "release": {
@@ -293,10 +293,10 @@ function encodeDirect(run: Run, act: Act & { kind: "send" | "sendEther" }): Enco
   const token = pick(run.stage.tokens, act.token)
   const to = run.stage.roles[act.to]
   if (act.kind === "send") {
-    const data = encodeFunctionData({ abi: depositV2Abi, functionName: "send", args: [token, to, 0n] })
+    const data = encodeFunctionData({ abi: depositAbi, functionName: "send", args: [token, to, 0n] })
     return { call: { kind: "send", target, token, to, amount: 0n }, to: target, data }
   }
-  const data = encodeFunctionData({ abi: depositV2Abi, functionName: "sendEther", args: [to] })
+  const data = encodeFunctionData({ abi: depositAbi, functionName: "sendEther", args: [to] })
   return { call: { kind: "sendEther", target, to }, to: target, data }
 }
 
@@ -327,7 +327,7 @@ async function encodeGiveBack(run: Run, act: Act & { kind: "giveBack" }, time: b
   return {
     call: { kind: "giveBack", salt, terms, message, signed: { by, chainId, factory, message: said } },
     to: world.factory,
-    data: encodeFunctionData({ abi: depositFactoryV2Abi, functionName: "giveBack", args }),
+    data: encodeFunctionData({ abi: depositFactoryAbi, functionName: "giveBack", args }),
   }
 }
 

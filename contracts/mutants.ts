@@ -7,12 +7,12 @@ interface Mutant {
   kind: Kind
   /** The check that is missing. */
   without: string
-  file?: "DepositV2.sol"
+  file?: "Deposit.sol"
   /** A text that the source has once, and what is there instead. */
   change: readonly [string, string]
 }
 
-const FACTORY = "DepositFactoryV2.sol"
+const FACTORY = "DepositFactory.sol"
 const refusals = (kind: Kind, conditions: Record<string, string>): Mutant[] =>
   Object.entries(conditions).map(([without, condition]) => ({
     ...{ kind, without },
@@ -144,19 +144,19 @@ export const MUTANTS: readonly Mutant[] = [
   {
     kind: "direct",
     without: "the factory's word for tokens",
-    file: "DepositV2.sol",
+    file: "Deposit.sol",
     change: ["uint256 amount) external onlyFactory", "uint256 amount) external"],
   },
   {
     kind: "direct",
     without: "the factory's word for ether",
-    file: "DepositV2.sol",
+    file: "Deposit.sol",
     change: ["payable to) external onlyFactory", "payable to) external"],
   },
   {
     kind: "release",
     without: "heed of a transfer that fails",
-    file: "DepositV2.sol",
+    file: "Deposit.sol",
     change: ["token.safeTransfer(to, amount)", "token.trySafeTransfer(to, amount)"],
   },
 ]
@@ -164,7 +164,7 @@ export const MUTANTS: readonly Mutant[] = [
 /** The sources of all mutants, each pair in a folder named by its number; throws where a text is not found just once. */
 export function mutantSources(sources: Record<string, string>): Record<string, string> {
   const mutated = MUTANTS.flatMap(({ without, file = FACTORY, change: [from, to] }, i) =>
-    [FACTORY, "DepositV2.sol"].map((name): [string, string] => {
+    [FACTORY, "Deposit.sol"].map((name): [string, string] => {
       const source = sources[name] ?? ""
       if (name !== file) return [`${i}/${name}`, source]
       const parts = source.split(from)

@@ -80,6 +80,12 @@ export const errorTable = {
       "The payout wallet must sign this change: sign `details[0].typedData` (EIP-712), and send the request again with `Wallet-Signature: <nonce> <signature>`. Where `details` has several, sign each, and separate the signatures by spaces.",
     help: "The merchant's wallet lock is on, or is being switched on or off. The nonce is `details[0].typedData.message.nonce`; it is valid for ten minutes and for this change only. A contract wallet signs by ERC-1271. Switching the lock on needs the signature of every payout address, in any order; a key signs once for its address on all networks. An address that is not yours, or that can't sign, must be replaced first (`PUT /api/console/settings`). Nothing was changed.",
   },
+  RETURN_APPROVAL_REQUIRED: {
+    status: 409,
+    message:
+      "Only the wallet that this receiving address names can send its money back: sign `details[0].typedData` (EIP-712), and send the request again with `approval: { deadline, signature }`.",
+    help: "The deadline is `details[0].typedData.message.deadline`. A contract wallet signs by ERC-1271. A wallet that can't sign, such as an exchange's address: pay the buyer from a wallet of yours, and accept this payment; to have later payments returned without a signature, set `approver` to `service` in the settings, which holds for receiving addresses made from then on. Nothing was changed.",
+  },
   SANCTIONS_MATCH: {
     status: 403,
     message: "This address is on a sanctions list, so the service refuses it.",

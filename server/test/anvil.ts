@@ -150,9 +150,9 @@ function minedHttp(rpcUrl: string): HttpTransport {
 /** Deploys TestUsdc as the first account, which may then mint and blacklist. */
 export const deployTestUsdc = (client: AnvilClient) => deploy(client, testUsdcAbi, testUsdcBytecode)
 
-/** Deploys a DepositFactory whose releases only `operator` may ask for. */
-export const deployDepositFactory = (client: AnvilClient, operator: Hex) =>
-  deploy(client, depositFactoryAbi, depositFactoryBytecode, [operator])
+/** Deploys a DepositFactory whose releases only `operator` may ask for; its guardian is the client's account, unless given. */
+export const deployDepositFactory = (client: AnvilClient, operator: Hex, guardian: Hex = client.account.address) =>
+  deploy(client, depositFactoryAbi, depositFactoryBytecode, [guardian, operator])
 
 /** Deploys a Forwarder, whose tokens anyone may spend. */
 export const deployForwarder = (client: AnvilClient) => deploy(client, forwarderAbi, forwarderBytecode)

@@ -58,10 +58,10 @@ export const alterations: { table: string; what: string; statement: string }[] =
     "an end": "status = 'reversed'",
   }),
   {
-    table: "payments",
-    what: "who divides it",
+    table: "deposits",
+    what: "who divides what it gets",
     statement:
-      "update payments set recipient_set_id = null where id = (select payment_id from payouts where share = 0 limit 1)",
+      "update deposits set recipient_set_id = null where id = (select deposit_id from payouts where share = 0 limit 1)",
   },
   ...each("claims", { "a payment": "payment_id = 'pay_nobody'" }),
   ...each("sweep_parts", { "an amount": "amount = amount + 1", "a transfer": "transfer_id = 4711" }),
@@ -69,6 +69,8 @@ export const alterations: { table: string; what: string; statement: string }[] =
   ...each("deposits", {
     "an owner": "owner = '0x000000000000000000000000000000000000dead'",
     "a salt": "salt = overlay(salt placing '00000000' from 3)",
+    "an approver": "approver = '0x000000000000000000000000000000000000dead'",
+    "its payees": "payees_hash = overlay(payees_hash placing 'dead' from 3)",
     "its opening": "open_after_s = open_after_s + 1",
     "a factory": "factory = '0x000000000000000000000000000000000000dead'",
     "an address": "address = '0x000000000000000000000000000000000000dead'",

@@ -1,6 +1,7 @@
 /** Money through a whole service in a test: the real scan, payouts, sweeps and recoveries, until all of it is final. */
 import { depositFactoryAbi, testUsdcAbi } from "../src/chain/abi.ts"
 import type { Address } from "../src/chain/hex.ts"
+import { termsOf } from "../src/chain/release-call.ts"
 import { sweepDue } from "../src/payouts/make-payouts.ts"
 import { ensureCursor } from "../src/scanner/scan-round.ts"
 import { verifyRound } from "../src/settlement/verify-payments.ts"
@@ -55,7 +56,7 @@ export function lifeOf(rig: PayoutRig) {
       address: deposit.factory,
       abi: depositFactoryAbi,
       functionName: "recover",
-      args: [deposit.salt, deposit.owner, deposit.open_after_s, token],
+      args: [deposit.salt, termsOf(deposit), token],
     })
 
   const send = (to: Address, value: bigint) =>

@@ -36,6 +36,8 @@ export interface PayoutRig {
   relayer: Signer
   /** A paywall, divided among the first recipients by these percentages where there are any; the shop's, or another's. */
   sell(percents?: number[], as?: string): Promise<Shop & { splitId: string | undefined }>
+  /** The shop at the address that it is paid at now. */
+  current(shop: Shop): Promise<Shop>
   /** Pays to the shop's deposit, as a payment that is confirmed and granted; returns its id. */
   paid(shop: Shop, amount: bigint): Promise<string>
   /** One round of the engine. */
@@ -107,6 +109,16 @@ export async function startPayoutRig(settings: Partial<Settings> = {}, database?
         .where("resource_id", "=", id)
         .executeTakeFirstOrThrow()
       return { id, deposit, splitId: split }
+    },
+    current: async ({ id }) => {
+      const deposit = await ctx.db
+        .selectFrom("paywall_versions")
+        .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
+        .selectAll("deposits")
+        .where("paywall_id", "=", id)
+        .where("until_at", "is", null)
+        .executeTakeFirstOrThrow()
+      return { id, deposit }
     },
     paid: async (shop, amount) => {
       const args = [shop.deposit.address, amount] as const

@@ -30,7 +30,7 @@ const Entry = Type.Object({
   direction: Type.Unsafe<"in" | "out">({ type: "string", enum: ["in", "out"] }),
   reason: Type.String(
     text(
-      "In: payment, or unclaimed where the transfer belongs to no payment. Out: share, sweep, return, recovery (somebody sent it to the address's owner after the recovery time) or unknown (the service did not send it, and halted payouts)",
+      "In: payment, or unclaimed where the transfer belongs to no payment. Out: share, sweep, return, recovery (somebody sent it to the address's owner after the recovery time), given_back (the merchant's wallet approved it by its own signature, without the service) or unknown (the service did not send it, and halted payouts)",
     ),
   ),
   paymentStatus: Nullable(Type.String(text("As in the transactions; null without a payment"))),

@@ -16,6 +16,7 @@ import type { Context } from "../context.ts"
 import { isApproved } from "./contract-wallets.ts"
 import { type Address, checksummed, type Hash } from "./hex.ts"
 import type { Network } from "./networks.ts"
+import { typedData } from "./typed-data.ts"
 
 export interface Authorization {
   from: Address
@@ -28,24 +29,20 @@ export interface Authorization {
   nonce: Hash
 }
 
-const types = {
-  TransferWithAuthorization: [
-    { name: "from", type: "address" },
-    { name: "to", type: "address" },
-    { name: "value", type: "uint256" },
-    { name: "validAfter", type: "uint256" },
-    { name: "validBefore", type: "uint256" },
-    { name: "nonce", type: "bytes32" },
-  ],
-} as const
+const TRANSFER = [
+  { name: "from", type: "address" },
+  { name: "to", type: "address" },
+  { name: "value", type: "uint256" },
+  { name: "validAfter", type: "uint256" },
+  { name: "validBefore", type: "uint256" },
+  { name: "nonce", type: "bytes32" },
+] as const
 
 /** The data that a wallet is asked to sign, in the domain of the network's token. */
-export const typedAuthorization = ({ token, chainId }: Pick<Network, "token" | "chainId">, message: Authorization) => ({
-  domain: { name: token.name, version: token.version, chainId, verifyingContract: token.address },
-  types,
-  primaryType: "TransferWithAuthorization" as const,
-  message,
-})
+export const typedAuthorization = ({ token, chainId }: Pick<Network, "token" | "chainId">, message: Authorization) => {
+  const domain = { name: token.name, version: token.version, chainId, verifyingContract: token.address }
+  return typedData(domain, "TransferWithAuthorization", TRANSFER, { ...message })
+}
 
 /** The hash that is signed: two authorizations with one hash are the same. */
 export const authorizationDigest = (network: Pick<Network, "token" | "chainId">, message: Authorization): Hash =>
@@ -70,7 +67,7 @@ export async function readSignature(
 ): Promise<SignedBy | { fault: string }> {
   if (signature.endsWith(UNDEPLOYED))
     return {
-      fault: "comes from a wallet that is not deployed yet (ERC-6492): deploy the wallet first, or pay from another",
+      fault: "comes from a wallet that is not deployed yet (ERC-6492): deploy the wallet first, or use another",
     }
   if (size(signature) === 65) {
     const recovered = await recoverAddress({ hash: digest, signature }).catch(() => undefined)
@@ -81,7 +78,7 @@ export async function readSignature(
     }
   }
   if (await isApproved(ctx, network, from, digest, signature)) return "contract"
-  return { fault: `is not the signature of ${checksummed(from)} for this authorization` }
+  return { fault: `is not the signature of ${checksummed(from)} for this` }
 }
 
 const fields = "address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce"

@@ -1,6 +1,6 @@
 /**
  * The terms of a deposit, to which its address commits: who can ever get its money. Computes everything about them without a
- * chain, by the rules of DepositFactoryV2: CREATE2 (EIP-1014) of a plain clone (ERC-1167). Pure.
+ * chain, by the rules of DepositFactory: CREATE2 (EIP-1014) of a plain clone (ERC-1167). Pure.
  */
 import { concat, encodeAbiParameters, getContractAddress, type Hex, keccak256, zeroHash } from "viem"
 import type { Address, Hash } from "./hex.ts"

@@ -1,6 +1,7 @@
 /** What an approver signs to send money out of a deposit back to a payer (EIP-712). Pure. */
 import type { Hex } from "viem"
 import type { Address } from "./hex.ts"
+import { typedData } from "./typed-data.ts"
 
 /** Money that is to leave a deposit, once, until `deadline` (Unix seconds). */
 export interface GiveBack {
@@ -29,9 +30,6 @@ const GIVE_BACK = [
  * with this factory alone.
  */
 export const giveBackData = (chainId: number, factory: Hex, message: GiveBack) =>
-  ({
-    domain: { name: "Sluice", version: "2", chainId, verifyingContract: factory },
-    types: { GiveBack: GIVE_BACK },
-    primaryType: "GiveBack",
-    message,
-  }) as const
+  typedData({ name: "Sluice", version: "2", chainId, verifyingContract: factory }, "GiveBack", GIVE_BACK, {
+    ...message,
+  })

@@ -52,7 +52,7 @@ interface WalletWord {
 /** A contract of the OP stack, on every network that we serve. */
 const GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000f"
 /** Bytes of a usual signed transaction without its signature, and how many of them are not calldata. */
-const TRANSACTION_BYTES = 600
+const TRANSACTION_BYTES = 700
 const ENVELOPE_BYTES = 100
 /** The fee may double until a transaction is mined; then the reserve of the others pays for it. */
 const MARGIN = 2n

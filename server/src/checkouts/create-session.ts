@@ -8,6 +8,7 @@ import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { makeDeposit, watch } from "../deposits/deposits.ts"
+import { approverOf } from "../deposits/parties.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/merchant-settings.ts"
@@ -119,7 +120,8 @@ async function insertSession(
     .returningAll()
     .executeTakeFirstOrThrow()
   const opensAt = new Date(expiresAt.getTime() + OPEN_AFTER_MS)
-  await makeDeposit(ctx, network, { resourceId: session.id, owner, opensAt, watchedMs: WATCHED_MS })
+  const parties = { owner, approver: await approverOf(ctx, network, merchantId, owner), recipientSetId: setId ?? null }
+  await makeDeposit(ctx, network, { resourceId: session.id, ...parties, opensAt, watchedMs: WATCHED_MS })
   return session
 }
 

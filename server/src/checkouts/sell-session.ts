@@ -42,10 +42,6 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
     return planSession(facts, usedUp)
   },
 
-  async recipientsOf(_ctx, { session }) {
-    return session.recipient_set_id
-  },
-
   // A session's payment is written again whenever it is settled: what it buys is the session's status, in `finish`.
   async onPaid() {},
 

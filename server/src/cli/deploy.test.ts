@@ -12,6 +12,8 @@ import { type Address, checksummed } from "../chain/hex.ts"
 import { checkFactory } from "../deposits/check-factory.ts"
 import { deploy, UsageError } from "./deploy.ts"
 
+const GUARDIAN = `0x${"9a".repeat(20)}`
+
 let anvil: Anvil
 let proxy: RpcProxy
 let dir: string
@@ -43,7 +45,19 @@ async function run(args: string[] = [], { answer = "y", patienceMs = 60_000, env
   const said: string[] = []
   const asked: string[] = []
   const text = await deploy(
-    ["--network", "base-sepolia", "--operator", operator, "--key-file", join(dir, "key"), "--rpc", proxy.url, ...args],
+    [
+      "--network",
+      "base-sepolia",
+      "--guardian",
+      GUARDIAN,
+      "--operator",
+      operator,
+      "--key-file",
+      join(dir, "key"),
+      "--rpc",
+      proxy.url,
+      ...args,
+    ],
     {
       env: { DATA_DIR: join(dir, "data"), ...env },
       // The chain makes no block by itself.
@@ -72,7 +86,7 @@ it("simulates, shows the cost, asks, deploys, and prints the setting; a second r
   const first = await run()
   const address = /^DEPOSIT_FACTORY_BASE_SEPOLIA=(0x[0-9a-fA-F]{40})$/.exec(first.text)?.[1]?.toLowerCase() as Address
   expect(first.said.join("\n")).toMatch(
-    /Operator {2}0x.*Cost {6}at most 0\.\d+ ether: \d+ gas at up to .*simulation succ/s,
+    /Operator {2}0x.*Guardian {2}0x9[aA].*Cost {6}at most 0\.\d+ ether: \d+ gas at up to .*simulation succ/s,
   )
   expect(first.said.at(-1)).toBe("It is final, and its code is this version's.")
   expect(first.asked).toEqual(["Deploy it on base-sepolia? [y/N] "])
@@ -207,6 +221,8 @@ it.each<[string, string[], RegExp]>([
   ["another network", ["--network", "ethereum"], /^--network must be one of: base, worldchain, base-sepolia\.$/],
   ["a wrong operator", ["--operator", "0x12"], /^--operator must be .*address/],
   ["an operator that nobody is", ["--operator", `0x${"0".repeat(40)}`], /^--operator can't be the zero address/],
+  ["a wrong guardian", ["--guardian", "0x12"], /^--guardian must be .*address/],
+  ["one account for both", ["--operator", GUARDIAN], /^--guardian must be another account than the operator/],
   ["a wrong node", ["--rpc", "localhost"], /^--rpc must be an http\(s\) address\.$/],
   ["a wrong price", ["--max-fee", "x"], /^--max-fee must be/],
   ["an option that is none", ["--gas", "1"], /Unknown option '--gas'/],
@@ -234,18 +250,22 @@ it("takes what it needs from the settings, says what is missing, and never repea
   const rpc = { RPC_BASE_SEPOLIA: anvil.rpcUrl }
   expect(await bare([], {})).toMatch(/^Name a node with --rpc, or set RPC_BASE_SEPOLIA\.$/)
   expect(await bare([], rpc)).toMatch(/^Name the operator with --operator, or set PAYOUT_PRIVATE_KEY/)
-  expect(await bare([], { ...rpc, PAYOUT_PRIVATE_KEY: key })).toMatch(/^--key-file is missing/)
+  expect(await bare([], { ...rpc, PAYOUT_PRIVATE_KEY: key })).toMatch(/^Name a cold account with --guardian/)
+  const guarded = ["--guardian", GUARDIAN]
+  expect(await bare(guarded, { ...rpc, PAYOUT_PRIVATE_KEY: key })).toMatch(/^--key-file is missing/)
   expect(await bare([], { ...rpc, PAYOUT_PRIVATE_KEY: key.slice(0, -1) })).toMatch(
     /PAYOUT_PRIVATE_KEY must be a private key/,
   )
   const payout = { ...rpc, PAYOUT_PRIVATE_KEY: generatePrivateKey() }
-  expect(await bare(["--key-file", join(dir, "none")], payout)).toMatch(/none can't be read: ENOENT\.$/)
+  expect(await bare([...guarded, "--key-file", join(dir, "none")], payout)).toMatch(/none can't be read: ENOENT\.$/)
   writeFileSync(join(dir, "open"), key, { mode: 0o644 })
-  expect(await bare(["--key-file", join(dir, "open")], payout)).toMatch(/can be read by other users: run `chmod 600/)
+  expect(await bare([...guarded, "--key-file", join(dir, "open")], payout)).toMatch(
+    /can be read by other users: run `chmod 600/,
+  )
   writeFileSync(join(dir, "half"), key.slice(0, -1), { mode: 0o600 })
-  const half = await bare(["--key-file", join(dir, "half")], payout)
+  const half = await bare([...guarded, "--key-file", join(dir, "half")], payout)
   expect(half).toMatch(/does not hold a private key/)
   expect(half).not.toContain(key.slice(2, -1))
-  expect(await bare(["--key-file", join(dir, "key")], payout)).toMatch(/^Nobody can be asked here/)
+  expect(await bare([...guarded, "--key-file", join(dir, "key")], payout)).toMatch(/^Nobody can be asked here/)
   expect(await nonceOfPayer()).toBe(0)
 })

@@ -11,15 +11,17 @@ import { type NetworkName, networkFacts, networkNames, networkSetting } from "..
 import { localSigner, type Signer } from "../chain/signer.ts"
 import { gwei, httpUrl } from "../config/setting-values.ts"
 import { readDeploySettings } from "../config/settings.ts"
+import { factoryDeployment } from "../deposits/factory-deployment.ts"
 import { type Deployment, deployFactory } from "./deploy-factory.ts"
-import { factoryDeployment } from "./factory-deployment.ts"
 
 const usage = `Deploys the deposit factory, and prints the setting that names it.
 
-  script/deploy --network ${networkNames.join("|")} --key-file FILE [--operator ADDRESS] [--rpc URL]... [--yes]
+  script/deploy --network ${networkNames.join("|")} --guardian ADDRESS --key-file FILE [--operator ADDRESS]
+                [--rpc URL]... [--yes]
 
   --key-file FILE     the private key of any account with a little ether, which pays for it and has no influence on the
                       factory; - for the standard input. It is never an argument: other users of the machine can read those.
+  --guardian ADDRESS  a cold account, fixed for ever: it may pause the operator and name another, and moves no money.
   --operator ADDRESS  who releases money out of deposits; by default the wallet of PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE.
   --rpc URL           a node of the network; by default those of RPC_<NETWORK>.
   --max-fee GWEI      the highest price for a unit of gas (20).
@@ -28,7 +30,7 @@ const usage = `Deploys the deposit factory, and prints the setting that names it
 
 It simulates the deployment, shows what it costs, asks, sends, waits until it is final, and compares the code with this
 version's. Run it again when it was stopped: it finds the factory, or the transaction under way, and goes on. The same
-operator gives the same address on every network. The setting is the only thing on the standard output.
+guardian and operator give the same address on every network. The setting is the only thing on the standard output.
 
 Exits with 0 when the factory is deployed and final, 1 when it is not, 2 for a wrong command line.
 `
@@ -38,6 +40,7 @@ export class UsageError extends Error {}
 
 const options = {
   network: { type: "string" },
+  guardian: { type: "string" },
   operator: { type: "string" },
   "key-file": { type: "string" },
   rpc: { type: "string", multiple: true },
@@ -66,9 +69,10 @@ export async function deploy(args: string[], { env, say, ask, patienceMs }: Surr
   const operator = flags.operator === undefined ? settings.payoutWallet : accountOf("--operator", flags.operator)
   if (!operator)
     throw new UsageError("Name the operator with --operator, or set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE.")
+  const guardian = guardianOf(flags.guardian, operator)
   const cap = parsed("--max-fee", flags["max-fee"], gwei)
   const signer = signerIn(flags["key-file"])
-  const { to, data, address } = factoryDeployment({ operator })
+  const { to, data, address } = factoryDeployment({ guardian, operator })
   mkdirSync(settings.dataDir, { recursive: true, mode: 0o700 })
   const deployment: Deployment = {
     network: { name, chainId: networkFacts[name].chainId },
@@ -78,6 +82,7 @@ export async function deploy(args: string[], { env, say, ask, patienceMs }: Surr
       `Network   ${name} (chain ${networkFacts[name].chainId})`,
       `Factory   ${checksummed(address)}, the same on every network`,
       `Operator  ${checksummed(operator)}, who releases money out of deposits`,
+      `Guardian  ${checksummed(guardian)}, who may pause the operator and name another`,
     ],
     keptFile: join(settings.dataDir, `deploy-${name}.json`),
     confirm: async question => {
@@ -117,6 +122,19 @@ function accountOf(flag: string, text: string): Address {
   const fault = address ? noOwnerOf(address) : NOT_AN_ADDRESS
   if (!address || fault) throw new UsageError(`${flag} ${fault}.`)
   return address
+}
+
+function guardianOf(text: string | undefined, operator: Address): Address {
+  if (text === undefined)
+    throw new UsageError(
+      "Name a cold account with --guardian: alone it can stop a stolen operator's key, and it can't be changed later.",
+    )
+  const guardian = accountOf("--guardian", text)
+  if (guardian === operator)
+    throw new UsageError(
+      "--guardian must be another account than the operator: it is there for when that key is stolen.",
+    )
+  return guardian
 }
 
 /** The key never appears in a message. */

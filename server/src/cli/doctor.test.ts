@@ -165,7 +165,7 @@ describe("what the doctor finds", () => {
       "no factory",
       () => ({ DEPOSIT_FACTORY_BASE_SEPOLIA: `0x${"12".repeat(20)}` }),
       [at("factory fault")],
-      /there is no deposit factory at 0x1212.*`script\/deploy --network base-sepolia`/,
+      /there is no deposit factory at 0x1212.*`script\/deploy --network base-sepolia --guardian ADDRESS`/,
     ],
     [
       "another contract as the factory",

@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { promisify } from "node:util"
-import { toHex } from "viem"
+import { getAbiItem, toFunctionSelector, toHex } from "viem"
 import { generatePrivateKey, privateKeyToAddress } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { root } from "../../test/e2e/program.ts"
@@ -93,14 +93,24 @@ describe("script/recover", () => {
     await life.send(deposit(0).address, 1n)
     await life.send(deposit(2).address, 2n)
     await life.advance(366 * DAY_MS)
-    const { factory, salt, owner, open_after_s: openAfter } = deposit(2)
+    const { factory, salt, owner, approver, payees_hash: payeesHash, open_after_s: openAfter } = deposit(2)
     const before = await rig.balanceOf(owner)
     const one = `script/recover --rpc https://rpc.example --terms deposits.csv --address ${deposit(0).address} --key-file -`
     expect((await shell(`${one} < key`)).said).toContain("Sent 0.000001 USDC")
-    const terms = `--factory ${factory} --salt ${salt} --owner ${owner} --open-after ${openAfter} --token ${rig.token}`
+    const parties = `--owner ${owner} --approver ${approver} --payees-hash ${payeesHash}`
+    const terms = `--factory ${factory} --salt ${salt} ${parties} --open-after ${openAfter} --token ${rig.token}`
     const single = await shell(`script/recover --rpc https://rpc.example ${terms} --key-file key`)
     expect(single.said).toContain("Sent 0.000002 USDC")
     expect(await rig.balanceOf(owner)).toBe(before + 3n)
+  })
+
+  it("sends ether at any time, and says so", async () => {
+    const { address, owner } = deposit(0)
+    await rig.anvil.client.setBalance({ address, value: 3n * 10n ** 17n })
+    const before = await rig.anvil.client.getBalance({ address: owner })
+    const run = `script/recover --rpc https://rpc.example --terms deposits.csv --token 0x${"0".repeat(40)} --key-file key`
+    expect(await shell(run)).toMatchObject({ code: 0, said: expect.stringContaining("Sent 0.3 ether") })
+    expect(await rig.anvil.client.getBalance({ address: owner })).toBe(before + 3n * 10n ** 17n)
   })
 
   it("refuses, and names the date, while the deposit that was named is not open", async () => {
@@ -109,7 +119,7 @@ describe("script/recover", () => {
     const { code, said } = await shell(one)
     expect(code).toBe(1)
     expect(said).toContain(new Date(Number(deposit(0).open_after_s) * 1_000).toISOString())
-    expect(said).toContain("until then the service alone can move it")
+    expect(said).toContain("until then it leaves by the service alone")
     expect(said).not.toMatch(/^\s+at /m)
   })
 
@@ -159,12 +169,10 @@ describe("script/recover", () => {
   })
 
   it("is not needed: the document's calldata does the same", async () => {
-    // What \`cast send FACTORY 'recover(bytes32,address,uint64,address)' …\` sends.
-    expect(readFileSync(join(root, "docs/operations.md"), "utf8")).toContain(
-      "'recover(bytes32,address,uint64,address)'",
+    // What \`cast send FACTORY 'recover(…)' …\` sends.
+    const [, signature] = /'(recover\([^']+)'/.exec(readFileSync(join(root, "docs/operations.md"), "utf8")) ?? []
+    expect(toFunctionSelector(`function ${signature}`)).toBe(
+      toFunctionSelector(getAbiItem({ abi: depositFactoryAbi, name: "recover" })),
     )
-    expect(depositFactoryAbi.find(each => "name" in each && each.name === "recover")).toMatchObject({
-      inputs: [{ type: "bytes32" }, { type: "address" }, { type: "uint64" }, { type: "address" }],
-    })
   })
 })

@@ -15,22 +15,23 @@ import {
 } from "viem"
 import { privateKeyToAccount } from "viem/accounts"
 import { depositFactoryAbi } from "../chain/abi.ts"
-import { type Address, checksummed, type Hash, parseAddress, parseHash } from "../chain/hex.ts"
+import { addressOfTerms, type TermsArgument } from "../chain/deposit-terms.ts"
+import { type Address, checksummed, type Hash, parseAddress, parseHash, ZERO_ADDRESS } from "../chain/hex.ts"
 import { batch, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.ts"
 import { readBlock, readReceipt } from "../chain/transfers.ts"
-import { depositAddress, depositImplementation } from "../deposits/address.ts"
 
 const usage = `Sends the money at receiving addresses to their owners after the recovery time, without the service.
 
   script/recover --rpc URL --terms FILE [--address ADDRESS]... [--key-file FILE] [--dry-run]
-  script/recover --rpc URL --factory A --salt S --owner A --open-after N --token A [--key-file FILE] [--dry-run]
+  script/recover --rpc URL --factory A --salt S --owner A --approver A --payees-hash H --open-after N --token A
+                 [--key-file FILE] [--dry-run]
 
   --rpc URL         a node of the network.
   --terms FILE      deposits.csv, as the console exports it: /api/console/deposits.csv.
   --address ADDRESS only this one; repeat it for more. Without it: every address in the file that holds money and is open.
   --key-file FILE   the private key of any account with a little gas; - for the standard input. It is never an argument:
                     other users of the machine can read those.
-  --token A         a token other than the one in the file.
+  --token A         a token other than the one in the file; 0x and 40 zeros for ether, which needs no recovery time.
   --dry-run         says what would be sent, needs no key, and sends nothing.
 
 The money goes to the owner that is part of the address, whoever sends this.
@@ -43,6 +44,8 @@ const OPTIONS = {
   factory: { type: "string" },
   salt: { type: "string" },
   owner: { type: "string" },
+  approver: { type: "string" },
+  "payees-hash": { type: "string" },
   "open-after": { type: "string" },
   token: { type: "string" },
   "key-file": { type: "string" },
@@ -50,12 +53,11 @@ const OPTIONS = {
   help: { type: "boolean" },
 } as const
 
-interface Terms {
+interface Terms extends TermsArgument {
   address: Address
   factory: Address
   salt: Hash
-  owner: Address
-  openAfter: bigint
+  /** Zero for ether. */
   token: Address
   /** Undefined: the node's own network. */
   chainId: number | undefined
@@ -91,10 +93,11 @@ async function main(say: Say): Promise<void> {
   const rich = chosen.filter((_, i) => (balances[i] ?? 0n) > 0n)
   say(`${rich.length} of ${chosen.length} addresses hold money.`)
   const money = await moneyText(node, [...new Set(rich.map(each => each.token))])
-  const isOpen = ({ openAfter }: Terms) => BigInt(Math.floor(time.getTime() / 1_000)) > openAfter
+  const isOpen = ({ openAfter, token }: Terms) =>
+    token === ZERO_ADDRESS || BigInt(Math.floor(time.getTime() / 1_000)) > openAfter
   for (const terms of rich.filter(each => !isOpen(each))) {
     const held = money(terms.token, balances[chosen.indexOf(terms)] ?? 0n)
-    const words = `${checksummed(terms.address)} holds ${held} and opens after ${dateOf(terms.openAfter)}: until then the service alone can move it.`
+    const words = `${checksummed(terms.address)} holds ${held} and opens after ${dateOf(terms.openAfter)}: until then it leaves by the service alone, to those whom the address names.`
     if (named.length > 0 || values.terms === undefined) throw new Error(words)
     say(words)
   }
@@ -109,7 +112,7 @@ async function main(say: Say): Promise<void> {
       continue
     }
     try {
-      const { hash, moved } = await recover(node, chainId, key, terms)
+      const { hash, moved } = await recover(node, chainId, key, terms, amount)
       say(
         `Sent ${money(terms.token, moved)} from ${checksummed(terms.address)} to its owner ${checksummed(terms.owner)}: ${hash}`,
       )
@@ -138,17 +141,22 @@ function termsOf(texts: Record<string, unknown>, where = ""): Terms {
   const name = (flag: string) => (where === "" ? `--${flag}` : `${flag} in ${where}`)
   const factory = read(name("factory"), text("factory"), parseAddress)
   const salt = read(name("salt"), text("salt"), parseHash)
-  const owner = read(name("owner"), text("owner"), parseAddress)
-  const openAfter = read(name("open-after"), text("open-after") ?? text("openAfter"), parseSeconds)
+  const terms = {
+    owner: read(name("owner"), text("owner"), parseAddress),
+    approver: read(name("approver"), text("approver"), parseAddress),
+    payeesHash: read(name("payees-hash"), text("payees-hash") ?? text("payeesHash"), parseHash),
+    openAfter: read(name("open-after"), text("open-after") ?? text("openAfter"), parseSeconds),
+  }
   const token = read(name("token"), text("token"), parseAddress)
-  const address = depositAddress({ factory, implementation: depositImplementation(factory), salt, owner, openAfter })
-  return { address, factory, salt, owner, openAfter, token, chainId: undefined }
+  return { address: addressOfTerms(factory, salt, terms), factory, salt, ...terms, token, chainId: undefined }
 }
+
+const COLUMNS = ["address", "chainId", "factory", "salt", "owner", "approver", "payeesHash", "openAfter"]
 
 function termsIn(file: string, token: string | undefined): Terms[] {
   const [head, ...lines] = readFileSync(file, "utf8").trim().split(/\r?\n/)
   const names = head?.split(",") ?? []
-  for (const needed of ["address", "chainId", "factory", "salt", "owner", "openAfter", ...(token ? [] : ["token"])])
+  for (const needed of [...COLUMNS, ...(token ? [] : ["token"])])
     if (!names.includes(needed))
       throw new Error(`${file} has no column ${needed}; it must be deposits.csv of the console.`)
   return lines.map((line, i) => {
@@ -187,10 +195,13 @@ const viewOf = (to: Address, data: Hex): RpcCall => ({ method: "eth_call", param
 
 async function balancesOf(node: Node, terms: readonly Terms[]): Promise<bigint[]> {
   const calls = terms.map(({ token, address }) =>
-    viewOf(token, encodeFunctionData({ abi: erc20Abi, functionName: "balanceOf", args: [address] })),
+    token === ZERO_ADDRESS
+      ? { method: "eth_getBalance", params: [address, "latest"] }
+      : viewOf(token, encodeFunctionData({ abi: erc20Abi, functionName: "balanceOf", args: [address] })),
   )
   return (await ask(node, calls)).map((word, i) => {
-    if (!/^0x[0-9a-f]{64}$/i.test(String(word))) throw new Error(`${terms[i]?.token} is no token on this network.`)
+    if (terms[i]?.token !== ZERO_ADDRESS && !/^0x[0-9a-f]{64}$/i.test(String(word)))
+      throw new Error(`${terms[i]?.token} is no token on this network.`)
     return BigInt(word as Hex)
   })
 }
@@ -204,6 +215,7 @@ async function moneyText(node: Node, tokens: Address[]): Promise<(token: Address
   )
   const reported = await batch(node, calls)
   return (token, amount) => {
+    if (token === ZERO_ADDRESS) return `${formatUnits(amount, 18)} ether`
     const at = 2 * tokens.indexOf(token)
     try {
       const [symbol, decimals] = [value(reported[at]) as Hex, value(reported[at + 1]) as Hex]
@@ -215,14 +227,20 @@ async function moneyText(node: Node, tokens: Address[]): Promise<(token: Address
   }
 }
 
-/** Simulates it, sends it, and waits for its receipt; returns what moved. */
-async function recover(node: Node, chainId: number, key: Hex, terms: Terms): Promise<{ hash: Hash; moved: bigint }> {
-  const { factory, salt, owner, openAfter, token, address } = terms
+/** Simulates it, sends it, and waits for its receipt; returns what moved. `held` is what it held a moment ago. */
+async function recover(
+  node: Node,
+  chainId: number,
+  key: Hex,
+  terms: Terms,
+  held: bigint,
+): Promise<{ hash: Hash; moved: bigint }> {
+  const { factory, salt, owner, token, address } = terms
   const account = privateKeyToAccount(key)
   const data = encodeFunctionData({
     abi: depositFactoryAbi,
     functionName: "recover",
-    args: [salt, owner, openAfter, token],
+    args: [salt, terms, token],
   })
   const [code] = await ask(node, [{ method: "eth_getCode", params: [factory, "latest"] }])
   if (code === "0x") throw new Error(`There is no factory at ${checksummed(factory)} on this network.`)
@@ -242,6 +260,7 @@ async function recover(node: Node, chainId: number, key: Hex, terms: Terms): Pro
       await new Promise(resolve => setTimeout(resolve, 500))
       continue
     }
+    if (receipt.succeeded && token === ZERO_ADDRESS) return { hash, moved: held }
     const moved = receipt.transfers.find(each => each.token === token && each.from === address && each.to === owner)
     if (!receipt.succeeded || !moved) throw new Error(`The transaction ${hash} moved nothing.`)
     return { hash, moved: moved.value }

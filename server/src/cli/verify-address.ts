@@ -4,20 +4,22 @@
  */
 import { readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
+import { addressOfTerms, type Payee, payeesHash } from "../chain/deposit-terms.ts"
 import { type Address, checksummed, type Hash, NOT_AN_ADDRESS, parseAddress, parseHash } from "../chain/hex.ts"
-import { depositAddress, depositImplementation } from "../deposits/address.ts"
 
 const usage = `Checks offline that a receiving address belongs to these terms.
 
-  script/verify-address ADDRESS --factory A --salt S --owner A --open-after N
+  script/verify-address ADDRESS --factory A --salt S --owner A --approver A [--payees LIST] --open-after N
   script/verify-address ADDRESS --terms FILE
 
   ADDRESS         the address that a buyer was asked to pay to.
   --factory A     the contract that makes the addresses; compare it with the operator's.
   --salt S        32 bytes in hexadecimal.
-  --owner A       the merchant's payout address: after the recovery time the money can go to it alone.
+  --owner A       the merchant's payout address: after the recovery time anyone can send the money there.
+  --approver A    who sends money back to payers: an address that signs for it, or the factory, which stands for its operator.
+  --payees LIST   who shares the money, in their order, as "ADDRESS=PERCENT ADDRESS=PERCENT"; leave it out without a split.
   --open-after N  the recovery time in Unix seconds.
-  --terms FILE    a line of deposits.csv, as the console exports it, instead of these four; - for the standard input.
+  --terms FILE    a line of deposits.csv, as the console exports it, instead of these; - for the standard input.
   --help          this text.
 
 Exits with 0 when they belong together, 1 when they don't, 2 for a wrong command line or file.
@@ -30,17 +32,21 @@ const options = {
   factory: { type: "string" },
   salt: { type: "string" },
   owner: { type: "string" },
+  approver: { type: "string" },
+  payees: { type: "string" },
   "open-after": { type: "string" },
   terms: { type: "string" },
   help: { type: "boolean" },
 } as const
 
-const columns = ["factory", "salt", "owner", "openAfter"] as const
+const columns = ["factory", "salt", "owner", "approver", "payees", "openAfter"] as const
 
 interface Terms {
   factory: Address
   salt: Hash
   owner: Address
+  approver: Address
+  payees: Payee[]
   openAfter: bigint
 }
 
@@ -58,22 +64,29 @@ export function verifyAddress(args: string[], fileText: (path: string) => string
     file === undefined
       ? termsOf({ ...flags, openAfter: flags["open-after"] }, name => `--${name.replace("openAfter", "open-after")}`)
       : termsIn(file, fileText(file), address)
-  const computed = depositAddress({ ...terms, implementation: depositImplementation(terms.factory) })
+  const computed = addressOfTerms(terms.factory, terms.salt, { ...terms, payeesHash: payeesHash(terms.payees) })
   if (computed !== address)
     return {
       text: `${checksummed(address)} does NOT belong to these terms: they give ${checksummed(computed)}. Do not pay to it on their account.`,
       ok: false,
     }
-  const opens = new Date(Number.parseInt(terms.openAfter.toString(), 10) * 1_000)
-  const date = Number.isNaN(opens.getTime()) ? `Unix second ${terms.openAfter}` : opens.toISOString()
-  return {
-    text: [
-      `${checksummed(address)} belongs to these terms.`,
-      `Until ${date} the operator of the factory ${checksummed(terms.factory)} alone moves its money.`,
-      `After that anyone can send it to ${checksummed(terms.owner)}, and nowhere else.`,
-    ].join("\n"),
-    ok: true,
-  }
+  return { text: [`${checksummed(address)} belongs to these terms.`, ...whatFollows(terms)].join("\n"), ok: true }
+}
+
+/** Who can ever get the money at an address, in sentences. */
+function whatFollows({ factory, owner, approver, payees, openAfter }: Terms): string[] {
+  const opens = new Date(Number.parseInt(openAfter.toString(), 10) * 1_000)
+  const date = Number.isNaN(opens.getTime()) ? `Unix second ${openAfter}` : opens.toISOString()
+  const shares = payees.map(({ address, percentE4 }) => `${checksummed(address)} (${percentE4 / 10_000} %)`)
+  return [
+    shares.length === 0
+      ? `The operator of the factory ${checksummed(factory)} can send its money to ${checksummed(owner)}, and nowhere else.`
+      : `The operator of the factory ${checksummed(factory)} can send its money to ${checksummed(owner)} and to those who share it, and nowhere else: ${shares.join(", ")}.`,
+    approver === factory
+      ? "The operator can also send it back to a payer, or to anyone whom it calls one: the merchant leaves returns to the service."
+      : `Only a signature of ${checksummed(approver)} can send it anywhere else, such as back to a payer.`,
+    `After ${date} anyone can send what is left to ${checksummed(owner)}.`,
+  ]
 }
 
 function read(args: string[]) {
@@ -98,6 +111,18 @@ function secondsIn(text: string): bigint | undefined {
   return seconds !== undefined && seconds <= MOST_SECONDS ? seconds : undefined
 }
 
+/** Recipients as deposits.csv writes them; undefined for any other text. */
+function payeesIn(text: string): Payee[] | undefined {
+  const payees = text.split(/\s+/).flatMap(each => (each === "" ? [] : [payeeIn(each)]))
+  return payees.every(each => each !== undefined) ? payees : undefined
+}
+
+function payeeIn(text: string): Payee | undefined {
+  const [, to, whole, part = ""] = /^(0x[0-9a-fA-F]{40})=(\d{1,3})(?:\.(\d{1,4}))?$/.exec(text) ?? []
+  const address = parseAddress(to ?? "")
+  return address && { address, percentE4: Number.parseInt(`${whole}${part.padEnd(4, "0")}`, 10) }
+}
+
 function termsOf(
   texts: Partial<Record<(typeof columns)[number], string | undefined>>,
   name: (column: string) => string,
@@ -106,6 +131,8 @@ function termsOf(
     factory: part(name("factory"), texts.factory, parseAddress, NOT_AN_ADDRESS),
     salt: part(name("salt"), texts.salt, parseHash, "must be 32 bytes: 0x and 64 hexadecimal digits"),
     owner: part(name("owner"), texts.owner, parseAddress, NOT_AN_ADDRESS),
+    approver: part(name("approver"), texts.approver, parseAddress, NOT_AN_ADDRESS),
+    payees: part(name("payees"), texts.payees ?? "", payeesIn, 'must be a list like "ADDRESS=60 ADDRESS=40"'),
     openAfter: part(name("openAfter"), texts.openAfter, secondsIn, "must be a time in Unix seconds"),
   }
 }

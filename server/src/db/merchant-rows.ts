@@ -11,6 +11,8 @@ export interface Merchants {
   email: string | null
   wallet_lock: Generated<boolean>
   created_at: Date
+  /** Who signs returns; null: what the mode's default is. */
+  approver: Optional<"wallet" | "service">
 }
 
 export interface Invitations {

@@ -1,10 +1,11 @@
 // A database that an older version has lived in: every row arrives, the constraints hold, and the service goes on with it.
 import { readFileSync } from "node:fs"
 import { sql } from "kysely"
+import { zeroHash } from "viem"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { openOlderDatabase, type RunSql } from "../../test/database.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
-import type { Address, Hash } from "../chain/hex.ts"
+import { type Address, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "../settlement/settle.ts"
@@ -78,9 +79,21 @@ function renamed(table: string, row: Line): Line {
   )
 }
 
+/** What an address of a time when it did not commit to these says of them. */
+function termsOf(depositId: unknown, sessionId: unknown): Line {
+  const versions = rowsOf("paywall_versions").filter(row => row.deposit_id === depositId)
+  const [last] = versions.sort((a, b) => Number(b.n) - Number(a.n))
+  const set = last?.recipient_set_id ?? rowsOf("checkout_sessions").find(row => row.id === sessionId)?.recipient_set_id
+  return { approver: ZERO_ADDRESS, payees_hash: zeroHash, ...(set === undefined ? {} : { recipient_set_id: set }) }
+}
+
 /** A row of the fixture as it must be now. */
 function migrated(table: string, { paywall_id, session_id, ...older }: Line): Line {
-  const row = renamed(table, older)
+  const { recipient_set_id: set, ...rest } = renamed(table, older)
+  const gone = table === "payments" || table === "paywall_versions"
+  const terms =
+    table === "deposits" ? termsOf(older.id, session_id) : set === undefined || gone ? {} : { recipient_set_id: set }
+  const row: Line = { ...rest, ...terms }
   if (!["deposits", "submissions", "payments"].includes(table))
     return { ...row, ...(paywall_id === undefined ? {} : { paywall_id }) }
   const sender = table === "submissions" ? { by_sender: paywall_id !== undefined } : {}

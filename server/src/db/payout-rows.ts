@@ -189,7 +189,7 @@ export interface Outflows {
   chain_id: number
   deposit_id: bigint
   merchant_id: string
-  reason: "recovery" | "unknown"
+  reason: "recovery" | "given_back" | "unknown"
   tx_hash: Hash
   token: Address
   recipient: Address

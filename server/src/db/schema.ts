@@ -65,6 +65,11 @@ interface Deposits {
   factory: Address
   salt: Hash
   owner: Address
+  /** Whose signature sends money back to payers: nobody's when zero, and the factory's own address stands for the service. */
+  approver: Address
+  /** Of the recipients of `recipient_set_id`; zero without a split. */
+  payees_hash: Hash
+  recipient_set_id: Optional<bigint>
   open_after_s: bigint
   resource_id: string
   created_at: Date
@@ -86,7 +91,6 @@ interface PaywallVersions {
   deposit_id: bigint
   from_at: Date
   until_at: Optional<Date>
-  recipient_set_id: Optional<bigint>
 }
 
 type TransferState = "seen" | "confirmed" | "final" | "gone"
@@ -174,7 +178,6 @@ interface Payments {
   exception: Optional<WaitingFor>
   created_at: Date
   updated_at: Date
-  recipient_set_id: Optional<bigint>
   sweep_at: Optional<Date>
   notify_by: Optional<Date>
   token: Address

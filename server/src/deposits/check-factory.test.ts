@@ -4,10 +4,10 @@ import { type Hex, pad } from "viem"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { type Anvil, deployDepositFactory, startAnvil } from "../../test/anvil.ts"
 import { type RpcProxy, startProxy } from "../../test/proxy.ts"
+import { implementationOf } from "../chain/deposit-terms.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import { NetworkMismatch } from "../chain/networks.ts"
-import { depositImplementation } from "./address.ts"
 import { checkFactory } from "./check-factory.ts"
 
 let anvil: Anvil
@@ -71,7 +71,7 @@ it("refuses a factory with one other byte, and one whose deposits have other cod
   await anvil.client.setCode({ address, bytecode: code })
   await refused(check({ depositFactory: address }), "is not the deposit factory")
   const other = await deployDepositFactory(anvil.client, wallet(1))
-  await anvil.client.setCode({ address: depositImplementation(other), bytecode: "0x00" })
+  await anvil.client.setCode({ address: implementationOf(other), bytecode: "0x00" })
   await refused(check({ depositFactory: other }), "creates deposits with code other")
 })
 

@@ -6,11 +6,11 @@
 import { randomBytes } from "node:crypto"
 import { decodeFunctionResult, encodeFunctionData, type Hex, isAddressEqual, keccak256, pad } from "viem"
 import { depositFactoryAbi, depositFactoryRuntime, depositRuntime } from "../chain/abi.ts"
+import { addressOfTerms, implementationOf } from "../chain/deposit-terms.ts"
 import { ask, type Endpoint, hostOf } from "../chain/endpoints.ts"
 import { type Address, checksummed, type Hash, parseAddress } from "../chain/hex.ts"
 import { type Network, NetworkMismatch } from "../chain/networks.ts"
 import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.ts"
-import { depositAddress, depositImplementation } from "./address.ts"
 
 type Served = Pick<Network, "name" | "chainId" | "endpoints" | "depositFactory">
 
@@ -50,23 +50,26 @@ interface Question {
 }
 
 function questionAbout(factory: Address): Question {
-  const implementation = depositImplementation(factory)
+  const implementation = implementationOf(factory)
   const random = (bytes: number) => `0x${randomBytes(bytes).toString("hex")}` as Hex
-  const terms = { salt: random(32) as Hash, owner: random(20) as Address, openAfter: BigInt(random(7)) }
-  const data = encodeFunctionData({
-    abi: depositFactoryAbi,
-    functionName: "addressOf",
-    args: [terms.salt, terms.owner, terms.openAfter],
-  })
+  const salt = random(32)
+  const terms = {
+    ...{ owner: random(20) as Address, approver: random(20) as Address },
+    ...{ payeesHash: random(32) as Hash, openAfter: BigInt(random(7)) },
+  }
+  const abi = depositFactoryAbi
+  const data = encodeFunctionData({ abi, functionName: "addressOf", args: [salt, terms] })
+  const operator = encodeFunctionData({ abi, functionName: "operator" })
   return {
     factory,
     implementation,
-    address: depositAddress({ factory, implementation, ...terms }),
+    address: addressOfTerms(factory, salt, terms),
     calls: [
       { method: "eth_chainId", params: [] },
       { method: "eth_getCode", params: [factory, "latest"] },
       { method: "eth_getCode", params: [implementation, "latest"] },
       { method: "eth_call", params: [{ to: factory, data }, "latest"] },
+      { method: "eth_call", params: [{ to: factory, data: operator }, "latest"] },
     ],
   }
 }
@@ -81,24 +84,25 @@ async function operatorBy(
   { factory, implementation, calls, address }: Question,
   signal: AbortSignal | undefined,
 ): Promise<Address | undefined> {
-  const [chain, factoryCode, depositCode, computed] = (await ask(endpoint, calls, signal)) ?? []
+  const [chain, factoryCode, depositCode, computed, saidOperator] = (await ask(endpoint, calls, signal)) ?? []
   const values = [textOf(factoryCode), textOf(depositCode)]
   if (textOf(chain) !== hexNumber(chainId) || values.includes(undefined)) return undefined
   const mismatch = (message: string) =>
     new NetworkMismatch(`${name}: ${message} (by the endpoint ${hostOf(endpoint)}); see DEPOSIT_FACTORY_*`)
   if (values[0] === "0x") throw mismatch(`there is no deposit factory at ${factory}`)
+  // The guardian, which can only pause and name another operator, is whoever deployed the factory wanted it to be.
   const words = immutablesOf(values[0], depositFactoryRuntime)
-  const operator = parseAddress(`0x${words?.[0]?.slice(26)}`)
-  if (words?.[1] !== pad(implementation) || !operator)
+  if (words?.[1] !== pad(implementation))
     throw mismatch(`the contract at ${factory} is not the deposit factory of this version of Sluice`)
   const own = immutablesOf(values[1], depositRuntime)
-  if (own?.[0] !== pad(factory) || own[1] !== pad(implementation))
+  if (own?.[0] !== pad(factory))
     throw mismatch(
       `the deposit factory ${factory} creates deposits with code other than that of this version of Sluice`,
     )
   // A node that does not answer this call is unfit, but that proves nothing against the factory.
   const answer = textOf(computed)
-  if (answer === undefined) return undefined
+  const operator = parseAddress(`0x${textOf(saidOperator)?.slice(26)}`)
+  if (answer === undefined || !operator) return undefined
   if (!/^0x[0-9a-f]{64}$/i.test(answer) || addressIn(answer) !== address)
     throw mismatch(`the deposit factory ${factory} computes other addresses than this version of Sluice`)
   return operator

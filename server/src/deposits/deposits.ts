@@ -1,17 +1,25 @@
 /** Creates receiving addresses: known before anything is deployed there, and each for one thing that is sold. */
 import { randomBytes } from "node:crypto"
+import { addressOfTerms, type Payee, payeesHash } from "../chain/deposit-terms.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { depositAddress, depositImplementation } from "./address.ts"
+
+/** Whom a receiving address can pay, now and for ever. */
+export interface Parties {
+  /** The merchant's payout address. */
+  owner: Address
+  /** Whose signature sends money back to payers; the factory's own address: the service does so without one. */
+  approver: Address
+  /** The recipients of a split; null: all is the owner's. */
+  recipientSetId: bigint | null
+}
 
 /** What a receiving address is for, and its terms. */
-export interface DepositTerms {
+interface DepositTerms extends Parties {
   /** The id of what is sold there. */
   resourceId: string
-  /** Whose its money is. */
-  owner: Address
   /** After this time anyone may send its remaining money to the owner. */
   opensAt: Date
   /** How long it is watched from the start. */
@@ -22,19 +30,23 @@ export interface DepositTerms {
 export async function makeDeposit(
   ctx: TxContext,
   network: NetworkInfo,
-  { resourceId, owner, opensAt, watchedMs }: DepositTerms,
+  { resourceId, owner, approver, recipientSetId, opensAt, watchedMs }: DepositTerms,
 ): Promise<Row<"deposits">> {
   const salt = `0x${randomBytes(32).toString("hex")}` as Hash
   const openAfter = BigInt(Math.floor(opensAt.getTime() / 1_000))
   const factory = network.depositFactory
+  const hash = payeesHash(await payeesOf(ctx, recipientSetId))
   return await ctx.db
     .insertInto("deposits")
     .values({
       chain_id: network.chainId,
-      address: depositAddress({ factory, implementation: depositImplementation(factory), salt, owner, openAfter }),
+      address: addressOfTerms(factory, salt, { owner, approver, payeesHash: hash, openAfter }),
       factory,
       salt,
       owner,
+      approver,
+      payees_hash: hash,
+      recipient_set_id: recipientSetId,
       open_after_s: openAfter,
       resource_id: resourceId,
       created_at: ctx.now(),
@@ -42,6 +54,26 @@ export async function makeDeposit(
     })
     .returningAll()
     .executeTakeFirstOrThrow()
+}
+
+/** The recipients of a set, in the order that an address commits to; none without a set. */
+export const payeesOf = async (ctx: TxContext, setId: bigint | null): Promise<Payee[]> =>
+  setId === null ? [] : ((await payeesOfSets(ctx, [setId])).get(setId) ?? [])
+
+/** The recipients of sets, each in the order that an address commits to. */
+export async function payeesOfSets(ctx: TxContext, setIds: readonly bigint[]): Promise<Map<bigint, Payee[]>> {
+  if (setIds.length === 0) return new Map()
+  const rows = await ctx.db
+    .selectFrom("recipients")
+    .select(["set_id", "address", "percent_e4 as percentE4"])
+    .where("set_id", "in", [...new Set(setIds)])
+    .orderBy("set_id")
+    .orderBy("position")
+    .execute()
+  const sets = Map.groupBy(rows, row => row.set_id)
+  return new Map(
+    [...sets].map(([id, payees]) => [id, payees.map(({ address, percentE4 }) => ({ address, percentE4 }))]),
+  )
 }
 
 /** Somebody who views what is sold at an address may be about to pay, so the address is watched for this long. */

@@ -3,7 +3,7 @@
  * and first operator give one factory address everywhere, and money sent on another network can be fetched there. Pure.
  */
 import { concat, encodeDeployData, getContractAddress, type Hex, zeroHash } from "viem"
-import { depositFactoryV2Abi, depositFactoryV2Bytecode } from "../chain/abi.ts"
+import { depositFactoryAbi, depositFactoryBytecode } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
 
 /** The canonical CREATE2 deployer: it takes 32 bytes of salt and the init code as calldata. */
@@ -19,8 +19,8 @@ export function factoryDeployment(args: { guardian: Hex; operator: Hex }): {
   address: Address
 } {
   const init = encodeDeployData({
-    abi: depositFactoryV2Abi,
-    bytecode: depositFactoryV2Bytecode,
+    abi: depositFactoryAbi,
+    bytecode: depositFactoryBytecode,
     args: [args.guardian, args.operator],
   })
   const address = getContractAddress({ opcode: "CREATE2", from: CREATE2_DEPLOYER, salt: zeroHash, bytecode: init })

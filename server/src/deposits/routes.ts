@@ -4,6 +4,7 @@
  */
 import { sql } from "kysely"
 import { Type } from "typebox"
+import type { Payee } from "../chain/deposit-terms.ts"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
@@ -13,6 +14,7 @@ import { inData, type ListSource, sendList } from "../http/lists.ts"
 import { AddressText, HashText, Nullable, Page, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { ifKind } from "../ids.ts"
+import { payeesOfSets } from "./deposits.ts"
 
 const tags = ["books"]
 
@@ -24,6 +26,11 @@ const Deposit = Type.Object({
   factory: AddressText,
   salt: HashText,
   owner: AddressText,
+  approver: AddressText,
+  payeesHash: HashText,
+  payees: Type.Array(Type.Object({ address: AddressText, percent: Type.Number() }), {
+    description: "Who shares what arrives there, in the order of `payeesHash`; empty without a split",
+  }),
   openAfter: Type.Integer({
     description: "Unix time in seconds after which anyone may send the deposit's money to its owner",
   }),
@@ -41,6 +48,9 @@ const columns = [
   "factory",
   "salt",
   "owner",
+  "approver",
+  "payeesHash",
+  "payees",
   "openAfter",
   "opensAt",
   "paywallId",
@@ -62,7 +72,7 @@ export function depositRoutes(app: Server, ctx: Context): void {
     },
     async (request, reply) => {
       const deposits = depositsOf(ctx, await callingMerchant(request))
-      return await sendList(ctx, reply, request.query, deposits, rows => rows.map(row => listedOf(ctx, row)), inData)
+      return await sendList(ctx, reply, request.query, deposits, rows => listedOf(ctx, rows), inData)
     },
   )
 
@@ -100,7 +110,15 @@ function depositsOf(ctx: Context, merchantId: string): ListSource<Row<"deposits"
   }
 }
 
-function listedOf(ctx: Context, row: Row<"deposits">) {
+async function listedOf(ctx: Context, rows: readonly Row<"deposits">[]) {
+  const sets = await payeesOfSets(
+    ctx,
+    rows.flatMap(row => row.recipient_set_id ?? []),
+  )
+  return rows.map(row => shownOf(ctx, row, sets.get(row.recipient_set_id ?? -1n) ?? []))
+}
+
+function shownOf(ctx: Context, row: Row<"deposits">, payees: readonly Payee[]) {
   const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
   // Even a year in the far future is a safe integer. The contract uses 64 bits.
   const openAfter = Number.parseInt(row.open_after_s.toString(), 10)
@@ -112,6 +130,9 @@ function listedOf(ctx: Context, row: Row<"deposits">) {
     factory: checksummed(row.factory),
     salt: row.salt,
     owner: checksummed(row.owner),
+    approver: checksummed(row.approver),
+    payeesHash: row.payees_hash,
+    payees: payees.map(({ address, percentE4 }) => ({ address: checksummed(address), percent: percentE4 / 10_000 })),
     openAfter,
     opensAt: new Date(openAfter * 1_000).toISOString(),
     paywallId: ifKind("pw", row.resource_id),
@@ -123,6 +144,10 @@ function listedOf(ctx: Context, row: Row<"deposits">) {
 const depositsCsv = (ctx: Context, merchantId: string): AsyncGenerator<string> =>
   csv<Row<"deposits">, (typeof columns)[number]>(
     columns,
-    rows => rows.map(row => listedOf(ctx, row)),
+    async rows =>
+      (await listedOf(ctx, rows)).map(row => ({
+        ...row,
+        payees: row.payees.map(({ address, percent }) => `${address}=${percent}`).join(" "),
+      })),
     (last, limit) => depositsOf(ctx, merchantId).read(last, limit, 0),
   )

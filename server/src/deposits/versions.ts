@@ -1,14 +1,14 @@
 /**
  * Versions: what a paywall asked for, when, and at which address. Every change of price, activity, split or payout
- * address closes one version and opens the next, at the same instant.
+ * address, and of who approves returns, closes one version and opens the next, at the same instant.
  */
 import { sql } from "kysely"
-import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
 import type { Row } from "../db/schema.ts"
-import { makeDeposit } from "./deposits.ts"
+import { makeDeposit, type Parties } from "./deposits.ts"
+import { partiesOf } from "./parties.ts"
 
 /** An address that was for sale a moment ago may still be paid, so it is watched for this long. */
 const COOLING_MS = 2 * 3_600_000
@@ -21,7 +21,7 @@ const RENEW_BEFORE_S = 60 * 86_400
 export async function openVersion(
   ctx: TxContext,
   paywallId: string,
-  change: { price?: bigint; active?: boolean; depositId?: bigint; recipientSetId?: bigint | null },
+  change: { price?: bigint; active?: boolean; depositId?: bigint },
 ): Promise<void> {
   // The clocks of several processes differ, but a version never ends before it began.
   const last = await ctx.db
@@ -49,30 +49,41 @@ export async function openVersion(
       price,
       active: change.active ?? last?.active ?? true,
       deposit_id: depositId,
-      recipient_set_id: change.recipientSetId === undefined ? (last?.recipient_set_id ?? null) : change.recipientSetId,
       from_at: now,
     })
     .execute()
 }
 
-/** Creates a receiving address for a paywall; its money belongs to `owner`. */
+/** Creates a receiving address for a paywall, whose money can go to these parties alone. */
 export const makePaywallDeposit = (
   ctx: TxContext,
   network: NetworkInfo,
   paywallId: string,
-  owner: Address,
+  parties: Parties,
 ): Promise<Row<"deposits">> => {
   const opensAt = new Date(ctx.now().getTime() + PAYWALL_OPEN_AFTER_MS)
-  return makeDeposit(ctx, network, { resourceId: paywallId, owner, opensAt, watchedMs: 0 })
+  return makeDeposit(ctx, network, { resourceId: paywallId, ...parties, opensAt, watchedMs: 0 })
 }
 
-/** Gives all the merchant's paywalls on a network receiving addresses that belong to `owner`. */
-export async function moveDeposits(
+/** Gives a paywall, whose row is locked, a new receiving address: its parties as they are now, but for what changes. */
+export async function moveDeposit(
   ctx: TxContext,
-  merchantId: string,
   network: NetworkInfo,
-  owner: Address,
+  paywallId: string,
+  change: Partial<Parties> & { price?: bigint; active?: boolean } = {},
 ): Promise<void> {
+  const { price, active, ...parties } = change
+  const now = { ...(await partiesOf(ctx, network, paywallId)), ...parties }
+  const deposit = await makePaywallDeposit(ctx, network, paywallId, now)
+  await openVersion(ctx, paywallId, {
+    ...{ depositId: deposit.id },
+    ...(price === undefined ? {} : { price }),
+    ...(active === undefined ? {} : { active }),
+  })
+}
+
+/** Gives all the merchant's paywalls on a network new receiving addresses, by its settings as they are now. */
+export async function moveDeposits(ctx: TxContext, merchantId: string, network: NetworkInfo): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")
     .select("id")
@@ -81,10 +92,7 @@ export async function moveDeposits(
     .orderBy("id")
     .forNoKeyUpdate()
     .execute()
-  for (const { id } of paywalls) {
-    const deposit = await makePaywallDeposit(ctx, network, id, owner)
-    await openVersion(ctx, id, { depositId: deposit.id })
-  }
+  for (const { id } of paywalls) await moveDeposit(ctx, network, id)
 }
 
 /** Replaces receiving addresses before they open for recovery; returns how many. */
@@ -93,7 +101,7 @@ export async function renewDeposits(ctx: Context): Promise<number> {
   const due = await ctx.db
     .selectFrom("paywall_versions")
     .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
-    .select(["paywall_versions.paywall_id", "deposits.chain_id", "deposits.owner", "deposits.id as depositId"])
+    .select(["paywall_versions.paywall_id", "deposits.chain_id", "deposits.id as depositId"])
     .where("until_at", "is", null)
     .where("open_after_s", "<", before)
     // Uses the index on the next opening time: checking each paywall took 443 ms with 150,000 of them.
@@ -101,7 +109,7 @@ export async function renewDeposits(ctx: Context): Promise<number> {
     .orderBy("open_after_s")
     .limit(1_000)
     .execute()
-  for (const { paywall_id, chain_id, owner, depositId } of due)
+  for (const { paywall_id, chain_id, depositId } of due)
     await inTransaction(ctx, async ctx => {
       await ctx.db.selectFrom("paywalls").select("id").where("id", "=", paywall_id).forNoKeyUpdate().execute()
       const open = await ctx.db
@@ -113,8 +121,7 @@ export async function renewDeposits(ctx: Context): Promise<number> {
       const network = ctx.chain.networks.find(each => each.chainId === chain_id)
       // Another process may have done it first.
       if (!network || open?.deposit_id !== depositId) return
-      const deposit = await makePaywallDeposit(ctx, network, paywall_id, owner)
-      await openVersion(ctx, paywall_id, { depositId: deposit.id })
+      await moveDeposit(ctx, network, paywall_id)
     })
   return due.length
 }

@@ -186,7 +186,8 @@ const sharedSchemas = {
             message: text("What is wrong with the field and what to do, as a sentence for people"),
             typedData: {
               type: "object",
-              description: "With `WALLET_SIGNATURE_REQUIRED`: the EIP-712 data that the payout wallet has to sign",
+              description:
+                "With `WALLET_SIGNATURE_REQUIRED` and `RETURN_APPROVAL_REQUIRED`: the EIP-712 data that the wallet has to sign",
             },
           },
         },

@@ -3,8 +3,10 @@ import { exportSPKI, generateKeyPair, importJWK, SignJWT, UnsecuredJWT } from "j
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { AUDIENCE, startIssuer } from "../../test/issuer.ts"
 import { PAYOUT_ADDRESS, paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { addressOfTerms } from "../chain/deposit-terms.ts"
+import { checksummed } from "../chain/hex.ts"
+import { termsOf } from "../chain/release-call.ts"
 import { inTransaction } from "../context.ts"
-import { depositAddress, depositImplementation } from "../deposits/address.ts"
 import { applyPendingPayoutAddresses } from "./merchant-settings.ts"
 import { tokenIssuer } from "./tokens.ts"
 
@@ -159,7 +161,10 @@ describe("/api/console/settings", () => {
       merchantId: expect.stringMatching(/^mer_[a-z0-9]{24}$/),
       name: "",
       email: null,
+      branding: { accentColor: null, logoUrl: null },
+      allowedOrigins: [],
       walletLock: false,
+      approver: "service",
       payoutAddress: null,
       payoutAddresses: {},
       pendingPayoutAddresses: {},
@@ -176,6 +181,29 @@ describe("/api/console/settings", () => {
     expect((await put(said)).body).toEqual(whole)
     expect((await put({ email: null })).body).toEqual({ ...whole, email: null })
     expect((await put({ payoutAddresses: { "base-sepolia": PAYOUT_ADDRESS } })).body).toEqual({ ...whole, email: null })
+  })
+
+  it("another approver gives every paywall an address that commits to it; in live mode it is the wallet by default", async () => {
+    const live = await startService({ settings: { mode: "live" } })
+    try {
+      await live.merchant("alice")
+      const as = { as: "alice" }
+      const made = await live.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, as)
+      for (const approver of ["service", "wallet", "wallet"])
+        expect((await live.call("PUT", url, { approver }, as)).body.approver).toBe(approver)
+      expect((await live.call("PUT", url, { approver: "nobody" }, as)).status).toBe(400)
+      const { body } = await live.call("GET", "/api/console/deposits", undefined, as)
+      const [owner, factory] = [PAYOUT_ADDRESS, checksummed(paperNetwork.depositFactory)]
+      expect(body.data.map((each: { approver: string }) => each.approver)).toEqual([owner, factory, owner])
+      const { payTo } = (await live.call("GET", `/api/paywalls/${made.body.id}`)).body
+      expect(payTo).toBe(body.data[0].address)
+      for (const { factory, salt, owner, approver, payeesHash, openAfter, address } of body.data) {
+        const terms = { owner, approver, payeesHash, openAfter: BigInt(openAfter) }
+        expect(addressOfTerms(factory, salt, terms)).toBe(address.toLowerCase())
+      }
+    } finally {
+      await live.stop()
+    }
   })
 
   it("400 for an address that would strand money, and nothing is changed", async () => {
@@ -245,16 +273,8 @@ describe("/api/console/settings", () => {
       expect(await payTo()).not.toBe(before)
       const deposits = await live.ctx.db.selectFrom("deposits").selectAll().orderBy("id").execute()
       expect(deposits.map(deposit => deposit.owner)).toEqual([PAYOUT_ADDRESS.toLowerCase(), other.toLowerCase()])
-      for (const { factory, salt, owner, open_after_s, address: stored } of deposits)
-        expect(stored).toBe(
-          depositAddress({
-            factory,
-            implementation: depositImplementation(factory),
-            salt,
-            owner,
-            openAfter: open_after_s,
-          }),
-        )
+      for (const deposit of deposits)
+        expect(addressOfTerms(deposit.factory, deposit.salt, termsOf(deposit))).toBe(deposit.address)
     } finally {
       await live.stop()
     }

@@ -4,6 +4,7 @@ import { chainName, type NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
 import type { Row } from "../db/schema.ts"
+import { type Approver, approverOr } from "../deposits/parties.ts"
 import { moveDeposits } from "../deposits/versions.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { emit } from "../webhooks/emit.ts"
@@ -16,6 +17,7 @@ export interface SettingsChange {
   name?: string
   email?: string | null
   walletLock?: boolean
+  approver?: Approver
   /** Text as it was received, by network name. */
   payoutAddresses: Record<string, string>
 }
@@ -73,7 +75,7 @@ export async function readTargets(ctx: TxContext, asked: Record<string, string>)
 /**
  * Changes the settings, all or nothing; call it inside a transaction. A new payout address gives every paywall of that
  * network a new receiving address: in live mode after 24 hours, or at once where `signer` is the address that it
- * replaces.
+ * replaces. Another approver gives every paywall one at once.
  */
 export async function changeSettings(
   ctx: TxContext,
@@ -82,18 +84,20 @@ export async function changeSettings(
   signer?: Signer,
 ): Promise<void> {
   const targets = await readTargets(ctx, change.payoutAddresses)
-  if (change.name !== undefined || change.email !== undefined || change.walletLock !== undefined)
+  // The merchant's row is the lock: two changes at once must not interleave.
+  await lockMerchant(ctx.db, merchantId)
+  const approver = await approverNow(ctx, merchantId)
+  if ([change.name, change.email, change.walletLock, change.approver].some(each => each !== undefined))
     await ctx.db
       .updateTable("merchants")
       .set({
         ...(change.name === undefined ? {} : { name: change.name }),
         ...(change.walletLock === undefined ? {} : { wallet_lock: change.walletLock }),
         ...(change.email === undefined ? {} : { email: change.email }),
+        ...(change.approver === undefined ? {} : { approver: change.approver }),
       })
       .where("id", "=", merchantId)
       .execute()
-  // The merchant's row is the lock: two changes at once must not interleave.
-  await lockMerchant(ctx.db, merchantId)
   const present = await payoutAddresses(ctx, merchantId)
   for (const { network, address } of targets) {
     const before = present.find(row => row.chain_id === network.chainId)
@@ -116,8 +120,20 @@ export async function changeSettings(
         .execute()
     else await setPayoutAddress(ctx, merchantId, network, address, before, bySelf)
   }
+  if ((await approverNow(ctx, merchantId)) !== approver)
+    for (const network of ctx.chain.networks) await moveDeposits(ctx, merchantId, network)
   const named = new Set(targets.map(({ network }) => network.chainId))
   if (signer) await dropPending(ctx, merchantId, named)
+}
+
+/** Who approves returns at addresses that the merchant gets now. */
+export async function approverNow(ctx: TxContext, merchantId: string): Promise<Approver> {
+  const { approver } = await ctx.db
+    .selectFrom("merchants")
+    .select("approver")
+    .where("id", "=", merchantId)
+    .executeTakeFirstOrThrow()
+  return approverOr(ctx, approver)
 }
 
 /** Withdraws the pending payout addresses that no wallet signed: they would take effect in spite of the wallet lock. */
@@ -176,7 +192,7 @@ async function setPayoutAddress(
     .values(row)
     .onConflict(conflict => conflict.columns(["merchant_id", "chain_id"]).doUpdateSet(row))
     .execute()
-  if (address !== before?.address) await moveDeposits(ctx, merchantId, network, address)
+  if (address !== before?.address) await moveDeposits(ctx, merchantId, network)
 }
 
 /**

@@ -2,6 +2,7 @@
 import { Type } from "typebox"
 import { checksummed } from "../chain/hex.ts"
 import { type Context, inTransaction } from "../context.ts"
+import { type Approver, approverOr } from "../deposits/parties.ts"
 import { AddressText, Described, Matching, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { gasBudgetOf } from "../payouts/gas-budget.ts"
@@ -10,11 +11,19 @@ import { brandingOf, changeBranding } from "./branding.ts"
 import { changeSettings, payoutAddresses } from "./merchant-settings.ts"
 import { approvedByWallet, protectedPart } from "./wallet-lock.ts"
 
+const ApproverName = Type.Unsafe<Approver>({
+  type: "string",
+  enum: ["wallet", "service"],
+  description:
+    "Who sends money back to payers, at receiving addresses made from now on: `wallet`, your payout address by its signature, without which nobody can; or `service`, which does so when you ask for a return. With `service`, whoever steals the service's key can send your money anywhere until it is swept, and until the service's guardian stops it. Without a choice it is `wallet` in live mode, else `service`",
+})
+
 const Settings = Type.Object({
   merchantId: Type.String(),
   name: Type.String(),
   email: Nullable(Type.String()),
   walletLock: Type.Boolean({ description: "Whether a change of who is paid needs the payout wallet's signature" }),
+  approver: ApproverName,
   payoutAddress: Nullable(AddressText),
   payoutAddresses: Type.Record(Type.String(), AddressText),
   pendingPayoutAddresses: Type.Record(Type.String(), Type.Object({ address: AddressText, effectiveAt: Timestamp })),
@@ -75,9 +84,10 @@ const SettingsChange = Strict(
     walletLock: Type.Optional(
       Type.Boolean({
         description:
-          "When on, payout addresses, splits, what they are attached to and the address an open payment is returned to change only with the payout wallet's signature. Switching it off needs the signature too, and switching it on the signature of every payout address",
+          "When on, payout addresses, splits, what they are attached to, the approver and the address an open payment is returned to change only with the payout wallet's signature. Switching it off needs the signature too, and switching it on the signature of every payout address",
       }),
     ),
+    approver: Type.Optional(ApproverName),
     payoutAddress: Type.Optional(Described(AddressText, "The address that receives the money on the default network")),
     payoutAddresses: Type.Optional(
       Type.Record(Type.String(), AddressText, {
@@ -123,7 +133,8 @@ export function identityRoutes(app: Server, ctx: Context): void {
           "In live mode a new payout address takes effect after 24 hours, and is shown until then. While " +
           "the wallet lock is on, the change needs the payout wallet's signature: that of the payout address which has been in effect " +
           "longest. Signed by the very address that it replaces, it takes effect at once. Switching the lock on needs the " +
-          "signature of every payout address, also of one on a network that is not served now.",
+          "signature of every payout address, also of one on a network that is not served now. A new payout address or `approver` gives " +
+          "every paywall a new receiving address: what reaches the old one more than an hour later is an exception.",
         tags,
         body: SettingsChange,
         response: { 200: Settings },
@@ -150,9 +161,9 @@ export function identityRoutes(app: Server, ctx: Context): void {
 
 async function settingsOf(ctx: Context, merchantId: string) {
   const { accentColor, logo, allowedOrigins } = await brandingOf(ctx, merchantId)
-  const { name, email, wallet_lock } = await ctx.db
+  const { name, email, wallet_lock, approver } = await ctx.db
     .selectFrom("merchants")
-    .select(["name", "email", "wallet_lock"])
+    .select(["name", "email", "wallet_lock", "approver"])
     .where("id", "=", merchantId)
     .executeTakeFirstOrThrow()
   // Addresses on networks that are not served now are kept for when they are served again.
@@ -176,6 +187,7 @@ async function settingsOf(ctx: Context, merchantId: string) {
     name,
     email,
     walletLock: wallet_lock,
+    approver: approverOr(ctx, approver),
     payoutAddress: addresses[ctx.chain.networks[0]?.name ?? ""] ?? null,
     payoutAddresses: addresses,
     pendingPayoutAddresses: Object.fromEntries(pending),

@@ -97,6 +97,7 @@ async function protectedChanges(before: () => Promise<void> = lock): Promise<Cha
   return [
     { method: "PUT", url: settings, body: { payoutAddress: A } },
     { method: "PUT", url: settings, body: { walletLock: false } },
+    { method: "PUT", url: settings, body: { approver: "service" } },
     console_("POST", "splits", { name: "new", recipients }),
     console_("PUT", `splits/${splitId}`, { recipients: half }),
     console_("POST", "paywalls", { name: "b", price: 5, splitId }),

@@ -11,10 +11,11 @@ import { type Hex, hashTypedData, recoverAddress } from "viem"
 import { isApproved } from "../chain/contract-wallets.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { chainName } from "../chain/networks.ts"
+import { typedData, walletJson } from "../chain/typed-data.ts"
 import type { Context, TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
 import { ApiError } from "../errors.ts"
-import { payoutAddresses, readTargets, type SettingsChange, type Signer } from "./merchant-settings.ts"
+import { approverNow, payoutAddresses, readTargets, type SettingsChange, type Signer } from "./merchant-settings.ts"
 import { makeNonce, type NonceUse, nonceExpiry, takeNonce } from "./nonces.ts"
 
 /** One change, in words for the merchant. All of it is signed, so a signature is valid for this change alone. */
@@ -28,23 +29,16 @@ interface WalletChange {
   to: string
 }
 
-const types = {
-  EIP712Domain: [
-    { name: "name", type: "string" },
-    { name: "version", type: "string" },
-    { name: "chainId", type: "uint256" },
-  ],
-  MerchantChange: [
-    { name: "service", type: "string" },
-    { name: "merchant", type: "string" },
-    { name: "action", type: "string" },
-    { name: "subject", type: "string" },
-    { name: "from", type: "string" },
-    { name: "to", type: "string" },
-    { name: "nonce", type: "string" },
-    { name: "expiresAt", type: "string" },
-  ],
-} as const
+const MERCHANT_CHANGE = [
+  { name: "service", type: "string" },
+  { name: "merchant", type: "string" },
+  { name: "action", type: "string" },
+  { name: "subject", type: "string" },
+  { name: "from", type: "string" },
+  { name: "to", type: "string" },
+  { name: "nonce", type: "string" },
+  { name: "expiresAt", type: "string" },
+] as const
 
 const HEADER = "Wallet-Signature"
 /** A nonce, and signatures of at most 4 KB each: all headers of a request have 16 KB. */
@@ -132,8 +126,7 @@ async function signerOf(
     const signatures = list.trim().split(" ") as Hex[]
     // Each may be a question to nodes.
     if (signatures.length > wallets.length) return `must be at most one for each of ${wallets.length} wallets`
-    const digestOf = (wallet: Wallet) =>
-      hashTypedData({ ...typedOf(wallet, nonce, expiresAt), types: { MerchantChange: types.MerchantChange } })
+    const digestOf = (wallet: Wallet) => hashTypedData(typedOf(wallet, nonce, expiresAt))
     const { keys, missing } = await checkSignatures(ctx, wallets, signatures, digestOf)
     if (missing.length > 0) return `is not the signature of ${missing.map(nameOf).join(" and ")} for this change`
     if (!(await takeNonce(ctx, nonce, use))) return "was already used"
@@ -144,7 +137,7 @@ async function signerOf(
   const fresh = await makeNonce(ctx, use)
   const details = wallets.map(wallet => {
     const message = `The signature ${answered}. Sign typedData with ${nameOf(wallet)}, and send the request again.`
-    return { path: HEADER, message, typedData: typedOf(wallet, fresh.nonce, fresh.expiresAt) }
+    return { path: HEADER, message, typedData: walletJson(typedOf(wallet, fresh.nonce, fresh.expiresAt)) }
   })
   throw new ApiError("WALLET_SIGNATURE_REQUIRED", details)
 }
@@ -195,7 +188,12 @@ export async function protectedPart(
   })
   const switched = change.walletLock !== undefined && change.walletLock !== locked
   const lock = (on: boolean) => `wallet lock: ${on ? "on" : "off"}`
-  const parts = [...moved, ...(switched ? [{ from: lock(locked), to: lock(!locked) }] : [])]
+  const approver = await approverNow(ctx, merchantId)
+  const approved =
+    change.approver !== undefined && change.approver !== approver
+      ? [{ from: `returns approved by the ${approver}`, to: `returns approved by the ${change.approver}` }]
+      : []
+  const parts = [...moved, ...approved, ...(switched ? [{ from: lock(locked), to: lock(!locked) }] : [])]
   if (parts.length === 0) return undefined
   const joined = (side: "from" | "to") => parts.map(part => part[side]).join("; ")
   const words = { action: "Change settings", subject: "settings", from: joined("from"), to: joined("to") }
@@ -228,12 +226,10 @@ async function signingWallets(
 
 const typedChange =
   (ctx: Context, merchant: string, change: WalletChange) =>
-  ({ chainId }: Wallet, nonce: string, expiresAt: Date) => ({
-    types,
-    primaryType: "MerchantChange" as const,
-    domain: { name: "Sluice", version: "1", chainId },
-    message: { service: ctx.settings.baseUrl, merchant, ...change, nonce, expiresAt: expiresAt.toISOString() },
-  })
+  ({ chainId }: Wallet, nonce: string, expiresAt: Date) => {
+    const message = { service: ctx.settings.baseUrl, merchant, ...change, nonce, expiresAt: expiresAt.toISOString() }
+    return typedData({ name: "Sluice", version: "1", chainId }, "MerchantChange", MERCHANT_CHANGE, message)
+  }
 
 /** What a nonce is for: one change of one merchant, by these wallets. */
 function resourceOf(merchantId: string, wallets: SigningWallets, { action, subject, from, to }: WalletChange): string {

@@ -22,7 +22,7 @@ import {
   walletPayouts,
 } from "../metrics.ts"
 import { type InFlight, inFlight } from "./in-flight.ts"
-import { NEVER } from "./make-payouts.ts"
+import { NEVER } from "./insert-payout.ts"
 import { isTotalSpent } from "./total-budget.ts"
 
 /** Gas of a usual payout: the first release of a deposit takes the most. */

@@ -7,36 +7,18 @@
  * deposit and what is promised out of it.
  */
 
-/** A payment's money in a deposit, less what is already promised out of it, in base units. */
-export interface Source {
-  depositId: bigint
-  available: bigint
-}
-
-export interface Draw {
-  share: number
-  depositId: bigint
-  amount: bigint
-}
-
 /**
- * Draws what each share still needs from the deposits, in order. A share that one deposit can't fill continues in the next;
- * what no source holds is left out. Amounts are base units.
+ * Draws what each share still needs from a deposit that has `available`, in order; the last ones get less, or nothing, where
+ * that is not enough. Amounts are base units, none negative.
  */
-export function drawShares(needed: readonly bigint[], sources: readonly Source[]): Draw[] {
-  const draws: Draw[] = []
-  const left = sources.map(source => ({ ...source }))
-  for (const [share, need] of needed.entries()) {
-    let missing = need
-    for (const source of left) {
-      const amount = missing < source.available ? missing : source.available
-      if (amount <= 0n) continue
-      draws.push({ share, depositId: source.depositId, amount })
-      source.available -= amount
-      missing -= amount
-    }
-  }
-  return draws
+export function drawShares(needed: readonly bigint[], available: bigint): bigint[] {
+  let left = available
+  return needed.map(need => {
+    const amount = need < left ? need : left
+    if (amount <= 0n) return 0n
+    left -= amount
+    return amount
+  })
 }
 
 const MINUTE_MS = 60_000

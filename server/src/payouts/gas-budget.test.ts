@@ -5,6 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import { firstFees } from "../chain/fees.ts"
+import { RELEASE_GAS } from "../chain/release-call.ts"
 import { readWalletState } from "../chain/wallet-state.ts"
 import { inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -153,7 +154,7 @@ describe("a merchant's gas budget", () => {
     await rig.anvil.client.setAutomine(false)
     const { baseFeePerGas } = await rig.anvil.client.getBlock()
     const tip = await rig.anvil.client.estimateMaxPriorityFeePerGas()
-    const most = 250_000n * (2n * (baseFeePerGas ?? 0n) + tip)
+    const most = RELEASE_GAS * (2n * (baseFeePerGas ?? 0n) + tip)
     settings.gasBudget = 2n * most + most / 2n
     await rig.round()
     const count = (state: string) => async () => (await heldReasons()).filter(each => each === state).length
@@ -279,7 +280,7 @@ it("a budget of all that has no room beside the data of what is in flight ends t
     await client.setAutomine(false)
     const sight = await readWalletState(rig.network, rig.signer.address, ctx.signal)
     const { market, dataFee } = sight
-    const gas = 250_000n * ((market && firstFees(market, ctx.settings.payoutMaxFee))?.maxFee ?? 0n)
+    const gas = RELEASE_GAS * ((market && firstFees(market, ctx.settings.payoutMaxFee))?.maxFee ?? 0n)
     // The second fits beside the gas of the first, and not beside its data.
     ctx.settings.gasBudgetTotal = 2n * gas + dataFee + dataFee / 2n
     const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
@@ -303,7 +304,7 @@ describe("a payout that its merchant's budget refuses", () => {
     await rig.paid(other, 2_000_000_000n)
     await rig.anvil.client.setAutomine(false)
     const { baseFeePerGas } = await rig.anvil.client.getBlock()
-    const most = 250_000n * (2n * (baseFeePerGas ?? 0n) + (await rig.anvil.client.estimateMaxPriorityFeePerGas()))
+    const most = RELEASE_GAS * (2n * (baseFeePerGas ?? 0n) + (await rig.anvil.client.estimateMaxPriorityFeePerGas()))
     settings.gasBudget = most + most / 2n
     settings.gasBudgetTotal = 2n * most + most / 2n
     const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()

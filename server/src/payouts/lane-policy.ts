@@ -13,10 +13,11 @@ import type { HeldReason, Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import { withinBudgets } from "./gas-budget.ts"
-import { reserveShort } from "./make-payouts.ts"
+import { reserveShort } from "./insert-payout.ts"
 import { pausedPayouts } from "./pause.ts"
 import { balanceCall, failingPayers, NO_BUDGET, outpaid, tendRelays, whyRefused } from "./relays.ts"
 import { isTotalSpent } from "./total-budget.ts"
+import { usedApproval } from "./used-approval.ts"
 
 /** A payout, return or relay: a row of `payouts`. */
 export type Payout = Row<"payouts">
@@ -96,10 +97,10 @@ const payoutLane: LanePolicy = {
     reason: "sanctions",
     detail: `the recipient is on a sanctions list: ${await listedBy(ctx, recipient)}`,
   }),
-  fails: async (_ctx, _network, _payout, error) => ({
+  fails: async (ctx, network, payout, error) => ({
     kind: "hold",
     reason: "simulation",
-    detail: error.slice(0, DETAIL_LENGTH),
+    detail: ((await usedApproval(ctx, network, payout)) ?? error).slice(0, DETAIL_LENGTH),
   }),
   overTotal: { kind: "skip" },
   overBudget: {

@@ -2,7 +2,6 @@
  * Makes payouts: rows of `payouts` that say which money has to move, written in the transaction that makes it due. Each function
  * reads what is already promised and adds what is missing, so that calling it twice is a no-op.
  */
-import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
@@ -10,14 +9,13 @@ import { releaseData } from "../chain/release-call.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { payeesOf } from "../deposits/deposits.ts"
 import { allocate } from "../money/allocate.ts"
 import { parseAmount } from "../money/amount.ts"
-import { recipientsOf } from "../splits/splits.ts"
-import { drawShares, recheckMs } from "./draw-shares.ts"
+import { drawShares } from "./draw-shares.ts"
+import { insertPayout, roomIn } from "./insert-payout.ts"
 
 const DAY_MS = 86_400_000
-/** When a payout that waits for a person is due. */
-export const NEVER = new Date("9998-01-01T00:00:00Z")
 const DEPOSITS_A_ROUND = 200
 /** A deposit that a sweep took nothing from waits this long, so that it keeps no other deposit from its turn. */
 const SWEEP_AGAIN_MS = 3_600_000
@@ -32,7 +30,8 @@ const unswept = sql<bigint>`t.value - coalesce((select sum(s.amount) from sweep_
  * once it is confirmed there, and nothing else would schedule its payment again.
  */
 const allSwept = sql`not exists (select from claims c join transfers t on t.id = c.transfer_id
-  where c.payment_id = p.id and t.token = p.token and t.state <> 'gone' and ${unswept} > 0)`
+    join deposits d on d.id = t.deposit_id
+  where c.payment_id = p.id and t.token = p.token and t.state <> 'gone' and d.recipient_set_id is null and ${unswept} > 0)`
 
 /** Why shares are held when they are made; `parked` says why they wait for a person and are not retried. */
 interface Hold {
@@ -57,43 +56,40 @@ export async function makePayouts(ctx: TxContext, paymentId: string, hold?: Hold
     .forNoKeyUpdate()
     .executeTakeFirstOrThrow()
   if (payment.status !== "granted") return
-  if (payment.recipient_set_id === null) await planSweep(ctx, payment)
-  else await makeShares(ctx, payment, payment.recipient_set_id, hold)
+  const deposits = await depositsOf(ctx, payment)
+  for (const deposit of deposits) await makeShares(ctx, payment, deposit, hold)
+  const unsplit = deposits.filter(({ recipient_set_id: setId }) => setId === null)
+  if (unsplit.length > 0) await planSweep(ctx, payment, unsplit)
 }
 
+/** Divides what a payment brought to one deposit among the recipients that the deposit's address names. */
 async function makeShares(
   ctx: TxContext,
   payment: Row<"payments">,
-  setId: bigint,
+  deposit: Row<"deposits"> & { received: bigint },
   hold: Hold | undefined,
 ): Promise<void> {
-  const recipients = (await recipientsOf(ctx, [setId])).get(setId) ?? []
+  const recipients = await payeesOf(ctx, deposit.recipient_set_id)
+  if (recipients.length === 0) return
   const whole = allocate(
-    payment.amount,
+    deposit.received,
     recipients.map(each => each.percentE4),
   )
-  const before = await ctx.db.selectFrom("payouts").selectAll().where("payment_id", "=", payment.id).execute()
+  const made = ctx.db.selectFrom("payouts").selectAll().where("payment_id", "=", payment.id)
+  const before = await made.where("deposit_id", "=", deposit.id).execute()
   // A share that a person cancelled is not drawn again; its money stays in the deposit. A cancelled return leaves it to the merchant.
   const live = before.filter(
     ({ kind, state, stopped }) => (stopped && kind === "share") || (state !== "cancelled" && state !== "reverted"),
   )
   const sumOf = (rows: Row<"payouts">[]) => rows.reduce((sum, row) => sum + row.amount, 0n)
   const needed = whole.map((part, share) => part - sumOf(live.filter(row => row.share === share)))
-  const deposits = await depositsOf(ctx, payment)
-  const sources = deposits.map(deposit => ({
-    depositId: deposit.id,
-    available: deposit.received - sumOf(live.filter(row => row.deposit_id === deposit.id)),
-  }))
-  // A share that is drawn from two deposits has two source keys.
-  const made = before.map(row => row.share)
-  for (const { share, depositId, amount } of drawShares(needed, sources)) {
+  for (const [share, amount] of drawShares(needed, deposit.received - sumOf(live)).entries()) {
     const recipient = recipients[share]
-    const deposit = deposits.find(each => each.id === depositId)
-    if (!recipient || !deposit) throw new Error("a share was drawn without a recipient or deposit")
+    if (!recipient || amount === 0n) continue
     const earlier = before.filter(row => row.share === share)
-    await insertPayout(ctx, deposit, {
-      kind: "share",
-      source_key: `payment:${payment.id}:share:${share}:${made.filter(each => each === share).length}`,
+    const payout = {
+      kind: "share" as const,
+      source_key: `payment:${payment.id}:deposit:${deposit.id}:share:${share}:${earlier.length}`,
       payment_id: payment.id,
       share,
       percent_e4: recipient.percentE4,
@@ -105,8 +101,8 @@ async function makeShares(
       hold: hold?.reason,
       parked: hold?.parked,
       checks: earlier.length,
-    })
-    made.push(share)
+    }
+    await insertPayout(ctx, deposit, payout, id => releaseData(id, deposit, recipients, payout))
   }
 }
 
@@ -121,127 +117,6 @@ async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payment
       where c.payment_id = ${paymentId} and t.token = ${token} and t.state <> 'gone' group by 1) as paid
       on paid.deposit_id = d.id order by d.id`.execute(ctx.db)
   return rows.rows
-}
-
-interface NewPayout {
-  kind: "share" | "sweep" | "return"
-  source_key: string
-  payment_id: string | null
-  share: number | null
-  percent_e4: number | null
-  replaces: string | null
-  token: Address
-  recipient: Address
-  amount: bigint
-  hold: HeldReason | undefined
-  /** Why it waits for a person and is not retried. */
-  parked?: string | undefined
-  checks: number
-}
-
-/** Writes a payout and answers its id; one that the deposit's book has no room for is held until there is room. */
-export async function insertPayout(ctx: TxContext, deposit: Row<"deposits">, payout: NewPayout): Promise<string> {
-  const { hold, parked, ...fields } = payout
-  const reserved = await fits(ctx, { ...payout, deposit_id: deposit.id })
-  const reason = hold ?? (reserved ? undefined : "short")
-  const id = randomUUID()
-  const now = ctx.now()
-  await ctx.db
-    .insertInto("payouts")
-    .values({
-      ...fields,
-      id,
-      chain_id: deposit.chain_id,
-      deposit_id: deposit.id,
-      to_address: deposit.factory,
-      data: releaseData(id, deposit, payout),
-      reserved,
-      state: reason ? "held" : "queued",
-      held_reason: reason ?? null,
-      held_detail: parked ?? null,
-      run_at: parked ? NEVER : reason ? new Date(now.getTime() + recheckMs(payout.checks)) : now,
-      created_at: now,
-      updated_at: now,
-    })
-    .execute()
-  return id
-}
-
-/**
- * What a deposit holds and has not promised yet; locks its book until the transaction ends. A return may take all of that, any
- * other payout not what needs the merchant's decision.
- */
-async function roomIn(ctx: TxContext, depositId: bigint, token: Address, kind: NewPayout["kind"]): Promise<bigint> {
-  const book = await ctx.db
-    .selectFrom("deposit_books")
-    .selectAll()
-    .where("deposit_id", "=", depositId)
-    .where("token", "=", token)
-    .forNoKeyUpdate()
-    .executeTakeFirst()
-  if (!book) return 0n
-  if (kind === "return") return book.inflow - book.committed
-  const { rows } = await sql<{ room: bigint }>`
-    select room_in(${depositId}, ${token})::numeric(78,0) as room`.execute(ctx.db)
-  return rows[0]?.room ?? 0n
-}
-
-/** Whether a payout can be promised: its deposit has room, and its own payment's money is there. */
-async function fits(
-  ctx: TxContext,
-  {
-    deposit_id,
-    token,
-    kind,
-    payment_id,
-    amount,
-  }: Pick<Row<"payouts">, "deposit_id" | "token" | "payment_id" | "amount"> & {
-    kind: NewPayout["kind"]
-  },
-): Promise<boolean> {
-  if ((await roomIn(ctx, deposit_id, token, kind)) < amount) return false
-  if (payment_id === null) return true
-  const { rows } = await sql<{ fits: boolean }>`
-    select own_room(${payment_id}, ${deposit_id}, ${token}) >= ${amount} as fits`.execute(ctx.db)
-  return rows[0]?.fits ?? false
-}
-
-/** Promises payouts that their deposit's book had no room for, where there is room by now. */
-export async function reserveShort(ctx: Context, chainId: number): Promise<void> {
-  const due = await ctx.db
-    .selectFrom("payouts")
-    .select("id")
-    .where("chain_id", "=", chainId)
-    .where("lane", "=", "payout")
-    .where("state", "=", "held")
-    .where("reserved", "=", false)
-    .where("run_at", "<=", ctx.now())
-    .orderBy("created_at")
-    .limit(DEPOSITS_A_ROUND)
-    .execute()
-  for (const { id } of due)
-    await inTransaction(ctx, async ctx => {
-      const row = await ctx.db
-        .selectFrom("payouts")
-        .selectAll()
-        .where("id", "=", id)
-        .where("state", "=", "held")
-        .forNoKeyUpdate()
-        .skipLocked()
-        .executeTakeFirst()
-      if (!row || row.reserved) return
-      const hasRoom = await fits(ctx, { ...row, kind: row.kind as NewPayout["kind"] })
-      const now = ctx.now()
-      await ctx.db
-        .updateTable("payouts")
-        .set(
-          hasRoom
-            ? { reserved: true, state: "queued", held_reason: null, run_at: now, updated_at: now }
-            : { checks: row.checks + 1, run_at: new Date(now.getTime() + recheckMs(row.checks + 1)) },
-        )
-        .where("id", "=", id)
-        .execute()
-    })
 }
 
 /**
@@ -267,7 +142,7 @@ export async function cancelPayouts(ctx: TxContext, paymentId: string): Promise<
 
 /** Schedules the payments of a sweep that will not happen for another one. */
 async function sweepAgain(ctx: TxContext, payoutId: string, at: Date): Promise<void> {
-  await sql`update payments set sweep_at = ${at} where status = 'granted' and recipient_set_id is null and id in (
+  await sql`update payments set sweep_at = ${at} where status = 'granted' and id in (
     select c.payment_id from claims c join sweep_parts s on s.transfer_id = c.transfer_id
     where s.payout_id = ${payoutId})`.execute(ctx.db)
 }
@@ -276,7 +151,11 @@ async function sweepAgain(ctx: TxContext, payoutId: string, at: Date): Promise<v
  * Schedules a payment for the daily sweep, or sweeps at once when its deposits hold more than `SWEEP_ABOVE`. A payment that was
  * accepted in another token is swept at once: its worth is unknown.
  */
-async function planSweep(ctx: TxContext, payment: Row<"payments">): Promise<void> {
+async function planSweep(
+  ctx: TxContext,
+  payment: Row<"payments">,
+  deposits: readonly Row<"deposits">[],
+): Promise<void> {
   const network = networkOf(ctx.chain, payment.chain_id)
   await ctx.db
     .updateTable("payments")
@@ -285,7 +164,7 @@ async function planSweep(ctx: TxContext, payment: Row<"payments">): Promise<void
     .execute()
   const settled = payment.token === network.token.address
   const above = settled ? parseAmount(ctx.settings.sweepAbove, network.token.decimals) : 0n
-  for (const deposit of await depositsOf(ctx, payment)) await sweepDeposit(ctx, payment.token, deposit, above)
+  for (const deposit of deposits) await sweepDeposit(ctx, payment.token, deposit, above)
 }
 
 /**
@@ -295,8 +174,9 @@ async function planSweep(ctx: TxContext, payment: Row<"payments">): Promise<void
 export async function sweepDue(ctx: Context, network: Network): Promise<number> {
   const due = await sql<{ id: bigint; token: Address }>`
     select t.deposit_id as id, t.token from payments p join claims c on c.payment_id = p.id
-      join transfers t on t.id = c.transfer_id
+      join transfers t on t.id = c.transfer_id join deposits d on d.id = t.deposit_id
     where p.chain_id = ${network.chainId} and p.sweep_at <= ${ctx.now()} and not t.single_source
+      and d.recipient_set_id is null
     group by 1, 2 order by min(p.sweep_at), 1, 2 limit ${DEPOSITS_A_ROUND}`.execute(ctx.db)
   for (const { id, token } of due.rows)
     await inTransaction(ctx, async ctx => {
@@ -343,6 +223,7 @@ async function sweepDeposit(
   above: bigint,
   parked?: string,
 ): Promise<boolean> {
+  if (deposit.recipient_set_id !== null) return false
   // The book is the lock: two payments that are granted at once must not sweep the same money. And it says quickly that there
   // is not enough.
   const room = await roomIn(ctx, deposit.id, token, "sweep")
@@ -351,7 +232,7 @@ async function sweepDeposit(
     select t.id, c.payment_id, ${unswept} as left
     from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
     where t.deposit_id = ${deposit.id} and t.token = ${token} and t.state in ('confirmed', 'final')
-      and not t.single_source and p.status = 'granted' and p.sweep_at is not null and p.recipient_set_id is null
+      and not t.single_source and p.status = 'granted' and p.sweep_at is not null
     order by t.id limit ${TRANSFERS_A_SWEEP}`.execute(ctx.db)
   const parts = open.rows.filter(row => row.left > 0n)
   const amount = parts.reduce((sum, { left }) => sum + left, 0n)
@@ -362,8 +243,8 @@ async function sweepDeposit(
     .where("deposit_id", "=", deposit.id)
     .where("kind", "=", "sweep")
     .executeTakeFirstOrThrow()
-  const payoutId = await insertPayout(ctx, deposit, {
-    kind: "sweep",
+  const sweep = {
+    kind: "sweep" as const,
     source_key: `deposit:${deposit.id}:sweep:${n}`,
     payment_id: null,
     share: null,
@@ -372,10 +253,11 @@ async function sweepDeposit(
     token,
     recipient: deposit.owner,
     amount,
-    hold: parked ? "reverted" : undefined,
+    hold: parked ? ("reverted" as const) : undefined,
     parked,
     checks: 0,
-  })
+  }
+  const payoutId = await insertPayout(ctx, deposit, sweep, id => releaseData(id, deposit, [], sweep))
   await ctx.db
     .insertInto("sweep_parts")
     .values(parts.map(({ id, left }) => ({ payout_id: payoutId, transfer_id: id, amount: left })))

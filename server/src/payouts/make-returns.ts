@@ -3,16 +3,27 @@
  * one live or final return; when its last return fails for good, the payment is open again.
  */
 import { sql } from "kysely"
+import type { Hex } from "viem"
+import { approvalIn, giveBackCall, NO_DEADLINE, returnNonce } from "../chain/release-call.ts"
 import type { TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
-import { insertPayout } from "./make-payouts.ts"
+import { insertPayout } from "./insert-payout.ts"
 
-/** Makes the return of a payment that has just become `returned`; call it in that transaction, under the payment's lock. */
+/** What a wallet has signed for a return; `deadline` is in Unix seconds. */
+interface Approval {
+  deadline: number | bigint
+  signature: Hex
+}
+
+/**
+ * Makes the return of a payment that has just become `returned`, with the approval of the wallet that the receiving address names
+ * where it names one; call it in that transaction, under the payment's lock.
+ */
 export async function makeReturn(
   ctx: TxContext,
   payment: Row<"payments">,
-  again?: { reason: HeldReason; replaces: string },
+  { approval, again }: { approval?: Approval | undefined; again?: { reason: HeldReason; replaces: string } },
 ): Promise<void> {
   if (payment.status !== "returned" || payment.deposit_id === null || payment.returned_to === null)
     throw new Error(`${payment.id} is not returned`)
@@ -21,9 +32,10 @@ export async function makeReturn(
     .selectAll()
     .where("id", "=", payment.deposit_id)
     .executeTakeFirstOrThrow()
-  const n = await returnsOf(ctx, payment.id)
-  await insertPayout(ctx, deposit, {
-    kind: "return",
+  const { made: n, moved } = await returnsOf(ctx, payment.id)
+  const approved = again ? await approvalOf(ctx, again.replaces) : approval
+  const payout = {
+    kind: "return" as const,
     source_key: `payment:${payment.id}:return:${n}`,
     payment_id: payment.id,
     share: null,
@@ -34,18 +46,45 @@ export async function makeReturn(
     amount: payment.amount,
     hold: again?.reason,
     checks: again ? n : 0,
-  })
+  }
+  const message = {
+    ...{ token: payment.token, to: payment.returned_to, amount: payment.amount },
+    nonce: returnNonce(payment.id, moved),
+    deadline: BigInt(approved?.deadline ?? NO_DEADLINE),
+  }
+  await insertPayout(ctx, deposit, payout, id => giveBackCall(id, deposit, message, approved?.signature ?? "0x"))
 }
 
-async function returnsOf(ctx: TxContext, paymentId: string, from = new Date(0)): Promise<number> {
-  const { n } = await ctx.db
+/** What an earlier return of the same money was approved with: it counts until it has moved it. */
+async function approvalOf(ctx: TxContext, payoutId: string): Promise<ReturnType<typeof approvalIn>> {
+  const { data } = await ctx.db
     .selectFrom("payouts")
-    .select(sql<number>`count(*)::int`.as("n"))
+    .select("data")
+    .where("id", "=", payoutId)
+    .executeTakeFirstOrThrow()
+  return approvalIn(data)
+}
+
+/** How many returns of a payment moved money. */
+export const movedReturns = async (ctx: TxContext, paymentId: string): Promise<number> =>
+  (await returnsOf(ctx, paymentId)).moved
+
+/** How many returns of a payment were made since a time, and how many moved money. */
+async function returnsOf(
+  ctx: TxContext,
+  paymentId: string,
+  from = new Date(0),
+): Promise<{ made: number; moved: number }> {
+  return await ctx.db
+    .selectFrom("payouts")
+    .select([
+      sql<number>`count(*)::int`.as("made"),
+      sql<number>`(count(*) filter (where state in ('mined', 'final') and succeeded))::int`.as("moved"),
+    ])
     .where("payment_id", "=", paymentId)
     .where("kind", "=", "return")
     .where("created_at", ">=", from)
     .executeTakeFirstOrThrow()
-  return n
 }
 
 /**
@@ -62,8 +101,8 @@ export async function returnAgain(ctx: TxContext, failed: Row<"payouts">, most: 
   const stands =
     await sql`select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = ${payment.id}
     and t.state in ('confirmed', 'final') having sum(t.value) = ${payment.amount}`.execute(ctx.db)
-  if (stands.rows.length > 0 && (await returnsOf(ctx, payment.id, payment.returned_at)) < most)
-    return await makeReturn(ctx, payment, { reason: "reverted", replaces: failed.id })
+  if (stands.rows.length > 0 && (await returnsOf(ctx, payment.id, payment.returned_at)).made < most)
+    return await makeReturn(ctx, payment, { again: { reason: "reverted", replaces: failed.id } })
   ctx.log.error({ paymentId: payment.id }, "a return failed for good; the payment is open again")
   await ctx.db
     .updateTable("payments")

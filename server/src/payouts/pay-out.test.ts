@@ -9,6 +9,7 @@ import { testUsdcAbi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import { payoutIdIn } from "../chain/release-call.ts"
+import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "../settlement/settle.ts"
 import { sweepDue } from "./make-payouts.ts"
 import { sharesOf, sharesSettled } from "./queries.ts"
@@ -93,7 +94,7 @@ describe("shares", () => {
     expect((await rig.payouts()).map(row => [row.share, row.amount])).toEqual([[1, 500_000n]])
   })
 
-  it("stay as they were when the split is edited or deleted after the payment was made", async () => {
+  it("are those of the address that was paid, whenever the split is edited or deleted", async () => {
     const shop = await rig.sell([70, 30])
     const { ctx } = rig.service
     const url = `/api/console/splits/${shop.splitId}`
@@ -103,9 +104,12 @@ describe("shares", () => {
       { address: recipient(3), percent: 1 },
     ]
     await rig.service.call("PUT", url, { recipients }, { as: "shop" })
-    const second = await rig.paid(shop, 1_000_000n)
+    const edited = await rig.current(shop)
+    const second = await rig.paid(edited, 1_000_000n)
     await rig.service.call("DELETE", url, undefined, { as: "shop" })
-    const third = await rig.paid(shop, 1_000_000n)
+    const third = await rig.paid(await rig.current(shop), 1_000_000n)
+    // On their way while the split was edited: the addresses are good for an hour, and pay whom they name.
+    const late = [await rig.paid(shop, 1_000_000n), await rig.paid(edited, 1_000_000n)]
     const of = async (id: string) =>
       (await sharesOf(ctx, id)).map(({ address, percent }) => [address.toLowerCase(), percent])
     expect(await of(first)).toEqual([
@@ -117,6 +121,7 @@ describe("shares", () => {
       [recipient(3), 1],
     ])
     expect(await of(third)).toEqual([])
+    expect(await Promise.all(late.map(of))).toEqual([await of(first), await of(second)])
     // Even when it comes back after a reorg.
     await ctx.db.updateTable("transfers").set({ state: "gone", run_at: ctx.now() }).execute()
     await settleDue(ctx, rig.network)
@@ -131,6 +136,34 @@ describe("shares", () => {
       [recipient(2), 99],
       [recipient(3), 1],
     ])
+  })
+
+  it("of a payment over two addresses are those of each for what it received", async () => {
+    const shop = await rig.sell([70, 30])
+    await rig.paid(shop, 200_001n)
+    const recipients = [
+      { address: recipient(2), percent: 99 },
+      { address: recipient(3), percent: 1 },
+    ]
+    await rig.service.call("PUT", `/api/console/splits/${shop.splitId}`, { recipients }, { as: "shop" })
+    const edited = await rig.current(shop)
+    await rig.paid(edited, 300_000n)
+    const rows = await rig.payouts()
+    const paid = rows.map(row => [row.deposit_id, row.recipient, row.amount])
+    expect(new Set(rows.map(row => row.payment_id)).size).toBe(1)
+    expect(new Set(paid.map(String))).toEqual(
+      new Set(
+        [
+          [shop.deposit.id, recipient(0), 140_000n],
+          [shop.deposit.id, recipient(1), 60_001n],
+          [edited.deposit.id, recipient(2), 297_000n],
+          [edited.deposit.id, recipient(3), 3_000n],
+        ].map(String),
+      ),
+    )
+    const got = await gains(4, () => rig.round())
+    expect(got).toEqual([140_000n, 60_001n, 297_000n, 3_000n])
+    expect(await checkConsistency(rig.service.ctx, rig.network.chainId)).toEqual([])
   })
 })
 

@@ -730,7 +730,7 @@ describe("what relays may cost", () => {
       rig.service.advance(31_000)
       await rig.anvil.client.setAutomine(false)
       await on.round()
-      expect(await inFlight(rig.service.ctx, await relayWallet())).toMatchObject({ n: 1, parts: 6n })
+      expect(await inFlight(rig.service.ctx, await relayWallet())).toMatchObject({ n: 1, parts: 5n })
       await rig.anvil.client.setAutomine(true)
       await mine()
       expect(session.id).toBeTruthy()

@@ -4,8 +4,8 @@ import { decodeFunctionData, type Hex, slice } from "viem"
 import { describe, expect, it } from "vitest"
 import { depositFactoryAbi } from "../chain/abi.ts"
 import { firstFees, raisedFees } from "../chain/fees.ts"
-import type { Address } from "../chain/hex.ts"
-import { payoutIdIn, releaseData } from "../chain/release-call.ts"
+import type { Address, Hash } from "../chain/hex.ts"
+import { approvalIn, giveBackCall, payoutIdIn, releaseData, returnNonce } from "../chain/release-call.ts"
 import { classifyAnswer, summaryOf } from "./broadcast-results.ts"
 import { drawShares, recheckMs } from "./draw-shares.ts"
 
@@ -99,32 +99,17 @@ describe("drawShares", () => {
   const amounts = fc.array(fc.bigInt({ min: 0n, max: 1_000n }), { minLength: 1, maxLength: 8 })
   const sum = (values: bigint[]) => values.reduce((total, value) => total + value, 0n)
 
-  it("draws all that is needed where it is there, no deposit beyond what it has, nothing of zero", () => {
+  it("draws all that is needed where it is there, nothing beyond what the deposit has, in order", () => {
     fc.assert(
-      fc.property(amounts, amounts, (needed, available) => {
-        const sources = available.map((amount, i) => ({ depositId: BigInt(i), available: amount }))
-        const draws = drawShares(needed, sources)
-        const [need, have] = [sum(needed), sum(available)]
-        expect(sum(draws.map(draw => draw.amount))).toBe(need < have ? need : have)
-        expect(draws.every(draw => draw.amount > 0n)).toBe(true)
-        for (const { depositId, available } of sources)
-          expect(sum(draws.filter(draw => draw.depositId === depositId).map(draw => draw.amount)) <= available).toBe(
-            true,
-          )
-        for (const [share, amount] of needed.entries())
-          expect(sum(draws.filter(draw => draw.share === share).map(draw => draw.amount)) <= amount).toBe(true)
+      fc.property(amounts, fc.bigInt({ min: -10n, max: 4_000n }), (needed, available) => {
+        const drawn = drawShares(needed, available)
+        const [need, have] = [sum(needed), available > 0n ? available : 0n]
+        expect(sum(drawn)).toBe(need < have ? need : have)
+        expect(drawn.every((amount, i) => amount >= 0n && amount <= (needed[i] ?? 0n))).toBe(true)
+        const short = drawn.findIndex((amount, i) => amount < (needed[i] ?? 0n))
+        if (short >= 0) expect(sum(drawn.slice(short + 1))).toBe(0n)
       }),
     )
-  })
-
-  it("goes on in the next deposit where one runs out", () => {
-    const sources = [1n, 2n].map(depositId => ({ depositId, available: 5n }))
-    expect(drawShares([3n, 4n, 3n], sources)).toEqual([
-      { share: 0, depositId: 1n, amount: 3n },
-      { share: 1, depositId: 1n, amount: 2n },
-      { share: 1, depositId: 2n, amount: 2n },
-      { share: 2, depositId: 2n, amount: 3n },
-    ])
   })
 })
 
@@ -132,12 +117,38 @@ it("rechecks come after a minute, two, four, and at most a day", () => {
   expect([0, 1, 2, 20].map(recheckMs)).toEqual([60_000, 120_000, 240_000, 86_400_000])
 })
 
-it("a release says what moves, and ends in the payout's id", () => {
+describe("the calldata", () => {
   const id = "01234567-89ab-4cde-8f01-23456789abcd"
-  const owner = `0x${"11".repeat(20)}` as Address
-  const deposit = { salt: `0x${"22".repeat(32)}` as Hex, owner, open_after_s: 7n }
-  const data = releaseData(id, deposit, { token: owner, recipient: owner, amount: 5n })
-  expect(payoutIdIn(data)).toBe(id)
-  const { args } = decodeFunctionData({ abi: depositFactoryAbi, data: slice(data, 0, -16) })
-  expect(args).toEqual([deposit.salt, owner, 7n, owner, owner, 5n])
+  const at = (byte: string) => `0x${byte.repeat(20)}` as Address
+  const deposit = {
+    ...{ salt: `0x${"22".repeat(32)}` as Hash, owner: at("11"), approver: at("12"), open_after_s: 7n },
+    payees_hash: `0x${"23".repeat(32)}` as Hash,
+  }
+  const terms = { owner: at("11"), approver: at("12"), payeesHash: deposit.payees_hash, openAfter: 7n }
+  const payees = [
+    { address: at("31"), percentE4: 400_000 },
+    { address: at("32"), percentE4: 600_000 },
+  ]
+  const decoded = (data: Hex) => decodeFunctionData({ abi: depositFactoryAbi, data: slice(data, 0, -16) })
+
+  it("of a release says what moves, and the payees where it goes to one; it ends in the payout's id", () => {
+    const toOwner = releaseData(id, deposit, payees, { token: at("41"), recipient: at("11"), amount: 5n })
+    const toPayee = releaseData(id, deposit, payees, { token: at("41"), recipient: at("32"), amount: 5n })
+    expect([payoutIdIn(toOwner), payoutIdIn(toPayee)]).toEqual([id, id])
+    expect(decoded(toOwner).args).toEqual([deposit.salt, terms, [], [], at("41"), at("11"), 5n])
+    const lists = [payees.map(each => each.address), [400_000n, 600_000n]]
+    expect(decoded(toPayee).args).toEqual([deposit.salt, terms, ...lists, at("41"), at("32"), 5n])
+  })
+
+  it("of a return has the nonce of its money, whichever payout it is for, and another one once that has moved", () => {
+    const nonces = [returnNonce("pay_1", 0), returnNonce("pay_1", 0), returnNonce("pay_1", 1), returnNonce("pay_2", 0)]
+    expect(nonces.map(nonce => nonces.indexOf(nonce))).toEqual([0, 0, 2, 3])
+    const message = { token: at("41"), to: at("51"), amount: 5n, nonce: returnNonce("pay_1", 0), deadline: 9n }
+    const data = giveBackCall(id, deposit, message, "0x1234")
+    expect(payoutIdIn(data)).toBe(id)
+    expect(decoded(data).args).toEqual([deposit.salt, terms, at("41"), at("51"), 5n, message.nonce, 9n, "0x1234"])
+    expect(approvalIn(data)).toEqual({ nonce: message.nonce, deadline: 9n, signature: "0x1234" })
+    expect(approvalIn(releaseData(id, deposit, payees, { ...message, recipient: at("11") }))).toBeUndefined()
+    expect(approvalIn("0x1234")).toBeUndefined()
+  })
 })

@@ -69,9 +69,3 @@ export async function takeAccess(ctx: TxContext, paymentId: string): Promise<voi
     .where("revoked_at", "is", null)
     .execute()
 }
-
-/** Whether a payment was granted once: who is paid of it was decided then. */
-export async function wasGranted(ctx: TxContext, paymentId: string): Promise<boolean> {
-  const grants = ctx.db.selectFrom("grants").select("id").where("payment_id", "=", paymentId)
-  return (await grants.executeTakeFirst()) !== undefined
-}

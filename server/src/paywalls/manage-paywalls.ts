@@ -4,7 +4,8 @@ import { type Network, networkAsked, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { orSlugTaken } from "../db/slugs.ts"
-import { makePaywallDeposit, openVersion } from "../deposits/versions.ts"
+import { approverOf } from "../deposits/parties.ts"
+import { makePaywallDeposit, moveDeposit, openVersion } from "../deposits/versions.ts"
 import { ApiError } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/merchant-settings.ts"
@@ -58,13 +59,10 @@ export async function createPaywall(ctx: TxContext, merchantId: string, body: Pa
       .returningAll()
       .executeTakeFirstOrThrow(),
   )
-  const deposit = await makePaywallDeposit(ctx, network, paywall.id, owner)
-  await openVersion(ctx, paywall.id, {
-    price,
-    active: true,
-    depositId: deposit.id,
-    recipientSetId: split?.setId ?? null,
-  })
+  const approver = await approverOf(ctx, network, merchantId, owner)
+  const parties = { owner, approver, recipientSetId: split?.setId ?? null }
+  const deposit = await makePaywallDeposit(ctx, network, paywall.id, parties)
+  await openVersion(ctx, paywall.id, { price, active: true, depositId: deposit.id })
   await emitAttached(ctx, merchantId, paywall.id, null, paywall.split_id)
   return paywall
 }
@@ -87,7 +85,8 @@ export async function changePaywall(
       const splitId = body.splitId === undefined ? known.split_id : body.splitId
       const split = asksForSplit ? await recipientSetOf(ctx, merchantId, splitId) : undefined
       const before = await lockPaywall(ctx, merchantId, id)
-      const { token } = networkOf(ctx.chain, before.chain_id)
+      const network = networkOf(ctx.chain, before.chain_id)
+      const { token } = network
       const faults = contentFaults(body)
       const price =
         body.price === undefined && !body.splitId
@@ -103,8 +102,9 @@ export async function changePaywall(
       if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
       const active = body.active ?? before.active
       const rerouted = body.splitId !== undefined && body.splitId !== before.split_id
-      if (price !== before.price || active !== before.active || rerouted)
-        await openVersion(ctx, id, { price, active, ...(rerouted ? { recipientSetId: split?.setId ?? null } : {}) })
+      // Who is paid is part of the address.
+      if (rerouted) await moveDeposit(ctx, network, id, { price, active, recipientSetId: split?.setId ?? null })
+      else if (price !== before.price || active !== before.active) await openVersion(ctx, id, { price, active })
       if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
       return await ctx.db
         .updateTable("paywalls")

@@ -160,7 +160,6 @@ export async function versionsOf(ctx: TxContext, paywallId: string): Promise<Ver
     price: row.price,
     active: row.active,
     depositId: row.deposit_id,
-    recipientSetId: row.recipient_set_id,
     fromAt: row.from_at,
     untilAt: row.until_at,
   }))

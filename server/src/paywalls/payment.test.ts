@@ -1,16 +1,16 @@
 import fc from "fast-check"
 import { describe, expect, it } from "vitest"
-import { ADD_UP_MS, foldTransfers, type OpenTransfer, priceAt, recipientSetAt, type Version } from "./payment.ts"
+import { ADD_UP_MS, foldTransfers, type OpenTransfer, priceAt, type Version } from "./payment.ts"
 
 const at = (minutes: number) => new Date(Date.UTC(2026, 0, 1) + minutes * 60_000)
 
 describe("priceAt", () => {
   const versions: Version[] = [
-    { recipientSetId: null, n: 1, price: 5n, active: true, depositId: 1n, fromAt: at(0), untilAt: at(100) },
-    { recipientSetId: null, n: 2, price: 9n, active: true, depositId: 1n, fromAt: at(100), untilAt: at(200) },
-    { recipientSetId: null, n: 3, price: 9n, active: true, depositId: 2n, fromAt: at(200), untilAt: at(300) },
-    { recipientSetId: null, n: 4, price: 9n, active: false, depositId: 2n, fromAt: at(300), untilAt: at(400) },
-    { recipientSetId: null, n: 5, price: 7n, active: true, depositId: 2n, fromAt: at(400), untilAt: null },
+    { n: 1, price: 5n, active: true, depositId: 1n, fromAt: at(0), untilAt: at(100) },
+    { n: 2, price: 9n, active: true, depositId: 1n, fromAt: at(100), untilAt: at(200) },
+    { n: 3, price: 9n, active: true, depositId: 2n, fromAt: at(200), untilAt: at(300) },
+    { n: 4, price: 9n, active: false, depositId: 2n, fromAt: at(300), untilAt: at(400) },
+    { n: 5, price: 7n, active: true, depositId: 2n, fromAt: at(400), untilAt: null },
   ]
 
   it.each([
@@ -31,7 +31,6 @@ describe("priceAt", () => {
   it("a cut price holds for a block stamped in the second of the cut", () => {
     const cut: Version[] = [
       {
-        recipientSetId: null,
         n: 1,
         price: 9n,
         active: true,
@@ -40,7 +39,6 @@ describe("priceAt", () => {
         untilAt: new Date(at(10).getTime() + 900),
       },
       {
-        recipientSetId: null,
         n: 2,
         price: 5n,
         active: true,
@@ -50,24 +48,6 @@ describe("priceAt", () => {
       },
     ]
     expect(priceAt(cut, 1n, at(10))).toBe(5n)
-  })
-})
-
-describe("recipientSetAt", () => {
-  const edge = { price: 5n, active: true, depositId: 1n }
-  const versions: Version[] = [
-    { ...edge, n: 2, recipientSetId: 7n, fromAt: at(100), untilAt: at(200) },
-    { ...edge, n: 1, recipientSetId: null, fromAt: at(0), untilAt: at(100) },
-    { ...edge, n: 3, recipientSetId: 8n, fromAt: at(200), untilAt: null },
-  ]
-
-  it.each([
-    ["stamped before the paywall was made", -1, null],
-    ["in the first version", 99, null],
-    ["at the very change", 100, 7n],
-    ["a minute after an edit: the new split, without an hour's grace", 201, 8n],
-  ])("%s", (_what, minutes, setId) => {
-    expect(recipientSetAt(versions, at(minutes))).toBe(setId)
   })
 })
 

@@ -28,8 +28,6 @@ export interface Version {
   price: bigint
   active: boolean
   depositId: bigint
-  /** Who divides a payment among themselves; null: it is the merchant's. */
-  recipientSetId: bigint | null
   fromAt: Date
   untilAt: Date | null
 }
@@ -49,17 +47,6 @@ export function priceAt(versions: readonly Version[], depositId: bigint, minedAt
     .filter(v => v.active && v.depositId === depositId && began(v) && !endedBefore(v, t - QUOTE_MS))
     .map(version => version.price)
   return prices.length === 0 ? undefined : prices.reduce((least, price) => (price < least ? price : least))
-}
-
-/**
- * Who a payment is divided among that was completed at this time: what the version in force then said, null for the
- * merchant alone. No hour of grace here: it is the merchant's own money, and an edit is for what is paid from then on.
- */
-export function recipientSetAt(versions: readonly Version[], minedAt: Date): bigint | null {
-  const t = minedAt.getTime()
-  const inOrder = [...versions].sort((a, b) => a.n - b.n)
-  const begun = inOrder.filter(version => version.fromAt.getTime() <= t)
-  return (begun.at(-1) ?? inOrder[0])?.recipientSetId ?? null
 }
 
 /** A transfer that no payment has claimed yet. */

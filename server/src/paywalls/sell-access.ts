@@ -13,7 +13,7 @@ import type { Part, Sellable } from "../settlement/sellable.ts"
 import { foldAccess, lockAccess } from "./access.ts"
 import { endClaimed, failSubmissions, returnSubmissions, reverseSubmissions } from "./end-submissions.ts"
 import { notifyPayment } from "./events.ts"
-import { giveAccess, takeAccess, wasGranted } from "./give-access.ts"
+import { giveAccess, takeAccess } from "./give-access.ts"
 import {
   countedAlone,
   dueSenders,
@@ -24,7 +24,7 @@ import {
   submittedHashes,
   versionsOf,
 } from "./open-transfers.ts"
-import { recipientSetAt, type Version } from "./payment.ts"
+import type { Version } from "./payment.ts"
 import { type AccessPlan, planAccess } from "./plan-access.ts"
 
 /** One sender at one paywall. */
@@ -83,11 +83,6 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
       isMoreComing: rows.length > 0 && (await moreIsComing(ctx, id, payer)),
       now: ctx.now(),
     })
-  },
-
-  async recipientsOf(ctx, { versions }, last, known) {
-    if (known && (await wasGranted(ctx, known.id))) return known.recipient_set_id
-    return recipientSetAt(versions, last.block_time)
   },
 
   onPaid: giveAccess,

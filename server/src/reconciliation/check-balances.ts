@@ -188,7 +188,7 @@ export async function checkRowsOf(
   const { rows: transfers } = await sql<Row<"transfers">>`select * from transfers where deposit_id = ${deposit.id}
     and state = 'final' order by block_number desc limit ${ROWS_OF_A_DEPOSIT}`.execute(ctx.db)
   const of = sql`i.deposit_id = ${deposit.id} and i.state in ('assigned', 'mined', 'final', 'reverted')`
-  const payouts = await signedPayouts(ctx, network.chainId, of, ROWS_OF_A_DEPOSIT)
+  const payouts = await signedPayouts(ctx, network, of, ROWS_OF_A_DEPOSIT)
   for (const payout of payouts) {
     const finding = checkPayout(payout)
     if (finding) return { finding }

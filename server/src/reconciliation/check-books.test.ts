@@ -1,8 +1,12 @@
 // The hourly comparison of logs, beside the payout engine on a real chain.
 import { sql } from "kysely"
+import { zeroHash } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
-import { testUsdcAbi } from "../chain/abi.ts"
+import { depositFactoryAbi, testUsdcAbi } from "../chain/abi.ts"
+import { giveBackData } from "../chain/give-back.ts"
+import type { Hash } from "../chain/hex.ts"
+import { NO_DEADLINE, termsOf } from "../chain/release-call.ts"
 import { checkBooks } from "./check-books.ts"
 
 const HOUR_MS = 3_600_000
@@ -64,6 +68,43 @@ describe("the comparison", () => {
     await sql`alter table outflows drop constraint fails`.execute(db)
     expect((await wallet()).halted_reason).toContain("no payout meant it")
   })
+
+  it.each([
+    ["wallet", null],
+    ["service", "no payout meant it"],
+  ])(
+    "does not halt for what the %s sent back without a payout where that is the merchant's own word",
+    async (approver, words) => {
+      const { service, anvil, network } = rig
+      const { client, accounts } = anvil
+      const [, operator, , stranger] = accounts
+      const settings = await service.call("PUT", "/api/console/settings", { approver }, { as: "shop" })
+      expect(settings.body).toMatchObject({ approver })
+      const { deposit } = await rig.sell()
+      await rig.mint(deposit.address, 50n)
+      const { factory, salt } = deposit
+      const message = {
+        ...{ token: rig.token, to: recipient(5), amount: 20n, deposit: deposit.address },
+        ...{ nonce: zeroHash as Hash, deadline: NO_DEADLINE },
+      }
+      // The last account has the merchant's payout address.
+      const signed = await accounts[9].signTypedData(giveBackData(network.chainId, factory, message))
+      const args = [salt, termsOf(deposit), rig.token, recipient(5), 20n, zeroHash, NO_DEADLINE] as const
+      await client.writeContractSync({
+        ...{ address: factory, abi: depositFactoryAbi, functionName: "giveBack" },
+        args: [...args, approver === "wallet" ? signed : "0x"],
+        account: approver === "wallet" ? stranger : operator,
+      })
+      await mine()
+      rig.service.advance(HOUR_MS + 1)
+      await check()
+      expect((await wallet()).halted_reason).toEqual(words === null ? null : expect.stringContaining(words))
+      const noted = await service.ctx.db.selectFrom("outflows").select(["reason", "amount"]).execute()
+      expect(noted).toEqual([{ reason: words === null ? "given_back" : "unknown", amount: 20n }])
+      const { body } = await service.call("GET", "/api/console/books", undefined, { as: "shop" })
+      expect(body.data.map((row: { reason: string }) => row.reason)).toContain(noted[0]?.reason)
+    },
+  )
 
   it("keeps the engine from signing until it has halted the wallet", async () => {
     await robbed()

@@ -66,7 +66,7 @@ async function compareNewBlocks(ctx: Context, network: Network, wallet: Row<"wal
   const quorum = await openQuorum(network, cursor?.block_number ?? 0n, ctx.signal)
   const deposits = await ctx.db
     .selectFrom("deposits")
-    .select(["id", "address", "owner", "open_after_s", "merchant_id"])
+    .select(["id", "address", "factory", "owner", "approver", "open_after_s", "merchant_id"])
     .where("chain_id", "=", network.chainId)
     .execute()
   let from = wallet.checked_number === null ? quorum.finalized : wallet.checked_number + 1n

@@ -3,6 +3,7 @@
  * one statement, so it sees one snapshot; work in progress makes no answer wrong.
  */
 import { type RawBuilder, sql } from "kysely"
+import { ZERO_ADDRESS } from "../chain/hex.ts"
 import type { Context, TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
 import type { Row } from "../db/schema.ts"
@@ -131,13 +132,14 @@ const questions: Question[] = [
         and (i.merchant_id, i.chain_id) is distinct from (d.merchant_id, d.chain_id)`,
   },
   {
+    // An address of before addresses named approvers does not say who shares what it received.
     table: "payouts",
     of: chainId => sql`
-      select i.id::text, format('is a share of %s/10000 %% for %s; by the row %s of payments it is %s/10000 %% for %s', i.percent_e4,
-        i.recipient, p.id, coalesce(r.percent_e4::text, 'none'), coalesce(r.address, 'nobody')) as words
-      from payouts i join payments p on p.id = i.payment_id
-        left join recipients r on r.set_id = p.recipient_set_id and r.position = i.share
-      where i.chain_id = ${chainId} and i.kind = 'share'
+      select i.id::text, format('is a share of %s/10000 %% for %s; by the row %s of deposits it is %s/10000 %% for %s', i.percent_e4,
+        i.recipient, i.deposit_id, coalesce(r.percent_e4::text, 'none'), coalesce(r.address, 'nobody')) as words
+      from payouts i left join deposits d on d.id = i.deposit_id
+        left join recipients r on r.set_id = d.recipient_set_id and r.position = i.share
+      where i.chain_id = ${chainId} and i.kind = 'share' and d.approver is distinct from ${ZERO_ADDRESS}
         and (i.recipient, i.percent_e4) is distinct from (r.address, r.percent_e4)`,
   },
   {

@@ -4,37 +4,52 @@
  */
 import { sql } from "kysely"
 import { type Hex, keccak256, parseTransaction } from "viem"
-import type { Address, Hash } from "../chain/hex.ts"
-import { releaseData, withoutId } from "../chain/release-call.ts"
+import { addressOfTerms, type Payee, payeesHash } from "../chain/deposit-terms.ts"
+import { type Address, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { approvalIn, giveBackCall, releaseData, returnNonce, termsOf, withoutId } from "../chain/release-call.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { depositAddress, depositImplementation } from "../deposits/address.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import type { Finding } from "./report.ts"
 
-type Terms = Pick<Row<"deposits">, "factory" | "salt" | "owner" | "open_after_s">
+type Terms = Pick<Row<"deposits">, "factory" | "salt" | "owner" | "approver" | "payees_hash" | "open_after_s">
 
 /** A payout with its deposit and all that was signed for it. */
 export type SignedPayout = Row<"payouts"> & {
   deposit: Address
-  terms: { factory: Address; salt: Hash; owner: Address; open_after_s: string }
+  terms: Omit<Terms, "open_after_s"> & { open_after_s: string; payees: Payee[] }
   attempts: { id: string; raw: Hex; hash: Hash }[]
+  /** How many returns were made of its payment, itself among them. */
+  returns: number
 }
+
+/** The payees of a deposit `d`, in the order that its address commits to. */
+const payeesOfDeposit = sql`(select coalesce(json_agg(json_build_object('address', r.address, 'percentE4', r.percent_e4)
+  order by r.position), '[]'::json) from recipients r where r.set_id = d.recipient_set_id)`
+
+/** Whether a deposit `d` is not one of a factory of the time before addresses named approvers, whose terms nothing here knows. */
+const isOurs = ({ depositFactory }: Pick<Network, "depositFactory">) =>
+  sql<boolean>`(d.factory = ${depositFactory} or d.approver <> ${ZERO_ADDRESS})`
 
 /** Payouts out of deposits, with their signed bytes, in the order of their ids. */
 export async function signedPayouts(
   ctx: Context,
-  chainId: number,
+  network: Network,
   which: ReturnType<typeof sql>,
   limit: number,
 ): Promise<SignedPayout[]> {
   const { rows } = await sql<SignedPayout>`
     select i.*, d.address as deposit,
-      json_build_object('factory', d.factory, 'salt', d.salt, 'owner', d.owner, 'open_after_s', d.open_after_s::text) as terms,
+      json_build_object('factory', d.factory, 'salt', d.salt, 'owner', d.owner, 'approver', d.approver,
+        'payees_hash', d.payees_hash, 'open_after_s', d.open_after_s::text,
+        'payees', ${payeesOfDeposit}) as terms,
       (select coalesce(json_agg(json_build_object('id', a.id::text, 'raw', a.raw, 'hash', a.hash)), '[]'::json)
-        from transaction_attempts a where a.payout_id = i.id) as attempts
+        from transaction_attempts a where a.payout_id = i.id) as attempts,
+      (select count(*)::int from payouts r where i.kind = 'return' and r.payment_id = i.payment_id
+        and r.kind = 'return') as returns
     from payouts i join deposits d on d.id = i.deposit_id
-    where i.chain_id = ${chainId} and i.kind in ${outgoingKinds} and ${which} order by i.id limit ${limit}`.execute(
+    where i.chain_id = ${network.chainId} and i.kind in ${outgoingKinds} and ${isOurs(network)} and ${which} order by i.id limit ${limit}`.execute(
     ctx.db,
   )
   return rows
@@ -42,9 +57,8 @@ export async function signedPayouts(
 
 /** The first calldata or signed transaction of a payout that differs from its row. */
 export function checkPayout(payout: SignedPayout): Finding | undefined {
-  const { id, terms, to_address: to, data, token, recipient, amount, nonce } = payout
-  const deposit = { salt: terms.salt, owner: terms.owner, open_after_s: BigInt(terms.open_after_s) }
-  if (data !== releaseData(id, deposit, { token, recipient, amount }) || to !== terms.factory)
+  const { id, terms, to_address: to, token, recipient, amount, nonce } = payout
+  if (to !== terms.factory || !saysTheRow(payout))
     return {
       table: "payouts",
       id,
@@ -60,6 +74,19 @@ export function checkPayout(payout: SignedPayout): Finding | undefined {
       }
   }
   return undefined
+}
+
+/** Whether the calldata is what the row would be carried out with. */
+function saysTheRow({ id, kind, terms, data, payment_id, returns, ...row }: SignedPayout): boolean {
+  const deposit = { ...terms, open_after_s: BigInt(terms.open_after_s) }
+  if (kind !== "return") return data === releaseData(id, deposit, terms.payees, row)
+  const approval = approvalIn(data)
+  if (!approval || payment_id === null) return false
+  // Of how many returns had moved money when it was made, no row is left that says so.
+  const nonces = Array.from({ length: returns }, (_, moved) => returnNonce(payment_id, moved))
+  if (!nonces.includes(approval.nonce)) return false
+  const { token, recipient: to, amount } = row
+  return data === giveBackCall(id, deposit, { token, to, amount, ...approval }, approval.signature)
 }
 
 function wrongIn(payout: SignedPayout, raw: Hex, hash: Hash, nonce: bigint | null): string | undefined {
@@ -85,11 +112,14 @@ function wrongIn(payout: SignedPayout, raw: Hex, hash: Hash, nonce: bigint | nul
   return undefined
 }
 
-/** A finding when a deposit's address does not follow from its terms. */
-export function checkTerms(deposit: Terms & { id: bigint; address: Address }): Finding | undefined {
-  const { factory, salt, owner, open_after_s: openAfter } = deposit
-  const implementation = depositImplementation(factory)
-  if (depositAddress({ factory, implementation, salt, owner, openAfter }) === deposit.address) return undefined
+/** A finding when a deposit's address does not follow from its terms, or its payees are others than it commits to. */
+export function checkTerms(
+  deposit: Terms & { id: bigint; address: Address },
+  payees: readonly Payee[],
+): Finding | undefined {
+  const { factory, salt } = deposit
+  const isSo = addressOfTerms(factory, salt, termsOf(deposit)) === deposit.address
+  if (isSo && payeesHash(payees) === deposit.payees_hash) return undefined
   const id = `${deposit.id}`
   return {
     table: "deposits",

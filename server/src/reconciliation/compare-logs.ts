@@ -1,6 +1,6 @@
 /**
  * Compares the logs of finalized blocks with the rows, both ways: what left deposits with payouts, what came in with transfers.
- * A transfer that the scan missed is stored. A recovery is noted. An outflow without a payout, or a row that the chain
+ * A transfer that the scan missed is stored. A recovery is noted, and so is what a merchant gave back itself. An outflow without a payout, or a row that the chain
  * contradicts, is a finding.
  */
 import { sql } from "kysely"
@@ -18,9 +18,13 @@ import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import { storeTransfers, wakeSessions } from "../scanner/queries.ts"
 import { checkAssertions, isProven, payoutAssertion, transferAssertion } from "./check-receipts.ts"
+import { isGivenBack } from "./given-back.ts"
 import { type Compared, type Finding, haltPayoutWallets } from "./report.ts"
 
-export type KnownDeposit = Pick<Row<"deposits">, "id" | "address" | "owner" | "open_after_s" | "merchant_id">
+export type KnownDeposit = Pick<
+  Row<"deposits">,
+  "id" | "address" | "factory" | "owner" | "approver" | "open_after_s" | "merchant_id"
+>
 
 /** Compares one range of blocks, both ends included, for these deposits of the network. */
 export async function compareLogs(
@@ -131,7 +135,10 @@ function strangerWords(transfer: Transfer, payout: Ended | undefined, known: rea
   return `the transfer ${transfer.txHash} left a deposit, and no payout meant it`
 }
 
-/** Stores an outflow without a payout; answers the finding, unless it is a recovery that anyone may make by now. */
+/**
+ * Stores an outflow without a payout; answers the finding, unless it is a recovery that anyone may make by now, or the deposit's
+ * approver agreed to it.
+ */
 async function noteOutflow(
   ctx: Context,
   network: Network,
@@ -144,15 +151,17 @@ async function noteOutflow(
   const time = quorum.blockAt(transfer.blockNumber)?.block.time ?? ctx.now()
   const isOpen = BigInt(Math.floor(time.getTime() / 1_000)) > deposit.open_after_s
   const isRecovery = !payout && transfer.to === deposit.owner && isOpen
+  const isAgreed = isRecovery || (!payout && (await isGivenBack(ctx, network, deposit, transfer)))
+  const reason = isRecovery ? "recovery" : isAgreed ? "given_back" : "unknown"
   // First: an outflow that is noted is not reported again, so a process that dies between the two must leave the halt.
-  if (!isRecovery) await haltPayoutWallets(ctx, network, words)
+  if (!isAgreed) await haltPayoutWallets(ctx, network, words)
   const [row] = await ctx.db
     .insertInto("outflows")
     .values({
       chain_id: network.chainId,
       deposit_id: deposit.id,
       merchant_id: deposit.merchant_id,
-      reason: isRecovery ? "recovery" : "unknown",
+      reason,
       tx_hash: transfer.txHash,
       token: transfer.token,
       recipient: transfer.to,
@@ -166,11 +175,8 @@ async function noteOutflow(
     .onConflict(conflict => conflict.doNothing())
     .returning("id")
     .execute()
-  ctx.log.warn(
-    { txHash: transfer.txHash, deposit: deposit.address, isRecovery },
-    "money left a deposit without a payout",
-  )
-  if (isRecovery) return undefined
+  ctx.log.warn({ txHash: transfer.txHash, deposit: deposit.address, reason }, "money left a deposit without a payout")
+  if (isAgreed) return undefined
   // Stored, it belongs to the books: after a resume the comparison does not find it again.
   return { table: "outflows", id: row?.id ?? "", words }
 }

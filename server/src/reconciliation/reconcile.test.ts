@@ -6,11 +6,12 @@ import { DAY_MS, type Life, lifeOf } from "../../test/life.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { type RpcProxy, startProxy } from "../../test/proxy.ts"
 import { depositFactoryAbi, otherTokenAbi, testUsdcAbi } from "../chain/abi.ts"
+import { addressOfTerms } from "../chain/deposit-terms.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Hash } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
+import { termsOf } from "../chain/release-call.ts"
 import { inTransaction } from "../context.ts"
-import { depositAddress, depositImplementation } from "../deposits/address.ts"
 import { ensureCursor } from "../scanner/scan-round.ts"
 import { settleDue } from "../settlement/settle.ts"
 import { checkBooks } from "./check-books.ts"
@@ -155,7 +156,7 @@ describe("halts nothing:", () => {
     expect(await checkConsistency(ctx(), rig.network.chainId)).toEqual([])
     // Topped up it is paid to whom it was paid before.
     await rig.paid(shop, 250_000n)
-    expect(await payment()).toMatchObject({ id, status: "granted", recipient_set_id: before.recipient_set_id })
+    expect(await payment()).toMatchObject({ id, status: "granted" })
     expect(await checkConsistency(ctx(), rig.network.chainId)).toEqual([])
   })
 
@@ -299,7 +300,7 @@ describe("halts nothing:", () => {
     await life.advance(366 * DAY_MS)
     for (const token of [other, rig.token])
       for (const { deposit } of [split, swept, old]) {
-        const args = [deposit.salt, deposit.owner, deposit.open_after_s, token] as const
+        const args = [deposit.salt, termsOf(deposit), token] as const
         await client.writeContractSync({
           address: deposit.factory,
           abi: depositFactoryAbi,
@@ -350,12 +351,10 @@ describe("money that left without a payout", () => {
 it("asks 500 balances in a call", async () => {
   await begin()
   const { deposit } = await rig.sell()
-  const { factory, owner, open_after_s: openAfter, chain_id, resource_id, watched_until, created_at } = deposit
-  const implementation = depositImplementation(factory)
+  const { id: _, address: __, merchant_id: ___, balanced_number: ____, ...common } = deposit
   const rows = Array.from({ length: 1_000 }, (_, i) => {
     const salt = `0x${(i + 1).toString(16).padStart(64, "0")}` as Hash
-    const address = depositAddress({ factory, implementation, salt, owner, openAfter })
-    return { chain_id, resource_id, watched_until, created_at, factory, owner, open_after_s: openAfter, salt, address }
+    return { ...common, salt, address: addressOfTerms(deposit.factory, salt, termsOf(deposit)) }
   })
   await ctx().db.insertInto("deposits").values(rows).execute()
   let balances = 0

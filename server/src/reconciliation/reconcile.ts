@@ -4,7 +4,7 @@
  * final transfer and ended payout with its receipt. A proven difference halts the payout wallet and names the row.
  */
 import { sql } from "kysely"
-import type { Address } from "../chain/hex.ts"
+import { type Address, ZERO_ADDRESS } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum, type Quorum } from "../chain/quorum.ts"
 import { RpcError } from "../chain/rpc.ts"
@@ -13,6 +13,7 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
+import { payeesOfSets } from "../deposits/deposits.ts"
 import { isDue, isHeld, withLease } from "../jobs/claim.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { checkBalances, checkRowsOf, unexplained } from "./check-balances.ts"
@@ -105,12 +106,7 @@ async function payoutWallets({ ctx, network, wallet }: Round): Promise<Row<"wall
 async function compareHourly(round: Round, claimed: Job, quorum: Quorum | undefined): Promise<void> {
   const { ctx, network } = round
   const found: (Finding | undefined)[] = await checkConsistency(ctx, network.chainId)
-  const open = await signedPayouts(
-    ctx,
-    network.chainId,
-    sql`i.state in ('queued', 'held', 'assigned', 'mined')`,
-    OPEN_PAYOUTS,
-  )
+  const open = await signedPayouts(ctx, network, sql`i.state in ('queued', 'held', 'assigned', 'mined')`, OPEN_PAYOUTS)
   found.push(firstOf(open, checkPayout))
   if (quorum)
     found.push(
@@ -212,7 +208,13 @@ async function passDeposits(round: Round, quorum: Quorum, after: bigint): Promis
     .orderBy("id")
     .limit(DEPOSITS_A_ROUND)
     .execute()
-  await halt(round, [firstOf(rows, checkTerms)])
+  const sets = await payeesOfSets(
+    ctx,
+    rows.flatMap(row => row.recipient_set_id ?? []),
+  )
+  const isKnown = (row: Row<"deposits">) => row.factory === network.depositFactory || row.approver !== ZERO_ADDRESS
+  const termsOfRow = (row: Row<"deposits">) => checkTerms(row, sets.get(row.recipient_set_id ?? -1n) ?? [])
+  await halt(round, [firstOf(rows.filter(isKnown), termsOfRow)])
   const { finding, unproven } = await checkBalances(ctx, network, quorum, rows)
   const outflows = await checkAssertions(ctx, network, quorum, (await outflowsOf(ctx, rows)).map(outflowAssertion))
   await halt(round, [finding, outflows.finding])
@@ -248,7 +250,7 @@ async function passTransfers(round: Round, quorum: Quorum, after: bigint): Promi
 async function passPayouts(round: Round, quorum: Quorum, after: string): Promise<string | null> {
   const { ctx, network } = round
   const ended = sql`i.id > ${after}::uuid and i.state in ('final', 'reverted')`
-  const rows = await signedPayouts(ctx, network.chainId, ended, RECEIPTS_A_ROUND)
+  const rows = await signedPayouts(ctx, network, ended, RECEIPTS_A_ROUND)
   await halt(round, [firstOf(rows, checkPayout)])
   // Any other token could halt the wallet by omitting a log.
   const settled = rows.filter(row => row.token === network.token.address)

@@ -10,8 +10,6 @@ import type { Logger } from "pino"
 import { createTestClient, getContractAddress, http, parseUnits, publicActions, walletActions } from "viem"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import {
-  depositFactoryAbi,
-  depositFactoryBytecode,
   multicall3Abi,
   multicall3Bytecode,
   sanctionsListAbi,
@@ -25,6 +23,7 @@ import { localSigner } from "../chain/signer.ts"
 import { readJsonIfThere, writeFileAtomic } from "../config/data-dir.ts"
 import type { Settings } from "../config/settings.ts"
 import type { Context } from "../context.ts"
+import { factoryDeployment } from "../deposits/factory-deployment.ts"
 import type { Server } from "../http/server.ts"
 import { keptOf, newApiKey } from "../identity/api-keys.ts"
 import { newId } from "../ids.ts"
@@ -51,6 +50,8 @@ interface Keys {
   deployer: PrivateKey
   payout: PrivateKey
   relay: PrivateKey
+  /** May pause the factory's releases and name another operator. */
+  guardian: PrivateKey
   signing: JWK
   /** Hexadecimal; used as SECRET_KEY. */
   secretKey: string
@@ -108,7 +109,10 @@ export async function startSandbox(
   const apiKeys = apiKeysOf(at("sandbox.json"), keys)
   const wallet = walletOn(chain.rpcUrl)
   const [payout, relay] = [keys.payout, keys.relay].map(key => privateKeyToAccount(key).address) as [Hex, Hex]
-  const contracts = await deployContracts(wallet, deployer, payout)
+  const contracts = await deployContracts(wallet, deployer, {
+    guardian: privateKeyToAccount(keys.guardian).address,
+    operator: payout,
+  })
   const buyerAddresses = buyers.map(buyer => buyer.address)
   await fund(wallet, deployer, contracts.token, [payout, relay], buyerAddresses)
   await chain.save()
@@ -212,7 +216,7 @@ type Contracts = Awaited<ReturnType<typeof deployContracts>>
 
 async function ownKeys(path: string): Promise<Keys> {
   const known = readJsonIfThere(path) as Keys | undefined
-  if (known?.secretKey) return known
+  if (known?.secretKey && known.guardian) return known
   const merchant = (name: string) => ({
     id: newId("mer"),
     name,
@@ -223,6 +227,7 @@ async function ownKeys(path: string): Promise<Keys> {
     deployer: generatePrivateKey(),
     payout: generatePrivateKey(),
     relay: generatePrivateKey(),
+    guardian: generatePrivateKey(),
     signing: await newSigningKey(),
     secretKey: generatePrivateKey().slice(2),
     merchants: [merchant("Blue Bottle Books"), merchant("Harbour Radio")],
@@ -251,7 +256,11 @@ function apiKeysOf(path: string, { merchants }: Keys): Map<string, string> {
 }
 
 /** The contracts have the deployer's first nonces; only missing ones are deployed. */
-async function deployContracts(wallet: Wallet, deployer: Account, operator: `0x${string}`) {
+async function deployContracts(
+  wallet: Wallet,
+  deployer: Account,
+  { guardian, operator }: { guardian: `0x${string}`; operator: `0x${string}` },
+) {
   await wallet.setBalance({ address: deployer.address, value: GAS_MONEY })
   const common = { account: deployer, chain: null }
   const place = async (nonce: number, deploy: () => Promise<`0x${string}`>): Promise<Address> => {
@@ -263,15 +272,10 @@ async function deployContracts(wallet: Wallet, deployer: Account, operator: `0x$
   const token = await place(0, () =>
     wallet.deployContract({ ...common, abi: testUsdcAbi, bytecode: testUsdcBytecode, args: [], nonce: 0 }),
   )
-  const depositFactory = await place(1, () =>
-    wallet.deployContract({
-      ...common,
-      abi: depositFactoryAbi,
-      bytecode: depositFactoryBytecode,
-      args: [operator],
-      nonce: 1,
-    }),
-  )
+  // By the shared deployer, as on a public network. On a new chain it takes the nonce 1.
+  const { address: depositFactory, ...deployment } = factoryDeployment({ guardian, operator })
+  if ((await wallet.getCode({ address: depositFactory })) === undefined)
+    await wallet.waitForTransactionReceipt({ hash: await wallet.sendTransaction({ ...common, ...deployment }) })
   const multicall3 = await place(2, () =>
     wallet.deployContract({ ...common, abi: multicall3Abi, bytecode: multicall3Bytecode, nonce: 2 }),
   )

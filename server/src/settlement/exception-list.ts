@@ -34,6 +34,16 @@ export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transacti
     .orderBy("created_at", "desc")
     .orderBy("checks", "desc")
     .execute()
+  const approvers = await ctx.db
+    .selectFrom("deposits")
+    .select(["id", "approver"])
+    .whereRef("approver", "<>", "factory")
+    .where(
+      "id",
+      "in",
+      payments.map(row => row.deposit_id ?? -1n),
+    )
+    .execute()
   const resources = payments.map(row => row.resource_id)
   const named = await sql<Row<"return_addresses">>`
     select distinct on (resource_id, payer) * from return_addresses
@@ -44,10 +54,12 @@ export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transacti
     const sent = returns.find(row => row.payment_id === each.id)
     const wanted = named.rows.find(row => row.payer === payment?.payer && row.resource_id === payment.resource_id)
     const to = payment?.returned_to
+    const approver = approvers.find(row => row.id === payment?.deposit_id)?.approver
     return {
       ...each,
       type: "payment" as const,
       status: payment?.status ?? ("reversed" as const),
+      approver: approver ? checksummed(approver) : null,
       acceptedAt: payment?.accepted_at?.toISOString() ?? null,
       returnAddress: wanted ? checksummed(wanted.address) : null,
       return: to

@@ -1,9 +1,12 @@
 /** `/api/console/payments`: money that waits for the merchant, and its two ways out. */
 
+import type { FastifyRequest } from "fastify"
+import type { Hex } from "viem"
 import { transactions } from "../books/transactions.ts"
 import { addressField } from "../chain/address-field.ts"
 import { checksummed } from "../chain/hex.ts"
-import type { Context, TxContext } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { ApiError } from "../errors.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
@@ -12,7 +15,16 @@ import { approvedByWallet } from "../identity/wallet-lock.ts"
 import { exceptionsOf } from "./exception-list.ts"
 import { acceptPayment, paymentOf, returnPayment, screenDecision } from "./resolve-exception.ts"
 import { namedAddress } from "./return-address.ts"
-import { ExceptionalPayment, ExceptionalPaymentList, PaymentId, PaymentQuery, ReturnOrder } from "./schema.ts"
+import { checkApproval, isForWallet } from "./return-approval.ts"
+import {
+  ExceptionalPayment,
+  ExceptionalPaymentList,
+  PaymentId,
+  PaymentQuery,
+  ReturnOrder,
+  ReturnOrders,
+  ReturnOutcomes,
+} from "./schema.ts"
 
 const tags = ["transactions"]
 
@@ -79,14 +91,14 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
         operationId: "returnPayment",
         summary: "Sends an open payment back, once",
         description:
-          "Sends all of it, in its own token, to `address`. Without `address` it goes to the address that the payer named by signature (`returnAddress`); it never goes to its sender by default, which may be an exchange. To send it to an address other than the one the payer named, set `confirm: true`.",
+          "Sends all of it, in its own token, to `address`. Without `address` it goes to the address that the payer named by signature (`returnAddress`); it never goes to its sender by default, which may be an exchange. To send it to an address other than the one the payer named, set `confirm: true`. Where the receiving address names a wallet as `approver`, it needs that wallet's signature: the first request is answered with `RETURN_APPROVAL_REQUIRED` and the data to sign.",
         tags,
         params: PaymentId,
         body: ReturnOrder,
         response: { 200: ExceptionalPayment },
       },
       config: {
-        errors: ["SANCTIONS_MATCH", "NOT_FOUND", "INVALID_OPERATION", "CHAIN_UNAVAILABLE"],
+        errors: ["SANCTIONS_MATCH", "NOT_FOUND", "INVALID_OPERATION", "RETURN_APPROVAL_REQUIRED", "CHAIN_UNAVAILABLE"],
         idempotencyKey: true,
         walletLock: true,
       },
@@ -94,31 +106,92 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const merchantId = await callingMerchant(request)
       const { id } = request.params
-      const { address: text, confirm = false } = request.body
-      const address = text === undefined ? undefined : addressField("address", text)
+      const order = { ...request.body, id }
       const decided = await idempotentlyPrepared(ctx, request, reply, merchantId, {
-        prepare: async () => {
-          const payment = await paymentOf(ctx, merchantId, id)
-          const named = async (ctx: TxContext) => (await namedAddress(ctx, payment))?.address
-          const screened = await screenDecision(ctx, payment, address ?? (await named(ctx)))
-          const approval = await approvedByWallet(ctx, request, merchantId, async ctx => {
-            // To where the payer's own signature says, it can go without the merchant's.
-            if (address === undefined || address === (await named(ctx))) return undefined
-            const [from, to] = ["waits for the merchant", `sent to ${checksummed(address)}`]
-            return { words: { action: "Return payment", subject: id, from, to } }
-          })
-          return { screened, approval }
-        },
-        work: async (ctx, { screened, approval }) => {
-          await approval.hold(ctx)
-          await returnPayment(ctx, merchantId, id, { address, confirm }, screened)
-          return await readDecided(ctx, merchantId, id)
-        },
+        prepare: async () => await prepareReturn(ctx, request, merchantId, order),
+        work: async (ctx, prepared) => await carryOut(ctx, merchantId, order, prepared),
       })
       await wakeAfterDecision(ctx)
       return decided
     },
   )
+
+  app.post(
+    "/api/console/payments/return",
+    {
+      schema: {
+        operationId: "returnPayments",
+        summary: "Sends up to 50 open payments back, each as by itself",
+        description:
+          "Each is returned or refused by itself, so send the whole list first without `approval`, sign what is asked for, and send it again. One that was returned before is refused, and nothing is sent twice.",
+        tags,
+        body: ReturnOrders,
+        response: { 200: ReturnOutcomes },
+      },
+      config: { errors: ["CHAIN_UNAVAILABLE"], walletLock: true },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const data = []
+      for (const order of request.body.returns) data.push(await returnOne(ctx, request, merchantId, order))
+      await wakeAfterDecision(ctx)
+      return { data }
+    },
+  )
+}
+
+interface ReturnOf {
+  id: string
+  address?: string
+  confirm?: boolean
+  approval?: { deadline: number; signature: string }
+}
+
+/** What of a return asks nodes or lists, and so comes before its transaction. */
+async function prepareReturn(
+  ctx: Context,
+  request: Pick<FastifyRequest, "headers">,
+  merchantId: string,
+  { id, address: text, approval }: ReturnOf,
+) {
+  const address = text === undefined ? undefined : addressField("address", text)
+  const payment = await paymentOf(ctx, merchantId, id)
+  const named = async (ctx: TxContext) => (await namedAddress(ctx, payment))?.address
+  const to = address ?? (await named(ctx))
+  const screened = await screenDecision(ctx, payment, to)
+  const signed = approval && { ...approval, signature: approval.signature as Hex }
+  const checked = await checkApproval(ctx, payment, to, signed)
+  const locked = await approvedByWallet(ctx, request, merchantId, async ctx => {
+    // To where the payer's own signature says, it can go without the merchant's.
+    if (address === undefined || address === (await named(ctx)) || (await isForWallet(ctx, payment))) return undefined
+    const [from, to] = ["waits for the merchant", `sent to ${checksummed(address)}`]
+    return { words: { action: "Return payment", subject: id, from, to } }
+  })
+  return { address, screened, checked, locked }
+}
+
+async function carryOut(
+  ctx: TxContext,
+  merchantId: string,
+  { id, confirm = false }: ReturnOf,
+  { address, screened, checked, locked }: Awaited<ReturnType<typeof prepareReturn>>,
+) {
+  await locked.hold(ctx)
+  await returnPayment(ctx, merchantId, id, { address, confirm, approval: checked }, screened)
+  return await readDecided(ctx, merchantId, id)
+}
+
+/** One return of several: what became of it, or why it was not made. */
+async function returnOne(ctx: Context, request: Pick<FastifyRequest, "headers">, merchantId: string, order: ReturnOf) {
+  try {
+    const prepared = await prepareReturn(ctx, request, merchantId, order)
+    const payment = await inTransaction(ctx, async ctx => await carryOut(ctx, merchantId, order, prepared))
+    return { id: order.id, payment, error: null }
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error
+    const { code, message, details } = error
+    return { id: order.id, payment: null, error: { error: code, message, ...(details ? { details } : {}) } }
+  }
 }
 
 async function readDecided(ctx: TxContext, merchantId: string, id: string) {

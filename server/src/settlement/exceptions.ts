@@ -75,7 +75,7 @@ export async function writeOpen(
     ctx,
     looked.filter(row => row.payment_id !== null && isOpen.has(row.payment_id) && !waits.has(row.id)),
   )
-  for (const { group, known } of matched) await writeOne(ctx, sellable, part, group, known)
+  for (const { group, known } of matched) await writeOne(ctx, part, group, known)
   await refresh(
     ctx,
     present.map(row => row.id),
@@ -148,7 +148,6 @@ async function unclaim(ctx: TxContext, transfers: readonly ClaimedTransfer[]): P
 
 async function writeOne(
   ctx: TxContext,
-  sellable: Sellable,
   part: Part,
   { exception, transfers }: Waiting,
   known: Row<"payments"> | undefined,
@@ -160,7 +159,6 @@ async function writeOne(
     amount: amountOf({ exception, transfers }),
     tx_hash: last.tx_hash,
     exception,
-    recipient_set_id: await sellable.recipientsOf(ctx, part, last, known),
     updated_at: ctx.now(),
   }
   const whose = { payer: last.from_address, token: last.token, deposit_id: last.deposit_id }

@@ -2,7 +2,7 @@
 import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { sharesOf, sharesSettled } from "../payouts/queries.ts"
+import { isSplit, sharesOf, sharesSettled } from "../payouts/queries.ts"
 import { notifyCheckout } from "./notify-checkout.ts"
 import { sellableOf } from "./sellable.ts"
 
@@ -16,7 +16,7 @@ const PAYMENTS_A_ROUND = 200
  */
 export async function notifyPaid(ctx: TxContext, network: NetworkInfo, paymentId: string): Promise<void> {
   const payment = await ctx.db.selectFrom("payments").selectAll().where("id", "=", paymentId).executeTakeFirstOrThrow()
-  if (payment.recipient_set_id === null) return await notify(ctx, network, payment)
+  if (!(await isSplit(ctx, paymentId))) return await notify(ctx, network, payment)
   const notifyBy = new Date(ctx.now().getTime() + WAIT_FOR_SHARES_MS)
   await ctx.db.updateTable("payments").set({ notify_by: notifyBy }).where("id", "=", paymentId).execute()
 }
@@ -69,7 +69,7 @@ export async function notifyReversed(ctx: TxContext, network: NetworkInfo, payme
 }
 
 async function notify(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
-  const splits = payment.recipient_set_id === null ? null : await sharesOf(ctx, payment.id)
+  const splits = (await isSplit(ctx, payment.id)) ? await sharesOf(ctx, payment.id) : null
   await notifyCheckout(ctx, network, "paid", { ...(await describe(ctx, payment)), status: "confirmed", splits })
 }
 

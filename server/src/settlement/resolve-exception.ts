@@ -14,6 +14,7 @@ import { refusalsOf } from "../identity/address-refusals.ts"
 import { paymentChanges } from "../metrics.ts"
 import { makeReturn } from "../payouts/make-returns.ts"
 import { namedAddress } from "./return-address.ts"
+import { assertApproved, type CheckedApproval } from "./return-approval.ts"
 import { type Part, type Screened, type Sellable, sellableOf } from "./sellable.ts"
 import { grantAccepted } from "./write-payments.ts"
 
@@ -66,7 +67,7 @@ const PAID_OUT =
   "This payment was paid out before the chain reversed a part of it, so it can't be returned from here. Accept it, or wait until its payouts have failed."
 
 const RECOVERED =
-  "This payment's money is no longer at its receiving address: after the recovery time it went to the address's owner, which was your payout address at that time. Send it back from there."
+  "This payment's money is no longer at its receiving address. After the recovery time it went to the address's owner, which was your payout address at that time: send it back from there. Or your wallet has sent it back by its own signature: then there is nothing to do."
 
 /** Whether so much left the payment's address without a payout that what is left does not hold the payment. */
 async function isRecovered(ctx: TxContext, { deposit_id, token, amount }: Row<"payments">): Promise<boolean> {
@@ -88,12 +89,15 @@ export interface ReturnTo {
   address: Address | undefined
   /** That it is meant, though the payer named another address. */
   confirm: boolean
+  /** Of the wallet that the receiving address names, where it names one. */
+  approval?: CheckedApproval | undefined
 }
 
 /**
  * Sends a payment that waits back, by one payout. Without an address it goes where its payer wants it, by signature; never
  * by itself to where it came from, as that may be an exchange. Call it inside a transaction. `INVALID_OPERATION` unless it
- * waits, or when the payer named another address; `VALIDATION_ERROR` for one that money must not be sent to.
+ * waits, or when the payer named another address; `VALIDATION_ERROR` for one that money must not be sent to;
+ * `RETURN_APPROVAL_REQUIRED` where a wallet has to approve it.
  */
 export async function returnPayment(
   ctx: TxContext,
@@ -120,13 +124,14 @@ export async function returnPayment(
   if (refusal) throw invalid("address", refusal)
   // The payer may have named it a moment ago.
   if (screened.get(address) !== "clear") throw busy("Its payer has just named another address.")
+  await assertApproved(ctx, payment, address, to.approval)
   const returned = { status: "returned" as const, returned_at: ctx.now(), returned_to: address }
   await ctx.db
     .updateTable("payments")
     .set({ ...returned, updated_at: ctx.now() })
     .where("id", "=", id)
     .execute()
-  await makeReturn(ctx, { ...payment, ...returned })
+  await makeReturn(ctx, { ...payment, ...returned }, { approval: to.approval })
   await sellable.onDecided(ctx, part, { ...payment, ...returned }, screened)
   logDecision(ctx, payment, "returned")
 }

@@ -15,6 +15,10 @@ export const ExceptionalPayment = Type.Object({
   type: Type.Literal("payment"),
   status: PaymentState,
   acceptedAt: Nullable(Timestamp),
+  approver: Described(
+    Nullable(AddressText),
+    "The wallet whose signature alone can send it back, as its receiving address says; null where the service returns it by itself",
+  ),
   returnAddress: Described(Nullable(AddressText), "The return address that the payer named by its own signature"),
   return: Type.Unsafe<null | { address: string; state: string; txHash: string | null; reason: string | null }>({
     type: ["object", "null"],
@@ -40,15 +44,54 @@ export const PaymentId = Type.Object({
 })
 
 const ADDRESS = "0x976EA74026E726554dB657fA54763abd0C3a0aa9"
+const ReturnApproved = Strict({
+  deadline: Type.Integer({ description: "As in the data that was signed: Unix seconds, at most 31 days ahead" }),
+  signature: Signature,
+})
 export const ReturnOrder = Strict(
   {
     address: Type.Optional(
       Described(AddressText, "The address that receives the money; without it, the address that the payer named"),
     ),
     confirm: Type.Optional(Type.Boolean({ description: "Required to override the payer's return address" })),
+    approval: Type.Optional(ReturnApproved),
   },
   { address: ADDRESS },
 )
+
+/** Returns in one request: a page of the console signs no more at once. */
+const MOST_RETURNS = 50
+export const ReturnOrders = Strict(
+  {
+    returns: Type.Array(
+      Strict({ id: Type.String({ description: "The payment's id", maxLength: 64 }), ...ReturnOrder.properties }),
+      { minItems: 1, maxItems: MOST_RETURNS },
+    ),
+  },
+  { returns: [{ id: "pay_tz4a98xxat96iws9zmbrgj3a", address: ADDRESS }] },
+)
+export const ReturnOutcomes = Type.Object({
+  data: Type.Array(
+    Type.Object({
+      id: Type.String(),
+      payment: Described(Nullable(ExceptionalPayment), "As it is now; null where it was not returned"),
+      error: Described(
+        Nullable(
+          Type.Object({
+            error: Type.String(),
+            message: Type.String(),
+            details: Type.Optional(
+              Type.Array(
+                Type.Object({ path: Type.String(), message: Type.String(), typedData: Type.Optional(Type.Any()) }),
+              ),
+            ),
+          }),
+        ),
+        "Why it was not returned, as the route of one return says it; `RETURN_APPROVAL_REQUIRED` has the data to sign",
+      ),
+    }),
+  ),
+})
 
 /** The bodies of the routes that name a return address; `prefixes` are those of the ids of what is for sale. */
 export function returnBodies(prefixes: readonly string[]) {

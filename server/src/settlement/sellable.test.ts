@@ -82,7 +82,6 @@ const ticketSales: Sellable<Part & { office: string }> = {
       isMore: false,
     }
   },
-  recipientsOf: async () => null,
 
   async onPaid(ctx, { network }, { id, payer }) {
     tickets.set(id, payer)
@@ -117,7 +116,8 @@ beforeEach(async () => {
   tickets = new Map()
   await sql`insert into offices values (${OFFICE}, ${merchantId}, ${paperNetwork.chainId})`.execute(ctx.db)
   const owner = `0x${"a".repeat(40)}` as Address
-  const terms = { resourceId: OFFICE, owner, opensAt: new Date("2040-01-01"), watchedMs: 0 }
+  const parties = { owner, approver: paperNetwork.depositFactory, recipientSetId: null }
+  const terms = { resourceId: OFFICE, ...parties, opensAt: new Date("2040-01-01"), watchedMs: 0 }
   await inTransaction(ctx, ctx => makeDeposit(ctx, paperNetwork, terms))
 })
 

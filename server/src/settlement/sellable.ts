@@ -106,13 +106,6 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
   hold(ctx: TxContext, group: Group): Promise<Held<P>>
   /** Reads what was paid and says what it comes to. */
   plan(ctx: TxContext, part: P, screened: Screened): Promise<L>
-  /** Who divides a payment that `last` completes; null for the merchant alone. `known` is what it was before. */
-  recipientsOf(
-    ctx: TxContext,
-    part: P,
-    last: ClaimedTransfer,
-    known: Pick<Row<"payments">, "id" | "recipient_set_id"> | undefined,
-  ): Promise<bigint | null>
   /**
    * Gives what a payment buys, or gives it back; its payouts are made. It may be called again for one that is paid already.
    * `hashes` are the transactions that paid.

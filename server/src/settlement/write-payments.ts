@@ -30,10 +30,9 @@ export async function writePaid(ctx: TxContext, sellable: Sellable, part: Part, 
     updated_at: ctx.now(),
   }
   if (known === undefined) {
-    const route = { recipient_set_id: await sellable.recipientsOf(ctx, part, last, undefined) }
     await ctx.db
       .insertInto("payments")
-      .values({ id, ...part.owner, ...facts, ...route, created_at: ctx.now() })
+      .values({ id, ...part.owner, ...facts, created_at: ctx.now() })
       .execute()
   }
   await claim(
@@ -41,7 +40,7 @@ export async function writePaid(ctx: TxContext, sellable: Sellable, part: Part, 
     id,
     transfers.filter(row => row.payment_id !== id),
   )
-  if (known !== undefined) await writeKnown(ctx, sellable, part, known, transfers, facts)
+  if (known !== undefined) await writeKnown(ctx, known, transfers, facts)
   await pay(ctx, sellable, part, { id, payer: last.from_address, tx_hash: last.tx_hash }, transfers.map(hashOf))
   return id
 }
@@ -50,22 +49,11 @@ const hashOf = ({ tx_hash }: Pick<Row<"transfers">, "tx_hash">) => tx_hash
 
 async function writeKnown(
   ctx: TxContext,
-  sellable: Sellable,
-  part: Part,
   id: string,
   transfers: Paid["transfers"],
   facts: Partial<Row<"payments">>,
 ): Promise<void> {
-  // Who is paid was decided when it was granted first: for a reversed payment that comes back, it stays.
-  const last = transfers.at(-1)
-  const waited = transfers.some(row => row.payment_id === id && row.payment_status === "open")
-  const route =
-    waited && last ? { recipient_set_id: await sellable.recipientsOf(ctx, part, last, await paymentRow(ctx, id)) } : {}
-  await ctx.db
-    .updateTable("payments")
-    .set({ ...facts, ...route })
-    .where("id", "=", id)
-    .execute()
+  await ctx.db.updateTable("payments").set(facts).where("id", "=", id).execute()
   // The others must be free to count again: a transfer that is gone may return when others have paid in its place.
   const ids = transfers.map(row => row.id)
   await ctx.db
@@ -74,9 +62,6 @@ async function writeKnown(
     .where(sql<boolean>`transfer_id <> all(${sqlArray("bigint", ids)})`)
     .execute()
 }
-
-const paymentRow = (ctx: TxContext, id: string): Promise<Row<"payments">> =>
-  ctx.db.selectFrom("payments").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
 
 /**
  * Grants a payment once more that has all its money again, beside another where that has paid meanwhile. What was accepted

@@ -198,27 +198,19 @@ describe("PUT, GET and DELETE /api/console/splits/:id", () => {
 })
 
 describe("a paywall's splitId", () => {
-  const versions = async (id: string) =>
-    (
-      await service.ctx.db
-        .selectFrom("paywall_versions")
-        .select(["n", "recipient_set_id"])
-        .where("paywall_id", "=", id)
-        .orderBy("n")
-        .execute()
-    ).map(row => (row.recipient_set_id === null ? null : "a set"))
-  const sets = async (id: string) =>
-    new Set(
-      (
-        await service.ctx.db
-          .selectFrom("paywall_versions")
-          .select("recipient_set_id")
-          .where("paywall_id", "=", id)
-          .execute()
-      ).map(row => row.recipient_set_id),
-    ).size
+  const versions = async (id: string) => {
+    const rows = await service.ctx.db
+      .selectFrom("paywall_versions")
+      .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
+      .select(["deposits.address", "recipient_set_id", "payees_hash"])
+      .where("paywall_id", "=", id)
+      .orderBy("n")
+      .execute()
+    expect(rows.every(row => (row.recipient_set_id === null) === /^0x0+$/.test(row.payees_hash))).toBe(true)
+    return rows
+  }
 
-  it("opens a version for each change of it, or of the split", async () => {
+  it("opens a version with an address of its own for each change of it, or of the split", async () => {
     const split = (await create()).body.id
     const { id } = (await call("POST", "/api/console/paywalls", { name: "a", price: 5 })).body
     await call("PUT", `/api/console/paywalls/${id}`, { splitId: split })
@@ -226,8 +218,12 @@ describe("a paywall's splitId", () => {
     await call("PUT", `${url}/${split}`, { recipients: two.map(each => ({ ...each, percent: 50 })) })
     await call("PUT", `${url}/${split}`, { name: "renamed" })
     await call("PUT", `/api/console/paywalls/${id}`, { splitId: null })
-    expect(await versions(id)).toEqual([null, "a set", "a set", "a set", null])
-    expect(await sets(id)).toBe(3)
+    const opened = await versions(id)
+    expect(opened.map(row => row.recipient_set_id === null)).toEqual([true, false, false, false, true])
+    const distinct = (values: unknown[]) => values.map(value => values.indexOf(value))
+    // A price alone changes neither the recipients nor the address that commits to them.
+    expect(distinct(opened.map(row => row.address))).toEqual([0, 1, 1, 3, 4])
+    expect(distinct(opened.map(row => row.payees_hash))).toEqual([0, 1, 1, 3, 0])
   })
 
   it("403 FORBIDDEN for another merchant's, 400 for an unknown one and for a price too low to divide", async () => {

@@ -8,7 +8,7 @@ import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { openVersion } from "../deposits/versions.ts"
+import { moveDeposit } from "../deposits/versions.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { refusalsOf } from "../identity/address-refusals.ts"
@@ -211,14 +211,15 @@ async function assertDivisible(ctx: TxContext, splitId: string, recipients: numb
     ])
 }
 
-/** Opens a new version of every paywall that the split is attached to. */
+/** Gives every paywall that the split is attached to a new address, whose money the new recipients share. */
 async function routePaywalls(ctx: TxContext, splitId: string, recipientSetId: bigint | null): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")
-    .select("id")
+    .select(["id", "chain_id"])
     .where("split_id", "=", splitId)
     .orderBy("id")
     .forNoKeyUpdate()
     .execute()
-  for (const { id } of paywalls) await openVersion(ctx, id, { recipientSetId })
+  for (const { id, chain_id } of paywalls)
+    await moveDeposit(ctx, networkOf(ctx.chain, chain_id), id, { recipientSetId })
 }

@@ -1,0 +1,148 @@
+/** Writes payouts, and promises each the money in its deposit's book that it needs. */
+import { randomUUID } from "node:crypto"
+import { sql } from "kysely"
+import type { Hex } from "viem"
+import type { Address } from "../chain/hex.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
+import type { HeldReason } from "../db/payout-rows.ts"
+import type { Row } from "../db/schema.ts"
+import { recheckMs } from "./draw-shares.ts"
+
+/** When a payout that waits for a person is due. */
+export const NEVER = new Date("9998-01-01T00:00:00Z")
+/** Payouts that wait for room and are retried in one round. */
+const SHORT_A_ROUND = 200
+
+interface NewPayout {
+  kind: "share" | "sweep" | "return"
+  source_key: string
+  payment_id: string | null
+  share: number | null
+  percent_e4: number | null
+  replaces: string | null
+  token: Address
+  recipient: Address
+  amount: bigint
+  hold: HeldReason | undefined
+  /** Why it waits for a person and is not retried. */
+  parked?: string | undefined
+  checks: number
+}
+
+/**
+ * Writes a payout and answers its id; one that the deposit's book has no room for is held until there is room. `call` is the
+ * calldata of a payout with this id.
+ */
+export async function insertPayout(
+  ctx: TxContext,
+  deposit: Row<"deposits">,
+  payout: NewPayout,
+  call: (id: string) => Hex,
+): Promise<string> {
+  const { hold, parked, ...fields } = payout
+  const reserved = await fits(ctx, { ...payout, deposit_id: deposit.id })
+  const reason = hold ?? (reserved ? undefined : "short")
+  const id = randomUUID()
+  const now = ctx.now()
+  await ctx.db
+    .insertInto("payouts")
+    .values({
+      ...fields,
+      id,
+      chain_id: deposit.chain_id,
+      deposit_id: deposit.id,
+      to_address: deposit.factory,
+      data: call(id),
+      reserved,
+      state: reason ? "held" : "queued",
+      held_reason: reason ?? null,
+      held_detail: parked ?? null,
+      run_at: parked ? NEVER : reason ? new Date(now.getTime() + recheckMs(payout.checks)) : now,
+      created_at: now,
+      updated_at: now,
+    })
+    .execute()
+  return id
+}
+
+/**
+ * What a deposit holds and has not promised yet; locks its book until the transaction ends. A return may take all of that, any
+ * other payout not what needs the merchant's decision.
+ */
+export async function roomIn(
+  ctx: TxContext,
+  depositId: bigint,
+  token: Address,
+  kind: NewPayout["kind"],
+): Promise<bigint> {
+  const book = await ctx.db
+    .selectFrom("deposit_books")
+    .selectAll()
+    .where("deposit_id", "=", depositId)
+    .where("token", "=", token)
+    .forNoKeyUpdate()
+    .executeTakeFirst()
+  if (!book) return 0n
+  if (kind === "return") return book.inflow - book.committed
+  const { rows } = await sql<{ room: bigint }>`
+    select room_in(${depositId}, ${token})::numeric(78,0) as room`.execute(ctx.db)
+  return rows[0]?.room ?? 0n
+}
+
+/** Whether a payout can be promised: its deposit has room, and its own payment's money is there. */
+async function fits(
+  ctx: TxContext,
+  {
+    deposit_id,
+    token,
+    kind,
+    payment_id,
+    amount,
+  }: Pick<Row<"payouts">, "deposit_id" | "token" | "payment_id" | "amount"> & {
+    kind: NewPayout["kind"]
+  },
+): Promise<boolean> {
+  if ((await roomIn(ctx, deposit_id, token, kind)) < amount) return false
+  if (payment_id === null) return true
+  const { rows } = await sql<{ fits: boolean }>`
+    select own_room(${payment_id}, ${deposit_id}, ${token}) >= ${amount} as fits`.execute(ctx.db)
+  return rows[0]?.fits ?? false
+}
+
+/** Promises payouts that their deposit's book had no room for, where there is room by now. */
+export async function reserveShort(ctx: Context, chainId: number): Promise<void> {
+  const due = await ctx.db
+    .selectFrom("payouts")
+    .select("id")
+    .where("chain_id", "=", chainId)
+    .where("lane", "=", "payout")
+    .where("state", "=", "held")
+    .where("reserved", "=", false)
+    .where("run_at", "<=", ctx.now())
+    .orderBy("created_at")
+    .limit(SHORT_A_ROUND)
+    .execute()
+  for (const { id } of due)
+    await inTransaction(ctx, async ctx => {
+      const row = await ctx.db
+        .selectFrom("payouts")
+        .selectAll()
+        .where("id", "=", id)
+        .where("state", "=", "held")
+        .forNoKeyUpdate()
+        .skipLocked()
+        .executeTakeFirst()
+      if (!row || row.reserved) return
+      const hasRoom = await fits(ctx, { ...row, kind: row.kind as NewPayout["kind"] })
+      const now = ctx.now()
+      await ctx.db
+        .updateTable("payouts")
+        .set(
+          hasRoom
+            ? { reserved: true, state: "queued", held_reason: null, run_at: now, updated_at: now }
+            : { checks: row.checks + 1, run_at: new Date(now.getTime() + recheckMs(row.checks + 1)) },
+        )
+        .where("id", "=", id)
+        .execute()
+    })
+}

@@ -1,0 +1,172 @@
+// Returns that a merchant's wallet approves, on a real chain: what it signed is sent once, and nothing else is.
+import { type Hex, parseSignature, serializeSignature } from "viem"
+import type { PrivateKeyAccount } from "viem/accounts"
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
+import { deployContractWallet } from "../../test/anvil.ts"
+import { lifeOf } from "../../test/life.ts"
+import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
+import { PAYOUT_ADDRESS } from "../../test/service.ts"
+import { checkConsistency } from "../reconciliation/check-consistency.ts"
+
+let rig: PayoutRig
+let merchant: PrivateKeyAccount
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  merchant = rig.anvil.accounts[9]
+})
+afterAll(() => rig.stop())
+beforeEach(async () => {
+  await lifeOf(rig).begin()
+  await settings({ approver: "wallet" })
+})
+
+const as = { as: "shop" }
+const db = () => rig.service.ctx.db
+const settings = async (body: object) => {
+  const { status } = await rig.service.call("PUT", "/api/console/settings", body, as)
+  expect(status).toBe(200)
+}
+const giveBack = (id: string, body: object) => rig.service.call("POST", `/api/console/payments/${id}/return`, body, as)
+
+/** Money too little for its paywall, which waits for the merchant; returns its payment. */
+const waiting = async (amount = 200_000n): Promise<string> => await rig.paid(await rig.sell(), amount)
+
+/** The data that the answer to a request without an approval asks to sign. */
+async function askedOf(id: string, address: string) {
+  const { status, body } = await giveBack(id, { address })
+  expect([status, body.error]).toEqual([409, "RETURN_APPROVAL_REQUIRED"])
+  expect(body.details[0].message).toContain(`Sign typedData with ${PAYOUT_ADDRESS}`)
+  return body.details[0].typedData
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: it is JSON, as a wallet gets it.
+const sign = (by: PrivateKeyAccount, { types: { EIP712Domain: _, ...types }, ...data }: any): Promise<Hex> =>
+  by.signTypedData({ ...data, types })
+
+const approvalOf = async (typedData: Awaited<ReturnType<typeof askedOf>>, by = merchant) => ({
+  deadline: Number.parseInt(typedData.message.deadline, 10),
+  signature: await sign(by, typedData),
+})
+
+it("sends what the wallet signed, once, and leaves no trace of a request without a signature", async () => {
+  const [id, to] = [await waiting(), recipient(7)]
+  const typedData = await askedOf(id, to)
+  expect(typedData).toMatchObject({
+    primaryType: "GiveBack",
+    message: { to, amount: "200000", token: rig.token },
+    types: { EIP712Domain: expect.any(Array) },
+  })
+  expect(await rig.payouts()).toEqual([])
+  expect((await db().selectFrom("payments").selectAll().executeTakeFirstOrThrow()).status).toBe("open")
+  const approval = await approvalOf(typedData)
+  const before = await rig.balanceOf(to)
+  const returned = await giveBack(id, { address: to, approval })
+  expect(returned).toMatchObject({ status: 200, body: { status: "returned", approver: PAYOUT_ADDRESS } })
+  expect((await giveBack(id, { address: to, approval })).body.error).toBe("INVALID_OPERATION")
+  await lifeOf(rig).settle()
+  expect(await rig.balanceOf(to)).toBe(before + 200_000n)
+  expect(await rig.states()).toEqual(["final"])
+  expect(await checkConsistency(rig.service.ctx, rig.network.chainId)).toEqual([])
+  // Anyone has the signature now.
+  const [payout] = await rig.payouts()
+  const again = { account: rig.anvil.accounts[3], to: payout?.to_address as Hex, data: payout?.data as Hex }
+  await expect(rig.anvil.client.call(again)).rejects.toThrow("reverted")
+})
+
+it("by the signature of a contract wallet (ERC-1271)", async () => {
+  const [, , , , , , , , key] = rig.anvil.accounts
+  const wallet = await deployContractWallet(rig.anvil.client, key.address)
+  await settings({ payoutAddress: wallet })
+  const [id, to] = [await waiting(), recipient(6)]
+  const { body } = await giveBack(id, { address: to })
+  const before = await rig.balanceOf(to)
+  const signed = await approvalOf(body.details[0].typedData, key)
+  const stranger = await approvalOf(body.details[0].typedData)
+  expect((await giveBack(id, { address: to, approval: stranger })).body.details[0].path).toBe("approval.signature")
+  expect((await giveBack(id, { address: to, approval: signed })).status).toBe(200)
+  await lifeOf(rig).settle()
+  expect(await rig.balanceOf(to)).toBe(before + 200_000n)
+})
+
+it("refuses a signature for anything else, or one that has ended, and writes nothing", async () => {
+  const [id, other, to] = [await waiting(), await waiting(), recipient(5)]
+  const typedData = await askedOf(id, to)
+  const { message, domain } = typedData
+  const good = await approvalOf(typedData)
+  const wrong = {
+    "another deposit": await approvalOf(await askedOf(other, to)),
+    "another chain": await approvalOf({ ...typedData, domain: { ...domain, chainId: 1 } }),
+    "another factory": await approvalOf({ ...typedData, domain: { ...domain, verifyingContract: recipient(1) } }),
+    "another token": await approvalOf({ ...typedData, message: { ...message, token: recipient(1) } }),
+    "another recipient": await approvalOf({ ...typedData, message: { ...message, to: recipient(1) } }),
+    "another amount": await approvalOf({ ...typedData, message: { ...message, amount: "1" } }),
+    "another deadline": { ...good, deadline: good.deadline + 1 },
+    "another wallet": await approvalOf(typedData, rig.anvil.accounts[3]),
+    "a form that contracts refuse": { ...good, signature: malleable(good.signature) },
+  }
+  for (const [what, approval] of Object.entries(wrong)) {
+    const { status, body } = await giveBack(id, { address: to, approval })
+    expect([what, status, body.details?.[0].path]).toEqual([what, 400, "approval.signature"])
+  }
+  for (const seconds of [60, 40 * 86_400]) {
+    const deadline = Math.floor(rig.service.ctx.now().getTime() / 1_000) + seconds
+    const late = await approvalOf({ ...typedData, message: { ...message, deadline: `${deadline}` } })
+    const { body } = await giveBack(id, { address: to, approval: late })
+    expect(body.details[0].path).toBe("approval.deadline")
+  }
+  expect(await rig.payouts()).toEqual([])
+  // The merchant changes its mind: what it signed is worth nothing.
+  expect((await rig.service.call("POST", `/api/console/payments/${id}/accept`, {}, as)).status).toBe(200)
+  expect((await giveBack(id, { address: to, approval: good })).body.error).toBe("INVALID_OPERATION")
+})
+
+/** The other form of a signature of the same key. */
+function malleable(signature: Hex): Hex {
+  const { r, s, yParity } = parseSignature(signature)
+  const order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
+  return serializeSignature({ r, s: `0x${(order - BigInt(s)).toString(16).padStart(64, "0")}`, yParity: 1 - yParity })
+}
+
+it("is held with the reason where the merchant has submitted its signature itself, and the books agree", async () => {
+  const [id, to] = [await waiting(), recipient(4)]
+  const approval = await approvalOf(await askedOf(id, to))
+  await giveBack(id, { address: to, approval })
+  const [payout] = await rig.payouts()
+  const before = await rig.balanceOf(to)
+  const call = { account: rig.anvil.accounts[3], to: payout?.to_address as Hex, data: payout?.data as Hex }
+  await rig.anvil.client.sendTransactionSync(call)
+  await rig.round()
+  expect((await rig.payouts())[0]).toMatchObject({
+    state: "held",
+    held_reason: "simulation",
+    held_detail: expect.stringContaining("already carried out"),
+  })
+  await lifeOf(rig).mine()
+  expect(await lifeOf(rig).compareLogs()).toBeNull()
+  expect(await db().selectFrom("outflows").select("reason").execute()).toEqual([{ reason: "given_back" }])
+  expect(await rig.balanceOf(to)).toBe(before + 200_000n)
+})
+
+it("sends fifty back in two requests: the first says what to sign", async () => {
+  const ids: string[] = []
+  for (let i = 0; i < 50; i++) ids.push(await waiting(10_000n))
+  const to = recipient(3)
+  const send = (returns: object[]) => rig.service.call("POST", "/api/console/payments/return", { returns }, as)
+  const first = await send(ids.map(id => ({ id, address: to })))
+  const asked = first.body.data as { id: string; error: { error: string; details: { typedData: never }[] } }[]
+  expect(new Set(asked.map(each => each.error.error))).toEqual(new Set(["RETURN_APPROVAL_REQUIRED"]))
+  const orders = await Promise.all(
+    asked.map(async ({ id, error }) => ({ id, address: to, approval: await approvalOf(error.details[0]?.typedData) })),
+  )
+  // One is not what was signed: the others are sent.
+  const [one, two] = orders
+  if (one && two) one.approval = two.approval
+  const second = await send(orders)
+  const done = second.body.data as { payment: { status: string } | null; error: { error: string } | null }[]
+  expect(done.filter(each => each.payment?.status === "returned").length).toBe(49)
+  expect(done[0]).toMatchObject({ payment: null, error: { error: "VALIDATION_ERROR" } })
+  const before = await rig.balanceOf(to)
+  while ((await rig.states()).some(state => state === "queued" || state === "assigned")) await rig.round()
+  expect(await rig.balanceOf(to)).toBe(before + 490_000n)
+  expect((await send([...orders, ...orders])).status).toBe(400)
+})

@@ -1,0 +1,114 @@
+/**
+ * Returns that a merchant's wallet approves: what it signs, and whether it did. The address that was paid names the wallet, so
+ * nobody else can send the money back, the service included.
+ */
+import { type Hex, hashTypedData } from "viem"
+import { readSignature } from "../chain/authorizations.ts"
+import { giveBackData } from "../chain/give-back.ts"
+import { type Address, checksummed, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import { returnNonce } from "../chain/release-call.ts"
+import { walletJson } from "../chain/typed-data.ts"
+import type { Context, TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError, invalid } from "../errors.ts"
+import { movedReturns } from "../payouts/make-returns.ts"
+
+/** For how long a wallet is asked to approve, in seconds. */
+const APPROVED_FOR_S = 7 * 86_400
+/** A payout may wait for its turn; with less time left it could be too late when it is sent. */
+const LEAST_LEFT_S = 600
+/** Beyond this a signature that was forgotten could still be used. */
+const MOST_LEFT_S = 31 * 86_400
+
+/** What a wallet has signed; `deadline` is in Unix seconds. */
+export interface ReturnApproval {
+  deadline: number
+  signature: Hex
+}
+
+/** An approval whose signature was checked for exactly this digest. */
+export type CheckedApproval = ReturnApproval & { digest: Hash }
+
+/** Whether a wallet has to approve the return of a payment: what the wallet lock asks for it signs by that. */
+export async function isForWallet(ctx: TxContext, { deposit_id }: Row<"payments">): Promise<boolean> {
+  const deposits = ctx.db.selectFrom("deposits").select("id").where("id", "=", deposit_id)
+  return (await deposits.whereRef("approver", "<>", "factory").executeTakeFirst()) !== undefined
+}
+
+/** Who has to approve a return, and what it has to sign. */
+interface Asked {
+  approver: Address
+  data: ReturnType<typeof giveBackData>
+}
+
+/** What has to be signed to return a payment to an address; undefined where the service returns it by itself. */
+async function askedFor(
+  ctx: TxContext,
+  payment: Row<"payments">,
+  to: Address,
+  deadline: number,
+): Promise<Asked | undefined> {
+  const { approver, factory, address } = await ctx.db
+    .selectFrom("deposits")
+    .select(["approver", "factory", "address"])
+    .where("id", "=", payment.deposit_id)
+    .executeTakeFirstOrThrow()
+  if (approver === factory) return undefined
+  if (approver === ZERO_ADDRESS)
+    throw new ApiError(
+      "INVALID_OPERATION",
+      undefined,
+      "This receiving address is of an earlier version, which this one can't return money from.",
+    )
+  const { token, amount, id, chain_id } = payment
+  const nonce = returnNonce(id, await movedReturns(ctx, id))
+  const message = { token, to, amount, deposit: address, nonce, deadline: BigInt(deadline) }
+  return { approver, data: giveBackData(chain_id, factory, message) }
+}
+
+const inSeconds = (ctx: TxContext): number => Math.floor(ctx.now().getTime() / 1_000)
+
+const digestOf = ({ data }: Asked): Hash => hashTypedData(data) as Hash
+
+/**
+ * Checks a wallet's approval to return a payment to an address; undefined where none is needed. Throws `VALIDATION_ERROR` for a
+ * deadline or signature that does not hold, `CHAIN_UNAVAILABLE` when a contract wallet can't be asked. It may ask nodes, so call
+ * it outside of any transaction; {@link assertApproved} compares inside.
+ */
+export async function checkApproval(
+  ctx: Context,
+  payment: Row<"payments">,
+  to: Address | undefined,
+  approval: ReturnApproval | undefined,
+): Promise<CheckedApproval | undefined> {
+  if (!approval || !to || payment.deposit_id === null) return undefined
+  const asked = await askedFor(ctx, payment, to, approval.deadline)
+  if (!asked) return undefined
+  const left = approval.deadline - inSeconds(ctx)
+  if (left < LEAST_LEFT_S || left > MOST_LEFT_S)
+    throw invalid("approval.deadline", "must be between ten minutes and 31 days from now, in Unix seconds")
+  const digest = digestOf(asked)
+  const { approver: from } = asked
+  const signer = { from, digest, signature: approval.signature }
+  const signed = await readSignature(ctx, networkOf(ctx.chain, payment.chain_id), signer)
+  if (typeof signed !== "string") throw invalid("approval.signature", signed.fault)
+  return { ...approval, digest }
+}
+
+/**
+ * Makes sure that a return may be made: `RETURN_APPROVAL_REQUIRED` with the data to sign where the wallet that the address names has
+ * not approved it, or has approved another one. Call it in the transaction that makes the return.
+ */
+export async function assertApproved(
+  ctx: TxContext,
+  payment: Row<"payments">,
+  to: Address,
+  approval: CheckedApproval | undefined,
+): Promise<void> {
+  const deadline = approval?.deadline ?? inSeconds(ctx) + APPROVED_FOR_S
+  const asked = await askedFor(ctx, payment, to, deadline)
+  if (!asked || (approval && approval.digest === digestOf(asked))) return
+  const message = `Sign typedData with ${checksummed(asked.approver)}, and send the request again with \`approval\`: its deadline and the signature.`
+  throw new ApiError("RETURN_APPROVAL_REQUIRED", [{ path: "approval", message, typedData: walletJson(asked.data) }])
+}
