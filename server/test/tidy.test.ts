@@ -74,8 +74,8 @@ describe("the style law", () => {
     expect(found(`function f(app: Server) {\n${route(20)}}\n`)).toEqual([{ ...long, lines: 22 }])
   })
 
-  it("only config/settings.ts reads the environment", () => {
-    const readers = hits(/process\.env/).filter(hit => !/^server\/src\/config\/settings\.ts/.test(hit))
+  it("only config/settings.ts and config/data-dir.ts read the environment", () => {
+    const readers = hits(/process\.env/).filter(hit => !/^server\/src\/config\/(settings|data-dir)\.ts/.test(hit))
     expect(readers).toEqual([])
   })
 

@@ -9,6 +9,8 @@ import { batch, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
 export interface Endpoint {
   url: string
   network: NetworkName
+  /** Milliseconds after which an exchange is given up; 10,000 without it. */
+  timeoutMs?: number
   /** Blocks in one `eth_getLogs`. */
   logRange: bigint
   /** Addresses in one `eth_getLogs`. */

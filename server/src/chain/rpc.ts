@@ -45,10 +45,10 @@ const mostBytes = (calls: readonly RpcCall[]): number =>
 
 /**
  * Sends `calls` as batches of 50 and returns their results in the order of `calls`; throws an {@link RpcError} when an
- * exchange fails as a whole (10 s at most each).
+ * exchange fails as a whole (after 10 s each, or `timeoutMs`).
  */
 export async function batch(
-  endpoint: { url: string; network: string },
+  endpoint: { url: string; network: string; timeoutMs?: number },
   calls: readonly RpcCall[],
   signal?: AbortSignal,
 ): Promise<RpcResult[]> {
@@ -59,12 +59,12 @@ export async function batch(
 }
 
 async function oneBatch(
-  endpoint: { url: string; network: string },
+  endpoint: { url: string; network: string; timeoutMs?: number },
   calls: readonly RpcCall[],
   signal?: AbortSignal,
 ): Promise<RpcResult[]> {
   const body = calls.map((call, id) => ({ jsonrpc: "2.0", id, method: call.method, params: call.params }))
-  const timeout = AbortSignal.timeout(TIMEOUT_MS)
+  const timeout = AbortSignal.timeout(endpoint.timeoutMs ?? TIMEOUT_MS)
   let replies: unknown
   try {
     const response = await fetch(endpoint.url, {

@@ -2,7 +2,7 @@
 import { request } from "node:http"
 import { userInfo } from "node:os"
 import { parseArgs } from "node:util"
-import { readDataDir } from "../config/settings.ts"
+import { readDataDir } from "../config/data-dir.ts"
 import { socketPath } from "../operator/socket.ts"
 import { heldText, logText, walletsText } from "./print-wallets.ts"
 

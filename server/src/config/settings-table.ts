@@ -3,6 +3,7 @@
  * `docs/settings.md` are generated from it.
  */
 import { networkNames } from "../chain/networks.ts"
+import { defaultDataDir } from "./data-dir.ts"
 import {
   bytes32,
   cidr,
@@ -75,7 +76,11 @@ export const settingsTable = {
     fallback: "",
     parse: listOf(proxies),
   },
-  DATA_DIR: { meaning: "where the embedded database and the sandbox keep their files", fallback: ".data", parse: text },
+  DATA_DIR: {
+    meaning: "where the embedded database and the sandbox keep their files",
+    fallback: defaultDataDir,
+    parse: text,
+  },
   DATABASE_URL: {
     meaning: "a Postgres address",
     otherwise: "an embedded database in DATA_DIR",

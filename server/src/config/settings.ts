@@ -360,10 +360,6 @@ export function readDeploySettings(
   return { rpcUrls, payoutWallet: settings.payoutWallet, dataDir: settings.dataDir }
 }
 
-/** `DATA_DIR` alone, for a program beside the service that needs none of its secrets. */
-export const readDataDir = (env: Record<string, string | undefined> = process.env): string =>
-  env.DATA_DIR || settingsTable.DATA_DIR.fallback
-
 /** All settings in order, each with its default in words; per-network settings have `_<NETWORK>` in their names. */
 export function listSettings(): { name: string; meaning: string; standsIn: string; live: string }[] {
   const perNetwork = Object.entries<Meaning>(networkSettingsTable).map(([part, rest]): [string, Meaning] => [
