@@ -1,7 +1,9 @@
 /** Chromium as Debian packages it, against a running sandbox: pages that may reach no other origin, and an injected wallet. */
+import axe from "axe-core"
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core"
 import { createWalletClient, type Hex, http } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
+import { expect } from "vitest"
 import type { Sandbox } from "../../server/test/e2e/program.ts"
 
 /** One browser for all tests of a file. */
@@ -38,6 +40,32 @@ export async function visit(
       faults.push(`console ${message.text()}`)
   })
   return { page, faults, close: () => context.close() }
+}
+
+/** Makes {@link isSound} possible on the pages that are opened from now on. */
+export const addAxe = (page: Page): Promise<unknown> => page.addInitScript({ content: axe.source })
+
+/** No finding of axe, and no horizontal scroll, in the look that the page has now. */
+export async function isSound(page: Page): Promise<void> {
+  const findings = await page.evaluate(async () => {
+    const { violations } = await (globalThis as unknown as { axe: typeof axe }).axe.run()
+    return violations.flatMap(({ id, nodes }) => nodes.map(node => `${id}: ${node.html.slice(0, 150)}`))
+  })
+  expect(findings).toEqual([])
+  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
+  expect(overflow).toBeLessThanOrEqual(0)
+}
+
+/** Sound in light and dark, and on a narrow screen. */
+export async function isSoundEverywhere(page: Page): Promise<void> {
+  const size = page.viewportSize()
+  for (const colorScheme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme })
+    await page.setViewportSize({ width: 320, height: 700 })
+    await isSound(page)
+  }
+  await page.emulateMedia({ colorScheme: null })
+  if (size) await page.setViewportSize(size)
 }
 
 /** What a test makes its wallet do. */

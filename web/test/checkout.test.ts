@@ -1,14 +1,22 @@
 // A person pays a checkout in a real browser, against the real sandbox, with a wallet that really signs.
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
-import axe from "axe-core"
 import type { Browser, Page } from "playwright-core"
 import { createWalletClient, type Hex, http } from "viem"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { testUsdcAbi, testUsdcBytecode } from "../../server/src/chain/abi.ts"
 import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
-import { injectWallet, openBrowser, type TestWallet, type Visit, visit } from "./browser.ts"
+import {
+  addAxe,
+  injectWallet,
+  isSound,
+  isSoundEverywhere,
+  openBrowser,
+  type TestWallet,
+  type Visit,
+  visit,
+} from "./browser.ts"
 
 let sandbox: Sandbox
 let browser: Browser
@@ -43,7 +51,7 @@ async function start(body: object = {}): Promise<{ id: string; url: string; payT
 const openPage = async (url: string, options: Parameters<typeof visit>[2] = {}, wallet?: TestWallet): Promise<Page> => {
   const opened = await visit(browser, sandbox, options)
   visits.push(opened)
-  await opened.page.addInitScript({ content: axe.source })
+  await addAxe(opened.page)
   if (wallet) await injectWallet(opened.page, sandbox.file().rpcUrl, wallet)
   await opened.page.goto(url)
   return opened.page
@@ -65,29 +73,6 @@ const stage = (page: Page, name: string) => page.locator(`[data-stage=${name}]`)
 const button = (page: Page, name: string | RegExp) => page.getByRole("button", { name })
 const payWithPocket = (page: Page) => button(page, "Pay with Pocket").click()
 const statusOf = async (id: string) => (await sandbox.call(`/pay/${id}/status`)).body
-
-/** No finding of axe, and no horizontal scroll, in the look that the page has now. */
-async function isSound(page: Page): Promise<void> {
-  const findings = await page.evaluate(async () => {
-    const { violations } = await (globalThis as unknown as { axe: typeof axe }).axe.run()
-    return violations.flatMap(({ id, nodes }) => nodes.map(node => `${id}: ${node.html.slice(0, 150)}`))
-  })
-  expect(findings).toEqual([])
-  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
-  expect(overflow).toBeLessThanOrEqual(0)
-}
-
-/** Sound in light and dark, and on a narrow screen. */
-async function isSoundEverywhere(page: Page): Promise<void> {
-  const size = page.viewportSize()
-  for (const colorScheme of ["light", "dark"] as const) {
-    await page.emulateMedia({ colorScheme })
-    await page.setViewportSize({ width: 320, height: 700 })
-    await isSound(page)
-  }
-  await page.emulateMedia({ colorScheme: null })
-  if (size) await page.setViewportSize(size)
-}
 
 describe.concurrent("a checkout", () => {
   it("is paid by a signature on a phone, and the merchant gets the answers to its fields", async () => {
@@ -171,23 +156,36 @@ describe.concurrent("a checkout", () => {
     await stage(page, "paid")
   })
 
-  it("is paid with the sandbox's wallet by one click, also by keyboard alone", async () => {
-    const page = await openPage((await start()).url)
-    await button(page, "Pay with the test wallet").waitFor()
-    const seen: string[] = []
-    for (let i = 0; i < 12 && !seen.includes("Pay with the test wallet"); i++) {
-      await page.keyboard.press("Tab")
-      seen.push(await page.evaluate(() => document.activeElement?.textContent ?? ""))
+  it("is paid from the first field to the receipt by keyboard alone, with the sandbox's wallet", async () => {
+    const page = await openPage((await start({ payerFields: ["name"] })).url)
+    /** Presses Tab until this has the focus; answers what had it on the way. */
+    const tabTo = async (name: string): Promise<string[]> => {
+      const way: string[] = []
+      while (way.at(-1) !== name && way.length < 25) {
+        await page.keyboard.press("Tab")
+        way.push(await page.evaluate(() => (document.activeElement?.id || document.activeElement?.textContent) ?? ""))
+      }
+      expect(way.at(-1)).toBe(name)
+      return way
     }
-    expect(seen.slice(0, 2)).toEqual(["Wallet", "Pay with the test wallet"])
+    await page.getByLabel("Name").waitFor()
+    await tabTo("field-name")
+    await page.keyboard.type("Ada")
+    await page.keyboard.press("Enter")
+    await button(page, "Pay with the test wallet").waitFor()
+    // One stop for all tabs; arrows move between them.
+    expect((await tabTo("Pay with the test wallet")).slice(-2)).toEqual(["way-wallet", "Pay with the test wallet"])
     await page.keyboard.press("Shift+Tab")
     await page.keyboard.press("ArrowRight")
     await page.getByText("Scan to open this page").waitFor()
     await isSoundEverywhere(page)
     await page.keyboard.press("ArrowLeft")
-    await page.keyboard.press("Tab")
+    await tabTo("Pay with the test wallet")
     await page.keyboard.press("Enter")
     await stage(page, "paid")
+    await tabTo("View the receipt")
+    await page.keyboard.press("Enter")
+    await page.waitForURL(/\/receipt\//)
   })
 
   it("charges once, whoever pays it in two tabs", async () => {

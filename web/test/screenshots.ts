@@ -3,10 +3,13 @@
  * `web/screenshots`, for whoever changes how a page looks. Starts a sandbox of its own.
  */
 import { mkdirSync, rmSync } from "node:fs"
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
 import { join } from "node:path"
 import type { Page } from "playwright-core"
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { newSandbox, root, until } from "../../server/test/e2e/program.ts"
-import { openBrowser, visit } from "./browser.ts"
+import { injectWallet, openBrowser, type TestWallet, visit } from "./browser.ts"
 
 const folder = join(root, "web/screenshots")
 const looks = [
@@ -16,8 +19,12 @@ const looks = [
   { name: "desktop-dark", viewport: { width: 1200, height: 860 }, colorScheme: "dark" },
 ] as const
 
+/** A logo of a shop, and its colour. */
+const ACCENT = "#b4451f"
+const LOGO = `<svg xmlns="http://www.w3.org/2000/svg" width="360" height="96" viewBox="0 0 180 48"><path d="M8 40V14l14-8 14 8v26z" fill="${ACCENT}"/><path d="M17 40V26h10v14z" fill="#fff"/><text x="46" y="33" font-family="serif" font-size="24" font-weight="700" fill="#1d1411">Lighthouse</text></svg>`
+
 rmSync(folder, { recursive: true, force: true })
-const sandbox = await newSandbox({ LIMIT_PUBLIC: "0", LIMIT_PAY_CONFIRM: "0" })
+const sandbox = await newSandbox({ LIMIT_PUBLIC: "0", LIMIT_PAY_CONFIRM: "0", LIMIT_CONSOLE: "0" })
 const [browser] = await Promise.all([openBrowser(), sandbox.start()])
 const { page } = await visit(browser, sandbox)
 
@@ -45,10 +52,98 @@ const stage = (name: string) => page.locator(`[data-stage=${name}]`).waitFor()
 const press = (name: string | RegExp) => page.getByRole("button", { name }).click()
 const tab = (name: string) => page.getByRole("tab", { name }).click()
 
+/** The pages of a merchant with a logo and a colour, and its site with the dialog. */
+async function branded(): Promise<void> {
+  const auth = { authorization: `Bearer ${sandbox.file().merchants[1].accessToken}` }
+  const logo = await page.evaluate(async svg => {
+    const image = new Image()
+    image.src = `data:image/svg+xml,${encodeURIComponent(svg)}`
+    await image.decode()
+    const canvas = Object.assign(document.createElement("canvas"), { width: image.width, height: image.height })
+    canvas.getContext("2d")?.drawImage(image, 0, 0)
+    return canvas.toDataURL("image/png")
+  }, LOGO)
+  const link = { href: "" }
+  const site = createServer((_request, response) => {
+    response.setHeader("content-type", "text/html").end(`<!doctype html><html lang="en"><title>Lighthouse</title>
+<meta name="viewport" content="width=device-width"><style>body{font:18px/1.6 Georgia,serif;margin:4rem auto;max-width:40rem;padding:0 1rem}</style>
+<h1>The lighthouse film</h1><p>Half an hour on the last keeper of the north shore, in English.</p>
+<p><a data-sluice href="${link.href}">Pay with USDC</a></p><script src="${sandbox.url}/embed.js" async></script>`)
+  })
+  await new Promise<void>(resolve => site.listen(0, "127.0.0.1", resolve))
+  const origin = `http://127.0.0.1:${(site.address() as AddressInfo).port}`
+  const settings = { name: "Lighthouse", branding: { accentColor: ACCENT, logo }, allowedOrigins: [origin] }
+  const headers = { ...auth, "content-type": "application/json" }
+  const init = { method: "PUT", headers, body: JSON.stringify(settings) }
+  const answer = await fetch(`${sandbox.url}/api/console/settings`, init)
+  if (!answer.ok) throw new Error(await answer.text())
+  const film = { amount: 5, description: "The lighthouse film" }
+  const { url, id } = (await sandbox.call("/api/console/checkouts", film, auth)).body
+  link.href = url
+  await page.goto(url)
+  await page.getByRole("tab").first().waitFor()
+  await shoot("branding")
+  await page.goto(origin)
+  await page.getByRole("link", { name: "Pay with USDC" }).click()
+  const frame = page.frameLocator("iframe")
+  await frame.getByRole("tab").first().waitFor()
+  await shoot("embed")
+  await frame.getByRole("button", { name: /test wallet/ }).click()
+  await frame.locator("[data-stage=paid]").waitFor()
+  await shoot("embed-paid")
+  await page.goto(`${sandbox.url}/receipt/${id}`)
+  await shoot("branding-receipt")
+  site.close()
+}
+
+/** What happens in a wallet: it asks, it is on another network, it has too little. */
+async function withWallet(): Promise<void> {
+  const { page, close } = await visit(browser, sandbox)
+  const account = privateKeyToAccount(generatePrivateKey())
+  const held = new Promise<void>(() => {})
+  const wallet: TestWallet = {
+    account,
+    chainId: 1,
+    asked: [],
+    before: method => (/^eth_s/.test(method) ? held : undefined),
+  }
+  await injectWallet(page, sandbox.file().rpcUrl, wallet)
+  await page.goto((await order()).url)
+  const pocket = page.getByRole("button", { name: "Pay with Pocket" })
+  await pocket.waitFor()
+  await shoot("wallets", page)
+  await pocket.click()
+  await page.getByRole("button", { name: /^Switch/ }).waitFor()
+  await shoot("wallet-network", page)
+  await page.getByRole("button", { name: /^Switch/ }).click()
+  await page.getByRole("button", { name: "Get test money" }).waitFor()
+  await shoot("wallet-low", page)
+  await page.getByRole("button", { name: "Get test money" }).click()
+  await page.getByText("Confirm in your wallet").waitFor()
+  await shoot("wallet-confirm", page)
+  await close()
+}
+
+/** Nobody answers for the chain, and no round ends. */
+async function withoutNode(): Promise<void> {
+  const { url } = await order()
+  await page.goto(url)
+  await page.getByRole("tab").first().waitFor()
+  await page.route("**/events*", route => route.abort())
+  await page.route("**/status*", async route => {
+    const response = await route.fetch({ url: `${url}/status` })
+    await route.fulfill({ response, json: { ...(await response.json()), stale: true } })
+  })
+  await page.goto(url)
+  await stage("unknown")
+  await shoot("node-silent")
+}
+
 try {
   await page.goto((await order({ payerFields: ["name", "email"] })).url)
   await press("Continue")
   await shoot("checkout-fields")
+  await branded()
 
   const first = await order()
   await page.goto(first.url)
@@ -133,6 +228,12 @@ try {
   const plain = await visit(browser, sandbox, { javaScriptEnabled: false })
   await plain.page.goto((await order()).url)
   await shoot("checkout-without-script", plain.page)
+  await plain.page.goto(`${sandbox.url}/p/${slug}`)
+  await shoot("link-without-script", plain.page)
+  await page.goto(`${sandbox.url}/sandbox`)
+  await shoot("sandbox")
+  await withWallet()
+  await withoutNode()
   process.stdout.write(`The pictures are in ${folder}.\n`)
 } finally {
   await browser.close()
