@@ -7,6 +7,7 @@ import { checkoutRoutes } from "./checkouts/routes.ts"
 import type { Context } from "./context.ts"
 import { foreignTokenRoutes } from "./deposits/foreign-token-routes.ts"
 import { depositRoutes } from "./deposits/routes.ts"
+import { termsRoute } from "./deposits/terms-route.ts"
 import { healthRoutes } from "./http/health.ts"
 import { documentApi } from "./http/openapi.ts"
 import { openServer, type Server } from "./http/server.ts"
@@ -74,6 +75,7 @@ export function openApp(
     payoutRoutes(routes, ctx)
     bookRoutes(routes, ctx)
     depositRoutes(routes, ctx)
+    termsRoute(routes, ctx)
     foreignTokenRoutes(routes, ctx)
     pageRoutes(routes, ctx, assets)
   })

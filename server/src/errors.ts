@@ -106,6 +106,11 @@ export const errorTable = {
     message: "No paywall has this id.",
     help: "Check the id, including the prefix `pw_`. In the console, a paywall of another merchant also gets this answer.",
   },
+  DEPOSIT_NOT_FOUND: {
+    status: 404,
+    message: "This is no receiving address of this service. If somebody asked you to pay to it, don't.",
+    help: "An address whose stored terms do not compute to it also gets this answer, and so does one made by a factory of an older version.",
+  },
   PAYMENT_NOT_FOUND: {
     status: 404,
     message: "No payment with this hash and address was submitted to this paywall. Submit it first.",
