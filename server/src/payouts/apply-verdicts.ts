@@ -3,6 +3,7 @@ import { sql } from "kysely"
 import type { Context } from "../context.ts"
 import { recheckMs } from "./draw-shares.ts"
 import type { Judged, Payout, Verdict } from "./lane-policy.ts"
+import { cancelReturn } from "./make-returns.ts"
 import { cancelRelay } from "./relays.ts"
 
 const SHORT_WAIT_MS = 30_000
@@ -15,7 +16,9 @@ export async function applyVerdicts(ctx: Context, judged: readonly Judged[]): Pr
     if (verdict.kind === "wait") await postpone(ctx, payout, verdict.ms)
     if (verdict.kind === "short") await holdShort(ctx, payout)
     if (verdict.kind === "hold") await hold(ctx, payout, verdict)
-    if (verdict.kind === "cancel") await cancelRelay(ctx, payout, verdict.reason)
+    if (verdict.kind !== "cancel") continue
+    if (payout.kind === "return") await cancelReturn(ctx, payout, verdict.reason)
+    else await cancelRelay(ctx, payout, verdict.reason)
   }
 }
 

@@ -17,7 +17,7 @@ import { reserveShort } from "./insert-payout.ts"
 import { pausedPayouts } from "./pause.ts"
 import { balanceCall, failingPayers, NO_BUDGET, outpaid, tendRelays, whyRefused } from "./relays.ts"
 import { isTotalSpent } from "./total-budget.ts"
-import { usedApproval } from "./used-approval.ts"
+import { hasEnded, usedApproval } from "./used-approval.ts"
 
 /** A payout, return or relay: a row of `payouts`. */
 export type Payout = Row<"payouts">
@@ -97,11 +97,12 @@ const payoutLane: LanePolicy = {
     reason: "sanctions",
     detail: `the recipient is on a sanctions list: ${await listedBy(ctx, recipient)}`,
   }),
-  fails: async (ctx, network, payout, error) => ({
-    kind: "hold",
-    reason: "simulation",
-    detail: ((await usedApproval(ctx, network, payout)) ?? error).slice(0, DETAIL_LENGTH),
-  }),
+  fails: async (ctx, network, payout, error) => {
+    const used = await usedApproval(ctx, network, payout)
+    if (used === undefined && hasEnded(ctx, payout))
+      return { kind: "cancel", reason: "the wallet's approval ended before it could be sent" }
+    return { kind: "hold", reason: "simulation", detail: (used ?? error).slice(0, DETAIL_LENGTH) }
+  },
   overTotal: { kind: "skip" },
   overBudget: {
     kind: "hold",

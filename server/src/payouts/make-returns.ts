@@ -5,7 +5,7 @@
 import { sql } from "kysely"
 import type { Hex } from "viem"
 import { approvalIn, giveBackCall, NO_DEADLINE, returnNonce } from "../chain/release-call.ts"
-import type { TxContext } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { insertPayout } from "./insert-payout.ts"
@@ -112,6 +112,22 @@ export async function returnAgain(ctx: TxContext, failed: Row<"payouts">, most: 
   // Due for settlement: money that a reorg removed is no longer the payment's.
   await sql`update transfers t set run_at = ${ctx.now()} from claims c
     where c.transfer_id = t.id and c.payment_id = ${payment.id}`.execute(ctx.db)
+}
+
+/** Cancels a return without a nonce that can't be carried out any more; its payment is open again by that. */
+export async function cancelReturn(ctx: Context, { id, payment_id }: Row<"payouts">, reason: string): Promise<void> {
+  const cancelled = await inTransaction(ctx, async ctx => {
+    // The payment before its payouts, as everywhere.
+    await ctx.db.selectFrom("payments").select("id").where("id", "=", payment_id).forNoKeyUpdate().execute()
+    return await ctx.db
+      .updateTable("payouts")
+      .set({ state: "cancelled", held_reason: null, held_detail: reason, updated_at: ctx.now() })
+      .where("id", "=", id)
+      .where("state", "in", ["queued", "held"])
+      .executeTakeFirst()
+  })
+  if (cancelled.numUpdatedRows > 0n)
+    ctx.log.warn({ payoutId: id, paymentId: payment_id, reason }, "a return is cancelled")
 }
 
 /**

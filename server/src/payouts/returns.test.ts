@@ -147,6 +147,45 @@ it("is held with the reason where the merchant has submitted its signature itsel
   expect(await rig.balanceOf(to)).toBe(before + 200_000n)
 })
 
+it.each(["wallet", "service"])(
+  "is sent once, though a return of the same money was cancelled before, approved by the %s",
+  async by => {
+    await settings({ approver: by })
+    const [id, to] = [await waiting(), recipient(2)]
+    const approve = async () => (by === "wallet" ? { approval: await approvalOf(await askedOf(id, to)) } : {})
+    const first = await giveBack(id, { address: to, ...(await approve()) })
+    expect(first.body.status).toBe("returned")
+    const [old] = await rig.payouts()
+    await db().updateTable("payouts").set({ state: "cancelled", held_reason: null }).execute()
+    rig.service.advance(60_000)
+    expect((await giveBack(id, { address: to, ...(await approve()) })).body.status).toBe("returned")
+    const before = await rig.balanceOf(to)
+    await lifeOf(rig).settle()
+    expect((await rig.states()).sort()).toEqual(["cancelled", "final"])
+    // Whoever has the old one, be it the operator's key, gains nothing by it.
+    const [, operator] = rig.anvil.accounts
+    const call = { account: operator, to: old?.to_address as Hex, data: old?.data as Hex }
+    await expect(rig.anvil.client.call(call)).rejects.toThrow("reverted")
+    expect(await rig.balanceOf(to)).toBe(before + 200_000n)
+  },
+)
+
+it("is open again when the approval ended before it could be sent", async () => {
+  const [id, to] = [await waiting(), recipient(1)]
+  const { message, ...rest } = await askedOf(id, to)
+  const deadline = `${Math.floor(rig.service.ctx.now().getTime() / 1_000) + 700}`
+  const approval = await approvalOf({ ...rest, message: { ...message, deadline } })
+  expect((await giveBack(id, { address: to, approval })).status).toBe(200)
+  await lifeOf(rig).advance(800_000)
+  await rig.round()
+  expect(await rig.states()).toEqual(["cancelled"])
+  expect((await db().selectFrom("payments").selectAll().executeTakeFirstOrThrow()).status).toBe("open")
+  const again = await approvalOf(await askedOf(id, to))
+  expect((await giveBack(id, { address: to, approval: again })).status).toBe(200)
+  await lifeOf(rig).settle()
+  expect((await rig.states()).sort()).toEqual(["cancelled", "final"])
+})
+
 it("sends fifty back in two requests: the first says what to sign", async () => {
   const ids: string[] = []
   for (let i = 0; i < 50; i++) ids.push(await waiting(10_000n))

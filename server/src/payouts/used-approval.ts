@@ -1,4 +1,4 @@
-/** Whether a return was carried out already, by a transaction that this database does not know. */
+/** Whether a return can never be carried out: it was already, by a transaction that this database does not know, or its approval has ended. */
 import { encodeFunctionData } from "viem"
 import { depositFactoryAbi } from "../chain/abi.ts"
 import { askAny } from "../chain/endpoints.ts"
@@ -7,6 +7,12 @@ import { approvalIn } from "../chain/release-call.ts"
 import type { RpcResult } from "../chain/rpc.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+
+/** Whether a wallet's approval of a return has ended, so that nobody can carry it out any more. */
+export function hasEnded(ctx: Context, { kind, data }: Row<"payouts">): boolean {
+  const approval = kind === "return" ? approvalIn(data) : undefined
+  return approval !== undefined && approval.deadline < BigInt(Math.floor(ctx.now().getTime() / 1_000))
+}
 
 /** Why a return can never succeed, for the operator; undefined where its nonce is unused, or nobody can say. */
 export async function usedApproval(

@@ -58,8 +58,10 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
     )
     const [address, salt] = [`0x${"1".repeat(40)}`, `0x${"5".repeat(64)}`]
     await sql`insert into recipient_sets (created_at) values (now())`.execute(first.db)
-    await sql`insert into recipients (set_id, position, address, percent_e4) select id, n, ${address}, 333333 * (n + 1)
-      from recipient_sets, generate_series(0, 1) n`.execute(first.db)
+    await sql`insert into recipients (set_id, position, address, percent_e4)
+      select id, n, '0x' || repeat((n + 7)::text, 40), 333333 * (n + 1) from recipient_sets, generate_series(0, 1) n`.execute(
+      first.db,
+    )
     await sql`insert into deposits (chain_id, address, factory, salt, owner, approver, payees_hash, recipient_set_id, open_after_s,
         resource_id, created_at, watched_until)
       select 84532, ${address}, ${address}, ${salt}, ${address}, ${address}, ${salt}, id, 1893456000, 'pw_1', now(), now()
@@ -76,7 +78,7 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
     await second.close()
     const [head, line] = readFileSync(join(dir, "deposits.csv"), "utf8").trim().split("\n")
     expect(head).toBe("address,chainId,factory,salt,owner,approver,payeesHash,payees,openAfter")
-    const payees = `${address}=33.3333 ${address}=66.6666`
+    const payees = `0x${"7".repeat(40)}=33.3333 0x${"8".repeat(40)}=66.6666`
     expect(line).toBe(`${address},84532,${address},${salt},${address},${address},${salt},${payees},1893456000`)
   })
 
