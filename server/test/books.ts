@@ -59,9 +59,15 @@ export const alterations: { table: string; what: string; statement: string }[] =
   }),
   {
     table: "deposits",
-    what: "who divides what it gets",
+    what: "its split",
     statement:
       "update deposits set recipient_set_id = null where id = (select deposit_id from payouts where share = 0 limit 1)",
+  },
+  {
+    table: "deposits",
+    what: "a split it is not for",
+    statement: `update deposits set recipient_set_id = (select min(id) from recipient_sets)
+      where ctid = (select min(ctid) from deposits where recipient_set_id is null)`,
   },
   ...each("claims", { "a payment": "payment_id = 'pay_nobody'" }),
   ...each("sweep_parts", { "an amount": "amount = amount + 1", "a transfer": "transfer_id = 4711" }),

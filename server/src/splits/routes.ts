@@ -105,7 +105,7 @@ export function splitRoutes(app: Server, ctx: Context): void {
         operationId: "changeSplit",
         summary: "Changes the given fields; the list of recipients is replaced as a whole",
         description:
-          "Applies to payments from now on. Earlier payments keep the recipients that the split had when they were made.",
+          "Applies to receiving addresses from now on: each address says itself who shares what it gets, so every paywall with this split gets a new one. What reaches an old address within the hour, or was paid before, is paid to the recipients of that address; what comes later waits for you as an exception (`late`), and is paid to them if you accept it. Checkouts keep their addresses.",
         tags,
         params: SplitPath,
         body: SplitChange,

@@ -1,7 +1,7 @@
 /**
  * What a merchant does with its splits. Recipients are stored as sets that never change: an edit creates a new set, and
- * opens a new version of every paywall that the split is attached to, so that a payment keeps the set under which it
- * was made.
+ * gives every paywall that the split is attached to a new address, which commits to the new set: what reached the old one
+ * keeps the old set.
  */
 import type { Address } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
