@@ -156,6 +156,16 @@ describe("what the doctor finds", () => {
       /RPC endpoint 2 of 2 refuses eth_getLogs.*not in your plan/,
     ],
     [
+      "an endpoint without a newest block",
+      () => {
+        proxy.spoil = (method, params, result) =>
+          method === "eth_getBlockByNumber" && params[0] === "latest" ? null : result
+        return {}
+      },
+      [at("endpoint_2 alarm"), at("payout_wallet alarm"), at("relay_wallet alarm")],
+      /RPC endpoint 2 of 2 does not answer.*reports no newest block/,
+    ],
+    [
       "no endpoint at all",
       () => ({ RPC_BASE_SEPOLIA: `${nobody},http://127.0.0.2:1` }),
       [at("endpoint_1 fault"), at("endpoint_2 fault"), at("token fault"), at("factory fault")],
@@ -313,6 +323,13 @@ describe.runIf(postgresBinaries())("the doctor of a Postgres", () => {
     const found = await checkAll({ settings, query, now, signal: new AbortController().signal }, wrong)
     expect(found.filter(isBad).map(seen)).toEqual(["database clock alarm"])
     expect(found.find(isBad)?.message).toMatch(/is (5|6)\d s ahead of the clock of Postgres/)
+    // A standby answers as a primary does, until something is written.
+    const standby = async (text: string) =>
+      (await query(text)).map(row => ("standby" in row ? { ...row, standby: true } : row))
+    const installation = { settings, query: standby, now: () => new Date(), signal: new AbortController().signal }
+    const unwritable = await checkAll(installation, wrong)
+    expect(unwritable.filter(isBad).map(seen)).toEqual(["database connection fault"])
+    expect(unwritable.find(isBad)?.message).toBe("the database is a standby, where nothing can be written")
     await client.end()
     const none = await diagnosis({ DATABASE_URL: durable.url.replace(/\/postgres$/, "/none") })
     expect(none.text).toContain("the database can't be used: there is no such database.")
