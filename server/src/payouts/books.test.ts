@@ -72,6 +72,13 @@ const setState = (n: number, state: "gone" | "confirmed") =>
     .where("tx_hash", "=", hashOf(n))
     .where("state", "<>", state)
     .execute()
+/** As a reorg does that mines a transfer again, of another amount. */
+const setValue = (n: number, value: bigint) =>
+  db()
+    .updateTable("transfers")
+    .set({ value, reorged_at: service.ctx.now(), run_at: service.ctx.now() })
+    .where("tx_hash", "=", hashOf(n))
+    .execute()
 const settle = () => settleDue(service.ctx, paperNetwork)
 const book = (shop: Shop) =>
   db().selectFrom("deposit_books").selectAll().where("deposit_id", "=", shop.deposit.id).executeTakeFirst()
@@ -118,10 +125,24 @@ async function expectBalanced(): Promise<void> {
   expect(rows.filter(row => row.wrong || row.over)).toEqual([])
 }
 
+/** After its day, all that can be swept of a deposit is: nothing that it owes is left while it has money that is promised to nobody. */
+async function expectSwept({ deposit }: Shop): Promise<void> {
+  service.advance(2 * 86_400_000)
+  await sweepDue(service.ctx, paperNetwork)
+  const { rows } = await sql<{ room: bigint; owed: bigint }>`
+    select room_in(${deposit.id}, ${token.address})::numeric(78,0) as room, coalesce(sum(greatest(0, t.value - (
+      select coalesce(sum(s.amount), 0) from sweep_parts s join payouts i on i.id = s.payout_id
+      where s.transfer_id = t.id and i.reserved and i.state not in ('cancelled', 'reverted')))), 0)::numeric(78,0) as owed
+    from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
+    where p.status = 'granted' and p.recipient_set_id is null and t.deposit_id = ${deposit.id}
+      and t.state in ('confirmed', 'final')`.execute(db())
+  expect(rows.filter(({ room, owed }) => room > 0n && owed > 0n)).toEqual([])
+}
+
 describe("the books", () => {
   it("add up through payments, reversals, returns, sweeps, nonces and ends, in any order", async () => {
     const step = fc.record({
-      what: fc.constantFrom("pay", "gone", "back", "settle", "sweep", "assign", "final", "revert", "reserve"),
+      what: fc.constantFrom("pay", "gone", "back", "other", "settle", "sweep", "assign", "final", "revert", "reserve"),
       which: fc.nat(30),
       value: fc.bigInt({ min: 1n, max: 3_000_000n }),
     })
@@ -139,6 +160,7 @@ describe("the books", () => {
           if (what === "pay") await arrive(shop, ++paid, value)
           if (what === "gone") await setState(1 + (which % Math.max(1, paid)), "gone")
           if (what === "back") await setState(1 + (which % Math.max(1, paid)), "confirmed")
+          if (what === "other") await setValue(1 + (which % Math.max(1, paid)), value)
           if (what === "settle") await settle()
           if (what === "sweep") {
             service.advance(2 * 86_400_000)
@@ -156,6 +178,7 @@ describe("the books", () => {
           where p.status = 'granted' and ${split} group by p.id`.execute(db())
         expect(rows.filter(row => row.over).length).toBe(0)
         await expectBalanced()
+        await expectSwept(shop)
       }),
       { numRuns: 40 },
     )
@@ -259,6 +282,38 @@ describe("the books", () => {
       ["sweep", 500_000n, "queued"],
     ])
     expect(await sweepDue(service.ctx, paperNetwork)).toBe(0)
+  })
+
+  it("sweep what is there when a reorg brings less than a signed sweep promised, and the rest when that failed", async () => {
+    const shop = await sell(undefined)
+    const sweeps = async () => (await payouts()).map(row => [row.amount, row.state])
+    const day = async () => {
+      service.advance(86_400_000)
+      await sweepDue(service.ctx, paperNetwork)
+    }
+    await arrive(shop, 1, 1_500_000n)
+    await settle()
+    await day()
+    const [first] = await payouts()
+    await assign(first?.id ?? "")
+    await setValue(1, 600_000n)
+    await arrive(shop, 2, 1_500_000n)
+    await settle()
+    await day()
+    expect(await sweeps()).toEqual([
+      [1_500_000n, "assigned"],
+      [600_000n, "queued"],
+    ])
+    await expectBalanced()
+    await end(first?.id ?? "", false)
+    await inTransaction(service.ctx, ctx => sweepAfterRevert(ctx, first as never, 5, service.ctx.now()))
+    await day()
+    expect(await sweeps()).toEqual([
+      [1_500_000n, "reverted"],
+      [600_000n, "queued"],
+      [1_500_000n, "queued"],
+    ])
+    expect(await book(shop)).toMatchObject({ inflow: 2_100_000n, committed: 2_100_000n })
   })
 
   it("sweep those that wait longest first, and let none that can't be swept keep the others from their turn", async () => {

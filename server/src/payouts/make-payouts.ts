@@ -212,9 +212,20 @@ export async function sweepAfterRevert(ctx: TxContext, failed: Row<"payouts">, m
   await sweepDeposit(ctx, failed.token, deposit, 0n, failedOften(n))
 }
 
+/** The first of these parts, and a part of the last one, that are `most` base units together; fewer where they are less. */
+function upTo<P extends { left: bigint }>(most: bigint, parts: readonly P[]): P[] {
+  let room = most
+  return parts.flatMap(part => {
+    const left = part.left < room ? part.left : room
+    if (left <= 0n) return []
+    room -= left
+    return [{ ...part, left }]
+  })
+}
+
 /**
- * Makes one sweep of all that a deposit owes its owner in a token, when that is more than `above` base units; answers whether it
- * was made. `parked` says why it waits for a person.
+ * Makes one sweep of all that a deposit owes its owner in a token and has not promised, when that is more than `above` base
+ * units; answers whether it was made. What it owes beyond that stays scheduled. `parked` says why it waits for a person.
  */
 async function sweepDeposit(
   ctx: TxContext,
@@ -234,7 +245,8 @@ async function sweepDeposit(
     where t.deposit_id = ${deposit.id} and t.token = ${token} and t.state in ('confirmed', 'final')
       and not t.single_source and p.status = 'granted' and p.sweep_at is not null
     order by t.id limit ${TRANSFERS_A_SWEEP}`.execute(ctx.db)
-  const parts = open.rows.filter(row => row.left > 0n)
+  // After a reorg that brought other amounts, signed payouts may have promised a part of it already.
+  const parts = upTo(room, open.rows)
   const amount = parts.reduce((sum, { left }) => sum + left, 0n)
   if (amount === 0n || amount <= above) return false
   const { n } = await ctx.db
