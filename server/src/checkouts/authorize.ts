@@ -100,10 +100,9 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
     )
   }
   if ("words" in trial) throw new ApiError("AUTHORIZATION_REFUSED", undefined, trial.words)
-  const { gas, cost } = trial
-  if (await isTotalSpent(ctx, network.chainId, cost))
-    throw new ApiError("RELAY_UNAVAILABLE", undefined, `${NO_BUDGET} ${otherWay}`)
-  if (by === "contract" && (await areContractRelaysSpent(ctx, network.chainId, cost)))
+  const { gas, most } = trial
+  if (await isTotalSpent(ctx, most)) throw new ApiError("RELAY_UNAVAILABLE", undefined, `${NO_BUDGET} ${otherWay}`)
+  if (by === "contract" && (await areContractRelaysSpent(ctx, network.chainId, most)))
     throw new ApiError("RELAY_UNAVAILABLE", undefined, `${NO_CONTRACT_BUDGET} ${otherWay}`)
 
   const answer = await inTransaction(ctx, async ctx => {

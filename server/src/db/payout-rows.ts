@@ -130,6 +130,8 @@ export interface TransactionAttempts {
   gas: bigint
   max_fee: bigint
   tip: bigint
+  /** The most that its data may cost beside its gas, in wei. */
+  data_fee: Generated<bigint>
   created_at: Generated<Date>
   sent_at: Optional<Date>
   sends: Generated<number>

@@ -68,9 +68,7 @@ export async function reportAlarms(
 ): Promise<void> {
   const { market, balance, dataFee } = state
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
-  const totalSpent =
-    fees !== undefined &&
-    (await isTotalSpent(ctx, network.chainId, { most: RELEASE_GAS * fees.maxFee + dataFee, dataFee }))
+  const totalSpent = fees !== undefined && (await isTotalSpent(ctx, RELEASE_GAS * fees.maxFee + dataFee))
   const flying = await inFlight(ctx, wallet)
   const isStuck = flying.since !== null && ctx.now().getTime() - flying.since.getTime() > STUCK_MS
   const reported = alarmsOf(state, { ...flying, isStuck }, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)

@@ -63,7 +63,7 @@ async function pickDue(
   if (room <= 0 || !fees) return undefined
   const due = await duePayouts(ctx, network, wallet, room)
   const most = RELEASE_GAS * fees.maxFee + dataFee
-  if (due.length === 0 || (await policy.isStopped(ctx, network.chainId, { most, dataFee }))) return undefined
+  if (due.length === 0 || (await policy.isStopped(ctx, most))) return undefined
   const dueExcept = (except: Except) => duePayouts(ctx, network, wallet, room, except)
   const payable = await policy.withinBudgets(ctx, wallet, due, most, dueExcept)
   return { payouts: payable.due, held: payable.held, fees }

@@ -1,7 +1,7 @@
 // What payouts cost, and what a merchant's may: on a real chain, and many at once.
 import { sql } from "kysely"
 import type { Hex } from "viem"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import { firstFees } from "../chain/fees.ts"
@@ -12,7 +12,7 @@ import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 import { alarmsInWords } from "./alarms.ts"
 import { assignPayouts } from "./assign-payouts.ts"
-import { lockBudgets } from "./gas-budget.ts"
+import { lockBudgets, relaysSpent } from "./gas-budget.ts"
 
 const DAY_MS = 86_400_000
 const NO_BOUND = 10n ** 18n
@@ -213,7 +213,7 @@ describe("a merchant's gas budget", () => {
     const taken = await Promise.all(
       queued.map((row, i) =>
         inTransaction(ctx, async ctx => {
-          const budgets = await lockBudgets(ctx, "payout", [row.merchant_id], 0n)
+          const budgets = await lockBudgets(ctx, "payout", [row.merchant_id])
           if (!budgets.take(row.merchant_id, most)) return false
           await signed(row, 1_000 + i, most)(ctx)
           return true
@@ -269,29 +269,57 @@ describe("the gas budget of all merchants together", () => {
   })
 })
 
-it("a budget of all that has no room beside the data of what is in flight ends the round, which did not know of that data", async () => {
-  const { ctx } = rig.service
-  const { client } = rig.anvil
-  await rig.paid(await rig.sell([50, 50]), 1_000_000n)
-  const fee = (10n ** 15n).toString(16).padStart(64, "0")
+describe("the fee for the data of what is in flight", () => {
   const oracle = { address: "0x420000000000000000000000000000000000000F" } as const
-  await client.setCode({ ...oracle, bytecode: `0x7f${fee}60005260206000f3` })
-  try {
-    await client.setAutomine(false)
-    const sight = await readWalletState(rig.network, rig.signer.address, ctx.signal)
-    const { market, dataFee } = sight
+  beforeEach(async () => {
+    const fee = (10n ** 15n).toString(16).padStart(64, "0")
+    await rig.anvil.client.setCode({ ...oracle, bytecode: `0x7f${fee}60005260206000f3` })
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    await rig.anvil.client.setAutomine(false)
+  })
+  afterEach(() => rig.anvil.client.setCode({ ...oracle, bytecode: "0x" }))
+
+  /** A turn, and what one payout may cost in it. */
+  async function round() {
+    const { ctx } = rig.service
+    const state = await readWalletState(rig.network, rig.signer.address, ctx.signal)
+    const { market, dataFee } = state
     const gas = RELEASE_GAS * ((market && firstFees(market, ctx.settings.payoutMaxFee))?.maxFee ?? 0n)
-    // The second fits beside the gas of the first, and not beside its data.
-    ctx.settings.gasBudgetTotal = 2n * gas + dataFee + dataFee / 2n
     const wallet = await ctx.db.selectFrom("wallets").selectAll().executeTakeFirstOrThrow()
-    const turn = () => assignPayouts(ctx, rig.network, wallet, rig.signer, sight)
+    return { gas, dataFee, wallet, turn: () => assignPayouts(ctx, rig.network, wallet, rig.signer, state) }
+  }
+
+  it("leaves no room in a budget of all, and the round ends, which did not know of that data", async () => {
+    const { gas, dataFee, turn } = await round()
+    // The second fits beside the gas of the first, and not beside its data.
+    rig.service.ctx.settings.gasBudgetTotal = 2n * gas + dataFee + dataFee / 2n
     expect(await turn()).toEqual({ assigned: 1, postponed: 1 })
     // What is postponed has the round go on at once.
     expect(await turn()).toEqual({ assigned: 0, postponed: 0 })
     expect(await heldReasons()).toEqual(["assigned", "queued"])
-  } finally {
-    await client.setCode({ ...oracle, bytecode: "0x" })
-  }
+  })
+
+  it("is spent of its merchant's budget: nothing is simulated that has no room beside it, and no relay is taken", async () => {
+    const { ctx } = rig.service
+    const { gas, dataFee, wallet, turn } = await round()
+    ctx.settings.gasBudget = 2n * gas + dataFee + dataFee / 2n
+    expect(await turn()).toEqual({ assigned: 1, postponed: 1 })
+    expect((await settingsOf("shop")).spent).toBe(formatAmount(gas + dataFee, 18))
+    await sql`update payouts set state = 'queued', held_reason = null, run_at = ${ctx.now()} where state = 'held'`.execute(
+      ctx.db,
+    )
+    const simulated: unknown[] = []
+    rig.proxy.spoil = (method, params, result) => {
+      if (method === "eth_call") simulated.push(params)
+      return result
+    }
+    expect(await turn()).toEqual({ assigned: 0, postponed: 1 })
+    expect([simulated, await heldReasons()]).toEqual([[], ["assigned", "gas_budget"]])
+    const [{ merchant_id: merchantId } = { merchant_id: "" }] = await rig.payouts()
+    expect(await relaysSpent(ctx, merchantId, wallet, RELEASE_GAS)).toBe(true)
+    ctx.settings.gasBudget = 4n * (gas + dataFee)
+    expect(await relaysSpent(ctx, merchantId, wallet, RELEASE_GAS)).toBe(false)
+  })
 })
 
 describe("a payout that its merchant's budget refuses", () => {

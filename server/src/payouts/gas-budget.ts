@@ -5,11 +5,11 @@
  */
 import { type RawBuilder, sql } from "kysely"
 import { type NetworkInfo, networkOf } from "../chain/networks.ts"
-import { dataPartsOf } from "../chain/wallet-state.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
+import { mostOf } from "./in-flight.ts"
 
 const WINDOW_MS = 24 * 3_600_000
 const MINUTE_MS = 60_000
@@ -87,10 +87,10 @@ export interface Except {
 }
 
 /**
- * What these merchants spent. Payouts in flight count with the highest fee that was signed for them, and `dataFee` wei for their
- * data. Takes no lock, so what is in flight may change meanwhile.
+ * What these merchants spent. Payouts in flight count with the most that the last of their transactions may cost. Takes no lock, so
+ * what is in flight may change meanwhile.
  */
-async function spentBy(ctx: TxContext, merchantIds: readonly string[], dataFee: bigint): Promise<Map<string, Spent>> {
+async function spentBy(ctx: TxContext, merchantIds: readonly string[]): Promise<Map<string, Spent>> {
   const small = smallOf(ctx, sql.ref("i"))
   const { rows } = await sql<{ id: string } & Spent>`
     select m.id, ended.wei as past, open.wei as "inFlight", ended.relays + open.relays as relays,
@@ -102,7 +102,7 @@ async function spentBy(ctx: TxContext, merchantIds: readonly string[], dataFee: 
     cross join lateral (select coalesce(sum(most), 0)::numeric(78,0) as wei,
         coalesce(sum(most) filter (where lane = 'relay'), 0)::numeric(78,0) as relays,
         coalesce(sum(most) filter (where lane = 'relay' or is_small), 0)::numeric(78,0) as cheap from (
-          select i.lane, ${small} as is_small, a.gas * a.max_fee + ${dataFee}::numeric * ${dataPartsOf} as most
+          select i.lane, ${small} as is_small, ${mostOf} as most
           from payouts i join transaction_attempts a on a.payout_id = i.id
           where i.merchant_id = m.id and i.state in ('assigned', 'mined') and i.gas_cost is null
             and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)) each) open
@@ -130,7 +130,7 @@ export async function withinBudgets(
   let payable = due
   let held = 0
   while (payable.length > 0) {
-    const spent = await spentBy(ctx, [...new Set(payable.map(row => row.merchant_id))], 0n)
+    const spent = await spentBy(ctx, [...new Set(payable.map(row => row.merchant_id))])
     const withSmall = new Set(payable.filter(row => isSmall(ctx, row)).map(row => row.merchant_id))
     let found = 0
     for (const [merchantId, before] of spent) {
@@ -226,12 +226,7 @@ export interface Budgets {
  * Locks the budgets of merchants; call it inside the transaction that signs. Transactions that sign for other wallets take from
  * the same budgets, one after the other.
  */
-export async function lockBudgets(
-  ctx: TxContext,
-  lane: Lane,
-  merchantIds: readonly string[],
-  dataFee: bigint,
-): Promise<Budgets> {
+export async function lockBudgets(ctx: TxContext, lane: Lane, merchantIds: readonly string[]): Promise<Budgets> {
   const limit = ctx.settings.gasBudget
   if (limit === 0n || merchantIds.length === 0) return { take: () => true }
   // In order, so that two transactions that lock the same rows do not deadlock.
@@ -248,7 +243,7 @@ export async function lockBudgets(
     .orderBy("merchant_id")
     .forNoKeyUpdate()
     .execute()
-  const rooms = new Map([...(await spentBy(ctx, ids, dataFee))].map(([id, spent]) => [id, roomFor(lane, limit, spent)]))
+  const rooms = new Map([...(await spentBy(ctx, ids))].map(([id, spent]) => [id, roomFor(lane, limit, spent)]))
   return {
     take: (merchantId, wei, isCheap = false) => {
       const small = isCheap || shares[lane].isCheap
@@ -271,17 +266,17 @@ export async function relaysSpent(
   gas: bigint,
 ): Promise<boolean> {
   if (ctx.settings.gasBudget === 0n) return false
-  const spent = (await spentBy(ctx, [merchantId], 0n)).get(merchantId)
+  const spent = (await spentBy(ctx, [merchantId])).get(merchantId)
   const last = await ctx.db
     .selectFrom("transaction_attempts")
-    .select("max_fee")
+    .select(["max_fee", "data_fee"])
     .where("chain_id", "=", wallet.chain_id)
     .where("wallet", "=", wallet.address)
     .orderBy("nonce", "desc")
     .orderBy("n", "desc")
     .limit(1)
     .executeTakeFirst()
-  const most = gas * (last?.max_fee ?? 1n)
+  const most = gas * (last?.max_fee ?? 1n) + (last?.data_fee ?? 0n)
   return spent !== undefined && roomFor("relay", ctx.settings.gasBudget, spent).cheap < most
 }
 
@@ -289,7 +284,7 @@ export async function relaysSpent(
 export async function gasBudgetOf(ctx: Context, merchantId: string) {
   const limit = ctx.settings.gasBudget
   if (limit === 0n) return null
-  const [spent, held] = [await spentBy(ctx, [merchantId], 0n), await heldOf(ctx, merchantId)]
+  const [spent, held] = [await spentBy(ctx, [merchantId]), await heldOf(ctx, merchantId)]
   const { past, inFlight } = spent.get(merchantId) ?? { past: 0n, inFlight: 0n }
   return {
     limit: formatAmount(limit, ETHER_DECIMALS),

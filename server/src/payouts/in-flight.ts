@@ -4,6 +4,9 @@ import { dataPartsOf } from "../chain/wallet-state.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 
+/** The most that a signed transaction `a` may cost, in wei: with the fee for its data as it was when it was signed. */
+export const mostOf = sql<bigint>`(a.gas * a.max_fee + a.data_fee)`
+
 /** How many payouts are in flight, and what their gas may cost. */
 export interface InFlight {
   n: number

@@ -20,7 +20,6 @@ import { ApiError } from "../errors.ts"
 import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
 import { verifySoon } from "../scanner/queries.ts"
-import type { Cost } from "./total-budget.ts"
 import { agreedTrial, askEach, reportDisagreement, type Trial } from "./trials.ts"
 
 /**
@@ -65,7 +64,7 @@ const withMargin = (gas: bigint): bigint => (gas * 5n) / 4n
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 
 /**
- * Simulates the relay of an authorization from the relay wallet, at the price that it will pay. Answers its gas limit and cost,
+ * Simulates the relay of an authorization from the relay wallet, at the price that it will pay. Answers its gas limit and its highest cost in wei,
  * or why the chain would refuse it, in a sentence; `used` when its nonce is used, `unseen` when the receiving address holds
  * money that the scan has not found yet. A `CHAIN_UNAVAILABLE` when too few endpoints agree.
  */
@@ -81,7 +80,7 @@ export async function tryRelay(
     data: Hex
     by: SignedBy
   },
-): Promise<"used" | "unseen" | { words: string } | { gas: bigint; cost: Cost }> {
+): Promise<"used" | "unseen" | { words: string } | { gas: bigint; most: bigint }> {
   const { wallet: from, deposit, payer, nonce, amount, data, by } = relay
   const gas = RELAY_GAS[by]
   const { market, balance = 0n, dataFee } = await readWalletState(network, from, ctx.signal)
@@ -108,12 +107,12 @@ export async function tryRelay(
   const held = answers.map(results => results?.[2])
   if ((await unseenAt(ctx, network, new Map([[deposit.id, held]]))).size > 0) return "unseen"
   if (outcome === "fails") return { words: await whyRefused(ctx, network, payer, amount, error ?? "") }
-  const costOf = (gas: bigint): Cost => ({ most: gas * (fees?.maxFee ?? 0n) + dataParts(data) * dataFee, dataFee })
-  if (by === "key") return { gas, cost: costOf(gas) }
+  const mostOf = (gas: bigint): bigint => gas * (fees?.maxFee ?? 0n) + dataParts(data) * dataFee
+  if (by === "key") return { gas, most: mostOf(gas) }
   // The highest estimate of those that agree: with too little gas the relay fails, and it never takes more than its limit.
   const took = agreed.map(each => each.took ?? 0n).reduce((a, b) => (a > b ? a : b))
   const limit = least(gas, withMargin(took))
-  return { gas: limit, cost: costOf(limit) }
+  return { gas: limit, most: mostOf(limit) }
 }
 
 /** What one endpoint says of an authorization: `error` is the node's, `took` the gas of a call that succeeds, where it was estimated. */

@@ -120,7 +120,7 @@ export async function signAgain(
     .where("id", "=", last.payout_id)
     .executeTakeFirstOrThrow()
   const call = empty ? { ...payout, to_address: wallet.address, data: "0x" as const, value: 0n } : payout
-  const terms = { n: last.n + 1, gas: empty ? EMPTY_GAS : last.gas, ...fees }
+  const terms = { n: last.n + 1, gas: empty ? EMPTY_GAS : last.gas, dataFee: last.data_fee, ...fees }
   const signed = await signAttempt(signer, { ...call, wallet: wallet.address, nonce: last.nonce }, terms)
   const again = { ...signed, empty }
   await ctx.db.insertInto("transaction_attempts").values(again).execute()

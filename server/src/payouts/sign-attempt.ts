@@ -8,7 +8,7 @@ import type { Signer, UnsignedTransaction } from "../chain/signer.ts"
 import type { Database, Row } from "../db/schema.ts"
 
 /**
- * Signs a payout at its nonce; the answer is to be written in the transaction that holds the wallet. Throws when the signed
+ * Signs a payout at its nonce, whose data may cost `dataFee` wei beside its gas; the answer is to be written in the transaction that holds the wallet. Throws when the signed
  * transaction differs from the request, or when another key signed it.
  */
 export async function signAttempt(
@@ -17,7 +17,7 @@ export async function signAttempt(
     wallet: Address
     nonce: bigint
   },
-  { n, gas, maxFee, tip }: Fees & { n: number; gas: bigint },
+  { n, gas, maxFee, tip, dataFee }: Fees & { n: number; gas: bigint; dataFee: bigint },
 ): Promise<Insertable<Database["transaction_attempts"]>> {
   const { id, chain_id: chainId, wallet, nonce, to_address: to, data, value } = payout
   const asked: UnsignedTransaction = {
@@ -33,7 +33,7 @@ export async function signAttempt(
   const raw = await signer.sign(asked)
   await assertSigned(raw, wallet, asked)
   const hash = keccak256(raw) as Hash
-  return { payout_id: id, chain_id: chainId, wallet, nonce, n, raw, hash, gas, max_fee: maxFee, tip }
+  return { payout_id: id, chain_id: chainId, wallet, nonce, n, raw, hash, gas, max_fee: maxFee, tip, data_fee: dataFee }
 }
 
 /** A nonce is far below 2⁵³; viem wants a number. */

@@ -55,7 +55,7 @@ export async function signUnderLock(
   const payouts = await lockPayouts(ctx, approved, MAX_IN_FLIGHT - flying.n)
   const judged = await fitBudgets(ctx, wallet, payouts, flying, terms)
   const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
-  await signAll(ctx, wallet, signer, funded, terms.fees)
+  await signAll(ctx, wallet, signer, funded, terms)
   return { assigned: funded.length, judged: judged.filter(({ verdict }) => verdict.kind !== "sign") }
 }
 
@@ -96,8 +96,8 @@ async function fitBudgets(
 ): Promise<Judged[]> {
   const policy = policies[wallet.lane]
   const merchants = payouts.map(payout => payout.merchant_id)
-  const budgets = await lockBudgets(ctx, wallet.lane, merchants, dataFee)
-  const totals = await lockTotals(ctx, wallet, dataFee, policy.callsContractWallets)
+  const budgets = await lockBudgets(ctx, wallet.lane, merchants)
+  const totals = await lockTotals(ctx, wallet, policy.callsContractWallets)
   // What was paid between the simulation and this lock; the next turn cancels it.
   const outdated = await policy.outdated(ctx, payouts)
   let wei = balance - flying.wei - flying.parts * dataFee
@@ -127,14 +127,15 @@ async function signAll(
   wallet: Row<"wallets">,
   signer: Signer,
   payouts: readonly Payout[],
-  fees: Fees,
+  { fees, dataFee }: Terms,
 ): Promise<void> {
   if (payouts.length === 0) return
   const attempts = []
   let nonce = wallet.next_nonce
   for (const payout of payouts) {
     const call = { ...payout, wallet: wallet.address, nonce }
-    attempts.push(await signAttempt(signer, call, { n: 0, gas: gasOf(payout), ...fees }))
+    const terms = { n: 0, gas: gasOf(payout), dataFee: dataParts(payout.data) * dataFee, ...fees }
+    attempts.push(await signAttempt(signer, call, terms))
     nonce++
   }
   const given = attempts.map(each => sql`(${each.payout_id}::uuid, ${each.nonce}::bigint)`)

@@ -5,9 +5,9 @@
  */
 import { type RawBuilder, sql } from "kysely"
 import { CONTRACT_RELAY } from "../chain/authorizations.ts"
-import { dataPartsOf } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { mostOf } from "./in-flight.ts"
 
 const WINDOW_MS = 24 * 3_600_000
 /** The key of the advisory lock; no other lock uses this number. */
@@ -27,13 +27,13 @@ const isContractRelay = (data: string): boolean => data.startsWith(CONTRACT_RELA
 const ofContracts = (chainId: number) =>
   sql<boolean>`i.lane = 'relay' and i.chain_id = ${chainId} and i.data like ${`${CONTRACT_RELAY}%`}`
 
-/** Wei that payouts cost in the last 24 hours, and that those in flight may cost with `dataFee` wei each for their data. */
-async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, dataFee: bigint): Promise<bigint> {
+/** Wei that payouts cost in the last 24 hours, and that those in flight may cost. */
+async function spentOn(ctx: TxContext, which: RawBuilder<boolean>): Promise<bigint> {
   const since = new Date(ctx.now().getTime() - WINDOW_MS)
   const { rows } = await sql<{ wei: bigint }>`
     select ((select coalesce(sum(i.gas_cost), 0) from payouts i
         where i.gas_cost is not null and i.gas_cost_at > ${since} and ${which})
-      + (select coalesce(sum(a.gas * a.max_fee + ${dataFee}::numeric * ${dataPartsOf}), 0) from wallets w
+      + (select coalesce(sum(${mostOf}), 0) from wallets w
           join payouts i on i.chain_id = w.chain_id and i.wallet = w.address and i.state in ('assigned', 'mined')
           join transaction_attempts a on a.payout_id = i.id
         where i.gas_cost is null and ${which}
@@ -43,22 +43,16 @@ async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, dataFee: bigi
   return rows[0]?.wei ?? 0n
 }
 
-/** Wei that are left of each limit; undefined where there is none, or where it does not matter. */
-interface Room {
-  total: bigint | undefined
-  contracts: bigint | undefined
+/** Wei that are left for all merchants together; undefined where there is no limit. Takes no lock. */
+async function totalRoom(ctx: TxContext): Promise<bigint | undefined> {
+  const { gasBudgetTotal: limit } = ctx.settings
+  return limit === 0n ? undefined : limit - (await spentOn(ctx, sql<boolean>`true`))
 }
 
-/** What is left of a network's limits with `dataFee` wei for the data of each transaction; takes no lock. */
-async function roomOf(ctx: TxContext, chainId: number, dataFee: bigint, callsContractWallets: boolean): Promise<Room> {
-  const { gasBudgetTotal, relayContractBudget } = ctx.settings
-  return {
-    total: gasBudgetTotal === 0n ? undefined : gasBudgetTotal - (await spentOn(ctx, sql<boolean>`true`, dataFee)),
-    contracts:
-      relayContractBudget === 0n || !callsContractWallets
-        ? undefined
-        : relayContractBudget - (await spentOn(ctx, ofContracts(chainId), dataFee)),
-  }
+/** The same for a network's contract wallets. */
+async function contractRoom(ctx: TxContext, chainId: number): Promise<bigint | undefined> {
+  const { relayContractBudget: limit } = ctx.settings
+  return limit === 0n ? undefined : limit - (await spentOn(ctx, ofContracts(chainId)))
 }
 
 /**
@@ -69,11 +63,11 @@ async function roomOf(ctx: TxContext, chainId: number, dataFee: bigint, callsCon
 export async function lockTotals(
   ctx: TxContext,
   wallet: Row<"wallets">,
-  dataFee: bigint,
   callsContractWallets: boolean,
 ): Promise<Totals> {
   if (ctx.settings.gasBudgetTotal > 0n) await sql`select pg_advisory_xact_lock(${LOCK})`.execute(ctx.db)
-  let { total, contracts } = await roomOf(ctx, wallet.chain_id, dataFee, callsContractWallets)
+  let total = await totalRoom(ctx)
+  let contracts = callsContractWallets ? await contractRoom(ctx, wallet.chain_id) : undefined
   return {
     holds: ({ data }, wei) =>
       (total === undefined || wei <= total) && (contracts === undefined || !isContractRelay(data) || wei <= contracts),
@@ -84,23 +78,17 @@ export async function lockTotals(
   }
 }
 
-/** What one more transaction may cost, in wei: all of it, and for the data of a usual one. */
-export interface Cost {
-  most: bigint
-  dataFee: bigint
-}
-
 /**
- * Whether all merchants together have no room for one more transaction; as {@link lockTotals} decides it, as otherwise a round
- * would pick, simulate and refuse the same payouts again and again.
+ * Whether all merchants together have no room for one more transaction of `most` wei; as {@link lockTotals} decides it, as
+ * otherwise a round would pick, simulate and refuse the same payouts again and again.
  */
-export async function isTotalSpent(ctx: Context, chainId: number, { most, dataFee }: Cost): Promise<boolean> {
-  const { total } = await roomOf(ctx, chainId, dataFee, false)
-  return total !== undefined && most > total
+export async function isTotalSpent(ctx: Context, most: bigint): Promise<boolean> {
+  const room = await totalRoom(ctx)
+  return room !== undefined && most > room
 }
 
-/** Whether a network's contract wallets have no room for one more relay. */
-export async function areContractRelaysSpent(ctx: Context, chainId: number, { most, dataFee }: Cost): Promise<boolean> {
-  const { contracts } = await roomOf(ctx, chainId, dataFee, true)
-  return contracts !== undefined && most > contracts
+/** Whether a network's contract wallets have no room for one more relay of `most` wei. */
+export async function areContractRelaysSpent(ctx: Context, chainId: number, most: bigint): Promise<boolean> {
+  const room = await contractRoom(ctx, chainId)
+  return room !== undefined && most > room
 }
