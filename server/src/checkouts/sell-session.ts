@@ -16,7 +16,7 @@ import type { Group, Sellable } from "../settlement/sellable.ts"
 import { settle } from "../settlement/settle.ts"
 import { holdSession, loadSession, lockSession, type SessionPart } from "./load-session.ts"
 import { everPaid, planSession, type SessionPlan, takesUse } from "./plan-session.ts"
-import { dueSessions } from "./session-batch.ts"
+import { dueSessions, wakeSessions } from "./session-batch.ts"
 
 /** Checkout sessions, for sale. */
 export const sessionSales: Sellable<SessionPart, SessionPlan> = {
@@ -26,6 +26,7 @@ export const sessionSales: Sellable<SessionPart, SessionPlan> = {
   paidOnce: true,
 
   due: dueSessions,
+  wake: wakeSessions,
 
   async groupOf(ctx, { resource_id }) {
     return await groupOf(ctx, resource_id)

@@ -35,6 +35,19 @@ const placeIn = (token: Address) => sql`case when t.run_at is not null and c.tra
       and c.transfer_id is null and t.state in ('confirmed', 'final')
       order by t.token = ${token} desc, t.value desc, t.id) end`
 
+/** Makes the sessions due that have these addresses, or these ids: a submission that failed, or a relay that ended, brings no transfer. */
+export async function wakeSessions(
+  ctx: TxContext,
+  deposits: readonly bigint[],
+  resources: readonly string[],
+): Promise<void> {
+  await sql`update checkout_sessions set run_at = ${ctx.now()}
+    where id = any(${sqlArray("text", new Set(resources))})
+      or id in (select resource_id from deposits where id = any(${sqlArray("bigint", new Set(deposits))}))`.execute(
+    ctx.db,
+  )
+}
+
 /**
  * Sessions with a transfer to settle, or whose own time has come, and who sent what is settled of them now and not claimed
  * yet. Those with the fewest transfers come first: one that is flooded with dust takes many rounds, and nobody else waits.

@@ -93,7 +93,7 @@ function migrated(table: string, { paywall_id, session_id, ...older }: Line): Li
   const gone = table === "payments" || table === "paywall_versions"
   const terms =
     table === "deposits" ? termsOf(older.id, session_id) : set === undefined || gone ? {} : { recipient_set_id: set }
-  const row: Line = { ...rest, ...terms }
+  const row: Line = { ...rest, ...terms, ...(table === "attempts" ? { data_fee: 0 } : {}) }
   if (!["deposits", "submissions", "payments"].includes(table))
     return { ...row, ...(paywall_id === undefined ? {} : { paywall_id }) }
   const sender = table === "submissions" ? { by_sender: paywall_id !== undefined } : {}

@@ -16,7 +16,7 @@ import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
-import { storeTransfers, wakeSessions } from "../scanner/queries.ts"
+import { storeTransfers, wakeSold } from "../scanner/queries.ts"
 import { checkAssertions, isProven, payoutAssertion, transferAssertion } from "./check-receipts.ts"
 import { isGivenBack } from "./given-back.ts"
 import { type Compared, type Finding, haltPayoutWallets } from "./report.ts"
@@ -282,7 +282,7 @@ async function storeMissed(
   if (found.length > 0) {
     const changed = await inTransaction(ctx, async ctx => {
       const ids = await storeTransfers(ctx, network, found)
-      await wakeSessions(ctx, ids, [])
+      await wakeSold(ctx, ids, [])
       return ids
     })
     for (const { txHash, to } of found)

@@ -156,18 +156,13 @@ export async function storeTransfers(
   return changed
 }
 
-/** Has the checkout sessions looked at that have these addresses, or these ids. */
-export async function wakeSessions(
+/** Has what is for sale at these addresses, or has these ids, settled soon. */
+export async function wakeSold(
   ctx: TxContext,
   deposits: readonly bigint[],
-  sessions: readonly string[],
+  resources: readonly string[],
 ): Promise<void> {
-  if (deposits.length + sessions.length === 0) return
-  await sql`update checkout_sessions set run_at = ${ctx.now()}
-    where id = any(${sqlArray("text", new Set(sessions))})
-      or id in (select resource_id from deposits where id = any(${sqlArray("bigint", new Set(deposits))}))`.execute(
-    ctx.db,
-  )
+  if (deposits.length + resources.length > 0) for (const kind of ctx.sells) await kind.wake?.(ctx, deposits, resources)
 }
 
 /**

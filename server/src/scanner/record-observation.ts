@@ -14,7 +14,7 @@ import {
   linkSubmissions,
   storeTransfers,
   unfinalTransfers,
-  wakeSessions,
+  wakeSold,
   watchedUpTo,
 } from "./queries.ts"
 import { statusMessage } from "./submission-faults.ts"
@@ -42,7 +42,7 @@ export async function recordObservation(ctx: TxContext, network: NetworkInfo, se
   const unfinal = await unfinalTransfers(ctx, network.chainId)
   const changes = decide(network, seen, unfinal, { now: ctx.now(), maxScanLag })
   const ended = await write(ctx, network, changes)
-  await wakeSessions(ctx, changed, ended)
+  await wakeSold(ctx, changed, ended)
   await linkSubmissions(ctx, network, statusMessage.verifying)
   await noteTroubles(ctx, network, seen.troubles)
   if (changes.caughtUp) await watchedUpTo(ctx, changes.caughtUp.ids, changes.caughtUp.upTo)

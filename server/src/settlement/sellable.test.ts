@@ -6,6 +6,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { makeDeposit } from "../deposits/deposits.ts"
+import { wakeSold } from "../scanner/queries.ts"
 import { classify, rowsOf } from "./classify.ts"
 import { notifyPaid, notifyReversed, sessionNotice } from "./notify-paid.ts"
 import { acceptPayment, returnPayment } from "./resolve-exception.ts"
@@ -19,6 +20,8 @@ const hashOf = (n: number) => `0x${n.toString(16).padStart(64, "0")}` as Hash
 
 /** Payments that hold a ticket. */
 let tickets: Map<string, Address>
+/** The addresses and offices that the scan has something new about. */
+let woken: (bigint | string)[]
 
 /** The migration of the kind: its own table, which registers its rows. */
 const migration = `
@@ -48,6 +51,7 @@ const ticketSales: Sellable<Part & { office: string }> = {
     )
     return rows
   },
+  wake: async (_ctx, deposits, resources) => void woken.push(...deposits, ...resources),
   groupOf: async (_ctx, { resource_id, payer }) => ({ resourceId: resource_id, senders: [payer] }),
 
   async hold(ctx, { resourceId: office }) {
@@ -114,6 +118,7 @@ beforeEach(async () => {
   await service.empty()
   merchantId = await service.merchant("shop")
   tickets = new Map()
+  woken = []
   await sql`insert into offices values (${OFFICE}, ${merchantId}, ${paperNetwork.chainId})`.execute(ctx.db)
   const owner = `0x${"a".repeat(40)}` as Address
   const parties = { owner, approver: paperNetwork.depositFactory, recipientSetId: null }
@@ -148,6 +153,12 @@ const events = async () =>
   (await service.call("GET", "/api/console/events", undefined, { as: "shop" })).body.data.reverse()
 
 describe("a new kind of thing", () => {
+  it("is told what the scan has found at its addresses, and which submissions ended", async () => {
+    await inTransaction(ctx, ctx => wakeSold(ctx, [], []))
+    await inTransaction(ctx, ctx => wakeSold(ctx, [7n], [OFFICE]))
+    expect(woken).toEqual([7n, OFFICE])
+  })
+
   it("is paid: each payment buys one, has its payouts, and is notified once", async () => {
     await arrive(1, PRICE)
     await arrive(2, PRICE + 1n, stranger)

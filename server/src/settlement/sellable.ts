@@ -87,7 +87,7 @@ export interface Plan {
 /** The payment that something was paid with. */
 export type PaidWith = Pick<Row<"payments">, "id" | "payer" | "tx_hash">
 
-/** One kind of thing that is for sale. All but `due` and `groupOf` run inside a transaction, after `hold`. */
+/** One kind of thing that is for sale. All but `due`, `wake` and `groupOf` run inside a transaction, after `hold`. */
 export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
   /** How the ids of these things begin. */
   prefix: string
@@ -100,6 +100,11 @@ export interface Sellable<P extends Part = Part, L extends Plan = Plan> {
 
   /** The groups that are due on the network, in the order of their turn. */
   due(ctx: TxContext, network: NetworkInfo): Promise<Group[]>
+  /**
+   * Makes the things due that are for sale at these addresses, or have these ids; only where `due` goes by more than the transfers
+   * themselves.
+   */
+  wake?(ctx: TxContext, deposits: readonly bigint[], resources: readonly string[]): Promise<void>
   /** The group that a payment is settled in. */
   groupOf(ctx: TxContext, payment: Row<"payments">): Promise<Group>
   /** Locks what the group is settled under, then its transfers; the lock order is in docs/internals.md. */
