@@ -134,7 +134,8 @@ async function expectSwept({ deposit }: Shop): Promise<void> {
       select coalesce(sum(s.amount), 0) from sweep_parts s join payouts i on i.id = s.payout_id
       where s.transfer_id = t.id and i.reserved and i.state not in ('cancelled', 'reverted')))), 0)::numeric(78,0) as owed
     from payments p join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
-    where p.status = 'granted' and p.recipient_set_id is null and t.deposit_id = ${deposit.id}
+    join deposits d on d.id = t.deposit_id
+    where p.status = 'granted' and d.recipient_set_id is null and t.deposit_id = ${deposit.id}
       and t.state in ('confirmed', 'final')`.execute(db())
   expect(rows.filter(({ room, owed }) => room > 0n && owed > 0n)).toEqual([])
 }
