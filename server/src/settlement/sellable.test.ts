@@ -153,7 +153,7 @@ const events = async () =>
   (await service.call("GET", "/api/console/events", undefined, { as: "shop" })).body.data.reverse()
 
 describe("a new kind of thing", () => {
-  it("is told what the scan has found at its addresses, and which submissions ended", async () => {
+  it("is woken by what the scan has found at its addresses, and by submissions that ended", async () => {
     await inTransaction(ctx, ctx => wakeSold(ctx, [], []))
     await inTransaction(ctx, ctx => wakeSold(ctx, [7n], [OFFICE]))
     expect(woken).toEqual([7n, OFFICE])
