@@ -21,7 +21,7 @@ const looks = [
 
 /** A logo of a shop, and its colour. */
 const ACCENT = "#b4451f"
-const LOGO = `<svg xmlns="http://www.w3.org/2000/svg" width="360" height="96" viewBox="0 0 180 48"><path d="M8 40V14l14-8 14 8v26z" fill="${ACCENT}"/><path d="M17 40V26h10v14z" fill="#fff"/><text x="46" y="33" font-family="serif" font-size="24" font-weight="700" fill="#1d1411">Lighthouse</text></svg>`
+const LOGO = `<svg xmlns="http://www.w3.org/2000/svg" width="360" height="96" viewBox="0 0 180 48"><path d="M8 40V14l14-8 14 8v26z" fill="${ACCENT}"/><path d="M17 40V26h10v14z" fill="#fff"/><text x="46" y="33" font-family="serif" font-size="21" font-weight="700" fill="#1d1411">Lighthouse</text></svg>`
 
 rmSync(folder, { recursive: true, force: true })
 const sandbox = await newSandbox({ LIMIT_PUBLIC: "0", LIMIT_PAY_CONFIRM: "0", LIMIT_CONSOLE: "0" })
@@ -129,7 +129,7 @@ async function withoutNode(): Promise<void> {
   const { url } = await order()
   await page.goto(url)
   await page.getByRole("tab").first().waitFor()
-  await page.route("**/events*", route => route.abort())
+  await page.route("**/events*", route => route.fulfill({ status: 503 }))
   await page.route("**/status*", async route => {
     const response = await route.fetch({ url: `${url}/status` })
     await route.fulfill({ response, json: { ...(await response.json()), stale: true } })

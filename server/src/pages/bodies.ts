@@ -79,7 +79,8 @@ export function receiptBody(t: Translate, receipt: Receipt): Html {
   const { merchant, token, network, what, lang, status } = receipt
   const form = new Intl.DateTimeFormat(`${lang}-u-nu-latn`, { dateStyle: "long", timeStyle: "short", timeZone: "UTC" })
   const ended = status === "reversed" ? "reversed" : status === "returned" ? "returned" : undefined
-  const row = (name: string, value: Html) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`
+  const row = (name: string, value: Html, form = "") =>
+    html`<div class="${form}"><dt>${name}</dt><dd>${value}</dd></div>`
   const hash = html`<code dir="ltr">${receipt.txHash}</code>`
   return card(
     t,
@@ -91,11 +92,11 @@ ${what && html`<p class="what"><bdi>${what}</bdi></p>`}</header>
 ${ended && html`<div class="live bad"><h2 class="state">${t(ended)}</h2>${ended === "reversed" && html`<p>${t("reversedWords")}</p>`}</div>`}
 <dl class="facts ledger">
 ${row(t("paidTo"), html`<bdi>${merchant}</bdi>`)}
-${row(t("amount"), html`<code dir="ltr">${receipt.amount} ${token.symbol}</code>`)}
+${row(t("amount"), html`<bdi dir="ltr">${receipt.amount} ${token.symbol}</bdi>`)}
 ${row(t("paidOn"), html`<time datetime="${receipt.paidAt.toISOString()}">${form.format(receipt.paidAt)} UTC</time>`)}
 ${row(t("network"), html`${network.title}`)}
-${row(t("transaction"), receipt.explorer ? html`<a href="${receipt.explorer}" rel="noreferrer">${hash}</a>` : hash)}
-${row(t("receiptNumber"), html`<code dir="ltr">${receipt.id}</code>`)}
+${row(t("transaction"), receipt.explorer ? html`<a href="${receipt.explorer}" rel="noreferrer">${hash}</a>` : hash, "long")}
+${row(t("receiptNumber"), html`<code dir="ltr">${receipt.id}</code>`, "long")}
 </dl>`,
   )
 }

@@ -98,6 +98,6 @@ function errorPage(t: Translate, code: ErrorCode): Page {
   const words = t(isMissing ? "notFoundWords" : code === "RATE_LIMITED" ? "busy" : "serverFailedWords")
   return {
     title,
-    body: html`<main id="app" class="page"><div class="card"><h1 class="state">${title}</h1><p>${words}</p></div></main>`,
+    body: html`<main id="app" class="page"><div class="card center"><h1 class="state">${title}</h1><p>${words}</p></div></main>`,
   }
 }

@@ -21,7 +21,7 @@
     ".sluice{box-sizing:border-box;width:30rem;max-width:100vw;height:46rem;max-height:100dvh;padding:0;border:0;border-radius:1rem;overflow:hidden;background:Canvas;color-scheme:light dark}" +
       ".sluice::backdrop{background:#0008}" +
       ".sluice iframe{display:block;width:100%;height:100%;border:0;color-scheme:light dark}" +
-      ".sluice button{position:absolute;top:.25rem;inset-inline-end:.25rem;width:2.5rem;height:2.5rem;border:0;border-radius:50%;background:none;color:GrayText;font:1.5rem/1 sans-serif;cursor:pointer}" +
+      ".sluice button{position:absolute;top:0;inset-inline-end:.25rem;width:2.25rem;height:2.25rem;border:0;border-radius:50%;background:none;color:GrayText;font:1.5rem/1 sans-serif;cursor:pointer}" +
       "@media(max-width:30rem){.sluice{height:100dvh;border-radius:0}}",
   )
   document.adoptedStyleSheets.push(sheet)
