@@ -72,6 +72,8 @@ export function contractOf(document: Document): (method: string, url: string, an
       throw new Error(`${method} ${path || url} answered ${status} ${JSON.stringify(body)}, which ${why}`)
     }
     if (status >= 400 && unclear(body).length > 0) fail(`has details that are no sentences: ${unclear(body)}`)
+    // A page for people, whatever its status.
+    if (!operation && String(headers["content-type"]).startsWith("text/html")) return undefined
     if (!operation) {
       const fault =
         status < 400 ? undefined : fit(["components", "schemas", status === 429 ? "RateLimited" : "Error"], body)

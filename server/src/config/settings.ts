@@ -19,6 +19,7 @@ export type Bucket =
   | "paywallPay"
   | "merchant"
   | "consume"
+  | "pages"
   | "public"
 
 export interface Settings {
@@ -312,6 +313,7 @@ const limitSettings = ({ read }: SettingReader): Record<Bucket, number> => ({
   paywallPay: read("LIMIT_PAYWALL_PAY"),
   merchant: read("LIMIT_MERCHANT"),
   consume: read("LIMIT_CONSUME"),
+  pages: read("LIMIT_PAGES"),
   public: read("LIMIT_PUBLIC"),
 })
 

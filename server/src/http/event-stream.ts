@@ -34,16 +34,11 @@ export interface Source<T> {
 const open = new Map<string, number>()
 let total = 0
 
-/** Takes a place for a stream of this address, or throws `RATE_LIMITED`; returns a function that gives it back. */
-export function takeStream(ip: string): () => void {
+/** Takes a place for a stream of this address; returns a function that gives it back, or undefined where none is free. */
+export function takeStream(ip: string): (() => void) | undefined {
   const group = addressGroup(ip)
   const mine = open.get(group) ?? 0
-  if (mine >= MOST_BY_ADDRESS || total >= MOST_IN_ALL)
-    throw new ApiError(
-      "RATE_LIMITED",
-      undefined,
-      "Too many live pages are open from your network. Close some, or ask for the status with `wait=25`.",
-    )
+  if (mine >= MOST_BY_ADDRESS || total >= MOST_IN_ALL) return undefined
   open.set(group, mine + 1)
   total++
   let given = false
@@ -67,9 +62,23 @@ export async function sendEvents<T>(
   reply: FastifyReply,
   { read, opened, isOver, pauseMs }: Source<T>,
 ): Promise<FastifyReply> {
-  const first = await read()
-  await opened()
+  // Before the first reading, which costs several queries.
   const giveBack = takeStream(request.ip)
+  if (!giveBack)
+    throw new ApiError(
+      "RATE_LIMITED",
+      undefined,
+      "Too many live pages are open from your network. Close some, or ask for the status with `wait=25`.",
+    )
+  const first = await read()
+    .then(async state => {
+      await opened()
+      return state
+    })
+    .catch(error => {
+      giveBack()
+      throw error
+    })
   const gone = new AbortController()
   const { raw } = reply
   raw.once("close", () => gone.abort())
@@ -119,7 +128,7 @@ export async function sendEvents<T>(
 
 /**
  * Where a proxy holds a stream back: the state now, or with `wait` and `known` (the last answer's `X-State`) once it is another
- * one. Throws `RATE_LIMITED` where too many wait already.
+ * one. Where too many wait already it answers at once: a page that learns nothing would ask for money that was paid.
  */
 export async function sendState<T>(
   ctx: Context,
@@ -131,16 +140,14 @@ export async function sendState<T>(
   const waitS = wait === String(MAX_WAIT_S) ? MAX_WAIT_S : 0
   const first = await read()
   await opened()
-  const giveBack = waitS > 0 ? takeStream(request.ip) : () => {}
+  const giveBack = waitS > 0 && markOf(first) === known ? takeStream(request.ip) : undefined
   try {
     const state =
-      waitS > 0 && markOf(first) === known
-        ? await awaitEnd(ctx, reply, waitS, read, state => markOf(state) !== known)
-        : first
+      giveBack !== undefined ? await awaitEnd(ctx, reply, waitS, read, state => markOf(state) !== known) : first
     reply.headers({ "x-state": markOf(state), "cache-control": "no-store" })
     return state
   } finally {
-    giveBack()
+    giveBack?.()
   }
 }
 

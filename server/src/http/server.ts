@@ -79,7 +79,7 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
     ctx.log.info({ reason, peer }, "connection closed because it exceeded a limit")
   }, bounds)
   const requests = limiter(ctx, errorPage)
-  const app = Fastify(serverOptions(ctx, connections, requests)).withTypeProvider<TypeBoxTypeProvider>()
+  const app = Fastify(serverOptions(ctx, connections, requests, errorPage)).withTypeProvider<TypeBoxTypeProvider>()
 
   app.decorate("identities", identities)
   app.decorateRequest("subject", undefined)
@@ -114,6 +114,7 @@ function serverOptions(
   ctx: Context,
   connections: Connections,
   { admit }: Limiter,
+  errorPage?: ErrorPage,
 ): FastifyHttpOptions<RawServerDefault> {
   const { trustedProxies } = ctx.settings
   return {
@@ -134,7 +135,7 @@ function serverOptions(
     // A URL that can't be decoded, or with a parameter that is too long, arrives here without passing any hook.
     frameworkErrors: (error, request, reply) => {
       void reply.header("x-request-id", request.id)
-      void admit(request, reply, nobody).then(admitted => admitted && sendError(ctx, request, reply, error))
+      void admit(request, reply, nobody).then(admitted => admitted && sendError(ctx, request, reply, error, errorPage))
     },
     clientErrorHandler: refuseBroken,
     schemaController: { compilersFactory: { buildValidator: (() => validatorFactory) as unknown as BuildValidator } },

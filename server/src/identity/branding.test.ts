@@ -62,6 +62,13 @@ describe("a logo", () => {
     expect(readLogo(changed(bytes => bytes.write("acTL", 37, "latin1")))).toContain("not animated")
     expect(readLogo(changed(bytes => bytes.writeUInt32BE(2_049, 16)))).toContain("2048 pixels")
     expect(readLogo(changed(bytes => bytes.writeUInt32BE(0, 20)))).toContain("2048 pixels")
+    // A fill byte before the frame, whose size a decoder reads, and another frame where a length would lead to.
+    const hidden = Buffer.concat([
+      Buffer.from("ffd8ffffc0001108", "hex"),
+      Buffer.alloc(0xc000),
+      Buffer.from(jpeg, "base64").subarray(2),
+    ])
+    expect(readLogo(url("jpeg", hidden.toString("base64")))).toContain("must be what its type says")
     const padded = (bytes: number) =>
       url("png", Buffer.concat([Buffer.from(png, "base64"), Buffer.alloc(bytes)]).toString("base64"))
     const head = Buffer.from(png, "base64").length

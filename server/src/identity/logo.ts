@@ -56,6 +56,9 @@ function jpegSize(bytes: Buffer): Size | undefined {
   for (let at = 2; at + 9 <= bytes.length; at += 2 + bytes.readUInt16BE(at + 2)) {
     if (bytes[at] !== 0xff) return undefined
     const marker = bytes[at + 1] ?? 0
+    // A fill byte (ITU T.81, B.1.1.2), which decoders skip, or a marker without a length, which none has before the frame.
+    // Whoever read a length there would miss the true size.
+    if (marker === 0xff || marker <= 0x01 || (marker >= 0xd0 && marker <= 0xd9)) return undefined
     if (marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker))
       return { height: bytes.readUInt16BE(at + 5), width: bytes.readUInt16BE(at + 7) }
   }

@@ -12,7 +12,7 @@ export interface LimitRow {
   bucket: Bucket
   /** Any without one. */
   method?: string
-  /** `:name` is one part of a path; a final `/*` is everything that follows or nothing. */
+  /** `:name` is one part of a path, `(a|b)` one of these; a final `/*` is everything that follows or nothing. */
   path: string
   credential: Credential
 }
@@ -34,6 +34,9 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "consume", method: "POST", path: "/api/paywalls/:id/consume", credential: "apiKey" },
   { bucket: "checkout", method: "POST", path: "/api/checkouts", credential: "apiKey" },
   { bucket: "merchant", path: "/api/checkouts/*", credential: "apiKey" },
+  // It writes a checkout.
+  { bucket: "public", path: "/p/:slug/start", credential: "none" },
+  { bucket: "pages", path: "/(pay|paywall|p|receipt|return|logo)/*", credential: "none" },
   { bucket: "public", path: "/*", credential: "none" },
 ]
 
@@ -44,13 +47,10 @@ const rows = limitRows.map(row => ({ ...row, pattern: patternOf(row.path) }))
 
 /**
  * Whether a path has no limit. Machines that must always get an answer ask for health and metrics, a page of the
- * documents requests many parts at once, and the sandbox's own routes are not part of the product. A payer who reloads a page
- * or opens it in two tabs must not use up what the page needs to pay. `/p/:slug/start` is limited: it writes a checkout.
+ * documents requests many parts at once, and the sandbox's own routes are not part of the product.
  */
 export const isUnlimited = (path: string): boolean =>
-  /^\/(healthz|readyz|metrics|embed\.js|p\/[^/]+|(docs|sandbox|assets|logo|pay|paywall|receipt|return)(\/.*)?)$/.test(
-    path,
-  )
+  /^\/(healthz|readyz|metrics|embed\.js|(docs|sandbox|assets)(\/.*)?)$/.test(path)
 
 export const WINDOW_MS = 60_000
 
@@ -72,7 +72,8 @@ export interface Caller {
 /**
  * What a request counts against; empty when it is not limited. With a credential that the route takes, it counts by
  * that alone (a subject is hashed: it may be long, may contain a brace, and may identify a person). Without one it
- * counts by IP, against its route and against all requests of the IP.
+ * counts by IP, against its route and against all requests of the IP; a page counts against the pages alone, because a
+ * payer who reloads one or opens it in two tabs must not use up what the page needs to pay.
  */
 export function countsOf(limits: Settings["limits"], method: string, path: string, caller: Caller): Count[] {
   if (isUnlimited(path)) return []
@@ -84,7 +85,8 @@ export function countsOf(limits: Settings["limits"], method: string, path: strin
       return countsAgainst(limits, hash("sha256", caller.subject, "base64url"), [bucket])
     if (credential === "apiKey" && caller.apiKey !== undefined) return keyCounts(limits, caller.apiKey, bucket)
   }
-  return countsAgainst(limits, addressGroup(caller.ip), [fitting[0]?.bucket ?? "public", "public"])
+  const bucket = fitting[0]?.bucket ?? "public"
+  return countsAgainst(limits, addressGroup(caller.ip), bucket === "pages" ? ["pages"] : [bucket, "public"])
 }
 
 /** One caller's keys have one hash tag: a cluster stores them together, and they are decided together. */

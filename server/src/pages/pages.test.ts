@@ -84,7 +84,8 @@ describe("the page of a checkout", () => {
       return [answer.headers.get("content-type"), /<h1[^>]*>(.*)<\/h1>/.exec(text)?.[1] ?? JSON.parse(text).error]
     }
     const browser = "text/html,application/xhtml+xml,*/*;q=0.8"
-    for (const path of ["/", "/wp-login.php", "/pay", "/logo/none", "/assets/none.js"])
+    const malformed = ["/pay/%00", "/p/%ff", "/pay/%zz", `/pay/${"a".repeat(300)}`]
+    for (const path of ["/", "/wp-login.php", "/pay", "/logo/none", "/assets/none.js", ...malformed])
       expect([path, ...(await ask(path, browser))]).toEqual([
         path,
         "text/html; charset=utf-8",
@@ -244,7 +245,10 @@ describe("a link's form without a script", () => {
     const form = await (await go(`/p/${body.slug}?lang=de`)).text()
     expect(form).toContain(`<form class="stack plain" action="/p/${body.slug}/start">`)
     const before = (await sessions()).length
-    expect(["", "0", "five", "-1", "1e3", "0,00", "12345678"].map(amountTyped)).toEqual(Array(7).fill(undefined))
+    const bad = ["", "0", "five", "-1", "1e3", "0,00", "12345678", "1,000", "25.000"]
+    expect(bad.map(amountTyped)).toEqual(bad.map(() => undefined))
+    expect(["1000", "0,125", "1.0000"].map(amountTyped)).toEqual(["1000", "0.125", "1.0000"])
+    expect((await go(`/p/${body.slug}/start?amount=1&amount=2`)).status).toBe(400)
     const refused = await go(`/p/${body.slug}/start?amount=five`)
     // It writes a checkout, so it counts, as starting one from a script does.
     expect([refused.status, refused.headers.get("x-ratelimit-limit")]).toEqual([400, "6"])
@@ -286,13 +290,28 @@ describe("the stream of a checkout", () => {
 
   it("is bounded for each address, and a place comes back when a page is closed", () => {
     const places = Array.from({ length: 20 }, () => takeStream("192.0.2.1"))
-    expect(() => takeStream("192.0.2.1")).toThrow("Too many live pages")
-    takeStream("192.0.2.2")()
+    expect(takeStream("192.0.2.1")).toBeUndefined()
+    takeStream("192.0.2.2")?.()
     places[0]?.()
     places[0]?.()
     places.push(takeStream("192.0.2.1"))
-    expect(() => takeStream("192.0.2.1")).toThrow("Too many live pages")
-    for (const giveBack of places) giveBack()
+    expect(takeStream("192.0.2.1")).toBeUndefined()
+    for (const giveBack of places) giveBack?.()
+  })
+
+  it("still shows the state to a page that found no place, at once", async () => {
+    const id = await start()
+    const places = Array.from({ length: 20 }, () => takeStream("127.0.0.1"))
+    expect((await fetch(`${url}/pay/${id}/events`)).status).toBe(429)
+    const first = await fetch(`${url}/pay/${id}/status?wait=0&known=`)
+    const again = await fetch(`${url}/pay/${id}/status?wait=25&known=${first.headers.get("x-state")}`)
+    expect([again.status, ((await again.json()) as { status: string }).status]).toEqual([200, "pending"])
+    for (const giveBack of places) giveBack?.()
+  })
+
+  it("answers no HEAD, which would hold a place and learn nothing", async () => {
+    for (const path of [`/pay/${await start()}/events`, "/paywall/pw_any/events"])
+      expect((await fetch(url + path, { method: "HEAD" })).status).toBe(404)
   })
 
   it("is an error like any other for an unknown id", async () => {

@@ -59,7 +59,7 @@ function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
       pauseMs: ({ status }) => (status === "verifying" ? BUSY_PAUSE_MS : PAUSE_MS),
     }
   }
-  app.get("/pay/:sessionId/events", { schema: hidden }, (request, reply) =>
+  app.get("/pay/:sessionId/events", { schema: hidden, exposeHeadRoute: false }, (request, reply) =>
     sendEvents(ctx, request, reply, checkoutSource(request)),
   )
   app.get("/pay/:sessionId/status", { schema: hidden }, (request, reply) =>
@@ -88,7 +88,7 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
       pauseMs: ({ status }) => (status === "verifying" ? BUSY_PAUSE_MS : PAUSE_MS),
     }
   }
-  app.get("/paywall/:id/events", { schema: hidden }, (request, reply) =>
+  app.get("/paywall/:id/events", { schema: hidden, exposeHeadRoute: false }, (request, reply) =>
     sendEvents(ctx, request, reply, paywallSource(request)),
   )
   app.get("/paywall/:id/status", { schema: hidden }, (request, reply) =>
@@ -109,7 +109,7 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   app.get("/p/:slug/start", { schema: hidden, exposeHeadRoute: false }, async (request, reply) => {
     const { slug } = request.params as { slug: string }
     const { amount: typed = "", lang: asked = "" } = request.query as { amount?: unknown; lang?: unknown }
-    const amount = amountTyped(String(typed))
+    const amount = typeof typed === "string" ? amountTyped(typed) : undefined
     const start = async () =>
       await inTransaction(ctx, ctx => createLinkSession(ctx, { slug, ...(amount && { amount }) }))
     const session = await start().catch(error => error as Error)

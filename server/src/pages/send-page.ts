@@ -56,14 +56,17 @@ export const browserErrors =
     const isBrowser = (method === "GET" || method === "HEAD") && /\btext\/html\b/.test(headers.accept ?? "")
     if (!isBrowser || url.startsWith("/api/") || !shownToBrowsers.includes(code)) return undefined
     const lang = languageFor(request)
+    // An address that can't be read leads to nothing, as an unknown one does.
+    if (code === "VALIDATION_ERROR") reply.code(errorTable.NOT_FOUND.status)
     return documentFor(request, reply, assets, { lang, ...errorPage(translator(catalogues[lang]), code) })
   }
 
 /** Errors that a person meets who follows a link. */
-const shownToBrowsers: ErrorCode[] = ["NOT_FOUND", "RATE_LIMITED"]
+const shownToBrowsers: ErrorCode[] = ["NOT_FOUND", "VALIDATION_ERROR", "RATE_LIMITED"]
 
 function languageFor(request: FastifyRequest): Language {
-  const { lang } = request.query as { lang?: unknown }
+  // An address that can't be decoded has no query.
+  const { lang } = (request.query ?? {}) as { lang?: unknown }
   return languageOf(typeof lang === "string" ? lang : undefined, request.headers["accept-language"])
 }
 

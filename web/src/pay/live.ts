@@ -3,6 +3,7 @@
 /** A stream sends its first state at once; one that is silent for so long is held back by something in between. */
 const SILENT_MS = 6_000
 const RETRY_MS = 3_000
+const MOST_RETRY_MS = 24_000
 const WAIT_S = 25
 
 interface Listener<T> {
@@ -18,15 +19,27 @@ export function follow<T>(path: string, query: string, { onState, onOffline }: L
   let stream: EventSource | undefined
   const poll = async () => {
     let known = ""
+    let pauseMs = RETRY_MS
     while (!ended.signal.aborted)
       try {
         const address = `${path}/status?wait=${known === "" ? 0 : WAIT_S}&known=${known}${query && `&${query}`}`
+        const askedAt = Date.now()
         const response = await fetch(address, { signal: ended.signal })
+        // The server can be reached, and has too many pages of this network: less often, as all of them do so.
+        const isRefused = response.status === 429
+        pauseMs = isRefused ? Math.min(2 * pauseMs, MOST_RETRY_MS) : RETRY_MS
+        if (isRefused) {
+          await pause(pauseMs, ended.signal)
+          continue
+        }
         if (!response.ok) throw new Error(`HTTP ${response.status}`)
-        known = response.headers.get("x-state") ?? ""
+        const mark = response.headers.get("x-state") ?? ""
+        // It had no place to wait in, and answered at once.
+        const isSame = mark === known && Date.now() - askedAt < RETRY_MS
+        known = mark
         onOffline(false)
         onState(await response.json())
-        if (known === "") await pause(RETRY_MS, ended.signal)
+        if (known === "" || isSame) await pause(RETRY_MS, ended.signal)
       } catch {
         if (ended.signal.aborted) return
         onOffline(true)

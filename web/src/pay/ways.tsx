@@ -28,9 +28,9 @@ export function PhoneWay({ page, status }: Props) {
   const [code, setCode] = useState<Code>("page")
   const { symbol } = page.token
   const request = requestOf(page, status)
-  const here = new URL(location.href)
-  here.hash = ""
-  const texts = { page: here.href, request, address: status.payTo ?? "" }
+  // Without what others may have added to the address: a code holds 2,331 bytes, and some hundred can be scanned well.
+  const here = `${location.origin}${location.pathname}`
+  const texts = { page: here, request, address: status.payTo ?? "" }
   const words = { page: t("scanPage"), request: t("scanWallet"), address: t("scanAddress") }
   const names = { page: t("qrPage"), request: t("qrRequest"), address: t("qrAddress") }
   return (

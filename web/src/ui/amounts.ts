@@ -28,8 +28,12 @@ export function fromUnits(units: bigint, decimals: number): string {
 /** The start and the end of an address or a hash. */
 export const short = (text: string): string => `${text.slice(0, 6)}…${text.slice(-4)}`
 
-/** What a payer typed as an amount, as decimal text; undefined for what is none above zero. */
+/**
+ * What a payer typed as an amount, as decimal text; undefined for what is none above zero, and for a thousand that is written
+ * as one with three decimals elsewhere (`1,000`, `1.000`).
+ */
 export function amountTyped(text: string): string | undefined {
+  if (/^[1-9]\d{0,2}[.,]\d{3}$/.test(text.trim())) return undefined
   const amount = text.trim().replace(",", ".")
   return /^\d{1,7}(\.\d+)?$/.test(amount) && /[1-9]/.test(amount) ? amount : undefined
 }
