@@ -25,6 +25,7 @@ export const de: Catalogue = {
   scanPage: "Scannen Sie den Code, um diese Seite auf dem Telefon zu öffnen, und zahlen Sie dort mit einer Wallet.",
   scanWallet: "Scannen Sie mit einer Wallet-App. Betrag und Adresse werden ausgefüllt.",
   scanAddress: "Nur die Adresse. Den Betrag geben Sie selbst ein.",
+  addressTerms: "Wer das Geld von dieser Adresse bekommen kann",
   qrOf: "Was der Code enthält",
   qrPage: "Diese Seite",
   qrRequest: "Zahlung",

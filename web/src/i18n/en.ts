@@ -28,6 +28,7 @@ export const en = {
   scanPage: "Scan to open this page on your phone, then pay with a wallet there.",
   scanWallet: "Scan with a wallet app. It fills in the amount and the address.",
   scanAddress: "Scan for the address only. Enter the amount yourself.",
+  addressTerms: "Who can receive money from this address",
   qrOf: "What the code contains",
   qrPage: "This page",
   qrRequest: "Payment",

@@ -25,6 +25,7 @@ export const es: Catalogue = {
   scanPage: "Escanee para abrir esta página en el teléfono y pague allí con una billetera.",
   scanWallet: "Escanee con una aplicación de billetera. Rellena el importe y la dirección.",
   scanAddress: "Solo la dirección. Escriba usted el importe.",
+  addressTerms: "Quién puede recibir el dinero de esta dirección",
   qrOf: "Qué contiene el código",
   qrPage: "Esta página",
   qrRequest: "Pago",

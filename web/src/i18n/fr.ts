@@ -25,6 +25,7 @@ export const fr: Catalogue = {
   scanPage: "Scannez pour ouvrir cette page sur votre téléphone et y payer avec un portefeuille.",
   scanWallet: "Scannez avec une application de portefeuille. Elle remplit le montant et l’adresse.",
   scanAddress: "L’adresse seule. Saisissez vous-même le montant.",
+  addressTerms: "Qui peut recevoir l’argent de cette adresse",
   qrOf: "Contenu du code",
   qrPage: "Cette page",
   qrRequest: "Paiement",

@@ -25,6 +25,7 @@ export const pt: Catalogue = {
   scanPage: "Escaneie para abrir esta página no celular e pague lá com uma carteira.",
   scanWallet: "Escaneie com um aplicativo de carteira. Ele preenche o valor e o endereço.",
   scanAddress: "Só o endereço. Digite você o valor.",
+  addressTerms: "Quem pode receber o dinheiro deste endereço",
   qrOf: "O que o código contém",
   qrPage: "Esta página",
   qrRequest: "Pagamento",

@@ -25,6 +25,7 @@ export const zh: Catalogue = {
   scanPage: "扫描后在手机上打开此页面，再用手机钱包付款。",
   scanWallet: "用钱包应用扫描，金额和地址会自动填写。",
   scanAddress: "仅包含地址，金额请自行输入。",
+  addressTerms: "谁能收到此地址的款项",
   qrOf: "二维码内容",
   qrPage: "此页面",
   qrRequest: "付款",
