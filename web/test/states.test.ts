@@ -101,7 +101,7 @@ const payButtons = (page: Page) => page.getByRole("button", { name: /^Pay with/ 
 describe.concurrent("every state", () => {
   /** The path of a page in each state, and what shows that it is there. */
   const states: Record<string, () => Promise<[path: string, shown: string]>> = {
-    "to pay": async () => [`/pay/${await start()}`, "[role=tab]"],
+    "to pay": async () => [`/pay/${await start({ description: `Order ${"W".repeat(80)}` })}`, "[role=tab]"],
     "asks for answers": async () => [`/pay/${await start({ payerFields: ["name", "email"] })}`, "#field-name"],
     "a part is on its way": async () => {
       const id = await start()
