@@ -125,7 +125,9 @@ export async function startPayoutRig(settings: Partial<Settings> = {}, database?
       const transfer = { address: token, abi: testUsdcAbi, functionName: "transfer", args } as const
       const receipt = await client.writeContractSync({ ...transfer, account: payerAccount })
       await storePayment(service, network, shop, payer, amount, receipt)
-      await settleDue(ctx, network)
+      // Payouts of any amount: what is beyond the price counts, as what is below the lowest price does.
+      const settings = { ...ctx.settings, minAmount: "1000000" }
+      await settleDue({ ...ctx, settings }, network)
       const { id } = await ctx.db
         .selectFrom("payments")
         .select("id")

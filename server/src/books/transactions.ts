@@ -1,5 +1,6 @@
 /** The merchant's money in one list: filters, pages and the whole as CSV. */
 
+import { sql } from "kysely"
 import { checksummed, parseAddress, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
@@ -47,7 +48,8 @@ const columns = [
 export function transactions(ctx: TxContext, merchantId: string, filter: Filter) {
   let query = ctx.db.selectFrom("transactions").selectAll("transactions").where("merchant_id", "=", merchantId)
   if (filter.type !== undefined) query = query.where("type", "=", filter.type)
-  if (filter.status !== undefined) query = query.where("status", "=", filter.status)
+  if (filter.status === "open") query = query.where(isWaiting)
+  else if (filter.status !== undefined) query = query.where("status", "=", filter.status)
   if (filter.exception !== undefined) query = query.where("exception", "=", filter.exception)
   if (filter.exceptional) query = query.where("exception", "is not", null)
   if (filter.from !== undefined) query = query.where("created_at", ">=", timeAt("from", filter.from))
@@ -61,6 +63,10 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   if (filter.q.startsWith("pay_")) return query.where("payment_id", "=", filter.q)
   return query.where("resource_id", "=", filter.q)
 }
+
+/** Payments that wait for the merchant, and granted ones whose surplus does. */
+const isWaiting = sql<boolean>`(transactions.status = 'open' or (transactions.status = 'granted'
+  and exists (select from surpluses s where s.payment_id = transactions.id and s.state = 'open')))`
 
 /** Transactions in the API's form. */
 export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {

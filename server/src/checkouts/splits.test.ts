@@ -121,15 +121,15 @@ describe("a checkout with a split", () => {
     expect(splits.map((share: { txHash: unknown }) => share.txHash)).not.toContain(null)
   })
 
-  it("divides what was received, the surplus too; a second payment waits undivided", async () => {
+  it("divides what was asked for; the surplus and a second payment wait undivided", async () => {
     const session = await start({ splitId: await split([75, 25]) })
     await pay(session.payTo, 12_000_000n)
     await pay(session.payTo, 10_000_000n)
     expect(await whole(session.id)).toMatchObject({ status: "confirmed", exception: "duplicate" })
     const shares = (await rig.payouts()).map(({ kind, amount }) => [kind, amount])
     expect(shares).toEqual([
-      ["share", 9_000_000n],
-      ["share", 3_000_000n],
+      ["share", 7_500_000n],
+      ["share", 2_500_000n],
     ])
   })
 

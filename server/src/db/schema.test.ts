@@ -13,6 +13,7 @@ const source = [
   "webhook-rows.ts",
   "merchant-rows.ts",
   "token-rows.ts",
+  "surplus-rows.ts",
 ]
   .map(name => readFileSync(new URL(name, import.meta.url), "utf8").replace(/\/\*\*[\s\S]*?\*\/|\/\/.*/g, ""))
   .join("\n")

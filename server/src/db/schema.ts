@@ -20,6 +20,7 @@ import type {
   TransactionAttempts,
   Wallets,
 } from "./payout-rows.ts"
+import type { Surpluses } from "./surplus-rows.ts"
 import type { ForeignTokens, TokenScans } from "./token-rows.ts"
 import type { Deliveries, DeliveryAttempts, Events, WebhookSecrets, Webhooks } from "./webhook-rows.ts"
 
@@ -334,6 +335,7 @@ export interface Database {
   endpoint_troubles: EndpointTroubles
   submissions: Submissions
   payments: Payments
+  surpluses: Surpluses
   claims: Claims
   return_addresses: ReturnAddresses
   tokens: Tokens

@@ -54,6 +54,13 @@ export async function receiptOf(ctx: Context, id: string, lang: Language): Promi
   }
 }
 
+/** What a granted payment brought beyond its price, while that waits for the merchant; in base units. */
+async function openSurplus(ctx: Context, { id, status }: Row<"payments">): Promise<bigint | undefined> {
+  if (status !== "granted") return undefined
+  const surplus = ctx.db.selectFrom("surpluses").select("amount").where("payment_id", "=", id)
+  return (await surplus.where("state", "=", "open").executeTakeFirst())?.amount
+}
+
 /** The claim of a payment that waits for the merchant; null where it does not wait. `PAYMENT_NOT_FOUND`. */
 export async function returnPage(
   ctx: Context,
@@ -64,8 +71,9 @@ export async function returnPage(
   if (!row) throw new ApiError("PAYMENT_NOT_FOUND")
   const network = networkOf(ctx.chain, row.chain_id)
   const base = await pageBase(ctx, { merchantId: row.merchant_id, network, lang })
-  if (row.status !== "open" || row.token !== network.token.address) return { base, data: null }
-  const amount = formatAmount(row.amount, network.token.decimals)
+  const waiting = row.status === "open" ? row.amount : await openSurplus(ctx, row)
+  if (waiting === undefined || row.token !== network.token.address) return { base, data: null }
+  const amount = formatAmount(waiting, network.token.decimals)
   return {
     base,
     data: {

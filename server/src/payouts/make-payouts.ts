@@ -21,8 +21,11 @@ const DEPOSITS_A_ROUND = 200
 const SWEEP_AGAIN_MS = 3_600_000
 const TRANSFERS_A_SWEEP = 5_000
 
-/** Of a transfer `t`: what no sweep takes out. Sweeps that ended without moving money leave it free again. */
-const unswept = sql<bigint>`t.value - coalesce((select sum(s.amount) from sweep_parts s join payouts i on i.id = s.payout_id
+/**
+ * Of a transfer `t`: what no sweep takes out, without a surplus that waits for the merchant or goes back. Sweeps that ended
+ * without moving money leave it free again.
+ */
+const unswept = sql<bigint>`t.value - withheld(t.id, '{open,returned}') - coalesce((select sum(s.amount) from sweep_parts s join payouts i on i.id = s.payout_id
   where s.transfer_id = t.id and (i.stopped or i.state not in ('cancelled', 'reverted'))), 0)`
 
 /**
@@ -66,13 +69,13 @@ export async function makePayouts(ctx: TxContext, paymentId: string, hold?: Hold
 async function makeShares(
   ctx: TxContext,
   payment: Row<"payments">,
-  deposit: Row<"deposits"> & { received: bigint },
+  deposit: Row<"deposits"> & { received: bigint; returning: bigint },
   hold: Hold | undefined,
 ): Promise<void> {
   const recipients = await payeesOf(ctx, deposit.recipient_set_id)
   if (recipients.length === 0) return
   const whole = allocate(
-    deposit.received,
+    deposit.received - deposit.returning,
     recipients.map(each => each.percentE4),
   )
   const made = ctx.db.selectFrom("payouts").selectAll().where("payment_id", "=", payment.id)
@@ -107,13 +110,15 @@ async function makeShares(
 }
 
 /**
- * The deposits that hold a payment's transfers, and how much of it each holds. Transfers that a reorg moved count before they are
+ * The deposits that hold a payment's transfers, how much of it each has `received` that does not wait for the merchant, and how
+ * much of that is `returning`: a surplus that goes back and is a payout already. Transfers that a reorg moved count before they are
  * confirmed again: the payment stands, and the book says when there is room.
  */
 async function depositsOf(ctx: TxContext, { id: paymentId, token }: Row<"payments">) {
-  const rows = await sql<Row<"deposits"> & { received: bigint }>`
-    select d.*, paid.received from deposits d join (
-      select t.deposit_id, sum(t.value) as received from claims c join transfers t on t.id = c.transfer_id
+  const rows = await sql<Row<"deposits"> & { received: bigint; returning: bigint }>`
+    select d.*, paid.received, paid.returning from deposits d join (
+      select t.deposit_id, sum(t.value - withheld(t.id, '{open}')) as received,
+        sum(withheld(t.id, '{returned}')) as returning from claims c join transfers t on t.id = c.transfer_id
       where c.payment_id = ${paymentId} and t.token = ${token} and t.state <> 'gone' group by 1) as paid
       on paid.deposit_id = d.id order by d.id`.execute(ctx.db)
   return rows.rows

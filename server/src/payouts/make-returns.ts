@@ -4,6 +4,7 @@
  */
 import { sql } from "kysely"
 import type { Hex } from "viem"
+import type { Address } from "../chain/hex.ts"
 import { approvalIn, giveBackCall, NO_DEADLINE, returnNonce } from "../chain/release-call.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
@@ -25,12 +26,11 @@ export async function makeReturn(
   payment: Row<"payments">,
   { approval, again }: { approval?: Approval | undefined; again?: { reason: HeldReason; replaces: string } },
 ): Promise<void> {
-  if (payment.status !== "returned" || payment.deposit_id === null || payment.returned_to === null)
-    throw new Error(`${payment.id} is not returned`)
+  const returned = await returnedOf(ctx, payment)
   const deposit = await ctx.db
     .selectFrom("deposits")
     .selectAll()
-    .where("id", "=", payment.deposit_id)
+    .where("id", "=", returned.deposit_id)
     .executeTakeFirstOrThrow()
   const { made: n, moved } = await returnsOf(ctx, payment.id)
   const approved = again ? await approvalOf(ctx, again.replaces) : approval
@@ -42,18 +42,43 @@ export async function makeReturn(
     percent_e4: null,
     replaces: again?.replaces ?? null,
     token: payment.token,
-    recipient: payment.returned_to,
-    amount: payment.amount,
+    recipient: returned.returned_to,
+    amount: returned.amount,
     hold: again?.reason,
     checks: again ? n : 0,
   }
   const message = {
-    ...{ token: payment.token, to: payment.returned_to, amount: payment.amount },
+    ...{ token: payment.token, to: returned.returned_to, amount: returned.amount },
     nonce: returnNonce(payment.id, moved),
     deadline: BigInt(approved?.deadline ?? NO_DEADLINE),
   }
   await insertPayout(ctx, deposit, payout, id => giveBackCall(id, deposit, message, approved?.signature ?? "0x"))
 }
+
+interface Returned {
+  deposit_id: bigint
+  returned_at: Date
+  returned_to: Address
+  /** In base units. */
+  amount: bigint
+}
+
+/** What goes back of a payment, and to whom: all of it, or the surplus of one that is granted. */
+async function returnedOf(ctx: TxContext, payment: Row<"payments">): Promise<Returned> {
+  const order = payment.status === "returned" ? payment : await returnedSurplus(ctx, payment.id)
+  const { deposit_id, returned_at, returned_to, amount } = order ?? payment
+  if (deposit_id === null || returned_at === null || returned_to === null)
+    throw new Error(`${payment.id} is not returned`)
+  return { deposit_id, returned_at, returned_to, amount }
+}
+
+const returnedSurplus = (ctx: TxContext, paymentId: string): Promise<Row<"surpluses"> | undefined> =>
+  ctx.db
+    .selectFrom("surpluses")
+    .selectAll()
+    .where("payment_id", "=", paymentId)
+    .where("state", "=", "returned")
+    .executeTakeFirst()
 
 /** What an earlier return of the same money was approved with: it counts until it has moved it. */
 async function approvalOf(ctx: TxContext, payoutId: string): Promise<ReturnType<typeof approvalIn>> {
@@ -97,13 +122,18 @@ export async function returnAgain(ctx: TxContext, failed: Row<"payouts">, most: 
     .selectAll()
     .where("id", "=", failed.payment_id)
     .executeTakeFirstOrThrow()
-  if (payment.status !== "returned" || payment.returned_at === null) return
+  const surplus = payment.status === "returned" ? undefined : await returnedSurplus(ctx, payment.id)
+  if (payment.status !== "returned" && !surplus) return
+  const { returned_at } = await returnedOf(ctx, payment)
   const stands =
     await sql`select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = ${payment.id}
     and t.state in ('confirmed', 'final') having sum(t.value) = ${payment.amount}`.execute(ctx.db)
-  if (stands.rows.length > 0 && (await returnsOf(ctx, payment.id, payment.returned_at)).made < most)
+  if (stands.rows.length > 0 && (await returnsOf(ctx, payment.id, returned_at)).made < most)
     return await makeReturn(ctx, payment, { again: { reason: "reverted", replaces: failed.id } })
   ctx.log.error({ paymentId: payment.id }, "a return failed for good; the payment is open again")
+  const open = { state: "open" as const, returned_at: null, returned_to: null }
+  if (surplus)
+    return void (await ctx.db.updateTable("surpluses").set(open).where("payment_id", "=", payment.id).execute())
   await ctx.db
     .updateTable("payments")
     .set({ status: "open", returned_at: null, returned_to: null, updated_at: ctx.now() })

@@ -113,6 +113,18 @@ const questions: Question[] = [
         or b.claims <> coalesce(counted.n, 0) or b.transfer_ids <> coalesce(counted.ids, 0))`,
   },
   {
+    table: "surpluses",
+    of: chainId => sql`
+      select s.payment_id as id, format('says that %s of the transfer %s is %s; the transfer is %s of %s, and live returns are %s',
+        s.amount, s.transfer_id, s.state, t.value, t.token, coalesce(live.sum, 0)) as words
+      from surpluses s join payments p on p.id = s.payment_id left join transfers t on t.id = s.transfer_id
+        left join lateral (select sum(o.amount) as sum from payouts o where o.payment_id = p.id and o.kind = 'return'
+          and o.state not in ('cancelled', 'reverted')) live on true
+      where p.chain_id = ${chainId} and p.status = 'granted' and t.reorged_at is null
+        and ((t.deposit_id, t.token) is distinct from (s.deposit_id, s.token) or s.amount > t.value
+          or (s.state = 'returned' and live.sum is distinct from s.amount) or (s.state <> 'returned' and live.sum > 0))`,
+  },
+  {
     // Its salt is stored nowhere else: without the row nobody can move the money there.
     table: "deposits",
     of: chainId => sql`

@@ -161,7 +161,11 @@ describe("what anyone can emit", () => {
     expect(await rows()).toMatchObject([{ balance: null }])
     expect(await listed()).toEqual([])
     rig.service.advance(3_700_000)
-    await expect.poll(async () => (await round(0), await rows()), { timeout: 20_000 }).toEqual([])
+    const left = async () => {
+      await round(0)
+      return await rows()
+    }
+    await expect.poll(left, { timeout: 20_000 }).toEqual([])
   })
 
   it("of tokens that lie fills twenty rows of an address, changes no payment and nothing of another address", async () => {

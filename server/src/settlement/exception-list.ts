@@ -5,6 +5,7 @@ import { checksummed } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { amountFormatter } from "../scanner/tokens.ts"
 
 /** Why a return waits, in a sentence for the merchant; `detail` is the node's reason why the transfer would fail. */
 function heldWords(reason: HeldReason, detail: string | null): string {
@@ -25,6 +26,8 @@ export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transacti
   if (rows.length === 0) return []
   const ids = rows.map(row => row.id)
   const payments = await ctx.db.selectFrom("payments").selectAll().where("id", "in", ids).execute()
+  const surpluses = await ctx.db.selectFrom("surpluses").selectAll().where("payment_id", "in", ids).execute()
+  const format = await amountFormatter(ctx, rows)
   const returns = await ctx.db
     .selectFrom("payouts")
     .select(["payment_id", "state", "tx_hash", "held_reason", "held_detail"])
@@ -41,7 +44,7 @@ export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transacti
     .where(
       "id",
       "in",
-      payments.map(row => row.deposit_id ?? -1n),
+      [...payments, ...surpluses].map(row => row.deposit_id ?? -1n),
     )
     .execute()
   const resources = payments.map(row => row.resource_id)
@@ -53,14 +56,21 @@ export async function exceptionsOf(ctx: TxContext, rows: readonly Row<"transacti
     const payment = payments.find(row => row.id === each.id)
     const sent = returns.find(row => row.payment_id === each.id)
     const wanted = named.rows.find(row => row.payer === payment?.payer && row.resource_id === payment.resource_id)
-    const to = payment?.returned_to
-    const approver = approvers.find(row => row.id === payment?.deposit_id)?.approver
+    const surplus =
+      payment?.status === "granted" ? surpluses.find(({ payment_id }) => payment_id === each.id) : undefined
+    const to = payment?.returned_to ?? surplus?.returned_to
+    const held = payment?.deposit_id ?? surplus?.deposit_id
+    const approver = approvers.find(row => row.id === held)?.approver
     return {
       ...each,
       type: "payment" as const,
       status: payment?.status ?? ("reversed" as const),
       approver: approver ? checksummed(approver) : null,
       acceptedAt: payment?.accepted_at?.toISOString() ?? null,
+      surplus:
+        payment && surplus
+          ? { amount: format({ ...payment, amount: surplus.amount }).amount, status: surplus.state }
+          : null,
       returnAddress: wanted ? checksummed(wanted.address) : null,
       return: to
         ? {

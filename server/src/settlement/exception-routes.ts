@@ -25,6 +25,7 @@ import {
   ReturnOrders,
   ReturnOutcomes,
 } from "./schema.ts"
+import { returnable } from "./surplus.ts"
 
 const tags = ["transactions"]
 
@@ -36,7 +37,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
         operationId: "listExceptionalPayments",
         summary: "Payments that need a decision or got one, newest first",
         description:
-          "Payments that were too small, too large, late, made twice, in another token or from a sender on a sanctions list. An `open` one waits for you: accept it, or return it.",
+          "Payments that were too small, too large, late, made twice, in another token or from a sender on a sanctions list. An `open` one waits for you: accept it, or return it. So does the `surplus` of a granted one.",
         tags,
         querystring: PaymentQuery,
         response: { 200: ExceptionalPaymentList },
@@ -57,7 +58,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
         operationId: "acceptPayment",
         summary: "Accepts an open payment, so that it counts as paid",
         description:
-          "Grants access or confirms the checkout, with the usual events. Where the checkout is already confirmed, the money is yours in addition, and no event is sent twice. The money is divided or swept like any other, in its own token.",
+          "Grants access or confirms the checkout, with the usual events. Where the checkout is already confirmed, the money is yours in addition, and no event is sent twice. The money is divided or swept like any other, in its own token. The surplus of a granted payment buys nothing more: it is divided or swept as the rest was.",
         tags,
         params: PaymentId,
         body: NoBody,
@@ -91,7 +92,7 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
         operationId: "returnPayment",
         summary: "Sends an open payment back, once",
         description:
-          "Sends all of it, in its own token, to `address`. Without `address` it goes to the address that the payer named by signature (`returnAddress`); it never goes to its sender by default, which may be an exchange. To send it to an address other than the one the payer named, set `confirm: true`. Where the receiving address names a wallet as `approver`, it needs that wallet's signature: the first request is answered with `RETURN_APPROVAL_REQUIRED` and the data to sign.",
+          "Sends all of it, or the surplus alone where the payment is granted, in its own token, to `address`. Without `address` it goes to the address that the payer named by signature (`returnAddress`); it never goes to its sender by default, which may be an exchange. To send it to an address other than the one the payer named, set `confirm: true`. Where the receiving address names a wallet as `approver`, it needs that wallet's signature: the first request is answered with `RETURN_APPROVAL_REQUIRED` and the data to sign.",
         tags,
         params: PaymentId,
         body: ReturnOrder,
@@ -155,7 +156,7 @@ async function prepareReturn(
   { id, address: text, approval }: ReturnOf,
 ) {
   const address = text === undefined ? undefined : addressField("address", text)
-  const payment = await paymentOf(ctx, merchantId, id)
+  const payment = await returnable(ctx, await paymentOf(ctx, merchantId, id))
   const named = async (ctx: TxContext) => (await namedAddress(ctx, payment))?.address
   const to = address ?? (await named(ctx))
   const screened = await screenDecision(ctx, payment, to)

@@ -486,18 +486,6 @@ describe("at a paywall", () => {
     expect(await waiting()).toEqual([])
   })
 
-  it("too much at once is counted in full: listed, and neither accepted nor returned", async () => {
-    const shop = await paywall()
-    await submit(shop.id, await rig.pay(shop.payTo, "6"))
-    await rig.rounds(2)
-    const { id } = await one("exception=overpaid")
-    expect(await one()).toMatchObject({ status: "granted", amount: "6.00" })
-    for (const answer of [await accept(id), await giveBack(id, { address: fresh() })]) {
-      expect(answer).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
-      expect(answer.body.message).toContain("the amount beyond the price was counted")
-    }
-  })
-
   it("from a sender on a sanctions list it is in sight; once he is cleared it counts, under the same id", async () => {
     const shop = await paywall()
     await rig.sanction(rig.buyer(4).address, true)

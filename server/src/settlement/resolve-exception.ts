@@ -1,6 +1,7 @@
 /**
- * What the merchant decides about money that waits for it: it counts as paid, or it goes back, once. Both take the lock
- * under which the money is settled, so that one of two decisions wins and no round of settling comes between.
+ * What the merchant decides about money that waits for it: it counts as paid, or it goes back, once. It is a payment, or the
+ * surplus of a granted one. Both decisions take the lock under which the money is settled, so that one of two decisions wins and no
+ * round of settling comes between.
  */
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
@@ -12,10 +13,12 @@ import { depositSums } from "../deposits/balance.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { refusalsOf } from "../identity/address-refusals.ts"
 import { paymentChanges } from "../metrics.ts"
+import { makePayouts } from "../payouts/make-payouts.ts"
 import { makeReturn } from "../payouts/make-returns.ts"
 import { namedAddress } from "./return-address.ts"
 import { assertApproved, type CheckedApproval } from "./return-approval.ts"
 import { type Part, type Screened, type Sellable, sellableOf } from "./sellable.ts"
+import { holdSurplus, surplusAlone, surplusStands } from "./surplus.ts"
 import { grantAccepted } from "./write-payments.ts"
 
 /** A payment of this merchant; `NOT_FOUND` for any other. */
@@ -54,12 +57,18 @@ export async function screenDecision(
 
 /**
  * Lets a payment that waits count as paid: it buys what was for sale, or is the merchant's beside what had paid that. Its
- * payouts are made, of what was received. Call it inside a transaction; `INVALID_OPERATION` unless it waits.
+ * payouts are made, of what was received. A surplus buys nothing more, and is paid out as the rest of its payment. Call it
+ * inside a transaction; `INVALID_OPERATION` unless it waits.
  */
 export async function acceptPayment(ctx: TxContext, merchantId: string, id: string, screened: Screened): Promise<void> {
-  const { sellable, part, payment } = await lockOpen(ctx, merchantId, id)
-  await grantAccepted(ctx, sellable, part, payment)
-  await sellable.onDecided(ctx, part, { ...payment, status: "granted" }, screened)
+  const { sellable, part, payment, surplus } = await lockOpen(ctx, merchantId, id)
+  if (surplus) {
+    await ctx.db.updateTable("surpluses").set({ state: "accepted" }).where("payment_id", "=", id).execute()
+    await makePayouts(ctx, id)
+  } else {
+    await grantAccepted(ctx, sellable, part, payment)
+    await sellable.onDecided(ctx, part, { ...payment, status: "granted" }, screened)
+  }
   logDecision(ctx, payment, "accepted")
 }
 
@@ -70,7 +79,10 @@ const RECOVERED =
   "This payment's money is no longer at its receiving address. After the recovery time it went to the address's owner, which was your payout address at that time: send it back from there. Or your wallet has sent it back by its own signature: then there is nothing to do."
 
 /** Whether so much left the payment's address without a payout that what is left does not hold the payment. */
-async function isRecovered(ctx: TxContext, { deposit_id, token, amount }: Row<"payments">): Promise<boolean> {
+async function isRecovered(
+  ctx: TxContext,
+  { deposit_id, token, amount }: Pick<Row<"payments">, "deposit_id" | "token" | "amount">,
+): Promise<boolean> {
   if (deposit_id === null) return false
   const recovered = await ctx.db
     .selectFrom("outflows")
@@ -94,8 +106,8 @@ export interface ReturnTo {
 }
 
 /**
- * Sends a payment that waits back, by one payout. Without an address it goes where its payer wants it, by signature; never
- * by itself to where it came from, as that may be an exchange. Call it inside a transaction. `INVALID_OPERATION` unless it
+ * Sends a payment that waits, or the surplus of one, back, by one payout. Without an address it goes where its payer wants it, by
+ * signature; never by itself to where it came from, as that may be an exchange. Call it inside a transaction. `INVALID_OPERATION` unless it
  * waits, or when the payer named another address; `VALIDATION_ERROR` for one that money must not be sent to;
  * `RETURN_APPROVAL_REQUIRED` where a wallet has to approve it.
  */
@@ -106,9 +118,10 @@ export async function returnPayment(
   to: ReturnTo,
   screened: Screened,
 ): Promise<void> {
-  const { sellable, part, payment } = await lockOpen(ctx, merchantId, id)
-  if (await isPaidOut(ctx, id)) throw new ApiError("INVALID_OPERATION", undefined, PAID_OUT)
-  if (await isRecovered(ctx, payment)) throw new ApiError("INVALID_OPERATION", undefined, RECOVERED)
+  const { sellable, part, payment, surplus } = await lockOpen(ctx, merchantId, id)
+  // A surplus is in none of its payment's payouts.
+  if (!surplus && (await isPaidOut(ctx, id))) throw new ApiError("INVALID_OPERATION", undefined, PAID_OUT)
+  if (await isRecovered(ctx, surplus ?? payment)) throw new ApiError("INVALID_OPERATION", undefined, RECOVERED)
   const named = (await namedAddress(ctx, payment))?.address
   const address = to.address ?? named
   if (!address)
@@ -124,15 +137,24 @@ export async function returnPayment(
   if (refusal) throw invalid("address", refusal)
   // The payer may have named it a moment ago.
   if (screened.get(address) !== "clear") throw busy("Its payer has just named another address.")
-  await assertApproved(ctx, payment, address, to.approval)
-  const returned = { status: "returned" as const, returned_at: ctx.now(), returned_to: address }
-  await ctx.db
-    .updateTable("payments")
-    .set({ ...returned, updated_at: ctx.now() })
-    .where("id", "=", id)
-    .execute()
-  await makeReturn(ctx, { ...payment, ...returned }, { approval: to.approval })
-  await sellable.onDecided(ctx, part, { ...payment, ...returned }, screened)
+  const back = surplus ? surplusAlone(payment, surplus) : payment
+  await assertApproved(ctx, back, address, to.approval)
+  const sent = { returned_at: ctx.now(), returned_to: address }
+  const { approval } = to
+  if (surplus) {
+    const returned = { state: "returned" as const, ...sent }
+    await ctx.db.updateTable("surpluses").set(returned).where("payment_id", "=", id).execute()
+    await makeReturn(ctx, payment, { approval })
+  } else {
+    const returned = { status: "returned" as const, ...sent }
+    await ctx.db
+      .updateTable("payments")
+      .set({ ...returned, updated_at: ctx.now() })
+      .where("id", "=", id)
+      .execute()
+    await makeReturn(ctx, { ...payment, ...returned }, { approval })
+    await sellable.onDecided(ctx, part, { ...payment, ...returned }, screened)
+  }
   logDecision(ctx, payment, "returned")
 }
 
@@ -145,11 +167,12 @@ function logDecision(
   paymentChanges.inc({ network: networkOf(ctx.chain, chain_id).name, change })
 }
 
-/** A payment that waits, with what it waits at. */
+/** A payment that waits, with what it waits at; or a granted one whose surplus waits. */
 interface Open {
   sellable: Sellable
   part: Part
   payment: Row<"payments">
+  surplus: Row<"surpluses"> | undefined
 }
 
 /** The payment, held with all that settles it; `INVALID_OPERATION` unless it waits and all its money stands. */
@@ -162,19 +185,32 @@ async function lockOpen(ctx: TxContext, merchantId: string, id: string): Promise
   if (!part) throw new Error(`${resourceId} has no part that ${id} could wait in`)
   await ctx.db.selectFrom("payments").select("id").where("id", "=", id).forNoKeyUpdate().execute()
   const payment = await paymentOf(ctx, merchantId, id)
-  if (payment.status !== "open") throw new ApiError("INVALID_OPERATION", undefined, stateOf(payment))
+  if (payment.status !== "open") {
+    const surplus = await holdSurplus(ctx, id)
+    if (payment.status !== "granted" || surplus?.state !== "open")
+      throw new ApiError("INVALID_OPERATION", undefined, stateOf(payment, surplus))
+    if (!(await surplusStands(ctx, id))) throw busy(MOVING)
+    return { sellable, part, payment, surplus }
+  }
   const stands = await sql`select from claims c join transfers t on t.id = c.transfer_id where c.payment_id = ${id}
     having sum(t.value) = ${payment.amount} and bool_and(t.state in ('confirmed', 'final') and t.suspect_at is null
       and t.from_address = ${payment.payer} and t.token = ${payment.token} and t.deposit_id = ${payment.deposit_id})`.execute(
     ctx.db,
   )
-  if (stands.rows.length === 0) throw busy("The chain is moving this payment to another block.")
-  return { sellable, part, payment }
+  if (stands.rows.length === 0) throw busy(MOVING)
+  return { sellable, part, payment, surplus: undefined }
 }
 
+const MOVING = "The chain is moving this payment to another block."
 const busy = (why: string) => new ApiError("INVALID_OPERATION", undefined, `${why} Try again in a minute.`)
 
-function stateOf({ status, returned_to, accepted_at, exception }: Row<"payments">): string {
+function stateOf(
+  { status, returned_to, accepted_at, exception }: Row<"payments">,
+  surplus: Row<"surpluses"> | undefined,
+): string {
+  if (status === "granted" && surplus?.returned_to)
+    return `This payment is granted, and its surplus has already been returned, to ${checksummed(surplus.returned_to)}.`
+  if (status === "granted" && surplus) return "This payment is granted, and its surplus has already been accepted."
   if (status === "returned")
     return `This payment has already been returned${returned_to ? `, to ${checksummed(returned_to)}` : ""}.`
   if (status === "reversed") return "This payment is reversed: the chain removed its transfer."

@@ -1,4 +1,5 @@
 /** Where a payer wants its money back: named with the signature of the wallet that sent it. */
+import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
@@ -24,6 +25,10 @@ export async function chainOf(ctx: Context, resourceId: string): Promise<number>
   return row.chain_id
 }
 
+/** All of a payment waits for the merchant, or its surplus does. */
+const isWaiting = sql<boolean>`(payments.status = 'open' or (payments.status = 'granted'
+  and exists (select from surpluses s where s.payment_id = payments.id and s.state = 'open')))`
+
 /**
  * Keeps the address with its evidence; the newest that a payer names is what it wants. Answers the payer. A
  * `PAYMENT_NOT_FOUND` when no money of the signer waits there, `VALIDATION_ERROR` for an address that money must not be sent
@@ -48,7 +53,8 @@ export async function nameReturnAddress(
       .select("id")
       .where("resource_id", "=", resourceId)
       .where("payer", "=", proof.address)
-      .where("status", "=", "open")
+      .where(isWaiting)
+      .limit(1)
       .executeTakeFirst()
     if (!waiting)
       throw new ApiError(

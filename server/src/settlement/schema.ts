@@ -2,7 +2,17 @@
 import { Type } from "typebox"
 import { exceptions, transaction } from "../books/schema.ts"
 import type { WaitingFor } from "../db/schema.ts"
-import { AddressText, Described, HashText, Matching, Nullable, Page, Strict, Timestamp } from "../http/schemas.ts"
+import {
+  AddressText,
+  Described,
+  HashText,
+  Matching,
+  Money,
+  Nullable,
+  Page,
+  Strict,
+  Timestamp,
+} from "../http/schemas.ts"
 import { nonceAnswer, Signature, SignedMessage, signedExample } from "../identity/schema.ts"
 
 const PaymentState = Type.Enum(["open", "granted", "returned", "reversed"], {
@@ -19,6 +29,15 @@ export const ExceptionalPayment = Type.Object({
     Nullable(AddressText),
     "The wallet whose signature alone can send it back, as its receiving address says; null where the service returns it by itself",
   ),
+  surplus: Type.Unsafe<null | { amount: string; status: "open" | "accepted" | "returned" }>({
+    type: ["object", "null"],
+    description:
+      "Of a granted payment that is `overpaid`: what it brought beyond the price. While it is open it waits, and is in no payout; accept it, or return it alone. Null where all of the payment counts, as a surplus below the lowest price does",
+    properties: {
+      amount: Money,
+      status: Type.String({ enum: ["open", "accepted", "returned"] }),
+    },
+  }),
   returnAddress: Described(Nullable(AddressText), "The return address that the payer named by its own signature"),
   return: Type.Unsafe<null | { address: string; state: string; txHash: string | null; reason: string | null }>({
     type: ["object", "null"],
@@ -37,7 +56,10 @@ export const PaymentQuery = Type.Object({
   exception: Type.Optional(
     Type.Unsafe<WaitingFor>({ type: "string", enum: exceptions, description: "Filter by exception" }),
   ),
-  status: Type.Optional({ ...PaymentState, description: "Filter by status; open payments wait for a decision" }),
+  status: Type.Optional({
+    ...PaymentState,
+    description: "Filter by status; with open, also granted payments whose surplus waits for a decision",
+  }),
 })
 export const PaymentId = Type.Object({
   id: Type.String({ description: "The payment's id", examples: ["pay_tz4a98xxat96iws9zmbrgj3a"] }),

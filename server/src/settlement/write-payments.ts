@@ -7,6 +7,7 @@ import { newId } from "../ids.ts"
 import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
 import { claim, hashesClaimed } from "./exceptions.ts"
 import type { Paid, Part, Sellable } from "./sellable.ts"
+import { dropSurplus, writeSurplus } from "./surplus.ts"
 
 /**
  * Claims the transfers and grants: as a new payment, or as the one (`known`) that waited with them, was reversed, or is paid
@@ -18,6 +19,8 @@ export async function writePaid(ctx: TxContext, sellable: Sellable, part: Part, 
   if (!last) throw new Error("a payment has no transfer")
   const id = known ?? newId("pay")
   const amount = transfers.reduce((total, transfer) => total + transfer.value, 0n)
+  const rows = ctx.db.selectFrom("payments").select(["status", "amount"])
+  const before = known === undefined ? undefined : await rows.where("id", "=", known).executeTakeFirstOrThrow()
   const facts = {
     payer: last.from_address,
     token: last.token,
@@ -41,6 +44,9 @@ export async function writePaid(ctx: TxContext, sellable: Sellable, part: Part, 
     transfers.filter(row => row.payment_id !== id),
   )
   if (known !== undefined) await writeKnown(ctx, known, transfers, facts)
+  // What was granted before stays as it was counted: it may be paid out.
+  const isNew = before?.status !== "granted" || before.amount !== amount
+  await writeSurplus(ctx, { id, chain_id: part.owner.chain_id, isNew }, transfers, amount - price)
   await pay(ctx, sellable, part, { id, payer: last.from_address, tx_hash: last.tx_hash }, transfers.map(hashOf))
   return id
 }
@@ -92,6 +98,7 @@ export async function grantAccepted(
   const place = await placeOf(ctx, sellable, part)
   const accepted = { status: "granted" as const, accepted_at: ctx.now(), updated_at: ctx.now(), ...place }
   await ctx.db.updateTable("payments").set(accepted).where("id", "=", payment.id).execute()
+  await dropSurplus(ctx, payment.id)
   await pay(ctx, sellable, part, payment, await hashesClaimed(ctx, payment.id))
 }
 
