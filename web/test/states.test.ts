@@ -96,6 +96,12 @@ async function open(path: string, options: Parameters<typeof visit>[2] = {}, bas
   return opened.page
 }
 const stage = (page: Page, name: string) => page.locator(`[data-stage=${name}]`).waitFor()
+/** The tab is hidden or shown. */
+const turn = (page: Page, hidden: boolean) =>
+  page.evaluate(hidden => {
+    Object.defineProperty(document, "hidden", { configurable: true, value: hidden })
+    document.dispatchEvent(new Event("visibilitychange"))
+  }, hidden)
 const payButtons = (page: Page) => page.getByRole("button", { name: /^Pay with/ }).count()
 
 describe.concurrent("every state", () => {
@@ -281,6 +287,42 @@ describe.concurrent("a page that waits", () => {
     await confirm(id)
     await stage(page, "paid")
     proxy.stop()
+  })
+
+  it("asks for no money that it can't see arrive, follows nothing while hidden, and sees a second payment", async () => {
+    const id = await start()
+    const page = await open("/nothing")
+    await page.clock.install()
+    const live = /\/(events|status)\?/
+    const streams = /\/events$/
+    await page.route(live, route => route.abort())
+    await page.route(streams, route => route.abort())
+    await page.goto(`${url}/pay/${id}`)
+    await page.getByRole("button", { name: "Pay with the test wallet" }).waitFor()
+    await page.clock.fastForward(10_000)
+    await stage(page, "unknown")
+    expect(await payButtons(page)).toBe(0)
+    await page.unroute(live)
+    const opened = page.waitForResponse(streams)
+    await page.unroute(streams)
+    await turn(page, true)
+    await turn(page, false)
+    await opened
+    await page.getByRole("button", { name: "Pay with the test wallet" }).waitFor()
+
+    const closed = page.waitForEvent("requestfailed", request => streams.test(request.url()))
+    await turn(page, true)
+    await closed
+    await arrive(id, 1_990n)
+    await confirm(id)
+    expect(await page.locator("[data-stage=pay]").count()).toBe(1)
+    await turn(page, false)
+    await stage(page, "paid")
+    // Its stream has ended, and takes no place.
+    await arrive(id, 1_990n)
+    await confirm(id)
+    await page.clock.fastForward(60_000)
+    await page.getByText("It was paid more than once.").waitFor()
   })
 
   it("a link leads to its checkout without JavaScript, with the amount that was typed", async () => {

@@ -45,11 +45,10 @@ function useLive(page: PayPage): Live {
   const [memory, setMemory] = useState(() => recall(sessionId))
   const [offline, setOffline] = useState(false)
   const { path, query } = pathOf(page, memory)
-  const isOver = status.status === "confirmed"
-  useEffect(
-    () => (isOver ? undefined : follow<CheckoutStatus>(path, query, { onState: setStatus, onOffline: setOffline })),
-    [path, query, isOver],
-  )
+  useEffect(() => {
+    const isOver = ({ status }: CheckoutStatus) => status === "confirmed"
+    return follow<CheckoutStatus>(path, query, { onState: setStatus, onOffline: setOffline, isOver })
+  }, [path, query])
   useEffect(() => onOtherTab(sessionId, () => setMemory(recall(sessionId))), [sessionId])
   const changed = useCallback(() => {
     const now = recall(sessionId)
@@ -67,7 +66,9 @@ export function Checkout({ page }: { page: PayPage }) {
   const { t, local } = useWords()
   const live = useLive(page)
   const { status, memory, offline } = live
-  const stage = stageOf(status, memory)
+  const known = stageOf(status, memory)
+  // It may have been paid elsewhere since: whoever is asked for money now may pay twice.
+  const stage = offline && isPayable(known) ? "unknown" : known
   const wallets = useWallets(page.sandbox)
   const paying = useWallet({ page, status, changed: live.changed })
   const words = wordsOf(t, page, status, stage)
@@ -102,7 +103,7 @@ export function Checkout({ page }: { page: PayPage }) {
       }
     >
       <StateWords stage={stage} status={status} words={words} />
-      {offline && <p class="note wait">{t("offline")}</p>}
+      {offline && stage !== "paid" && <p class="note wait">{t("offline")}</p>}
       {payable ? (
         <Pay page={page} live={live} wallets={wallets} paying={paying} />
       ) : (

@@ -2,81 +2,131 @@
 
 /** A stream sends its first state at once; one that is silent for so long is held back by something in between. */
 const SILENT_MS = 6_000
+/** After so long without a state, what the page shows may be wrong. A stream that connects again takes less. */
+const LOST_MS = 10_000
 const RETRY_MS = 3_000
 const MOST_RETRY_MS = 24_000
 const WAIT_S = 25
+/** After its end a payment may still be paid twice or be reversed: rare, so the page asks and holds no connection. */
+const LOOK_MS = 60_000
 
 interface Listener<T> {
   onState: (state: T) => void
   onOffline: (offline: boolean) => void
+  /** Whether little can follow this state. */
+  isOver: (state: T) => boolean
+}
+
+/** What was learned last, and when. */
+interface News<T> extends Pick<Listener<T>, "isOver"> {
+  heard: (state: T) => void
+  lost: () => void
+  signal: AbortSignal
 }
 
 /**
- * Follows `path` (its `/events`, or else its `/status`) until the returned function is called; `query` is added to both.
+ * Follows `path` (its `/events`, or else its `/status`) until the returned function is called; `query` is added to both. A
+ * hidden page follows nothing: browsers open six connections to a server, and the server a few streams to an address.
  */
-export function follow<T>(path: string, query: string, { onState, onOffline }: Listener<T>): () => void {
-  const ended = new AbortController()
-  let stream: EventSource | undefined
-  const poll = async () => {
-    let known = ""
-    let pauseMs = RETRY_MS
-    while (!ended.signal.aborted)
-      try {
-        const address = `${path}/status?wait=${known === "" ? 0 : WAIT_S}&known=${known}${query && `&${query}`}`
-        const askedAt = Date.now()
-        const response = await fetch(address, { signal: ended.signal })
-        // The server can be reached, and has too many pages of this network: less often, as all of them do so.
-        const isRefused = response.status === 429
-        pauseMs = isRefused ? Math.min(2 * pauseMs, MOST_RETRY_MS) : RETRY_MS
-        if (isRefused) {
-          await pause(pauseMs, ended.signal)
-          continue
-        }
-        if (!response.ok) throw new Error(`HTTP ${response.status}`)
-        const mark = response.headers.get("x-state") ?? ""
-        // It had no place to wait in, and answered at once.
-        const isSame = mark === known && Date.now() - askedAt < RETRY_MS
-        known = mark
-        onOffline(false)
-        onState(await response.json())
-        if (known === "" || isSame) await pause(RETRY_MS, ended.signal)
-      } catch {
-        if (ended.signal.aborted) return
-        onOffline(true)
-        await pause(RETRY_MS, ended.signal)
-      }
+export function follow<T>(path: string, query: string, listener: Listener<T>): () => void {
+  let ended: AbortController | undefined
+  const turn = () => {
+    ended?.abort()
+    if (document.hidden) return
+    ended = new AbortController()
+    open(path, query, newsFor(listener, ended.signal))
   }
-  const listen = () => {
-    stream = new EventSource(`${path}/events${query && `?${query}`}`)
-    const giveUp = () => {
-      stream?.close()
-      stream = undefined
-      if (!ended.signal.aborted) void poll()
-    }
-    let silence = setTimeout(giveUp, SILENT_MS)
-    stream.onmessage = ({ data }) => {
-      clearTimeout(silence)
-      onOffline(false)
-      onState(JSON.parse(data))
-    }
-    stream.addEventListener("over", () => stream?.close())
-    stream.onopen = () => {
-      clearTimeout(silence)
-      silence = setTimeout(giveUp, SILENT_MS)
-    }
-    stream.onerror = () => {
-      clearTimeout(silence)
-      // Closed: refused by the server. Otherwise the browser connects again by itself.
-      if (stream?.readyState === EventSource.CLOSED) giveUp()
-      else onOffline(true)
-    }
-    ended.signal.addEventListener("abort", () => clearTimeout(silence))
-  }
-  if (typeof EventSource === "undefined") void poll()
-  else listen()
+  document.addEventListener("visibilitychange", turn)
+  turn()
   return () => {
-    ended.abort()
-    stream?.close()
+    document.removeEventListener("visibilitychange", turn)
+    ended?.abort()
+  }
+}
+
+function newsFor<T>({ onState, onOffline, isOver }: Listener<T>, signal: AbortSignal): News<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const stop = () => {
+    clearTimeout(timer)
+    timer = undefined
+  }
+  signal.addEventListener("abort", stop)
+  return {
+    isOver,
+    signal,
+    lost: () => {
+      timer ??= setTimeout(() => onOffline(true), LOST_MS)
+    },
+    heard: state => {
+      stop()
+      onOffline(false)
+      onState(state)
+    },
+  }
+}
+
+function open<T>(path: string, query: string, news: News<T>): void {
+  const { heard, lost, signal } = news
+  // Until the first state.
+  lost()
+  if (typeof EventSource === "undefined") return void poll(path, query, news, 0)
+  const stream = new EventSource(`${path}/events${query && `?${query}`}`)
+  const giveUp = (pauseMs: number) => {
+    clearTimeout(silence)
+    stream.close()
+    if (!signal.aborted) void poll(path, query, news, pauseMs)
+  }
+  let silence = setTimeout(giveUp, SILENT_MS, 0)
+  stream.onmessage = ({ data }) => {
+    clearTimeout(silence)
+    heard(JSON.parse(data))
+  }
+  stream.addEventListener("over", () => giveUp(LOOK_MS))
+  stream.onopen = () => {
+    clearTimeout(silence)
+    silence = setTimeout(giveUp, SILENT_MS, 0)
+  }
+  stream.onerror = () => {
+    clearTimeout(silence)
+    lost()
+    // Closed: refused by the server. Otherwise the browser connects again by itself.
+    if (stream.readyState === EventSource.CLOSED) giveUp(0)
+  }
+  signal.addEventListener("abort", () => {
+    clearTimeout(silence)
+    stream.close()
+  })
+}
+
+async function poll<T>(path: string, query: string, news: News<T>, firstMs: number): Promise<void> {
+  const { heard, lost, isOver, signal } = news
+  let known = ""
+  let pauseMs = firstMs
+  while (true) {
+    if (pauseMs > 0) await pause(pauseMs, signal)
+    if (signal.aborted) return
+    try {
+      const address = `${path}/status?wait=${known === "" ? 0 : WAIT_S}&known=${known}${query && `&${query}`}`
+      const askedAt = Date.now()
+      const response = await fetch(address, { signal })
+      if (response.status === 429) {
+        // Too many pages of this network: less often, as all of them ask.
+        pauseMs = Math.min(2 * Math.max(pauseMs, RETRY_MS), MOST_RETRY_MS)
+        lost()
+        continue
+      }
+      if (!response.ok) throw new Error(`HTTP ${response.status}`)
+      const mark = response.headers.get("x-state") ?? ""
+      const state: T = await response.json()
+      heard(state)
+      // It had no place to wait in, and answered at once.
+      const isSame = mark === known && Date.now() - askedAt < RETRY_MS
+      pauseMs = isOver(state) ? LOOK_MS : mark === "" || isSame ? RETRY_MS : 0
+      known = isOver(state) ? "" : mark
+    } catch {
+      lost()
+      pauseMs = RETRY_MS
+    }
   }
 }
 
