@@ -339,6 +339,24 @@ describe.concurrent("a page that waits", () => {
   })
 })
 
+describe.concurrent("a link", () => {
+  it("of one price leads back to the checkout that was started from it, while that can be paid", async () => {
+    const { slug } = await make("POST", "/api/console/payment-links", { title: "Coffee", amount: 3 })
+    const page = await open(`/p/${slug}`)
+    const visited = async () => {
+      await page.waitForURL(/\/pay\/cs_/)
+      await page.getByRole("button", { name: "Pay with the test wallet" }).waitFor()
+      return /cs_\w+/.exec(page.url())?.[0] ?? ""
+    }
+    const first = await visited()
+    await page.goto(`${url}/p/${slug}`)
+    expect(await visited()).toBe(first)
+    await setSession(first, { status: "expired" })
+    await page.goto(`${url}/p/${slug}`)
+    expect(await visited()).not.toBe(first)
+  })
+})
+
 describe("at the end", () => {
   it("hides the ways to pay while the node does not answer, and shows them when it does", async () => {
     const page = await open(`/pay/${await start()}`)

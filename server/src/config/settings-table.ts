@@ -252,6 +252,7 @@ export const settingsTable = {
   LIMIT_MERCHANT: perMinute("merchant routes without a limit of their own, by API key", "60"),
   LIMIT_CONSUME: perMinute("POST /api/paywalls/:id/consume and verify with an API key, by API key", "600"),
   LIMIT_PAGES: perMinute("the hosted pages together, with their parts, by IP", "600"),
+  LIMIT_LINK_START: perMinute("checkouts started from payment links, by IP", "30"),
   LIMIT_PUBLIC: perMinute("all unauthenticated requests together, by IP", "30"),
   MAX_DOWNLOADS: {
     meaning:

@@ -20,6 +20,7 @@ export type Bucket =
   | "merchant"
   | "consume"
   | "pages"
+  | "linkStart"
   | "public"
 
 export interface Settings {
@@ -314,6 +315,7 @@ const limitSettings = ({ read }: SettingReader): Record<Bucket, number> => ({
   merchant: read("LIMIT_MERCHANT"),
   consume: read("LIMIT_CONSUME"),
   pages: read("LIMIT_PAGES"),
+  linkStart: read("LIMIT_LINK_START"),
   public: read("LIMIT_PUBLIC"),
 })
 

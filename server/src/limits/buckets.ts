@@ -34,11 +34,14 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "consume", method: "POST", path: "/api/paywalls/:id/consume", credential: "apiKey" },
   { bucket: "checkout", method: "POST", path: "/api/checkouts", credential: "apiKey" },
   { bucket: "merchant", path: "/api/checkouts/*", credential: "apiKey" },
-  // It writes a checkout.
-  { bucket: "public", path: "/p/:slug/start", credential: "none" },
+  { bucket: "linkStart", method: "POST", path: "/api/pay/sessions", credential: "none" },
+  { bucket: "linkStart", path: "/p/:slug/start", credential: "none" },
   { bucket: "pages", path: "/(pay|paywall|p|receipt|return|logo)/*", credential: "none" },
   { bucket: "public", path: "/*", credential: "none" },
 ]
+
+/** What counts in no other bucket. */
+const visits: ReadonlySet<Bucket> = new Set(["pages", "linkStart"])
 
 const patternOf = (path: string): RegExp =>
   new RegExp(`^${path.replace(/\/:\w+/g, "/[^/]+").replace(/\/\*$/, "(/.*)?")}$`)
@@ -72,8 +75,8 @@ export interface Caller {
 /**
  * What a request counts against; empty when it is not limited. With a credential that the route takes, it counts by
  * that alone (a subject is hashed: it may be long, may contain a brace, and may identify a person). Without one it
- * counts by IP, against its route and against all requests of the IP; a page counts against the pages alone, because a
- * payer who reloads one or opens it in two tabs must not use up what the page needs to pay.
+ * counts by IP, against its route and against all requests of the IP. What a visit of a page costs counts by itself alone:
+ * a payer who reloads one or opens it in two tabs, and a room that opens one link, must not use up what is needed to pay.
  */
 export function countsOf(limits: Settings["limits"], method: string, path: string, caller: Caller): Count[] {
   if (isUnlimited(path)) return []
@@ -86,7 +89,7 @@ export function countsOf(limits: Settings["limits"], method: string, path: strin
     if (credential === "apiKey" && caller.apiKey !== undefined) return keyCounts(limits, caller.apiKey, bucket)
   }
   const bucket = fitting[0]?.bucket ?? "public"
-  return countsAgainst(limits, addressGroup(caller.ip), bucket === "pages" ? ["pages"] : [bucket, "public"])
+  return countsAgainst(limits, addressGroup(caller.ip), visits.has(bucket) ? [bucket] : [bucket, "public"])
 }
 
 /** One caller's keys have one hash tag: a cluster stores them together, and they are decided together. */

@@ -18,7 +18,9 @@ let url: string
 beforeAll(async () => {
   // What the pages load; does nothing where it exists.
   await import("../../../web/build.ts")
-  service = await startService({ settings: { limits: { ...noLimits, public: 6 }, trustedProxies: ["127.0.0.1"] } })
+  service = await startService({
+    settings: { limits: { ...noLimits, public: 6, linkStart: 20 }, trustedProxies: ["127.0.0.1"] },
+  })
   url = await service.listen()
   await service.merchant("shop")
   const now = new Date()
@@ -251,11 +253,16 @@ describe("a link's form without a script", () => {
     expect((await go(`/p/${body.slug}/start?amount=1&amount=2`)).status).toBe(400)
     const refused = await go(`/p/${body.slug}/start?amount=five`)
     // It writes a checkout, so it counts, as starting one from a script does.
-    expect([refused.status, refused.headers.get("x-ratelimit-limit")]).toEqual([400, "6"])
+    expect([refused.status, refused.headers.get("x-ratelimit-limit")]).toEqual([400, "20"])
     expect(await refused.text()).toContain('<p class="fault" id="amount-fault">Enter an amount such as 5 or 4.99.</p>')
     expect((await go(`/p/${body.slug}/start?amount=5`, "HEAD")).status).toBe(404)
     expect((await go("/p/nothing/start?amount=5")).status).toBe(404)
+    const picture = { "sec-fetch-site": "cross-site", "sec-fetch-dest": "image" }
+    expect((await fetch(`${url}/p/${body.slug}/start?amount=5`, { headers: picture })).status).toBe(403)
     expect((await sessions()).length).toBe(before)
+    // A link on another site.
+    const headers = { ...picture, "sec-fetch-dest": "document" }
+    expect((await fetch(`${url}/p/${body.slug}/start?amount=5`, { headers, redirect: "manual" })).status).toBe(303)
     const started = await go(`/p/${body.slug}/start?amount=7,50&lang=de`)
     expect([started.status, started.headers.get("location")]).toEqual([
       303,

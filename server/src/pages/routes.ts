@@ -105,9 +105,17 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     return await sendPage(request, reply, (t, lang) => shownLink(ctx, slug, lang, t))
   })
 
-  // Counts against `public`, as `POST /api/pay/sessions` does. A HEAD must start nothing.
+  // Counts as `POST /api/pay/sessions` does. A HEAD must start nothing.
   app.get("/p/:slug/start", { schema: hidden, exposeHeadRoute: false }, async (request, reply) => {
     const { slug } = request.params as { slug: string }
+    const { "sec-fetch-site": site, "sec-fetch-dest": dest } = request.headers
+    // Any site can make its visitors' browsers ask for this, as the address of a picture.
+    if (site === "cross-site" && dest !== "document")
+      throw new ApiError(
+        "FORBIDDEN",
+        undefined,
+        "Another site can't start a checkout in the background. Open the link's page.",
+      )
     const { amount: typed = "", lang: asked = "" } = request.query as { amount?: unknown; lang?: unknown }
     const amount = typeof typed === "string" ? amountTyped(typed) : undefined
     const start = async () =>

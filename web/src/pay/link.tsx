@@ -1,12 +1,26 @@
 /** A payment link: starts a checkout of this visitor's own, and asks for the amount where the link leaves it open. */
 import { useCallback, useEffect, useState } from "preact/hooks"
-import type { LinkPage } from "../page-data.ts"
+import type { CheckoutStatus, LinkPage } from "../page-data.ts"
 import { amountTyped } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
 import { Field } from "../ui/field.tsx"
 import { post, Refusal } from "./api.ts"
 import { Amount, Card, What } from "./card.tsx"
 import { problemWords } from "./problems.ts"
+import { recall, remember } from "./store.ts"
+
+const keyOf = ({ slug }: LinkPage) => `link:${slug}`
+
+/** The checkout that this visitor started from a link of one price, while it can be paid: a visit more starts no other. */
+async function startedOf(page: LinkPage): Promise<string | undefined> {
+  const { sessionId } = recall(keyOf(page))
+  if (sessionId === undefined) return undefined
+  const response = await fetch(`/pay/${sessionId}/status`).catch(() => undefined)
+  if (!response?.ok) return undefined
+  const { status, over, amount } = (await response.json()) as CheckoutStatus
+  const isOpen = status === "pending" || status === "verifying"
+  return isOpen && !over && amount === page.amount ? sessionId : undefined
+}
 
 /** The card of a link; with a fixed amount it goes on by itself. */
 export function Link({ page }: { page: LinkPage }) {
@@ -19,7 +33,10 @@ export function Link({ page }: { page: LinkPage }) {
       setError(undefined)
       try {
         const body = { slug: page.slug, ...(chosen === null ? {} : { amount: chosen }) }
-        const { sessionId } = await post<{ sessionId: string }>("/api/pay/sessions", body)
+        const started = chosen === null ? await startedOf(page) : undefined
+        const { sessionId } =
+          started === undefined ? await post<{ sessionId: string }>("/api/pay/sessions", body) : { sessionId: started }
+        remember(keyOf(page), { sessionId })
         // In its place: the checkout is in the address from now on, and a reload starts no other.
         location.replace(`/pay/${sessionId}?lang=${page.lang}`)
       } catch (fault) {

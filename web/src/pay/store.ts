@@ -9,6 +9,8 @@ export interface Memory {
   sendingAt?: number
   /** The nonce of each authorization, by payer and amount: signed again with the same one, it moves money once. */
   nonces?: Record<string, string>
+  /** The checkout that was started from a link. */
+  sessionId?: string
   /** The payer's answers to the fields that the merchant asks for. */
   answers?: Record<string, string>
   /** Whether the server has these answers. */
