@@ -20,14 +20,6 @@ export interface TokenFacts {
   version: string
 }
 
-/** What a receiving address is made of: with these anyone can compute the address, and see who owns its money. */
-export interface AddressTerms {
-  factory: string
-  salt: string
-  owner: string
-  openAfter: number
-}
-
 /** How a merchant's pages look, and where they may be shown. */
 interface Brand {
   /** A path of this server. */
@@ -84,7 +76,6 @@ export interface CheckoutStatus {
 export interface CheckoutPage extends PageBase {
   kind: "checkout"
   description: string | null
-  terms: AddressTerms
   status: CheckoutStatus
 }
 
@@ -104,7 +95,6 @@ export interface PaywallPage extends PageBase {
   /** Seconds of access for one payment; null without an end. */
   accessSeconds: number | null
   active: boolean
-  terms: AddressTerms
   status: PaywallStatus
 }
 

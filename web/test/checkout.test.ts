@@ -148,7 +148,7 @@ describe.concurrent("a checkout", () => {
       return await page.evaluate(() => navigator.clipboard.readText())
     }
     expect([await copied("Amount"), await copied("Address")]).toEqual(["19.90", session.payTo])
-    const terms = await page.getByRole("link", { name: "Who can receive money from this address" }).getAttribute("href")
+    const terms = await page.getByRole("link", { name: "Check this address" }).getAttribute("href")
     expect(await (await fetch(new URL(terms ?? "", session.url))).json()).toMatchObject({ address: session.payTo })
     await payByHand(session.payTo, "15")
     await page.getByText("15.00 USDC has arrived. Please send the remaining 4.90 USDC.").waitFor()

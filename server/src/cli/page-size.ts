@@ -25,7 +25,6 @@ const page: CheckoutPage = {
   network: { chainId: 84532, title: "Base Sepolia", rpcUrl: "https://sepolia.base.org", explorer: null },
   token: { address: hex("a1", 20), symbol: "USDC", decimals: 6, name: "USDC", version: "2" },
   description: "Order 1001: three books, and a lamp to read them by. Delivered within two weeks.",
-  terms: { factory: hex("b2", 20), salt: hex("c3", 32), owner: hex("d4", 20), openAfter: 1_900_000_000 },
   status: {
     sessionId: "cs_tz4a98xxat96iws9zmbrgj3a",
     status: "pending",

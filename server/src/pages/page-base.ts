@@ -1,11 +1,10 @@
 /** What every page shows: the merchant, the network and the token. */
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
-import type { AddressTerms, NetworkFacts, PageBase, TokenFacts } from "../../../web/src/page-data.ts"
+import type { NetworkFacts, PageBase, TokenFacts } from "../../../web/src/page-data.ts"
 import { checksummed } from "../chain/hex.ts"
 import { type NetworkInfo, networkFacts } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
-import type { Row } from "../db/schema.ts"
 import { brandingOf } from "../identity/branding.ts"
 import { shown } from "./html.ts"
 
@@ -23,14 +22,6 @@ export async function pageBase(
     token: tokenShown(network),
   }
 }
-
-/** What a receiving address is made of. */
-export const termsOf = (deposit: Row<"deposits">): AddressTerms => ({
-  factory: checksummed(deposit.factory),
-  salt: deposit.salt,
-  owner: checksummed(deposit.owner),
-  openAfter: Number.parseInt(deposit.open_after_s.toString(), 10),
-})
 
 /** A network as people and wallets meet it. */
 function networkShown(ctx: Context, { name, chainId, endpoints }: NetworkInfo): NetworkFacts {

@@ -10,7 +10,7 @@ import { formatAmount, parseAmount } from "../money/amount.ts"
 import { arrivingAt } from "../payouts/relays.ts"
 import { isStale } from "../scanner/scan-lag.ts"
 import { httpLink, shown } from "./html.ts"
-import { pageBase, termsOf } from "./page-base.ts"
+import { pageBase } from "./page-base.ts"
 
 /** Relays that may still move money. */
 const OPEN = ["queued", "held", "assigned", "mined"] as const
@@ -19,16 +19,14 @@ const OPEN = ["queued", "held", "assigned", "mined"] as const
 export async function checkoutPage(ctx: Context, id: string, lang: Language): Promise<CheckoutPage> {
   const session = await sessionOf(ctx, id)
   const network = networkOf(ctx.chain, session.chain_id)
-  const [base, status, deposit] = await Promise.all([
+  const [base, status] = await Promise.all([
     pageBase(ctx, { merchantId: session.merchant_id, network, lang }),
     checkoutStatus(ctx, id),
-    depositOf(ctx, id),
   ])
   return {
     kind: "checkout",
     ...base,
     description: session.description === null ? null : shown(session.description),
-    terms: termsOf(deposit),
     status,
   }
 }

@@ -14,7 +14,7 @@ import { payToOf } from "../paywalls/manage-paywalls.ts"
 import { paymentState, publicPaywall } from "../paywalls/submissions.ts"
 import { isStale } from "../scanner/scan-lag.ts"
 import { shown } from "./html.ts"
-import { pageBase, termsOf } from "./page-base.ts"
+import { pageBase } from "./page-base.ts"
 
 /** Whose payment, and by which transaction; both may be missing. */
 export interface Payer {
@@ -26,16 +26,9 @@ export interface Payer {
 export async function paywallPage(ctx: Context, id: string, lang: Language): Promise<PaywallPage> {
   const row = await publicPaywall(ctx, id)
   const network = networkOf(ctx.chain, row.chain_id)
-  const { address } = await payToOf(ctx, id)
-  const [base, status, deposit] = await Promise.all([
+  const [base, status] = await Promise.all([
     pageBase(ctx, { merchantId: row.merchant_id, network, lang }),
     paywallStatus(ctx, id, {}),
-    ctx.db
-      .selectFrom("deposits")
-      .selectAll()
-      .where("chain_id", "=", row.chain_id)
-      .where("address", "=", address)
-      .executeTakeFirstOrThrow(),
   ])
   return {
     kind: "paywall",
@@ -44,7 +37,6 @@ export async function paywallPage(ctx: Context, id: string, lang: Language): Pro
     description: row.description === null ? null : shown(row.description),
     accessSeconds: row.access_duration_s === null ? null : Number.parseInt(row.access_duration_s.toString(), 10),
     active: row.active,
-    terms: termsOf(deposit),
     status,
   }
 }

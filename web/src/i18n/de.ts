@@ -25,7 +25,6 @@ export const de: Catalogue = {
   scanPage: "Scannen Sie den Code, um diese Seite auf dem Telefon zu öffnen, und zahlen Sie dort mit einer Wallet.",
   scanWallet: "Scannen Sie mit einer Wallet-App. Betrag und Adresse werden ausgefüllt.",
   scanAddress: "Nur die Adresse. Den Betrag geben Sie selbst ein.",
-  addressTerms: "Wer das Geld von dieser Adresse bekommen kann",
   qrOf: "Was der Code enthält",
   qrPage: "Diese Seite",
   qrRequest: "Zahlung",
@@ -169,12 +168,6 @@ export const de: Catalogue = {
   returnNothingWords: "Diese Zahlung wurde schon abgeschlossen, angenommen oder zurückgesendet.",
   addressInvalid: "Geben Sie eine Adresse ein: 0x und 40 Buchstaben und Ziffern.",
   verifyAddress: "Diese Adresse prüfen",
-  verifyWords:
-    "Das Geld an dieser Adresse gehört dem unten genannten Eigentümer. Jeder kann die Adresse aus diesen Werten berechnen (CREATE2) und vergleichen.",
-  owner: "Eigentümer",
-  factory: "Fabrik",
-  salt: "Salt",
-  openAfter: "Offen ab",
   language: "Sprache",
   noScript:
     "Diese Seite funktioniert ohne JavaScript: Senden Sie die Zahlung von Hand, und laden Sie die Seite neu, um zu sehen, ob sie angekommen ist.",

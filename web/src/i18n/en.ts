@@ -28,7 +28,6 @@ export const en = {
   scanPage: "Scan to open this page on your phone, then pay with a wallet there.",
   scanWallet: "Scan with a wallet app. It fills in the amount and the address.",
   scanAddress: "Scan for the address only. Enter the amount yourself.",
-  addressTerms: "Who can receive money from this address",
   qrOf: "What the code contains",
   qrPage: "This page",
   qrRequest: "Payment",
@@ -186,12 +185,6 @@ export const en = {
 
   // The foot of a page
   verifyAddress: "Check this address",
-  verifyWords:
-    "The money at this address belongs to the owner below. Anyone can compute the address from these values (CREATE2) and compare it.",
-  owner: "Owner",
-  factory: "Factory",
-  salt: "Salt",
-  openAfter: "Open after",
   language: "Language",
   noScript:
     "This page works without JavaScript: send the payment by hand, then reload this page to see whether it arrived.",

@@ -25,7 +25,6 @@ export const fr: Catalogue = {
   scanPage: "Scannez pour ouvrir cette page sur votre téléphone et y payer avec un portefeuille.",
   scanWallet: "Scannez avec une application de portefeuille. Elle remplit le montant et l’adresse.",
   scanAddress: "L’adresse seule. Saisissez vous-même le montant.",
-  addressTerms: "Qui peut recevoir l’argent de cette adresse",
   qrOf: "Contenu du code",
   qrPage: "Cette page",
   qrRequest: "Paiement",
@@ -166,12 +165,6 @@ export const fr: Catalogue = {
   returnNothingWords: "Ce paiement a déjà été terminé, accepté ou rendu.",
   addressInvalid: "Saisissez une adresse : 0x et 40 lettres et chiffres.",
   verifyAddress: "Vérifier cette adresse",
-  verifyWords:
-    "L’argent à cette adresse appartient au propriétaire ci-dessous. Chacun peut calculer l’adresse à partir de ces valeurs (CREATE2) et la comparer.",
-  owner: "Propriétaire",
-  factory: "Fabrique",
-  salt: "Sel",
-  openAfter: "Ouverte après",
   language: "Langue",
   noScript:
     "Cette page fonctionne sans JavaScript : envoyez le paiement à la main, puis rechargez la page pour voir s’il est arrivé.",

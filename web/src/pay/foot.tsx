@@ -1,6 +1,5 @@
-/** The foot of a page: who owns what is paid to the address, and the languages. */
+/** The foot of a page: who can receive what is paid to the address, and the languages. */
 import { languages } from "../i18n/languages.ts"
-import type { AddressTerms } from "../page-data.ts"
 import { useWords } from "../ui/context.ts"
 
 const toLanguage = (language: string): void => {
@@ -9,31 +8,15 @@ const toLanguage = (language: string): void => {
   location.replace(url)
 }
 
-/** The terms of the address, and a choice of language. */
-export function Foot({ terms, payTo }: { terms?: AddressTerms; payTo?: string | undefined }) {
+/** A link to the terms of the address, for whoever wants to compute it (`script/verify-address`), and a choice of language. */
+export function Foot({ payTo }: { payTo?: string | undefined }) {
   const { t, lang } = useWords()
-  const fact = (name: string, value: string) => (
-    <div>
-      <dt>{name}</dt>
-      <dd>
-        <code dir="ltr">{value}</code>
-      </dd>
-    </div>
-  )
   return (
     <footer class="foot">
-      {terms && payTo && (
-        <details>
-          <summary>{t("verifyAddress")}</summary>
-          <p>{t("verifyWords")}</p>
-          <dl class="facts">
-            {fact(t("address"), payTo)}
-            {fact(t("owner"), terms.owner)}
-            {fact(t("factory"), terms.factory)}
-            {fact(t("salt"), terms.salt)}
-            {fact(t("openAfter"), String(terms.openAfter))}
-          </dl>
-        </details>
+      {payTo && (
+        <a href={`/api/deposits/${payTo}`} target="_blank" rel="noreferrer">
+          {t("verifyAddress")}
+        </a>
       )}
       {Object.keys(languages).length > 1 && (
         <label>

@@ -28,7 +28,7 @@ async function start(): Promise<void> {
       ) : (
         <Checkout page={page} />
       )}
-      {"terms" in page ? <Foot terms={page.terms} payTo={page.status.payTo} /> : <Foot />}
+      {"status" in page ? <Foot payTo={page.status.payTo} /> : <Foot />}
     </WordsContext.Provider>,
     root,
   )

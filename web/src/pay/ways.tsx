@@ -71,11 +71,6 @@ export function ManualWay({ page, status, changed }: Props & { changed: () => vo
         <CopyRow name={t("tokenContract")} value={token.address} />
       </dl>
       <p class="note">{t("manualWarning", { symbol: token.symbol, network: network.title })}</p>
-      {status.payTo && (
-        <a class="center" href={`/api/deposits/${status.payTo}`} target="_blank" rel="noreferrer">
-          {t("addressTerms")}
-        </a>
-      )}
       <HashForm page={page} id={status.sessionId} changed={changed} />
     </div>
   )
