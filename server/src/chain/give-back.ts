@@ -1,6 +1,7 @@
 /** What an approver signs to send money out of a deposit back to a payer (EIP-712). Pure. */
-import type { Hex } from "viem"
-import type { Address } from "./hex.ts"
+import { type Hex, parseEventLogs, type RpcLog, toEventSelector } from "viem"
+import { depositFactoryAbi } from "./abi.ts"
+import { type Address, parseAddress } from "./hex.ts"
 import { typedData } from "./typed-data.ts"
 
 /** Money that is to leave a deposit, once, until `deadline` (Unix seconds). */
@@ -33,3 +34,43 @@ export const giveBackData = (chainId: number, factory: Hex, message: GiveBack) =
   typedData({ name: "Sluice", version: "2", chainId, verifyingContract: factory }, "GiveBack", GIVE_BACK, {
     ...message,
   })
+
+/** What a contract reported in a transaction: an approver agreed that this money leaves a deposit. */
+export interface GivenBack {
+  /** The contract that reported it; only the deposit's own factory is to be believed. */
+  factory: Address
+  deposit: Address
+  token: Address
+  to: Address
+  /** Base units of the token. */
+  amount: bigint
+}
+
+const GIVEN_BACK_TOPIC = toEventSelector("GivenBack(address,address,address,uint256,bytes32)")
+
+/** The `GivenBack` events among the logs of a receipt; what can't be read is none, because any contract may emit such a log. */
+export function readGivenBack(logs: readonly unknown[]): GivenBack[] {
+  const ours = logs.filter(log => {
+    const { topics, removed } = (log ?? {}) as { topics?: unknown[]; removed?: unknown }
+    return removed !== true && topics?.[0] === GIVEN_BACK_TOPIC
+  }) as RpcLog[]
+  return ours.flatMap(log => {
+    const factory = lower(log.address)
+    if (!factory) return []
+    return parsed(log).flatMap(({ args: { deposit, token, to, amount } }) => {
+      const found = { factory, deposit: lower(deposit), token: lower(token), to: lower(to), amount }
+      return found.deposit && found.token && found.to ? [found as GivenBack] : []
+    })
+  })
+}
+
+function parsed(log: RpcLog) {
+  try {
+    return parseEventLogs({ abi: depositFactoryAbi, eventName: "GivenBack", logs: [log] })
+  } catch {
+    return []
+  }
+}
+
+const lower = (address: unknown): Address | undefined =>
+  typeof address === "string" ? parseAddress(address.toLowerCase()) : undefined

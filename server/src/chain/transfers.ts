@@ -1,5 +1,6 @@
 /** ERC-20 `Transfer` logs: how they are requested and parsed. */
 import { type Hex, pad } from "viem"
+import { type GivenBack, readGivenBack } from "./give-back.ts"
 import { type Address, type Hash, parseAddress, parseHash } from "./hex.ts"
 import { hexNumber, type RpcCall, RpcError } from "./rpc.ts"
 
@@ -37,6 +38,8 @@ export interface Receipt {
   blockNumber: bigint
   blockHash: Hash
   transfers: Transfer[]
+  /** What factories reported in it, by one endpoint: the others need not agree on this for the receipt to count. */
+  givenBack: GivenBack[]
   /**
    * The cost of the transaction in wei, including the fee for the data on L1; undefined from nodes that don't report
    * it.
@@ -90,6 +93,7 @@ export function readReceipt(value: unknown): Receipt | undefined {
     blockNumber: quantity(blockNumber),
     blockHash: hashOf(blockHash),
     transfers: readTransfers(logs),
+    givenBack: readGivenBack(logs as unknown[]),
     cost: costOf(rest),
   }
 }

@@ -1,15 +1,18 @@
 // The hourly comparison of logs, beside the payout engine on a real chain.
 import { sql } from "kysely"
-import { zeroHash } from "viem"
+import { encodeFunctionData, toEventSelector, zeroHash } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { failed } from "../../test/node.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { depositFactoryAbi, testUsdcAbi } from "../chain/abi.ts"
+import { type Endpoint, newEndpoint } from "../chain/endpoints.ts"
 import { giveBackData } from "../chain/give-back.ts"
 import type { Hash } from "../chain/hex.ts"
 import { NO_DEADLINE, termsOf } from "../chain/release-call.ts"
 import { checkBooks } from "./check-books.ts"
 
 const HOUR_MS = 3_600_000
+const GIVEN_BACK = toEventSelector("GivenBack(address,address,address,uint256,bytes32)")
 let rig: PayoutRig
 beforeAll(async () => {
   rig = await startPayoutRig()
@@ -50,6 +53,98 @@ async function robbed() {
   rig.service.advance(HOUR_MS + 1)
   return shop
 }
+
+/** Sends so much back by the merchant's own signatures, without the service, in one transaction. */
+async function giveBackMany(count: number, amount: bigint): Promise<void> {
+  const { service, anvil, network } = rig
+  await service.call("PUT", "/api/console/settings", { approver: "wallet" }, { as: "shop" })
+  const { deposit } = await rig.sell()
+  const { factory, salt } = deposit
+  await rig.mint(deposit.address, BigInt(count) * amount)
+  const abi = depositFactoryAbi
+  const calls = Array.from({ length: count }, async (_, i) => {
+    const nonce = `0x${(i + 1).toString(16).padStart(64, "0")}` as Hash
+    const message = {
+      token: rig.token,
+      to: recipient(5),
+      amount,
+      deposit: deposit.address,
+      nonce,
+      deadline: NO_DEADLINE,
+    }
+    // The last account has the merchant's payout address.
+    const signed = await anvil.accounts[9].signTypedData(giveBackData(network.chainId, factory, message))
+    const args = [salt, termsOf(deposit), rig.token, recipient(5), amount, nonce, NO_DEADLINE, signed] as const
+    return encodeFunctionData({ abi, functionName: "giveBack", args })
+  })
+  const args = [await Promise.all(calls)] as const
+  await anvil.client.writeContractSync({ address: factory, abi, functionName: "multicall", args, gas: 10_000_000n })
+  await mine()
+  rig.service.advance(HOUR_MS + 1)
+}
+
+const outflows = async () => {
+  const rows = await rig.service.ctx.db.selectFrom("outflows").select(["reason", "amount"]).execute()
+  return rows.map(({ reason, amount }) => `${reason} ${amount}`).sort()
+}
+
+type Reported = { logs: { address: string; topics: string[] }[] } | null
+
+describe("what a merchant gives back itself", () => {
+  it("is read from one receipt, however many it is; and one failed request notes and halts nothing", async () => {
+    await giveBackMany(60, 1n)
+    const asked: unknown[] = []
+    let isFailing = true
+    rig.proxy.spoil = (method, [hash], result) => {
+      if (method !== "eth_getTransactionReceipt") return result
+      if (!isFailing) asked.push(hash)
+      return isFailing ? failed("rate limit") : result
+    }
+    await rig.compareLogs()
+    expect([(await wallet()).status, await outflows()]).toEqual(["active", []])
+    isFailing = false
+    await rig.compareLogs()
+    // That of the give-backs, and that of the money that came in.
+    expect(asked.length).toBe(2)
+    expect((await wallet()).status).toBe("active")
+    expect(await outflows()).toEqual(Array(60).fill("given_back 1"))
+  })
+
+  it("waits, with nothing noted, while one of two endpoints leaves the factory's report out", async () => {
+    const endpoints = rig.network.endpoints as Endpoint[]
+    endpoints.push(newEndpoint(rig.network.name, rig.anvil.rpcUrl))
+    try {
+      await giveBackMany(1, 20n)
+      rig.proxy.spoil = (method, _params, result) =>
+        method === "eth_getTransactionReceipt" ? without(result, 1) : result
+      await rig.compareLogs()
+      expect([(await wallet()).status, await outflows()]).toEqual(["active", []])
+      rig.proxy.spoil = (_method, _params, result) => result
+      await rig.compareLogs()
+      expect([(await wallet()).status, await outflows()]).toEqual(["active", ["given_back 20"]])
+    } finally {
+      endpoints.pop()
+    }
+  })
+
+  it("has a report for each transfer: one that has none is a theft, however like the others it is", async () => {
+    await giveBackMany(3, 20n)
+    rig.proxy.spoil = (method, _params, result) =>
+      method === "eth_getTransactionReceipt" ? without(result, 1) : result
+    await rig.compareLogs()
+    expect((await wallet()).halted_reason).toContain("no payout meant it")
+    expect(await outflows()).toEqual(["given_back 20", "given_back 20", "unknown 20"])
+  })
+
+  /** A receipt without so many of the factory's reports. */
+  function without(receipt: unknown, count: number): unknown {
+    const reported = receipt as Reported
+    let left = count
+    const isKept = ({ address, topics }: { address: string; topics: string[] }) =>
+      address.toLowerCase() !== rig.network.depositFactory || topics[0] !== GIVEN_BACK || left-- <= 0
+    return reported && { ...reported, logs: reported.logs.filter(isKept) }
+  }
+})
 
 describe("the comparison", () => {
   it("halts the wallet when money leaves a deposit and no payout meant it; nothing is signed afterwards", async () => {

@@ -99,13 +99,20 @@ export async function checkAssertions(
   assertions: readonly ChainAssertion[],
 ): Promise<Compared> {
   if (assertions.length === 0) return {}
-  const calls = assertions.map(assertion => receiptCall(assertion.txHash))
+  // Each receipt once: hundreds of transfers may be of one transaction, whose receipt is as large as all of them.
+  const hashes = [...new Set(assertions.map(assertion => assertion.txHash))]
+  const calls = hashes.map(receiptCall)
   const needed = quorumOf(network)
   // As many as must agree, and not always the first: who reported a log once must not be its only witness.
   const asked = awake(network.endpoints).slice(0, needed)
-  const answers = await Promise.all(asked.map(endpoint => ask(endpoint, calls, ctx.signal)))
-  const doubtful = assertions.filter((assertion, i) => {
-    const receipts = answers.map(results => (results?.[i]?.ok ? readOrNone(results[i].value) : undefined))
+  const answers = await Promise.all(
+    asked.map(async endpoint => {
+      const results = await ask(endpoint, calls, ctx.signal)
+      return new Map(hashes.map((hash, i) => [hash, results?.[i]?.ok ? readOrNone(results[i].value) : undefined]))
+    }),
+  )
+  const doubtful = assertions.filter(assertion => {
+    const receipts = answers.map(byHash => byHash.get(assertion.txHash))
     return (
       receipts.filter(receipt => receipt?.txHash === assertion.txHash && confirms(receipt, assertion)).length < needed
     )

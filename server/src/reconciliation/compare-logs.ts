@@ -18,13 +18,8 @@ import { sqlArray } from "../db/sql-array.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import { storeTransfers, wakeSold } from "../scanner/queries.ts"
 import { checkAssertions, isProven, payoutAssertion, transferAssertion } from "./check-receipts.ts"
-import { isGivenBack } from "./given-back.ts"
-import { type Compared, type Finding, haltPayoutWallets } from "./report.ts"
-
-export type KnownDeposit = Pick<
-  Row<"deposits">,
-  "id" | "address" | "factory" | "owner" | "approver" | "open_after_s" | "merchant_id"
->
+import { type KnownDeposit, notedOutflows, noteOutflows, type Stranger } from "./note-outflows.ts"
+import type { Compared } from "./report.ts"
 
 /** Compares one range of blocks, both ends included, for these deposits of the network. */
 export async function compareLogs(
@@ -95,9 +90,12 @@ async function compareOutgoing(
 ): Promise<Compared> {
   const hashes = left.map(transfer => transfer.txHash)
   const known = await payoutsOf(ctx, network, hashes)
-  const noted = await notedOutflows(ctx, network, hashes)
+  const noted = new Map(
+    (await notedOutflows(ctx, network, hashes)).map(row => [`${row.tx_hash} ${row.log_index}`, row.reason]),
+  )
   const paid = new Set<string>()
-  const second = new Set<Transfer>()
+  const strangers: Stranger[] = []
+  const explained: Transfer[] = []
   for (const transfer of left) {
     const payout = known.find(
       row =>
@@ -110,15 +108,14 @@ async function compareOutgoing(
       paid.add(payout.id)
       if (payout.state !== "reverted") continue
     }
-    if (payout) second.add(transfer)
-    if (noted.has(`${transfer.txHash} ${transfer.logIndex}`)) continue
-    const words = strangerWords(transfer, payout, known)
-    if (!(await isProven(network, quorum, { ...transfer, k: undefined }))) return { unproven: words }
     const deposit = deposits.get(transfer.from)
-    if (!deposit) continue
-    const finding = await noteOutflow(ctx, network, quorum, deposit, transfer, payout, words)
-    if (finding) return { finding }
+    const reason = noted.get(`${transfer.txHash} ${transfer.logIndex}`)
+    if (reason === "given_back") explained.push(transfer)
+    if (reason === undefined && deposit)
+      strangers.push({ transfer, deposit, isNamed: !!payout, words: strangerWords(transfer, payout, known) })
   }
+  const outflows = await noteOutflows(ctx, network, quorum, strangers, explained)
+  if (outflows.finding ?? outflows.unproven) return outflows
   const finals = await endedIn(ctx, network, range)
   const missing = finals.filter(row => !paid.has(row.id) && row.state === "final").map(payoutAssertion)
   const { finding, unproven } = await checkAssertions(ctx, network, quorum, missing)
@@ -133,52 +130,6 @@ function strangerWords(transfer: Transfer, payout: Ended | undefined, known: rea
   const named = known.find(row => row.hashes.includes(transfer.txHash))
   if (named) return `the transfer ${transfer.txHash} is not what the payout ${named.id} meant`
   return `the transfer ${transfer.txHash} left a deposit, and no payout meant it`
-}
-
-/**
- * Stores an outflow without a payout; answers the finding, unless it is a recovery that anyone may make by now, or the deposit's
- * approver agreed to it.
- */
-async function noteOutflow(
-  ctx: Context,
-  network: Network,
-  quorum: Quorum,
-  deposit: KnownDeposit,
-  transfer: Transfer,
-  payout: Ended | undefined,
-  words: string,
-): Promise<Finding | undefined> {
-  const time = quorum.blockAt(transfer.blockNumber)?.block.time ?? ctx.now()
-  const isOpen = BigInt(Math.floor(time.getTime() / 1_000)) > deposit.open_after_s
-  const isRecovery = !payout && transfer.to === deposit.owner && isOpen
-  const isAgreed = isRecovery || (!payout && (await isGivenBack(ctx, network, deposit, transfer)))
-  const reason = isRecovery ? "recovery" : isAgreed ? "given_back" : "unknown"
-  // First: an outflow that is noted is not reported again, so a process that dies between the two must leave the halt.
-  if (!isAgreed) await haltPayoutWallets(ctx, network, words)
-  const [row] = await ctx.db
-    .insertInto("outflows")
-    .values({
-      chain_id: network.chainId,
-      deposit_id: deposit.id,
-      merchant_id: deposit.merchant_id,
-      reason,
-      tx_hash: transfer.txHash,
-      token: transfer.token,
-      recipient: transfer.to,
-      amount: transfer.value,
-      block_number: transfer.blockNumber,
-      block_hash: transfer.blockHash,
-      log_index: transfer.logIndex,
-      block_time: time,
-      created_at: ctx.now(),
-    })
-    .onConflict(conflict => conflict.doNothing())
-    .returning("id")
-    .execute()
-  ctx.log.warn({ txHash: transfer.txHash, deposit: deposit.address, reason }, "money left a deposit without a payout")
-  if (isAgreed) return undefined
-  // Stored, it belongs to the books: after a resume the comparison does not find it again.
-  return { table: "outflows", id: row?.id ?? "", words }
 }
 
 async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Ended[]> {
@@ -203,17 +154,6 @@ async function endedIn(ctx: Context, network: Network, { from, to, ids }: Range)
     ctx.db,
   )
   return rows
-}
-
-async function notedOutflows(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Set<string>> {
-  if (hashes.length === 0) return new Set()
-  const rows = await ctx.db
-    .selectFrom("outflows")
-    .select(["tx_hash", "log_index"])
-    .where("chain_id", "=", network.chainId)
-    .where("tx_hash", "in", hashes)
-    .execute()
-  return new Set(rows.map(row => `${row.tx_hash} ${row.log_index}`))
 }
 
 async function compareIncoming(

@@ -2,46 +2,63 @@
  * Whether an approver agreed to what left a deposit: anyone may submit the signature of a merchant's wallet, so a merchant can
  * send its own money back without the service. The factory says so in the same transaction.
  */
-import { type Hex, parseEventLogs, type RpcLog } from "viem"
-import { depositFactoryAbi } from "../chain/abi.ts"
-import { ask, type Endpoint } from "../chain/endpoints.ts"
-import type { Address } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { receiptCall, type Transfer } from "../chain/transfers.ts"
+import type { QuorumView } from "../chain/quorum.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
-import type { Context } from "../context.ts"
+
+/** `unknown` where neither a quorum has read the factory's report nor a quorum has read the receipt without it. */
+export type Agreement = "yes" | "no" | "unknown"
+
+type Outgoing = { txHash: Hash; blockHash: Hash; token: Address; from: Address; to: Address; value: bigint }
 
 /**
- * Whether a quorum of endpoints reports the factory's word for this transfer. Where the factory itself is the approver, its
- * operator sent the transfer, and no other party agreed to it.
+ * Answers for one transfer after another whether the deposit's approver agreed to it, by receipts that the quorum has learned.
+ * Each report counts for one transfer; `explained` are transfers that earlier reports were counted for. Where the factory itself
+ * is the approver, its operator sent the transfer, and no other party agreed to it.
  */
-export async function isGivenBack(
-  ctx: Context,
-  network: Network,
-  { factory, approver }: { factory: Address; approver: Address },
-  transfer: Transfer,
-): Promise<boolean> {
-  if (approver === factory) return false
-  const answers = await Promise.all(network.endpoints.map(endpoint => saysSo(ctx, endpoint, factory, transfer)))
-  return answers.filter(Boolean).length >= quorumOf(network)
-}
+export function agreements(network: Network, quorum: QuorumView, explained: readonly Outgoing[]) {
+  const needed = quorumOf(network)
+  const counted = new Map<string, number>()
+  const reports = new Map<string, Map<string, number>[]>()
+  for (const transfer of explained) count(transfer)
+  return ({ factory, approver }: { factory: Address; approver: Address }, transfer: Outgoing): Agreement => {
+    if (approver === factory) return "no"
+    const readings = readingsOf(transfer)
+    const earlier = count(transfer)
+    const yes = readings.filter(reading => (reading.get(statement(factory, transfer)) ?? 0) > earlier).length
+    if (yes >= needed) return "yes"
+    return readings.length - yes >= needed ? "no" : "unknown"
+  }
 
-async function saysSo(ctx: Context, endpoint: Endpoint, factory: Address, transfer: Transfer): Promise<boolean> {
-  const [result] = (await ask(endpoint, [receiptCall(transfer.txHash)], ctx.signal)) ?? []
-  const receipt = result?.ok ? (result.value as { blockHash?: unknown; logs?: unknown } | null) : null
-  if (!receipt || receipt.blockHash !== transfer.blockHash || !Array.isArray(receipt.logs)) return false
-  const logs = receipt.logs.filter(log => String(log?.address).toLowerCase() === factory)
-  try {
-    return parseEventLogs({ abi: depositFactoryAbi, eventName: "GivenBack", logs: logs as RpcLog[] }).some(
-      ({ args }) =>
-        lower(args.deposit) === transfer.from &&
-        lower(args.token) === transfer.token &&
-        lower(args.to) === transfer.to &&
-        args.amount === transfer.value,
-    )
-  } catch {
-    return false
+  /** How many transfers like this one were counted before it in its transaction. */
+  function count(transfer: Outgoing): number {
+    const key = `${transfer.txHash} ${statement("", transfer)}`
+    const before = counted.get(key) ?? 0
+    counted.set(key, before + 1)
+    return before
+  }
+
+  /** How often each voter's receipt in this block has each report. */
+  function readingsOf({ txHash, blockHash }: Outgoing): Map<string, number>[] {
+    const key = `${txHash} ${blockHash}`
+    const known = reports.get(key)
+    if (known) return known
+    const readings = quorum
+      .receiptsOf(txHash)
+      .filter(receipt => receipt?.blockHash === blockHash)
+      .map(receipt => {
+        const reading = new Map<string, number>()
+        for (const { factory, deposit, token, to, amount } of receipt?.givenBack ?? []) {
+          const said = statement(factory, { token, from: deposit, to, value: amount })
+          reading.set(said, (reading.get(said) ?? 0) + 1)
+        }
+        return reading
+      })
+    reports.set(key, readings)
+    return readings
   }
 }
 
-const lower = (address: Hex): string => address.toLowerCase()
+const statement = (factory: string, { token, from, to, value }: Omit<Outgoing, "txHash" | "blockHash">): string =>
+  `${factory} ${from} ${token} ${to} ${value}`

@@ -1,0 +1,122 @@
+/** Judges what left deposits without a payout, and stores what is decided: what is not is stored by a later comparison. */
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Quorum } from "../chain/quorum.ts"
+import type { Transfer } from "../chain/transfers.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { isProven } from "./check-receipts.ts"
+import { agreements } from "./given-back.ts"
+import { type Compared, haltPayoutWallets } from "./report.ts"
+
+/** Below the 65,535 parameters that a statement may have. */
+const ROWS_A_STATEMENT = 4_000
+
+/** What of a deposit's row says whether money may leave it. */
+export type KnownDeposit = Pick<
+  Row<"deposits">,
+  "id" | "address" | "factory" | "owner" | "approver" | "open_after_s" | "merchant_id"
+>
+
+/** A transfer out of a deposit that nobody has accounted for; `words` say so to the operator. */
+export interface Stranger {
+  transfer: Transfer
+  deposit: KnownDeposit
+  /** True where a payout of ours has something to do with it: it is never called a recovery or a give-back. */
+  isNamed: boolean
+  words: string
+}
+
+type Noted = Pick<Row<"outflows">, "tx_hash" | "log_index" | "reason">
+
+/** What was noted before of these transactions. */
+export async function notedOutflows(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Noted[]> {
+  if (hashes.length === 0) return []
+  return await ctx.db
+    .selectFrom("outflows")
+    .select(["tx_hash", "log_index", "reason"])
+    .where("chain_id", "=", network.chainId)
+    .where("tx_hash", "in", [...new Set(hashes)])
+    .execute()
+}
+
+/**
+ * Notes recoveries and what an approver agreed to. Anything else halts the payout wallets and is noted as `unknown`. A transfer
+ * that too few endpoints report, or about which they do not agree, is not noted, and the answer is `unproven`; `explained` are
+ * the transfers that were noted as given back before.
+ */
+export async function noteOutflows(
+  ctx: Context,
+  network: Network,
+  quorum: Quorum,
+  strangers: readonly Stranger[],
+  explained: readonly Transfer[],
+): Promise<Compared> {
+  const isAgreed = agreements(network, quorum, explained)
+  const decided: (Stranger & { reason: Row<"outflows">["reason"]; time: Date })[] = []
+  let unproven: string | undefined
+  for (const stranger of strangers) {
+    const { transfer, deposit, isNamed, words } = stranger
+    if (!(await isProven(network, quorum, { ...transfer, k: undefined }))) {
+      unproven ??= words
+      continue
+    }
+    const time = quorum.blockAt(transfer.blockNumber)?.block.time ?? ctx.now()
+    const isOpen = BigInt(Math.floor(time.getTime() / 1_000)) > deposit.open_after_s
+    const isRecovery = !isNamed && transfer.to === deposit.owner && isOpen
+    const agreed = isRecovery || isNamed ? "no" : isAgreed(deposit, transfer)
+    if (agreed === "unknown") unproven ??= `${words}; endpoints do not agree whether its approver signed for it`
+    else
+      decided.push({ ...stranger, time, reason: isRecovery ? "recovery" : agreed === "yes" ? "given_back" : "unknown" })
+  }
+  const unknown = decided.filter(({ reason }) => reason === "unknown")
+  const [first] = unknown
+  const more = unknown.length > 1 ? ` (and ${unknown.length - 1} more, which the books list as unknown)` : ""
+  // First: an outflow that is noted is not reported again, so a process that dies between the two must leave the halt.
+  if (first) await haltPayoutWallets(ctx, network, first.words + more)
+  const id = await store(ctx, network, decided, first?.transfer)
+  // Stored, it belongs to the books: after a resume the comparison does not find it again.
+  if (first) return { finding: { table: "outflows", id, words: first.words + more } }
+  return unproven === undefined ? {} : { unproven }
+}
+
+/** Answers the id of the row of one of the transfers. */
+async function store(
+  ctx: Context,
+  network: Network,
+  outflows: readonly (Stranger & { reason: Row<"outflows">["reason"]; time: Date })[],
+  which: Transfer | undefined,
+): Promise<string> {
+  let id = ""
+  for (let start = 0; start < outflows.length; start += ROWS_A_STATEMENT) {
+    const rows = outflows.slice(start, start + ROWS_A_STATEMENT).map(({ transfer, deposit, reason, time }) => ({
+      chain_id: network.chainId,
+      deposit_id: deposit.id,
+      merchant_id: deposit.merchant_id,
+      reason,
+      tx_hash: transfer.txHash,
+      token: transfer.token,
+      recipient: transfer.to,
+      amount: transfer.value,
+      block_number: transfer.blockNumber,
+      block_hash: transfer.blockHash,
+      log_index: transfer.logIndex,
+      block_time: time,
+      created_at: ctx.now(),
+    }))
+    const stored = await ctx.db
+      .insertInto("outflows")
+      .values(rows)
+      .onConflict(conflict => conflict.doNothing())
+      .returning(["id", "tx_hash", "log_index"])
+      .execute()
+    id ||= stored.find(row => row.tx_hash === which?.txHash && row.log_index === which.logIndex)?.id ?? ""
+  }
+  for (const [said, { length }] of Map.groupBy(outflows, lineOf))
+    ctx.log.warn({ ...JSON.parse(said), transfers: length }, "money left a deposit without a payout")
+  return id
+}
+
+/** One line for all that left a deposit in one transaction: a transaction may have hundreds of transfers. */
+const lineOf = ({ transfer, deposit, reason }: Stranger & { reason: string }): string =>
+  JSON.stringify({ txHash: transfer.txHash, deposit: deposit.address satisfies Address, reason })
