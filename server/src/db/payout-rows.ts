@@ -185,6 +185,12 @@ export interface ClaimBooks {
   transfer_ids: bigint
 }
 
+/** A payment that held a transfer earlier, and made payouts of it. */
+export interface PastClaims {
+  transfer_id: bigint
+  payment_id: string
+}
+
 /** What left a deposit without a payout. */
 export interface Outflows {
   id: Generated<string>

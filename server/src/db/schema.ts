@@ -11,6 +11,7 @@ import type {
   GasBudgets,
   OperatorActions,
   Outflows,
+  PastClaims,
   Payouts,
   RecipientSets,
   Recipients,
@@ -368,6 +369,7 @@ export interface Database {
   sweep_parts: SweepParts
   deposit_books: DepositBooks
   claim_books: ClaimBooks
+  past_claims: PastClaims
   foreign_nonces: ForeignNonces
   operator_actions: OperatorActions
   outflows: Outflows

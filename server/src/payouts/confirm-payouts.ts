@@ -14,7 +14,7 @@ import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { payoutEnds } from "../metrics.ts"
-import { failedOften, makePayouts, sweepAfterRevert } from "./make-payouts.ts"
+import { failedOften, heirsOf, makePayouts, sweepAfterRevert } from "./make-payouts.ts"
 import { returnAgain } from "./make-returns.ts"
 import { haltWallet } from "./wallet-row.ts"
 
@@ -76,15 +76,18 @@ export async function confirmPayouts(
   for (const each of settledNow.filter(isAlone))
     changed += await inTransaction(ctx, async ctx => {
       // The payment is locked before its payouts and books, as settlement does.
-      if (each.row.payment_id !== null)
+      const { payment_id: id } = each.row
+      const heirs = id === null ? [] : await heirsOf(ctx, id)
+      if (id !== null)
         await ctx.db
           .selectFrom("payments")
           .select("id")
-          .where("id", "=", each.row.payment_id)
+          .where("id", "in", [id, ...heirs])
+          .orderBy("id")
           .forNoKeyUpdate()
           .execute()
       const written = await write(ctx, network, [each])
-      if (written > 0 && each.state === "reverted") await replaceFailed(ctx, each.row)
+      if (written > 0 && each.state === "reverted") await replaceFailed(ctx, each.row, heirs)
       return written
     })
   return changed
@@ -205,8 +208,11 @@ const movedIt = (
       token === row.token && to === row.recipient && value === row.amount && (!row.payer || from === row.payer),
   )
 
-/** Makes a new, linked payout for one that failed for good, held until it would succeed; none where the payment was reversed. */
-async function replaceFailed(ctx: TxContext, row: OpenPayout): Promise<void> {
+/**
+ * Makes a new, linked payout for one that failed for good, held until it would succeed; none where the payment was reversed.
+ * A share is owed by the payments that hold its transfers now, `heirs`, too.
+ */
+async function replaceFailed(ctx: TxContext, row: OpenPayout, heirs: readonly string[]): Promise<void> {
   ctx.log.error(
     { payoutId: row.id, paymentId: row.payment_id, hash: row.hashes[0] },
     "a payout reverted on chain, or its nonce was used up",
@@ -222,7 +228,7 @@ async function replaceFailed(ctx: TxContext, row: OpenPayout): Promise<void> {
     .where("share", "=", row.share)
     .executeTakeFirstOrThrow()
   const parked = n < MAX_GENERATIONS ? {} : { parked: failedOften(n) }
-  await makePayouts(ctx, row.payment_id, { reason: "reverted", ...parked })
+  for (const id of [row.payment_id, ...heirs]) await makePayouts(ctx, id, { reason: "reverted", ...parked })
 }
 
 /** Whether endpoints agree on another block at the height of a payout's block. */

@@ -78,10 +78,10 @@ async function makeShares(
     deposit.received - deposit.returning,
     recipients.map(each => each.percentE4),
   )
-  const made = ctx.db.selectFrom("payouts").selectAll().where("payment_id", "=", payment.id)
-  const before = await made.where("deposit_id", "=", deposit.id).execute()
+  const promised = await promisedOf(ctx, payment.id, deposit.id)
+  const before = promised.filter(row => row.payment_id === payment.id)
   // A share that a person cancelled is not drawn again; its money stays in the deposit. A cancelled return leaves it to the merchant.
-  const live = before.filter(
+  const live = promised.filter(
     ({ kind, state, stopped }) => (stopped && kind === "share") || (state !== "cancelled" && state !== "reverted"),
   )
   const sumOf = (rows: Row<"payouts">[]) => rows.reduce((sum, row) => sum + row.amount, 0n)
@@ -107,6 +107,30 @@ async function makeShares(
     }
     await insertPayout(ctx, deposit, payout, id => releaseData(id, deposit, recipients, payout))
   }
+}
+
+/**
+ * The payouts out of a deposit that were made of a payment's transfers: its own, and those of payments that held these
+ * transfers before a reorg.
+ */
+async function promisedOf(ctx: TxContext, paymentId: string, depositId: bigint): Promise<Row<"payouts">[]> {
+  const { rows } = await sql<Row<"payouts">>`
+    select * from payouts where deposit_id = ${depositId} and payment_id = ${paymentId}
+    union all
+    select * from payouts where deposit_id = ${depositId} and payment_id <> ${paymentId}
+      and payment_id in (select e.payment_id from claims c join past_claims e on e.transfer_id = c.transfer_id
+        join transfers t on t.id = c.transfer_id where c.payment_id = ${paymentId} and t.deposit_id = ${depositId})`.execute(
+    ctx.db,
+  )
+  return rows
+}
+
+/** The payments that hold a payment's transfers after a reorg, when they had been paid out as that payment's. */
+export async function heirsOf(ctx: TxContext, paymentId: string): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`select distinct c.payment_id as id from past_claims e
+    join claims c on c.transfer_id = e.transfer_id
+    where e.payment_id = ${paymentId} and c.payment_id <> ${paymentId} order by 1`.execute(ctx.db)
+  return rows.map(({ id }) => id)
 }
 
 /**

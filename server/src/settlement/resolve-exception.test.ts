@@ -487,6 +487,45 @@ describe("what is decided", () => {
     }
   })
 
+  it("of another address, or with other senders, does not return or divide again what its payees had got", async () => {
+    await open(true)
+    const splitId = (await db().selectFrom("splits").select("id").executeTakeFirstOrThrow()).id
+    await arrive(shop.deposit, 2)
+    const recipients = [0, 1].map(n => ({ address: payerOf(80 + n), percent: 50 }))
+    expect((await service.call("PUT", `/api/console/splits/${splitId}`, { recipients }, as)).status).toBe(200)
+    const moved = await db().selectFrom("deposits").selectAll().where("resource_id", "=", shop.id).execute()
+    const second = moved.find(({ id }) => id !== shop.deposit.id)
+    if (!second) throw new Error("its address is the same")
+    for (const usd of [2, 1]) await arrive(second, usd)
+    await arrive(session.deposit, 3)
+    await arrive(session.deposit, 2, 1)
+    await settle()
+    const unsigned = (await due()).find(row => row.deposit_id === second.id && row.share === 1)
+    for (const { id } of await due()) if (id !== unsigned?.id) await sign(id)
+    const made = (await payouts()).map(row => row.id)
+    expect(made.length).toBe(6)
+    for (const { id, value } of await transfersIn("confirmed"))
+      if (value === 1_000_000n || value === 3_000_000n) await move(id, "gone")
+    // Strangers' money at the same addresses.
+    await arrive(second, 4, 5)
+    await arrive(session.deposit, 2, 6)
+    service.advance(25 * 3_600_000)
+    await settle()
+    const waits = (await payments("open")).filter(({ payer }) => payer !== payerOf(5) && payer !== payerOf(6))
+    expect(waits.map(row => [row.deposit_id, row.amount])).toEqual(
+      expect.arrayContaining([shop.deposit, second, session.deposit].map(({ id }) => [id, 2_000_000n])),
+    )
+    for (const { id } of waits) expect([id, (await giveBack(id)).status]).toEqual([id, 409])
+    for (const { id } of waits) expect([id, (await accept(id)).status]).toEqual([id, 200])
+    // Of 3 USDC one payee got 1.5, and 2 are left: the other gets what is left of them.
+    expect((await payouts()).filter(row => !made.includes(row.id))).toMatchObject([
+      { deposit_id: second.id, share: 1, recipient: unsigned?.recipient, amount: 500_000n, reserved: true },
+    ])
+    const stranger = (await payments("open")).find(({ payer }) => payer === payerOf(5))
+    expect(await giveBack(stranger?.id ?? "")).toMatchObject({ status: 200 })
+    expect((await payouts()).at(-1)).toMatchObject({ kind: "return", amount: 4_000_000n, reserved: true })
+  })
+
   it("waits for who can't be screened, and for all of a payment that a reorg has reduced meanwhile", async () => {
     for (const usd of [2, 1]) await arrive(shop.deposit, usd)
     await settle()

@@ -222,11 +222,15 @@ function stateOf(
 
 /**
  * Whether what a payment brought was paid out to others, or is on its way to them: before a reorg removed some of it. It
- * would have to be returned out of other payers' money.
+ * would have to be returned out of other payers' money. Its transfers may have been paid out as another payment's.
  */
 async function isPaidOut(ctx: TxContext, id: string): Promise<boolean> {
   const { rows } = await sql`
-    select from payouts where payment_id = ${id} and kind = 'share' and state not in ('cancelled', 'reverted')
+    select from payouts where payment_id = ${id} and kind in ('share', 'return') and state not in ('cancelled', 'reverted')
+    union all
+    select from claims c join past_claims e on e.transfer_id = c.transfer_id join transfers t on t.id = c.transfer_id
+        join payouts i on i.payment_id = e.payment_id and i.deposit_id = t.deposit_id and i.token = t.token
+      where c.payment_id = ${id} and i.state not in ('cancelled', 'reverted')
     union all
     select from claims c join sweep_parts s on s.transfer_id = c.transfer_id join payouts i on i.id = s.payout_id
       where c.payment_id = ${id} and i.state not in ('cancelled', 'reverted')
