@@ -46,7 +46,8 @@ const words: Record<StandingAlarm, string> = {
   rpc_unavailable: "can't be observed: no endpoint reports its nonce, its gas and the fees, and payouts wait",
   gas_total: "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait",
   transfer: "has a payout that was mined without its transfer, and a person must look",
-  stuck: "has sent a payout that is in no block after 15 minutes: `script/wallet show` says what endpoints answer",
+  stuck:
+    "or an earlier wallet of its lane has sent a payout that is in no block after 15 minutes: `script/wallet show` says what endpoints answer, and docs/alarms.md what to do",
   given_up:
     "has payouts that failed on chain five times and are no longer retried: `script/wallet held` lists them, `script/wallet retry` retries one",
   unswept:
@@ -70,7 +71,8 @@ export async function reportAlarms(
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
   const totalSpent = fees !== undefined && (await isTotalSpent(ctx, RELEASE_GAS * fees.maxFee + dataFee))
   const flying = await inFlight(ctx, wallet)
-  const isStuck = flying.since !== null && ctx.now().getTime() - flying.since.getTime() > STUCK_MS
+  const since = new Date(ctx.now().getTime() - STUCK_MS)
+  const isStuck = (flying.since !== null && flying.since < since) || (await earlierStuck(ctx, network, wallet, since))
   const reported = alarmsOf(state, { ...flying, isStuck }, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
   const unswept = await unsweptPayments(ctx, wallet)
   const byRows: Partial<Record<StandingAlarm, boolean>> = {
@@ -110,6 +112,26 @@ async function missesTransfer(ctx: Context, wallet: Row<"wallets">): Promise<boo
     .where("wallet", "=", wallet.address)
     .where("transfer_missing_at", "is not", null)
     .where("state", "in", ["assigned", "mined"])
+  return (await rows.executeTakeFirst()) !== undefined
+}
+
+/** Whether an earlier wallet of the lane has something in flight since before a time; such a wallet has no alarms of its own. */
+async function earlierStuck(
+  ctx: Context,
+  { depositFactory }: Network,
+  wallet: Row<"wallets">,
+  since: Date,
+): Promise<boolean> {
+  const rows = ctx.db
+    .selectFrom("payouts")
+    .select("id")
+    .where("chain_id", "=", wallet.chain_id)
+    .where("lane", "=", wallet.lane)
+    .where("wallet", "<>", wallet.address)
+    .where("state", "=", "assigned")
+    .where("updated_at", "<", since)
+    .$if(wallet.lane === "payout", query => query.where("to_address", "=", depositFactory))
+    .limit(1)
   return (await rows.executeTakeFirst()) !== undefined
 }
 

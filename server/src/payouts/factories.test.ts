@@ -1,12 +1,17 @@
-// When the payout wallet is changed, deposits of the old factory are released by the old wallet, beside the new one.
+// When the payout wallet is changed: another factory's deposits are released by the old wallet, beside the new one; on the same
+// factory the new wallet finishes what the old one had signed.
+import type { Hex } from "viem"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { deployDepositFactory } from "../../test/anvil.ts"
+import { lifeOf } from "../../test/life.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn } from "../../test/relays.ts"
-import { testUsdcAbi } from "../chain/abi.ts"
+import { depositFactoryAbi, testUsdcAbi } from "../chain/abi.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Signer } from "../chain/signer.ts"
 import { checkBooks } from "../reconciliation/check-books.ts"
+import { checkConsistency } from "../reconciliation/check-consistency.ts"
+import { alarmsInWords } from "./alarms.ts"
 import { payoutRound } from "./pay-out.ts"
 import { checkWallet } from "./wallet-row.ts"
 
@@ -107,5 +112,98 @@ it("pays no authorization into an address whose own older wallet is halted, and 
   } finally {
     ctx.chain.networks[0] = rig.network
     ctx.settings.serviceWallets = []
+  }
+})
+
+it("finishes what the old wallet of the same factory had signed: confirms it, has it fail, and pays each once", async () => {
+  const { ctx } = rig.service
+  const { client, accounts } = rig.anvil
+  const life = lifeOf(rig)
+  await life.begin()
+  const [, , , , , , fresh, , , merchant] = accounts
+  const next: Signer = {
+    address: fresh.address.toLowerCase() as Address,
+    sign: transaction => fresh.signTransaction({ type: "eip1559", ...transaction }),
+  }
+  const as = { as: "shop" }
+  const put = (body: object) => rig.service.call("PUT", "/api/console/settings", body, as)
+  const giveBack = (id: string, body: object) =>
+    rig.service.call("POST", `/api/console/payments/${id}/return`, body, as)
+  const owed = [recipient(0), recipient(1), recipient(20), recipient(21)]
+  const balances = () => Promise.all(owed.map(each => rig.balanceOf(each)))
+  const before = await balances()
+  // Two shares are mined; two more and two returns, one of them approved by the merchant's wallet, are signed and in no block.
+  const shop = await rig.sell([50, 50])
+  await rig.paid(shop, 1_000_000n)
+  const later = await rig.paid(shop, 2_000_000n)
+  const due = (at: Date) => ctx.db.updateTable("payouts").set({ run_at: at }).where("payment_id", "=", later).execute()
+  await due(new Date(ctx.now().getTime() + 60_000))
+  const small = await rig.paid(await rig.sell(), 200_000n)
+  expect((await put({ approver: "wallet" })).status).toBe(200)
+  const signed = await rig.paid(await rig.sell(), 300_000n)
+  await rig.round()
+  await due(ctx.now())
+  expect((await giveBack(small, { address: recipient(20) })).status).toBe(200)
+  const { domain, types, primaryType, message } = (await giveBack(signed, { address: recipient(21) })).body.details[0]
+    .typedData
+  const { EIP712Domain: _, ...own } = types
+  const signature: Hex = await merchant.signTypedData({ domain, types: own, primaryType, message })
+  const approval = { deadline: Number.parseInt(message.deadline, 10), signature }
+  expect((await giveBack(signed, { address: recipient(21), approval })).status).toBe(200)
+  await client.setAutomine(false)
+  await rig.round()
+  await client.request({ method: "anvil_dropAllTransactions" } as never)
+  await client.setAutomine(true)
+  expect((await rig.states()).sort()).toEqual(["assigned", "assigned", "assigned", "assigned", "mined", "mined"])
+
+  const setOperator = (operator: Address) =>
+    client.writeContractSync({
+      ...{ address: rig.network.depositFactory, abi: depositFactoryAbi },
+      ...{ functionName: "setOperator", args: [operator] },
+    })
+  const round = () => payoutRound(ctx, rig.network, { lane: "payout", signer: next })
+  const set = (values: object) => ctx.db.updateTable("wallets").set(values).where("address", "=", rig.signer.address)
+  const sends = async () =>
+    (await ctx.db.selectFrom("transaction_attempts").select("sends").orderBy("id").execute()).map(each => each.sends)
+  await set({ status: "halted", halted_reason: "its key may be stolen" }).execute()
+  ctx.settings.serviceWallets = [next.address]
+  try {
+    await checkWallet(ctx, rig.network, { lane: "payout", signer: next })
+    await client.mine({ blocks: 80 })
+    const sent = await sends()
+    await ctx.db.updateTable("transaction_attempts").set({ sent_at: null }).execute()
+    // While the factory obeys the halted wallet, nothing of it is sent; what it had mined is confirmed.
+    await round()
+    expect((await rig.states()).sort()).toEqual(["assigned", "assigned", "assigned", "assigned", "final", "final"])
+    expect(await sends()).toEqual(sent)
+    await setOperator(next.address)
+    await client.mine({ blocks: 80 })
+    // Nobody pays for its gas.
+    const gas = await client.getBalance({ address: rig.signer.address })
+    await client.setBalance({ address: rig.signer.address, value: 0n })
+    await life.advance(16 * 60_000)
+    await round()
+    expect(await alarmsInWords(ctx)).toContainEqual(expect.stringContaining("an earlier wallet of its lane has sent"))
+    await client.setBalance({ address: rig.signer.address, value: gas })
+    await ctx.db.updateTable("transaction_attempts").set({ sent_at: null }).execute()
+    for (let i = 0; i < 8; i++) {
+      await round()
+      await life.advance(3_600_000)
+    }
+    await round()
+    const rows = await rig.payouts()
+    const by = (address: Address) => rows.filter(row => row.wallet === address).map(row => `${row.kind} ${row.state}`)
+    expect(by(rig.signer.address).sort()).toEqual(
+      ["return final", "return reverted", "share final", "share final", "share reverted", "share reverted"].sort(),
+    )
+    expect(by(next.address).sort()).toEqual(["return final", "share final", "share final"])
+    const got = (await balances()).map((after, i) => after - (before[i] ?? 0n))
+    expect(got).toEqual([1_500_000n, 1_500_000n, 200_000n, 300_000n])
+    expect(await rig.balanceOf(shop.deposit.address)).toBe(0n)
+    expect(await checkConsistency(ctx, rig.network.chainId)).toEqual([])
+    expect(await alarmsInWords(ctx)).toEqual([])
+  } finally {
+    ctx.settings.serviceWallets = []
+    await setOperator(rig.signer.address)
   }
 })

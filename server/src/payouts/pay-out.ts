@@ -17,6 +17,7 @@ import { isDue, withLease } from "../jobs/claim.ts"
 import { reportAlarms, showQueue, showWallet, waitingPayouts } from "./alarms.ts"
 import { assignPayouts } from "./assign-payouts.ts"
 import { confirmPayouts } from "./confirm-payouts.ts"
+import { finishEarlier } from "./earlier-wallets.ts"
 import { policies } from "./lane-policy.ts"
 import { type Pace, replaceStuck, sendAttempts, usualPace } from "./send-attempts.ts"
 import { ensureWallet, haltAhead, type LaneSigner, walletRow } from "./wallet-row.ts"
@@ -98,7 +99,9 @@ async function turn(
   ])
   // A count that is not final only keeps us from signing: one endpoint's error must not halt a healthy wallet.
   await haltAhead(ctx, network, claimed, state.agreedFinalized)
-  const confirmed = await confirmPayouts(ctx, network, await walletRow(ctx, claimed), quorum, state)
+  const confirmed =
+    (await confirmPayouts(ctx, network, await walletRow(ctx, claimed), quorum, state)) +
+    (await finishEarlier(ctx, network, claimed, pace))
   if (confirmed > 0) {
     await ctx.wakes.wake("payments")
     await policy.afterChange(ctx, network)
