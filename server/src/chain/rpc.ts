@@ -13,8 +13,8 @@ export interface RpcCall {
   mostBytes?: number
 }
 
-/** `error` says why there is no result; a missing result is never read as an empty one. */
-export type RpcResult = { ok: true; value: unknown } | { ok: false; error: string }
+/** `error` says why there is no result; a missing result is never read as an empty one. `data`: of a call that reverted. */
+export type RpcResult = { ok: true; value: unknown } | { ok: false; error: string; data?: string }
 
 /** The whole answer can't be used: no connection, a time-out, an HTTP error, not JSON. */
 export class RpcError extends Error {
@@ -100,7 +100,10 @@ async function oneBatch(
 
 function resultOf(reply: Record<string, unknown> | undefined): RpcResult {
   if (!reply) return { ok: false, error: "no reply" }
-  if (reply.error) return { ok: false, error: String((reply.error as { message?: unknown }).message ?? "error") }
+  if (reply.error) {
+    const { message, data } = reply.error as { message?: unknown; data?: unknown }
+    return { ok: false, error: String(message ?? "error"), ...(typeof data === "string" ? { data } : {}) }
+  }
   if (!("result" in reply)) return { ok: false, error: "neither result nor error" }
   return { ok: true, value: reply.result }
 }

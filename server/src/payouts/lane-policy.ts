@@ -99,7 +99,7 @@ const payoutLane: LanePolicy = {
   }),
   fails: async (ctx, network, payout, error) => {
     const used = await usedApproval(ctx, network, payout)
-    if (used === undefined && hasEnded(ctx, payout))
+    if (used === undefined && (await hasEnded(ctx, network, payout)))
       return { kind: "cancel", reason: "the wallet's approval ended before it could be sent" }
     return { kind: "hold", reason: "simulation", detail: (used ?? error).slice(0, DETAIL_LENGTH) }
   },

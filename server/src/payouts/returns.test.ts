@@ -176,7 +176,16 @@ it("is open again when the approval ended before it could be sent", async () => 
   const deadline = `${Math.floor(rig.service.ctx.now().getTime() / 1_000) + 700}`
   const approval = await approvalOf({ ...rest, message: { ...message, deadline } })
   expect((await giveBack(id, { address: to, approval })).status).toBe(200)
-  await lifeOf(rig).advance(800_000)
+  // The chain's newest block is later than the deadline, and its final one is not: a reorg may bring an earlier time.
+  rig.service.advance(800_000)
+  const timestamp = BigInt(Math.floor(rig.service.ctx.now().getTime() / 1_000))
+  await rig.anvil.client.setNextBlockTimestamp({ timestamp })
+  await rig.anvil.client.mine({ blocks: 1 })
+  await rig.round()
+  expect(await rig.payouts()).toMatchObject([
+    { state: "held", held_reason: "simulation", held_detail: expect.stringContaining(`Expired(${deadline})`) },
+  ])
+  await lifeOf(rig).advance(3_600_000)
   await rig.round()
   expect(await rig.states()).toEqual(["cancelled"])
   expect((await db().selectFrom("payments").selectAll().executeTakeFirstOrThrow()).status).toBe("open")

@@ -6,6 +6,7 @@ import { sql } from "kysely"
 import { type Fees, trialFees } from "../chain/fees.ts"
 import type { Network } from "../chain/networks.ts"
 import { RELEASE_GAS } from "../chain/release-call.ts"
+import { withRevertName } from "../chain/revert-name.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
@@ -127,5 +128,6 @@ const trialCall = (wallet: Row<"wallets">, payout: Payout, { fees, balance }: Te
 /** One endpoint's result; none where the endpoint failed by itself. */
 function trialOf(result: RpcResult | undefined): (Trial & { error: string })[] {
   if (result?.ok) return [{ outcome: "succeeds", error: "" }]
-  return result && failedTrial.test(result.error) ? [{ outcome: "fails", error: result.error }] : []
+  if (!result || !failedTrial.test(result.error)) return []
+  return [{ outcome: "fails", error: withRevertName(result.error, result.data) }]
 }

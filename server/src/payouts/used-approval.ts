@@ -2,16 +2,30 @@
 import { encodeFunctionData } from "viem"
 import { depositFactoryAbi } from "../chain/abi.ts"
 import { askAny } from "../chain/endpoints.ts"
+import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
+import { openQuorum } from "../chain/quorum.ts"
 import { approvalIn } from "../chain/release-call.ts"
-import type { RpcResult } from "../chain/rpc.ts"
+import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
+import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { askEach } from "./trials.ts"
 
-/** Whether a wallet's approval of a return has ended, so that nobody can carry it out any more. */
-export function hasEnded(ctx: Context, { kind, data }: Row<"payouts">): boolean {
-  const approval = kind === "return" ? approvalIn(data) : undefined
-  return approval !== undefined && approval.deadline < BigInt(Math.floor(ctx.now().getTime() / 1_000))
+/**
+ * Whether the approval of a return has ended and was not used, so that nobody can ever carry the return out: at a final block that
+ * is later than its deadline, a quorum has its nonce as unused. Neither a clock that is ahead nor one endpoint can say so.
+ */
+export async function hasEnded(ctx: Context, network: Network, payout: Row<"payouts">): Promise<boolean> {
+  const approval = approvalOf(payout)
+  if (!approval || approval.deadline >= seconds(ctx.now())) return false
+  const quorum = await openQuorum(network, 0n, ctx.signal)
+  await quorum.learn([quorum.finalized], [])
+  const final = quorum.blockAt(quorum.finalized)?.block
+  if (!final || approval.deadline >= seconds(final.time)) return false
+  const call = await isUsedCall(ctx, payout, approval.nonce, hexNumber(final.number))
+  const answers = await askEach(network, [call], ctx.signal)
+  return answers.filter(results => isWord(results?.[0], 0)).length >= quorumOf(network)
 }
 
 /** Why a return can never succeed, for the operator; undefined where its nonce is unused, or nobody can say. */
@@ -20,20 +34,27 @@ export async function usedApproval(
   network: Network,
   payout: Row<"payouts">,
 ): Promise<string | undefined> {
-  const approval = payout.kind === "return" ? approvalIn(payout.data) : undefined
+  const approval = approvalOf(payout)
   if (!approval) return undefined
+  const call = await isUsedCall(ctx, payout, approval.nonce, "latest")
+  const [result] = await askAny(network.endpoints, [call], ctx.signal).catch((): RpcResult[] => [])
+  if (!isWord(result, 1)) return undefined
+  return "this return was already carried out; look for GivenBack of the deposit in the books, and cancel this one"
+}
+
+const approvalOf = ({ kind, data }: Row<"payouts">) => (kind === "return" ? approvalIn(data) : undefined)
+
+async function isUsedCall(ctx: Context, payout: Row<"payouts">, nonce: Hash, block: string): Promise<RpcCall> {
   const { address } = await ctx.db
     .selectFrom("deposits")
     .select("address")
     .where("id", "=", payout.deposit_id)
     .executeTakeFirstOrThrow()
-  const data = encodeFunctionData({
-    abi: depositFactoryAbi,
-    functionName: "isUsed",
-    args: [address, approval.nonce],
-  })
-  const call = { method: "eth_call", params: [{ to: payout.to_address, data }, "latest"] }
-  const [result] = await askAny(network.endpoints, [call], ctx.signal).catch((): RpcResult[] => [])
-  if (!result?.ok || typeof result.value !== "string" || !/^0x0*1$/.test(result.value)) return undefined
-  return "this return was already carried out; look for GivenBack of the deposit in the books, and cancel this one"
+  const data = encodeFunctionData({ abi: depositFactoryAbi, functionName: "isUsed", args: [address, nonce] })
+  return { method: "eth_call", params: [{ to: payout.to_address, data }, block] }
 }
+
+const isWord = (result: RpcResult | undefined, value: 0 | 1): boolean =>
+  result?.ok === true && typeof result.value === "string" && new RegExp(`^0x0*${value}$`).test(result.value)
+
+const seconds = (time: Date): bigint => BigInt(Math.floor(time.getTime() / 1_000))

@@ -1,0 +1,25 @@
+/** The name of the factory's error in what a node says about a failed call. Pure. */
+import { decodeErrorResult, type Hex } from "viem"
+import { depositFactoryAbi as abi } from "./abi.ts"
+
+/**
+ * What a node says, preceded by the factory's error where the data of the revert is one: nodes give it beside their message, or in it.
+ * @example withRevertName("execution reverted", "0xf80dbaea…") // "Expired(1790000000): execution reverted"
+ */
+export function withRevertName(message: string, data: string | undefined): string {
+  const named = [data, ...(message.match(/0x[0-9a-f]{8,}/gi) ?? [])].map(nameOf).find(name => name !== undefined)
+  return named === undefined || message.includes(named) ? message : `${named}: ${message}`
+}
+
+function nameOf(data: string | undefined): string | undefined {
+  if (data === undefined || !/^0x[0-9a-f]{8,}$/i.test(data)) return undefined
+  try {
+    const { errorName, args = [], abiItem } = decodeErrorResult({ abi, data: data as Hex })
+    // A revert with a text is in the message already.
+    return abiItem.type === "error" && abi.some(each => each.type === "error" && each.name === errorName)
+      ? `${errorName}(${args.map(String).join(", ")})`
+      : undefined
+  } catch {
+    return undefined
+  }
+}
