@@ -102,7 +102,9 @@ function resultOf(reply: Record<string, unknown> | undefined): RpcResult {
   if (!reply) return { ok: false, error: "no reply" }
   if (reply.error) {
     const { message, data } = reply.error as { message?: unknown; data?: unknown }
-    return { ok: false, error: String(message ?? "error"), ...(typeof data === "string" ? { data } : {}) }
+    // A contract chooses the text that it fails with, and a database refuses text with a NUL in it.
+    const error = String(message ?? "error").replace(/\p{Cc}+/gu, " ")
+    return { ok: false, error, ...(typeof data === "string" ? { data } : {}) }
   }
   if (!("result" in reply)) return { ok: false, error: "neither result nor error" }
   return { ok: true, value: reply.result }
