@@ -47,7 +47,7 @@ const words: Record<StandingAlarm, string> = {
   gas_total: "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait",
   transfer: "has a payout that was mined without its transfer, and a person must look",
   stuck:
-    "or an earlier wallet of its lane has sent a payout that is in no block after 15 minutes: `script/wallet show` says what endpoints answer, and docs/alarms.md what to do",
+    "has sent a payout, or an earlier wallet of its lane has, that is in no block after 15 minutes: `script/wallet show` says what endpoints answer, and docs/alarms.md what to do",
   given_up:
     "has payouts that failed on chain five times and are no longer retried: `script/wallet held` lists them, `script/wallet retry` retries one",
   unswept:

@@ -183,7 +183,7 @@ it("finishes what the old wallet of the same factory had signed: confirms it, ha
     await client.setBalance({ address: rig.signer.address, value: 0n })
     await life.advance(16 * 60_000)
     await round()
-    expect(await alarmsInWords(ctx)).toContainEqual(expect.stringContaining("an earlier wallet of its lane has sent"))
+    expect(await alarmsInWords(ctx)).toContainEqual(expect.stringContaining("an earlier wallet of its lane has"))
     await client.setBalance({ address: rig.signer.address, value: gas })
     await ctx.db.updateTable("transaction_attempts").set({ sent_at: null }).execute()
     for (let i = 0; i < 8; i++) {
