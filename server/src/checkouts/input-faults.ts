@@ -9,6 +9,8 @@ export const metadataFaults = (metadata: unknown): ErrorDetail[] =>
     ? [{ path: "metadata", message: "must be at most 4 KB as JSON" }]
     : []
 
-/** What is wrong with the address to which the payer is sent back. */
+/** What is wrong with the address to which the payer is sent back. The URL parser leaves line ends and tabs out without a word. */
 export const redirectFaults = (redirectUrl: string | null | undefined): ErrorDetail[] =>
-  redirectUrl && !URL.canParse(redirectUrl) ? [{ path: "redirectUrl", message: "must be a valid http(s) address" }] : []
+  redirectUrl && (!URL.canParse(redirectUrl) || /[\s\p{Cc}]/u.test(redirectUrl))
+    ? [{ path: "redirectUrl", message: "must be a valid http(s) address" }]
+    : []

@@ -98,6 +98,7 @@ describe("POST /api/checkouts", () => {
       [{ amount: 5, currency: "DAI" }, ["currency"]],
       [{ amount: 5, chain: "moon" }, ["chain"]],
       [{ amount: 5, redirectUrl: "ftp://x", metadata: 1 }, ["redirectUrl", "metadata"]],
+      [{ amount: 5, redirectUrl: "https://x/\r\nSet-Cookie: a=b" }, ["redirectUrl"]],
       [{ amount: 5, redirectUrl: "https://", callbackUrl: "http://[" }, ["redirectUrl", "callbackUrl"]],
       [{ amount: 5, metadata: { text: "x".repeat(4_097) } }, ["metadata"]],
       [{ amount: 5, expiresIn: 299 }, ["expiresIn"]],

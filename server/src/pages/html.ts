@@ -22,15 +22,6 @@ export const html = (parts: TemplateStringsArray, ...values: Value[]): Html => (
   markup: parts.reduce((text, part, i) => `${text}${rendered(values[i - 1])}${part}`),
 })
 
-/**
- * Text of a merchant as a page may show it: without control characters, and without those that change the direction or the
- * order of what stands around it.
- */
-export const shown = (text: string): string => text.replace(UNSEEN, "").trim()
-
-/** Controls but tab and newline, marks and overrides of direction, isolates, and the byte order mark. */
-const UNSEEN = /(?![\t\n])\p{Cc}|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/gu
-
 /** An address for a link, or null where it is not http(s). */
 export function httpLink(text: string | null): string | null {
   const url = text !== null && URL.canParse(text) ? new URL(text) : undefined

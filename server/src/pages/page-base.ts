@@ -2,11 +2,11 @@
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { NetworkFacts, PageBase, TokenFacts } from "../../../web/src/page-data.ts"
+import { shown } from "../../../web/src/ui/shown.ts"
 import { checksummed } from "../chain/hex.ts"
 import { type NetworkInfo, networkFacts } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import { brandingOf } from "../identity/branding.ts"
-import { shown } from "./html.ts"
 
 /** The facts that all pages of a merchant have on a network. */
 export async function pageBase(

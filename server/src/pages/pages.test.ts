@@ -7,11 +7,12 @@ import { catalogues } from "../../../web/src/i18n/all.ts"
 import { en } from "../../../web/src/i18n/en.ts"
 import { languageOf } from "../../../web/src/i18n/languages.ts"
 import { amountTyped } from "../../../web/src/ui/amounts.ts"
+import { shown } from "../../../web/src/ui/shown.ts"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
 import type { Hash } from "../chain/hex.ts"
 import { takeStream } from "../http/event-stream.ts"
 import { acceptsBrotli } from "./assets.ts"
-import { html, httpLink, shown } from "./html.ts"
+import { html, httpLink } from "./html.ts"
 
 let service: TestService
 let url: string
@@ -370,6 +371,9 @@ describe("what is written into a page", () => {
       '<p title="&quot;&gt;&lt;script&gt;">&lt;b&gt;&amp;&#39;</p>',
     )
     expect(shown("a\u202eb\u0007c\u2066d\nە")).toBe("abcd\nە")
+    // Fillers, tags, and Braille without a point: a payer would see no payee.
+    expect(["\u200b\u3164\u00ad", "\u{e0041}\u{e0042}", "\u2800 \u200d"].map(shown)).toEqual(["", "", ""])
+    expect(["❤️", "👩‍🚀", "می‌خواهم"].map(shown)).toEqual(["❤️", "👩‍🚀", "می‌خواهم"])
     expect(["javascript:alert(1)", "data:text/html,x", "http://a.example/", "no", null].map(httpLink)).toEqual([
       null,
       null,

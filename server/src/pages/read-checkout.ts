@@ -1,6 +1,7 @@
 /** What the page of a checkout shows: its state, and the facts that stay the same. */
 import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { CheckoutPage, CheckoutStatus } from "../../../web/src/page-data.ts"
+import { shown } from "../../../web/src/ui/shown.ts"
 import type { Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { sessionOf } from "../checkouts/create-session.ts"
@@ -9,7 +10,7 @@ import type { Context } from "../context.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
 import { arrivingAt } from "../payouts/relays.ts"
 import { isStale } from "../scanner/scan-lag.ts"
-import { httpLink, shown } from "./html.ts"
+import { httpLink } from "./html.ts"
 import { pageBase } from "./page-base.ts"
 
 /** Relays that may still move money. */

@@ -1,6 +1,8 @@
 /** What the pages of one payment show (its receipt, the claim of money that waits), and the page of a payment link. */
+import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { LinkPage, PageBase, ReturnPage } from "../../../web/src/page-data.ts"
+import { shown } from "../../../web/src/ui/shown.ts"
 import { checksummed } from "../chain/hex.ts"
 import { explorerUrl, networkOf } from "../chain/networks.ts"
 import { isOnSale } from "../checkouts/catalog.ts"
@@ -8,7 +10,6 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { formatAmount } from "../money/amount.ts"
-import { shown } from "./html.ts"
 import { pageBase } from "./page-base.ts"
 
 /** A receipt: what was paid for, when, and whether it still counts. */
@@ -100,7 +101,10 @@ export async function linkPage(
   if (!isOnSale(ctx, link)) return { base, data: null }
   const amount = link.amount === null ? null : formatAmount(link.amount, network.token.decimals)
   const description = link.description === null ? null : shown(link.description)
-  return { base, data: { kind: "link", ...base, slug, title: shown(link.title), description, amount } }
+  return {
+    base,
+    data: { kind: "link", ...base, slug, title: shown(link.title) || catalogues[lang].payment, description, amount },
+  }
 }
 
 /** The paywall that a slug names; undefined for none. */

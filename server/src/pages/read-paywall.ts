@@ -1,7 +1,9 @@
 /** What the page of a paywall shows: what it sells, and the state of one address's payment. */
 import { sql } from "kysely"
+import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { PaywallPage, PaywallStatus } from "../../../web/src/page-data.ts"
+import { shown } from "../../../web/src/ui/shown.ts"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
@@ -13,7 +15,6 @@ import { accessOf } from "../paywalls/access.ts"
 import { payToOf } from "../paywalls/manage-paywalls.ts"
 import { paymentState, publicPaywall } from "../paywalls/submissions.ts"
 import { isStale } from "../scanner/scan-lag.ts"
-import { shown } from "./html.ts"
 import { pageBase } from "./page-base.ts"
 
 /** Whose payment, and by which transaction; both may be missing. */
@@ -33,7 +34,7 @@ export async function paywallPage(ctx: Context, id: string, lang: Language): Pro
   return {
     kind: "paywall",
     ...base,
-    name: shown(row.name),
+    name: shown(row.name) || catalogues[lang].payment,
     description: row.description === null ? null : shown(row.description),
     accessSeconds: row.access_duration_s === null ? null : Number.parseInt(row.access_duration_s.toString(), 10),
     active: row.active,

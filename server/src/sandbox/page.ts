@@ -25,6 +25,8 @@ const sandboxPageHeaders = {
   "content-type": "text/html; charset=utf-8",
   "content-security-policy": contentPolicy(),
   "cache-control": "no-store",
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
 }
 
 const fact = (name: string, value: string): Html => html`<div><dt>${name}</dt><dd><code>${value}</code></dd></div>`
