@@ -108,6 +108,11 @@ export interface LinkPage extends PageBase {
   amount: string | null
 }
 
+/** A link that starts no checkout any more: its script only answers the site around it. */
+export interface EndedPage extends PageBase {
+  kind: "ended"
+}
+
 /** `/return/:paymentId`. */
 export interface ReturnPage extends PageBase {
   kind: "return"
@@ -119,7 +124,7 @@ export interface ReturnPage extends PageBase {
 }
 
 /** What the script finds in a page. */
-export type PageData = CheckoutPage | PaywallPage | LinkPage | ReturnPage
+export type PageData = CheckoutPage | PaywallPage | LinkPage | EndedPage | ReturnPage
 
 /** A page on which something is paid. */
 export type PayPage = CheckoutPage | PaywallPage

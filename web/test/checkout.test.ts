@@ -276,7 +276,7 @@ describe.concurrent("a checkout", () => {
     const german = await openPage(session.url, { locale: "de-DE" })
     await button(german, "Mit der Test-Wallet zahlen").waitFor()
     expect(await german.locator("h1").textContent()).toBe("19,90 USDC")
-    await german.getByText("genau 19.90 USDC").waitFor()
+    await german.getByText("In der Wallet: 19.90 USDC").waitFor()
     const arabic = await openPage(`${session.url}?lang=ar`)
     await arabic.getByRole("tab", { name: "يدويًا" }).click()
     expect(await arabic.evaluate(() => getComputedStyle(document.body).direction)).toBe("rtl")
@@ -307,7 +307,12 @@ const merchant = async (path: string, body?: object) => {
 
 describe.concurrent("the other pages", () => {
   it("a paywall is unlocked by paying, and opens again without paying, for the wallet that paid alone", async () => {
-    const film = { name: "Film", price: 5, contentUrl: "https://films.example/one", contentData: { code: "blue-42" } }
+    const film = {
+      name: "Film",
+      price: 5,
+      contentUrl: "https://films.example/one",
+      contentData: { code: "blue-42\u202ecod.exe" },
+    }
     const { id } = await merchant("/api/console/paywalls", film)
     const url = `${sandbox.url}/paywall/${id}`
     const wallet = await newWallet("20")
@@ -317,7 +322,7 @@ describe.concurrent("the other pages", () => {
     await stage(page, "paid")
     await isSoundEverywhere(page)
     await button(page, "Open the content: Pocket").click()
-    await page.getByText("blue-42").waitFor()
+    await page.getByText("blue-42cod.exe").waitFor()
     const link = page.getByRole("link", { name: "Open the content" })
     expect(await link.getAttribute("href")).toBe(film.contentUrl)
     await isSoundEverywhere(page)
@@ -483,8 +488,10 @@ describe("after its time", () => {
     await isSoundEverywhere(latePage)
   })
 
-  it("no page asked another server for anything, or broke a rule of its policy", () => {
+  it("no page asked another server for anything, or broke a rule of its policy", async () => {
     expect(visits.length).toBeGreaterThan(8)
+    const { headers } = await fetch(`${sandbox.url}/sandbox`)
+    expect([headers.get("x-content-type-options"), headers.get("referrer-policy")]).toEqual(["nosniff", "no-referrer"])
     expect(visits.flatMap(({ faults }) => faults)).toEqual([])
   })
 })

@@ -199,6 +199,20 @@ describe.concurrent("every state", () => {
     await Promise.all(looks.map(check))
   })
 
+  it("has its button on a phone's screen, however long a name is, and says what to do once its time is over", async () => {
+    await service.merchant("long")
+    const long = { as: "long" }
+    const name = "The very long name of a shop for books ".repeat(5)
+    expect((await service.call("PUT", "/api/console/settings", { name }, long)).status).toBe(200)
+    const made = await service.call("POST", "/api/console/paywalls", { name, price: 5 }, long)
+    const page = await open(`/paywall/${made.body.id}`, { viewport: { width: 375, height: 667 } })
+    const box = await page.getByRole("button", { name: "Pay with the test wallet" }).boundingBox()
+    expect((box?.y ?? 1_000) + (box?.height ?? 0)).toBeLessThanOrEqual(667)
+    const [path] = (await states.late?.()) ?? [""]
+    await page.goto(url + path)
+    await page.getByText("Write to Blue Bottle Books, and give the address of this page.").waitFor()
+  })
+
   it("shows the rest to pay beside what is still being confirmed", async () => {
     const [path] = (await states["a part is on its way"]?.()) ?? [""]
     const page = await open(path)
@@ -354,6 +368,44 @@ describe.concurrent("a link", () => {
     await setSession(first, { status: "expired" })
     await page.goto(`${url}/p/${slug}`)
     expect(await visited()).not.toBe(first)
+  })
+})
+
+describe.concurrent("a merchant's site", () => {
+  it("stays where it is while a page comes slowly, or shows that its link has ended", async () => {
+    const link = await make("POST", "/api/console/payment-links", { title: "Gift", amount: 5 })
+    await make("PUT", `/api/console/payment-links/${link.id}`, { active: false })
+    const slow = `/pay/${await start()}`
+    const site = await startServer((_request, response) => {
+      response.setHeader("content-type", "text/html")
+      response.end(`<!doctype html><html lang="en"><title>Shop</title>
+<a data-sluice href="${url}/p/${link.slug}">Ended</a><a data-sluice href="${url}${slow}">Slow</a><script>window.got = []
+addEventListener("message", event => got.push(event.data.type))</script><script src="${url}/embed.js"></script>`)
+    })
+    await make("PUT", "/api/console/settings", { allowedOrigins: [site.url] })
+    const context = await browser.newContext({ locale: "en-US" })
+    const page = await context.newPage()
+    await page.clock.install()
+    await page.goto(site.url)
+    await page.getByRole("link", { name: "Ended" }).click()
+    await page.frameLocator("iframe").getByText("This link is not available").waitFor()
+    await page.waitForFunction(() => (globalThis as unknown as { got: string[] }).got.includes("sluice:ready"))
+    await page.getByRole("button", { name: "Close" }).click()
+
+    const scripts = Promise.withResolvers<void>()
+    await page.route(/\/assets\/.*\.js$/, async route => {
+      await scripts.promise
+      await route.continue()
+    })
+    await page.getByRole("link", { name: "Slow" }).click()
+    await page.frameLocator("iframe").getByText("19.90").first().waitFor()
+    await page.clock.fastForward(10_000)
+    scripts.resolve()
+    await page.frameLocator("iframe").getByRole("button", { name: "Pay with the test wallet" }).waitFor()
+    await page.clock.fastForward(10_000)
+    expect(page.url()).toBe(`${site.url}/`)
+    await context.close()
+    site.stop()
   })
 })
 

@@ -3,7 +3,7 @@ import type { FastifyRequest } from "fastify"
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { Translate } from "../../../web/src/i18n/words.ts"
-import type { CheckoutStatus, PaywallStatus } from "../../../web/src/page-data.ts"
+import type { CheckoutStatus, EndedPage, PaywallStatus } from "../../../web/src/page-data.ts"
 import { amountTyped } from "../../../web/src/ui/amounts.ts"
 import { parseAddress, parseHash } from "../chain/hex.ts"
 import { createLinkSession } from "../checkouts/create-session.ts"
@@ -136,7 +136,10 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
 /** The page of a link, or of one that starts no checkout any more; with what was wrong with what was typed. */
 async function shownLink(ctx: Context, slug: string, lang: Language, t: Translate, fault?: ApiError): Promise<Page> {
   const { base, data } = await linkPage(ctx, slug, lang)
-  if (!data) return { title: t("linkEnded"), body: linkEndedBody(t, base), base, framed: true }
+  if (!data) {
+    const ended: EndedPage = { kind: "ended", ...base }
+    return { title: t("linkEnded"), body: linkEndedBody(t, base), base, framed: true, data: ended }
+  }
   const words = fault && (fault.code === "VALIDATION_ERROR" ? t("linkAmountInvalid") : fault.message)
   return { title: `${data.title} · ${data.merchant}`, body: linkBody(t, data, words), base, framed: true, data }
 }

@@ -4,7 +4,7 @@
  */
 ;(() => {
   const home = new URL((document.currentScript as HTMLScriptElement).src).origin
-  /** A page that has not answered by then is not allowed here, or its script did not load. */
+  /** A frame that has loaded, and has not answered by then, shows a refusal of the browser: the page is not allowed here. */
   const SILENT_MS = 6_000
   const close: Record<string, string> = {
     en: "Close",
@@ -33,11 +33,15 @@
     const notify = (type: string, detail: object) =>
       link.dispatchEvent(new CustomEvent(`sluice:${type}`, { bubbles: true, detail }))
     let paid: string | undefined
+    let answered = false
     let silence = 0
 
     const listen = ({ source, origin, data }: MessageEvent): void => {
       if (source !== frame.contentWindow || origin !== home) return
-      if (data.type === "sluice:ready") clearTimeout(silence)
+      if (data.type === "sluice:ready") {
+        answered = true
+        clearTimeout(silence)
+      }
       if (data.type === "sluice:close") dialog.close()
       if (data.type !== "sluice:paid" || paid !== undefined) return
       paid = data.id
@@ -53,8 +57,10 @@
     frame.addEventListener("load", () => {
       // It answers no site that is not allowed, and it may have gone on to its next page.
       frame.contentWindow?.postMessage({ type: "sluice:hello" }, home)
+      // Not from the click on: where a page comes slowly, the visitor would lose the shop's page while reading this one.
+      clearTimeout(silence)
+      if (!answered) silence = setTimeout(() => location.assign(link.href), SILENT_MS) as unknown as number
     })
-    silence = setTimeout(() => location.assign(link.href), SILENT_MS) as unknown as number
 
     dialog.className = "sluice"
     dialog.setAttribute("aria-label", link.textContent?.trim() || "Pay")

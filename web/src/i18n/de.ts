@@ -5,7 +5,7 @@ export const de: Catalogue = {
   payTo: "{merchant} bezahlen",
   payment: "Zahlung",
   onNetwork: "{symbol} auf {network}",
-  exactly: "genau {amount} {symbol}",
+  exactly: "In der Wallet: {amount} {symbol}",
   payBefore: "Zahlen Sie bis {time}",
   testMode: "Testmodus. Das ist kein echtes Geld.",
   waysToPay: "Zahlungsarten",
@@ -100,6 +100,7 @@ export const de: Catalogue = {
   expiredWords: "Die Zeit zum Zahlen ist vorbei. Es ist nichts angekommen. Beginnen Sie bei {merchant} noch einmal.",
   expiredPart:
     "{received} von {amount} {symbol} kamen an, bevor die Zeit vorbei war. {merchant} kann sie annehmen oder zurücksenden.",
+  askMerchant: "Schreiben Sie {merchant}, und nennen Sie die Adresse dieser Seite.",
   late: "Ihre Zahlung kam zu spät",
   lateWords:
     "Sie kam an, als die Zeit vorbei war. {merchant} kann sie annehmen oder zurücksenden. Zahlen Sie nicht noch einmal.",

@@ -4,7 +4,7 @@ export const en = {
   payTo: "Pay {merchant}",
   payment: "Payment",
   onNetwork: "{symbol} on {network}",
-  exactly: "exactly {amount} {symbol}",
+  exactly: "In your wallet: {amount} {symbol}",
   payBefore: "Pay before {time}",
   testMode: "Test mode. This is not real money.",
 
@@ -109,6 +109,7 @@ export const en = {
   expired: "This payment has expired",
   expiredWords: "The time to pay is over. Nothing was received. Go back to {merchant} and start again.",
   expiredPart: "{received} of {amount} {symbol} arrived before the time was over. {merchant} can accept or return it.",
+  askMerchant: "Write to {merchant}, and give the address of this page.",
   late: "Your payment arrived too late",
   lateWords: "It arrived after the time was over. {merchant} can accept or return it. Don't pay again.",
   wrongToken: "Another token arrived",

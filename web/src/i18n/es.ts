@@ -5,7 +5,7 @@ export const es: Catalogue = {
   payTo: "Pagar a {merchant}",
   payment: "Pago",
   onNetwork: "{symbol} en {network}",
-  exactly: "exactamente {amount} {symbol}",
+  exactly: "En su billetera: {amount} {symbol}",
   payBefore: "Pague antes de: {time}",
   testMode: "Modo de prueba. No es dinero real.",
   waysToPay: "Formas de pago",
@@ -97,6 +97,7 @@ export const es: Catalogue = {
   expiredWords: "Se acabó el tiempo para pagar. No se recibió nada. Vuelva a {merchant} y empiece de nuevo.",
   expiredPart:
     "Llegaron {received} de {amount} {symbol} antes de acabarse el tiempo. {merchant} puede aceptarlos o devolverlos.",
+  askMerchant: "Escriba a {merchant} e indique la dirección de esta página.",
   late: "Su pago llegó demasiado tarde",
   lateWords: "Llegó cuando el tiempo había terminado. {merchant} puede aceptarlo o devolverlo. No pague otra vez.",
   wrongToken: "Llegó otro token",

@@ -5,7 +5,7 @@ export const fr: Catalogue = {
   payTo: "Payer {merchant}",
   payment: "Paiement",
   onNetwork: "{symbol} sur {network}",
-  exactly: "exactement {amount} {symbol}",
+  exactly: "Dans votre portefeuille : {amount} {symbol}",
   payBefore: "À payer avant : {time}",
   testMode: "Mode test. Ce n’est pas de l’argent réel.",
   waysToPay: "Moyens de paiement",
@@ -99,6 +99,7 @@ export const fr: Catalogue = {
   expiredWords: "Le délai est écoulé. Rien n’a été reçu. Retournez chez {merchant} et recommencez.",
   expiredPart:
     "{received} {symbol} sur {amount} sont arrivés avant la fin du délai. {merchant} peut les accepter ou les rendre.",
+  askMerchant: "Écrivez à {merchant} en indiquant l’adresse de cette page.",
   late: "Votre paiement est arrivé trop tard",
   lateWords:
     "Il est arrivé après la fin du délai. {merchant} peut l’accepter ou le rendre. Ne payez pas une seconde fois.",

@@ -17,6 +17,7 @@ async function start(): Promise<void> {
   if (!root || !text) return
   const page = JSON.parse(text) as PageData
   answerSite(page.brand.allowedOrigins)
+  if (page.kind === "ended") return
   const t = translator(await loadCatalogue(page.lang))
   root.replaceChildren()
   render(

@@ -24,6 +24,8 @@ export function wordsOf(t: Translate, page: PayPage, status: CheckoutStatus, sta
     arriving: local(status.arriving),
   }
   const { exception } = status
+  // What the merchant has to decide, this payer can only ask about.
+  const ask = (key: Parameters<Translate>[0]) => `${t(key, values)} ${t("askMerchant", values)}`
   switch (stage) {
     case "pay":
       return { title: "", text: exception === "wrong_asset" ? t("wrongTokenPay", values) : "", tone: "plain" }
@@ -48,18 +50,17 @@ export function wordsOf(t: Translate, page: PayPage, status: CheckoutStatus, sta
       return { title: t("paid"), text: t(more, values), tone: "good" }
     }
     case "expired":
-      if (exception === "late") return { title: t("late"), text: t("lateWords", values), tone: "bad" }
-      if (exception === "wrong_asset")
-        return { title: t("wrongToken"), text: t("wrongTokenWords", values), tone: "bad" }
+      if (exception === "late") return { title: t("late"), text: ask("lateWords"), tone: "bad" }
+      if (exception === "wrong_asset") return { title: t("wrongToken"), text: ask("wrongTokenWords"), tone: "bad" }
       return {
         title: t("expired"),
-        text: exception === "underpaid" ? t("expiredPart", values) : t("expiredWords", values),
+        text: exception === "underpaid" ? ask("expiredPart") : t("expiredWords", values),
         tone: "bad",
       }
     case "failed":
       return {
         title: t("failed"),
-        text: exception === "duplicate" ? t("usedUp", values) : t("failedWords", values),
+        text: exception === "duplicate" ? ask("usedUp") : t("failedWords", values),
         tone: "bad",
       }
   }
