@@ -88,6 +88,44 @@ it("by the signature of a contract wallet (ERC-1271)", async () => {
   expect(await rig.balanceOf(to)).toBe(before + 200_000n)
 })
 
+it("refuses what the contract would refuse, and writes nothing: the money still waits for the merchant", async () => {
+  const { client } = rig.anvil
+  const to = recipient(6)
+  const isRefused = async (id: string, answer: { error: string; path?: string }) => {
+    const { body } = await giveBack(id, { address: to })
+    const { status, body: refused } = await giveBack(id, {
+      address: to,
+      approval: await approvalOf(body.details[0].typedData),
+    })
+    expect([status, refused.error, refused.details?.[0].path]).toEqual([
+      answer.path ? 400 : 409,
+      answer.error,
+      answer.path,
+    ])
+    expect(await rig.payouts()).toEqual([])
+    expect((await db().selectFrom("payments").selectAll().where("id", "=", id).executeTakeFirstOrThrow()).status).toBe(
+      "open",
+    )
+  }
+  const signature = { error: "VALIDATION_ERROR", path: "approval.signature" }
+  const id = await waiting()
+  // An account whose key delegates to code without ERC-1271 (EIP-7702): the contract asks the code, not the key.
+  try {
+    await client.setCode({ address: merchant.address, bytecode: `0xef0100${rig.token.slice(2)}` })
+    await isRefused(id, signature)
+  } finally {
+    await client.setCode({ address: merchant.address, bytecode: "0x" })
+  }
+  // A contract wallet that says yes after a loop of 580,000 gas: more than the transaction has.
+  const wallet = `0x${"a1".repeat(20)}` as const
+  await client.setCode({
+    address: wallet,
+    bytecode: `0x5f5b60010180614e20116001577f1626ba7e${"0".repeat(56)}5f5260205ff3`,
+  })
+  await settings({ payoutAddress: wallet })
+  await isRefused(await waiting(), signature)
+})
+
 it("refuses a signature for anything else, or one that has ended, and writes nothing", async () => {
   const [id, other, to] = [await waiting(), await waiting(), recipient(5)]
   const typedData = await askedOf(id, to)

@@ -4,15 +4,16 @@
  */
 import { type Hex, hashTypedData } from "viem"
 import { readSignature } from "../chain/authorizations.ts"
-import { giveBackData } from "../chain/give-back.ts"
+import { type GiveBack, giveBackData } from "../chain/give-back.ts"
 import { type Address, checksummed, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import { returnNonce } from "../chain/release-call.ts"
+import { giveBackCall, RELEASE_GAS, returnNonce } from "../chain/release-call.ts"
 import { walletJson } from "../chain/typed-data.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { movedReturns } from "../payouts/make-returns.ts"
+import { failureOfReturn } from "../payouts/try-return.ts"
 
 /** For how long a wallet is asked to approve, in seconds. */
 const APPROVED_FOR_S = 7 * 86_400
@@ -39,6 +40,8 @@ export async function isForWallet(ctx: TxContext, { deposit_id }: Row<"payments"
 /** Who has to approve a return, and what it has to sign. */
 interface Asked {
   approver: Address
+  deposit: Row<"deposits">
+  message: GiveBack
   data: ReturnType<typeof giveBackData>
 }
 
@@ -49,11 +52,12 @@ async function askedFor(
   to: Address,
   deadline: number,
 ): Promise<Asked | undefined> {
-  const { approver, factory, address } = await ctx.db
+  const deposit = await ctx.db
     .selectFrom("deposits")
-    .select(["approver", "factory", "address"])
+    .selectAll()
     .where("id", "=", payment.deposit_id)
     .executeTakeFirstOrThrow()
+  const { approver, factory, address } = deposit
   if (approver === factory) return undefined
   if (approver === ZERO_ADDRESS)
     throw new ApiError(
@@ -64,7 +68,34 @@ async function askedFor(
   const { token, amount, id, chain_id } = payment
   const nonce = returnNonce(id, await movedReturns(ctx, id))
   const message = { token, to, amount, deposit: address, nonce, deadline: BigInt(deadline) }
-  return { approver, data: giveBackData(chain_id, factory, message) }
+  return { approver, deposit, message, data: giveBackData(chain_id, factory, message) }
+}
+
+/** Stands for the id of a payout that is not written yet. */
+const NO_ID = "00000000-0000-0000-0000-000000000000"
+/** The selector of the contract's `BadSignature()`, which not every node reports. */
+const BAD_SIGNATURE = "0x5cd5d233"
+
+/** Refuses what the contract would refuse: the payment would count as returned, and its payout could never be sent. */
+async function assertSucceeds(
+  ctx: Context,
+  chainId: number,
+  { deposit, message }: Asked,
+  signature: Hex,
+): Promise<void> {
+  const data = giveBackCall(NO_ID, deposit, message, signature)
+  const error = await failureOfReturn(ctx, networkOf(ctx.chain, chainId), { factory: deposit.factory, data })
+  if (error === undefined) return
+  if (error.includes(BAD_SIGNATURE) || error.includes("BadSignature"))
+    throw invalid(
+      "approval.signature",
+      `is not accepted by the wallet's own contract when the return is sent: it must accept signatures by ERC-1271, with less than ${RELEASE_GAS} gas for the whole return`,
+    )
+  throw new ApiError(
+    "INVALID_OPERATION",
+    undefined,
+    "This return would fail on chain, so it was not made: the token refuses the recipient or is paused, or the wallet's contract does not accept the signature (ERC-1271). Try again later, or return it to another address.",
+  )
 }
 
 const inSeconds = (ctx: TxContext): number => Math.floor(ctx.now().getTime() / 1_000)
@@ -73,7 +104,7 @@ const digestOf = ({ data }: Asked): Hash => hashTypedData(data) as Hash
 
 /**
  * Checks a wallet's approval to return a payment to an address; undefined where none is needed. Throws `VALIDATION_ERROR` for a
- * deadline or signature that does not hold, `CHAIN_UNAVAILABLE` when a contract wallet can't be asked. It may ask nodes, so call
+ * deadline or signature that does not hold, `INVALID_OPERATION` where the return would fail on chain, `CHAIN_UNAVAILABLE` when a contract wallet can't be asked. It may ask nodes, so call
  * it outside of any transaction; {@link assertApproved} compares inside.
  */
 export async function checkApproval(
@@ -93,6 +124,7 @@ export async function checkApproval(
   const signer = { from, digest, signature: approval.signature }
   const signed = await readSignature(ctx, networkOf(ctx.chain, payment.chain_id), signer)
   if (typeof signed !== "string") throw invalid("approval.signature", signed.fault)
+  await assertSucceeds(ctx, payment.chain_id, asked, approval.signature)
   return { ...approval, digest }
 }
 

@@ -1,0 +1,30 @@
+/** Whether a return that a wallet has signed would succeed, before it is written: a return that fails for ever has no way back. */
+import type { Hex } from "viem"
+import type { Address } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { RELEASE_GAS } from "../chain/release-call.ts"
+import { hexNumber, type RpcResult } from "../chain/rpc.ts"
+import type { Context } from "../context.ts"
+import { failedTrial } from "./relays.ts"
+import { agreedTrial, askEach, type Trial } from "./trials.ts"
+
+/**
+ * The error of a give-back by anyone, with the gas that its transaction will have; undefined where it succeeds, or where the
+ * endpoints do not agree that it fails. It asks nodes, so call it outside of any transaction.
+ */
+export async function failureOfReturn(
+  ctx: Pick<Context, "signal">,
+  network: Network,
+  { factory, data }: { factory: Address; data: Hex },
+): Promise<string | undefined> {
+  const call = { method: "eth_call", params: [{ to: factory, data, gas: hexNumber(RELEASE_GAS) }, "latest"] }
+  const answers = await askEach(network, [call], ctx.signal)
+  const trials = answers.flatMap(results => trialOf(results?.[0]))
+  const [agreed] = agreedTrial(network, trials) ?? []
+  return agreed?.outcome === "fails" ? agreed.error : undefined
+}
+
+function trialOf(result: RpcResult | undefined): (Trial & { error: string })[] {
+  if (result?.ok) return [{ outcome: "succeeds", error: "" }]
+  return result && failedTrial.test(result.error) ? [{ outcome: "fails", error: result.error }] : []
+}
