@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { startService, type TestService } from "../../test/service.ts"
+import { type Address, ZERO_ADDRESS } from "../chain/hex.ts"
 import { renewDeposits } from "./versions.ts"
 
 let service: TestService
@@ -37,5 +38,16 @@ describe("renewDeposits", () => {
       .execute()
     expect(deposits.map(deposit => deposit.owner)).toEqual([deposits[0]?.owner, deposits[0]?.owner])
     expect(deposits[1]?.open_after_s).toBeGreaterThan((deposits[0]?.open_after_s ?? 0n) + 300n * 86_400n)
+  })
+
+  it("replaces an address of before the contracts that this version serves, once", async () => {
+    const { body } = await service.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, { as: "shop" })
+    const payTo = async () => (await service.call("GET", `/api/paywalls/${body.id}`)).body.payTo
+    const before = await payTo()
+    const old = { factory: `0x${"9".repeat(40)}` as Address, approver: ZERO_ADDRESS }
+    await service.ctx.db.updateTable("deposits").set(old).execute()
+    expect(await renewDeposits(service.ctx)).toBe(1)
+    expect(await renewDeposits(service.ctx)).toBe(0)
+    expect(await payTo()).not.toBe(before)
   })
 })

@@ -3,6 +3,7 @@
  * address, and of who approves returns, closes one version and opens the next, at the same instant.
  */
 import { sql } from "kysely"
+import { ZERO_ADDRESS } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
@@ -95,20 +96,25 @@ export async function moveDeposits(ctx: TxContext, merchantId: string, network: 
   for (const { id } of paywalls) await moveDeposit(ctx, network, id)
 }
 
-/** Replaces receiving addresses before they open for recovery; returns how many. */
+/**
+ * Replaces receiving addresses before they open for recovery, and those of before the contracts that this version serves, whose
+ * money it could not move; returns how many.
+ */
 export async function renewDeposits(ctx: Context): Promise<number> {
-  const before = BigInt(Math.floor(ctx.now().getTime() / 1_000) + RENEW_BEFORE_S)
-  const due = await ctx.db
+  const current = ctx.db
     .selectFrom("paywall_versions")
     .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
     .select(["paywall_versions.paywall_id", "deposits.chain_id", "deposits.id as depositId"])
     .where("until_at", "is", null)
-    .where("open_after_s", "<", before)
-    // Uses the index on the next opening time: checking each paywall took 443 ms with 150,000 of them.
     .where(isKind("deposits.resource_id", "pw"))
-    .orderBy("open_after_s")
     .limit(1_000)
-    .execute()
+  // A literal: the partial index serves no parameter.
+  const unserved = current.where(sql<boolean>`deposits.approver = ${sql.lit(ZERO_ADDRESS)}`)
+  const before = BigInt(Math.floor(ctx.now().getTime() / 1_000) + RENEW_BEFORE_S)
+  // Uses the index on the next opening time: checking each paywall took 443 ms with 150,000 of them.
+  const opening = current.where("open_after_s", "<", before).orderBy("open_after_s")
+  const found = [...(await unserved.execute()), ...(await opening.execute())]
+  const due = [...new Map(found.map(each => [each.paywall_id, each])).values()]
   for (const { paywall_id, chain_id, depositId } of due)
     await inTransaction(ctx, async ctx => {
       await ctx.db.selectFrom("paywalls").select("id").where("id", "=", paywall_id).forNoKeyUpdate().execute()
