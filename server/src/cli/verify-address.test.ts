@@ -10,8 +10,9 @@ import { afterAll, beforeAll, expect, it } from "vitest"
 import { type Anvil, deployDepositFactory, startAnvil } from "../../test/anvil.ts"
 import { root } from "../../test/e2e/program.ts"
 import { depositFactoryAbi } from "../chain/abi.ts"
-import { type Payee, payeesHash, type TermsArgument } from "../chain/deposit-terms.ts"
+import { addressOfTerms, type Payee, payeesHash, type TermsArgument } from "../chain/deposit-terms.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
+import { factoryDeployment } from "../deposits/factory-deployment.ts"
 import { UsageError, verifyAddress } from "./verify-address.ts"
 
 let anvil: Anvil
@@ -111,6 +112,26 @@ it("takes the terms from deposits.csv, as a command that reaches no network", as
     code: 2,
     said: "none.csv can't be read: ENOENT.\nRun `script/verify-address --help` for its usage.\n",
   })
+})
+
+it("vouches for Sluice's factory alone, where its guardian and first operator are named", () => {
+  const [guardian, operator] = [`0x${"33".repeat(20)}` as Address, `0x${"44".repeat(20)}` as Address]
+  const ours = factoryDeployment({ guardian, operator }).address
+  const verify = (factory: Address, ...more: string[]) => {
+    const terms = { owner: guardian, approver: guardian, openAfter: 1n, payeesHash: payeesHash([]) }
+    const address = addressOfTerms(factory, `0x${"22".repeat(32)}`, terms)
+    return verifyAddress(
+      [address, ...flags({ ...good, factory, owner: guardian, approver: guardian }), ...more],
+      noFile,
+    )
+  }
+  const parties = ["--guardian", guardian, "--operator", operator]
+  expect(verify(ours, ...parties)).toMatchObject({ ok: true, text: expect.not.stringContaining("This holds if") })
+  expect(verify(guardian, ...parties)).toMatchObject({
+    ok: false,
+    text: expect.stringContaining("NOT Sluice's factory"),
+  })
+  expect(verify(guardian)).toMatchObject({ ok: true, text: expect.stringContaining("was not compared") })
 })
 
 const [A, S] = [`0x${"11".repeat(20)}`, `0x${"22".repeat(32)}`]

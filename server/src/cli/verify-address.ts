@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
 import { addressOfTerms, type Payee, payeesHash } from "../chain/deposit-terms.ts"
 import { type Address, checksummed, type Hash, NOT_AN_ADDRESS, parseAddress, parseHash } from "../chain/hex.ts"
+import { factoryDeployment } from "../deposits/factory-deployment.ts"
 
 const usage = `Checks offline that a receiving address belongs to these terms.
 
@@ -19,6 +20,7 @@ const usage = `Checks offline that a receiving address belongs to these terms.
   --approver A    who sends money back to payers: an address that signs for it, or the factory, which stands for its operator.
   --payees LIST   who shares the money, in their order, as "ADDRESS=PERCENT ADDRESS=PERCENT"; leave it out without a split.
   --open-after N  the recovery time in Unix seconds.
+  --guardian A    with --operator A: the factory's guardian and first operator, to compare the factory with Sluice's code.
   --terms FILE    a line of deposits.csv, as the console exports it, instead of these; - for the standard input.
   --help          this text.
 
@@ -36,6 +38,8 @@ const options = {
   payees: { type: "string" },
   "open-after": { type: "string" },
   terms: { type: "string" },
+  guardian: { type: "string" },
+  operator: { type: "string" },
   help: { type: "boolean" },
 } as const
 
@@ -57,7 +61,7 @@ export function verifyAddress(args: string[], fileText: (path: string) => string
   const [given, ...more] = positionals
   if (given === undefined || more.length > 0) throw new UsageError("Name one address.")
   const address = part("The address", given, parseAddress, NOT_AN_ADDRESS)
-  const { terms: file, help: _, ...flags } = values
+  const { terms: file, help: _, guardian, operator, ...flags } = values
   if (file !== undefined && Object.keys(flags).length > 0)
     throw new UsageError("--terms can't be combined with single terms.")
   const terms =
@@ -70,7 +74,29 @@ export function verifyAddress(args: string[], fileText: (path: string) => string
       text: `${checksummed(address)} does NOT belong to these terms: they give ${checksummed(computed)}. Do not pay to it on their account.`,
       ok: false,
     }
-  return { text: [`${checksummed(address)} belongs to these terms.`, ...whatFollows(terms)].join("\n"), ok: true }
+  const belongs = `${checksummed(address)} belongs to these terms.`
+  const ours = isOurFactory(terms.factory, guardian, operator)
+  if (ours === false)
+    return {
+      text: `${belongs} But the factory ${checksummed(terms.factory)} is NOT Sluice's factory of this guardian and operator: it may let anyone take the money. Do not pay to it on their account.`,
+      ok: false,
+    }
+  const doubt = `This holds if ${checksummed(terms.factory)} is Sluice's factory, which was not compared: name its --guardian and its first --operator.`
+  return { text: [belongs, ...whatFollows(terms), ...(ours ? [] : [doubt])].join("\n"), ok: true }
+}
+
+/** Whether a factory is the one that this version's code and these parties give; undefined where they are not named. */
+function isOurFactory(
+  factory: Address,
+  guardian: string | undefined,
+  operator: string | undefined,
+): boolean | undefined {
+  if (guardian === undefined && operator === undefined) return undefined
+  const parties = {
+    guardian: part("--guardian", guardian, parseAddress, NOT_AN_ADDRESS),
+    operator: part("--operator", operator, parseAddress, NOT_AN_ADDRESS),
+  }
+  return factoryDeployment(parties).address === factory
 }
 
 /** Who can ever get the money at an address, in sentences. */

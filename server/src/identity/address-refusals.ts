@@ -1,4 +1,5 @@
 /** Addresses that must get no money of a merchant or payer. */
+import { implementationOf } from "../chain/deposit-terms.ts"
 import type { Address } from "../chain/hex.ts"
 import { noOwnerOf } from "../chain/known-contracts.ts"
 import type { TxContext } from "../context.ts"
@@ -32,7 +33,8 @@ export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]):
     for (const { token, depositFactory, sanctionsOracle } of ctx.chain.networks) {
       if (address === sanctionsOracle) refusals.set(address, "is the sanctions oracle: use a wallet")
       if (address === token.address) refusals.set(address, "is a token contract: use a wallet")
-      if (address === depositFactory) refusals.set(address, "is the deposit factory: use a wallet")
+      if (address === depositFactory || (depositFactory && address === implementationOf(depositFactory)))
+        refusals.set(address, "is the deposit factory: use a wallet")
     }
   }
   return refusals

@@ -1,4 +1,5 @@
 // Returns that a merchant's wallet approves, on a real chain: what it signed is sent once, and nothing else is.
+import { sql } from "kysely"
 import { type Hex, parseSignature, serializeSignature } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
@@ -6,6 +7,7 @@ import { deployContractWallet } from "../../test/anvil.ts"
 import { lifeOf } from "../../test/life.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
+import type { Hash } from "../chain/hex.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 
 let rig: PayoutRig
@@ -231,6 +233,47 @@ it("is open again when the approval ended before it could be sent", async () => 
   expect((await giveBack(id, { address: to, approval: again })).status).toBe(200)
   await lifeOf(rig).settle()
   expect((await rig.states()).sort()).toEqual(["cancelled", "final"])
+})
+
+it("does not sign a return whose calldata was altered in the database", async () => {
+  await settings({ approver: "service" })
+  const [id, to, thief] = [await waiting(), recipient(31), recipient(32)]
+  expect((await giveBack(id, { address: to })).status).toBe(200)
+  await sql`alter table payouts disable trigger user`.execute(db())
+  await sql`update payouts set data = replace(data, ${to.slice(2)}, ${thief.slice(2)})`.execute(db())
+  await sql`alter table payouts enable trigger user`.execute(db())
+  await rig.round()
+  expect(await rig.payouts()).toMatchObject([
+    { state: "held", held_detail: expect.stringContaining("was altered: the row") },
+  ])
+  expect(await rig.balanceOf(thief)).toBe(0n)
+})
+
+it("can't be accepted while the approval of a cancelled return is public and has not expired", async () => {
+  const [id, to] = [await waiting(), recipient(33)]
+  expect((await giveBack(id, { address: to, approval: await approvalOf(await askedOf(id, to)) })).status).toBe(200)
+  await rig.anvil.client.setAutomine(false)
+  await rig.round()
+  await rig.anvil.client.request({ method: "anvil_dropAllTransactions" } as never)
+  await rig.anvil.client.setAutomine(true)
+  const mined = `0x${"1".repeat(64)}` as Hash
+  // As when its nonce was used up by another transaction so often that the service gave up.
+  await db()
+    .updateTable("payouts")
+    .set({
+      state: "reverted",
+      succeeded: false,
+      block_number: 1n,
+      tx_hash: mined,
+      block_hash: mined,
+    })
+    .execute()
+  await db().updateTable("payments").set({ status: "open", returned_at: null, returned_to: null }).execute()
+  const accept = () => rig.service.call("POST", `/api/console/payments/${id}/accept`, {}, as)
+  expect(await accept()).toMatchObject({ status: 409, body: { message: expect.stringContaining("signed a return") } })
+  await lifeOf(rig).advance(8 * 86_400_000)
+  await lifeOf(rig).verify()
+  expect((await accept()).status).toBe(200)
 })
 
 it("sends fifty back in two requests: the first says what to sign", async () => {

@@ -4,10 +4,13 @@
  */
 import { sql } from "kysely"
 import type { Fees } from "../chain/fees.ts"
+import { networkOf } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import { dataParts } from "../chain/wallet-state.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
+import { checkPayout, signedPayouts } from "../reconciliation/check-signed-transactions.ts"
 import { isSmall, lockBudgets } from "./gas-budget.ts"
 import { type InFlight, inFlight } from "./in-flight.ts"
 import { type Judged, type Payout, policies, type Verdict } from "./lane-policy.ts"
@@ -18,6 +21,7 @@ import { lockWallet } from "./wallet-row.ts"
 
 /** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
 export const MAX_IN_FLIGHT = 16
+const DETAIL_LENGTH = 200
 /** While the wallet has no gas. */
 const LOW_GAS_WAIT_MS = 30_000
 
@@ -53,10 +57,33 @@ export async function signUnderLock(
   if (!maySign(ctx, wallet, terms.count)) return { assigned: 0, judged: [] }
   const flying = await inFlight(ctx, wallet)
   const payouts = await lockPayouts(ctx, approved, MAX_IN_FLIGHT - flying.n)
-  const judged = await fitBudgets(ctx, wallet, payouts, flying, terms)
+  const altered = policies[wallet.lane].keepsBooks ? await alteredOf(ctx, wallet, payouts) : []
+  const isAltered = new Set(altered.map(({ payout }) => payout.id))
+  const sound = payouts.filter(({ id }) => !isAltered.has(id))
+  const judged = [...altered, ...(await fitBudgets(ctx, wallet, sound, flying, terms))]
   const funded = judged.flatMap(({ payout, verdict }) => (verdict.kind === "sign" ? [payout] : []))
   await signAll(ctx, wallet, signer, funded, terms)
   return { assigned: funded.length, judged: judged.filter(({ verdict }) => verdict.kind !== "sign") }
+}
+
+/** Payouts whose calldata is not what their rows and their deposit's terms say: somebody altered one of them by hand. */
+async function alteredOf(ctx: TxContext, wallet: Row<"wallets">, payouts: readonly Payout[]): Promise<Judged[]> {
+  if (payouts.length === 0) return []
+  const network = networkOf(ctx.chain, wallet.chain_id)
+  const ids = payouts.map(({ id }) => id)
+  const rows = await signedPayouts(ctx, network, sql`i.id = any(${sqlArray("uuid", ids)})`, ids.length)
+  const wrong = new Map(rows.map(row => [row.id, checkPayout(row)?.words]))
+  return payouts.flatMap(payout => {
+    const detail = wrong.has(payout.id) ? wrong.get(payout.id) : "its deposit is of a factory that is not served"
+    if (detail === undefined) return []
+    ctx.log.error({ payoutId: payout.id, reason: detail }, "a payout was altered by hand; it is not signed")
+    return [
+      {
+        payout,
+        verdict: { kind: "hold", reason: "simulation", detail: `was altered: ${detail}`.slice(0, DETAIL_LENGTH) },
+      },
+    ]
+  })
 }
 
 /**

@@ -8,7 +8,7 @@ import { addressOfTerms, type Payee, payeesHash } from "../chain/deposit-terms.t
 import { type Address, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { approvalIn, giveBackCall, releaseData, returnNonce, termsOf, withoutId } from "../chain/release-call.ts"
-import type { Context } from "../context.ts"
+import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
 import type { Finding } from "./report.ts"
@@ -34,8 +34,8 @@ const isOurs = ({ depositFactory }: Pick<Network, "depositFactory">) =>
 
 /** Payouts out of deposits, with their signed bytes, in the order of their ids. */
 export async function signedPayouts(
-  ctx: Context,
-  network: Network,
+  ctx: TxContext,
+  network: Pick<Network, "chainId" | "depositFactory">,
   which: ReturnType<typeof sql>,
   limit: number,
 ): Promise<SignedPayout[]> {

@@ -4,8 +4,10 @@
  * round of settling comes between.
  */
 import { sql } from "kysely"
+import type { Hex } from "viem"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
+import { approvalIn } from "../chain/release-call.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -62,6 +64,7 @@ export async function screenDecision(
  */
 export async function acceptPayment(ctx: TxContext, merchantId: string, id: string, screened: Screened): Promise<void> {
   const { sellable, part, payment, surplus } = await lockOpen(ctx, merchantId, id)
+  await assertNoApprovalLeft(ctx, payment)
   if (surplus) {
     await ctx.db.updateTable("surpluses").set({ state: "accepted" }).where("payment_id", "=", id).execute()
     await makePayouts(ctx, id)
@@ -70,6 +73,33 @@ export async function acceptPayment(ctx: TxContext, merchantId: string, id: stri
     await sellable.onDecided(ctx, part, { ...payment, status: "granted" }, screened)
   }
   logDecision(ctx, payment, "accepted")
+}
+
+/** A block this much older than the scan's is final: no transaction is mined before it any more. */
+const FINAL_AFTER_S = 3_600n
+
+/**
+ * Throws `INVALID_OPERATION` while anyone can still send a payment back: its return was signed by the merchant's wallet and
+ * broadcast, so its calldata is public, and has not expired.
+ */
+async function assertNoApprovalLeft(ctx: TxContext, { id, chain_id }: Row<"payments">): Promise<void> {
+  const { rows } = await sql<{ data: Hex }>`select i.data from payouts i join deposits d on d.id = i.deposit_id
+    where i.payment_id = ${id} and i.kind = 'return' and d.approver <> d.factory
+      and i.state in ('cancelled', 'reverted')
+      and exists (select from transaction_attempts a join payouts r on r.id = a.payout_id
+        where r.payment_id = ${id} and r.kind = 'return')`.execute(ctx.db)
+  const deadlines = rows.flatMap(({ data }) => approvalIn(data)?.deadline ?? [])
+  const last = deadlines.reduce((most, each) => (each > most ? each : most), 0n)
+  if (last === 0n) return
+  const cursor = ctx.db.selectFrom("cursors").select("block_time").where("chain_id", "=", chain_id)
+  const { block_time: scanned } = (await cursor.executeTakeFirst()) ?? {}
+  if (scanned && last + FINAL_AFTER_S < BigInt(Math.floor(scanned.getTime() / 1_000))) return
+  const until = new Date(Number.parseInt((last + FINAL_AFTER_S).toString(), 10) * 1_000).toISOString()
+  throw new ApiError(
+    "INVALID_OPERATION",
+    undefined,
+    `Your wallet has signed a return of this payment that is public: until ${until} anyone can still send it. Return the payment, or accept it after that time.`,
+  )
 }
 
 const PAID_OUT =

@@ -1,6 +1,7 @@
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { implementationOf } from "../chain/deposit-terms.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
 
 const serviceWallet = `0x${"5e".repeat(20)}` as never
@@ -86,6 +87,7 @@ describe("POST /api/console/splits", () => {
     ["the zero address", [two[0], { address: `0x${"0".repeat(40)}`, percent: 30 }]],
     ["the token", [two[0], { address: paperNetwork.token.address, percent: 30 }]],
     ["the factory", [two[0], { address: paperNetwork.depositFactory, percent: 30 }]],
+    ["the factory's code", [two[0], { address: implementationOf(paperNetwork.depositFactory), percent: 30 }]],
     ["Multicall3", [two[0], { address: MULTICALL3, percent: 30 }]],
     ["the precompile of ecrecover", [two[0], { address: `0x${"1".padStart(40, "0")}`, percent: 30 }]],
     ["the precompile of P-256", [two[0], { address: `0x${"100".padStart(40, "0")}`, percent: 30 }]],
