@@ -16,10 +16,10 @@ import { outgoingKinds } from "../deposits/balance.ts"
 import { payeesOfSets } from "../deposits/deposits.ts"
 import { isDue, isHeld, withLease } from "../jobs/claim.ts"
 import { payoutAlarms } from "../metrics.ts"
+import { checkPayout, checkTerms, signedPayouts } from "../payouts/check-signed-transactions.ts"
 import { checkBalances, checkRowsOf, unexplained } from "./check-balances.ts"
 import { checkConsistency, depositsBehind } from "./check-consistency.ts"
 import { checkAssertions, outflowAssertion, payoutAssertion, transferAssertion } from "./check-receipts.ts"
-import { checkPayout, checkTerms, signedPayouts } from "./check-signed-transactions.ts"
 import { type Finding, haltWallets, reportUnproven } from "./report.ts"
 
 const HOUR_MS = 3_600_000

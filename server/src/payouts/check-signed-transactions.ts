@@ -11,7 +11,14 @@ import { approvalIn, giveBackCall, releaseData, returnNonce, termsOf, withoutId 
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { outgoingKinds } from "../deposits/balance.ts"
-import type { Finding } from "./report.ts"
+
+/** A row that contradicts what it is for. */
+interface Contradiction {
+  table: string
+  id: string
+  /** A sentence, without a period. */
+  words: string
+}
 
 type Terms = Pick<Row<"deposits">, "factory" | "salt" | "owner" | "approver" | "payees_hash" | "open_after_s">
 
@@ -56,7 +63,7 @@ export async function signedPayouts(
 }
 
 /** The first calldata or signed transaction of a payout that differs from its row. */
-export function checkPayout(payout: SignedPayout): Finding | undefined {
+export function checkPayout(payout: SignedPayout): Contradiction | undefined {
   const { id, terms, to_address: to, token, recipient, amount, nonce } = payout
   if (to !== terms.factory || !saysTheRow(payout))
     return {
@@ -116,7 +123,7 @@ function wrongIn(payout: SignedPayout, raw: Hex, hash: Hash, nonce: bigint | nul
 export function checkTerms(
   deposit: Terms & { id: bigint; address: Address },
   payees: readonly Payee[],
-): Finding | undefined {
+): Contradiction | undefined {
   const { factory, salt } = deposit
   const isSo = addressOfTerms(factory, salt, termsOf(deposit)) === deposit.address
   if (isSo && payeesHash(payees) === deposit.payees_hash) return undefined
