@@ -7,8 +7,11 @@ import { deployContractWallet } from "../../test/anvil.ts"
 import { lifeOf } from "../../test/life.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
+import { depositFactoryAbi } from "../chain/abi.ts"
+import { giveBackData } from "../chain/give-back.ts"
 import type { Hash } from "../chain/hex.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
+import { sweepDue } from "./make-payouts.ts"
 
 let rig: PayoutRig
 let merchant: PrivateKeyAccount
@@ -185,6 +188,38 @@ it("is held with the reason where the merchant has submitted its signature itsel
   expect(await lifeOf(rig).compareLogs()).toBeNull()
   expect(await db().selectFrom("outflows").select("reason").execute()).toEqual([{ reason: "given_back" }])
   expect(await rig.balanceOf(to)).toBe(before + 200_000n)
+})
+
+it("of granted money by the merchant itself leaves the rest of its address to be swept", async () => {
+  const [shop, life] = [await rig.sell(), lifeOf(rig)]
+  await rig.paid(shop, 500_000n)
+  await rig.paid(shop, 600_000n)
+  const { address, salt, owner, approver, payees_hash, open_after_s } = shop.deposit
+  const message = { token: rig.token, to: recipient(5), amount: 500_000n, deposit: address, deadline: 2n ** 40n }
+  const nonce = `0x${"7".repeat(64)}` as Hash
+  const { depositFactory, chainId } = rig.network
+  const signature = await merchant.signTypedData(giveBackData(chainId, depositFactory, { ...message, nonce }))
+  const terms = { owner, approver, payeesHash: payees_hash, openAfter: open_after_s }
+  await rig.anvil.client.writeContractSync({
+    address: depositFactory,
+    abi: depositFactoryAbi,
+    functionName: "giveBack",
+    args: [salt, terms, message.token, message.to, message.amount, nonce, message.deadline, signature],
+  })
+  await life.mine()
+  expect(await life.compareLogs()).toBeNull()
+  for (const more of [0n, 700_000n]) {
+    if (more > 0n) await rig.paid(shop, more)
+    await life.advance(2 * 86_400_000)
+    await sweepDue(rig.service.ctx, rig.network)
+    await life.settle()
+    expect(await rig.balanceOf(address)).toBe(0n)
+  }
+  expect((await rig.payouts()).map(({ state, amount }) => `${state} ${amount}`)).toEqual([
+    "final 600000",
+    "final 700000",
+  ])
+  expect(await checkConsistency(rig.service.ctx, chainId)).toEqual([])
 })
 
 it.each(["wallet", "service"])(
