@@ -116,6 +116,7 @@ async function prepare(): Promise<void> {
     ...(await checkouts()),
     grantId: `grant_${"a".repeat(24)}`,
     txHash: TX_HASH,
+    address: (await service.call("GET", `/api/paywalls/${id}`)).body.payTo,
   }
   await grant(id)
   // Used, so that it is not noted for another minute.
