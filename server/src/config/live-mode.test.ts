@@ -157,10 +157,10 @@ describe("live mode", () => {
   })
 
   it("refuses a gas budget too small for a single payout", () => {
-    const least = /^GAS_BUDGET must be 0 or at least 0.005, what one payout may cost at PAYOUT_MAX_FEE/
-    for (const GAS_BUDGET of ["0.0049", "0.000000000000000001"]) expectFault({ GAS_BUDGET }, least)
-    expectFault({ PAYOUT_MAX_FEE: "100" }, /^GAS_BUDGET must be 0 or at least 0.025/)
-    for (const GAS_BUDGET of ["0", "0.0", "0.005", "3"]) expect(faultsOf({ GAS_BUDGET })).toEqual([])
+    const least = /^GAS_BUDGET must be 0 or at least 0.006, what one payout may cost at PAYOUT_MAX_FEE/
+    for (const GAS_BUDGET of ["0.0059", "0.000000000000000001"]) expectFault({ GAS_BUDGET }, least)
+    expectFault({ PAYOUT_MAX_FEE: "100" }, /^GAS_BUDGET must be 0 or at least 0.03/)
+    for (const GAS_BUDGET of ["0", "0.0", "0.006", "3"]) expect(faultsOf({ GAS_BUDGET })).toEqual([])
     for (const GAS_BUDGET of ["-1", "1e18", "0.0000000000000000001", "x"])
       expect(faultsOf({ GAS_BUDGET })).toEqual([expect.stringMatching(/^GAS_BUDGET (must be|has more)/)])
   })
