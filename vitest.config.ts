@@ -11,9 +11,8 @@ export default defineConfig({
     // that do not come to hold are reported by `until` before.
     testTimeout: 300_000,
     hookTimeout: 300_000,
-    // By default one fewer than there are cores: on two cores one, and the run took ten and a half minutes a database. Many
-    // tests wait for blocks and processes.
-    maxWorkers: 2,
+    // More than two cores: many tests wait for blocks, browsers and processes. With two workers a whole run used 1.3 cores.
+    maxWorkers: 3,
     sequence: { sequencer: LongestFirst },
   },
 })
