@@ -16,7 +16,8 @@ export const holdSurplus = (ctx: TxContext, paymentId: string): Promise<Row<"sur
 /**
  * Writes what the transfers of a granted payment bring beyond its price, in base units. It lies in the last transfer, without
  * which the price was not reached. What the merchant has decided stands. Less than the lowest price is left in the payment:
- * nobody should have to decide about dust. A payment that is not new and has none gets none. Call it once the transfers are claimed, under the payment's lock.
+ * nobody should have to decide about dust. A payment that is not new and has none gets none. Call it once the transfers are
+ * claimed, under the payment's lock.
  */
 export async function writeSurplus(
   ctx: TxContext,
