@@ -1,5 +1,6 @@
 /** Payouts in a test: a service over a real chain behind a proxy, things sold on it, and money in their deposits. */
 import type { Hex } from "viem"
+import type { PrivateKeyAccount } from "viem/accounts"
 import { testUsdcAbi } from "../src/chain/abi.ts"
 import type { Address, Hash } from "../src/chain/hex.ts"
 import type { Network } from "../src/chain/networks.ts"
@@ -38,8 +39,8 @@ export interface PayoutRig {
   sell(percents?: number[], as?: string): Promise<Shop & { splitId: string | undefined }>
   /** The shop at the address that it is paid at now. */
   current(shop: Shop): Promise<Shop>
-  /** Pays to the shop's deposit, as a payment that is confirmed and granted; returns its id. */
-  paid(shop: Shop, amount: bigint): Promise<string>
+  /** Pays to the shop's deposit, as a payment that is confirmed and granted; returns its id. The payer is the same unless named. */
+  paid(shop: Shop, amount: bigint, by?: PrivateKeyAccount): Promise<string>
   /** One round of the engine. */
   round(signer?: Signer, pace?: Pace): Promise<number>
   /** Compares the logs with the books now, whether or not the hour is over. */
@@ -120,11 +121,13 @@ export async function startPayoutRig(settings: Partial<Settings> = {}, database?
         .executeTakeFirstOrThrow()
       return { id, deposit }
     },
-    paid: async (shop, amount) => {
+    paid: async (shop, amount, by = payerAccount) => {
+      const from = by.address.toLowerCase() as Address
+      if (from !== payer) await mint(from, amount)
       const args = [shop.deposit.address, amount] as const
       const transfer = { address: token, abi: testUsdcAbi, functionName: "transfer", args } as const
-      const receipt = await client.writeContractSync({ ...transfer, account: payerAccount })
-      await storePayment(service, network, shop, payer, amount, receipt)
+      const receipt = await client.writeContractSync({ ...transfer, account: by })
+      await storePayment(service, network, shop, from, amount, receipt)
       // Payouts of any amount: what is beyond the price counts, as what is below the lowest price does.
       const settings = { ...ctx.settings, minAmount: "1000000" }
       await settleDue({ ...ctx, settings }, network)

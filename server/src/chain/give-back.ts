@@ -1,7 +1,7 @@
 /** What an approver signs to send money out of a deposit back to a payer (EIP-712). Pure. */
 import { type Hex, parseEventLogs, type RpcLog, toEventSelector } from "viem"
 import { depositFactoryAbi } from "./abi.ts"
-import { type Address, parseAddress } from "./hex.ts"
+import { type Address, type Hash, parseAddress } from "./hex.ts"
 import { typedData } from "./typed-data.ts"
 
 /** Money that is to leave a deposit, once, until `deadline` (Unix seconds). */
@@ -44,6 +44,7 @@ export interface GivenBack {
   to: Address
   /** Base units of the token. */
   amount: bigint
+  nonce: Hash
 }
 
 const GIVEN_BACK_TOPIC = toEventSelector("GivenBack(address,address,address,uint256,bytes32)")
@@ -57,8 +58,8 @@ export function readGivenBack(logs: readonly unknown[]): GivenBack[] {
   return ours.flatMap(log => {
     const factory = lower(log.address)
     if (!factory) return []
-    return parsed(log).flatMap(({ args: { deposit, token, to, amount } }) => {
-      const found = { factory, deposit: lower(deposit), token: lower(token), to: lower(to), amount }
+    return parsed(log).flatMap(({ args: { deposit, token, to, amount, nonce } }) => {
+      const found = { factory, deposit: lower(deposit), token: lower(token), to: lower(to), amount, nonce }
       return found.deposit && found.token && found.to ? [found as GivenBack] : []
     })
   })

@@ -207,6 +207,10 @@ export interface Outflows {
   log_index: number
   block_time: Date
   created_at: Date
+  /** Of what was given back: the one of the signature. */
+  nonce: Optional<Hash>
+  /** The return that it carried out. */
+  payout_id: Optional<string>
 }
 
 export interface Reconciliations {

@@ -10,7 +10,7 @@ export const outgoingKinds = sql`('share', 'sweep', 'return')`
 /** What entered a deposit and what left it, in base units of one token. */
 export interface DepositSums {
   came: bigint
-  /** Payouts, and outflows without a payout: recoveries and unknown ones. */
+  /** Payouts, and outflows without one: recoveries, what merchants gave back themselves, and unknown ones. */
   went: bigint
   /** Whether a part of it is not yet in a final block. */
   inFlight: boolean
@@ -43,7 +43,8 @@ export async function depositSums(
         from payouts where deposit_id = ${ids} and token = ${token} and kind in ${outgoingKinds} group by 1) o
         on o.deposit_id = d.id
       left join (select deposit_id, sum(amount) filter (where ${by}) as sum
-        from outflows where deposit_id = ${ids} and token = ${token} group by 1) r on r.deposit_id = d.id
+        from outflows where deposit_id = ${ids} and token = ${token} and payout_id is null group by 1) r
+        on r.deposit_id = d.id
     where d.id = ${ids}`.execute(ctx.db)
   return new Map(rows.map(({ id, ...sums }) => [id, sums]))
 }

@@ -12,6 +12,8 @@ import { openQuorum } from "../chain/quorum.ts"
 import { payoutIdIn, withoutId } from "../chain/release-call.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
+import { coverShortfall } from "../payouts/insert-payout.ts"
 import { lockWallet } from "../payouts/wallet-row.ts"
 import { type Asked, byHand, type Done } from "./actions.ts"
 import { findPayout, networkNamed, refused } from "./lookup.ts"
@@ -123,7 +125,8 @@ async function adoptPayout(
     .selectFrom("payouts")
     .selectAll()
     .where("id", "=", payout.id)
-    .where("state", "in", sitting ? ["assigned"] : ["queued", "held"])
+    .where(sql<boolean>`(state = any(${sqlArray("text", sitting ? ["assigned"] : ["queued", "held"])})
+      or (state = 'final' and nonce is null and tx_hash = ${hash}))`)
     .forNoKeyUpdate()
     .execute()
   if (!row)
@@ -163,7 +166,7 @@ async function adoptPayout(
     wallet: wallet.address,
     payoutId: row.id,
     before: { state: row.state, nonce: row.nonce, next_nonce: wallet.next_nonce },
-    after: { state: "assigned", nonce, n, hash, empty, next_nonce: next },
+    after: { state: row.state === "final" ? "final" : "assigned", nonce, n, hash, empty, next_nonce: next },
     said: `The transaction has the nonce ${nonce} and ${what} the payout ${row.id}. The wallet's next nonce is ${next}.`,
   }
 }
@@ -172,11 +175,13 @@ async function adoptPayout(
 async function giveNonce(ctx: TxContext, wallet: Row<"wallets">, row: Row<"payouts">, nonce: bigint): Promise<void> {
   // A relay brings money in, so no outgoing book counts it.
   const isInBook = row.lane === "payout"
-  if (isInBook && !row.reserved)
-    // The money has left anyway: what the deposit's book can't cover is its shortfall.
-    await sql`update deposit_books set shortfall = greatest(shortfall, committed + ${row.amount} - inflow)
-      where deposit_id = ${row.deposit_id} and token = ${row.token}`.execute(ctx.db)
+  // The money has left anyway.
+  if (isInBook && !row.reserved) await coverShortfall(ctx, row)
   await sql`select set_config('sluice.adopting', 'on', true)`.execute(ctx.db)
+  const given = { wallet: wallet.address, nonce, updated_at: ctx.now() }
+  // The comparison with the chain took our own transaction for somebody else's.
+  if (row.state === "final")
+    return void (await ctx.db.updateTable("payouts").set(given).where("id", "=", row.id).execute())
   await ctx.db
     .updateTable("payouts")
     .set({
@@ -184,9 +189,7 @@ async function giveNonce(ctx: TxContext, wallet: Row<"wallets">, row: Row<"payou
       reserved: isInBook,
       held_reason: null,
       held_detail: null,
-      wallet: wallet.address,
-      nonce,
-      updated_at: ctx.now(),
+      ...given,
     })
     .where("id", "=", row.id)
     .execute()

@@ -109,6 +109,15 @@ async function fits(
   return rows[0]?.fits ?? false
 }
 
+/** Lets a book promise what has left its deposit already: what came in does not cover it, and is its shortfall. */
+export async function coverShortfall(
+  ctx: TxContext,
+  { deposit_id, token, amount }: Pick<Row<"payouts">, "deposit_id" | "token" | "amount">,
+): Promise<void> {
+  await sql`update deposit_books set shortfall = greatest(shortfall, committed + ${amount} - inflow)
+    where deposit_id = ${deposit_id} and token = ${token}`.execute(ctx.db)
+}
+
 /** Promises payouts that their deposit's book had no room for, where there is room by now. */
 export async function reserveShort(ctx: Context, chainId: number): Promise<void> {
   const due = await ctx.db

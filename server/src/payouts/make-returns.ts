@@ -95,7 +95,7 @@ export const movedReturns = async (ctx: TxContext, paymentId: string): Promise<n
   (await returnsOf(ctx, paymentId)).moved
 
 /** How many returns of a payment were made since a time, and how many moved money. */
-async function returnsOf(
+export async function returnsOf(
   ctx: TxContext,
   paymentId: string,
   from = new Date(0),

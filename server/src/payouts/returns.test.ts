@@ -1,6 +1,6 @@
 // Returns that a merchant's wallet approves, on a real chain: what it signed is sent once, and nothing else is.
 import { sql } from "kysely"
-import { type Hex, parseSignature, serializeSignature } from "viem"
+import { encodeFunctionData, type Hex, parseSignature, serializeSignature } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { deployContractWallet } from "../../test/anvil.ts"
@@ -8,9 +8,11 @@ import { lifeOf } from "../../test/life.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { depositFactoryAbi } from "../chain/abi.ts"
-import { giveBackData } from "../chain/give-back.ts"
+import { type GiveBack, giveBackData } from "../chain/give-back.ts"
 import type { Hash } from "../chain/hex.ts"
+import { termsOf } from "../chain/release-call.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
+import { reconcileRound } from "../reconciliation/reconcile.ts"
 import { sweepDue } from "./make-payouts.ts"
 
 let rig: PayoutRig
@@ -52,6 +54,61 @@ const approvalOf = async (typedData: Awaited<ReturnType<typeof askedOf>>, by = m
   deadline: Number.parseInt(typedData.message.deadline, 10),
   signature: await sign(by, typedData),
 })
+
+const accept = (id: string) => rig.service.call("POST", `/api/console/payments/${id}/accept`, {}, as)
+
+/** A payment as its merchant sees it. */
+async function shown(id: string) {
+  const { body } = await rig.service.call("GET", "/api/console/payments?limit=100", undefined, as)
+  return body.data.find((row: { id: string }) => row.id === id)
+}
+
+type Shop = Awaited<ReturnType<PayoutRig["sell"]>>
+
+/** The books of an address: its rows, what it holds and has promised to nobody, and what it holds. */
+async function booked({ deposit }: Shop) {
+  const { body } = await rig.service.call("GET", `/api/console/books?deposit=${deposit.address}`, undefined, as)
+  const { rows } = await sql<{
+    room: bigint
+  }>`select room_in(${deposit.id}, ${rig.token})::numeric(78,0) as room`.execute(db())
+  const lines = body.data.map((row: Record<string, string>) => `${row.reason} ${row.amountIn ?? row.amountOut}`)
+  return { rows: lines.sort(), room: rows[0]?.room, balance: await rig.balanceOf(deposit.address) }
+}
+
+/** The database agrees with itself, and with the chain however often it is compared. */
+async function agrees(): Promise<void> {
+  expect(await checkConsistency(rig.service.ctx, rig.network.chainId)).toEqual([])
+  await db().updateTable("wallets").set({ checked_number: 0n }).execute()
+  expect(await lifeOf(rig).compareLogs()).toBeNull()
+  rig.service.advance(86_400_001)
+  await reconcileRound(rig.service.ctx, rig.network, rig.signer.address)
+  expect(await lifeOf(rig).haltedReason()).toBeNull()
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: it is JSON, as a wallet gets it.
+const messageOf = ({ message: { token, to, amount, deposit, nonce, deadline } }: any): GiveBack => ({
+  ...{ token, to, deposit, nonce, amount: BigInt(amount), deadline: BigInt(deadline) },
+})
+
+/** What the merchant signs without asking the service. */
+const ownMessage = ({ deposit }: Shop, amount: bigint, digit = "7"): GiveBack => ({
+  ...{ token: rig.token, to: recipient(5), amount, deposit: deposit.address, deadline: 2n ** 40n },
+  nonce: `0x${digit.repeat(64)}` as Hash,
+})
+
+/** A stranger submits what the merchant has signed, all in one transaction; returns its hash. */
+async function submit({ deposit }: Shop, messages: GiveBack[]): Promise<Hex> {
+  const { depositFactory: address, chainId } = rig.network
+  const calls = messages.map(async message => {
+    const signature = await merchant.signTypedData(giveBackData(chainId, address, message))
+    const { token, to, amount, nonce, deadline } = message
+    const args = [deposit.salt, termsOf(deposit), token, to, amount, nonce, deadline, signature] as const
+    return encodeFunctionData({ abi: depositFactoryAbi, functionName: "giveBack", args })
+  })
+  const call = { address, abi: depositFactoryAbi, functionName: "multicall", args: [await Promise.all(calls)] } as const
+  const [, , , stranger] = rig.anvil.accounts
+  return (await rig.anvil.client.writeContractSync({ ...call, account: stranger })).transactionHash
+}
 
 it("sends what the wallet signed, once, and leaves no trace of a request without a signature", async () => {
   const [id, to] = [await waiting(), recipient(7)]
@@ -170,42 +227,54 @@ function malleable(signature: Hex): Hex {
   return serializeSignature({ r, s: `0x${(order - BigInt(s)).toString(16).padStart(64, "0")}`, yParity: 1 - yParity })
 }
 
-it("is held with the reason where the merchant has submitted its signature itself, and the books agree", async () => {
-  const [id, to] = [await waiting(), recipient(4)]
+it("becomes final by the transaction of whoever submitted the merchant's signature, and counts once", async () => {
+  const life = lifeOf(rig)
+  const shop = await rig.sell()
+  const [id, to] = [await rig.paid(shop, 200_000n), recipient(4)]
   const approval = await approvalOf(await askedOf(id, to))
   await giveBack(id, { address: to, approval })
   const [payout] = await rig.payouts()
   const before = await rig.balanceOf(to)
   const call = { account: rig.anvil.accounts[3], to: payout?.to_address as Hex, data: payout?.data as Hex }
-  await rig.anvil.client.sendTransactionSync(call)
+  const { transactionHash } = await rig.anvil.client.sendTransactionSync(call)
   await rig.round()
-  expect((await rig.payouts())[0]).toMatchObject({
-    state: "held",
-    held_reason: "simulation",
-    held_detail: expect.stringContaining("already carried out"),
-  })
-  await lifeOf(rig).mine()
-  expect(await lifeOf(rig).compareLogs()).toBeNull()
-  expect(await db().selectFrom("outflows").select("reason").execute()).toEqual([{ reason: "given_back" }])
+  expect(await rig.payouts()).toMatchObject([
+    { state: "held", held_reason: "simulation", held_detail: expect.stringContaining("already used on chain") },
+  ])
+  await life.mine()
+  expect(await life.compareLogs()).toBeNull()
+  expect(await rig.payouts()).toMatchObject([
+    { id: payout?.id, state: "final", nonce: null, tx_hash: transactionHash, succeeded: true, held_reason: null },
+  ])
   expect(await rig.balanceOf(to)).toBe(before + 200_000n)
+  expect(await shown(id)).toMatchObject({ status: "returned", return: { state: "final", txHash: transactionHash } })
+  expect(await booked(shop)).toEqual({ rows: ["payment 0.20", "return 0.20"], room: 0n, balance: 0n })
+  await agrees()
+})
+
+it("is cancelled where its approval's nonce was used for another amount, and the payment is returned by what moved", async () => {
+  const life = lifeOf(rig)
+  const shop = await rig.sell()
+  const [id, to] = [await rig.paid(shop, 200_000n), recipient(4)]
+  const typedData = await askedOf(id, to)
+  await giveBack(id, { address: to, approval: await approvalOf(typedData) })
+  const transactionHash = await submit(shop, [{ ...messageOf(typedData), amount: 150_000n }])
+  await life.mine()
+  expect(await life.compareLogs()).toBeNull()
+  expect((await rig.payouts()).map(({ state, amount }) => `${state} ${amount}`)).toEqual([
+    "cancelled 200000",
+    "final 150000",
+  ])
+  expect(await shown(id)).toMatchObject({ status: "returned", return: { state: "final", txHash: transactionHash } })
+  expect(await booked(shop)).toMatchObject({ room: 50_000n, balance: 50_000n })
+  await agrees()
 })
 
 it("of granted money by the merchant itself leaves the rest of its address to be swept", async () => {
   const [shop, life] = [await rig.sell(), lifeOf(rig)]
   await rig.paid(shop, 500_000n)
   await rig.paid(shop, 600_000n)
-  const { address, salt, owner, approver, payees_hash, open_after_s } = shop.deposit
-  const message = { token: rig.token, to: recipient(5), amount: 500_000n, deposit: address, deadline: 2n ** 40n }
-  const nonce = `0x${"7".repeat(64)}` as Hash
-  const { depositFactory, chainId } = rig.network
-  const signature = await merchant.signTypedData(giveBackData(chainId, depositFactory, { ...message, nonce }))
-  const terms = { owner, approver, payeesHash: payees_hash, openAfter: open_after_s }
-  await rig.anvil.client.writeContractSync({
-    address: depositFactory,
-    abi: depositFactoryAbi,
-    functionName: "giveBack",
-    args: [salt, terms, message.token, message.to, message.amount, nonce, message.deadline, signature],
-  })
+  await submit(shop, [ownMessage(shop, 500_000n)])
   await life.mine()
   expect(await life.compareLogs()).toBeNull()
   for (const more of [0n, 700_000n]) {
@@ -213,13 +282,106 @@ it("of granted money by the merchant itself leaves the rest of its address to be
     await life.advance(2 * 86_400_000)
     await sweepDue(rig.service.ctx, rig.network)
     await life.settle()
-    expect(await rig.balanceOf(address)).toBe(0n)
+    expect(await rig.balanceOf(shop.deposit.address)).toBe(0n)
   }
   expect((await rig.payouts()).map(({ state, amount }) => `${state} ${amount}`)).toEqual([
     "final 600000",
     "final 700000",
   ])
-  expect(await checkConsistency(rig.service.ctx, chainId)).toEqual([])
+  await agrees()
+})
+
+it("that the merchant made itself ends its payment, which is neither accepted nor returned again", async () => {
+  const [shop, life, to] = [await rig.sell([50, 50]), lifeOf(rig), recipient(5)]
+  const [, , , , , , other] = rig.anvil.accounts
+  const ids = [await rig.paid(shop, 200_000n), await rig.paid(shop, 200_000n, other)]
+  const left = await rig.paid(shop, 300_000n, rig.anvil.accounts[7])
+  const messages = []
+  for (const id of ids) messages.push(messageOf(await askedOf(id, to)))
+  const decide = async (id: string) => [
+    (await accept(id)).body.error,
+    (await giveBack(id, { address: to, approval: await approvalOf(await askedOf(id, to)) })).body.error,
+  ]
+  // Two that look the same, in one transaction.
+  const transactionHash = await submit(shop, messages)
+  // Before any comparison: what the other buyer has paid would be drawn.
+  for (const id of ids) expect(await decide(id)).toEqual(["INVALID_OPERATION", "INVALID_OPERATION"])
+  expect(await rig.payouts()).toEqual([])
+  await life.mine()
+  expect(await life.compareLogs()).toBeNull()
+  for (const id of ids) {
+    expect(await shown(id)).toMatchObject({ status: "returned", return: { state: "final", txHash: transactionHash } })
+    expect([(await accept(id)).status, (await giveBack(id, { address: to })).status]).toEqual([409, 409])
+  }
+  expect((await accept(left)).status).toBe(200)
+  await life.settle()
+  expect(await booked(shop)).toEqual({
+    rows: ["payment 0.20", "payment 0.20", "payment 0.30", "return 0.20", "return 0.20", "share 0.15", "share 0.15"],
+    room: 0n,
+    balance: 0n,
+  })
+  await agrees()
+})
+
+it("that the merchant made itself by a nonce of its own ends the one payment of its amount", async () => {
+  const [shop, life] = [await rig.sell(), lifeOf(rig)]
+  const [, , , , , , other] = rig.anvil.accounts
+  const [id, left] = [await rig.paid(shop, 200_000n), await rig.paid(shop, 300_000n, other)]
+  const transactionHash = await submit(shop, [ownMessage(shop, 200_000n), ownMessage(shop, 50_000n, "8")])
+  await life.mine()
+  expect(await life.compareLogs()).toBeNull()
+  expect(await shown(id)).toMatchObject({ status: "returned", return: { state: "final", txHash: transactionHash } })
+  expect(await shown(left)).toMatchObject({ status: "open" })
+  // What comes later with the same amount was not given back.
+  const later = await rig.paid(shop, 50_000n, rig.anvil.accounts[7])
+  await life.mine()
+  expect(await life.compareLogs()).toBeNull()
+  expect(await shown(later)).toMatchObject({ status: "open" })
+  await agrees()
+})
+
+it("of a surplus that the merchant made itself ends the surplus where all of it was sent", async () => {
+  const life = lifeOf(rig)
+  const shops = [await rig.sell(), await rig.sell()]
+  for (const { deposit } of shops) await life.send(deposit.address, 2_500_000n)
+  for (let i = 0; i < 3; i++) {
+    await life.advance(660_000)
+    await life.verify()
+  }
+  const listed = (await rig.service.call("GET", "/api/console/payments", undefined, as)).body.data
+  const idOf = (shop: Shop) => listed.find((row: { paywallId: string }) => row.paywallId === shop.id).id as string
+  for (const [i, shop] of shops.entries()) {
+    const message = messageOf(await askedOf(idOf(shop), recipient(7)))
+    expect(message.amount).toBe(2_000_000n)
+    await submit(shop, [{ ...message, amount: message.amount - BigInt(i) }])
+  }
+  await life.mine()
+  expect(await life.compareLogs()).toBeNull()
+  expect(await Promise.all(shops.map(shop => shown(idOf(shop))))).toMatchObject([
+    { status: "granted", surplus: { amount: "2.00", status: "returned" }, return: { state: "final" } },
+    { status: "granted", surplus: { amount: "2.00", status: "open" }, return: null },
+  ])
+  await agrees()
+})
+
+it("that the merchant made itself of one of two equal payments ends neither, and accepting draws nobody's money", async () => {
+  const [shop, life, to] = [await rig.sell([50, 50]), lifeOf(rig), recipient(6)]
+  const [, , , , , , other] = rig.anvil.accounts
+  const [one, two] = [await rig.paid(shop, 200_000n), await rig.paid(shop, 200_000n, other)]
+  await submit(shop, [ownMessage(shop, 200_000n)])
+  expect((await accept(one)).body.message).toContain("Money has left this payment's receiving address")
+  await life.mine()
+  expect(await life.compareLogs()).toBeNull()
+  for (const id of [one, two]) expect(await shown(id)).toMatchObject({ status: "open" })
+  expect((await accept(one)).status).toBe(200)
+  await life.settle()
+  expect((await rig.payouts()).map(row => `${row.state} ${row.held_reason}`)).toEqual(["held short", "held short"])
+  const before = await rig.balanceOf(to)
+  const approval = await approvalOf(await askedOf(two, to))
+  expect((await giveBack(two, { address: to, approval })).status).toBe(200)
+  await life.settle()
+  expect(await rig.balanceOf(to)).toBe(before + 200_000n)
+  await agrees()
 })
 
 it.each(["wallet", "service"])(
@@ -284,8 +446,9 @@ it("does not sign a return whose calldata was altered in the database", async ()
   expect(await rig.balanceOf(thief)).toBe(0n)
 })
 
-it("can't be accepted while the approval of a cancelled return is public and has not expired", async () => {
-  const [id, to] = [await waiting(), recipient(33)]
+/** A payment of 0.20 whose return the wallet signed, was broadcast, and failed for good: anyone can still submit it. */
+async function withPublicReturn(shop: Shop): Promise<{ id: string; data: Hex }> {
+  const [id, to] = [await rig.paid(shop, 200_000n), recipient(33)]
   expect((await giveBack(id, { address: to, approval: await approvalOf(await askedOf(id, to)) })).status).toBe(200)
   await rig.anvil.client.setAutomine(false)
   await rig.round()
@@ -295,20 +458,19 @@ it("can't be accepted while the approval of a cancelled return is public and has
   // As when its nonce was used up by another transaction so often that the service gave up.
   await db()
     .updateTable("payouts")
-    .set({
-      state: "reverted",
-      succeeded: false,
-      block_number: 1n,
-      tx_hash: mined,
-      block_hash: mined,
-    })
+    .set({ state: "reverted", succeeded: false, block_number: 1n, tx_hash: mined, block_hash: mined })
     .execute()
   await db().updateTable("payments").set({ status: "open", returned_at: null, returned_to: null }).execute()
-  const accept = () => rig.service.call("POST", `/api/console/payments/${id}/accept`, {}, as)
-  expect(await accept()).toMatchObject({ status: 409, body: { message: expect.stringContaining("signed a return") } })
+  const [payout] = await rig.payouts()
+  return { id, data: payout?.data as Hex }
+}
+
+it("can't be accepted while the approval of a cancelled return is public and has not expired", async () => {
+  const { id } = await withPublicReturn(await rig.sell())
+  expect(await accept(id)).toMatchObject({ status: 409, body: { message: expect.stringContaining("signed a return") } })
   await lifeOf(rig).advance(8 * 86_400_000)
   await lifeOf(rig).verify()
-  expect((await accept()).status).toBe(200)
+  expect((await accept(id)).status).toBe(200)
 })
 
 it("sends fifty back in two requests: the first says what to sign", async () => {

@@ -39,7 +39,7 @@ export async function usedApproval(
   const call = await isUsedCall(ctx, payout, approval.nonce, "latest")
   const [result] = await askAny(network.endpoints, [call], ctx.signal).catch((): RpcResult[] => [])
   if (!isWord(result, 1)) return undefined
-  return "this return was already carried out; look for GivenBack of the deposit in the books, and cancel this one"
+  return "the wallet's approval was already used on chain; when that is final, the hourly comparison ends this return"
 }
 
 const approvalOf = ({ kind, data }: Row<"payouts">) => (kind === "return" ? approvalIn(data) : undefined)

@@ -13,6 +13,7 @@ import { openQuorum } from "../chain/quorum.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { isDue, withLease } from "../jobs/claim.ts"
+import { followGivenBack } from "../settlement/end-given-back.ts"
 import { compareLogs } from "./compare-logs.ts"
 import { haltPayoutWallets, reportUnproven } from "./report.ts"
 
@@ -89,6 +90,7 @@ async function compareNewBlocks(ctx: Context, network: Network, wallet: Row<"wal
     await ctx.db.updateTable("wallets").set({ checked_number: to }).where("id", "=", wallet.id).execute()
     from = to + 1n
   }
+  await followGivenBack(ctx, network)
   nextMs ??= from > quorum.finalized ? HOUR_MS : 0
   const check_at = new Date(startedAt.getTime() + nextMs)
   await ctx.db.updateTable("wallets").set({ check_at }).where("id", "=", wallet.id).execute()

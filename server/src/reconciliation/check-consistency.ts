@@ -196,7 +196,9 @@ const questions: Question[] = [
         (select coalesce(string_agg(format('the row %s of transaction_attempts, %s', a.id, a.hash), '; '), 'nothing') from transaction_attempts a where a.payout_id = i.id)) as words
       from payouts i where i.chain_id = ${chainId} and i.state in ('mined', 'final')
         and not exists (select from transaction_attempts a where a.payout_id = i.id and a.hash = i.tx_hash)
-        and not exists (select from foreign_nonces f where f.chain_id = i.chain_id and f.tx_hash = i.tx_hash)`,
+        and not exists (select from foreign_nonces f where f.chain_id = i.chain_id and f.tx_hash = i.tx_hash)
+        and not exists (select from outflows o where o.payout_id = i.id and o.tx_hash = i.tx_hash and i.kind = 'return'
+          and (o.deposit_id, o.token, o.recipient, o.amount) = (i.deposit_id, i.token, i.recipient, i.amount))`,
   },
   {
     table: "payouts",

@@ -91,12 +91,18 @@ async function compareOutgoing(
   const hashes = left.map(transfer => transfer.txHash)
   const known = await payoutsOf(ctx, network, hashes)
   const noted = new Map(
-    (await notedOutflows(ctx, network, hashes)).map(row => [`${row.tx_hash} ${row.log_index}`, row.reason]),
+    (await notedOutflows(ctx, network, hashes)).map(row => [`${row.tx_hash} ${row.log_index}`, row]),
   )
   const paid = new Set<string>()
   const strangers: Stranger[] = []
   const explained: Transfer[] = []
   for (const transfer of left) {
+    const before = noted.get(`${transfer.txHash} ${transfer.logIndex}`)
+    if (before?.reason === "given_back") explained.push(transfer)
+    if (before?.payout_id) {
+      paid.add(before.payout_id)
+      continue
+    }
     const payout = known.find(
       row =>
         row.hashes.includes(transfer.txHash) &&
@@ -109,9 +115,7 @@ async function compareOutgoing(
       if (payout.state !== "reverted") continue
     }
     const deposit = deposits.get(transfer.from)
-    const reason = noted.get(`${transfer.txHash} ${transfer.logIndex}`)
-    if (reason === "given_back") explained.push(transfer)
-    if (reason === undefined && deposit)
+    if (before === undefined && deposit)
       strangers.push({ transfer, deposit, isNamed: !!payout, words: strangerWords(transfer, payout, known) })
   }
   const outflows = await noteOutflows(ctx, network, quorum, strangers, explained)
@@ -132,6 +136,7 @@ function strangerWords(transfer: Transfer, payout: Ended | undefined, known: rea
   return `the transfer ${transfer.txHash} left a deposit, and no payout meant it`
 }
 
+/** The payouts that these transactions of ours are for. A return that the merchant carried out itself has no nonce, and an outflow says so. */
 async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Ended[]> {
   if (hashes.length === 0) return []
   const among = sql`any(${sqlArray("text", hashes)})`
@@ -140,7 +145,8 @@ async function payoutsOf(ctx: Context, network: Network, hashes: readonly Hash[]
     from (select payout_id, hash from transaction_attempts where hash = ${among}
       union select id, tx_hash from payouts where tx_hash = ${among}) h
       join payouts i on i.id = h.payout_id join deposits d on d.id = i.deposit_id
-    where i.chain_id = ${network.chainId} and i.token = ${network.token.address} group by i.id, d.address
+    where i.chain_id = ${network.chainId} and i.token = ${network.token.address} and i.nonce is not null
+    group by i.id, d.address
     order by i.id`.execute(ctx.db)
   return rows
 }

@@ -7,28 +7,33 @@ import type { Network } from "../chain/networks.ts"
 import type { QuorumView } from "../chain/quorum.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 
-/** `unknown` where neither a quorum has read the factory's report nor a quorum has read the receipt without it. */
-export type Agreement = "yes" | "no" | "unknown"
+/** `unknown` where neither a quorum has read the same report of the factory nor a quorum has read the receipt without one. */
+export type Agreement = { said: "yes"; nonce: Hash } | { said: "no" | "unknown" }
 
 type Outgoing = { txHash: Hash; blockHash: Hash; token: Address; from: Address; to: Address; value: bigint }
 
+/** The nonces of the reports of each statement, in the order of one receipt's logs. */
+type Reading = Map<string, Hash[]>
+
 /**
- * Answers for one transfer after another whether the deposit's approver agreed to it, by receipts that the quorum has learned.
- * Each report counts for one transfer; `explained` are transfers that earlier reports were counted for. Where the factory itself
- * is the approver, its operator sent the transfer, and no other party agreed to it.
+ * Answers for one transfer after another whether the deposit's approver agreed to it, and by which nonce, by receipts that the
+ * quorum has learned. Each report counts for one transfer; `explained` are transfers that earlier reports were counted for. Where
+ * the factory itself is the approver, its operator sent the transfer, and no other party agreed to it.
  */
 export function agreements(network: Network, quorum: QuorumView, explained: readonly Outgoing[]) {
   const needed = quorumOf(network)
   const counted = new Map<string, number>()
-  const reports = new Map<string, Map<string, number>[]>()
+  const reports = new Map<string, Reading[]>()
   for (const transfer of explained) count(transfer)
   return ({ factory, approver }: { factory: Address; approver: Address }, transfer: Outgoing): Agreement => {
-    if (approver === factory) return "no"
+    if (approver === factory) return { said: "no" }
     const readings = readingsOf(transfer)
     const earlier = count(transfer)
-    const yes = readings.filter(reading => (reading.get(statement(factory, transfer)) ?? 0) > earlier).length
-    if (yes >= needed) return "yes"
-    return readings.length - yes >= needed ? "no" : "unknown"
+    const nonces = readings.flatMap(reading => reading.get(statement(factory, transfer))?.[earlier] ?? [])
+    const [most] = [...Map.groupBy(nonces, nonce => nonce).values()].sort((a, b) => b.length - a.length)
+    const [nonce] = most ?? []
+    if (nonce !== undefined && most && most.length >= needed) return { said: "yes", nonce }
+    return { said: readings.length - nonces.length >= needed ? "no" : "unknown" }
   }
 
   /** How many transfers like this one were counted before it in its transaction. */
@@ -39,8 +44,8 @@ export function agreements(network: Network, quorum: QuorumView, explained: read
     return before
   }
 
-  /** How often each voter's receipt in this block has each report. */
-  function readingsOf({ txHash, blockHash }: Outgoing): Map<string, number>[] {
+  /** What each voter's receipt in this block reports. */
+  function readingsOf({ txHash, blockHash }: Outgoing): Reading[] {
     const key = `${txHash} ${blockHash}`
     const known = reports.get(key)
     if (known) return known
@@ -48,10 +53,12 @@ export function agreements(network: Network, quorum: QuorumView, explained: read
       .receiptsOf(txHash)
       .filter(receipt => receipt?.blockHash === blockHash)
       .map(receipt => {
-        const reading = new Map<string, number>()
-        for (const { factory, deposit, token, to, amount } of receipt?.givenBack ?? []) {
+        const reading: Reading = new Map()
+        for (const { factory, deposit, token, to, amount, nonce } of receipt?.givenBack ?? []) {
           const said = statement(factory, { token, from: deposit, to, value: amount })
-          reading.set(said, (reading.get(said) ?? 0) + 1)
+          const nonces = reading.get(said)
+          if (nonces) nonces.push(nonce)
+          else reading.set(said, [nonce])
         }
         return reading
       })

@@ -27,14 +27,17 @@ export interface Stranger {
   words: string
 }
 
-type Noted = Pick<Row<"outflows">, "tx_hash" | "log_index" | "reason">
+type Noted = Pick<Row<"outflows">, "tx_hash" | "log_index" | "reason" | "payout_id">
+
+/** A stranger with what it is. */
+type Decided = Stranger & Pick<Row<"outflows">, "reason" | "nonce"> & { time: Date }
 
 /** What was noted before of these transactions. */
 export async function notedOutflows(ctx: Context, network: Network, hashes: readonly Hash[]): Promise<Noted[]> {
   if (hashes.length === 0) return []
   return await ctx.db
     .selectFrom("outflows")
-    .select(["tx_hash", "log_index", "reason"])
+    .select(["tx_hash", "log_index", "reason", "payout_id"])
     .where("chain_id", "=", network.chainId)
     .where("tx_hash", "in", [...new Set(hashes)])
     .execute()
@@ -53,7 +56,7 @@ export async function noteOutflows(
   explained: readonly Transfer[],
 ): Promise<Compared> {
   const isAgreed = agreements(network, quorum, explained)
-  const decided: (Stranger & { reason: Row<"outflows">["reason"]; time: Date })[] = []
+  const decided: Decided[] = []
   let unproven: string | undefined
   for (const stranger of strangers) {
     const { transfer, deposit, isNamed, words } = stranger
@@ -64,10 +67,10 @@ export async function noteOutflows(
     const time = quorum.blockAt(transfer.blockNumber)?.block.time ?? ctx.now()
     const isOpen = BigInt(Math.floor(time.getTime() / 1_000)) > deposit.open_after_s
     const isRecovery = !isNamed && transfer.to === deposit.owner && isOpen
-    const agreed = isRecovery || isNamed ? "no" : isAgreed(deposit, transfer)
-    if (agreed === "unknown") unproven ??= `${words}; endpoints do not agree whether its approver signed for it`
-    else
-      decided.push({ ...stranger, time, reason: isRecovery ? "recovery" : agreed === "yes" ? "given_back" : "unknown" })
+    const agreed = isRecovery || isNamed ? { said: "no" as const } : isAgreed(deposit, transfer)
+    if (agreed.said === "unknown") unproven ??= `${words}; endpoints do not agree whether its approver signed for it`
+    else if (agreed.said === "yes") decided.push({ ...stranger, time, reason: "given_back", nonce: agreed.nonce })
+    else decided.push({ ...stranger, time, reason: isRecovery ? "recovery" : "unknown", nonce: null })
   }
   const unknown = decided.filter(({ reason }) => reason === "unknown")
   const [first] = unknown
@@ -84,16 +87,17 @@ export async function noteOutflows(
 async function store(
   ctx: Context,
   network: Network,
-  outflows: readonly (Stranger & { reason: Row<"outflows">["reason"]; time: Date })[],
+  outflows: readonly Decided[],
   which: Transfer | undefined,
 ): Promise<string> {
   let id = ""
   for (let start = 0; start < outflows.length; start += ROWS_A_STATEMENT) {
-    const rows = outflows.slice(start, start + ROWS_A_STATEMENT).map(({ transfer, deposit, reason, time }) => ({
+    const rows = outflows.slice(start, start + ROWS_A_STATEMENT).map(({ transfer, deposit, reason, nonce, time }) => ({
       chain_id: network.chainId,
       deposit_id: deposit.id,
       merchant_id: deposit.merchant_id,
       reason,
+      nonce,
       tx_hash: transfer.txHash,
       token: transfer.token,
       recipient: transfer.to,

@@ -13,6 +13,7 @@ import { callingMerchant, orEmptyBody, type Server } from "../http/server.ts"
 import { NoBody } from "../identity/schema.ts"
 import { approvedByWallet } from "../identity/wallet-lock.ts"
 import { exceptionsOf } from "./exception-list.ts"
+import { assertMoneyThere } from "./money-there.ts"
 import { acceptPayment, paymentOf, returnPayment, screenDecision } from "./resolve-exception.ts"
 import { namedAddress } from "./return-address.ts"
 import { checkApproval, isForWallet } from "./return-approval.ts"
@@ -74,7 +75,12 @@ export function exceptionRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { id } = request.params
       const decided = await idempotentlyPrepared(ctx, request, reply, merchantId, {
-        prepare: async () => await screenDecision(ctx, await paymentOf(ctx, merchantId, id), undefined),
+        prepare: async () => {
+          const payment = await paymentOf(ctx, merchantId, id)
+          const screened = await screenDecision(ctx, payment, undefined)
+          await assertMoneyThere(ctx, payment)
+          return screened
+        },
         work: async (ctx, screened) => {
           await acceptPayment(ctx, merchantId, id, screened)
           return await readDecided(ctx, merchantId, id)
@@ -162,6 +168,7 @@ async function prepareReturn(
   const screened = await screenDecision(ctx, payment, to)
   const signed = approval && { ...approval, signature: approval.signature as Hex }
   const checked = await checkApproval(ctx, payment, to, signed)
+  if (checked) await assertMoneyThere(ctx, payment)
   const locked = await approvedByWallet(ctx, request, merchantId, async ctx => {
     // To where the payer's own signature says, it can go without the merchant's.
     if (address === undefined || address === (await named(ctx)) || (await isForWallet(ctx, payment))) return undefined

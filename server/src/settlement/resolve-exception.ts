@@ -4,10 +4,8 @@
  * round of settling comes between.
  */
 import { sql } from "kysely"
-import type { Hex } from "viem"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import { approvalIn } from "../chain/release-call.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -17,6 +15,7 @@ import { refusalsOf } from "../identity/address-refusals.ts"
 import { paymentChanges } from "../metrics.ts"
 import { makePayouts } from "../payouts/make-payouts.ts"
 import { makeReturn } from "../payouts/make-returns.ts"
+import { publicApprovals } from "./public-approval.ts"
 import { namedAddress } from "./return-address.ts"
 import { assertApproved, type CheckedApproval } from "./return-approval.ts"
 import { type Part, type Screened, type Sellable, sellableOf } from "./sellable.ts"
@@ -75,30 +74,14 @@ export async function acceptPayment(ctx: TxContext, merchantId: string, id: stri
   logDecision(ctx, payment, "accepted")
 }
 
-/** A block this much older than the scan's is final: no transaction is mined before it any more. */
-const FINAL_AFTER_S = 3_600n
-
-/**
- * Throws `INVALID_OPERATION` while anyone can still send a payment back: its return was signed by the merchant's wallet and
- * broadcast, so its calldata is public, and has not expired.
- */
-async function assertNoApprovalLeft(ctx: TxContext, { id, chain_id }: Row<"payments">): Promise<void> {
-  const { rows } = await sql<{ data: Hex }>`select i.data from payouts i join deposits d on d.id = i.deposit_id
-    where i.payment_id = ${id} and i.kind = 'return' and d.approver <> d.factory
-      and i.state in ('cancelled', 'reverted')
-      and exists (select from transaction_attempts a join payouts r on r.id = a.payout_id
-        where r.payment_id = ${id} and r.kind = 'return')`.execute(ctx.db)
-  const deadlines = rows.flatMap(({ data }) => approvalIn(data)?.deadline ?? [])
-  const last = deadlines.reduce((most, each) => (each > most ? each : most), 0n)
-  if (last === 0n) return
-  const cursor = ctx.db.selectFrom("cursors").select("block_time").where("chain_id", "=", chain_id)
-  const { block_time: scanned } = (await cursor.executeTakeFirst()) ?? {}
-  if (scanned && last + FINAL_AFTER_S < BigInt(Math.floor(scanned.getTime() / 1_000))) return
-  const until = new Date(Number.parseInt((last + FINAL_AFTER_S).toString(), 10) * 1_000).toISOString()
+/** Throws `INVALID_OPERATION` while anyone can still send a payment back by a signature of the merchant's wallet. */
+async function assertNoApprovalLeft(ctx: TxContext, { id }: Row<"payments">): Promise<void> {
+  const until = (await publicApprovals(ctx, [id])).get(id)
+  if (until === undefined) return
   throw new ApiError(
     "INVALID_OPERATION",
     undefined,
-    `Your wallet has signed a return of this payment that is public: until ${until} anyone can still send it. Return the payment, or accept it after that time.`,
+    `Your wallet has signed a return of this payment that is public: until ${until.toISOString()} anyone can still send it. Return the payment, or accept it after that time.`,
   )
 }
 
@@ -148,7 +131,8 @@ export async function returnPayment(
   to: ReturnTo,
   screened: Screened,
 ): Promise<void> {
-  const { sellable, part, payment, surplus } = await lockOpen(ctx, merchantId, id)
+  const open = await lockOpen(ctx, merchantId, id)
+  const { payment, surplus } = open
   // A surplus is in none of its payment's payouts.
   if (!surplus && (await isPaidOut(ctx, id))) throw new ApiError("INVALID_OPERATION", undefined, PAID_OUT)
   if (await isRecovered(ctx, surplus ?? payment)) throw new ApiError("INVALID_OPERATION", undefined, RECOVERED)
@@ -169,20 +153,34 @@ export async function returnPayment(
   if (screened.get(address) !== "clear") throw busy("Its payer has just named another address.")
   const back = surplus ? surplusAlone(payment, surplus) : payment
   await assertApproved(ctx, back, address, to.approval)
-  const sent = { returned_at: ctx.now(), returned_to: address }
   const { approval } = to
+  await writeReturned(ctx, open, address, screened, payment => makeReturn(ctx, payment, { approval }))
+}
+
+/**
+ * Writes that a payment, or its surplus, has gone back to an address; `send` writes the payout. Call it in the transaction that holds it
+ * by {@link lockOpen}.
+ */
+export async function writeReturned(
+  ctx: TxContext,
+  { sellable, part, payment, surplus }: Open,
+  to: Address,
+  screened: Screened,
+  send: (payment: Row<"payments">) => Promise<void>,
+): Promise<void> {
+  const sent = { returned_at: ctx.now(), returned_to: to }
   if (surplus) {
     const returned = { state: "returned" as const, ...sent }
-    await ctx.db.updateTable("surpluses").set(returned).where("payment_id", "=", id).execute()
-    await makeReturn(ctx, payment, { approval })
+    await ctx.db.updateTable("surpluses").set(returned).where("payment_id", "=", payment.id).execute()
+    await send(payment)
   } else {
     const returned = { status: "returned" as const, ...sent }
     await ctx.db
       .updateTable("payments")
       .set({ ...returned, updated_at: ctx.now() })
-      .where("id", "=", id)
+      .where("id", "=", payment.id)
       .execute()
-    await makeReturn(ctx, { ...payment, ...returned }, { approval })
+    await send({ ...payment, ...returned })
     await sellable.onDecided(ctx, part, { ...payment, ...returned }, screened)
   }
   logDecision(ctx, payment, "returned")
@@ -206,7 +204,7 @@ interface Open {
 }
 
 /** The payment, held with all that settles it; `INVALID_OPERATION` unless it waits and all its money stands. */
-async function lockOpen(ctx: TxContext, merchantId: string, id: string): Promise<Open> {
+export async function lockOpen(ctx: TxContext, merchantId: string, id: string): Promise<Open> {
   const known = await paymentOf(ctx, merchantId, id)
   const resourceId = known.resource_id
   const sellable = sellableOf(ctx, resourceId)
@@ -254,7 +252,7 @@ function stateOf(
  * Whether what a payment brought was paid out to others, or is on its way to them: before a reorg removed some of it. It
  * would have to be returned out of other payers' money. Its transfers may have been paid out as another payment's.
  */
-async function isPaidOut(ctx: TxContext, id: string): Promise<boolean> {
+export async function isPaidOut(ctx: TxContext, id: string): Promise<boolean> {
   const { rows } = await sql`
     select from payouts where payment_id = ${id} and kind in ('share', 'return') and state not in ('cancelled', 'reverted')
     union all

@@ -1,0 +1,121 @@
+/**
+ * Returns that the merchant carried out itself: anyone may submit its wallet's signature, so a transaction that is not the
+ * service's may move the money. Such a return is final without a nonce, by the outflow that the comparison with the chain found in a
+ * final block.
+ */
+import { randomUUID } from "node:crypto"
+import { sql } from "kysely"
+import type { Network, NetworkInfo } from "../chain/networks.ts"
+import { approvalIn, giveBackCall, NO_DEADLINE, returnNonce } from "../chain/release-call.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { payoutEnds } from "../metrics.ts"
+import { coverShortfall } from "./insert-payout.ts"
+import { cancelReturn, returnsOf } from "./make-returns.ts"
+
+/**
+ * Ends the returns without a nonce whose approval was used by another transaction: final where that moved what they are for, else
+ * cancelled, as they can never succeed. Answers how many ended.
+ */
+export async function finishCarriedOut(ctx: Context, network: Network): Promise<number> {
+  const { rows: waiting } = await sql<Row<"payouts">>`select i.* from payouts i
+    where i.chain_id = ${network.chainId} and i.kind = 'return' and i.state in ('queued', 'held')
+      and exists (select from outflows o where o.deposit_id = i.deposit_id and o.token = i.token
+        and o.reason = 'given_back' and o.payout_id is null)
+    order by i.id`.execute(ctx.db)
+  let ended = 0
+  for (const payout of waiting) {
+    const outflow = await usedFor(ctx, payout)
+    if (!outflow) continue
+    if (outflow.recipient === payout.recipient && outflow.amount === payout.amount)
+      ended += await inTransaction(ctx, ctx => finish(ctx, network, payout, outflow))
+    else {
+      await cancelReturn(ctx, payout, `its approval was used for another transfer, by ${outflow.tx_hash}`)
+      ended++
+    }
+  }
+  return ended
+}
+
+/** What was given back by the approval of this return, and belongs to no other. */
+async function usedFor(ctx: TxContext, payout: Row<"payouts">): Promise<Row<"outflows"> | undefined> {
+  const approval = approvalIn(payout.data)
+  if (!approval) return undefined
+  return await ctx.db
+    .selectFrom("outflows")
+    .selectAll()
+    .where("deposit_id", "=", payout.deposit_id)
+    .where("token", "=", payout.token)
+    .where("reason", "=", "given_back")
+    .where("nonce", "=", approval.nonce)
+    .where("payout_id", "is", null)
+    .executeTakeFirst()
+}
+
+/** How a payout looks that an outflow carried out. */
+const carriedOut = (ctx: TxContext, { tx_hash, block_number, block_hash }: Row<"outflows">) => ({
+  ...{ tx_hash, block_number, block_hash, reserved: true, succeeded: true },
+  ...{ state: "final" as const, held_reason: null, held_detail: null, updated_at: ctx.now() },
+})
+
+async function finish(
+  ctx: TxContext,
+  network: NetworkInfo,
+  { id, payment_id }: Row<"payouts">,
+  outflow: Row<"outflows">,
+): Promise<number> {
+  // The payment before its payouts, as everywhere.
+  await ctx.db.selectFrom("payments").select("id").where("id", "=", payment_id).forNoKeyUpdate().execute()
+  const waits = ctx.db.selectFrom("payouts").selectAll().where("id", "=", id).where("state", "in", ["queued", "held"])
+  const payout = await waits.forNoKeyUpdate().executeTakeFirst()
+  if (!payout) return 0
+  if (!payout.reserved) await coverShortfall(ctx, payout)
+  await ctx.db.updateTable("payouts").set(carriedOut(ctx, outflow)).where("id", "=", id).execute()
+  await link(ctx, outflow, id)
+  payoutEnds.inc({ network: network.name, wallet: "payout", end: "final" })
+  ctx.log.info({ payoutId: id, txHash: outflow.tx_hash }, "a return was carried out by another transaction")
+  return 1
+}
+
+/** From here on the return counts in the books, in the place of the outflow. */
+async function link(ctx: TxContext, outflow: Row<"outflows">, payoutId: string): Promise<void> {
+  const linked = await ctx.db
+    .updateTable("outflows")
+    .set({ payout_id: payoutId })
+    .where("id", "=", outflow.id)
+    .where("payout_id", "is", null)
+    .executeTakeFirst()
+  if (linked.numUpdatedRows === 0n) throw new Error(`the outflow ${outflow.id} has carried out another return`)
+}
+
+/**
+ * Writes the final return of a payment that has just become `returned` by an outflow; call it in that transaction, under the payment's
+ * lock. Its amount is what was moved, which the merchant decided.
+ */
+export async function writeCarriedOut(
+  ctx: TxContext,
+  payment: Row<"payments">,
+  outflow: Row<"outflows">,
+): Promise<void> {
+  const { deposit_id, token, recipient, amount } = outflow
+  const deposit = await ctx.db.selectFrom("deposits").selectAll().where("id", "=", deposit_id).executeTakeFirstOrThrow()
+  const { made, moved } = await returnsOf(ctx, payment.id)
+  const id = randomUUID()
+  const message = { token, to: recipient, amount, nonce: returnNonce(payment.id, moved), deadline: NO_DEADLINE }
+  await coverShortfall(ctx, { deposit_id, token, amount })
+  await ctx.db
+    .insertInto("payouts")
+    .values({
+      ...carriedOut(ctx, outflow),
+      ...{ id, chain_id: deposit.chain_id, deposit_id, payment_id: payment.id, token, recipient, amount },
+      kind: "return",
+      source_key: `payment:${payment.id}:return:${made}`,
+      to_address: deposit.factory,
+      // What the service would have sent: its signature is in the transaction that was.
+      data: giveBackCall(id, deposit, message, "0x"),
+      run_at: ctx.now(),
+      created_at: ctx.now(),
+    })
+    .execute()
+  await link(ctx, outflow, id)
+}

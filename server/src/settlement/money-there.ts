@@ -1,0 +1,52 @@
+/** Whether the money of a payment that waits is still at its receiving address: the merchant may have given it back a moment ago. */
+import { encodeFunctionData, erc20Abi } from "viem"
+import { ZERO_ADDRESS } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { RpcResult } from "../chain/rpc.ts"
+import { quorumOf } from "../chain/wallet-state.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { depositSums } from "../deposits/balance.ts"
+import { ApiError } from "../errors.ts"
+import { askEach } from "../payouts/trials.ts"
+import { returnable } from "./surplus.ts"
+
+const LEFT =
+  "Money has left this payment's receiving address that no payout accounts for. If your wallet has just sent the payment back, there is nothing to do: it ends as returned within the hour. If not, a payout may be on its way: try again in a minute."
+
+/**
+ * Throws `INVALID_OPERATION` where a wallet can send a payment back by itself and the address holds less than its rows say, so that
+ * a decision would draw money that another buyer has paid; `CHAIN_UNAVAILABLE` where too few endpoints say what it holds. The
+ * comparison with the chain finds what was given back an hour later at most, and final; this asks for the newest block. Call it outside
+ * of any transaction. Other tokens than the settlement token are not asked: their balances may change by themselves.
+ */
+export async function assertMoneyThere(ctx: Context, payment: Row<"payments">): Promise<void> {
+  const { deposit_id: depositId, token } = await returnable(ctx, payment)
+  const network = networkOf(ctx.chain, payment.chain_id)
+  const isDecided = payment.status !== "open" && payment.status !== "granted"
+  if (isDecided || depositId === null || token !== network.token.address) return
+  const deposits = ctx.db.selectFrom("deposits").selectAll().where("id", "=", depositId)
+  const { address, approver, factory } = await deposits.executeTakeFirstOrThrow()
+  if (approver === factory || approver === ZERO_ADDRESS) return
+  // Before the balance: what comes meanwhile makes it no less.
+  const sums = (await depositSums(ctx, token, [depositId])).get(depositId)
+  const least = sums ? sums.came - sums.went : 0n
+  const data = encodeFunctionData({ abi: erc20Abi, functionName: "balanceOf", args: [address] })
+  const call = { method: "eth_call", params: [{ to: token, data }, "latest"] }
+  const answers = await askEach(network, [call], ctx.signal)
+  const balances = answers.flatMap(results => wordOf(results?.[0]) ?? [])
+  const needed = quorumOf(network)
+  if (balances.filter(balance => balance >= least).length >= needed) return
+  if (balances.filter(balance => balance < least).length >= needed)
+    throw new ApiError("INVALID_OPERATION", undefined, LEFT)
+  throw new ApiError(
+    "CHAIN_UNAVAILABLE",
+    undefined,
+    "The network's endpoints do not say, or do not agree on, what this payment's receiving address holds. Try again in a moment.",
+  )
+}
+
+const wordOf = (result: RpcResult | undefined): bigint | undefined =>
+  result?.ok && typeof result.value === "string" && /^0x[0-9a-f]{64}$/i.test(result.value)
+    ? BigInt(result.value)
+    : undefined

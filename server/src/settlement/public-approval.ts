@@ -1,0 +1,34 @@
+/**
+ * Payments that anyone can still send back: their return was signed by the merchant's wallet and broadcast, so its calldata is public,
+ * and has not expired. Whoever paid must not get the thing and the money.
+ */
+import { sql } from "kysely"
+import type { Hex } from "viem"
+import { approvalIn } from "../chain/release-call.ts"
+import type { TxContext } from "../context.ts"
+import { sqlArray } from "../db/sql-array.ts"
+
+/** A block this much older than the scan's is final: no transaction is mined before it any more. */
+const FINAL_AFTER_S = 3_600n
+
+/** Until when each of these payments can still be sent back, by the time of the scanned blocks; none where it can't be. */
+export async function publicApprovals(ctx: TxContext, paymentIds: readonly string[]): Promise<Map<string, Date>> {
+  if (paymentIds.length === 0) return new Map()
+  const { rows } = await sql<{ id: string; data: Hex; scanned: Date | null }>`
+    select i.payment_id as id, i.data, c.block_time as scanned
+    from payouts i join deposits d on d.id = i.deposit_id left join cursors c on c.chain_id = i.chain_id
+    where i.payment_id = any(${sqlArray("text", new Set(paymentIds))}) and i.kind = 'return'
+      and d.approver <> d.factory and i.state in ('cancelled', 'reverted')
+      and exists (select from transaction_attempts a join payouts r on r.id = a.payout_id
+        where r.payment_id = i.payment_id and r.kind = 'return')`.execute(ctx.db)
+  const left = new Map<string, Date>()
+  for (const { id, data, scanned } of rows) {
+    const { deadline } = approvalIn(data) ?? {}
+    if (deadline === undefined) continue
+    const until = new Date(Number.parseInt((deadline + FINAL_AFTER_S).toString(), 10) * 1_000)
+    if (scanned && until < scanned) continue
+    const known = left.get(id)
+    if (!known || known < until) left.set(id, until)
+  }
+  return left
+}
