@@ -5,6 +5,7 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { relayStanding } from "../payouts/relays.ts"
 import { classify } from "../settlement/classify.ts"
+import { withoutPublic } from "../settlement/public-approval.ts"
 import type { Part, Screened, Standing } from "../settlement/sellable.ts"
 import type { SessionFacts } from "./plan-session.ts"
 import { type Batch, holdBatch, readBatch } from "./session-batch.ts"
@@ -58,6 +59,7 @@ async function decidedPayments(ctx: TxContext, sessionId: string): Promise<Stand
 export async function loadSession(ctx: TxContext, part: SessionPart, screened: Screened): Promise<SessionFacts> {
   const { session, deposit, network, batch } = part
   const rows = await readBatch(ctx, batch)
+  const { free, again } = await withoutPublic(ctx, rows)
   const payments = await ctx.db
     .selectFrom("payments")
     .selectAll()
@@ -71,7 +73,8 @@ export async function loadSession(ctx: TxContext, part: SessionPart, screened: S
   return {
     session,
     network,
-    transfers: classify(ctx, network, rows, screened),
+    transfers: classify(ctx, network, free, screened),
+    again,
     payments,
     submissions: await submissionsOf(ctx, session, arrived),
     relay: await relayStanding(ctx, deposit.id, arrived),

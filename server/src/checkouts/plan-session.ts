@@ -16,6 +16,8 @@ export interface SessionFacts {
   session: Row<"checkout_sessions">
   network: NetworkInfo
   transfers: readonly Classified<SessionTransfer>[]
+  /** When transfers are due again that are left out, because anyone can still send them back. */
+  again: ReadonlyMap<bigint, Date>
   /** All of the session's, in the order in which they were made. */
   payments: readonly Row<"payments">[]
   /** Whether a hash that was submitted in time is still looked at, and whether any was refused. */
@@ -172,7 +174,7 @@ export function planSession(facts: SessionFacts, usedUp: boolean): SessionPlan {
     barred: rowsOf(listed.filter(each => each.isSettlementToken)).map(row => row.tx_hash),
     last,
     row: rowOf(facts, folded, { last, again, isUnscreened, isBarred: listed.length > 0 && folded.received === 0n }),
-    again: new Map(unknown.map(({ row }) => [row.id, again])),
+    again: new Map([...unknown.map(({ row }): [bigint, Date] => [row.id, again]), ...facts.again]),
     // What nobody can screen is not tried again at once.
     isMore: !isUnscreened && facts.left > 0,
   }

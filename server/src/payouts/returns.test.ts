@@ -446,9 +446,9 @@ it("does not sign a return whose calldata was altered in the database", async ()
   expect(await rig.balanceOf(thief)).toBe(0n)
 })
 
-/** A payment of 0.20 whose return the wallet signed, was broadcast, and failed for good: anyone can still submit it. */
-async function withPublicReturn(shop: Shop): Promise<{ id: string; data: Hex }> {
-  const [id, to] = [await rig.paid(shop, 200_000n), recipient(33)]
+/** Signs and broadcasts a payment's return, which fails for good: anyone can still submit it; returns its calldata. */
+async function makePublic(id: string): Promise<Hex> {
+  const to = recipient(33)
   expect((await giveBack(id, { address: to, approval: await approvalOf(await askedOf(id, to)) })).status).toBe(200)
   await rig.anvil.client.setAutomine(false)
   await rig.round()
@@ -462,16 +462,70 @@ async function withPublicReturn(shop: Shop): Promise<{ id: string; data: Hex }> 
     .execute()
   await db().updateTable("payments").set({ status: "open", returned_at: null, returned_to: null }).execute()
   const [payout] = await rig.payouts()
-  return { id, data: payout?.data as Hex }
+  return payout?.data as Hex
 }
 
 it("can't be accepted while the approval of a cancelled return is public and has not expired", async () => {
-  const { id } = await withPublicReturn(await rig.sell())
+  const id = await waiting()
+  await makePublic(id)
   expect(await accept(id)).toMatchObject({ status: 409, body: { message: expect.stringContaining("signed a return") } })
   await lifeOf(rig).advance(8 * 86_400_000)
   await lifeOf(rig).verify()
   expect((await accept(id)).status).toBe(200)
 })
+
+const standing = async () => {
+  const rows = await db().selectFrom("payments").select(["status", "amount"]).orderBy("amount").execute()
+  return rows.map(({ status, amount }) => `${status} ${amount}`)
+}
+
+it("grants nothing when its payer adds the rest while its approval is public: then it expires, and both are one payment", async () => {
+  const shop = await rig.sell()
+  await makePublic(await rig.paid(shop, 200_000n))
+  await rig.paid(shop, 300_000n)
+  expect(await standing()).toEqual(["open 200000", "open 300000"])
+  await lifeOf(rig).advance(6 * 86_400_000)
+  await lifeOf(rig).verify()
+  expect(await standing()).toEqual(["open 200000", "open 300000"])
+  await lifeOf(rig).advance(2 * 86_400_000)
+  // The scan hears of the new time first, then what waited is settled.
+  for (let i = 0; i < 2; i++) await lifeOf(rig).verify()
+  expect(await standing()).toEqual(["granted 500000"])
+  expect(await checkConsistency(rig.service.ctx, rig.network.chainId)).toEqual([])
+})
+
+it.each(["paywall", "checkout"])(
+  "is returned when somebody submits its public approval after its payer has added the rest, at a %s",
+  async kind => {
+    const life = lifeOf(rig)
+    const what = kind === "paywall" ? { name: "a", price: "0.50" } : { amount: "0.50" }
+    const { body } = await rig.service.call("POST", `/api/console/${kind}s`, what, as)
+    const deposit = await db().selectFrom("deposits").selectAll().executeTakeFirstOrThrow()
+    const arrive = async (amount: bigint) => {
+      await life.send(deposit.address, amount)
+      // It is confirmed, and after ten minutes nobody waits for its hash.
+      for (let i = 0; i < 3; i++) {
+        await life.verify()
+        await life.advance(300_000)
+      }
+      await life.verify()
+    }
+    await arrive(200_000n)
+    const { id } = await db().selectFrom("payments").select("id").executeTakeFirstOrThrow()
+    const data = await makePublic(id)
+    await arrive(300_000n)
+    expect(await standing()).toEqual(["open 200000", "open 300000"])
+    if (kind === "checkout")
+      expect((await rig.service.call("GET", `/api/pay/status/${body.id}`)).body.status).not.toBe("confirmed")
+    const [, , , stranger] = rig.anvil.accounts
+    await rig.anvil.client.sendTransactionSync({ account: stranger, to: rig.network.depositFactory, data })
+    await life.mine()
+    await life.verify()
+    await rig.compareLogs()
+    expect(await shown(id)).toMatchObject({ status: "returned", return: { state: "final" } })
+    expect(await standing()).toEqual(["returned 200000", "open 300000"])
+  },
+)
 
 it("sends fifty back in two requests: the first says what to sign", async () => {
   const ids: string[] = []

@@ -9,6 +9,7 @@ import type { Row } from "../db/schema.ts"
 import { paymentChanges } from "../metrics.ts"
 import { classify } from "../settlement/classify.ts"
 import { sessionNotice } from "../settlement/notify-paid.ts"
+import { withoutPublic } from "../settlement/public-approval.ts"
 import type { Part, Sellable } from "../settlement/sellable.ts"
 import { foldAccess, lockAccess } from "./access.ts"
 import { endClaimed, failSubmissions, returnSubmissions, reverseSubmissions } from "./end-submissions.ts"
@@ -73,16 +74,18 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
       ...(await openTransfers(ctx, id, payer, network, "<>")),
     ]
     const alone = await countedAlone(ctx, network, id, payer)
-    return planAccess({
+    const { free, again } = await withoutPublic(ctx, rows)
+    const plan = planAccess({
       payer,
       network,
       versions,
       submitted: await submittedHashes(ctx, id, payer),
-      transfers: classify(ctx, network, rows, screened, alone),
+      transfers: classify(ctx, network, free, screened, alone),
       screening: screened.get(payer) ?? "unknown",
       isMoreComing: rows.length > 0 && (await moreIsComing(ctx, id, payer)),
       now: ctx.now(),
     })
+    return { ...plan, again: new Map([...plan.again, ...again]) }
   },
 
   onPaid: giveAccess,

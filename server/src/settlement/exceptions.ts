@@ -8,6 +8,7 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
+import { publicApprovals } from "./public-approval.ts"
 import type { ClaimedTransfer, Part, Plan, Sellable, Waiting } from "./sellable.ts"
 
 /**
@@ -53,7 +54,12 @@ export async function writeOpen(
   const reversed = sellable.paidOnce ? [] : await reversedOf(ctx, groups)
   const present = [...(await openOf(ctx, part)), ...reversed]
   if (present.length === 0 && groups.length === 0) return
-  const left = new Set(present)
+  // What can still be sent back by a public signature stays apart: only what it brought would go back.
+  const apartIds = await publicApprovals(
+    ctx,
+    present.flatMap(row => (row.status === "open" ? row.id : [])),
+  )
+  const left = new Set(present.filter(row => !apartIds.has(row.id)))
   const idOf = (exact: boolean, { exception, transfers }: Waiting) => {
     const [first] = transfers
     const known = [...left].find(

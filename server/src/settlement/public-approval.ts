@@ -7,9 +7,12 @@ import type { Hex } from "viem"
 import { approvalIn } from "../chain/release-call.ts"
 import type { TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
+import type { ClaimedTransfer } from "./sellable.ts"
 
 /** A block this much older than the scan's is final: no transaction is mined before it any more. */
 const FINAL_AFTER_S = 3_600n
+/** Between two looks where the scan lags behind the clock. */
+const AGAIN_MS = 60_000
 
 /** Until when each of these payments can still be sent back, by the time of the scanned blocks; none where it can't be. */
 export async function publicApprovals(ctx: TxContext, paymentIds: readonly string[]): Promise<Map<string, Date>> {
@@ -31,4 +34,20 @@ export async function publicApprovals(ctx: TxContext, paymentIds: readonly strin
     if (!known || known < until) left.set(id, until)
   }
   return left
+}
+
+/** Transfers without those of payments that wait and can still be sent back; and when these are due to be settled again. */
+export async function withoutPublic<T extends ClaimedTransfer>(
+  ctx: TxContext,
+  rows: readonly T[],
+): Promise<{ free: T[]; again: Map<bigint, Date> }> {
+  const waiting = rows.flatMap(row => (row.payment_status === "open" ? (row.payment_id ?? []) : []))
+  const until = await publicApprovals(ctx, waiting)
+  const soon = new Date(ctx.now().getTime() + AGAIN_MS)
+  const timeOf = (row: T) => (row.payment_id === null ? undefined : until.get(row.payment_id))
+  const again = rows.flatMap((row): [bigint, Date][] => {
+    const end = timeOf(row)
+    return end ? [[row.id, end > soon ? end : soon]] : []
+  })
+  return { free: rows.filter(row => !timeOf(row)), again: new Map(again) }
 }
