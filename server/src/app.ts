@@ -23,6 +23,8 @@ import { payoutRoutes } from "./payouts/routes.ts"
 import { accessRoutes } from "./paywalls/access-routes.ts"
 import { paywallConsoleRoutes } from "./paywalls/console-routes.ts"
 import { paywallRoutes } from "./paywalls/routes.ts"
+import { bundleConsoleRoutes } from "./proxy/console-routes.ts"
+import { proxyRoutes } from "./proxy/routes.ts"
 import { exceptionRoutes } from "./settlement/exception-routes.ts"
 import { returnAddressRoutes } from "./settlement/return-address-routes.ts"
 import { splitRoutes } from "./splits/routes.ts"
@@ -77,6 +79,8 @@ export function openApp(
     depositRoutes(routes, ctx)
     termsRoute(routes, ctx)
     foreignTokenRoutes(routes, ctx)
+    bundleConsoleRoutes(routes, ctx)
+    proxyRoutes(routes, ctx)
     pageRoutes(routes, ctx, assets)
   })
   app.addHook("onClose", () => sender.close())

@@ -160,7 +160,7 @@ export const errorTable = {
   SLUG_TAKEN: {
     status: 409,
     message: "This slug is already in use. Choose another.",
-    help: "Slugs are unique within the whole installation, including those of inactive paywalls. One that another merchant gave up is held for that merchant for 90 days.",
+    help: "Slugs are unique within the whole installation, including those of inactive paywalls and bundles. One that another merchant gave up is held for that merchant for 90 days.",
   },
   IDEMPOTENCY_IN_PROGRESS: {
     status: 409,
@@ -230,6 +230,17 @@ export const errorTable = {
     status: 503,
     message: "The service can't relay authorizations at the moment. Pay with a transfer of your own.",
     help: "Either the service has no relay wallet on this network or the wallet is halted: the operator sets `RELAY_PRIVATE_KEY` and checks the wallet. Or a gas budget is spent: the relay share of the merchant's daily `GAS_BUDGET`, `GAS_BUDGET_TOTAL` for all merchants, or `RELAY_CONTRACT_BUDGET` for contract wallets.",
+  },
+  ORIGIN_FAILED: {
+    status: 502,
+    message: "The API behind this address failed.",
+    help: "The message says how. A call that was paid for is repeated with the `retryToken` of the answer within 24 hours, without another payment; its merchant sees it with `GET /api/console/bundles/:id/failures`. Redirects, statuses from 500 on, and those by which the API refuses its merchant (401, 402, 407, 408, 421, 425, 429) count as failures.",
+  },
+  ORIGIN_BUSY: {
+    status: 503,
+    message: "Too many calls of this API are in progress. Nothing was paid. Try again in a moment.",
+    help: "Each process forwards 100 calls of one API at a time, and 1,000 in all. Wait for the seconds in `Retry-After`.",
+    retryAfterS: 2,
   },
   PAYMENTS_PAUSED: {
     status: 503,

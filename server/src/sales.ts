@@ -1,7 +1,13 @@
 /** All that is for sale: the kinds that settlement settles, in the order of their turn in a round. */
 import { sessionSales } from "./checkouts/sell-session.ts"
 import { accessSales } from "./paywalls/sell-access.ts"
+import { bundleSales } from "./proxy/sell-bundle.ts"
 import type { Sellable } from "./settlement/sellable.ts"
 
 /** Hand it over as `Context.sells`. */
-export const sales: readonly Sellable[] = [accessSales, sessionSales]
+export const sales: readonly Sellable[] = [
+  accessSales,
+  sessionSales,
+  // No call is settled yet.
+  bundleSales(async () => new Set()),
+]

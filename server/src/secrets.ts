@@ -1,11 +1,11 @@
 /**
- * Secrets that must be readable again (webhook secrets, signing keys), encrypted at rest under `SECRET_KEY`. An API
+ * Secrets that must be readable again (webhook secrets, signing keys, headers for origins), encrypted at rest under `SECRET_KEY`. An API
  * key, which is only ever compared, is hashed instead.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto"
 
 /** What a secret is for: each purpose has its own key, so that one kind can't be used as another. */
-export type Purpose = "webhook-secret" | "signing-key"
+export type Purpose = "webhook-secret" | "signing-key" | "origin-header"
 
 const NONCE_BYTES = 12
 const TAG_BYTES = 16

@@ -146,6 +146,7 @@ async function checkouts(): Promise<Record<string, string>> {
     checkouts: EXAMPLE_SESSION,
     pay: EXAMPLE_SESSION,
     products: await make("products", { name: "Report", price: 5 }),
+    bundles: await make("bundles", { name: "API", originUrl: "https://api.example", slug: "api", routes: [] }),
     "payment-links": await make("payment-links", { slug: "donate", title: "Donate" }),
   }
 }

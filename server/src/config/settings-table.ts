@@ -204,6 +204,11 @@ export const settingsTable = {
     fallback: "90d",
     parse: durationWithin(86_400, 36_500 * 86_400),
   },
+  ORIGIN_TIMEOUT: {
+    meaning: "how long the origin of a proxied API may take to begin its answer, and between two parts of it",
+    fallback: "60s",
+    parse: durationWithin(1, 600),
+  },
   SWEEP_ABOVE: {
     meaning: "a deposit's balance for its merchant is swept at once above this, in whole tokens; else daily",
     fallback: "10",

@@ -93,6 +93,8 @@ export interface Settings {
   logLevel: string
   rpcPort: number
   webhooks: WebhookSettings
+  /** How long the origin of a bundle may take to begin its answer, and between two parts of it. */
+  originTimeoutMs: number
 }
 
 /** How events are delivered. */
@@ -207,6 +209,7 @@ export function examineSettings(env: Record<string, string | undefined> = proces
     logLevel: read("LOG_LEVEL") ?? (sandbox ? "warn" : "info"),
     rpcPort: read("RPC_PORT"),
     webhooks: webhookSettings(reader, mode),
+    originTimeoutMs: read("ORIGIN_TIMEOUT"),
   }
   faults.push(...faultsTogether(settings, reader))
   return { settings, faults, unknown: unknownIn(env, settings.networks) }

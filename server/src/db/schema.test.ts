@@ -14,6 +14,7 @@ const source = [
   "merchant-rows.ts",
   "token-rows.ts",
   "surplus-rows.ts",
+  "bundle-rows.ts",
 ]
   .map(name => readFileSync(new URL(name, import.meta.url), "utf8").replace(/\/\*\*[\s\S]*?\*\/|\/\/.*/g, ""))
   .join("\n")

@@ -1,6 +1,7 @@
 /** The rows as Kysely sees them; the source of truth is `migrations/`. bigint: numeric and int8 columns. */
 import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
+import type { BundleFailures, BundleHeaders, BundleRoutes, Bundles } from "./bundle-rows.ts"
 import type { CheckoutSessions, PaymentLinks, Products } from "./checkout-rows.ts"
 import type { Branding, Invitations, Merchants, PayoutAddresses } from "./merchant-rows.ts"
 import type {
@@ -348,6 +349,10 @@ export interface Database {
   screenings: Screenings
   idempotency_keys: IdempotencyKeys
   transactions: Transactions
+  bundles: Bundles
+  bundle_routes: BundleRoutes
+  bundle_headers: BundleHeaders
+  bundle_failures: BundleFailures
   products: Products
   payment_links: PaymentLinks
   checkout_sessions: CheckoutSessions

@@ -1,12 +1,12 @@
 /**
- * Slugs: one name for one thing, across paywalls and payment links. Triggers maintain the table `slugs`, and `held_slugs`:
+ * Slugs: one name for one thing, across paywalls, payment links and proxy bundles. Triggers maintain the table `slugs`, and `held_slugs`:
  * what a merchant gave up nobody else gets for 90 days.
  */
 import { ApiError } from "../errors.ts"
 import type { Db } from "./open.ts"
 
 const UNIQUE_VIOLATION = "23505"
-const constraints = ["slugs_pkey", "paywalls_slug_key", "payment_links_slug_key", "held_slugs_pkey"]
+const constraints = ["slugs_pkey", "paywalls_slug_key", "payment_links_slug_key", "bundles_slug_key", "held_slugs_pkey"]
 
 /** The result of a write that may set a slug; throws `SLUG_TAKEN` when the slug is in use, or held for another merchant. */
 export async function orSlugTaken<T>(work: Promise<T>): Promise<T> {

@@ -1,4 +1,5 @@
-/** Whom the next receiving address of a merchant or paywall can pay: what its address will commit to. */
+/** Whom the next receiving address of a merchant, paywall or bundle can pay: what its address will commit to. */
+import { sql } from "kysely"
 import type { Address } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
@@ -29,18 +30,22 @@ export async function approverOf(
   return approverOr(ctx, approver) === "wallet" ? owner : network.depositFactory
 }
 
-/** The parties of a paywall as its merchant's settings and its split are now; throws where no payout address is set. */
-export async function partiesOf(ctx: TxContext, network: NetworkInfo, paywallId: string): Promise<Parties> {
-  const { merchant_id, owner, set_id } = await ctx.db
-    .selectFrom("paywalls")
-    .innerJoin("payout_addresses", join =>
-      join
-        .onRef("payout_addresses.merchant_id", "=", "paywalls.merchant_id")
-        .on("payout_addresses.chain_id", "=", network.chainId),
-    )
-    .leftJoin("splits", "splits.id", "paywalls.split_id")
-    .select(["paywalls.merchant_id", "payout_addresses.address as owner", "splits.set_id"])
-    .where("paywalls.id", "=", paywallId)
-    .executeTakeFirstOrThrow()
+/**
+ * The parties of a paywall or bundle as its merchant's settings and its split are now; throws where no payout address is set.
+ */
+export async function partiesOf(
+  ctx: TxContext,
+  network: NetworkInfo,
+  id: string,
+  table: "paywalls" | "bundles" = "paywalls",
+): Promise<Parties> {
+  const { rows } = await sql<{ merchant_id: string; owner: Address; set_id: bigint | null }>`
+    select sold.merchant_id, a.address as owner, s.set_id from ${sql.table(table)} sold
+      join payout_addresses a on a.merchant_id = sold.merchant_id and a.chain_id = ${network.chainId}
+      left join splits s on s.id = sold.split_id
+    where sold.id = ${id}`.execute(ctx.db)
+  const [row] = rows
+  if (!row) throw new Error(`${id} has no payout address on ${network.name}`)
+  const { merchant_id, owner, set_id } = row
   return { owner, approver: await approverOf(ctx, network, merchant_id, owner), recipientSetId: set_id }
 }

@@ -8,15 +8,9 @@ import type { NetworkInfo } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
 import type { Row } from "../db/schema.ts"
-import { makeDeposit, type Parties } from "./deposits.ts"
+import { moveBundleDeposits, renewBundleDeposits } from "./bundle-deposits.ts"
+import { COOLING_MS, makeDeposit, OPEN_AFTER_MS, type Parties, RENEW_BEFORE_S } from "./deposits.ts"
 import { partiesOf } from "./parties.ts"
-
-/** An address that was for sale a moment ago may still be paid, so it is watched for this long. */
-const COOLING_MS = 2 * 3_600_000
-/** After this time anyone may send the remaining money of a paywall's address to its owner; before then it gets a new one. */
-const PAYWALL_OPEN_AFTER_MS = 365 * 86_400_000
-/** An address is replaced this long before anyone may recover its money. */
-const RENEW_BEFORE_S = 60 * 86_400
 
 /** Opens the first version of a new paywall, or the next version of a paywall whose row is locked. */
 export async function openVersion(
@@ -62,7 +56,7 @@ export const makePaywallDeposit = (
   paywallId: string,
   parties: Parties,
 ): Promise<Row<"deposits">> => {
-  const opensAt = new Date(ctx.now().getTime() + PAYWALL_OPEN_AFTER_MS)
+  const opensAt = new Date(ctx.now().getTime() + OPEN_AFTER_MS)
   return makeDeposit(ctx, network, { resourceId: paywallId, ...parties, opensAt, watchedMs: 0 })
 }
 
@@ -83,7 +77,7 @@ export async function moveDeposit(
   })
 }
 
-/** Gives all the merchant's paywalls on a network new receiving addresses, by its settings as they are now. */
+/** Gives all the merchant's paywalls and bundles on a network new receiving addresses, by its settings as they are now. */
 export async function moveDeposits(ctx: TxContext, merchantId: string, network: NetworkInfo): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")
@@ -94,6 +88,7 @@ export async function moveDeposits(ctx: TxContext, merchantId: string, network: 
     .forNoKeyUpdate()
     .execute()
   for (const { id } of paywalls) await moveDeposit(ctx, network, id)
+  await moveBundleDeposits(ctx, merchantId, network)
 }
 
 /**
@@ -129,5 +124,5 @@ export async function renewDeposits(ctx: Context): Promise<number> {
       if (!network || open?.deposit_id !== depositId) return
       await moveDeposit(ctx, network, paywall_id)
     })
-  return due.length
+  return due.length + (await renewBundleDeposits(ctx))
 }

@@ -60,7 +60,9 @@ describe("the document", () => {
 
   it("declares every code of the table, and no other", () => {
     const declared = Object.keys(document.components.responses ?? {}).flatMap(name => name.split("."))
-    expect(new Set(declared)).toEqual(new Set(Object.keys(errorTable)))
+    // Calls through bundles are in no document of ours: their paths and answers are those of the merchants' APIs.
+    const forwarded = ["ORIGIN_FAILED", "ORIGIN_BUSY"]
+    expect(new Set([...declared, ...forwarded])).toEqual(new Set(Object.keys(errorTable)))
   })
 
   it("links only to places inside it", () => {

@@ -31,6 +31,7 @@ const tags = [
   { name: "payers", description: "What a payer's page asks about a checkout; without credentials" },
   { name: "products", description: "What is sold at checkouts, with a price" },
   { name: "payment links", description: "Addresses that start a checkout for anyone who opens them" },
+  { name: "bundles", description: "APIs behind a price, route by route, that the service forwards calls to" },
   { name: "transactions", description: "The payments a merchant received, and those that wait for its decision" },
   {
     name: "books",

@@ -58,6 +58,16 @@ function watchPace(raw: PartsReply["raw"], drop: () => void): () => void {
   return () => clearInterval(timer)
 }
 
+/** Disconnects a caller that reads a long answer slower than 2 KB a second, until the returned function ends that. */
+export const dropSlowReader = (
+  { log }: Pick<Context, "log">,
+  { raw, request: { id: requestId, routeOptions } }: Omit<PartsReply, "type">,
+): (() => void) =>
+  watchPace(raw, () => {
+    log.warn({ requestId, route: routeOptions.url }, "answer cut off because its caller reads too slowly")
+    raw.destroy()
+  })
+
 /**
  * Sends `parts` as one answer; throws `RATE_LIMITED` where the credential already has `MAX_DOWNLOADS` in progress. A
  * caller that reads slower than 2 KB a second is disconnected. An error before the first part is answered like any other. After the first part the connection is closed, so that nobody
@@ -71,10 +81,7 @@ export async function sendParts(
 ): Promise<Readable> {
   const { id: requestId, routeOptions, merchantId, apiKey } = reply.request
   const leave = takePlace(apiKey?.id ?? merchantId ?? "", settings.maxDownloads)
-  const unwatch = watchPace(reply.raw, () => {
-    log.warn({ requestId, route: routeOptions.url }, "answer cut off because its caller reads too slowly")
-    reply.raw.destroy()
-  })
+  const unwatch = dropSlowReader({ log }, reply)
   const giveBack = () => {
     unwatch()
     leave()

@@ -43,6 +43,12 @@ export function formatAmount(amount: bigint, decimals: number): string {
   return `${sign}${whole}.${fraction.padEnd(2, "0")}`
 }
 
+/** What of a token its amounts need. */
+export interface AmountToken {
+  decimals: number
+  symbol: string
+}
+
 /**
  * The amount written at `path`, in base units. A fault where it is not a valid amount, or is below `least` whole tokens
  * for each of the `recipients` that share it, because each gets a transfer of its own.
@@ -50,7 +56,7 @@ export function formatAmount(amount: bigint, decimals: number): string {
 export function readAmount(
   path: string,
   written: string | undefined,
-  token: { decimals: number; symbol: string },
+  token: AmountToken,
   least: string,
   recipients = 1,
 ): bigint | { path: string; message: string } {

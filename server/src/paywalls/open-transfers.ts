@@ -5,6 +5,7 @@ import type { NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
 import { sqlArray } from "../db/sql-array.ts"
+import type { IdPrefix } from "../ids.ts"
 import type { Group, Standing } from "../settlement/sellable.ts"
 import type { Version } from "./payment.ts"
 import type { AccessTransfer } from "./plan-access.ts"
@@ -20,16 +21,16 @@ const DUE_A_BATCH = 5_000
 const GROUPS_A_ROUND = 500
 
 /**
- * The senders of each paywall that have something due: who submitted a hash before who did not, and much money before little,
+ * The senders of each paywall, or of each thing of another kind, that have something due: who submitted a hash before who did not, and much money before little,
  * so that dust waits for whoever may be waiting. More than one sender is a group only where a transaction, mined again, moved
  * a claimed transfer from another.
  */
-export async function dueSenders(ctx: TxContext, network: NetworkInfo): Promise<Group[]> {
+export async function dueSenders(ctx: TxContext, network: NetworkInfo, prefix: IdPrefix = "pw"): Promise<Group[]> {
   const due = await sql<{ paywall_id: string; sender: Address; payer: Address | null }>`
     select d.resource_id as paywall_id, t.from_address as sender, p.payer
     from transfers t join deposits d on d.id = t.deposit_id
       left join claims c on c.transfer_id = t.id left join payments p on p.id = c.payment_id
-    where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and ${isKind("d.resource_id", "pw")}
+    where t.chain_id = ${network.chainId} and t.run_at <= ${ctx.now()} and ${isKind("d.resource_id", prefix)}
     group by 1, 2, 3 order by row_number() over (partition by d.resource_id order by
         exists (select from submissions s where s.resource_id = d.resource_id and s.address = t.from_address) desc,
         sum(t.value) filter (where t.token = ${network.token.address}) desc nulls last, min(t.run_at), t.from_address, p.payer), 1

@@ -1,6 +1,6 @@
 /**
  * What a merchant does with its splits. Recipients are stored as sets that never change: an edit creates a new set, and
- * gives every paywall that the split is attached to a new address, which commits to the new set: what reached the old one
+ * gives every paywall and bundle that the split is attached to a new address, which commits to the new set: what reached the old one
  * keeps the old set.
  */
 import type { Address } from "../chain/hex.ts"
@@ -8,6 +8,7 @@ import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { moveBundleDeposit } from "../deposits/bundle-deposits.ts"
 import { moveDeposit } from "../deposits/versions.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
@@ -77,7 +78,7 @@ export async function changeSplit(
   const setId = recipients ? await newSet(ctx, recipients) : before.set_id
   if (recipients) {
     await assertDivisible(ctx, id, recipients.length)
-    await routePaywalls(ctx, id, setId)
+    await routeSold(ctx, id, setId)
   }
   const row = await ctx.db
     .updateTable("splits")
@@ -101,7 +102,7 @@ export async function changeSplit(
  */
 export async function deleteSplit(ctx: TxContext, merchantId: string, id: string): Promise<void> {
   await lockSplit(ctx, merchantId, id)
-  await routePaywalls(ctx, id, null)
+  await routeSold(ctx, id, null)
   await ctx.db.deleteFrom("splits").where("id", "=", id).execute()
   await emitSplitChanged(ctx, merchantId, { change: "deleted", splitId: id, resourceId: null, recipients: [] })
 }
@@ -197,7 +198,19 @@ async function assertDivisible(ctx: TxContext, splitId: string, recipients: numb
     .selectFrom("payment_links")
     .select(["id", "chain_id", "amount as price"])
     .where("split_id", "=", splitId)
-  const priced = [...paywalls, ...(await products.orderBy("id").execute()), ...(await links.orderBy("id").execute())]
+  // A free route is not divided.
+  const calls = ctx.db
+    .selectFrom("bundles")
+    .innerJoin("bundle_routes", "bundle_routes.bundle_id", "bundles.id")
+    .select(["bundles.id", "bundles.chain_id", "bundle_routes.price"])
+    .where("split_id", "=", splitId)
+    .where("bundle_routes.price", ">", 0n)
+  const priced = [
+    ...paywalls,
+    ...(await products.orderBy("id").execute()),
+    ...(await links.orderBy("id").execute()),
+    ...(await calls.orderBy("id").execute()),
+  ]
   const low = priced.find(
     ({ chain_id, price }) =>
       price !== null && isTooLow(ctx.settings.minAmount, networkOf(ctx.chain, chain_id), price, recipients),
@@ -211,8 +224,8 @@ async function assertDivisible(ctx: TxContext, splitId: string, recipients: numb
     ])
 }
 
-/** Gives every paywall that the split is attached to a new address, whose money the new recipients share. */
-async function routePaywalls(ctx: TxContext, splitId: string, recipientSetId: bigint | null): Promise<void> {
+/** Gives every paywall and bundle that the split is attached to a new address, whose money the new recipients share. */
+async function routeSold(ctx: TxContext, splitId: string, recipientSetId: bigint | null): Promise<void> {
   const paywalls = await ctx.db
     .selectFrom("paywalls")
     .select(["id", "chain_id"])
@@ -222,4 +235,13 @@ async function routePaywalls(ctx: TxContext, splitId: string, recipientSetId: bi
     .execute()
   for (const { id, chain_id } of paywalls)
     await moveDeposit(ctx, networkOf(ctx.chain, chain_id), id, { recipientSetId })
+  const bundles = await ctx.db
+    .selectFrom("bundles")
+    .select(["id", "chain_id"])
+    .where("split_id", "=", splitId)
+    .orderBy("id")
+    .forNoKeyUpdate()
+    .execute()
+  for (const { id, chain_id } of bundles)
+    await moveBundleDeposit(ctx, networkOf(ctx.chain, chain_id), id, { recipientSetId })
 }

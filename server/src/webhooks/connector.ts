@@ -16,7 +16,7 @@ export type Resolve = (name: string) => Promise<string[]>
 const DNS_TIMEOUT_MS = 4_000
 const DNS_TRIES = 2
 /** Far more than the part of an answer that is read, with its headers. */
-const ANSWER_BYTES = 512 * 1024
+const WEBHOOK_ANSWER_BYTES = 512 * 1024
 
 /**
  * Resolves names by c-ares. `dns.lookup` occupies one of the process's four threads until it ends, so four endpoints
@@ -53,10 +53,10 @@ const dnsError = (name: string, code: string): Error =>
 const refused = (fault: string): Error => Object.assign(new Error(`it ${fault}`), { code: "REFUSED" })
 
 /**
- * Closes the connection when more than 512 KB arrive after the last byte that was sent. A receiver can send unlimited
+ * Closes the connection when more than so many bytes arrive after the last byte that was sent. A receiver can send unlimited
  * bytes outside the body that we read: informational answers (103) and chunk extensions.
  */
-function boundAnswers(socket: Socket): void {
+function boundAnswers(socket: Socket, mostBytes: number): void {
   let sent = socket.bytesWritten
   let read = 0
   let readBefore = 0
@@ -67,7 +67,7 @@ function boundAnswers(socket: Socket): void {
       readBefore = read
     }
     read = socket.bytesRead
-    if (read - readBefore > ANSWER_BYTES)
+    if (read - readBefore > mostBytes)
       socket.destroy(Object.assign(new Error("its answer is too large"), { code: "TOO_LARGE" }))
   })
 }
@@ -82,8 +82,10 @@ export function guardedConnector(options: {
   timeoutMs: number
   ca?: string | undefined
   connected?: (host: string, address: string) => void
+  /** The most that is received after the last byte that was sent; 512 KB by default. */
+  answerBytes?: number
 }): buildConnector.connector {
-  const { allows, resolve, timeoutMs, ca, connected } = options
+  const { allows, resolve, timeoutMs, ca, connected, answerBytes = WEBHOOK_ANSWER_BYTES } = options
   const lookup: LookupFunction = (name, { all, family }, callback) => {
     resolve(name).then(
       addresses => {
@@ -109,7 +111,7 @@ export function guardedConnector(options: {
       const peer = socket.remoteAddress ?? ""
       if (allows(peer)) {
         connected?.(target.hostname, peer)
-        boundAnswers(socket)
+        if (answerBytes !== Number.POSITIVE_INFINITY) boundAnswers(socket, answerBytes)
         return callback(null, socket)
       }
       socket.destroy()

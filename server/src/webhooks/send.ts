@@ -167,7 +167,11 @@ const words: Record<string, string> = {
 const isCertificate = (code: string): boolean =>
   /CERT|ALTNAME|UNABLE_TO_(GET|VERIFY|DECODE)|SELF_SIGNED|CRL|INVALID_(CA|PURPOSE)|HOSTNAME_MISMATCH/.test(code)
 
-function wordsOf(error: Error & { code?: string; cause?: unknown; errors?: Error[] }, status: number | null): string {
+/** Why an exchange failed, in words without an address; `status` is that of an answer that began. */
+export function wordsOf(
+  error: Error & { code?: string; cause?: unknown; errors?: Error[] },
+  status: number | null,
+): string {
   // All addresses of a name failed, or an error was wrapped: the first cause is the one to report.
   const inner = error.errors?.[0] ?? (error.code === undefined ? error.cause : undefined)
   if (inner instanceof Error && inner !== error) return wordsOf(inner, status)

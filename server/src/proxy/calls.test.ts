@@ -1,0 +1,475 @@
+/** Calls through bundles to real origins, over sockets; what x402 settles is replaced by a counter of payments. */
+import { createHash } from "node:crypto"
+import { once } from "node:events"
+import { createServer, request as httpRequest, type IncomingMessage, type Server, type ServerResponse } from "node:http"
+import { type AddressInfo, connect } from "node:net"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { until } from "../../test/e2e/program.ts"
+import { startService, type TestService } from "../../test/service.ts"
+import type { Address, Hash } from "../chain/hex.ts"
+import type { Context } from "../context.ts"
+import { nobodyKnown } from "../http/authenticate.ts"
+import { openServer } from "../http/server.ts"
+import { openForwarder } from "./forward.ts"
+import type { Offer, Paid, Payments } from "./payments.ts"
+import { proxyRoutes } from "./routes.ts"
+
+const SECRET = "Bearer of-the-origin"
+const TIMEOUT_MS = 400
+
+interface Asked {
+  method: string
+  url: string
+  headers: IncomingMessage["headers"]
+  raw: string[]
+  body: Buffer
+}
+
+let service: TestService
+let ctx: Context
+let address: { port: number }
+let app: ReturnType<typeof openServer>
+let origin: Server
+let originUrl: string
+let asked: Asked[]
+let respond: (response: ServerResponse, one: Asked, request: IncomingMessage) => void
+/** The fake of x402: who sends `x-payment: good` has paid, once; a token works when the payment was given back. */
+let offers: Offer[]
+let spent: Set<string>
+let givenBack: Map<string, { paid: Paid; binding: string; reason: string }>
+
+const payments: Payments = {
+  async take(_ctx, request, reply, offer) {
+    offers.push(offer)
+    const token = request.headers["payment-retry"]
+    const kept = typeof token === "string" ? givenBack.get(token) : undefined
+    if (kept && kept.binding === offer.binding) {
+      givenBack.delete(token as string)
+      return { ...kept.paid, isRetry: true }
+    }
+    const nonce = request.headers["x-payment"]
+    if (typeof nonce !== "string" || spent.has(nonce)) {
+      reply.code(402).send({ accepts: offer.prices.map(({ amount, payTo }) => ({ amount: `${amount}`, payTo })) })
+      return undefined
+    }
+    spent.add(nonce)
+    const paid = { payer: `0x${"b".repeat(40)}` as Address, txHash: `0x${"1".repeat(64)}` as Hash }
+    return { ...paid, id: `x_${nonce}`, receipt: `receipt.${nonce}`, retryToken: `retry-${nonce}`, isRetry: false }
+  },
+  async giveBack(_ctx, paid, reason) {
+    givenBack.set(paid.retryToken, { paid, reason, binding: offers.at(-1)?.binding ?? "" })
+  },
+}
+
+beforeAll(async () => {
+  service = await startService({ settings: { originTimeoutMs: TIMEOUT_MS } })
+  ctx = service.ctx
+  origin = createServer((request, response) => {
+    const chunks: Buffer[] = []
+    request.on("data", chunk => chunks.push(chunk))
+    request.on("end", () => {
+      const { method = "", url = "", headers, rawHeaders: raw } = request
+      const one = { method, url, headers, raw, body: Buffer.concat(chunks) }
+      asked.push(one)
+      respond(response, one, request)
+    })
+  })
+  origin.listen(0, "127.0.0.1")
+  await once(origin, "listening")
+  originUrl = `http://127.0.0.1:${(origin.address() as AddressInfo).port}`
+  app = openServer(ctx, nobodyKnown)
+  app.register(async routes => proxyRoutes(routes, ctx, payments))
+  await app.listen({ host: "127.0.0.1", port: 0 })
+  address = { port: (app.server.address() as AddressInfo).port }
+})
+afterAll(async () => {
+  await app.close()
+  origin.closeAllConnections()
+  origin.close()
+  await service.stop()
+})
+let bundleId: string
+beforeEach(async () => {
+  await service.empty()
+  await service.merchant("shop")
+  ;[asked, offers, spent, givenBack] = [[], [], new Set(), new Map()]
+  respond = response => response.writeHead(200, { "content-type": "text/plain" }).end("hello")
+  bundleId = await make({ slug: "shop-api", originUrl: `${originUrl}/base` })
+})
+
+const methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+async function make(more: object): Promise<string> {
+  const free = methods.map(method => ({ method, path: "/free/:what", price: 0 }))
+  const paid = methods.map(method => ({ method, path: "/paid/:what", price: "0.05" }))
+  const originHeaders = { authorization: SECRET }
+  const body = { name: "Shop", originHeaders, routes: [...free, ...paid], ...more }
+  const made = await service.call("POST", "/api/console/bundles", body, { as: "shop" })
+  if (made.status !== 201) throw new Error(JSON.stringify(made.body))
+  return made.body.id
+}
+
+interface Sent {
+  method?: string
+  headers?: Record<string, string | string[]>
+  body?: string | Buffer
+}
+/** One request with its URL as it is; nothing normalizes it. */
+async function call(path: string, { method = "GET", headers = {}, body }: Sent = {}) {
+  const length = body === undefined ? {} : { "content-length": `${Buffer.byteLength(body)}` }
+  const request = httpRequest({
+    ...{ ...address, host: "127.0.0.1", path, method, agent: false },
+    headers: { ...headers, ...length },
+  })
+  request.end(body)
+  const [response] = (await once(request, "response")) as [IncomingMessage]
+  const chunks: Buffer[] = []
+  for await (const chunk of response) chunks.push(chunk)
+  const text = Buffer.concat(chunks).toString()
+  return { status: response.statusCode ?? 0, headers: response.headers, text }
+}
+const json = (text: string) => JSON.parse(text)
+const lastAsked = () => asked.at(-1) as Asked
+
+describe("a call", () => {
+  it("reaches the origin with its method, path, query and body as they are, and the answer comes back as it is", async () => {
+    const body = Buffer.from([0, 255, 1, 254])
+    respond = response => response.writeHead(201, { "content-type": "image/png", etag: '"1"', link: "a" }).end(body)
+    for (const method of methods) {
+      const sent = { method, ...(method === "GET" ? {} : { body, headers: { "content-type": "image/png" } }) }
+      const answer = await call("/api/p/shop-api/free/a%20b;c?x=1&x=%2F..%2F", sent)
+      expect(answer).toMatchObject({ status: 201, headers: { "content-type": "image/png", etag: '"1"', link: "a" } })
+      expect(Buffer.from(answer.text)).toEqual(Buffer.from(body.toString()))
+      const { method: was, url, body: got } = lastAsked()
+      expect([was, url]).toEqual([method, "/base/free/a%20b;c?x=1&x=%2F..%2F"])
+      if (method !== "GET") expect(got).toEqual(body)
+    }
+    expect(await call("/%61pi/p/shop-api/fre%65/x")).toMatchObject({ status: 201 })
+    expect(lastAsked().url).toBe("/base/free/x")
+    expect(offers).toEqual([])
+  })
+
+  it("is answered 204, 304, 404 and to a HEAD as the origin does", async () => {
+    for (const status of [204, 304, 404, 422]) {
+      respond = response => response.writeHead(status, { etag: '"2"' }).end()
+      expect(await call("/api/p/shop-api/free/x")).toMatchObject({ status, headers: { etag: '"2"' }, text: "" })
+    }
+    respond = response => response.writeHead(200, { "content-length": "1234" }).end()
+    const head = await call("/api/p/shop-api/free/x", { method: "HEAD" })
+    expect(head).toMatchObject({ status: 200, headers: { "content-length": "1234" }, text: "" })
+    expect(lastAsked().method).toBe("HEAD")
+  })
+
+  it("takes no credential, no address and no other method to the origin, and brings no cookie and no page back", async () => {
+    respond = response =>
+      response
+        .writeHead(200, {
+          ...{
+            "set-cookie": "sid=1",
+            "access-control-allow-origin": "https://evil.example",
+            "x-accel-redirect": "/etc",
+          },
+          ...{ "cache-control": "public", "content-security-policy": "default-src *", connection: "x-hop, keep-alive" },
+          ...{ "x-hop": "1", "www-authenticate": "Basic", "payment-response": "x", "x-payment-response": "x" },
+          ...{ location: "https://evil.example", refresh: "0; url=https://evil.example", "x-fine": "yes" },
+          ...{ "strict-transport-security": "max-age=1", "service-worker-allowed": "/", "sluice-payment": "x" },
+        })
+        .end("<script>")
+    const stripped = {
+      ...{
+        authorization: "Bearer caller",
+        cookie: "a=b",
+        "x-api-key": "sk_test_1",
+        "payment-signature": "p",
+        te: "trailers",
+      },
+      ...{
+        "x-payment": "p",
+        "x-payment-id": "p",
+        "x-forwarded-for": "1.2.3.4",
+        forwarded: "for=1.2.3.4",
+        "x-real-ip": "1",
+      },
+      ...{
+        "sluice-payment": "forged",
+        sluice_payment: "forged",
+        connection: "x-secret-hop, close",
+        "x-secret-hop": "1",
+      },
+      ...{ "x-http-method-override": "DELETE", "x-original-url": "/admin", "x-rewrite-url": "/admin", origin: "null" },
+      ...{ "proxy-authorization": "Basic x", "sec-fetch-mode": "cors", "keep-alive": "5" },
+    }
+    const passed = {
+      accept: "text/*",
+      "user-agent": "agent/1",
+      "idempotency-key": "k",
+      "x-mine": "m",
+      range: "bytes=0-1",
+    }
+    const answer = await call("/api/p/shop-api/free/x", { headers: { ...stripped, ...passed } })
+    const { headers } = lastAsked()
+    expect(headers).toMatchObject({ ...passed, authorization: SECRET, via: "1.1 sluice" })
+    expect(headers.host).toBe(new URL(originUrl).host)
+    const left = Object.keys(headers).filter(
+      name => name in stripped && !["authorization", "connection"].includes(name),
+    )
+    expect(left).toEqual([])
+    expect(headers.connection).not.toContain("hop")
+    expect(answer.headers).toMatchObject({
+      ...{ "x-fine": "yes", "access-control-allow-origin": "*", "cache-control": "no-store" },
+      ...{ "content-security-policy": "sandbox", "x-content-type-options": "nosniff" },
+    })
+    const gone = [
+      "set-cookie",
+      "x-accel-redirect",
+      "x-hop",
+      "www-authenticate",
+      "payment-response",
+      "x-payment-response",
+    ]
+    for (const name of [
+      ...gone,
+      "location",
+      "refresh",
+      "strict-transport-security",
+      "service-worker-allowed",
+      "sluice-payment",
+    ])
+      expect(answer.headers[name], name).toBeUndefined()
+  })
+
+  it("for what is not sold reaches nobody: other paths, other methods, other bundles, loops, and bodies that are too large", async () => {
+    const refused: [path: string, status: number, sent?: Sent][] = [
+      ["/api/p/shop-api/other", 404],
+      ["/api/p/shop-api/free/x/", 404],
+      ["/api/p/shop-api/Free/x", 404],
+      ["/api/p/nothing/free/x", 404],
+      ["/api/p/shop-api//127.0.0.1/x", 400],
+      ["/api/p/shop-api/free/../paid/x", 400],
+      ["/api/p/shop-api/free/%2e%2e", 400],
+      ["/api/p/shop-api/free/a%2fb", 400],
+      ["/api/p/shop-api/free/x", 400, { headers: { via: "1.1 cdn, 1.1 Sluice" } }],
+      ["/api/p/shop-api/paid/x", 413, { method: "POST", body: Buffer.alloc(300_000), headers: { "x-payment": "n" } }],
+    ]
+    for (const [path, status, sent] of refused) expect((await call(path, sent)).status, path).toBe(status)
+    await service.call("DELETE", `/api/console/bundles/${bundleId}`, undefined, { as: "shop" })
+    expect((await call("/api/p/shop-api/free/x")).status).toBe(404)
+    expect([asked, offers]).toEqual([[], []])
+  })
+})
+
+describe("an answer", () => {
+  it("of 100 MB streams: the origin sends no more than its caller reads, and every byte arrives", async () => {
+    const [part, count] = [Buffer.alloc(64 * 1024, "sluice"), 1_600]
+    let sent = 0
+    respond = async response => {
+      response.writeHead(200)
+      for (; sent < count; sent++) if (!response.write(part)) await once(response, "drain")
+      response.end()
+    }
+    const request = httpRequest({ ...address, host: "127.0.0.1", path: "/api/p/shop-api/free/x", agent: false }).end()
+    const [response] = (await once(request, "response")) as [IncomingMessage]
+    // Nobody reads. What the sockets' buffers take is taken once; then the origin waits too.
+    let before = -1
+    await until("the origin waits for the reader", async () => {
+      const waits = sent === before
+      before = sent
+      return waits && sent > 0
+    })
+    expect(sent).toBeLessThan(count / 2)
+    const [digest, expected] = [createHash("sha256"), createHash("sha256")]
+    for await (const chunk of response) digest.update(chunk)
+    for (let i = 0; i < count; i++) expected.update(part)
+    expect(digest.digest("hex")).toBe(expected.digest("hex"))
+  })
+
+  it("begins before the origin has ended, and an origin whose caller has left is stopped", async () => {
+    let closed = false
+    respond = response => {
+      response.on("close", () => (closed = true))
+      response.writeHead(200).write("first")
+    }
+    const request = httpRequest({ ...address, host: "127.0.0.1", path: "/api/p/shop-api/free/x", agent: false }).end()
+    const [response] = (await once(request, "response")) as [IncomingMessage]
+    const [first] = await once(response, "data")
+    expect(String(first)).toBe("first")
+    expect(closed).toBe(false)
+    request.destroy()
+    await until("the origin's connection is closed", () => closed)
+  })
+
+  it("that does not come, as its caller left, stops the origin; what only reads may be repeated, what acts may not", async () => {
+    for (const method of ["POST", "GET"]) {
+      let closed = false
+      respond = response => response.on("close", () => (closed = true))
+      const headers = { "x-payment": method, "content-length": "0" }
+      const request = httpRequest({
+        ...{ ...address, host: "127.0.0.1", path: "/api/p/shop-api/paid/x", method },
+        headers,
+      })
+      request.on("error", () => undefined).end()
+      await until("the origin was asked", () => lastAsked()?.method === method)
+      request.destroy()
+      await until("the origin's connection is closed", () => closed)
+    }
+    await until("the payment of the GET is given back", () => givenBack.has("retry-GET"))
+    expect(givenBack.has("retry-POST")).toBe(false)
+    const { body } = await service.call("GET", `/api/console/bundles/${bundleId}/failures`, undefined, { as: "shop" })
+    expect(body.total).toBe(0)
+  })
+})
+
+/** What an origin can do wrong, with a part of what its merchant is shown. */
+const failures: [name: string, how: (response: ServerResponse) => void, reason: string][] = [
+  ["answers 503", response => response.writeHead(503).end("inner secret"), "answered 503"],
+  ["refuses its merchant", response => response.writeHead(401).end(), "answered 401"],
+  ["has no quota left", response => response.writeHead(429).end(), "answered 429"],
+  ["asks to be paid", response => response.writeHead(402).end(), "answered 402"],
+  [
+    "redirects",
+    response => response.writeHead(302, { location: "http://169.254.169.254/" }).end(),
+    "redirects are not",
+  ],
+  ["closes the connection", response => response.destroy(), "the connection was closed"],
+  ["does not begin", () => undefined, "did not begin its answer within 0.4 s"],
+]
+
+describe("an origin that fails", () => {
+  it.each(failures)(
+    "and %s: 502, the payment is kept, and the same call is repeated without another",
+    async (_, how, reason) => {
+      const answered = respond
+      respond = how
+      const path = "/api/p/shop-api/paid/x?q=1"
+      const post = { method: "POST", body: "order", headers: { "content-type": "text/plain" } }
+      const failed = await call(path, { ...post, headers: { ...post.headers, "x-payment": "n1" } })
+      expect(failed.status).toBe(502)
+      expect(json(failed.text)).toMatchObject({ error: "ORIGIN_FAILED", retryToken: "retry-n1" })
+      expect(failed.text).not.toMatch(/inner secret|169\.254|127\.0\.0\.1/)
+      expect(lastAsked().headers["sluice-payment"]).toBe("receipt.n1")
+      const listed = async () =>
+        (await service.call("GET", `/api/console/bundles/${bundleId}/failures`, undefined, { as: "shop" })).body
+      const once = { paymentId: "x_n1", method: "POST", path: "/paid/x", attempts: 1, servedAt: null }
+      expect(await listed()).toMatchObject({ total: 1, data: [{ ...once, reason: expect.stringContaining(reason) }] })
+      const retry = { "payment-retry": "retry-n1" }
+      // The token is good for the call that was paid for, and for no other.
+      respond = answered
+      for (const [otherPath, other] of [
+        ["/api/p/shop-api/paid/y?q=1", post],
+        ["/api/p/shop-api/paid/x?q=2", post],
+        [path, { ...post, body: "orders" }],
+        [path, { ...post, method: "PUT" }],
+      ] as const)
+        expect((await call(otherPath, { ...other, headers: { ...post.headers, ...retry } })).status).toBe(402)
+      expect(await call(path, { ...post, headers: { ...post.headers, ...retry } })).toMatchObject({
+        status: 200,
+        text: "hello",
+      })
+      expect((await listed()).data[0].servedAt).not.toBeNull()
+      expect((await call(path, { ...post, headers: { ...post.headers, ...retry } })).status).toBe(402)
+      expect(spent.size).toBe(1)
+    },
+  )
+
+  it("after its answer has begun cuts the answer off, and the payment is kept too", async () => {
+    respond = response => response.writeHead(200, { "content-length": "10" }).write("half")
+    const request = httpRequest({
+      ...{ ...address, host: "127.0.0.1", path: "/api/p/shop-api/paid/x", agent: false },
+      headers: { "x-payment": "n2" },
+    }).end()
+    const [response] = (await once(request, "response")) as [IncomingMessage]
+    const text = async () => {
+      for await (const _ of response);
+    }
+    await expect(text()).rejects.toThrow("aborted")
+    await until("the payment is given back", () => givenBack.has("retry-n2"))
+  })
+
+  it("and costs nothing is answered 502 without a token", async () => {
+    respond = response => response.writeHead(500).end()
+    const { status, text } = await call("/api/p/shop-api/free/x")
+    expect([status, json(text).retryToken]).toEqual([502, undefined])
+  })
+})
+
+describe("a price", () => {
+  it("is asked for before the origin is, and a payment serves once", async () => {
+    const path = "/api/p/shop-api/paid/x"
+    const unpaid = await call(path)
+    expect([unpaid.status, asked.length]).toEqual([402, 0])
+    const { payTo } = json(unpaid.text).accepts[0]
+    const whole = await service.call("GET", `/api/console/bundles/${bundleId}`, undefined, { as: "shop" })
+    expect(payTo).toBe(whole.body.payTo.toLowerCase())
+    const [{ prices, sold } = {} as Offer] = offers
+    expect(prices).toMatchObject([{ amount: 50_000n, deposit: { resource_id: bundleId } }])
+    expect(sold).toMatchObject({ url: `${ctx.settings.baseUrl}${path}`, description: "Shop: GET /paid/:what" })
+    expect((await call(path, { headers: { "x-payment": "n" } })).status).toBe(200)
+    expect(lastAsked().headers["sluice-payment"]).toBe("receipt.n")
+    expect((await call(path, { headers: { "x-payment": "n" } })).status).toBe(402)
+    expect(asked).toHaveLength(1)
+    // Without x402, as on a network that is paused, nobody is asked for money.
+    expect((await service.call("GET", path)).status).toBe(503)
+  })
+
+  it("that changed, or headers that changed, hold for the next call", async () => {
+    const change = {
+      originHeaders: { authorization: "new" },
+      routes: [{ method: "GET", path: "/paid/:what", price: 0 }],
+    }
+    expect((await call("/api/p/shop-api/paid/x")).status).toBe(402)
+    await service.call("PUT", `/api/console/bundles/${bundleId}`, change, { as: "shop" })
+    expect((await call("/api/p/shop-api/paid/x")).status).toBe(200)
+    expect(lastAsked().headers.authorization).toBe("new")
+  })
+})
+
+describe("addresses that are not public", () => {
+  const settings = () => ({ ...ctx.settings, webhooks: { ...ctx.settings.webhooks, allowCidrs: [] as string[] } })
+  const ask = (forwarder: ReturnType<typeof openForwarder>, url: string) =>
+    forwarder.forward(
+      { originUrl: url, method: "GET", path: "/", headers: [], body: undefined },
+      new AbortController().signal,
+    )
+
+  it("are not asked, however they are written or resolved, and the caller is not shown them", async () => {
+    const { port } = new URL(originUrl)
+    const forwarder = openForwarder(settings(), { resolve: async () => ["127.0.0.1"] })
+    const hosts = ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "[::1]", "[::ffff:127.0.0.1]"]
+    for (const host of [...hosts, "169.254.169.254", "10.0.0.1", "[fd00::1]", "inner.example", "localhost"]) {
+      const answer = await ask(forwarder, `http://${host}:${port}`)
+      expect(answer.failure, host).toMatch(/not public|not a public address/)
+      expect(answer).toMatchObject({ shown: "could not be asked" })
+    }
+    await forwarder.close()
+    expect(asked).toEqual([])
+  })
+
+  it("are not asked after a name has changed either, and one private address among public ones is enough", async () => {
+    const { port } = new URL(originUrl)
+    let addresses = ["127.0.0.1"]
+    const allowed = { ...settings().webhooks, allowCidrs: ["127.0.0.1/32"] }
+    const forwarder = openForwarder({ ...settings(), webhooks: allowed }, { resolve: async () => addresses })
+    respond = response => response.writeHead(200, { connection: "close" }).end()
+    expect((await ask(forwarder, `http://api.example:${port}`)).failure).toBeUndefined()
+    addresses = ["127.0.0.1", "127.0.0.2"]
+    expect((await ask(forwarder, `http://api.example:${port}`)).failure).toContain("not public")
+    addresses = ["127.0.0.2"]
+    expect((await ask(forwarder, `http://api.example:${port}`)).failure).toContain("not public")
+    await forwarder.close()
+    expect(asked).toHaveLength(1)
+  })
+})
+
+it("a request whose headers end twice, or whose length is announced twice, reaches no origin", async () => {
+  const smuggled = [
+    "POST /api/p/shop-api/free/x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\nGET",
+    "POST /api/p/shop-api/free/x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
+    "GET /api/p/shop-api/free/x HTTP/1.1\r\nhost: a\r\nx: a\rb\r\n\r\n",
+  ]
+  for (const text of smuggled) {
+    const socket = connect(address.port, "127.0.0.1").end(text)
+    let got = ""
+    for await (const chunk of socket) got += chunk
+    expect(got).toMatch(/^HTTP\/1.1 400/)
+  }
+  expect(asked).toEqual([])
+})

@@ -1,0 +1,39 @@
+/** What agents are shown of a bundle: its routes and prices. */
+import { checksummed } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { Context, TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { bundleDeposit } from "../deposits/bundle-deposits.ts"
+import { type AmountToken, formatAmount } from "../money/amount.ts"
+import { routesOf } from "./manage-bundles.ts"
+import type { BundleDescription } from "./schema.ts"
+
+/** The answer to `GET /api/p/{slug}`; undefined where no active bundle has the slug. */
+export async function describeBundle(ctx: Context, slug: string): Promise<BundleDescription | undefined> {
+  const row = await ctx.db
+    .selectFrom("bundles")
+    .selectAll()
+    .where("slug", "=", slug)
+    .where("active", "=", true)
+    .executeTakeFirst()
+  if (!row) return undefined
+  const { name: chain, chainId, token } = networkOf(ctx.chain, row.chain_id)
+  const { id, name, description, currency } = row
+  return {
+    ...{ id, slug, name, description, url: urlOf(ctx, slug), currency, chain, chainId },
+    token: { address: checksummed(token.address), decimals: token.decimals, symbol: token.symbol },
+    payTo: checksummed((await bundleDeposit(ctx, id)).address),
+    routes: (await routesOf(ctx, id)).map(route => shownRoute(token, route)),
+    openapi: row.openapi,
+    openapiUrl: row.openapi_url,
+  }
+}
+
+/** The address that the paths of a bundle's routes are added to. */
+export const urlOf = ({ settings }: TxContext, slug: string): string => `${settings.baseUrl}/api/p/${slug}`
+
+/** A route as merchants and agents are shown it. */
+export const shownRoute = (token: AmountToken, { method, path, price, description }: Row<"bundle_routes">) => ({
+  ...{ method, path, description },
+  price: formatAmount(price, token.decimals),
+})

@@ -1,0 +1,106 @@
+/** One exchange with an origin: the request goes out whole, the answer streams in. */
+// I/O: requests to origins; it is made once, with the settings alone.
+import type { Readable } from "node:stream"
+import { Agent } from "undici"
+import type { Settings } from "../config/settings.ts"
+import { addressRule } from "../public-address.ts"
+import { guardedConnector, openResolver, type Resolve } from "../webhooks/connector.ts"
+import { wordsOf } from "../webhooks/send.ts"
+import { failureOf } from "./origin-answer.ts"
+
+const CONNECT_TIMEOUT_MS = 10_000
+/** More than a busy origin needs, and less than the file descriptors of a process. */
+const CONNECTIONS_TO_ONE = 100
+
+interface OriginCall {
+  originUrl: string
+  method: string
+  /** Written by `path.ts`, with the query after it. */
+  path: string
+  /** Name, value, name, value. */
+  headers: string[]
+  body: Buffer | undefined
+}
+
+/** The origin's answer, or why there is none: for the merchant, and for the caller, who is not shown addresses. */
+export type OriginAnswer =
+  | { status: number; headers: Record<string, string | string[] | undefined>; body: Readable; failure?: undefined }
+  | { failure: string; shown: string }
+
+export interface Forwarder {
+  /** Forwards one request; never rejects. `signal` ends it, its body too. */
+  forward(call: OriginCall, signal: AbortSignal): Promise<OriginAnswer>
+  close(): Promise<void>
+}
+
+/** A forwarder for these settings; `resolve` and `ca` replace the system's name resolution and root certificates. */
+export function openForwarder(
+  { webhooks: { allowCidrs }, originTimeoutMs }: Settings,
+  { resolve, ca }: { resolve?: Resolve; ca?: string } = {},
+): Forwarder {
+  const agent = new Agent({
+    connect: guardedConnector({
+      allows: addressRule(allowCidrs),
+      resolve: resolve ?? openResolver({ systemToo: allowCidrs.length > 0 }),
+      timeoutMs: Math.min(CONNECT_TIMEOUT_MS, originTimeoutMs),
+      ca,
+      // An answer of any size is passed on, as fast as its caller reads it.
+      answerBytes: Number.POSITIVE_INFINITY,
+    }),
+    connections: CONNECTIONS_TO_ONE,
+    allowH2: false,
+    // Our own deadline also covers the connection, and informational answers do not extend it.
+    headersTimeout: 0,
+    // Between two parts; the time in which the caller does not read is not counted.
+    bodyTimeout: originTimeoutMs,
+  })
+  return {
+    forward: (call, signal) => exchange(agent, call, signal, originTimeoutMs),
+    close: () => agent.destroy(),
+  }
+}
+
+async function exchange(
+  agent: Agent,
+  { originUrl, method, path, headers, body }: OriginCall,
+  signal: AbortSignal,
+  timeoutMs: number,
+): Promise<OriginAnswer> {
+  const late = new AbortController()
+  const either = AbortSignal.any([signal, late.signal])
+  // undici aborts a request only once it has a connection. While one is being made, this rejects in its place.
+  const aborted = new Promise<never>((_, reject) => {
+    if (either.aborted) reject(either.reason)
+    either.addEventListener("abort", () => reject(either.reason), { once: true })
+  })
+  aborted.catch(() => undefined)
+  const timer = setTimeout(() => late.abort("late"), timeoutMs)
+  try {
+    const { origin, pathname } = new URL(originUrl)
+    const request = agent.request({
+      origin,
+      path: (pathname === "/" ? "" : pathname) + path,
+      method: method as "GET",
+      headers,
+      ...(body === undefined || body.length === 0 ? {} : { body }),
+      signal: either,
+    })
+    // When the deadline wins, nobody reads how the request ends.
+    request.catch(() => undefined)
+    const response = await Promise.race([request, aborted])
+    const failure = failureOf(response.statusCode, [response.headers.location].flat()[0])
+    if (failure === undefined) return { status: response.statusCode, headers: response.headers, body: response.body }
+    response.body.on("error", () => undefined).destroy()
+    return { failure, shown: `answered ${response.statusCode}` }
+  } catch (error) {
+    if (late.signal.aborted) {
+      const shown = `did not begin its answer within ${timeoutMs / 1_000} s`
+      return { failure: shown, shown }
+    }
+    if (signal.aborted)
+      return { failure: "was not asked to the end: the caller left", shown: "was not asked to the end" }
+    return { failure: `could not be asked: ${wordsOf(error as Error, null)}`, shown: "could not be asked" }
+  } finally {
+    clearTimeout(timer)
+  }
+}

@@ -1,0 +1,19 @@
+/** What an answer of an origin is: the answer to the call, or a failure that the caller does not pay for twice. Pure. */
+
+/**
+ * Statuses by which an origin refuses the merchant, and not the caller: its credentials, its quota, its payment, or a request
+ * that it did not wait for. Any other status below 500 is an answer that the caller has paid for, a 404 too.
+ */
+const refusals = new Set([401, 402, 407, 408, 421, 425, 429])
+
+/** Why an answer with this status is a failure, as words that complete "the origin …"; undefined for an answer. */
+export function failureOf(status: number, location: string | undefined): string | undefined {
+  if (status >= 300 && status < 400 && status !== 304)
+    return `answered ${status}, a redirect${location === undefined ? "" : ` to ${location.slice(0, 500)}`}; redirects are not followed`
+  if (status < 200 || status >= 500 || refusals.has(status)) return `answered ${status}`
+  return undefined
+}
+
+/** Whether an answer with this status has no body, or is the answer to a HEAD. */
+export const isBodiless = (method: string, status: number): boolean =>
+  method === "HEAD" || status === 204 || status === 205 || status === 304

@@ -1,0 +1,65 @@
+/**
+ * Paths of proxied requests. A path is read once, into parts; a route is matched by these parts, and what is sent to the origin is
+ * written from them. So an origin never receives another path than the one whose price was paid. Pure.
+ */
+
+/** A path that can mean one thing only. */
+export interface Path {
+  /** Decoded. The last one is empty where the path ends with a slash. */
+  parts: readonly string[]
+  /** The same path, written in the one way that this file writes it; begins with a slash. */
+  text: string
+}
+
+/** What a path or query may consist of: visible ASCII without what ends a path. */
+const VISIBLE = /^[!-~]*$/
+
+/**
+ * Reads a path that begins with a slash; answers what is wrong with it as a clause whose subject is the path. Refused is whatever
+ * two servers may read as different paths: empty parts (`//`), `.` and `..`, also before a `;`, and slashes, backslashes and
+ * control characters in any encoding.
+ *
+ * @example readPath("/users/%61nna") // { parts: ["users", "anna"], text: "/users/anna" }
+ */
+export function readPath(raw: string): Path | string {
+  if (!raw.startsWith("/")) return "must begin with a slash"
+  if (!VISIBLE.test(raw) || /[?#\\]/.test(raw)) return "must be percent-encoded, without `\\` or `#`"
+  const encoded = raw.slice(1).split("/")
+  const parts: string[] = []
+  for (const [i, each] of encoded.entries()) {
+    if (each === "" && i < encoded.length - 1) return "must not have an empty part (`//`)"
+    const part = decoded(each)
+    if (part === undefined) return "must be percent-encoded UTF-8"
+    // Decoded a second time, as some servers do, it must not be one of these either.
+    if (/[/\\\p{Cc}]|%(2f|5c|2e|00)/iu.test(part))
+      return "must not have an encoded slash, backslash, dot or control character"
+    if (/^\.{1,2}(;|$)/.test(part)) return "must not have `.` or `..` as a part"
+    parts.push(part)
+  }
+  return { parts, text: `/${parts.map(written).join("/")}` }
+}
+
+/** The path and query of a request's URL after `/api/p/{slug}`; undefined where it is not certain which is which. */
+export function splitUrl(url: string): { path: string; query: string } | undefined {
+  const [, path = "", query = ""] = /^([^?]*)(\?.*)?$/s.exec(url) ?? []
+  // "", "api", "p", the slug: the router has matched these four, each by its decoded text.
+  const [before, , , slug, ...rest] = path.split("/")
+  if (before !== "" || !slug || rest.length === 0 || !VISIBLE.test(query) || query.includes("#")) return undefined
+  return { path: `/${rest.join("/")}`, query }
+}
+
+function decoded(part: string): string | undefined {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return undefined
+  }
+}
+
+/** Characters that `encodeURIComponent` encodes although a part of a path may have them (RFC 3986, `pchar`). */
+const plain: Record<string, string> = {
+  ...{ "%24": "$", "%26": "&", "%2B": "+", "%2C": ",", "%3A": ":", "%3B": ";", "%3D": "=", "%40": "@" },
+}
+
+const written = (part: string): string =>
+  encodeURIComponent(part).replace(/%(?:2[46BC]|3[ABD]|40)/g, code => plain[code] ?? code)

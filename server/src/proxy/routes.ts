@@ -1,0 +1,29 @@
+/** `/api/p/{slug}/{path}`: the APIs that merchants sell, with their own methods, bodies and answers. */
+import type { Context } from "../context.ts"
+import type { Server } from "../http/server.ts"
+import { openForwarder } from "./forward.ts"
+import { bundleFinder } from "./load-bundle.ts"
+import { methods } from "./match-route.ts"
+import type { Payments } from "./payments.ts"
+import { openPlaces } from "./places.ts"
+import { serveCall } from "./serve-call.ts"
+
+/** `payments` settles priced calls; without it, they are answered `PAYMENTS_PAUSED`. */
+export function proxyRoutes(app: Server, ctx: Context, payments?: Payments): void {
+  const forwarder = openForwarder(ctx.settings)
+  const parts = { find: bundleFinder(), forwarder, places: openPlaces(), payments }
+  app.addHook("onClose", () => forwarder.close())
+  // Bodies of any type, as the bytes that they are; the other routes read JSON alone.
+  app.register(async calls => {
+    calls.removeAllContentTypeParsers()
+    calls.addContentTypeParser("*", { parseAs: "buffer" }, async (_request: unknown, body: Buffer) => body)
+    calls.route({
+      method: [...methods, "HEAD"],
+      url: "/api/p/:slug/*",
+      exposeHeadRoute: false,
+      // Its answers are those of the origins; docs/x402-proxy.md describes it.
+      schema: { hide: true },
+      handler: (request, reply) => serveCall(ctx, parts, request, reply),
+    })
+  })
+}

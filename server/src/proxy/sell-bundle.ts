@@ -1,0 +1,80 @@
+/**
+ * Bundles as something that is sold: each transfer that settled a call is a payment, and any other money waits for the merchant.
+ * Settled under the bundle's row. Calls were served when they were settled, so a payment gives nothing more, and no event is
+ * emitted (agents' payments have none).
+ */
+// I/O: by the context of each method, whose type comes with Sellable.
+import type { Address, Hash } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { TxContext } from "../context.ts"
+import { paymentChanges } from "../metrics.ts"
+import {
+  countedAlone,
+  dueSenders,
+  lockDueTransfers,
+  openTransfers,
+  standingPayments,
+} from "../paywalls/open-transfers.ts"
+import { classify } from "../settlement/classify.ts"
+import { sessionNotice } from "../settlement/notify-paid.ts"
+import type { Part, Sellable } from "../settlement/sellable.ts"
+import { planBundle } from "./plan-bundle.ts"
+
+/** One sender at one bundle. */
+interface BundlePart extends Part {
+  payer: Address
+}
+
+/** Those of the transactions that settled calls of a bundle. */
+export type SettlementsOf = (ctx: TxContext, bundleId: string, hashes: readonly Hash[]) => Promise<ReadonlySet<Hash>>
+
+/** Calls, for sale at bundles; `settlementsOf` reads what x402 has settled. */
+export const bundleSales = (settlementsOf: SettlementsOf): Sellable<BundlePart> => ({
+  prefix: "bdl",
+  notFound: "NOT_FOUND",
+  purpose: "call",
+  paidOnce: false,
+
+  due: (ctx, network) => dueSenders(ctx, network, "bdl"),
+
+  groupOf: async (_ctx, { resource_id, payer }) => ({ resourceId: resource_id, senders: [payer] }),
+
+  async hold(ctx, { resourceId, senders }) {
+    const { merchant_id, chain_id } = await ctx.db
+      .selectFrom("bundles")
+      .select(["merchant_id", "chain_id"])
+      .where("id", "=", resourceId)
+      .forNoKeyUpdate()
+      .executeTakeFirstOrThrow()
+    const network = networkOf(ctx.chain, chain_id)
+    const due = await lockDueTransfers(ctx, resourceId, senders)
+    const owner = { merchant_id, chain_id, resource_id: resourceId }
+    const parts: BundlePart[] = []
+    for (const payer of senders)
+      parts.push({ owner, network, payer, standing: await standingPayments(ctx, resourceId, payer, due) })
+    return { parts, due }
+  },
+
+  async plan(ctx, { owner: { resource_id: id }, network, payer }, screened) {
+    const rows = [
+      ...(await openTransfers(ctx, id, payer, network, "=")),
+      ...(await openTransfers(ctx, id, payer, network, "<>")),
+    ]
+    const alone = await countedAlone(ctx, network, id, payer)
+    return planBundle({
+      payer,
+      transfers: classify(ctx, network, rows, screened, alone),
+      settlements: await settlementsOf(ctx, id, [...new Set(rows.map(row => row.tx_hash))]),
+      screening: screened.get(payer) ?? "unknown",
+      now: ctx.now(),
+    })
+  },
+
+  async onPaid() {},
+  async onReversed(_ctx, { network }) {
+    paymentChanges.inc({ network: network.name, change: "call reversed" })
+  },
+  async finish() {},
+  async onDecided() {},
+  describe: async (_ctx, payment) => sessionNotice(payment),
+})

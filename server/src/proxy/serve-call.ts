@@ -1,0 +1,233 @@
+/**
+ * A proxied call, from its path to the last byte of the origin's answer. Everything that can refuse it comes first, then its
+ * payment, then the origin. A payment whose call the origin fails is given back: the payer repeats the call without paying again.
+ */
+import { createHash } from "node:crypto"
+import { finished } from "node:stream"
+import type { FastifyReply, FastifyRequest } from "fastify"
+import { networkOf } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import { bundleDeposit } from "../deposits/bundle-deposits.ts"
+import { watch } from "../deposits/deposits.ts"
+import { ApiError, errorTable, invalid } from "../errors.ts"
+import { dropSlowReader } from "../http/parts.ts"
+import { recordFailure, recordServed } from "./failures.ts"
+import type { Forwarder, OriginAnswer } from "./forward.ts"
+import { headersForCaller, headersForOrigin, isLoop, VIA } from "./headers.ts"
+import type { CallBundle, CallRoute, FindBundle } from "./load-bundle.ts"
+import { matchRoute } from "./match-route.ts"
+import { isBodiless } from "./origin-answer.ts"
+import { type Path, readPath, splitUrl } from "./path.ts"
+import type { Offer, Paid, Payments } from "./payments.ts"
+import type { Places } from "./places.ts"
+
+/** What serves calls. */
+export interface Parts {
+  find: FindBundle
+  forwarder: Forwarder
+  places: Places
+  payments: Payments | undefined
+}
+
+/** A request, matched. */
+interface Call {
+  bundle: CallBundle
+  route: CallRoute
+  path: Path
+  query: string
+  body: Buffer | undefined
+}
+
+/**
+ * Serves one request to `/api/p/{slug}/{path}`; answers it itself. Throws `VALIDATION_ERROR`, `NOT_FOUND`, `ORIGIN_BUSY`,
+ * `PAYMENTS_PAUSED`.
+ */
+export async function serveCall(
+  ctx: Context,
+  parts: Parts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const call = await findCall(ctx, parts, request)
+  const leave = parts.places.take(call.bundle.id)
+  if (!leave) throw new ApiError("ORIGIN_BUSY")
+  const gone = new AbortController()
+  reply.raw.once("close", () => {
+    leave()
+    gone.abort("gone")
+  })
+  if (reply.raw.destroyed) leave()
+  if (call.route.price === 0n) return await answer(ctx, parts, request, reply, call, undefined, gone.signal)
+  // Its caller may pay with any wallet too; then the scan must find it.
+  await watch(ctx, call.bundle.id)
+  if (!parts.payments) throw new ApiError("PAYMENTS_PAUSED")
+  const paid = await parts.payments.take(ctx, request, reply, await offerOf(ctx, request, call))
+  if (!paid) return reply
+  try {
+    return await answer(ctx, parts, request, reply, call, paid, gone.signal)
+  } catch (error) {
+    await parts.payments.giveBack(ctx, paid, "the service failed")
+    throw error
+  }
+}
+
+async function findCall(ctx: Context, { find }: Parts, request: FastifyRequest): Promise<Call> {
+  const { slug } = request.params as { slug: string }
+  const bundle = await find(ctx, slug)
+  if (!bundle) throw new ApiError("NOT_FOUND", undefined, `There is no API at /api/p/${slug}.`)
+  const url = splitUrl(request.raw.url ?? "")
+  const path = url && readPath(url.path)
+  if (typeof path === "string") throw invalid("path", path)
+  if (!url || !path) throw invalid("path", "must be percent-encoded, without `#`")
+  const { method } = request
+  const route = matchRoute(bundle.routes, method, path)
+  if (!route)
+    throw new ApiError(
+      "NOT_FOUND",
+      undefined,
+      `${bundle.name} has no route for ${method} ${path.text.slice(0, 200)}. GET /api/p/${slug} lists its routes.`,
+    )
+  if (isLoop(request.headers.via))
+    throw invalid("Via", "names this kind of proxy: the origin of the API leads back to it")
+  const body = Buffer.isBuffer(request.body) ? request.body : undefined
+  return { bundle, route, path, query: url.query, body }
+}
+
+async function offerOf(
+  ctx: Context,
+  { method }: FastifyRequest,
+  { bundle, route, path, query, body }: Call,
+): Promise<Offer> {
+  const network = networkOf(ctx.chain, bundle.chainId)
+  const deposit = await bundleDeposit(ctx, bundle.id)
+  const target = `${path.text}${query}`
+  return {
+    merchantId: bundle.merchantId,
+    network,
+    prices: [{ network, payTo: deposit.address, amount: route.price, deposit }],
+    sold: {
+      url: `${ctx.settings.baseUrl}/api/p/${bundle.slug}${target}`,
+      description: route.description ?? `${bundle.name}: ${route.method} ${route.path}`,
+      mimeType: "application/json",
+    },
+    binding: bindingOf(bundle.id, method, target, body),
+    isRepeatable: false,
+  }
+}
+
+/** What the payment of a call is good for, as hex SHA-256: these bytes at this place, and nothing else. */
+const bindingOf = (bundleId: string, method: string, target: string, body: Buffer | undefined): string =>
+  sha256(JSON.stringify([bundleId, method, target, sha256(body ?? "")]))
+
+const sha256 = (data: string | Buffer): string => createHash("sha256").update(data).digest("hex")
+
+async function answer(
+  ctx: Context,
+  parts: Parts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  call: Call,
+  paid: Paid | undefined,
+  signal: AbortSignal,
+): Promise<FastifyReply> {
+  const { bundle, path, query, body } = call
+  const own = {
+    ...bundle.headers,
+    via: VIA,
+    "x-request-id": request.id,
+    ...(paid ? { "sluice-payment": paid.receipt } : {}),
+  }
+  const headers = headersForOrigin(request.raw.rawHeaders, own)
+  const target = { originUrl: bundle.originUrl, path: path.text + query }
+  const found = await parts.forwarder.forward({ ...target, method: request.method, headers, body }, signal)
+  if (signal.aborted) return await endUnread(ctx, parts, request, reply, paid, found)
+  if (found.failure !== undefined) return await sendFailure(ctx, parts, request, reply, call, paid, found)
+  if (paid?.isRetry) await recordServed(ctx, paid.id)
+  if (paid) finished(found.body, error => void (error && !signal.aborted && failLate(ctx, parts, request, call, paid)))
+  return sendAnswer(ctx, request, reply, found)
+}
+
+/**
+ * Ends a call whose caller has left before its answer began. A call that only reads may be repeated by whoever paid; of any other
+ * the origin may have done its work, and would do it again for nothing.
+ */
+async function endUnread(
+  ctx: Context,
+  { payments }: Parts,
+  { method }: FastifyRequest,
+  reply: FastifyReply,
+  paid: Paid | undefined,
+  found: OriginAnswer,
+): Promise<FastifyReply> {
+  if (found.failure === undefined) found.body.on("error", () => undefined).destroy()
+  if (paid && (method === "GET" || method === "HEAD")) await payments?.giveBack(ctx, paid, "its caller left")
+  return reply
+}
+
+/** Passes the answer on as it arrives, and no faster than its caller reads it. */
+function sendAnswer(
+  ctx: Context,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { status, headers, body }: Extract<OriginAnswer, { failure?: undefined }>,
+): FastifyReply {
+  reply.code(status).headers(headersForCaller(headers))
+  if (isBodiless(request.method, status)) {
+    body.on("error", () => undefined).resume()
+    return reply.send()
+  }
+  finished(body, dropSlowReader(ctx, reply))
+  return reply.send(body)
+}
+
+/** Answers 502; a payment is given back first, so that whoever reads its token can use it. */
+async function sendFailure(
+  ctx: Context,
+  { payments }: Parts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  call: Call,
+  paid: Paid | undefined,
+  { failure, shown }: Extract<OriginAnswer, { failure: string }>,
+): Promise<FastifyReply> {
+  if (paid) {
+    await payments?.giveBack(ctx, paid, failure)
+    await recordFailure(ctx, failureOfCall(request, call, paid, failure))
+  }
+  ctx.log.info({ requestId: request.id, bundleId: call.bundle.id, failure }, "an origin failed")
+  const { status } = errorTable.ORIGIN_FAILED
+  const kept = paid
+    ? " Your payment is kept: repeat the same request with the `retryToken` of this answer within 24 hours, and do not pay again."
+    : " Try again later."
+  return reply.code(status).send({
+    error: "ORIGIN_FAILED",
+    message: `The API behind this address ${shown}.${kept}`,
+    requestId: request.id,
+    ...(paid ? { retryToken: paid.retryToken } : {}),
+  })
+}
+
+/** The origin has cut its answer off: the caller has a part, and may ask for the whole. */
+async function failLate(
+  ctx: Context,
+  { payments }: Parts,
+  request: FastifyRequest,
+  call: Call,
+  paid: Paid,
+): Promise<void> {
+  const reason = "did not end its answer"
+  try {
+    await payments?.giveBack(ctx, paid, reason)
+    await recordFailure(ctx, failureOfCall(request, call, paid, reason))
+  } catch (error) {
+    ctx.log.error(
+      { err: error, requestId: request.id },
+      "the payment of a call that was cut off could not be given back",
+    )
+  }
+}
+
+const failureOfCall = ({ method }: FastifyRequest, { bundle, path }: Call, { id }: Paid, reason: string) => ({
+  ...{ payment_id: id, bundle_id: bundle.id },
+  ...{ method, path: path.text.slice(0, 2_048), reason: reason.slice(0, 2_000) },
+})
