@@ -80,6 +80,9 @@ export const alterations: { table: string; what: string; statement: string }[] =
     "its opening": "open_after_s = open_after_s + 1",
     "a factory": "factory = '0x000000000000000000000000000000000000dead'",
     "an address": "address = '0x000000000000000000000000000000000000dead'",
+    "all, as of an older factory":
+      "approver = '0x0000000000000000000000000000000000000000', factory = '0x000000000000000000000000000000000000dead'",
+    "the mark of an older factory": "older_factory = true",
   }),
   ...each("outflows", {
     "an amount": "amount = amount + 1",

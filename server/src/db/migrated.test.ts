@@ -84,7 +84,12 @@ function termsOf(depositId: unknown, sessionId: unknown): Line {
   const versions = rowsOf("paywall_versions").filter(row => row.deposit_id === depositId)
   const [last] = versions.sort((a, b) => Number(b.n) - Number(a.n))
   const set = last?.recipient_set_id ?? rowsOf("checkout_sessions").find(row => row.id === sessionId)?.recipient_set_id
-  return { approver: ZERO_ADDRESS, payees_hash: zeroHash, ...(set === undefined ? {} : { recipient_set_id: set }) }
+  return {
+    approver: ZERO_ADDRESS,
+    older_factory: true,
+    payees_hash: zeroHash,
+    ...(set === undefined ? {} : { recipient_set_id: set }),
+  }
 }
 
 /** A row of the fixture as it must be now. */
@@ -160,7 +165,7 @@ describe("after the migration", () => {
     ],
     [
       "a second address of a session",
-      'insert into deposits overriding system value select (jsonb_populate_record(d, \'{"id": 4711, "address": "0x1111111111111111111111111111111111111111"}\')).* from deposits d where starts_with(resource_id, \'cs_\') limit 1',
+      'insert into deposits overriding system value select (jsonb_populate_record(d, \'{"id": 4711, "older_factory": false, "address": "0x1111111111111111111111111111111111111111"}\')).* from deposits d where starts_with(resource_id, \'cs_\') limit 1',
       /deposits_of_session/,
     ],
     [

@@ -70,6 +70,8 @@ interface Deposits {
   owner: Address
   /** Whose signature sends money back to payers: nobody's when zero, and the factory's own address stands for the service. */
   approver: Address
+  /** Of before addresses named an approver: this version knows no terms of it, and can't move its money. */
+  older_factory: Generated<boolean>
   /** Of the recipients of `recipient_set_id`; zero without a split. */
   payees_hash: Hash
   recipient_set_id: Optional<bigint>

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { makeOlder } from "../../test/older-factory.ts"
 import { startService, type TestService } from "../../test/service.ts"
-import { type Address, ZERO_ADDRESS } from "../chain/hex.ts"
 import { renewDeposits } from "./versions.ts"
 
 let service: TestService
@@ -44,8 +44,7 @@ describe("renewDeposits", () => {
     const { body } = await service.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, { as: "shop" })
     const payTo = async () => (await service.call("GET", `/api/paywalls/${body.id}`)).body.payTo
     const before = await payTo()
-    const old = { factory: `0x${"9".repeat(40)}` as Address, approver: ZERO_ADDRESS }
-    await service.ctx.db.updateTable("deposits").set(old).execute()
+    await makeOlder(service.ctx.db)
     expect(await renewDeposits(service.ctx)).toBe(1)
     expect(await renewDeposits(service.ctx)).toBe(0)
     expect(await payTo()).not.toBe(before)

@@ -3,7 +3,6 @@
  * address, and of who approves returns, closes one version and opens the next, at the same instant.
  */
 import { sql } from "kysely"
-import { ZERO_ADDRESS } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
@@ -103,8 +102,7 @@ export async function renewDeposits(ctx: Context): Promise<number> {
     .where("until_at", "is", null)
     .where(isKind("deposits.resource_id", "pw"))
     .limit(1_000)
-  // A literal: the partial index serves no parameter.
-  const unserved = current.where(sql<boolean>`deposits.approver = ${sql.lit(ZERO_ADDRESS)}`)
+  const unserved = current.where(sql<boolean>`deposits.older_factory`)
   const before = BigInt(Math.floor(ctx.now().getTime() / 1_000) + RENEW_BEFORE_S)
   // Uses the index on the next opening time: checking each paywall took 443 ms with 150,000 of them.
   const opening = current.where("open_after_s", "<", before).orderBy("open_after_s")

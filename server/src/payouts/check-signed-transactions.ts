@@ -5,7 +5,7 @@
 import { sql } from "kysely"
 import { type Hex, keccak256, parseTransaction } from "viem"
 import { addressOfTerms, type Payee, payeesHash } from "../chain/deposit-terms.ts"
-import { type Address, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { approvalIn, giveBackCall, releaseData, returnNonce, termsOf, withoutId } from "../chain/release-call.ts"
 import type { TxContext } from "../context.ts"
@@ -37,7 +37,7 @@ const payeesOfDeposit = sql`(select coalesce(json_agg(json_build_object('address
 
 /** Whether a deposit `d` is not one of a factory of the time before addresses named approvers, whose terms nothing here knows. */
 const isOurs = ({ depositFactory }: Pick<Network, "depositFactory">) =>
-  sql<boolean>`(d.factory = ${depositFactory} or d.approver <> ${ZERO_ADDRESS})`
+  sql<boolean>`(d.factory = ${depositFactory} or not d.older_factory)`
 
 /** Payouts out of deposits, with their signed bytes, in the order of their ids. */
 export async function signedPayouts(

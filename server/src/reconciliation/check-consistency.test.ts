@@ -157,3 +157,14 @@ it("a claim that a hand deletes with the triggers on is found where its payment'
     await expect(work).rejects.toThrow(Back)
   }
 })
+
+it("nobody makes an address look like one of an older factory: not by a statement, nor unseen", async () => {
+  const { deposit_id: id } = await db().selectFrom("payouts").select("deposit_id").limit(1).executeTakeFirstOrThrow()
+  const older = `approver = '0x${"0".repeat(40)}', factory = '0x${"9".repeat(40)}', owner = '0x${"7".repeat(40)}'`
+  const statement = `update deposits set ${older}, older_factory = true where id = ${id}`
+  await expect(sql.raw(statement).execute(db())).rejects.toThrow("was made by this version")
+  const [marked] = await saidAfter(statement)
+  expect(marked).toContain(`by the row ${id} of deposits it is 0x9999`)
+  const [unmarked] = await saidAfter(`update deposits set ${older} where id = ${id}`)
+  expect(unmarked).toContain(`row ${id} of deposits is called an address of an older factory`)
+})

@@ -136,6 +136,22 @@ const questions: Question[] = [
         left join deposits d on d.resource_id = s.id where s.chain_id = ${chainId} and d.id is null`,
   },
   {
+    // Nothing here knows the terms of an address of before addresses named an approver, so it is compared with nothing else.
+    table: "deposits",
+    of: chainId => sql`
+      select d.id::text, format('is called an address of an older factory, with %s as its approver, of the factory %s', d.approver,
+        d.factory) as words
+      from deposits d where d.chain_id = ${chainId} and d.older_factory <> (d.approver = ${ZERO_ADDRESS})`,
+  },
+  {
+    table: "payouts",
+    of: chainId => sql`
+      select i.id::text, format('is sent to the factory %s; by the row %s of deposits it is %s', i.to_address, d.id, d.factory)
+        as words
+      from payouts i join deposits d on d.id = i.deposit_id
+      where i.chain_id = ${chainId} and i.kind in ${outgoingKinds} and i.to_address <> d.factory`,
+  },
+  {
     table: "payouts",
     of: chainId => sql`
       select i.id::text, format('is called the merchant %s''s', i.merchant_id) as words
@@ -151,7 +167,7 @@ const questions: Question[] = [
         i.recipient, i.deposit_id, coalesce(r.percent_e4::text, 'none'), coalesce(r.address, 'nobody')) as words
       from payouts i left join deposits d on d.id = i.deposit_id
         left join recipients r on r.set_id = d.recipient_set_id and r.position = i.share
-      where i.chain_id = ${chainId} and i.kind = 'share' and d.approver is distinct from ${ZERO_ADDRESS}
+      where i.chain_id = ${chainId} and i.kind = 'share' and not d.older_factory
         and (i.recipient, i.percent_e4) is distinct from (r.address, r.percent_e4)`,
   },
   {

@@ -4,7 +4,7 @@
  * final transfer and ended payout with its receipt. A proven difference halts the payout wallet and names the row.
  */
 import { sql } from "kysely"
-import { type Address, ZERO_ADDRESS } from "../chain/hex.ts"
+import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum, type Quorum } from "../chain/quorum.ts"
 import { RpcError } from "../chain/rpc.ts"
@@ -212,7 +212,7 @@ async function passDeposits(round: Round, quorum: Quorum, after: bigint): Promis
     ctx,
     rows.flatMap(row => row.recipient_set_id ?? []),
   )
-  const isKnown = (row: Row<"deposits">) => row.factory === network.depositFactory || row.approver !== ZERO_ADDRESS
+  const isKnown = (row: Row<"deposits">) => row.factory === network.depositFactory || !row.older_factory
   const termsOfRow = (row: Row<"deposits">) => checkTerms(row, sets.get(row.recipient_set_id ?? -1n) ?? [])
   await halt(round, [firstOf(rows.filter(isKnown), termsOfRow)])
   const { finding, unproven } = await checkBalances(ctx, network, quorum, rows)

@@ -1,6 +1,5 @@
 /** Whether the money of a payment that waits is still at its receiving address: the merchant may have given it back a moment ago. */
 import { encodeFunctionData, erc20Abi } from "viem"
-import { ZERO_ADDRESS } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { RpcResult } from "../chain/rpc.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
@@ -26,8 +25,8 @@ export async function assertMoneyThere(ctx: Context, payment: Row<"payments">): 
   const isDecided = payment.status !== "open" && payment.status !== "granted"
   if (isDecided || depositId === null || token !== network.token.address) return
   const deposits = ctx.db.selectFrom("deposits").selectAll().where("id", "=", depositId)
-  const { address, approver, factory } = await deposits.executeTakeFirstOrThrow()
-  if (approver === factory || approver === ZERO_ADDRESS) return
+  const { address, approver, factory, older_factory: isOlder } = await deposits.executeTakeFirstOrThrow()
+  if (approver === factory || isOlder) return
   // Before the balance: what comes meanwhile makes it no less.
   const sums = (await depositSums(ctx, token, [depositId])).get(depositId)
   const least = sums ? sums.came - sums.went : 0n

@@ -5,7 +5,7 @@
 import { type Hex, hashTypedData } from "viem"
 import { readSignature } from "../chain/authorizations.ts"
 import { type GiveBack, giveBackData } from "../chain/give-back.ts"
-import { type Address, checksummed, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
+import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { giveBackCall, RELEASE_GAS, returnNonce } from "../chain/release-call.ts"
 import { walletJson } from "../chain/typed-data.ts"
@@ -57,9 +57,9 @@ async function askedFor(
     .selectAll()
     .where("id", "=", payment.deposit_id)
     .executeTakeFirstOrThrow()
-  const { approver, factory, address } = deposit
+  const { approver, factory, address, older_factory: isOlder } = deposit
   if (approver === factory) return undefined
-  if (approver === ZERO_ADDRESS)
+  if (isOlder)
     throw new ApiError(
       "INVALID_OPERATION",
       undefined,
