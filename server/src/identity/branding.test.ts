@@ -13,11 +13,11 @@ const vp8 = "VlA4ICYAAABwAQCdASoDAAIAB0CWJaACdAFAAAD+2ibri5siKPbzmzt/yAAAAA=="
 const vp8l = "VlA4TBEAAAAvAkAAAAfQotL2o/+BiOh/AAA="
 const webp = (chunk: string) =>
   Buffer.concat([Buffer.from("RIFF....WEBP"), Buffer.from(chunk, "base64")]).toString("base64")
-/** The extended form, with what it says of itself: 0x02 is an animation. */
-const extended = (flags: number) => {
+/** The extended form around one picture, with what it says of itself: 0x02 is an animation. */
+const extended = (flags: number, picture = vp8) => {
   const head = Buffer.from("VP8X\x0a\0\0\0\0\0\0\0\x02\0\0\x01\0\0", "latin1")
   head[8] = flags
-  return webp(head.toString("base64"))
+  return webp(Buffer.concat([head, Buffer.from(picture, "base64")]).toString("base64"))
 }
 const url = (type: string, base64: string) => `data:image/${type};base64,${base64}`
 const changed = (change: (bytes: Buffer) => void) => {
@@ -59,9 +59,35 @@ describe("a logo", () => {
       expect(readLogo(text)).toBe(form)
     expect(readLogo(url("png", svg))).toContain("must be what its type says")
     expect(readLogo(url("webp", extended(0x02)))).toBe("must be what its type says, image/webp, and not animated")
+    const frames = Buffer.concat([Buffer.from("ANMF\x2e\0\0\0", "latin1"), Buffer.from(vp8, "base64")])
+    expect(readLogo(url("webp", extended(0, frames.toString("base64"))))).toContain("not animated")
     expect(readLogo(changed(bytes => bytes.write("acTL", 37, "latin1")))).toContain("not animated")
     expect(readLogo(changed(bytes => bytes.writeUInt32BE(2_049, 16)))).toContain("2048 pixels")
     expect(readLogo(changed(bytes => bytes.writeUInt32BE(0, 20)))).toContain("2048 pixels")
+    // Heads alone: nothing would be seen, and room would be left for it.
+    const cut = (type: string, base64: string, bytes: number, tail = "") =>
+      readLogo(
+        url(
+          type,
+          Buffer.concat([Buffer.from(base64, "base64").subarray(0, bytes), Buffer.from(tail, "hex")]).toString(
+            "base64",
+          ),
+        ),
+      )
+    const end = "0000000049454e44ae426082"
+    for (const [type, base64, bytes, tail] of [
+      ["png", png, 34],
+      ["png", png, 33, end],
+      ["png", png, 33, `0000000049444154ffffffff${end}`],
+      ["png", png, Buffer.from(png, "base64").length - 12],
+      ["jpeg", jpeg, Buffer.from(jpeg, "base64").indexOf("ffda", 0, "hex")],
+      ["webp", extended(0), 30],
+    ] as const)
+      expect([type, bytes, cut(type, base64, bytes, tail)]).toEqual([
+        type,
+        bytes,
+        expect.stringContaining("must be what"),
+      ])
     // A fill byte before the frame, whose size a decoder reads, and another frame where a length would lead to.
     const hidden = Buffer.concat([
       Buffer.from("ffd8ffffc0001108", "hex"),

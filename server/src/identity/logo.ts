@@ -38,17 +38,32 @@ export function readLogo(url: string): Logo | string {
 
 /** Each reads the size from the head of a file; undefined for another format, a cut one, or an animation. */
 const readers: Record<Logo["type"], (bytes: Buffer) => Size | undefined> = {
-  "image/png": bytes => {
-    const isPng = bytes.length > 33 && bytes.subarray(0, 8).equals(PNG) && bytes.toString("latin1", 12, 16) === "IHDR"
-    // The chunk that makes a PNG an animation; nobody can stop one that moves.
-    if (!isPng || bytes.includes("acTL", 8, "latin1")) return undefined
-    return { width: bytes.readUInt32BE(16), height: bytes.readUInt32BE(20) }
-  },
+  "image/png": pngSize,
   "image/jpeg": jpegSize,
   "image/webp": webpSize,
 }
 
 const PNG = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
+const HEAD_BYTES = 13
+
+/** Walks from chunk to chunk to the end: a head alone would be an empty place above the merchant's name. */
+function pngSize(bytes: Buffer): Size | undefined {
+  if (bytes.length < 33 || !bytes.subarray(0, 8).equals(PNG)) return undefined
+  if (bytes.readUInt32BE(8) !== HEAD_BYTES || bytes.toString("latin1", 12, 16) !== "IHDR") return undefined
+  let hasPixels = false
+  for (let at = 33; at + 12 <= bytes.length; at += 12 + bytes.readUInt32BE(at)) {
+    const type = bytes.toString("latin1", at + 4, at + 8)
+    // It makes a PNG an animation; nobody can stop one that moves.
+    if (type === "acTL") return undefined
+    hasPixels ||= type === "IDAT" && bytes.readUInt32BE(at) > 0
+    if (type === "IEND")
+      return hasPixels ? { width: bytes.readUInt32BE(16), height: bytes.readUInt32BE(20) } : undefined
+  }
+  return undefined
+}
+
+/** Where the pixels of a JPEG begin. */
+const SCAN = Buffer.from([0xff, 0xda])
 
 /** The frame header is the first segment from C0 to CF that is neither a table (C4, CC) nor reserved (C8). */
 function jpegSize(bytes: Buffer): Size | undefined {
@@ -59,7 +74,7 @@ function jpegSize(bytes: Buffer): Size | undefined {
     // A fill byte (ITU T.81, B.1.1.2), which decoders skip, or a marker without a length, which none has before the frame.
     // Whoever read a length there would miss the true size.
     if (marker === 0xff || marker <= 0x01 || (marker >= 0xd0 && marker <= 0xd9)) return undefined
-    if (marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker))
+    if (marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker) && bytes.includes(SCAN, at))
       return { height: bytes.readUInt16BE(at + 5), width: bytes.readUInt16BE(at + 7) }
   }
   return undefined
@@ -78,10 +93,24 @@ function webpSize(bytes: Buffer): Size | undefined {
       return { width: (bits & 0x3fff) + 1, height: ((bits >>> 14) & 0x3fff) + 1 }
     }
     case "VP8X": {
-      if (((bytes[20] ?? 0) & ANIMATED) !== 0) return undefined
+      // The flag may be false: the pictures of an animation are inside of its frames, and none of them would be shown.
+      const chunks = webpChunks(bytes)
+      const hasPicture = chunks.includes("VP8 ") || chunks.includes("VP8L")
+      if (((bytes[20] ?? 0) & ANIMATED) !== 0 || !hasPicture) return undefined
       return { width: bytes.readUIntLE(24, 3) + 1, height: bytes.readUIntLE(27, 3) + 1 }
     }
     default:
       return undefined
   }
+}
+
+/** The names of a WebP's chunks, whose lengths are even. */
+function webpChunks(bytes: Buffer): string[] {
+  const names: string[] = []
+  for (let at = 12; at + 8 <= bytes.length; ) {
+    names.push(bytes.toString("latin1", at, at + 4))
+    const length = bytes.readUInt32LE(at + 4)
+    at += 8 + length + (length % 2)
+  }
+  return names
 }
