@@ -49,6 +49,20 @@ describe("parseJson", () => {
     )
   })
 
+  it("names the whole path of what it refuses, and the first of several", () => {
+    const paths = [
+      ['{"allowedOrigins":["https://a.example","\\u0000"]}', "allowedOrigins.1"],
+      ['{"a":{"b":[{"c":"\\ud800"}]},"d":"\\u0000"}', "a.b.0.c"],
+      ['{"a":{"b":{"c\\u0000":1}}}', "a.b.c\0"],
+      ['{"splits":[{"percent":1e999}]}', "splits.0.percent"],
+      ['"\\u0000"', ""],
+    ] as const
+    for (const [text, path] of paths)
+      expect(() => parseJson(text), text).toThrow(
+        expect.objectContaining({ details: [expect.objectContaining({ path })] }),
+      )
+  })
+
   it("takes a hundred levels, and as many things as there are beside each other", () => {
     const deep = `${"[".repeat(99)}1${"]".repeat(99)}`
     const text = `[${Array(1_000).fill(deep).join()}]`

@@ -35,10 +35,13 @@ export function parseJson(text: string): unknown {
   const tooDeep = () => invalid("", `must be nested at most ${MAX_DEPTH} levels deep`)
   // The depth of each object; the innermost come first.
   const depths = new Map<unknown, number>()
+  // The reviver knows only the last part of a path, so the place of the first fault is searched for afterwards.
+  let fault: { holder: object; key: string; message: string } | undefined
   try {
-    return JSON.parse(text, function (this: object, key: string, value: unknown, context?: { source?: string }) {
+    const body = JSON.parse(text, function (this: object, key: string, value: unknown, context?: { source?: string }) {
       if (key === "__proto__") throw invalid("", "must not have a field named __proto__")
-      if (!isStorable(key) || (typeof value === "string" && !isStorable(value))) throw invalid(key, NOT_STORABLE)
+      if (!isStorable(key) || (typeof value === "string" && !isStorable(value)))
+        fault ??= { holder: this, key, message: NOT_STORABLE }
       if (typeof value === "object" && value !== null) {
         const depth = (depths.get(value) ?? 0) + 1
         if (depth > MAX_DEPTH) throw tooDeep()
@@ -46,7 +49,7 @@ export function parseJson(text: string): unknown {
       }
       // JSON would store it as null.
       if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY)
-        throw invalid(key, "is too large for a JSON number: send it in quotes")
+        fault ??= { holder: this, key, message: "is too large for a JSON number: send it in quotes" }
       if (typeof value === "number" && context?.source) {
         const texts = written.get(this) ?? {}
         texts[key] = context.source
@@ -54,9 +57,22 @@ export function parseJson(text: string): unknown {
       }
       return value
     } as (key: string, value: unknown) => unknown)
+    if (fault) throw invalid([...(pathTo(body, fault.holder) ?? []), fault.key].join("."), fault.message)
+    return body
   } catch (error) {
     if (error instanceof SyntaxError) throw invalid("", `is not valid JSON: ${error.message}`)
     if (error instanceof RangeError) throw tooDeep()
     throw error
   }
+}
+
+/** The names and indexes that lead from `value` to an object in it; undefined where it is not in it. */
+function pathTo(value: unknown, sought: object): string[] | undefined {
+  if (value === sought) return []
+  if (typeof value !== "object" || value === null) return undefined
+  for (const [key, inner] of Object.entries(value)) {
+    const rest = pathTo(inner, sought)
+    if (rest) return [key, ...rest]
+  }
+  return undefined
 }
