@@ -93,6 +93,19 @@ async function branded(): Promise<void> {
   await shoot("embed-paid")
   await page.goto(`${sandbox.url}/receipt/${id}`)
   await shoot("branding-receipt")
+  // A page that this site may not show, and one whose script fails.
+  link.href = (await order()).url
+  await page.goto(origin)
+  await page.getByRole("link", { name: "Pay with USDC" }).click()
+  await page.getByText("This page can’t be shown here.").waitFor()
+  await shoot("embed-refused")
+  link.href = (await sandbox.call("/api/console/checkouts", film, auth)).body.url
+  await page.route("**/assets/*.js", route => route.abort())
+  await page.goto(origin)
+  await page.getByRole("link", { name: "Pay with USDC" }).click()
+  await page.getByText("Open it in a new tab").waitFor()
+  await shoot("embed-without-script")
+  await page.unroute("**/assets/*.js")
   site.close()
 }
 
@@ -124,19 +137,39 @@ async function withWallet(): Promise<void> {
   await close()
 }
 
-/** Nobody answers for the chain, and no round ends. */
-async function withoutNode(): Promise<void> {
+/** What a sandbox comes to seldom or slowly: the page is told of another state than that of the server. */
+async function told(): Promise<void> {
   const { url } = await order()
-  await page.goto(url)
-  await page.getByRole("tab").first().waitFor()
+  const states = {
+    "node-silent": ["unknown", { stale: true }],
+    paused: ["paused", { paused: true, payTo: undefined }],
+    failed: ["failed", { status: "failed" }],
+    "used-up": ["failed", { status: "failed", exception: "duplicate" }],
+    "wrong-token": ["pay", { exception: "wrong_asset" }],
+    "wrong-token-late": ["expired", { status: "expired", exception: "wrong_asset" }],
+    "expired-part": ["expired", { status: "expired", exception: "underpaid", amountReceived: "5.00" }],
+  } as const
   await page.route("**/events*", route => route.fulfill({ status: 503 }))
-  await page.route("**/status*", async route => {
-    const response = await route.fetch({ url: `${url}/status` })
-    await route.fulfill({ response, json: { ...(await response.json()), stale: true } })
-  })
+  for (const [name, [shown, change]] of Object.entries(states)) {
+    await page.route("**/status*", async route => {
+      const response = await route.fetch({ url: `${url}/status` })
+      await route.fulfill({ response, json: { ...(await response.json()), ...change } })
+    })
+    for (const lang of ["en", "ar"]) {
+      const answered = page.waitForResponse(/\/status/)
+      await page.goto(`${url}?lang=${lang}`)
+      await answered
+      await stage(shown)
+      if (lang === "en" || name === "wrong-token-late") await shoot(`${name}${lang === "en" ? "" : `-${lang}`}`)
+    }
+    await page.unroute("**/status*")
+  }
+  await page.route("**/status*", route => route.fulfill({ status: 429, headers: { "retry-after": "120" } }))
   await page.goto(url)
   await stage("unknown")
-  await shoot("node-silent")
+  await shoot("told-to-wait")
+  await page.unroute("**/status*")
+  await page.unroute("**/events*")
 }
 
 try {
@@ -178,11 +211,23 @@ try {
   await page.goto(`${sandbox.url}/receipt/${signed.id}`)
   await shoot("receipt")
 
+  await pay(signed.payTo, "19.90")
+  await page.goto(signed.url)
+  await page.getByText("more than once").waitFor()
+  await shoot("checkout-paid-twice")
+  const long = await order({ description: "One of the many books of this order, and what is said of it. ".repeat(12) })
+  await page.goto(long.url)
+  await page.getByRole("tab").first().waitFor()
+  await shoot("checkout-long-text")
+  await page.getByText("Show more").click()
+  await shoot("checkout-long-text-open")
+
   const film = {
     name: "The lighthouse film",
     description: "Half an hour, in English",
     price: 5,
-    contentData: { Password: "blue-42" },
+    contentUrl: "https://films.example/lighthouse",
+    contentData: { Password: "blue-42", Notes: "Play it in the dark.\nUse headphones." },
   }
   const { id } = await post("/api/console/paywalls", film)
   await page.goto(`${sandbox.url}/paywall/${id}`)
@@ -202,6 +247,11 @@ try {
   await page.goto(`${sandbox.url}/p/${slug}`)
   await page.getByRole("textbox").waitFor()
   await shoot("link")
+  const gift = await post("/api/console/payment-links", { title: "Gift", amount: 5 })
+  const init = { method: "PUT", headers: { ...auth, "content-type": "application/json" }, body: '{"active":false}' }
+  await fetch(`${sandbox.url}/api/console/payment-links/${gift.id}`, init)
+  await page.goto(`${sandbox.url}/p/${gift.slug}`)
+  await shoot("link-ended")
 
   const part = await order()
   await pay(part.payTo, "5")
@@ -233,7 +283,7 @@ try {
   await page.goto(`${sandbox.url}/sandbox`)
   await shoot("sandbox")
   await withWallet()
-  await withoutNode()
+  await told()
   process.stdout.write(`The pictures are in ${folder}.\n`)
 } finally {
   await browser.close()

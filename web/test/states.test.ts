@@ -4,12 +4,12 @@ import { createServer, request as forward, type IncomingMessage, type ServerResp
 import type { AddressInfo } from "node:net"
 import type { Browser, Page } from "playwright-core"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
-import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest"
 import type { Address, Hash } from "../../server/src/chain/hex.ts"
 import { settleDue } from "../../server/src/settlement/settle.ts"
 import { until } from "../../server/test/e2e/program.ts"
 import { paperNetwork, startService, type TestService } from "../../server/test/service.ts"
-import { addAxe, injectWallet, isSound, openBrowser, type TestWallet, type Visit, visit } from "./browser.ts"
+import { injectWallet, isSound, openBrowser, type TestWallet, type Visit, visit } from "./browser.ts"
 
 let service: TestService
 let url: string
@@ -24,7 +24,7 @@ const branding = {
 
 beforeAll(async () => {
   await import("../build.ts")
-  service = await startService()
+  service = await startService({ settings: { serviceWallets: [`0x${"5e".repeat(20)}` as Address] } })
   url = await service.listen()
   await service.merchant("shop")
   await make("PUT", "/api/console/settings", { name: "Blue Bottle Books", branding })
@@ -80,7 +80,10 @@ async function confirm(id: string): Promise<void> {
   await settleDue(ctx, paperNetwork)
   await ctx.wakes.wake("payments")
 }
-async function setSession(id: string, values: { status: "expired" | "failed"; exception?: "late" | "wrong_asset" }) {
+async function setSession(
+  id: string,
+  values: { status?: "expired" | "failed"; exception?: "late" | "wrong_asset" | "duplicate" },
+) {
   await service.ctx.db.updateTable("checkout_sessions").set(values).where("id", "=", id).execute()
 }
 const setRead = async (looked_at: Date) => {
@@ -88,10 +91,23 @@ const setRead = async (looked_at: Date) => {
   await service.ctx.wakes.wake("payments")
 }
 
+/** The receiving address of a checkout belongs to an earlier factory, whose payout wallet is halted. */
+async function pause(id: string): Promise<void> {
+  const { db } = service.ctx
+  const factory = `0x${"fb".repeat(20)}` as Address
+  await db.updateTable("deposits").set({ factory }).where("resource_id", "=", id).execute()
+  await db
+    .insertInto("wallets")
+    .values({
+      ...{ chain_id: paperNetwork.chainId, lane: "payout", address: `0x${"ad".repeat(20)}` as Address, next_nonce: 0n },
+      ...{ status: "halted", halted_reason: "a test", checked_number: 1n, run_at: ALWAYS },
+    })
+    .execute()
+}
+
 async function open(path: string, options: Parameters<typeof visit>[2] = {}, base = url): Promise<Page> {
   const opened = await visit(browser, { url: base }, options)
   visits.push(opened)
-  if (options.javaScriptEnabled !== false) await addAxe(opened.page)
   await opened.page.goto(base + path)
   return opened.page
 }
@@ -137,6 +153,19 @@ describe.concurrent("every state", () => {
       await confirm(id)
       return [`/pay/${id}`, "[data-stage=paid]"]
     },
+    "paid twice": async () => {
+      const id = await start()
+      for (let i = 0; i < 2; i++) {
+        await arrive(id, 1_990n)
+        await confirm(id)
+      }
+      return [`/pay/${id}`, "[data-stage=paid]"]
+    },
+    paused: async () => {
+      const id = await start()
+      await pause(id)
+      return [`/pay/${id}`, "[data-stage=paused]"]
+    },
     receipt: async () => {
       const id = await start()
       await arrive(id, 1_990n)
@@ -158,9 +187,19 @@ describe.concurrent("every state", () => {
       await setSession(id, { status: "expired", exception: "wrong_asset" })
       return [`/pay/${id}`, "[data-stage=expired]"]
     },
+    "another token, in time": async () => {
+      const id = await start({ description: "Order 1001, with a sentence about each of its many books. ".repeat(30) })
+      await setSession(id, { exception: "wrong_asset" })
+      return [`/pay/${id}`, "[data-stage=pay]:has-text('USDC')"]
+    },
     failed: async () => {
       const id = await start()
       await setSession(id, { status: "failed" })
+      return [`/pay/${id}`, "[data-stage=failed]"]
+    },
+    "used up": async () => {
+      const id = await start()
+      await setSession(id, { status: "failed", exception: "duplicate" })
       return [`/pay/${id}`, "[data-stage=failed]"]
     },
     "a paywall": async () => {
@@ -175,6 +214,11 @@ describe.concurrent("every state", () => {
     "a link": async () => {
       const { slug } = await make("POST", "/api/console/payment-links", { title: "Radio" })
       return [`/p/${slug}`, "#amount"]
+    },
+    "a link that has ended": async () => {
+      const { id, slug } = await make("POST", "/api/console/payment-links", { title: "Gift", amount: 5 })
+      await make("PUT", `/api/console/payment-links/${id}`, { active: false })
+      return [`/p/${slug}`, ".state"]
     },
     "no page": async () => ["/nothing", ".state"],
   }
@@ -204,14 +248,36 @@ describe.concurrent("every state", () => {
     const long = { as: "long" }
     // A small phone, less its browser's bars.
     const name = "The very long name of a shop for books ".repeat(5)
+    const description = `${"Many words about a film. ".repeat(40)}The end.`
     expect((await service.call("PUT", "/api/console/settings", { name }, long)).status).toBe(200)
-    const made = await service.call("POST", "/api/console/paywalls", { name, price: 5 }, long)
-    const page = await open(`/paywall/${made.body.id}`, { viewport: { width: 375, height: 550 } })
+    const made = await service.call("POST", "/api/console/paywalls", { name, description, price: 5 }, long)
+    const phone = { viewport: { width: 375, height: 600 } }
+    const page = await open(`/paywall/${made.body.id}`, phone)
     const box = await page.getByRole("button", { name: "Pay with the test wallet" }).boundingBox()
-    expect((box?.y ?? 1_000) + (box?.height ?? 0)).toBeLessThanOrEqual(550)
+    expect((box?.y ?? 1_000) + (box?.height ?? 0)).toBeLessThanOrEqual(600)
+    // The rest is there by keyboard, and without a script.
+    const plain = await open(`/paywall/${made.body.id}`, { ...phone, javaScriptEnabled: false })
+    for (const each of [page, plain]) {
+      const height = async () => (await each.locator(".what p").boundingBox())?.height ?? 0
+      const short = await height()
+      await each.locator(".what summary").focus()
+      await each.keyboard.press("Enter")
+      await each.getByText("Show less").waitFor()
+      expect(await height()).toBeGreaterThan(3 * short)
+      await each.keyboard.press("Enter")
+      await each.getByText("Show more").waitFor()
+      expect(await height()).toBe(short)
+    }
     const [path] = (await states.late?.()) ?? [""]
     await page.goto(url + path)
     await page.getByText("Write to Blue Bottle Books, and give the address of this page.").waitFor()
+    const [ended] = (await states.expired?.()) ?? [""]
+    await page.goto(url + ended)
+    await page.getByText("If you have just sent the money, don't send it again").waitFor()
+    // Pages without a script are in each language too.
+    await page.goto(`${url}/nothing`)
+    await page.getByRole("link", { name: "Deutsch" }).click()
+    await page.getByText("Diese Seite gibt es nicht").waitFor()
   })
 
   it("shows the rest to pay beside what is still being confirmed", async () => {
@@ -317,7 +383,27 @@ describe.concurrent("a page that waits", () => {
     await page.clock.fastForward(10_000)
     await stage(page, "unknown")
     expect(await payButtons(page)).toBe(0)
+    // The server says how long it is to wait.
+    let asked = 0
+    const refuse = { status: 429, headers: { "retry-after": "300" } }
     await page.unroute(live)
+    await page.unroute(streams)
+    await page.route(streams, route => route.fulfill(refuse))
+    await page.route(live, route => {
+      asked++
+      return route.fulfill(refuse)
+    })
+    const waits = page.getByText(/^There were too many requests.*This page asks again at \d+:\d+:\d+/)
+    await turn(page, true)
+    await turn(page, false)
+    await waits.waitFor()
+    expect([asked, await payButtons(page)]).toEqual([1, 0])
+    await page.clock.fastForward(290_000)
+    expect(asked).toBe(1)
+    await page.unroute(live)
+    await page.clock.fastForward(10_000)
+    await page.getByRole("button", { name: "Pay with the test wallet" }).waitFor()
+    expect(await waits.count()).toBe(0)
     const opened = page.waitForResponse(streams)
     await page.unroute(streams)
     await turn(page, true)
@@ -338,6 +424,55 @@ describe.concurrent("a page that waits", () => {
     await confirm(id)
     await page.clock.fastForward(60_000)
     await page.getByText("It was paid more than once.").waitFor()
+  })
+
+  it("asks for no money while a network swallows what the server sends, and goes on afterwards", async () => {
+    const id = await start()
+    let isSwallowed = false
+    const proxy = await startServer((incoming, answer) => {
+      if (isSwallowed) return
+      const { method, headers } = incoming
+      incoming.pipe(
+        forward(url + incoming.url, { method, headers }, response => {
+          answer.writeHead(response.statusCode ?? 500, response.headers)
+          response.on("data", part => isSwallowed || answer.write(part))
+          response.on("end", () => isSwallowed || answer.end())
+        }),
+      )
+    })
+    const page = await open("/nothing", {}, proxy.url)
+    await page.clock.install()
+    await page.addInitScript(countEvents)
+    await page.goto(`${proxy.url}/pay/${id}`)
+    const heard = (type: "message" | "beat") =>
+      page.waitForFunction(type => (globalThis as unknown as { heard: Record<string, number> }).heard[type], type)
+    const pay = page.getByRole("button", { name: "Pay with the test wallet" })
+    await pay.waitFor()
+    await heard("message")
+    // A stream on which nothing changes is alive by its beats.
+    await page.clock.fastForward(20_000)
+    const { now } = performance
+    const later = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) + 10_500)
+    await service.ctx.wakes.wake("payments")
+    await heard("beat")
+    later.mockRestore()
+    await page.clock.fastForward(20_000)
+    expect([await page.locator("[data-stage=pay]").count(), await pay.count()]).toEqual([1, 1])
+
+    isSwallowed = true
+    await page.clock.fastForward(30_000)
+    await stage(page, "unknown")
+    await page.getByText("The server can't be reached.").waitFor()
+    expect(await payButtons(page)).toBe(0)
+    await arrive(id, 500n)
+    isSwallowed = false
+    // The request that got no answer is given up.
+    await until("it asks again", async () => {
+      await page.clock.fastForward(10_000)
+      return (await page.locator("[data-stage=part]").count()) > 0
+    })
+    await pay.waitFor()
+    proxy.stop()
   })
 
   it("a link leads to its checkout without JavaScript, with the amount that was typed", async () => {
@@ -373,14 +508,17 @@ describe.concurrent("a link", () => {
 })
 
 describe.concurrent("a merchant's site", () => {
-  it("stays where it is while a page comes slowly, or shows that its link has ended", async () => {
+  it("stays where it is while a page comes slowly, or never, or is refused, and offers another tab", async () => {
     const link = await make("POST", "/api/console/payment-links", { title: "Gift", amount: 5 })
     await make("PUT", `/api/console/payment-links/${link.id}`, { active: false })
     const slow = `/pay/${await start()}`
+    await service.merchant("strict")
+    const refused = `/pay/${(await service.call("POST", "/api/console/checkouts", { amount: 5 }, { as: "strict" })).body.id}`
+    const links = { Ended: `/p/${link.slug}`, Slow: slow, Broken: slow, Never: "/pay/never", Refused: refused }
     const site = await startServer((_request, response) => {
       response.setHeader("content-type", "text/html")
       response.end(`<!doctype html><html lang="en"><title>Shop</title>
-<a data-sluice href="${url}/p/${link.slug}">Ended</a><a data-sluice href="${url}${slow}">Slow</a><script>window.got = []
+${Object.entries(links).map(([name, path]) => `<a data-sluice href="${url}${path}">${name}</a>`)}<script>window.got = []
 addEventListener("message", event => got.push(event.data.type))</script><script src="${url}/embed.js"></script>`)
     })
     await make("PUT", "/api/console/settings", { allowedOrigins: [site.url] })
@@ -388,22 +526,57 @@ addEventListener("message", event => got.push(event.data.type))</script><script 
     const page = await context.newPage()
     await page.clock.install()
     await page.goto(site.url)
-    await page.getByRole("link", { name: "Ended" }).click()
-    await page.frameLocator("iframe").getByText("This link is not available").waitFor()
+    const frame = page.frameLocator("iframe")
+    const [tab, failed] = [page.getByText("Open it in a new tab"), page.getByText("This page can’t be shown here.")]
+    const open = (name: keyof typeof links) => page.getByRole("link", { name, exact: true }).click()
+    const close = () => page.getByRole("button", { name: "Close" }).click()
+    await open("Ended")
+    await frame.getByText("This link is not available").waitFor()
     await page.waitForFunction(() => (globalThis as unknown as { got: string[] }).got.includes("sluice:ready"))
-    await page.getByRole("button", { name: "Close" }).click()
+    await close()
 
     const scripts = Promise.withResolvers<void>()
-    await page.route(/\/assets\/.*\.js$/, async route => {
+    const files = /\/assets\/.*\.js$/
+    await page.route(files, async route => {
       await scripts.promise
       await route.continue()
     })
-    await page.getByRole("link", { name: "Slow" }).click()
-    await page.frameLocator("iframe").getByText("19.90").first().waitFor()
-    await page.clock.fastForward(10_000)
+    await open("Slow")
+    await frame.getByText("19.90").first().waitFor()
+    await page.clock.fastForward(12_000)
+    await tab.waitFor()
+    // The page is there, and can be read.
+    expect(await failed.count()).toBe(0)
     scripts.resolve()
-    await page.frameLocator("iframe").getByRole("button", { name: "Pay with the test wallet" }).waitFor()
-    await page.clock.fastForward(10_000)
+    await frame.getByRole("button", { name: "Pay with the test wallet" }).waitFor()
+    await tab.waitFor({ state: "detached" })
+    await page.clock.fastForward(20_000)
+    expect(await tab.count()).toBe(0)
+    await close()
+
+    await page.unroute(files)
+    await page.route(files, route => route.abort())
+    await open("Broken")
+    await frame.getByText("19.90").first().waitFor()
+    await until("its silence is noticed", async () => {
+      await page.clock.fastForward(8_000)
+      return await tab.isVisible()
+    })
+    expect(await failed.count()).toBe(0)
+    await close()
+
+    await page.route("**/pay/never", () => {})
+    await open("Never")
+    await page.clock.fastForward(11_000)
+    expect(await failed.count()).toBe(0)
+    await page.clock.fastForward(1_000)
+    await failed.waitFor()
+    await close()
+
+    // At once: the browser has refused it.
+    await open("Refused")
+    await failed.waitFor()
+    expect([await tab.getAttribute("href"), await tab.getAttribute("target")]).toEqual([url + refused, "_blank"])
     expect(page.url()).toBe(`${site.url}/`)
     await context.close()
     site.stop()
@@ -447,6 +620,24 @@ async function startServer(answer: (request: IncomingMessage, response: ServerRe
       server.close()
     },
   }
+}
+
+/** Runs in a page: counts the events of its streams, each before the page's own listener gets it. */
+function countEvents(): void {
+  const heard = { message: 0, beat: 0 }
+  const Stream = EventSource
+  Object.assign(globalThis, {
+    heard,
+    EventSource: class extends Stream {
+      constructor(address: string) {
+        super(address)
+        for (const type of ["message", "beat"] as const)
+          this.addEventListener(type, () => {
+            heard[type]++
+          })
+      }
+    },
+  })
 }
 
 /** A node at which every account is rich. */

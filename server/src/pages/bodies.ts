@@ -1,9 +1,11 @@
 /** The HTML of the pages before their script runs: all that is needed to pay, without one. Pure. */
+import { languages } from "../../../web/src/i18n/languages.ts"
 import type { Translate } from "../../../web/src/i18n/words.ts"
 import type { LinkPage, PageBase, PayPage, ReturnPage } from "../../../web/src/page-data.ts"
 import { isPayable, stageOf } from "../../../web/src/pay/stage.ts"
 import { wordsOf } from "../../../web/src/pay/words-of.ts"
 import { localAmount } from "../../../web/src/ui/amounts.ts"
+import { isLong } from "../../../web/src/ui/long.ts"
 import { type Html, html } from "./html.ts"
 import type { Receipt } from "./read-payment.ts"
 
@@ -18,18 +20,41 @@ export function payBody(t: Translate, page: PayPage): Html {
     page,
     html`<header class="head">${payee(page)}
 ${page.kind === "paywall" && html`<p class="name"><bdi>${page.name}</bdi></p>`}
-${description && html`<p class="what"><bdi>${description}</bdi></p>`}
+${what(t, description)}
 <h1 class="amount"><span class="number">${localAmount(asked, page.lang)}</span> <span class="unit">${token.symbol}</span></h1>
-<p class="quiet">${t("onNetwork", { symbol: token.symbol, network: network.title })}</p></header>
+<p class="quiet">${t("onNetwork", { symbol: token.symbol, network: network.title })}</p>
+${isPayable(stage) && page.kind === "checkout" && html`<p class="quiet">${t("payBefore", { time: momentOf(status.expiresAt, page.lang, "medium") })}</p>`}</header>
 ${words.title && html`<h2 class="state">${words.title}</h2>`}
 ${words.text && html`<p>${words.text}</p>`}
 ${isPayable(stage) && status.payTo !== undefined && byHand(t, page, status.payTo)}`,
   )
 }
 
-/** A card with nothing but what is in it. */
-const card = (t: Translate, { sandbox }: Pick<PageBase, "sandbox">, body: Html): Html =>
-  html`<main id="app" class="page"><div class="card">${sandbox && html`<p class="test">${t("testMode")}</p>`}${body}</div></main>`
+/** A card with nothing but what is in it, and the languages; where a script comes, it brings its own choice of them. */
+const card = (t: Translate, { sandbox, lang }: PageBase, body: Html, { path = "", isFinal = false } = {}): Html =>
+  html`<main id="app" class="page"><div class="card">${sandbox && html`<p class="test">${t("testMode")}</p>`}${body}</div>
+${languageLinks(t, lang, isFinal ? "" : "plain", path)}</main>`
+
+/** A link for each language, which needs no script; `path` is the page's own where the address does something else. */
+export const languageLinks = (t: Translate, lang: string, form = "", path = ""): Html =>
+  html`<nav class="foot languages${form && ` ${form}`}" aria-label="${t("language")}">${Object.entries(languages).map(
+    ([key, name]) =>
+      key === lang
+        ? html`<span lang="${key}" aria-current="true">${name}</span>`
+        : html`<a href="${path}?lang=${key}" lang="${key}" hreflang="${key}">${name}</a>`,
+  )}</nav>`
+
+/** A moment for people, in a time zone that a page without a script can only name. */
+function momentOf(at: Date | string, lang: string, dateStyle: "long" | "medium" = "long"): string {
+  const form = new Intl.DateTimeFormat(`${lang}-u-nu-latn`, { dateStyle, timeStyle: "short", timeZone: "UTC" })
+  return `${form.format(new Date(at))} UTC`
+}
+
+/** What a merchant wrote; of a long text the beginning, until the rest is asked for. */
+const what = (t: Translate, text: string | null): Html | null =>
+  text
+    ? html`<div class="what"><p><bdi>${text}</bdi></p>${isLong(text) && html`<details><summary><span class="more">${t("showMore")}</span><span class="less">${t("showLess")}</span></summary></details>`}</div>`
+    : null
 
 /** Who is paid: the merchant's logo and name. */
 const payee = ({ brand, merchant }: PageBase): Html =>
@@ -42,12 +67,14 @@ export const linkBody = (t: Translate, page: LinkPage, fault?: string): Html =>
     page,
     html`<header class="head">${payee(page)}
 <h1 class="state"><bdi>${page.title}</bdi></h1>
-${page.description && html`<p class="what"><bdi>${page.description}</bdi></p>`}
+${what(t, page.description)}
 ${page.amount !== null && html`<p class="amount">${localAmount(page.amount, page.lang)} <span class="unit">${page.token.symbol}</span></p>`}</header>
 <form class="stack plain" action="/p/${page.slug}/start"><input type="hidden" name="lang" value="${page.lang}">
 ${page.amount === null && amountField(t, page, fault)}
 ${page.amount !== null && fault && html`<p class="note bad">${fault}</p>`}
 <button class="primary">${t("continue")}</button></form>`,
+    // Where the amount was refused, the address starts a checkout.
+    { path: `/p/${page.slug}` },
   )
 
 const amountField = (t: Translate, { token }: LinkPage, fault = ""): Html =>
@@ -60,7 +87,9 @@ export const linkEndedBody = (t: Translate, base: PageBase): Html =>
   card(
     t,
     base,
-    html`<h1 class="state">${t("linkEnded")}</h1><p>${t("linkEndedWords", { merchant: base.merchant })}</p>`,
+    html`<header class="head">${payee(base)}
+<h1 class="state">${t("linkEnded")}</h1></header><p class="center">${t("linkEndedWords", { merchant: base.merchant })}</p>`,
+    { isFinal: true },
   )
 
 /** The card of a return, or of one for which nothing waits. */
@@ -69,15 +98,17 @@ export const returnBody = (t: Translate, base: PageBase, page: ReturnPage | null
     t,
     base,
     page
-      ? html`<h1 class="state">${t("returnTitle")}</h1>
-<p>${t("returnWords", { merchant: base.merchant, symbol: base.token.symbol, amount: localAmount(page.amount, base.lang) })}</p>`
-      : html`<h1 class="state">${t("returnNothing")}</h1><p>${t("returnNothingWords")}</p>`,
+      ? html`<header class="head">${payee(base)}
+<h1 class="state">${t("returnTitle")}</h1></header>
+<p class="center">${t("returnWords", { merchant: base.merchant, symbol: base.token.symbol, amount: localAmount(page.amount, base.lang) })}</p>`
+      : html`<header class="head">${payee(base)}
+<h1 class="state">${t("returnNothing")}</h1></header><p class="center">${t("returnNothingWords")}</p>`,
+    { isFinal: page === null },
   )
 
 /** A receipt; it needs no script. */
 export function receiptBody(t: Translate, receipt: Receipt): Html {
-  const { merchant, token, network, what, lang, status } = receipt
-  const form = new Intl.DateTimeFormat(`${lang}-u-nu-latn`, { dateStyle: "long", timeStyle: "short", timeZone: "UTC" })
+  const { merchant, token, network, lang, status } = receipt
   const ended = status === "reversed" ? "reversed" : status === "returned" ? "returned" : undefined
   const row = (name: string, value: Html, form = "") =>
     html`<div class="${form}"><dt>${name}</dt><dd>${value}</dd></div>`
@@ -88,16 +119,17 @@ export function receiptBody(t: Translate, receipt: Receipt): Html {
     html`<header class="head">${payee(receipt)}
 <h1 class="state">${t("receipt")}</h1>
 <p class="amount">${localAmount(receipt.amount, lang)} <span class="unit">${token.symbol}</span></p>
-${what && html`<p class="what"><bdi>${what}</bdi></p>`}</header>
+${what(t, receipt.what)}</header>
 ${ended && html`<div class="live bad"><h2 class="state">${t(ended)}</h2>${ended === "reversed" && html`<p>${t("reversedWords")}</p>`}</div>`}
 <dl class="facts ledger">
 ${row(t("paidTo"), html`<bdi>${merchant}</bdi>`)}
 ${row(t("amount"), html`<bdi dir="ltr">${receipt.amount} ${token.symbol}</bdi>`)}
-${row(t("paidOn"), html`<time datetime="${receipt.paidAt.toISOString()}">${form.format(receipt.paidAt)} UTC</time>`)}
+${row(t("paidOn"), html`<time datetime="${receipt.paidAt.toISOString()}">${momentOf(receipt.paidAt, lang)}</time>`)}
 ${row(t("network"), html`${network.title}`)}
 ${row(t("transaction"), receipt.explorer ? html`<a href="${receipt.explorer}" rel="noreferrer">${hash}</a>` : hash, "long")}
 ${row(t("receiptNumber"), html`<code dir="ltr">${receipt.id}</code>`, "long")}
 </dl>`,
+    { isFinal: true },
   )
 }
 

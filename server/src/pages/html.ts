@@ -28,6 +28,12 @@ export function httpLink(text: string | null): string | null {
   return url?.protocol === "https:" || url?.protocol === "http:" ? url.href : null
 }
 
+/**
+ * An empty frame: the one thing of a page that the site around it can count (`window.length`), also when the script has failed. So
+ * `embed.js` tells a page from what a browser shows instead of one that it must not frame.
+ */
+const PROBE: Html = { markup: "<iframe hidden></iframe>" }
+
 /** A whole page; `data` is what its script reads. */
 export function documentOf(page: {
   lang: Language
@@ -36,9 +42,11 @@ export function documentOf(page: {
   body: Html
   /** A style beside the common one, of which nothing was written by others. */
   style?: string
+  /** Whether a site may show it in a frame. */
+  framed?: boolean
   data?: object
 }): string {
-  const { lang, title, entry, body, style, data } = page
+  const { lang, title, entry, body, style, framed, data } = page
   // Inside a script element nothing is an entity: only `<` could end it.
   const json = data && JSON.stringify(data).replace(/</g, "\\u003c")
   return html`<!doctype html>
@@ -56,6 +64,7 @@ ${entry?.preload.map(href => html`<link rel="modulepreload" href="${href}">`)}
 ${entry && data && html`<script type="module" src="${entry.script}"></script>`}
 </head>
 <body>
+${framed && PROBE}
 ${body}
 ${json !== undefined && html`<script type="application/json" id="data">${{ markup: json }}</script>`}
 </body>

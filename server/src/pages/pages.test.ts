@@ -7,6 +7,7 @@ import { catalogues } from "../../../web/src/i18n/all.ts"
 import { en } from "../../../web/src/i18n/en.ts"
 import { languageOf } from "../../../web/src/i18n/languages.ts"
 import { amountTyped } from "../../../web/src/ui/amounts.ts"
+import { isLong } from "../../../web/src/ui/long.ts"
 import { shown } from "../../../web/src/ui/shown.ts"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
 import type { Hash } from "../chain/hex.ts"
@@ -100,6 +101,23 @@ describe("the page of a checkout", () => {
     while (!codes.has("RATE_LIMITED")) codes.add((await ask("/api/nothing", browser))[1])
     expect([...codes]).toEqual(["NOT_FOUND", "RATE_LIMITED"])
     expect((await ask("/nothing", browser))[1]).toBe("This page can&#39;t be shown right now")
+  })
+
+  it("says without a script until when to pay, in which languages it can be read, and the rest of a long text", async () => {
+    const text = `${"Words about an order. ".repeat(20)}<b>`
+    const id = await start({ description: text })
+    const expires_at = new Date(Date.UTC(2099, 4, 6, 7, 8))
+    await service.ctx.db.updateTable("checkout_sessions").set({ expires_at }).where("id", "=", id).execute()
+    const body = bodyOf(await (await fetch(`${url}/pay/${id}?lang=de`)).text())
+    expect(body).toContain("Zahlen Sie bis 06.05.2099, 07:08 UTC")
+    expect(body).toContain(`${text.slice(0, -3)}&lt;b&gt;</bdi></p><details><summary>`)
+    expect(body).toContain('<a href="?lang=fr" lang="fr" hreflang="fr">Français</a>')
+    expect([isLong("Order 1001"), isLong("a\n".repeat(4)), isLong("书".repeat(72)), isLong("书".repeat(73))]).toEqual([
+      false,
+      true,
+      false,
+      true,
+    ])
   })
 
   it("asks nobody for money while the network is not read", async () => {

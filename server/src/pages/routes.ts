@@ -1,4 +1,4 @@
-/** The pages for payers: HTML, what its script loads, and the stream of a payment's states. None of them is rate limited. */
+/** The pages for payers: HTML, what its script loads, and the stream of a payment's states. They count in `pages` alone. */
 import type { FastifyRequest } from "fastify"
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"

@@ -10,6 +10,7 @@ import { ApiError, type ErrorCode, errorTable } from "../errors.ts"
 import type { ErrorPage } from "../http/error-page.ts"
 import { accentStyle } from "./accent.ts"
 import { type Assets, acceptsBrotli } from "./assets.ts"
+import { languageLinks } from "./bodies.ts"
 import { contentPolicy, documentOf, type Html, html } from "./html.ts"
 
 /** A page before it becomes a document. */
@@ -42,7 +43,7 @@ export function pageSender(ctx: Context, assets: Assets): SendPage {
       const { status } = errorTable[code]
       if (status >= 500) ctx.log.error({ err: error, requestId: request.id }, "a page failed")
       reply.code(status)
-      return errorPage(t, code)
+      return errorPage(t, code, lang)
     })
     return reply.send(documentFor(request, reply, assets, { lang, ...page }))
   }
@@ -58,16 +59,16 @@ export const browserErrors =
     const lang = languageFor(request)
     // An address that can't be read leads to nothing, as an unknown one does.
     if (code === "VALIDATION_ERROR") reply.code(errorTable.NOT_FOUND.status)
-    return documentFor(request, reply, assets, { lang, ...errorPage(translator(catalogues[lang]), code) })
+    return documentFor(request, reply, assets, { lang, ...errorPage(translator(catalogues[lang]), code, lang) })
   }
 
 /** Errors that a person meets who follows a link. */
 const shownToBrowsers: ErrorCode[] = ["NOT_FOUND", "VALIDATION_ERROR", "RATE_LIMITED"]
 
 function languageFor(request: FastifyRequest): Language {
-  // An address that can't be decoded has no query.
-  const { lang } = (request.query ?? {}) as { lang?: unknown }
-  return languageOf(typeof lang === "string" ? lang : undefined, request.headers["accept-language"])
+  // Not from the parsed query: an address that can't be decoded has none, and its page can be read in each language too.
+  const [, lang] = /[?&]lang=(\w+)/.exec(request.url) ?? []
+  return languageOf(lang, request.headers["accept-language"])
 }
 
 /** The whole document with its headers; compressed where the visitor takes that. */
@@ -78,13 +79,14 @@ function documentFor(
   { base, framed, lang, ...page }: Page & { lang: Language },
 ): string | Buffer {
   const entry = assets.entryOf(PAY, `src/i18n/${lang}.ts`)
+  const frames = framed ? (base?.brand.allowedOrigins ?? []) : []
   const style = accentStyle(base?.brand.accentColor ?? null)
-  const text = documentOf({ lang, entry, style, ...page })
+  const text = documentOf({ lang, entry, style, framed: frames.length > 0, ...page })
   reply.type("text/html; charset=utf-8")
   reply.headers({
     "cache-control": "private, no-cache",
     vary: "accept, accept-encoding, accept-language",
-    "content-security-policy": contentPolicy({ style, frames: framed ? base?.brand.allowedOrigins : [] }),
+    "content-security-policy": contentPolicy({ style, frames }),
     "x-content-type-options": "nosniff",
     // The address of a page is all that opens it.
     "referrer-policy": "no-referrer",
@@ -95,12 +97,12 @@ function documentFor(
 }
 
 /** Unknown ids and paths do not exist; too many requests have to wait; all else is our fault. */
-function errorPage(t: Translate, code: ErrorCode): Page {
+function errorPage(t: Translate, code: ErrorCode, lang: Language): Page {
   const isMissing = code !== "RATE_LIMITED" && errorTable[code].status < 500
   const title = t(isMissing ? "notFound" : "serverFailed")
   const words = t(isMissing ? "notFoundWords" : code === "RATE_LIMITED" ? "busy" : "serverFailedWords")
   return {
     title,
-    body: html`<main id="app" class="page"><div class="card center"><h1 class="state">${title}</h1><p>${words}</p></div></main>`,
+    body: html`<main id="app" class="page"><div class="card center"><h1 class="state">${title}</h1><p>${words}</p></div>${languageLinks(t, lang)}</main>`,
   }
 }

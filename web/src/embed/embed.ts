@@ -1,26 +1,32 @@
 /**
- * `/embed.js`, for merchants' sites: a click on a link with `data-sluice` opens its page in a dialog. Without this script, or where
- * the page may not be shown in a frame, the link leads to the page. At most 3 KB; a classic script, so it imports nothing.
+ * `/embed.js`, for merchants' sites: a click on a link with `data-sluice` opens its page in a dialog. Without this script the link
+ * leads to the page; where the page can't be shown, the dialog has that link. At most 3 KB; a classic script, so it imports nothing.
  */
 ;(() => {
   const home = new URL((document.currentScript as HTMLScriptElement).src).origin
-  /** A frame that has loaded, and has not answered by then, shows a refusal of the browser: the page is not allowed here. */
-  const SILENT_MS = 6_000
-  const close: Record<string, string> = {
-    en: "Close",
-    es: "Cerrar",
-    pt: "Fechar",
-    fr: "Fermer",
-    de: "Schließen",
-    zh: "关闭",
-    ar: "إغلاق",
+  /** A page comes within this time, or the visitor learns that it does not. */
+  const LOAD_MS = 12_000
+  /** A page that has come answers within this time, unless its script failed. */
+  const SILENT_MS = 8_000
+  /** "Close", "This page can't be shown here.", "Open it in a new tab": in the language of the site. */
+  const words: Record<string, string[]> = {
+    en: ["Close", "This page can’t be shown here.", "Open it in a new tab"],
+    es: ["Cerrar", "Esta página no se puede mostrar aquí.", "Abrirla en otra pestaña"],
+    pt: ["Fechar", "Esta página não pode ser mostrada aqui.", "Abrir em outra aba"],
+    fr: ["Fermer", "Cette page ne peut pas s’afficher ici.", "L’ouvrir dans un nouvel onglet"],
+    de: ["Schließen", "Diese Seite kann hier nicht gezeigt werden.", "In neuem Tab öffnen"],
+    zh: ["关闭", "无法在此显示该页面。", "在新标签页中打开"],
+    ar: ["إغلاق", "لا يمكن عرض الصفحة هنا.", "فتح في علامة تبويب جديدة"],
   }
+  const [closeWord = "", failedWords = "", openWords = ""] =
+    words[document.documentElement.lang.slice(0, 2)] ?? words.en ?? []
 
   const sheet = new CSSStyleSheet()
   sheet.replaceSync(
-    ".sluice{box-sizing:border-box;width:30rem;max-width:100vw;height:46rem;max-height:100dvh;padding:0;border:0;border-radius:1rem;overflow:hidden;background:Canvas;color-scheme:light dark}" +
-      ".sluice::backdrop{background:#0008}" +
-      ".sluice iframe{display:block;width:100%;height:100%;border:0;color-scheme:light dark}" +
+    ".sluice{box-sizing:border-box;width:30rem;max-width:100vw;height:46rem;max-height:100dvh;padding:0;border:0;border-radius:1rem;overflow:hidden;flex-direction:column;background:Canvas;color-scheme:light dark}" +
+      ".sluice[open]{display:flex}.sluice::backdrop{background:#0008}" +
+      ".sluice iframe{flex:1;width:100%;border:0;color-scheme:light dark}" +
+      ".sluice [hidden]{display:none}.sluice p{margin:auto;padding:1rem;text-align:center}" +
       ".sluice button{position:absolute;top:0;inset-inline-end:.25rem;width:2.25rem;height:2.25rem;border:0;border-radius:50%;background:none;color:GrayText;font:1.5rem/1 sans-serif;cursor:pointer}" +
       "@media(max-width:30rem){.sluice{height:100dvh;border-radius:0}}",
   )
@@ -32,15 +38,34 @@
     const frame = document.createElement("iframe")
     const notify = (type: string, detail: object) =>
       link.dispatchEvent(new CustomEvent(`sluice:${type}`, { bubbles: true, detail }))
+    const note = document.createElement("p")
     let paid: string | undefined
     let answered = false
-    let silence = 0
+    let silence: ReturnType<typeof setTimeout>
+    /** Offers another tab: below a page that is there, or in place of one that is not. The shop's own page stays, with its cart. */
+    const fail = (): void => {
+      if (answered) return
+      // All that a site may learn of a page elsewhere: ours has a frame in it, and what a browser shows instead of it has none.
+      const isShown = frame.contentWindow?.length
+      const away = document.createElement("a")
+      away.href = link.href
+      away.target = "_blank"
+      away.textContent = openWords
+      frame.hidden = !isShown
+      note.replaceChildren(...(isShown ? [] : [failedWords, document.createElement("br")]), away)
+      note.setAttribute("role", "alert")
+      dialog.insertBefore(note, button)
+    }
+    const forget = (): void => {
+      note.remove()
+      frame.hidden = false
+    }
 
     const listen = ({ source, origin, data }: MessageEvent): void => {
       if (source !== frame.contentWindow || origin !== home) return
       if (data.type === "sluice:ready") {
         answered = true
-        clearTimeout(silence)
+        forget()
       }
       if (data.type === "sluice:close") dialog.close()
       if (data.type !== "sluice:paid" || paid !== undefined) return
@@ -57,16 +82,18 @@
     frame.addEventListener("load", () => {
       // It answers no site that is not allowed, and it may have gone on to its next page.
       frame.contentWindow?.postMessage({ type: "sluice:hello" }, home)
-      // Not from the click on: where a page comes slowly, the visitor would lose the shop's page while reading this one.
+      forget()
       clearTimeout(silence)
-      if (!answered) silence = setTimeout(() => location.assign(link.href), SILENT_MS) as unknown as number
+      // A refusal of the browser is never answered.
+      if (frame.contentWindow?.length) silence = setTimeout(fail, SILENT_MS)
+      else fail()
     })
 
     dialog.className = "sluice"
     dialog.setAttribute("aria-label", link.textContent?.trim() || "Pay")
     button.type = "button"
     button.textContent = "×"
-    button.setAttribute("aria-label", close[document.documentElement.lang.slice(0, 2)] ?? "Close")
+    button.setAttribute("aria-label", closeWord)
     button.onclick = () => dialog.close()
     frame.allow = "clipboard-write"
     frame.title = dialog.ariaLabel ?? ""
@@ -74,6 +101,7 @@
     dialog.append(frame, button)
     document.body.append(dialog)
     dialog.showModal()
+    silence = setTimeout(fail, LOAD_MS)
   }
 
   document.addEventListener("click", event => {

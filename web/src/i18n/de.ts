@@ -7,6 +7,8 @@ export const de: Catalogue = {
   onNetwork: "{symbol} auf {network}",
   exactly: "In der Wallet: {amount} {symbol}",
   payBefore: "Zahlen Sie bis {time}",
+  showMore: "Mehr anzeigen",
+  showLess: "Weniger anzeigen",
   testMode: "Testmodus. Das ist kein echtes Geld.",
   waysToPay: "Zahlungsarten",
   wayWallet: "Wallet",
@@ -97,7 +99,8 @@ export const de: Catalogue = {
   paidAmount: "Bezahlter Betrag",
   paidTo: "Bezahlt an",
   expired: "Diese Zahlung ist abgelaufen",
-  expiredWords: "Die Zeit zum Zahlen ist vorbei. Es ist nichts angekommen. Beginnen Sie bei {merchant} noch einmal.",
+  expiredWords:
+    "Die Zeit zum Zahlen ist vorbei, und es ist nichts angekommen. Beginnen Sie bei {merchant} noch einmal. Haben Sie das Geld gerade gesendet, senden Sie es nicht noch einmal: Es erscheint hier, wenn es ankommt.",
   expiredPart:
     "{received} von {amount} {symbol} kamen an, bevor die Zeit vorbei war. {merchant} kann sie annehmen oder zurücksenden.",
   askMerchant: "Schreiben Sie {merchant}, und nennen Sie die Adresse dieser Seite.",
@@ -129,6 +132,8 @@ export const de: Catalogue = {
   sanctioned: "Zahlungen von dieser Wallet können nicht angenommen werden.",
   busy: "Aus Ihrem Netz kamen zu viele Anfragen. Warten Sie eine Minute und versuchen Sie es noch einmal.",
   offline: "Der Server ist nicht erreichbar. Wir versuchen es weiter.",
+  busyUntil:
+    "Aus Ihrem Netzwerk kamen zu viele Anfragen. Diese Seite fragt um {time} wieder nach. Bitte zahlen Sie nicht vorher.",
   somethingWrong: "Etwas ist schiefgegangen: {problem}",
   linkAmount: "Betrag in {symbol}",
   linkAmountInvalid: "Geben Sie einen Betrag ein, zum Beispiel 5 oder 4.99.",

@@ -6,6 +6,8 @@ export const en = {
   onNetwork: "{symbol} on {network}",
   exactly: "In your wallet: {amount} {symbol}",
   payBefore: "Pay before {time}",
+  showMore: "Show more",
+  showLess: "Show less",
   testMode: "Test mode. This is not real money.",
 
   // The ways to pay
@@ -107,7 +109,8 @@ export const en = {
   paidAmount: "Amount paid",
   paidTo: "Paid to",
   expired: "This payment has expired",
-  expiredWords: "The time to pay is over. Nothing was received. Go back to {merchant} and start again.",
+  expiredWords:
+    "The time to pay is over, and nothing was received. Go back to {merchant} and start again. If you have just sent the money, don't send it again: it appears here when it arrives.",
   expiredPart: "{received} of {amount} {symbol} arrived before the time was over. {merchant} can accept or return it.",
   askMerchant: "Write to {merchant}, and give the address of this page.",
   late: "Your payment arrived too late",
@@ -136,6 +139,8 @@ export const en = {
   sanctioned: "Payments from this wallet can't be accepted.",
   busy: "There were too many requests from your network. Wait a minute, then try again.",
   offline: "The server can't be reached. We keep trying.",
+  busyUntil:
+    "There were too many requests from your network. This page asks again at {time}. Please don't pay before that.",
   somethingWrong: "Something went wrong: {problem}",
 
   // A payment link

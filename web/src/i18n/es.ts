@@ -7,6 +7,8 @@ export const es: Catalogue = {
   onNetwork: "{symbol} en {network}",
   exactly: "En su billetera: {amount} {symbol}",
   payBefore: "Pague antes de: {time}",
+  showMore: "Mostrar más",
+  showLess: "Mostrar menos",
   testMode: "Modo de prueba. No es dinero real.",
   waysToPay: "Formas de pago",
   wayWallet: "Billetera",
@@ -94,7 +96,8 @@ export const es: Catalogue = {
   paidAmount: "Importe pagado",
   paidTo: "Pagado a",
   expired: "Este pago ha caducado",
-  expiredWords: "Se acabó el tiempo para pagar. No se recibió nada. Vuelva a {merchant} y empiece de nuevo.",
+  expiredWords:
+    "Se acabó el tiempo para pagar y no se recibió nada. Vuelva a {merchant} y empiece de nuevo. Si acaba de enviar el dinero, no lo envíe otra vez: aparecerá aquí cuando llegue.",
   expiredPart:
     "Llegaron {received} de {amount} {symbol} antes de acabarse el tiempo. {merchant} puede aceptarlos o devolverlos.",
   askMerchant: "Escriba a {merchant} e indique la dirección de esta página.",
@@ -121,6 +124,7 @@ export const es: Catalogue = {
   sanctioned: "No se pueden aceptar pagos de esta billetera.",
   busy: "Hubo demasiadas solicitudes desde su red. Espere un minuto e inténtelo de nuevo.",
   offline: "No se puede contactar con el servidor. Seguimos intentándolo.",
+  busyUntil: "Hubo demasiadas solicitudes desde su red. Esta página vuelve a preguntar a las {time}. No pague antes.",
   somethingWrong: "Algo salió mal: {problem}",
   linkAmount: "Importe en {symbol}",
   linkAmountInvalid: "Escriba un importe como 5 o 4.99.",

@@ -7,6 +7,8 @@ export const fr: Catalogue = {
   onNetwork: "{symbol} sur {network}",
   exactly: "Dans votre portefeuille : {amount} {symbol}",
   payBefore: "À payer avant : {time}",
+  showMore: "Afficher plus",
+  showLess: "Afficher moins",
   testMode: "Mode test. Ce n’est pas de l’argent réel.",
   waysToPay: "Moyens de paiement",
   wayWallet: "Portefeuille",
@@ -96,7 +98,8 @@ export const fr: Catalogue = {
   paidAmount: "Montant payé",
   paidTo: "Payé à",
   expired: "Ce paiement a expiré",
-  expiredWords: "Le délai est écoulé. Rien n’a été reçu. Retournez chez {merchant} et recommencez.",
+  expiredWords:
+    "Le délai est écoulé et rien n’a été reçu. Retournez chez {merchant} et recommencez. Si vous venez d’envoyer l’argent, ne l’envoyez pas une seconde fois : il apparaîtra ici à son arrivée.",
   expiredPart:
     "{received} {symbol} sur {amount} sont arrivés avant la fin du délai. {merchant} peut les accepter ou les rendre.",
   askMerchant: "Écrivez à {merchant} en indiquant l’adresse de cette page.",
@@ -126,6 +129,7 @@ export const fr: Catalogue = {
   sanctioned: "Les paiements de ce portefeuille ne peuvent pas être acceptés.",
   busy: "Il y a eu trop de demandes depuis votre réseau. Attendez une minute, puis réessayez.",
   offline: "Le serveur est injoignable. Nous continuons d’essayer.",
+  busyUntil: "Il y a eu trop de demandes depuis votre réseau. Cette page redemande à {time}. Ne payez pas avant.",
   somethingWrong: "Un problème est survenu : {problem}",
   linkAmount: "Montant en {symbol}",
   linkAmountInvalid: "Saisissez un montant, comme 5 ou 4.99.",

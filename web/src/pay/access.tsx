@@ -3,6 +3,7 @@ import { useState } from "preact/hooks"
 import type { CheckoutStatus, PaywallPage, PaywallStatus } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
+import { CopyRow } from "../ui/copy.tsx"
 import { shown } from "../ui/shown.ts"
 import { post, Refusal } from "./api.ts"
 import { newTab } from "./embedded.ts"
@@ -108,14 +109,12 @@ function Shown({ content: { contentUrl, contentData } }: { content: Content }) {
       {contentData && (
         <dl class="facts">
           {Object.entries(contentData).map(([name, value]) => (
-            <div key={name}>
-              <dt>
-                <bdi>{shown(name)}</bdi>
-              </dt>
-              <dd>
-                <bdi>{shown(typeof value === "string" ? value : JSON.stringify(value))}</bdi>
-              </dd>
-            </div>
+            <CopyRow
+              key={name}
+              name={shown(name)}
+              value={shown(typeof value === "string" ? value : JSON.stringify(value))}
+              isProse
+            />
           ))}
         </dl>
       )}

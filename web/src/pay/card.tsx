@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact"
 import type { PageBase } from "../page-data.ts"
 import { useWords } from "../ui/context.ts"
+import { isLong } from "../ui/long.ts"
 
 interface Props {
   page: PageBase
@@ -28,13 +29,26 @@ export function Card({ page, head, children }: Props) {
   )
 }
 
-/** A merchant's own sentence; nothing for none. */
-export const What = ({ text }: { text: string | null }) =>
-  text ? (
-    <p class="what">
-      <bdi>{text}</bdi>
-    </p>
-  ) : null
+/** What a merchant wrote; of a long text the beginning, until the rest is asked for. Nothing for none. */
+export function What({ text }: { text: string | null }) {
+  const { t } = useWords()
+  if (!text) return null
+  return (
+    <div class="what">
+      <p>
+        <bdi>{text}</bdi>
+      </p>
+      {isLong(text) && (
+        <details>
+          <summary>
+            <span class="more">{t("showMore")}</span>
+            <span class="less">{t("showLess")}</span>
+          </summary>
+        </details>
+      )}
+    </div>
+  )
+}
 
 /** An amount and its token. */
 export function Amount({ page, amount, as: Tag = "p" }: { page: PageBase; amount: string; as?: "h1" | "p" }) {

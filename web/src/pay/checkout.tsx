@@ -8,7 +8,7 @@ import { Amount, Card, What } from "./card.tsx"
 import { notifyPaid } from "./embedded.ts"
 import { End } from "./end.tsx"
 import { Fields } from "./fields.tsx"
-import { follow } from "./live.ts"
+import { follow, type Offline } from "./live.ts"
 import { submissionProblem } from "./problems.ts"
 import { isPayable, type Stage, stageOf } from "./stage.ts"
 import { type Memory, onOtherTab, recall, remember } from "./store.ts"
@@ -26,7 +26,7 @@ const SENDING_MS = 600_000
 interface Live {
   status: CheckoutStatus
   memory: Memory
-  offline: boolean
+  offline: Offline | undefined
   /** Reads again what is remembered, and asks the server. */
   changed: () => void
 }
@@ -43,7 +43,7 @@ function useLive(page: PayPage): Live {
   const { sessionId } = page.status
   const [status, setStatus] = useState<CheckoutStatus>(page.status)
   const [memory, setMemory] = useState(() => recall(sessionId))
-  const [offline, setOffline] = useState(false)
+  const [offline, setOffline] = useState<Offline>()
   const { path, query } = pathOf(page, memory)
   useEffect(() => {
     const isOver = ({ status }: CheckoutStatus) => status === "confirmed"
@@ -103,7 +103,7 @@ export function Checkout({ page }: { page: PayPage }) {
       }
     >
       <StateWords stage={stage} status={status} words={words} />
-      {offline && stage !== "paid" && <p class="note wait">{t("offline")}</p>}
+      {offline && stage !== "paid" && <OfflineNote {...offline} />}
       {payable ? (
         <Pay page={page} live={live} wallets={wallets} paying={paying} />
       ) : (
@@ -120,6 +120,13 @@ export function Checkout({ page }: { page: PayPage }) {
       )}
     </Card>
   )
+}
+
+/** Whether the server can't be reached, or asked this network to wait. */
+function OfflineNote({ until }: Offline) {
+  const { t, lang } = useWords()
+  const time = new Intl.DateTimeFormat(`${lang}-u-nu-latn`, { timeStyle: "medium" })
+  return <p class="note wait">{until === undefined ? t("offline") : t("busyUntil", { time: time.format(until) })}</p>
 }
 
 /** What is remembered of a transfer that never appeared is forgotten, so that the payer can pay in another way. */

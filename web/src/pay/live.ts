@@ -2,17 +2,28 @@
 
 /** A stream sends its first state at once; one that is silent for so long is held back by something in between. */
 const SILENT_MS = 6_000
+/** Later on something comes every ten seconds; after three times that, nothing on the way lets the stream through. */
+const DEAD_MS = 30_000
+/** A network that swallows packets answers nothing, not even with an error. */
+const ANSWER_MS = 10_000
 /** After so long without a state, what the page shows may be wrong. A stream that connects again takes less. */
 const LOST_MS = 10_000
 const RETRY_MS = 3_000
 const MOST_RETRY_MS = 24_000
 const WAIT_S = 25
+/** A proxy may ask for any pause. */
+const MOST_WAIT_MS = 3_600_000
 /** After its end a payment may still be paid twice or be reversed: rare, so the page asks and holds no connection. */
 const LOOK_MS = 60_000
 
+/** That nothing is learned now; `until` is when the page asks again, in milliseconds, where the server said so. */
+export interface Offline {
+  until?: number
+}
+
 interface Listener<T> {
   onState: (state: T) => void
-  onOffline: (offline: boolean) => void
+  onOffline: (offline: Offline | undefined) => void
   /** Whether little can follow this state. */
   isOver: (state: T) => boolean
 }
@@ -20,7 +31,10 @@ interface Listener<T> {
 /** What was learned last, and when. */
 interface News<T> extends Pick<Listener<T>, "isOver"> {
   heard: (state: T) => void
+  /** Nothing was learned just now: the page may be wrong in a while. */
   lost: () => void
+  /** Nothing was or will be learned for longer than that. */
+  silent: (offline: Offline) => void
   signal: AbortSignal
 }
 
@@ -55,18 +69,22 @@ function newsFor<T>({ onState, onOffline, isOver }: Listener<T>, signal: AbortSi
     isOver,
     signal,
     lost: () => {
-      timer ??= setTimeout(() => onOffline(true), LOST_MS)
+      timer ??= setTimeout(() => onOffline({}), LOST_MS)
+    },
+    silent: offline => {
+      stop()
+      if (!signal.aborted) onOffline(offline)
     },
     heard: state => {
       stop()
-      onOffline(false)
+      onOffline(undefined)
       onState(state)
     },
   }
 }
 
 function open<T>(path: string, query: string, news: News<T>): void {
-  const { heard, lost, signal } = news
+  const { heard, lost, silent, signal } = news
   // Until the first state.
   lost()
   if (typeof EventSource === "undefined") return void poll(path, query, news, 0)
@@ -77,10 +95,18 @@ function open<T>(path: string, query: string, news: News<T>): void {
     if (!signal.aborted) void poll(path, query, news, pauseMs)
   }
   let silence = setTimeout(giveUp, SILENT_MS, 0)
-  stream.onmessage = ({ data }) => {
+  const alive = () => {
     clearTimeout(silence)
+    silence = setTimeout(() => {
+      silent({})
+      giveUp(0)
+    }, DEAD_MS)
+  }
+  stream.onmessage = ({ data }) => {
+    alive()
     heard(JSON.parse(data))
   }
+  stream.addEventListener("beat", alive)
   stream.addEventListener("over", () => giveUp(LOOK_MS))
   stream.onopen = () => {
     clearTimeout(silence)
@@ -99,20 +125,23 @@ function open<T>(path: string, query: string, news: News<T>): void {
 }
 
 async function poll<T>(path: string, query: string, news: News<T>, firstMs: number): Promise<void> {
-  const { heard, lost, isOver, signal } = news
+  const { heard, lost, silent, isOver, signal } = news
   let known = ""
   let pauseMs = firstMs
   while (true) {
     if (pauseMs > 0) await pause(pauseMs, signal)
     if (signal.aborted) return
     try {
-      const address = `${path}/status?wait=${known === "" ? 0 : WAIT_S}&known=${known}${query && `&${query}`}`
+      const waitS = known === "" ? 0 : WAIT_S
+      const address = `${path}/status?wait=${waitS}&known=${known}${query && `&${query}`}`
       const askedAt = Date.now()
-      const response = await fetch(address, { signal })
+      const response = await ask(address, waitS * 1_000 + ANSWER_MS, signal)
       if (response.status === 429) {
+        const waitMs = waitOf(response)
         // Too many pages of this network: less often, as all of them ask.
-        pauseMs = Math.min(2 * Math.max(pauseMs, RETRY_MS), MOST_RETRY_MS)
-        lost()
+        pauseMs = Math.max(waitMs, Math.min(2 * Math.max(pauseMs, RETRY_MS), MOST_RETRY_MS))
+        if (waitMs > LOST_MS) silent({ until: Date.now() + waitMs })
+        else lost()
         continue
       }
       if (!response.ok) throw new Error(`HTTP ${response.status}`)
@@ -123,10 +152,34 @@ async function poll<T>(path: string, query: string, news: News<T>, firstMs: numb
       const isSame = mark === known && Date.now() - askedAt < RETRY_MS
       pauseMs = isOver(state) ? LOOK_MS : mark === "" || isSame ? RETRY_MS : 0
       known = isOver(state) ? "" : mark
-    } catch {
-      lost()
+    } catch (error) {
+      if ((error as Error).name === "AbortError") silent({})
+      else lost()
       pauseMs = RETRY_MS
     }
+  }
+}
+
+/** Milliseconds to wait before the next request, as the server said; 0 where it did not. */
+function waitOf({ headers }: Response): number {
+  const text = headers.get("retry-after") ?? ""
+  const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - Date.now()
+  return ms > 0 ? Math.min(ms, MOST_WAIT_MS) : 0
+}
+
+/** A request that fails after `ms` without an answer. */
+async function ask(address: string, ms: number, signal: AbortSignal): Promise<Response> {
+  const stop = new AbortController()
+  const end = () => stop.abort()
+  const timer = setTimeout(end, ms)
+  signal.addEventListener("abort", end)
+  try {
+    const response = await fetch(address, { signal: stop.signal })
+    // All of it: a network can also stop in the middle.
+    return new Response(await response.blob(), response)
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener("abort", end)
   }
 }
 

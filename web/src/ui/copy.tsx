@@ -4,8 +4,18 @@ import { useWords } from "./context.ts"
 
 const SHOWN_MS = 2_000
 
-/** A row of a list of facts; `value` is what is copied, `text` what is shown where it differs. */
-export function CopyRow({ name, value, text = value }: { name: string; value: string; text?: string }) {
+interface Props {
+  name: string
+  /** What is copied. */
+  value: string
+  /** What is shown, where it differs. */
+  text?: string
+  /** Whether others wrote it, in any language. */
+  isProse?: boolean
+}
+
+/** A row of a list of facts. */
+export function CopyRow({ name, value, text = value, isProse = false }: Props) {
   const { t } = useWords()
   const [copied, setCopied] = useState(false)
   useEffect(() => {
@@ -19,10 +29,17 @@ export function CopyRow({ name, value, text = value }: { name: string; value: st
   }
   return (
     <div>
-      <dt>{name}</dt>
+      <dt>
+        <bdi>{name}</bdi>
+      </dt>
       <dd>
-        <code dir="ltr">{text}</code>
-        <button type="button" class="copy" aria-label={t("copyOf", { what: name })} onClick={copy}>
+        {isProse ? <bdi class="prose">{text}</bdi> : <code dir="ltr">{text}</code>}
+        <button
+          type="button"
+          class="copy"
+          aria-label={copied ? t("copied") : t("copyOf", { what: name })}
+          onClick={copy}
+        >
           {copied ? t("copied") : t("copy")}
         </button>
       </dd>
