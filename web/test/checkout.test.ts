@@ -482,7 +482,7 @@ describe("after its time", () => {
     await latePage.getByText("Your payment arrived too late").waitFor()
   })
 
-  it("asks for no money while the chain's node stands still, and goes on by itself when it is back", async () => {
+  it("asks for no money while the chain's node stands still, and recovers by itself", async () => {
     const session = await start()
     const page = await openPage(session.url)
     await button(page, "Pay with the test wallet").waitFor()

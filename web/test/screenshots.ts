@@ -137,8 +137,8 @@ async function withWallet(): Promise<void> {
   await close()
 }
 
-/** What a sandbox comes to seldom or slowly: the page is told of another state than that of the server. */
-async function told(): Promise<void> {
+/** What a sandbox comes to seldom or slowly: the page gets another state than that of the server. */
+async function faked(): Promise<void> {
   const { url } = await order()
   const states = {
     "node-silent": ["unknown", { stale: true }],
@@ -167,7 +167,7 @@ async function told(): Promise<void> {
   await page.route("**/status*", route => route.fulfill({ status: 429, headers: { "retry-after": "120" } }))
   await page.goto(url)
   await stage("unknown")
-  await shoot("told-to-wait")
+  await shoot("asked-to-wait")
   await page.unroute("**/status*")
   await page.unroute("**/events*")
 }
@@ -283,7 +283,7 @@ try {
   await page.goto(`${sandbox.url}/sandbox`)
   await shoot("sandbox")
   await withWallet()
-  await told()
+  await faked()
   process.stdout.write(`The pictures are in ${folder}.\n`)
 } finally {
   await browser.close()

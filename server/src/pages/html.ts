@@ -30,7 +30,7 @@ export function httpLink(text: string | null): string | null {
 
 /**
  * An empty frame: the one thing of a page that the site around it can count (`window.length`), also when the script has failed. So
- * `embed.js` tells a page from what a browser shows instead of one that it must not frame.
+ * `embed.js` distinguishes a page from what a browser shows instead of one that it must not frame.
  */
 const PROBE: Html = { markup: "<iframe hidden></iframe>" }
 
