@@ -239,7 +239,7 @@ export const errorTable = {
   ORIGIN_BUSY: {
     status: 503,
     message: "Too many calls of this API are in progress. Nothing was paid. Try again in a moment.",
-    help: "Each process forwards 100 calls of one API at a time, and 1,000 in all. Wait for the seconds in `Retry-After`.",
+    help: "Each process forwards 100 calls of one API at a time, and 500 in all. Wait for the seconds in `Retry-After`.",
     retryAfterS: 2,
   },
   PAYMENTS_PAUSED: {

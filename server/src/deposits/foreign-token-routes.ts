@@ -122,6 +122,8 @@ function remedyFor({ payment_id, payment_status, resource_id }: ForeignTokenRow,
       : `After ${opensAt.toISOString()} it can be sent to the address's owner: ${recovery}.`
   if (payment_id !== null && payment_status === "open") return `Accept or return the payment ${payment_id}. ${recover}`
   if (payment_id !== null) return `The payment ${payment_id} of this token is ${payment_status}. ${recover}`
+  // What reaches a bundle is no answer to anything that a payer was asked.
+  if (ifKind("bdl", resource_id)) return recover
   const route = ifKind("pw", resource_id) ? `/api/paywalls/${resource_id}/pay` : "/api/pay/confirm"
   return `Submit txHash at POST ${route}: it then waits as a payment that you can accept or return. ${recover}`
 }

@@ -45,6 +45,13 @@ const BODY_LIMIT = 256 * 1024
 const HELD_A_CHARACTER = 2
 /** What an answer sent in parts holds at a time: one part being rendered, one ready, one being sent. */
 const HELD_A_STREAM = 1024 * 1024
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** Bytes that an answer of this route holds while it streams, where that is not as much as a long list does. */
+    streamBytes?: number
+  }
+}
 const exposed = [
   "X-Request-Id",
   "X-RateLimit-Limit",
@@ -98,10 +105,11 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
     for (const [name, value] of Object.entries({ ...(request.query as object), ...(request.params as object) }))
       if (!isStorable(name) || !isStorable(String(value))) throw invalid(name, NOT_STORABLE)
   })
-  app.addHook("onSend", async (_request, reply, payload) => {
+  app.addHook("onSend", async (request, reply, payload) => {
     // A Buffer is shared by all callers, so an answer adds no memory.
     if (typeof payload === "string") connections.hold(reply.raw, payload.length * HELD_A_CHARACTER)
-    else if (payload instanceof Readable) connections.hold(reply.raw, HELD_A_STREAM)
+    else if (payload instanceof Readable)
+      connections.hold(reply.raw, request.routeOptions.config.streamBytes ?? HELD_A_STREAM)
   })
   app.addHook("preClose", async () => connections.close())
   recordAnswers(app, ctx)
@@ -155,7 +163,7 @@ function readJsonAlone(app: Server): void {
 function answerCors(app: Server, ctx: Context): void {
   app.register(cors, {
     delegator: (request, done) => {
-      const methods = ["GET", "HEAD", "POST", "PUT", "DELETE"]
+      const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
       const origin = isPrivate(pathOf(request)) ? ctx.settings.consoleOrigins : "*"
       // In strict mode, an OPTIONS request that is no preflight would be refused in plain text.
       done(null, { origin, methods, exposedHeaders: exposed, strictPreflight: false })

@@ -282,6 +282,31 @@ describe("an answer", () => {
     expect(digest.digest("hex")).toBe(expected.digest("hex"))
   })
 
+  it("is one of a hundred that stream at a time; the next caller is asked to wait before it pays", async () => {
+    const open: ServerResponse[] = []
+    respond = response => {
+      response.writeHead(200).write("first")
+      open.push(response)
+    }
+    const path = "/api/p/shop-api/free/x"
+    const started = Array.from({ length: 100 }, async () => {
+      const request = httpRequest({ ...address, host: "127.0.0.1", path, agent: false }).end()
+      const [response] = (await once(request, "response")) as [IncomingMessage]
+      return response
+    })
+    const responses = await Promise.all(started)
+    const busy = await call("/api/p/shop-api/paid/x", { headers: { "x-payment": "n" } })
+    expect([busy.status, json(busy.text).error, busy.headers["retry-after"]]).toEqual([503, "ORIGIN_BUSY", "2"])
+    expect([offers.length, asked.length]).toEqual([0, 100])
+    for (const response of open) response.end(" last")
+    for (const response of responses) {
+      let text = ""
+      for await (const chunk of response) text += chunk
+      expect(text).toBe("first last")
+    }
+    await until("a place is free again", async () => (await call("/api/p/shop-api/paid/x")).status === 402)
+  })
+
   it("begins before the origin has ended, and an origin whose caller has left is stopped", async () => {
     let closed = false
     respond = response => {

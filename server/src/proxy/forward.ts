@@ -11,6 +11,8 @@ import { failureOf } from "./origin-answer.ts"
 const CONNECT_TIMEOUT_MS = 10_000
 /** More than a busy origin needs, and less than the file descriptors of a process. */
 const CONNECTIONS_TO_ONE = 100
+/** Of an answer whose caller is slower than its origin. */
+const READ_AHEAD_BYTES = 16 * 1024
 
 interface OriginCall {
   originUrl: string
@@ -84,6 +86,7 @@ async function exchange(
       headers,
       ...(body === undefined || body.length === 0 ? {} : { body }),
       signal: either,
+      highWaterMark: READ_AHEAD_BYTES,
     })
     // When the deadline wins, nobody reads how the request ends.
     request.catch(() => undefined)

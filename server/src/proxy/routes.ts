@@ -5,7 +5,7 @@ import { openForwarder } from "./forward.ts"
 import { bundleFinder } from "./load-bundle.ts"
 import { methods } from "./match-route.ts"
 import type { Payments } from "./payments.ts"
-import { openPlaces } from "./places.ts"
+import { openPlaces, STREAM_BYTES } from "./places.ts"
 import { serveCall } from "./serve-call.ts"
 
 /** `payments` settles priced calls; without it, they are answered `PAYMENTS_PAUSED`. */
@@ -23,6 +23,7 @@ export function proxyRoutes(app: Server, ctx: Context, payments?: Payments): voi
       exposeHeadRoute: false,
       // Its answers are those of the origins; docs/x402-proxy.md describes it.
       schema: { hide: true },
+      config: { streamBytes: STREAM_BYTES },
       handler: (request, reply) => serveCall(ctx, parts, request, reply),
     })
   })

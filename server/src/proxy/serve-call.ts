@@ -49,7 +49,7 @@ export async function serveCall(
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const call = await findCall(ctx, parts, request)
-  const leave = parts.places.take(call.bundle.id)
+  const leave = parts.places.take(call.bundle.id, call.body?.length ?? 0)
   if (!leave) throw new ApiError("ORIGIN_BUSY")
   const gone = new AbortController()
   reply.raw.once("close", () => {
