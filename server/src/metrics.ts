@@ -160,6 +160,7 @@ export const payoutAlarmReasons = [
   "given_up",
   "unswept",
   "no_key",
+  "unserved",
 ] as const
 
 export const standingAlarms = new Gauge({

@@ -8,7 +8,7 @@ import { applyPendingPayoutAddresses } from "./identity/merchant-settings.ts"
 import { forgetExpiredNonces } from "./identity/nonces.ts"
 import { forgetRetiredKeys } from "./identity/signing-keys.ts"
 import { type Loop, runLoop } from "./jobs/run.ts"
-import { reportMissingKey } from "./payouts/alarms.ts"
+import { reportWaiting } from "./payouts/alarms.ts"
 import { recheckBudgets } from "./payouts/gas-budget.ts"
 import { sweepDue } from "./payouts/make-payouts.ts"
 import { laneSigners, payoutRound } from "./payouts/pay-out.ts"
@@ -119,7 +119,7 @@ const housekeeping: Loop = {
     await inTransaction(ctx, applyPendingPayoutAddresses)
     await renewDeposits(ctx)
     for (const network of networks) await sweepDue(ctx, network)
-    await reportMissingKey(ctx)
+    await reportWaiting(ctx)
     // Relays accepted while there was a relay wallet expire without one.
     if (!ctx.settings.relaySigner) for (const network of networks) await tendRelays(ctx, network)
     await forgetExpiredKeys(ctx)

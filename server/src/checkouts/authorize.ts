@@ -19,7 +19,7 @@ import { ApiError, type ErrorDetail } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
 import { relaysSpent } from "../payouts/gas-budget.ts"
-import { pausedFactories } from "../payouts/pause.ts"
+import { pausedDeposits } from "../payouts/pause.ts"
 import {
   arrivingAt,
   failingPayers,
@@ -238,7 +238,7 @@ async function assertPayable(ctx: TxContext, session: Row<"checkout_sessions">, 
   if (session.status === "expired" || leftMs <= LEAST_TIME_MS)
     throw new ApiError("SESSION_EXPIRED", undefined, overWords(session.status === "expired" ? 0 : leftMs, until))
   // A relay would move the payer's money to an address that whoever holds the payout key may empty.
-  if ((await pausedFactories(ctx))(network, deposit.factory)) throw new ApiError("PAYMENTS_PAUSED")
+  if ((await pausedDeposits(ctx))(network, deposit)) throw new ApiError("PAYMENTS_PAUSED")
   if (await isUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
   const otherWay =
     until === undefined

@@ -14,7 +14,7 @@ import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/merchant-settings.ts"
 import { newId } from "../ids.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
-import { assertSelling, isPaused, pausedFactories } from "../payouts/pause.ts"
+import { assertSelling, isPaused, pausedDeposits } from "../payouts/pause.ts"
 import { freshSubmission, verifySoon } from "../scanner/queries.ts"
 import { partsFaults } from "../splits/split.ts"
 import { recipientSetOf, recipientsOf } from "../splits/splits.ts"
@@ -346,14 +346,14 @@ export async function payTosOf(ctx: TxContext, ids: readonly string[]): Promise<
   if (ids.length === 0) return new Map()
   const rows = await ctx.db
     .selectFrom("deposits")
-    .select(["resource_id", "chain_id", "factory", "address"])
+    .select(["resource_id", "chain_id", "factory", "older_factory", "address"])
     .where("resource_id", "in", ids)
     .execute()
-  const paused = await pausedFactories(ctx)
+  const paused = await pausedDeposits(ctx)
   return new Map(
     rows.map(row => [
       row.resource_id,
-      { address: row.address, paused: paused(networkOf(ctx.chain, row.chain_id), row.factory) },
+      { address: row.address, paused: paused(networkOf(ctx.chain, row.chain_id), row) },
     ]),
   )
 }

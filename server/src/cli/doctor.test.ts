@@ -343,6 +343,18 @@ describe.runIf(postgresBinaries())("the doctor of a Postgres", () => {
     await (await openPostgres(durable.url, () => {})).close()
     const client = new pg.Client({ connectionString: durable.url })
     await client.connect()
+    const unserved = `insert into payouts (id, chain_id, kind, source_key, deposit_id, token, recipient, amount, to_address, data,
+        reserved, state, run_at, created_at, updated_at, lane, merchant_id)
+      values (gen_random_uuid(), 84532, 'sweep', 'x', 1, '0x${"8".repeat(40)}', '0x${"7".repeat(40)}', 1, '0x${"9".repeat(40)}', '0x00', true, 'queued',
+        now() - interval '2 hours', now(), now(), 'payout', 'mer_x')`
+    await client.query("set session_replication_role = replica")
+    await client.query(unserved)
+    const late = await diagnosis({ DATABASE_URL: durable.url })
+    expect([late.bad, late.text]).toEqual([
+      ["base-sepolia unserved alarm"],
+      expect.stringContaining("They are 1 of 0x9999"),
+    ])
+    await client.query("delete from payouts")
     await client.query("insert into installation values ('mode', 'sandbox')")
     expect((await diagnosis({ DATABASE_URL: durable.url })).bad).toEqual(["database installation fault"])
     await client.query("update installation set value = 'test' where key = 'mode'")

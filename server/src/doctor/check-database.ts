@@ -1,7 +1,9 @@
 /** Checks the database: reachable, writable, durable, of this version, and with a clock like ours. */
 // I/O: asks the database through a function, since the command has no pool and no context.
+import { networkSetting } from "../chain/networks.ts"
 import type { Settings } from "../config/settings.ts"
 import { schemaState } from "../db/migrate.ts"
+import { UNSERVED } from "../payouts/alarms.ts"
 import { type Finding, fine } from "./finding.ts"
 
 /** Runs one statement; undefined where the database is embedded, as it serves one process. */
@@ -35,6 +37,7 @@ export async function checkDatabase(settings: Settings, query: Query | undefined
       ...(await durability(query)),
       await clock(query, now),
       ...(await schema(settings, query)),
+      ...(await waiting(settings, query, now)),
     ]
   } catch (error) {
     return [
@@ -148,4 +151,24 @@ async function schema({ mode }: Settings, query: Query): Promise<Finding[]> {
           ),
         ]),
   ]
+}
+
+const HOUR_MS = 3_600_000
+
+/** Payouts that wait for a process with the settings of another factory; nothing of a schema that is not this version's. */
+async function waiting({ networks }: Settings, query: Query, now: () => Date): Promise<Finding[]> {
+  const [there] = await query("select to_regclass('payouts') is not null as payouts")
+  if (!there?.payouts) return []
+  const since = new Date(now().getTime() - HOUR_MS).toISOString()
+  const found: Finding[] = []
+  for (const { name, chainId, depositFactory } of networks) {
+    const rows = await query(`select to_address, count(*)::int as n from payouts where chain_id = ${Number(chainId)}
+      and lane = 'payout' and state = 'queued' and run_at < '${since}' group by 1 order by 1`)
+    const others = rows.filter(row => row.to_address !== depositFactory)
+    if (others.length === 0) continue
+    const list = others.map(row => `${row.n} of ${row.to_address}`).join(", ")
+    const todo = `They are ${list}. Run a worker with that factory as ${networkSetting("DEPOSIT_FACTORY", name)} and the key of its operator; docs/alarms.md (\`unserved\`) says more.`
+    found.push({ part: name, check: "unserved", level: "alarm", message: UNSERVED, todo, isWatched: true })
+  }
+  return found
 }

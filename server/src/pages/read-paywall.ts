@@ -10,7 +10,7 @@ import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { formatAmount } from "../money/amount.ts"
-import { pausedFactories } from "../payouts/pause.ts"
+import { pausedDeposits } from "../payouts/pause.ts"
 import { accessOf } from "../paywalls/access.ts"
 import { payToOf } from "../paywalls/manage-paywalls.ts"
 import { paymentState, publicPaywall } from "../paywalls/submissions.ts"
@@ -56,7 +56,7 @@ export async function paywallStatus(ctx: Context, id: string, payer: Payer): Pro
     address && txHash && stateOf(ctx, row, txHash, address),
     address ? openOf(ctx, id, token.address, address) : { seen: 0n, confirmed: 0n },
   ])
-  const paused = (await pausedFactories(ctx))(network, payTo.factory)
+  const paused = (await pausedDeposits(ctx))(network, payTo)
   const here = open.seen + open.confirmed
   const missing = access || here >= row.price ? 0n : row.price - here
   return {

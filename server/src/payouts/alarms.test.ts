@@ -7,7 +7,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { openLog } from "../log.ts"
 import { endpointAlarmReasons, payoutAlarmReasons, registry } from "../metrics.ts"
-import { alarmsInWords, reportMissingKey } from "./alarms.ts"
+import { alarmsInWords, reportWaiting } from "./alarms.ts"
 import { inFlight } from "./in-flight.ts"
 import { sweepDue } from "./make-payouts.ts"
 
@@ -241,8 +241,8 @@ describe("other alarms", () => {
     expect((await ready()).alarms).toContain(words)
     const { payoutSigner } = ctx.settings
     ctx.settings.payoutSigner = undefined
-    await reportMissingKey(ctx)
-    await reportMissingKey(ctx)
+    await reportWaiting(ctx)
+    await reportWaiting(ctx)
     expect([await total("no_key"), await standing("no_key"), reported("no_key").length]).toEqual([1, 1, 0])
     ctx.settings.payoutSigner = payoutSigner
     ctx.settings.payoutWallet = rig.signer.address
@@ -260,6 +260,28 @@ describe("other alarms", () => {
     await rig.round(rig.signer, { resendMs: 0, replaceMs: 60_000 })
     await rig.round()
     expect(await alarms()).not.toContain("stuck")
+  })
+
+  it("payouts to a factory that nothing serves are one after an hour, until a process serves it", async () => {
+    const { ctx } = rig.service
+    await rig.paid(await rig.sell([50, 50]), 1_000_000n)
+    ctx.chain.networks[0] = { ...rig.network, depositFactory: recipient(9) }
+    try {
+      expect(await alarmsInWords(ctx)).toEqual([])
+      rig.service.advance(3_700_000)
+      expect(await alarmsInWords(ctx)).toEqual([expect.stringContaining("of a deposit factory that nothing serves")])
+      await reportWaiting(ctx)
+      await reportWaiting(ctx)
+      expect([
+        await total("unserved"),
+        await standing("unserved"),
+        lines.filter(line => line.reason === "unserved").length,
+      ]).toEqual([1, 1, 1])
+    } finally {
+      ctx.chain.networks[0] = rig.network
+    }
+    await reportWaiting(ctx)
+    expect([await alarmsInWords(ctx), await standing("unserved")]).toEqual([[], 0])
   })
 
   it("begin and end once, though several processes see them", async () => {

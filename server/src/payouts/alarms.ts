@@ -264,7 +264,11 @@ export function showQueue(ctx: Context, network: Network, wallet: Lane, rows: re
 /** What is wrong with a network that is served without a payout key. */
 export const NO_KEY =
   "the service has no payout key, so no money leaves its deposits: set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE, and restart"
-const reportedKeyless = new Set<number>()
+/** What is wrong where payouts wait for a process that serves their factory. */
+export const UNSERVED =
+  "payouts have waited for an hour at receiving addresses of a deposit factory that nothing serves: docs/operations.md says how to run a process for another factory (Keys), and docs/alarms.md what else can be done"
+const UNSERVED_MS = 3_600_000
+const reported = new Set<string>()
 
 /** The networks where payouts wait and no process has the key. */
 async function withoutKey(ctx: Context): Promise<Set<number>> {
@@ -277,17 +281,40 @@ async function withoutKey(ctx: Context): Promise<Set<number>> {
   return new Set(rows.map(row => row.chain_id))
 }
 
-/** Reports networks whose payouts wait for a key, and logs each once: such a network has no payout rounds that could. */
-export async function reportMissingKey(ctx: Context): Promise<void> {
-  const keyless = await withoutKey(ctx)
+/**
+ * The networks where payouts to another factory than the one served have been due for an hour. Whatever stops the process that serves
+ * it has an alarm there; without one, nothing says that they wait.
+ */
+async function unserved(ctx: Context): Promise<Set<number>> {
+  const { networks } = ctx.chain
+  const since = new Date(ctx.now().getTime() - UNSERVED_MS)
+  const { rows } = await sql<{ chain_id: number }>`
+    select chain_id from unnest(${sql.val(networks.map(each => each.chainId))}::int[],
+        ${sqlArray(
+          "text",
+          networks.map(each => each.depositFactory),
+        )}) as served (chain_id, factory)
+    where exists (select from payouts i where i.chain_id = served.chain_id and i.lane = 'payout' and i.state = 'queued'
+      and i.run_at < ${since} and i.to_address <> served.factory)`.execute(ctx.db)
+  return new Set(rows.map(row => row.chain_id))
+}
+
+/** Reports networks whose payouts wait for a key or for another process, and logs each once: no payout round there could. */
+export async function reportWaiting(ctx: Context): Promise<void> {
+  report(ctx, "no_key", await withoutKey(ctx), NO_KEY)
+  report(ctx, "unserved", await unserved(ctx), UNSERVED)
+}
+
+function report(ctx: Context, reason: "no_key" | "unserved", networks: ReadonlySet<number>, said: string): void {
   for (const { name, chainId } of ctx.chain.networks) {
-    const labels = { network: name, wallet: "payout", reason: "no_key" }
-    standingAlarms.set(labels, keyless.has(chainId) ? 1 : 0)
-    if (!keyless.has(chainId)) reportedKeyless.delete(chainId)
-    else if (!reportedKeyless.has(chainId)) {
-      reportedKeyless.add(chainId)
+    const labels = { network: name, wallet: "payout", reason }
+    const key = `${chainId} ${reason}`
+    standingAlarms.set(labels, networks.has(chainId) ? 1 : 0)
+    if (!networks.has(chainId)) reported.delete(key)
+    else if (!reported.has(key)) {
+      reported.add(key)
       payoutAlarms.inc(labels)
-      ctx.log.error({ network: name, reason: "no_key" }, NO_KEY)
+      ctx.log.error({ network: name, reason }, said)
     }
   }
 }
@@ -298,6 +325,7 @@ export async function alarmsInWords(ctx: Context): Promise<string[]> {
   const ours = ctx.settings.serviceWallets
   const wallets = await ctx.db.selectFrom("wallets").selectAll().orderBy("id").execute()
   const keyless = await withoutKey(ctx)
+  const waiting = await unserved(ctx)
   const held = await sql<{ chain_id: number; held_reason: HeldReason; n: number }>`
     select chain_id, held_reason, count(*)::int as n from payouts where state = 'held'
     group by 1, 2 order by 1, 2`.execute(ctx.db)
@@ -308,6 +336,7 @@ export async function alarmsInWords(ctx: Context): Promise<string[]> {
     const list = reasons.map(({ held_reason, n }) => `${n} ${held_reason}`).join(", ")
     return [
       ...lacksKey,
+      ...(waiting.has(chainId) ? [`${name}: ${UNSERVED}`] : []),
       // The row of a wallet that is no longer used stays in the table.
       ...wallets
         .filter(wallet => wallet.chain_id === chainId && (ours.length === 0 || ours.includes(wallet.address)))

@@ -4,6 +4,7 @@ import type { Hex } from "viem"
 import { afterAll, beforeAll, expect, it } from "vitest"
 import { deployDepositFactory } from "../../test/anvil.ts"
 import { lifeOf } from "../../test/life.ts"
+import { makeOlder } from "../../test/older-factory.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn } from "../../test/relays.ts"
 import { depositFactoryAbi, testUsdcAbi } from "../chain/abi.ts"
@@ -206,4 +207,19 @@ it("finishes what the old wallet of the same factory had signed: confirms it, ha
     ctx.settings.serviceWallets = []
     await setOperator(rig.signer.address)
   }
+})
+
+it("takes no payment at an address of an older version's factory: it could not be moved", async () => {
+  const on = relaysOn(rig)
+  await on.begin()
+  const session = await on.start()
+  const signed = await on.sign(await on.buyer(), session)
+  expect(await on.status(session.id)).toMatchObject({ paused: false, payTo: expect.any(String) })
+  await makeOlder(rig.service.ctx.db)
+  const status = await on.status(session.id)
+  expect([status.paused, status.payTo]).toEqual([true, undefined])
+  expect((await rig.service.call("GET", `/pay/${session.id}`)).body).not.toContain(session.payTo.slice(2, 20))
+  const answer = await on.submit(session, signed)
+  expect([answer.status, answer.body.error]).toEqual([503, "PAYMENTS_PAUSED"])
+  expect(await on.relays()).toEqual([])
 })

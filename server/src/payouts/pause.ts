@@ -2,19 +2,22 @@
  * Selling is paused on a network while the payout wallet is halted there: its key may be stolen, and whoever holds the key can
  * empty the receiving addresses. Money that arrives anyway is scanned and settled as usual.
  */
-import type { Address } from "../chain/hex.ts"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 
+/** What of a receiving address says whether it may be paid. */
+type PaidTo = Pick<Row<"deposits">, "factory" | "older_factory">
+
 /**
- * Reads which payout wallets are halted; the answer says whether payments to deposits of a factory on a network are paused. An
- * earlier factory obeys another wallet, of which only the row is known here: any halted wallet pauses its deposits.
+ * Reads which payout wallets are halted; the answer says whether payments to a receiving address on a network are paused. An
+ * earlier factory obeys another wallet, of which only the row is known here: any halted wallet pauses its deposits. One of before
+ * the contracts that this version serves is always paused: its money could not be moved.
  */
-export async function pausedFactories(
+export async function pausedDeposits(
   ctx: TxContext,
-): Promise<(network: Pick<Network, "chainId" | "depositFactory">, factory: Address) => boolean> {
+): Promise<(network: Pick<Network, "chainId" | "depositFactory">, paidTo: PaidTo) => boolean> {
   const halted = await ctx.db
     .selectFrom("wallets")
     .select(["chain_id", "address"])
@@ -22,7 +25,8 @@ export async function pausedFactories(
     .where("status", "=", "halted")
     .execute()
   const ours = ctx.settings.serviceWallets
-  return ({ chainId, depositFactory }, factory) =>
+  return ({ chainId, depositFactory }, { factory, older_factory: isOlder }) =>
+    isOlder ||
     halted.some(
       ({ chain_id, address }) =>
         chain_id === chainId && (factory !== depositFactory || ours.length === 0 || ours.includes(address)),
@@ -31,7 +35,7 @@ export async function pausedFactories(
 
 /** Whether selling is paused on a network now. */
 export const isPaused = async (ctx: TxContext, network: NetworkInfo): Promise<boolean> =>
-  (await pausedFactories(ctx))(network, network.depositFactory)
+  (await pausedDeposits(ctx))(network, { factory: network.depositFactory, older_factory: false })
 
 /** The ids of the relays whose receiving address belongs to a factory that is paused on a network. */
 export async function pausedPayouts(
@@ -40,17 +44,17 @@ export async function pausedPayouts(
   rows: readonly Pick<Row<"payouts">, "id" | "deposit_id">[],
 ): Promise<Set<string>> {
   if (rows.length === 0) return new Set()
-  const isPausedAt = await pausedFactories(ctx)
+  const isPausedAt = await pausedDeposits(ctx)
   const deposits = await ctx.db
     .selectFrom("deposits")
-    .select(["id", "factory"])
+    .select(["id", "factory", "older_factory"])
     .where(
       "id",
       "in",
       rows.map(row => row.deposit_id),
     )
     .execute()
-  const paused = new Set(deposits.filter(({ factory }) => isPausedAt(network, factory)).map(({ id }) => id))
+  const paused = new Set(deposits.filter(each => isPausedAt(network, each)).map(({ id }) => id))
   return new Set(rows.filter(row => paused.has(row.deposit_id)).map(({ id }) => id))
 }
 

@@ -154,12 +154,12 @@ export async function readPaywall(ctx: TxContext, merchantId: string, id: string
   }
 }
 
-/** The address that a paywall is paid at now, and its factory. */
+/** The address that a paywall is paid at now, and of which factory it is. */
 export async function payToOf(ctx: TxContext, paywallId: string) {
   return await ctx.db
     .selectFrom("paywall_versions")
     .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
-    .select(["deposits.address", "deposits.factory"])
+    .select(["deposits.address", "deposits.factory", "deposits.older_factory"])
     .where("paywall_versions.paywall_id", "=", paywallId)
     .where("until_at", "is", null)
     .executeTakeFirstOrThrow()

@@ -11,7 +11,7 @@ import { awaitEnd, MAX_WAIT_S } from "../http/long-poll.ts"
 import { AddressText, Described } from "../http/schemas.ts"
 import type { Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
-import { pausedFactories } from "../payouts/pause.ts"
+import { pausedDeposits } from "../payouts/pause.ts"
 import { statusMessage } from "../scanner/submission-faults.ts"
 import { accessOf } from "./access.ts"
 import { payToOf } from "./manage-paywalls.ts"
@@ -50,7 +50,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
       const network = networkOf(ctx.chain, row.chain_id)
       const { name: chain, chainId, token } = network
       const payTo = await payToOf(ctx, row.id)
-      const paused = (await pausedFactories(ctx))(network, payTo.factory)
+      const paused = (await pausedDeposits(ctx))(network, payTo)
       return {
         id: row.id,
         name: row.name,
