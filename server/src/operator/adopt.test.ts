@@ -185,6 +185,54 @@ describe("an old backup", () => {
     expect(balanced_number).toBe(number)
   })
 
+  it.each([
+    ["after the approval, restored before any comparison", true, false],
+    ["after the approval, compared with the chain first", true, true],
+    ["before the approval, compared with the chain first", false, true],
+  ])("made %s: what the wallet approved went back once", async (_when, isApproved, isCompared) => {
+    const { ctx } = rig.service
+    const as = { as: "shop" }
+    expect((await rig.service.call("PUT", "/api/console/settings", { approver: "wallet" }, as)).status).toBe(200)
+    const shop = await rig.sell()
+    const id = await rig.paid(shop, 200_000n)
+    const first = (await operator.wallet()).next_nonce
+    const giveBack = (more: object = {}) =>
+      rig.service.call("POST", `/api/console/payments/${id}/return`, { address: recipient(0), ...more }, as)
+    let restore = await backUp(ctx)
+    const [gained] = await gains(async () => {
+      const { types, ...asked } = (await giveBack()).body.details[0].typedData
+      const { EIP712Domain: _, ...own } = types
+      const signature = await rig.anvil.accounts[9].signTypedData({ ...asked, types: own })
+      const approval = { deadline: Number.parseInt(asked.message.deadline, 10), signature }
+      expect((await giveBack({ approval })).status).toBe(200)
+      if (isApproved) restore = await backUp(ctx)
+      await rig.round()
+      await mine()
+      await rig.round()
+      const [hash] = await inExplorer(first)
+      await restore()
+      if (isCompared) {
+        await ctx.db.updateTable("wallets").set({ checked_number: 0n }).execute()
+        await rig.compareLogs()
+        expect(await rig.payouts()).toMatchObject([{ state: "final", nonce: null, tx_hash: hash }])
+      }
+      await checkWallet(ctx, rig.network, { lane: "payout", signer: rig.signer })
+      expect(await operator.wallet()).toMatchObject({ status: "halted", next_nonce: first })
+      if (isApproved) expect((await adopt(hash)).body.said).toContain("pays the payout")
+      else expect((await adopt(hash, { foreign: true, reason: "a return" })).body.said).toContain("is explained")
+      expect((await resume()).status).toBe(200)
+      await payAll()
+    })
+    expect(gained).toBe(200_000n)
+    expect(await rig.payouts()).toMatchObject([{ kind: "return", state: "final", nonce: isApproved ? first : null }])
+    expect(await operator.wallet()).toMatchObject({ status: "active", next_nonce: await count() })
+    const { body } = await rig.service.call("GET", `/api/console/books?deposit=${shop.deposit.address}`, undefined, as)
+    expect(body.data.map((row: { reason: string }) => row.reason)).toEqual(["return", "payment"])
+    expect(await checkConsistency(ctx, rig.network.chainId)).toEqual([])
+    await rig.compareLogs()
+    expect(await operator.wallet()).toMatchObject({ status: "active" })
+  })
+
   it("is adopted by one command, including what was planned again since: several shares that pay the same", async () => {
     const { ctx } = rig.service
     const shop = await rig.sell([50, 50])

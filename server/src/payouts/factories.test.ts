@@ -223,3 +223,75 @@ it("takes no payment at an address of an older version's factory: it could not b
   expect([answer.status, answer.body.error]).toEqual([503, "PAYMENTS_PAUSED"])
   expect(await on.relays()).toEqual([])
 })
+
+it("finishes the relay that an earlier relay wallet had signed, after both wallets changed, and pays it once", async () => {
+  const { ctx } = rig.service
+  const on = relaysOn(rig)
+  await on.begin()
+  const { client, accounts } = rig.anvil
+  const [, , , , , , next, fresh] = accounts
+  const signerOf = (account: typeof fresh): Signer => ({
+    address: account.address.toLowerCase() as Address,
+    sign: transaction => account.signTransaction({ type: "eip1559", ...transaction }),
+  })
+  const [payout, relay] = [signerOf(next), signerOf(fresh)]
+  const setOperator = (operator: Address) =>
+    client.writeContractSync({
+      ...{ address: rig.network.depositFactory, abi: depositFactoryAbi },
+      ...{ functionName: "setOperator", args: [operator] },
+    })
+  const submitted = async () => {
+    const session = await on.start()
+    expect((await on.submit(session, await on.sign(await on.buyer(), session))).status).toBe(200)
+    return session
+  }
+  const older = await submitted()
+  await client.setAutomine(false)
+  await on.round()
+  await client.request({ method: "anvil_dropAllTransactions" } as never)
+  await client.setAutomine(true)
+  expect((await on.relays()).map(({ state, wallet }) => `${state} ${wallet}`)).toEqual([
+    `assigned ${rig.relayer.address}`,
+  ])
+  const stolen = { status: "halted", halted_reason: "its key may be stolen" } as const
+  await ctx.db.updateTable("wallets").set(stolen).execute()
+  ctx.settings.serviceWallets = [payout.address, relay.address]
+  const { relayWallet } = ctx.settings
+  ctx.settings.relayWallet = relay.address
+  const round = () => payoutRound(ctx, rig.network, { lane: "relay", signer: relay })
+  const sendAgain = () => ctx.db.updateTable("transaction_attempts").set({ sent_at: null }).execute()
+  try {
+    await setOperator(payout.address)
+    await checkWallet(ctx, rig.network, { lane: "payout", signer: payout })
+    await checkWallet(ctx, rig.network, { lane: "relay", signer: relay })
+    await client.mine({ blocks: 80 })
+    const newer = await submitted()
+    await sendAgain()
+    for (let i = 0; i < 2; i++) await round()
+    // What a halted relay wallet signed is not sent by anybody.
+    expect([await on.received(older.payTo), await on.received(newer.payTo)]).toEqual([[], [5_000_000n]])
+    await ctx.db
+      .updateTable("wallets")
+      .set({ status: "active", halted_reason: null })
+      .where("address", "=", rig.relayer.address)
+      .execute()
+    await sendAgain()
+    for (let i = 0; i < 3; i++) {
+      await round()
+      await client.mine({ blocks: 80 })
+    }
+    await round()
+    await on.look()
+    expect([await on.received(older.payTo), await on.received(newer.payTo)]).toEqual([[5_000_000n], [5_000_000n]])
+    expect((await on.relays()).map(({ state, wallet }) => `${state} ${wallet}`)).toEqual([
+      `final ${rig.relayer.address}`,
+      `final ${relay.address}`,
+    ])
+    expect((await on.status(older.id)).status).toBe("confirmed")
+    expect(await checkConsistency(ctx, rig.network.chainId)).toEqual([])
+  } finally {
+    ctx.settings.serviceWallets = []
+    ctx.settings.relayWallet = relayWallet
+    await setOperator(rig.signer.address)
+  }
+})
