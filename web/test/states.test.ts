@@ -382,6 +382,7 @@ describe.concurrent("a page that waits", () => {
     await page.getByRole("button", { name: "Pay with the test wallet" }).waitFor()
     await page.clock.fastForward(10_000)
     await stage(page, "unknown")
+    await page.getByText("This page is not up to date").waitFor()
     expect(await payButtons(page)).toBe(0)
     // The server says how long it is to wait.
     let asked = 0
@@ -524,6 +525,7 @@ addEventListener("message", event => got.push(event.data.type))</script><script 
     await make("PUT", "/api/console/settings", { allowedOrigins: [site.url] })
     const context = await browser.newContext({ locale: "en-US" })
     const page = await context.newPage()
+    page.setDefaultTimeout(120_000)
     await page.clock.install()
     await page.goto(site.url)
     const frame = page.frameLocator("iframe")

@@ -116,6 +116,7 @@ export const de: Catalogue = {
   usedUp:
     "Dieser Link war durch eine andere Zahlung aufgebraucht, während Ihre unterwegs war. {merchant} kann Ihre annehmen oder zurücksenden.",
   unknown: "Wir sehen das Netzwerk gerade nicht",
+  outdated: "Diese Seite ist nicht auf dem neuesten Stand",
   unknownWords:
     "Bitte zahlen Sie jetzt nicht. Wenn Sie schon gezahlt haben, ist Ihre Zahlung sicher und erscheint hier, sobald das Netzwerk antwortet.",
   paused: "Zahlungen sind unterbrochen",

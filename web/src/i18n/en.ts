@@ -122,6 +122,7 @@ export const en = {
   failedWords: "None of the transactions that were submitted paid this. Go back to {merchant} and start again.",
   usedUp: "This link was used up by another payment while yours was on its way. {merchant} can accept or return yours.",
   unknown: "We can't see the network right now",
+  outdated: "This page is not up to date",
   unknownWords:
     "Please don't pay yet. If you have paid, your payment is safe and appears here as soon as the network answers.",
   paused: "Payments are paused",

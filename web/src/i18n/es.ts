@@ -110,6 +110,7 @@ export const es: Catalogue = {
   failedWords: "Ninguna de las transacciones indicadas lo pagó. Vuelva a {merchant} y empiece de nuevo.",
   usedUp: "Otro pago agotó este enlace mientras el suyo estaba en camino. {merchant} puede aceptar o devolver el suyo.",
   unknown: "Ahora no podemos ver la red",
+  outdated: "Esta página no está actualizada",
   unknownWords: "No pague todavía. Si ya pagó, su pago está a salvo y aparecerá aquí en cuanto la red responda.",
   paused: "Los pagos están en pausa",
   pausedWords: "No envíe dinero ahora. Lo enviado antes se encuentra y cuenta igualmente.",

@@ -114,6 +114,7 @@ export const fr: Catalogue = {
   usedUp:
     "Ce lien a été épuisé par un autre paiement pendant que le vôtre était en route. {merchant} peut accepter ou rendre le vôtre.",
   unknown: "Nous ne voyons pas le réseau en ce moment",
+  outdated: "Cette page n’est pas à jour",
   unknownWords:
     "Ne payez pas encore. Si vous avez déjà payé, votre paiement est en sécurité et apparaîtra ici dès que le réseau répondra.",
   paused: "Les paiements sont suspendus",

@@ -110,6 +110,7 @@ export const pt: Catalogue = {
   usedUp:
     "Outro pagamento esgotou este link enquanto o seu estava a caminho. {merchant} pode aceitar ou devolver o seu.",
   unknown: "Não conseguimos ver a rede agora",
+  outdated: "Esta página não está atualizada",
   unknownWords: "Não pague ainda. Se já pagou, seu pagamento está seguro e aparece aqui assim que a rede responder.",
   paused: "Os pagamentos estão pausados",
   pausedWords: "Não envie dinheiro agora. O que foi enviado antes ainda é encontrado e conta.",

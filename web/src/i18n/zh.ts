@@ -107,6 +107,7 @@ export const zh: Catalogue = {
   failedWords: "提交的交易都没有支付此款项。请返回 {merchant} 重新开始。",
   usedUp: "您的付款在途中时，此链接已被另一笔付款用完。{merchant} 可以接受或退还您的款项。",
   unknown: "目前无法查看网络",
+  outdated: "此页面不是最新状态",
   unknownWords: "请先不要付款。如果您已付款，款项是安全的，网络恢复后会显示在这里。",
   paused: "付款已暂停",
   pausedWords: "现在请不要汇款。之前发送的款项仍会被找到并计入。",

@@ -71,7 +71,9 @@ export function Checkout({ page }: { page: PayPage }) {
   const stage = offline && isPayable(known) ? "unknown" : known
   const wallets = useWallets(page.sandbox)
   const paying = useWallet({ page, status, changed: live.changed })
-  const words = wordsOf(t, page, status, stage)
+  const said = wordsOf(t, page, status, stage)
+  // Not the chain's network is silent, but the way to the server.
+  const words = stage === known ? said : { ...said, title: t("outdated") }
   const payable = isPayable(stage)
   const first = useRef(stage)
   const { cancel } = paying

@@ -8,7 +8,7 @@ import { isZero, type Stage } from "./stage.ts"
 export interface StageWords {
   title: string
   text: string
-  tone: "plain" | "wait" | "good" | "bad"
+  tone: "plain" | "warn" | "wait" | "good" | "bad"
 }
 
 /** The heading and the sentence of a stage. */
@@ -28,7 +28,9 @@ export function wordsOf(t: Translate, page: PayPage, status: CheckoutStatus, sta
   const ask = (key: Parameters<Translate>[0]) => `${t(key, values)} ${t("askMerchant", values)}`
   switch (stage) {
     case "pay":
-      return { title: "", text: exception === "wrong_asset" ? t("wrongTokenPay", values) : "", tone: "plain" }
+      return exception === "wrong_asset"
+        ? { title: "", text: t("wrongTokenPay", values), tone: "warn" }
+        : { title: "", text: "", tone: "plain" }
     case "part": {
       const text = isZero(status.arriving) ? t("partWords", values) : t("partWaiting", values)
       return { title: t("partTitle"), text, tone: "wait" }
