@@ -152,6 +152,16 @@ export const errorTable = {
       "The nonce of this authorization was already used or cancelled. Sign a new authorization with a new nonce.",
     help: "An authorization pays only for the checkout it was made for. If it moved money on chain, the service finds the transfer without your help, and `GET /api/pay/status/:id` reports it.",
   },
+  PAYMENT_ALREADY_SERVED: {
+    status: 409,
+    message: "This payment is settled, and what it bought was served to another request. It is not charged again.",
+    help: "The header `PAYMENT-RESPONSE` has the settlement. Once a payment is broadcast its signature is public, so it serves one request. Send the `Sluice-Retry-Token` of the first answer to get that again; for a paywall's content, prove the paying wallet with `POST /api/paywalls/:id/access`.",
+  },
+  PAYMENT_IDENTIFIER_USED: {
+    status: 409,
+    message: "This payment identifier names another payment. Use a new identifier for each payment.",
+    help: "With the payment that it was first sent with, it gets the first answer again. Nothing was paid.",
+  },
   INVALID_OPERATION: {
     status: 409,
     message: "This is not possible in the object's current state.",

@@ -5,7 +5,20 @@ import { init } from "@paralleldrive/cuid2"
 const random = init({ length: 24 })
 
 /** The prefix of each kind of thing that a caller can name. */
-export type IdPrefix = "mer" | "pw" | "grant" | "pay" | "key" | "prod" | "plink" | "cs" | "evt" | "dlv" | "spl" | "bdl"
+export type IdPrefix =
+  | "mer"
+  | "pw"
+  | "grant"
+  | "pay"
+  | "key"
+  | "prod"
+  | "plink"
+  | "cs"
+  | "evt"
+  | "dlv"
+  | "spl"
+  | "bdl"
+  | "set"
 
 /**
  * A new id, unguessable (about 124 bits) and unique without asking the database.

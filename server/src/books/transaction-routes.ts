@@ -21,8 +21,9 @@ const Status = Type.Enum(
 )
 const TransactionType = Type.Unsafe<Row<"transactions">["type"]>({
   type: "string",
-  enum: ["payment", "share", "sweep", "return"],
-  description: "payment is incoming; share (of a split), sweep (to the merchant) and return (to a payer) are outgoing",
+  enum: ["payment", "agent", "share", "sweep", "return"],
+  description:
+    "payment is incoming; agent too, paid by an agent (x402), here or through the facilitator to another server; share (of a split), sweep (to the merchant) and return (to a payer) are outgoing",
 })
 
 const Transaction = Type.Object({ ...transaction, type: TransactionType, status: Status })
@@ -35,8 +36,8 @@ const filters = {
   to: Type.Optional(Described(TimeInput, "Like `from`; transactions created at exactly this time are not included")),
   q: Type.Optional(
     Matching(
-      "^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|(cs|pw|pay)_[a-z0-9]{24}|po_[0-9a-f]{32})$",
-      "An id (`pay_`, `cs_`, `pw_`, `po_`), a transaction hash, or the address of a payer or recipient",
+      "^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|(cs|pw|pay|set)_[a-z0-9]{24}|po_[0-9a-f]{32})$",
+      "An id (`pay_`, `cs_`, `pw_`, `po_`, `set_`), a transaction hash, or the address of a payer or recipient",
     ),
   ),
 }

@@ -72,7 +72,7 @@ const isWaiting = sql<boolean>`(transactions.status = 'open' or (transactions.st
 export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
   const format = await amountFormatter(ctx, rows)
   return rows.map(row => ({
-    id: row.type === "payment" ? row.id : payoutIdOf(row.id),
+    id: row.type === "payment" || row.type === "agent" ? row.id : payoutIdOf(row.id),
     type: row.type,
     status: row.status,
     exception: row.exception,
@@ -82,8 +82,8 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
     txHash: row.tx_hash,
     payer: row.payer && checksummed(row.payer),
     recipient: row.recipient && checksummed(row.recipient),
-    paywallId: ifKind("pw", row.resource_id),
-    sessionId: ifKind("cs", row.resource_id),
+    paywallId: ifKind("pw", row.resource_id ?? ""),
+    sessionId: ifKind("cs", row.resource_id ?? ""),
     paymentId: row.payment_id,
     createdAt: row.created_at.toISOString(),
   }))

@@ -3,13 +3,10 @@
  * anything is written, as each relay costs the service gas; the chain is asked outside of the transaction, and what the
  * database says is asked once more inside it.
  */
-import { randomUUID } from "node:crypto"
 import type { Hex } from "viem"
-import { type Authorization, authorizationDigest, readSignature, relayCall } from "../chain/authorizations.ts"
-import { type Address, checksummed, type Hash, parseAddress, ZERO_ADDRESS } from "../chain/hex.ts"
+import { type Authorization, authorizationDigest } from "../chain/authorizations.ts"
+import { type Address, checksummed, type Hash, parseAddress } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
-import { marked } from "../chain/release-call.ts"
-import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { SessionStatus } from "../db/checkout-rows.ts"
 import type { PayoutState } from "../db/payout-rows.ts"
@@ -18,21 +15,9 @@ import { watch } from "../deposits/deposits.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
-import { relaysSpent } from "../payouts/gas-budget.ts"
+import { checkRelay, type RefusedRelay, relaysOf, writeRelay } from "../payouts/accept-relay.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
-import {
-  arrivingAt,
-  failingPayers,
-  MAX_REVERTED,
-  NO_BUDGET,
-  NO_CONTRACT_BUDGET,
-  RELAY_GAS,
-  replayable,
-  replayableUntil,
-  tryRelay,
-  voided,
-} from "../payouts/relays.ts"
-import { areContractRelaysSpent, isTotalSpent } from "../payouts/total-budget.ts"
+import { arrivingAt, failingPayers, MAX_REVERTED, replayable, replayableUntil, voided } from "../payouts/relays.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import { sessionOf } from "./create-session.ts"
 import type { PayAuthorize } from "./schema.ts"
@@ -75,35 +60,14 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
   if (known) return known
   const { others, otherWay } = await assertPayable(ctx, session, asked)
 
-  const wallet = await relayWallet(ctx, network)
-  if (await relaysSpent(ctx, session.merchant_id, { chain_id: network.chainId, address: wallet }, RELAY_GAS.key))
-    throw new ApiError("RELAY_UNAVAILABLE", undefined, `${NO_BUDGET} ${otherWay}`)
-  const { from } = authorization
   const harmless = await voided(ctx, network, others)
   assertOnlyOneMoves(others, harmless)
-  const screening = (await screen(ctx, [from], `authorize:${session.id}`)).get(from)
-  if (screening === "listed") throw new ApiError("SANCTIONS_MATCH")
-  if (screening === "unknown") throw new ApiError("CHAIN_UNAVAILABLE")
-  const by = await readSignature(ctx, network, { from, digest: asked.digest, signature })
-  if (typeof by === "object") throw refused([{ path: "signature", message: by.fault }])
-  const id = randomUUID()
-  const data = marked(relayCall(authorization, signature, by), id)
-  const { nonce, value: amount } = authorization
-  const trial = await tryRelay(ctx, network, { wallet, deposit, payer: from, nonce, amount, data, by })
-  if (trial === "used") throw new ApiError("AUTHORIZATION_ALREADY_USED")
-  if (trial === "unseen") {
-    await verifySoon(ctx, network.chainId)
-    throw new ApiError(
-      "INVALID_OPERATION",
-      undefined,
-      "Money for this checkout has just arrived and is being verified. Ask for its status in a moment.",
-    )
-  }
-  if ("words" in trial) throw new ApiError("AUTHORIZATION_REFUSED", undefined, trial.words)
-  const { gas, most } = trial
-  if (await isTotalSpent(ctx, most)) throw new ApiError("RELAY_UNAVAILABLE", undefined, `${NO_BUDGET} ${otherWay}`)
-  if (by === "contract" && (await areContractRelaysSpent(ctx, network.chainId, most)))
-    throw new ApiError("RELAY_UNAVAILABLE", undefined, `${NO_CONTRACT_BUDGET} ${otherWay}`)
+  const checked = await checkRelay(ctx, network, {
+    merchantId: session.merchant_id,
+    purpose: `authorize:${session.id}`,
+    ...{ authorization, digest: asked.digest, signature, deposit },
+  })
+  if ("refusal" in checked) throw await refusalOf(ctx, network, checked, otherWay)
 
   const answer = await inTransaction(ctx, async ctx => {
     const session = await ctx.db
@@ -116,7 +80,14 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
     if (known) return known
     const { relayBy, others } = await assertPayable(ctx, session, asked)
     assertOnlyOneMoves(others, harmless)
-    await insertRelay(ctx, asked, { id, relayBy, data, gas })
+    const relay = {
+      kind: "authorize" as const,
+      authorization,
+      digest: asked.digest,
+      relayBy,
+      to: { depositId: deposit.id },
+    }
+    if (!(await writeRelay(ctx, network, checked, relay))) throw new ApiError("AUTHORIZATION_ALREADY_USED")
     await ctx.db
       .updateTable("checkout_sessions")
       .set({ status: "verifying", message: null, updated_at: ctx.now() })
@@ -135,6 +106,39 @@ interface Asked {
   deposit: Row<"deposits">
   authorization: Authorization
   digest: Hash
+}
+
+/** The error of a relay that is refused; `otherWay` says how to pay without one. */
+async function refusalOf(
+  ctx: Context,
+  { chainId }: Network,
+  { refusal, words }: RefusedRelay,
+  otherWay: string,
+): Promise<ApiError> {
+  switch (refusal) {
+    case "no_wallet":
+      return new ApiError("RELAY_UNAVAILABLE")
+    case "budget":
+      return new ApiError("RELAY_UNAVAILABLE", undefined, `${words} ${otherWay}`)
+    case "listed":
+      return new ApiError("SANCTIONS_MATCH")
+    case "unscreened":
+      return new ApiError("CHAIN_UNAVAILABLE")
+    case "signature":
+      return refused([{ path: "signature", message: words }])
+    case "used":
+      return new ApiError("AUTHORIZATION_ALREADY_USED")
+    case "short":
+    case "fails":
+      return new ApiError("AUTHORIZATION_REFUSED", undefined, words)
+    case "unseen":
+      await verifySoon(ctx, chainId)
+      return new ApiError(
+        "INVALID_OPERATION",
+        undefined,
+        "Money for this checkout has just arrived and is being verified. Ask for its status in a moment.",
+      )
+  }
 }
 
 const refused = (details: ErrorDetail[]) => new ApiError("AUTHORIZATION_REFUSED", details)
@@ -169,17 +173,6 @@ function authorizationOf(body: PayAuthorize["authorization"]): Authorization {
   return authorization
 }
 
-/** The relays that were ever made of this authorization's nonce. */
-const relaysOfNonce = (ctx: TxContext, { network, authorization }: Asked): Promise<Row<"payouts">[]> =>
-  ctx.db
-    .selectFrom("payouts")
-    .selectAll()
-    .where("chain_id", "=", network.chainId)
-    .where("token", "=", network.token.address)
-    .where("payer", "=", authorization.from)
-    .where("auth_nonce", "=", authorization.nonce)
-    .execute()
-
 /** Ended without moving money: the authorization may be submitted again, as its nonce moves money once at most. */
 const endedUnpaid: readonly PayoutState[] = ["cancelled", "reverted"]
 
@@ -192,7 +185,10 @@ async function knownAnswer(
   session: Row<"checkout_sessions">,
   asked: Asked,
 ): Promise<Authorized | undefined> {
-  const known = (await relaysOfNonce(ctx, asked)).find(({ state }) => !endedUnpaid.includes(state))
+  const { network, authorization } = asked
+  const known = (await relaysOf(ctx, network, authorization.from, authorization.nonce)).find(
+    ({ state }) => !endedUnpaid.includes(state),
+  )
   if (!known) return undefined
   if (known.auth_digest !== asked.digest || known.deposit_id !== asked.deposit.id)
     throw new ApiError("AUTHORIZATION_ALREADY_USED")
@@ -300,60 +296,4 @@ async function isUsedUp(ctx: TxContext, linkId: string | null): Promise<boolean>
   if (linkId === null) return false
   const link = await ctx.db.selectFrom("payment_links").selectAll().where("id", "=", linkId).executeTakeFirst()
   return link !== undefined && link.max_uses !== null && link.uses >= link.max_uses
-}
-
-/**
- * The relay wallet's address; a `RELAY_UNAVAILABLE` where none was ever at work on the network, or it is halted: nobody is
- * made to wait for what nobody does.
- */
-async function relayWallet(ctx: Context, network: Network): Promise<Address> {
-  const wallet = await ctx.db
-    .selectFrom("wallets")
-    .select("address")
-    .where("chain_id", "=", network.chainId)
-    .where("address", "=", ctx.settings.relayWallet ?? ZERO_ADDRESS)
-    .where("status", "=", "active")
-    .executeTakeFirst()
-  if (!wallet) throw new ApiError("RELAY_UNAVAILABLE")
-  return wallet.address
-}
-
-/** Writes the payout; `AUTHORIZATION_ALREADY_USED` where another of this nonce was quicker. */
-async function insertRelay(
-  ctx: TxContext,
-  asked: Asked,
-  { id, data, gas, relayBy }: { id: string; data: Hex; gas: bigint; relayBy: Date },
-): Promise<void> {
-  const { network, deposit, authorization, digest } = asked
-  const { chainId, token } = network
-  const { from, value, nonce } = authorization
-  const generation = (await relaysOfNonce(ctx, asked)).length
-  const now = ctx.now()
-  const made = await ctx.db
-    .insertInto("payouts")
-    .values({
-      id,
-      chain_id: chainId,
-      kind: "authorize",
-      source_key: `authorize:${chainId}:${token.address}:${from}:${nonce}:${generation}`,
-      deposit_id: deposit.id,
-      token: token.address,
-      recipient: deposit.address,
-      amount: value,
-      to_address: token.address,
-      data,
-      gas,
-      payer: from,
-      auth_nonce: nonce,
-      auth_digest: digest,
-      relay_by: relayBy,
-      reserved: false,
-      state: "queued",
-      run_at: now,
-      created_at: now,
-      updated_at: now,
-    })
-    .onConflict(conflict => conflict.doNothing())
-    .executeTakeFirst()
-  if (made.numInsertedOrUpdatedRows !== 1n) throw new ApiError("AUTHORIZATION_ALREADY_USED")
 }

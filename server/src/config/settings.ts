@@ -21,6 +21,8 @@ export type Bucket =
   | "consume"
   | "pages"
   | "linkStart"
+  | "agent"
+  | "facilitator"
   | "public"
 
 export interface Settings {
@@ -319,6 +321,8 @@ const limitSettings = ({ read }: SettingReader): Record<Bucket, number> => ({
   consume: read("LIMIT_CONSUME"),
   pages: read("LIMIT_PAGES"),
   linkStart: read("LIMIT_LINK_START"),
+  agent: read("LIMIT_AGENT"),
+  facilitator: read("LIMIT_FACILITATOR"),
   public: read("LIMIT_PUBLIC"),
 })
 

@@ -66,6 +66,8 @@ export interface CheckoutSessions {
   confirmed_at: Optional<Date>
   expires_at: Date
   run_at: Optional<Date>
+  /** A payment link's, opened for an agent: nobody is notified of it. */
+  agent: Generated<boolean>
   created_at: Date
   updated_at: Date
   notified_paid: Generated<boolean>

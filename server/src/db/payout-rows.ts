@@ -75,8 +75,9 @@ export interface Payouts {
   /** Set by the database, from the kind. */
   lane: Generated<Lane>
   source_key: string
-  deposit_id: bigint
-  /** Set by the database, from the deposit. */
+  /** Null where an authorization pays an address that is not ours (`x402/`). */
+  deposit_id: Optional<bigint>
+  /** Set by the database, from the deposit where there is one. */
   merchant_id: Generated<string>
   payment_id: Optional<string>
   share: Optional<number>
@@ -162,6 +163,37 @@ export interface OperatorActions {
   payout_id: Optional<string>
   before: JSONColumnType<Record<string, unknown>>
   after: JSONColumnType<Record<string, unknown>>
+}
+
+/** A signed authorization (x402), bound to the request that it pays for. */
+export interface Settlements {
+  id: string
+  merchant_id: string
+  chain_id: number
+  token: Address
+  payer: Address
+  nonce: Hash
+  digest: Hash
+  pay_to: Address
+  amount: bigint
+  /** Unix time in seconds. */
+  valid_before: bigint
+  /** Null where another server sells it. */
+  resource_id: Optional<string>
+  binding: string
+  payload_hash: string
+  identifier: Optional<string>
+  payout_id: string
+  from_block: bigint
+  /** Somebody else's transaction that carried it out. */
+  found_hash: Optional<Hash>
+  claim_id: Optional<string>
+  lease_until: Optional<Date>
+  served_at: Optional<Date>
+  failure: Optional<string>
+  retry_until: Optional<Date>
+  created_at: Date
+  updated_at: Date
 }
 
 export interface SweepParts {

@@ -17,6 +17,7 @@ import type {
   RecipientSets,
   Recipients,
   Reconciliations,
+  Settlements,
   Splits,
   SweepParts,
   TransactionAttempts,
@@ -194,6 +195,8 @@ interface Payments {
   returned_at: Optional<Date>
   returned_to: Optional<Address>
   notified_paid: Generated<boolean>
+  /** Set by the database: an agent's authorization paid it (x402). */
+  agent: Generated<boolean>
   event_sequence: Generated<number>
 }
 
@@ -311,7 +314,7 @@ interface Nonces {
 interface Transactions {
   id: string
   merchant_id: string
-  type: "payment" | Row<"payouts">["kind"]
+  type: "payment" | "agent" | Row<"payouts">["kind"]
   status: Row<"payments">["status"] | Row<"payouts">["state"]
   exception: WaitingFor | null
   chain_id: number
@@ -320,7 +323,8 @@ interface Transactions {
   tx_hash: Hash | null
   payer: Address | null
   recipient: Address | null
-  resource_id: string
+  /** Null where an agent paid another server. */
+  resource_id: string | null
   payment_id: string | null
   created_at: Date
 }
@@ -339,6 +343,7 @@ export interface Database {
   endpoint_troubles: EndpointTroubles
   submissions: Submissions
   payments: Payments
+  settlements: Settlements
   surpluses: Surpluses
   claims: Claims
   return_addresses: ReturnAddresses

@@ -36,6 +36,7 @@ export type Credential = "token" | "key" | "optional key"
 const rules: { path: RegExp; credential: Credential }[] = [
   { path: /^\/api\/console(\/|$)/, credential: "token" },
   { path: /^\/api\/checkouts(\/|$)/, credential: "key" },
+  { path: /^\/x402\/(verify|settle|settlements)(\/|$)/, credential: "key" },
   { path: /^\/api\/paywalls\/[^/]+\/consume$/, credential: "key" },
   { path: /^\/api\/paywalls\/[^/]+\/verify$/, credential: "optional key" },
 ]

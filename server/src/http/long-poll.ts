@@ -5,13 +5,17 @@ import type { Context } from "../context.ts"
 /** The longest wait that a caller may ask for, in seconds. */
 export const MAX_WAIT_S = 25
 
-/** Reads until `isOver`, for at most `waitS` seconds, or until the caller has hung up or the process stops. */
+/**
+ * Reads until `isOver`, for at most `waitS` seconds, or until the caller has hung up or the process stops; at each wake-up, and
+ * every `everyMs` where it waits for more than payments.
+ */
 export async function awaitEnd<T>(
   ctx: Context,
   reply: Pick<FastifyReply, "raw">,
   waitS: number,
   read: () => Promise<T>,
   isOver: (state: T) => boolean,
+  everyMs = Number.POSITIVE_INFINITY,
 ): Promise<T> {
   const gone = new AbortController()
   reply.raw.once("close", () => gone.abort())
@@ -23,7 +27,7 @@ export async function awaitEnd<T>(
       const state = await read()
       const leftMs = until - performance.now()
       if (isOver(state) || leftMs <= 0 || signal.aborted) return state
-      await wakes.next(leftMs, signal)
+      await wakes.next(Math.min(leftMs, everyMs), signal)
     }
   } finally {
     wakes.close()

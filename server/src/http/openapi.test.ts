@@ -51,6 +51,9 @@ describe("the document", () => {
       "get /api/checkouts": [{ apiKey: [] }],
       "get /api/checkouts/{id}": [{ apiKey: [] }],
       "get /metrics": [{ metrics: [] }],
+      "post /x402/verify": [{ apiKey: [] }],
+      "post /x402/settle": [{ apiKey: [] }],
+      "get /x402/settlements/{from}/{nonce}": [{ apiKey: [] }],
       "post /api/paywalls/{id}/consume": [{ apiKey: [] }],
       "get /api/paywalls/{id}/verify": [{}, { apiKey: [] }],
     }

@@ -40,6 +40,8 @@ const tags = [
   { name: "sign-in", description: "Sign-in with a wallet, and the public keys of the tokens that the service signs" },
   { name: "webhooks", description: "Where events are delivered, and the result of each delivery" },
   { name: "settings", description: "The merchant's profile, and the addresses its money goes to" },
+  { name: "agents", description: "What agents buy by x402, without an account or an API key" },
+  { name: "facilitator", description: "Verifies and settles x402 payments for other servers, with an API key" },
   { name: "operation", description: "For the operator of the service" },
 ]
 

@@ -59,6 +59,10 @@ const exposed = [
   "X-RateLimit-Reset",
   "Retry-After",
   "Idempotent-Replayed",
+  "PAYMENT-REQUIRED",
+  "PAYMENT-RESPONSE",
+  "X-PAYMENT-RESPONSE",
+  "Sluice-Retry-Token",
 ]
 
 declare module "fastify" {

@@ -5,6 +5,7 @@
  */
 import { randomUUID } from "node:crypto"
 import {
+  CompactSign,
   type CryptoKey,
   calculateJwkThumbprint,
   decodeJwt,
@@ -46,8 +47,7 @@ export async function signToken(
   ctx: Context,
   { typ, aud, sub, expiresAt }: { typ: string; aud: string; sub: string; expiresAt: Date },
 ): Promise<string> {
-  const { id, sealed } = await signingKey(ctx, new Date())
-  const key = await importJWK(JSON.parse(unseal(ctx.settings.secretKey, "signing-key", id, sealed)) as JWK, ALGORITHM)
+  const { id, key } = await privateKey(ctx)
   return await new SignJWT()
     .setProtectedHeader({ alg: ALGORITHM, typ, kid: id })
     .setIssuer(ctx.settings.baseUrl)
@@ -57,6 +57,28 @@ export async function signToken(
     .setIssuedAt()
     .setExpirationTime(Math.floor(expiresAt.getTime() / 1_000))
     .sign(key)
+}
+
+/**
+ * Signs a statement as a compact JWS whose key is `<did>#<key id>` and whose payload is canonical JSON (RFC 8785) where all values
+ * are ASCII text and integers. It has no type and no audience, so it is never a token; it is checked as long as its key is published.
+ */
+export async function signStatement(
+  ctx: Context,
+  did: string,
+  statement: Record<string, string | number>,
+): Promise<string> {
+  const { id, key } = await privateKey(ctx)
+  const canonical = JSON.stringify(Object.fromEntries(Object.entries(statement).sort(([a], [b]) => (a < b ? -1 : 1))))
+  return await new CompactSign(new TextEncoder().encode(canonical))
+    .setProtectedHeader({ alg: ALGORITHM, kid: `${did}#${id}` })
+    .sign(key)
+}
+
+async function privateKey(ctx: Context): Promise<{ id: string; key: CryptoKey | Uint8Array }> {
+  const { id, sealed } = await signingKey(ctx, new Date())
+  const jwk = JSON.parse(unseal(ctx.settings.secretKey, "signing-key", id, sealed)) as JWK
+  return { id, key: await importJWK(jwk, ALGORITHM) }
 }
 
 /** Whether the token names the service itself as its issuer; its signature still has to be verified. */

@@ -34,6 +34,8 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "consume", method: "POST", path: "/api/paywalls/:id/consume", credential: "apiKey" },
   { bucket: "checkout", method: "POST", path: "/api/checkouts", credential: "apiKey" },
   { bucket: "merchant", path: "/api/checkouts/*", credential: "apiKey" },
+  { bucket: "facilitator", path: "/x402/*", credential: "apiKey" },
+  { bucket: "agent", path: "/api/(p|agent)/*", credential: "none" },
   { bucket: "linkStart", method: "POST", path: "/api/pay/sessions", credential: "none" },
   { bucket: "linkStart", path: "/p/:slug/start", credential: "none" },
   { bucket: "pages", path: "/(pay|paywall|p|receipt|return|logo)/*", credential: "none" },
@@ -41,7 +43,7 @@ export const limitRows: readonly LimitRow[] = [
 ]
 
 /** What counts in no other bucket. */
-const visits: ReadonlySet<Bucket> = new Set(["pages", "linkStart"])
+const visits: ReadonlySet<Bucket> = new Set(["pages", "linkStart", "agent"])
 
 const patternOf = (path: string): RegExp =>
   new RegExp(`^${path.replace(/\/:\w+/g, "/[^/]+").replace(/\/\*$/, "(/.*)?")}$`)

@@ -98,7 +98,8 @@ async function fits(
     kind,
     payment_id,
     amount,
-  }: Pick<Row<"payouts">, "deposit_id" | "token" | "payment_id" | "amount"> & {
+  }: Pick<Row<"payouts">, "token" | "payment_id" | "amount"> & {
+    deposit_id: bigint
     kind: NewPayout["kind"]
   },
 ): Promise<boolean> {
@@ -142,7 +143,9 @@ export async function reserveShort(ctx: Context, chainId: number): Promise<void>
         .skipLocked()
         .executeTakeFirst()
       if (!row || row.reserved) return
-      const hasRoom = await fits(ctx, { ...row, kind: row.kind as NewPayout["kind"] })
+      const hasRoom =
+        row.deposit_id !== null &&
+        (await fits(ctx, { ...row, deposit_id: row.deposit_id, kind: row.kind as NewPayout["kind"] }))
       const now = ctx.now()
       await ctx.db
         .updateTable("payouts")

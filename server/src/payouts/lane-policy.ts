@@ -120,7 +120,10 @@ const relayLane: LanePolicy = {
   callsContractWallets: true,
   prepare: tendRelays,
   // A mined relay is a transfer that the scan must find; one that ended concerns a session that waits for it.
-  afterChange: (ctx, network) => verifySoon(ctx, network.chainId),
+  afterChange: async (ctx, network) => {
+    await verifySoon(ctx, network.chainId)
+    await ctx.wakes.wake("payments")
+  },
   ours: () => sql<boolean>`true`,
   // Relays are picked to be cancelled: nobody waits at a checkout.
   isStopped: async () => false,
@@ -142,11 +145,16 @@ const relayLane: LanePolicy = {
   },
   outdated: outpaid,
   arrivalReads: (network, payouts) =>
-    new Map(payouts.map(({ deposit_id: id, recipient }) => [id, balanceCall(network, recipient)])),
+    // Others pay at the address of a settlement too; nothing that arrives there is this payment.
+    new Map(
+      payouts.flatMap(({ kind, deposit_id: id, recipient }) =>
+        kind === "authorize" && id !== null ? [[id, balanceCall(network, recipient)]] : [],
+      ),
+    ),
   listed: async () => ({ kind: "cancel", reason: "The wallet is on a sanctions list." }),
   fails: async (ctx, network, payout, error) => ({
     kind: "cancel",
-    reason: await whyRefused(ctx, network, payerOf(payout), payout.amount, error),
+    reason: (await whyRefused(ctx, network, payerOf(payout), payout.amount, error)).words,
   }),
   overTotal: { kind: "cancel", reason: NO_BUDGET },
   overBudget: { kind: "cancel", reason: NO_BUDGET },

@@ -43,7 +43,7 @@ export async function pausedPayouts(
   network: Network,
   rows: readonly Pick<Row<"payouts">, "id" | "deposit_id">[],
 ): Promise<Set<string>> {
-  if (rows.length === 0) return new Set()
+  if (rows.every(row => row.deposit_id === null)) return new Set()
   const isPausedAt = await pausedDeposits(ctx)
   const deposits = await ctx.db
     .selectFrom("deposits")
@@ -51,11 +51,11 @@ export async function pausedPayouts(
     .where(
       "id",
       "in",
-      rows.map(row => row.deposit_id),
+      rows.flatMap(row => row.deposit_id ?? []),
     )
     .execute()
   const paused = new Set(deposits.filter(each => isPausedAt(network, each)).map(({ id }) => id))
-  return new Set(rows.filter(row => paused.has(row.deposit_id)).map(({ id }) => id))
+  return new Set(rows.filter(row => row.deposit_id !== null && paused.has(row.deposit_id)).map(({ id }) => id))
 }
 
 /** Throws `PAYMENTS_PAUSED`, in words for the merchant, while selling is paused on a network. */

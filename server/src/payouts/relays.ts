@@ -73,14 +73,15 @@ export async function tryRelay(
   network: Network,
   relay: {
     wallet: Address
-    deposit: Pick<Row<"deposits">, "id" | "address">
+    /** Where its money goes, if what arrives there by hand is the same payment. */
+    deposit: Pick<Row<"deposits">, "id" | "address"> | undefined
     payer: Address
     nonce: Hash
     amount: bigint
     data: Hex
     by: SignedBy
   },
-): Promise<"used" | "unseen" | { words: string } | { gas: bigint; most: bigint }> {
+): Promise<"used" | "unseen" | WhyRefused | { gas: bigint; most: bigint }> {
   const { wallet: from, deposit, payer, nonce, amount, data, by } = relay
   const gas = RELAY_GAS[by]
   const { market, balance = 0n, dataFee } = await readWalletState(network, from, ctx.signal)
@@ -92,7 +93,7 @@ export async function tryRelay(
   const calls = [
     stateCall(network, payer, nonce),
     { method: "eth_call", params: [call, "latest"] },
-    balanceCall(network, deposit.address),
+    balanceCall(network, deposit?.address ?? from),
     ...(by === "contract" ? [{ method: "eth_estimateGas", params: [call] }] : []),
   ]
   const answers = await askEach(network, calls, ctx.signal)
@@ -105,8 +106,8 @@ export async function tryRelay(
   const [{ outcome, error }] = agreed
   if (outcome === "used") return "used"
   const held = answers.map(results => results?.[2])
-  if ((await unseenAt(ctx, network, new Map([[deposit.id, held]]))).size > 0) return "unseen"
-  if (outcome === "fails") return { words: await whyRefused(ctx, network, payer, amount, error ?? "") }
+  if (deposit && (await unseenAt(ctx, network, new Map([[deposit.id, held]]))).size > 0) return "unseen"
+  if (outcome === "fails") return await whyRefused(ctx, network, payer, amount, error ?? "")
   const mostOf = (gas: bigint): bigint => gas * (fees?.maxFee ?? 0n) + dataParts(data) * dataFee
   if (by === "key") return { gas, most: mostOf(gas) }
   // The highest estimate of those that agree: with too little gas the relay fails, and it never takes more than its limit.
@@ -162,14 +163,22 @@ export async function unseenAt(
   return new Set(known.filter(({ id, known }) => holdingMore(id, known).length >= enough).map(({ id }) => id))
 }
 
-/** Why a token did not move `amount` base units for the payer, in a sentence for the payer; `error` is the endpoint's. */
+/** Why a token refuses a transfer. */
+export interface WhyRefused {
+  /** A sentence for the payer. */
+  words: string
+  /** Whether the payer holds too little. */
+  isShort: boolean
+}
+
+/** Why a token did not move `amount` base units for the payer; `error` is the endpoint's. */
 export async function whyRefused(
   ctx: Context,
   network: Network,
   payer: Address,
   amount: bigint,
   error: string,
-): Promise<string> {
+): Promise<WhyRefused> {
   const { symbol, decimals } = network.token
   const [result] = await askAny(network.endpoints, [balanceCall(network, payer)], ctx.signal).catch(
     (): RpcResult[] => [],
@@ -177,7 +186,12 @@ export async function whyRefused(
   const balance = wordOf(result)
   const text = (value: bigint) => formatAmount(value, decimals)
   if (balance !== undefined && balance < amount)
-    return `The wallet holds ${text(balance)} of ${text(amount)} ${symbol}.`
+    return { words: `The wallet holds ${text(balance)} of ${text(amount)} ${symbol}.`, isShort: true }
+  return { words: otherwise(symbol, error), isShort: false }
+}
+
+/** Why a token refuses a transfer that the payer's balance covers. */
+function otherwise(symbol: string, error: string): string {
   if (/blacklist/i.test(error)) return `The issuer of ${symbol} has blocked this wallet.`
   if (/used or cancel/i.test(error)) return "The authorization was used, or taken back by its wallet."
   // A contract wallet that approved in the simulation: the token gives it no more gas than the relay has.
@@ -334,7 +348,7 @@ export async function relayStanding(
         .as("outdated"),
     ])
     .where("payouts.deposit_id", "=", depositId)
-    .where("payouts.kind", "=", "authorize")
+    .where("payouts.kind", "in", ["authorize", "settle"])
     .orderBy("payouts.created_at", "desc")
     .orderBy("payouts.id")
     .execute()

@@ -103,7 +103,8 @@ async function simulate(
     const trials = answers.flatMap(results => trialOf(results?.[i]))
     const agreed = agreedTrial(network, trials)?.[0]
     // The scan that finds the money runs at once, as this payout counts as changed.
-    if (unseen.has(payout.deposit_id)) judged.push({ payout, verdict: { kind: "wait", ms: UNTRIED_WAIT_MS } })
+    if (payout.deposit_id !== null && unseen.has(payout.deposit_id))
+      judged.push({ payout, verdict: { kind: "wait", ms: UNTRIED_WAIT_MS } })
     else if (agreed?.outcome === "succeeds") judged.push({ payout, verdict: { kind: "sign" } })
     else if (agreed) judged.push({ payout, verdict: await policy.fails(ctx, network, payout, agreed.error) })
     else {

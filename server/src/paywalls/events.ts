@@ -26,6 +26,7 @@ export async function notifyPayment(
     .select(["paywalls.id as paywallId", "paywalls.description", "grants.granted_at"])
     .where("payments.id", "=", paymentId)
     .executeTakeFirstOrThrow()
+  if (payment.agent) return
   const grantedAt = payment.granted_at.toISOString()
   const common = { merchantId: payment.merchant_id, orderKey: paymentId }
   const { amount, currency } = (await amountFormatter(ctx, [payment]))(payment)

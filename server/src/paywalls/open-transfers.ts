@@ -150,7 +150,16 @@ export async function submittedHashes(ctx: TxContext, paywallId: string, payer: 
     .select("tx_hash")
     .where("resource_id", "=", paywallId)
     .where("address", "=", payer)
-  return new Set((await submissions.execute()).map(row => row.tx_hash))
+  // What an agent's authorization pays needs no submission.
+  const relayed = ctx.db
+    .selectFrom("payouts")
+    .innerJoin("deposits", "deposits.id", "payouts.deposit_id")
+    .innerJoin("transaction_attempts", "transaction_attempts.payout_id", "payouts.id")
+    .select("transaction_attempts.hash as tx_hash")
+    .where("payouts.payer", "=", payer)
+    .where("payouts.kind", "=", "settle")
+    .where("deposits.resource_id", "=", paywallId)
+  return new Set((await submissions.unionAll(relayed).execute()).map(row => row.tx_hash))
 }
 
 /** All versions of a paywall, in no order. */

@@ -59,6 +59,7 @@ export async function notifyDuePayments(ctx: Context): Promise<number> {
  * it.
  */
 export async function notifyReversed(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
+  if (payment.agent) return
   await notifyCheckout(ctx, network, "reversed", {
     ...(await describe(ctx, payment)),
     status: "pending",
@@ -69,6 +70,8 @@ export async function notifyReversed(ctx: TxContext, network: NetworkInfo, payme
 }
 
 async function notify(ctx: TxContext, network: NetworkInfo, payment: Row<"payments">): Promise<void> {
+  // Nothing is sent for what an agent paid: it has its answer.
+  if (payment.agent) return
   const splits = (await isSplit(ctx, payment.id)) ? await sharesOf(ctx, payment.id) : null
   await notifyCheckout(ctx, network, "paid", { ...(await describe(ctx, payment)), status: "confirmed", splits })
 }

@@ -1,0 +1,500 @@
+// What agents buy: a 402, a payment that is settled once and served once, and every way in which that can be tried twice.
+import { request as httpRequest } from "node:http"
+import { compactVerify, decodeProtectedHeader, importJWK } from "jose"
+import { sql } from "kysely"
+import { parseAbi } from "viem"
+import type { PrivateKeyAccount } from "viem/accounts"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
+import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
+import type { Authorization } from "../chain/authorizations.ts"
+import type { Address } from "../chain/hex.ts"
+import { checkWallet } from "../payouts/wallet-row.ts"
+
+let rig: PayoutRig
+let on: ReturnType<typeof relaysOn>
+let origin: string
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  on = relaysOn(rig)
+  origin = await rig.service.listen()
+})
+afterAll(() => rig?.stop())
+beforeEach(() => on.begin())
+
+const decode = (header: unknown) => JSON.parse(Buffer.from(`${header}`, "base64").toString())
+const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64")
+const written = ({ authorization, signature }: Signed) => ({
+  signature,
+  authorization: Object.fromEntries(Object.entries(authorization).map(([name, value]) => [name, `${value}`])),
+})
+
+interface Required {
+  accepts: { amount: string; payTo: Address }[]
+}
+
+/** What a client of version 2 sends for a 402. */
+async function sign(buyer: PrivateKeyAccount, required: Required, given: Partial<Authorization> = {}): Promise<Signed> {
+  const [{ amount, payTo } = { amount: "0", payTo: "0x" as Address }] = required.accepts
+  const validBefore = BigInt(Math.floor(rig.service.ctx.now().getTime() / 1_000) + 60)
+  const to = payTo.toLowerCase() as Address
+  return await signAuthorization(buyer, rig.network, { to, value: BigInt(amount), validBefore, ...given })
+}
+const v2 = (required: Required, signed: Signed, identifier?: string) => ({
+  x402Version: 2,
+  accepted: required.accepts[0],
+  payload: written(signed),
+  ...(identifier ? { extensions: { "payment-identifier": { info: { required: false, id: identifier } } } } : {}),
+})
+const v1 = (signed: Signed) => ({ x402Version: 1, scheme: "exact", network: "base-sepolia", payload: written(signed) })
+
+type Answer = Awaited<ReturnType<typeof get>>
+const get = (url: string, headers: Record<string, string> = {}) => rig.service.call("GET", url, undefined, { headers })
+const pay = (url: string, payload: object, headers: Record<string, string> = {}) =>
+  get(url, { "payment-signature": encode(payload), ...headers })
+const required = async (url: string): Promise<Required> => decode((await get(url)).headers["payment-required"])
+
+/** A paywall for 0.50 with content, under a slug. */
+async function paywall(slug = "report"): Promise<{ id: string; url: string }> {
+  const body = { name: "Report", price: "0.50", slug, contentData: { text: "the content" } }
+  const { body: made } = await rig.service.call("POST", "/api/console/paywalls", body, { as: "shop" })
+  return { id: made.id, url: `/api/p/${slug}` }
+}
+
+const relayed = (count = 1) =>
+  expect.poll(async () => (await on.relays()).length, { interval: 5, timeout: 20_000 }).toBeGreaterThanOrEqual(count)
+
+/** Waits until this many relays are there, then lets the engine carry them out. */
+async function carryOut(count = 1): Promise<void> {
+  await relayed(count)
+  await on.round()
+}
+
+/** Pays once and is served. */
+async function bought(url: string, identifier?: string): Promise<{ answer: Answer; payload: object; signed: Signed }> {
+  const asked = await required(url)
+  const signed = await sign(await on.buyer(), asked)
+  const payload = v2(asked, signed, identifier)
+  const [answer] = await Promise.all([pay(url, payload), carryOut((await on.relays()).length + 1)])
+  expect(answer.status, JSON.stringify(answer.body)).toBe(200)
+  return { answer, payload, signed }
+}
+
+const rows = async () => {
+  const { rows } = await sql<{ n: number }>`select (select count(*) from payouts) + (select count(*) from settlements)
+    + (select count(*) from payments) + (select count(*) from checkout_sessions) as n`.execute(rig.service.ctx.db)
+  return Number(rows[0]?.n)
+}
+
+describe("a 402", () => {
+  it("asks in both versions, the same each time, with an offer that anyone can check", async () => {
+    const { url, id } = await paywall()
+    const answer = await get(url)
+    expect(answer.status).toBe(402)
+    const header = decode(answer.headers["payment-required"])
+    const entry = header.accepts[0]
+    const { payTo } = (await get(`/api/paywalls/${id}`)).body
+    expect(entry).toEqual({
+      scheme: "exact",
+      network: "eip155:84532",
+      amount: "500000",
+      asset: expect.stringMatching(new RegExp(`^${rig.token}$`, "i")),
+      payTo,
+      maxTimeoutSeconds: 60,
+      extra: { name: "USDC", version: "2" },
+    })
+    expect(header.resource).toEqual({
+      url: expect.stringMatching(/\/api\/p\/report$/),
+      description: "Report",
+      mimeType: "application/json",
+    })
+    const [first] = answer.body.accepts
+    expect(answer.body.x402Version).toBe(1)
+    expect(first).toMatchObject({
+      scheme: "exact",
+      network: "base-sepolia",
+      maxAmountRequired: "500000",
+      payTo,
+      resource: header.resource.url,
+    })
+    expect((await required(url)).accepts).toEqual(header.accepts)
+
+    const { signature } = header.extensions["offer-receipt"].info.offers[0]
+    const { kid } = decodeProtectedHeader(signature)
+    const did = (await get("/.well-known/did.json")).body
+    const method = did.verificationMethod.find((each: { id: string }) => each.id === kid)
+    const { payload } = await compactVerify(signature, await importJWK(method.publicKeyJwk, "ES256"))
+    const offer = JSON.parse(new TextDecoder().decode(payload))
+    expect(offer).toMatchObject({
+      version: 1,
+      amount: "500000",
+      payTo,
+      network: "eip155:84532",
+      resourceUrl: header.resource.url,
+    })
+    const keys = (await get("/.well-known/jwks.json")).body
+    expect(keys.keys.map((each: { kid: string }) => `${did.id}#${each.kid}`)).toContain(kid)
+    expect(await rows()).toBe(0)
+  })
+
+  it("is not given for what is not there, is off, or is paused", async () => {
+    const { id, url } = await paywall()
+    expect((await get("/api/p/nothing-here")).body.error).toBe("LINK_NOT_FOUND")
+    await checkWallet(rig.service.ctx, rig.network, { lane: "payout", signer: rig.signer })
+    const wallet = rig.service.ctx.db.updateTable("wallets").where("lane", "=", "payout")
+    await wallet.set({ status: "halted", halted_reason: "by hand" }).execute()
+    expect((await get(url)).body.error).toBe("PAYMENTS_PAUSED")
+    await wallet.set({ status: "active", halted_reason: null }).execute()
+    await rig.service.call("PUT", `/api/console/paywalls/${id}`, { active: false }, { as: "shop" })
+    expect((await get(url)).body.error).toBe("INVALID_OPERATION")
+  })
+})
+
+describe("a payment", () => {
+  it("of either version buys the content once, is granted like any other, and notifies nobody", async () => {
+    const { id, url } = await paywall()
+    await rig.service
+      .call("POST", "/api/console/webhooks", { url: "http://127.0.0.1:9/", events: ["*"] }, { as: "shop" })
+      .catch(() => {})
+    const { answer, signed } = await bought(url)
+    const { from } = signed.authorization
+    expect(answer.body).toMatchObject({
+      paywallId: id,
+      amount: "0.50",
+      currency: "USDC",
+      isRetry: false,
+      contentData: { text: "the content" },
+    })
+    const settled = decode(answer.headers["payment-response"])
+    expect(settled).toMatchObject({ success: true, transaction: answer.body.txHash, network: "eip155:84532" })
+    expect(settled.payer.toLowerCase()).toBe(from)
+    const { signature } = settled.extensions["offer-receipt"].info.receipt
+    const [{ publicKeyJwk }] = (await get("/.well-known/did.json")).body.verificationMethod
+    const { payload } = await compactVerify(signature, await importJWK(publicKeyJwk, "ES256"))
+    expect(JSON.parse(new TextDecoder().decode(payload))).toMatchObject({
+      transaction: answer.body.txHash,
+      payer: settled.payer,
+    })
+
+    const signed1 = await sign(
+      await on.buyer(),
+      await required(`/api/agent/paywalls/${id}/settle`).catch(() => required(url)),
+    )
+    const settleUrl = `/api/agent/paywalls/${id}/settle`
+    const [second] = await Promise.all([
+      rig.service.call("POST", settleUrl, undefined, { headers: { "x-payment": encode(v1(signed1)) } }),
+      carryOut(2),
+    ])
+    expect(second.status, JSON.stringify(second.body)).toBe(200)
+    expect(decode(second.headers["x-payment-response"])).toMatchObject({ success: true, network: "base-sepolia" })
+
+    await rig.anvil.client.mine({ blocks: 3 })
+    await on.look()
+    expect((await get(`/api/paywalls/${id}/verify?address=${from}`)).body.hasAccess).toBe(true)
+    const { body } = await rig.service.call("GET", "/api/console/transactions?type=agent", undefined, { as: "shop" })
+    expect(body.data.map((row: { amount: string; status: string }) => [row.amount, row.status])).toEqual([
+      ["0.50", "granted"],
+      ["0.50", "granted"],
+    ])
+    const events = await rig.service.ctx.db.selectFrom("events").select("type").execute()
+    expect(events.filter(({ type }) => !type.startsWith("settings."))).toEqual([])
+  })
+
+  it("that fifty requests bring at once is carried out once, and served to one of them", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const payload = v2(asked, await sign(await on.buyer(), asked))
+    const [answers] = await Promise.all([Promise.all(Array.from({ length: 50 }, () => pay(url, payload))), carryOut()])
+    expect(answers.filter(({ status }) => status === 200).length).toBe(1)
+    const others = answers.filter(({ status }) => status !== 200)
+    expect([...new Set(others.map(({ status, body }) => `${status} ${body.error}`))]).toEqual([
+      "409 PAYMENT_ALREADY_SERVED",
+    ])
+    const hash = answers.find(({ status }) => status === 200)?.body.txHash
+    for (const { headers } of others) expect(decode(headers["payment-response"]).transaction).toBe(hash)
+    expect(await on.received(asked.accepts[0]?.payTo as Address)).toEqual([500_000n])
+  })
+
+  it("is served again to its retry token or its identifier, and to nobody else", async () => {
+    const { id, url } = await paywall()
+    const identifier = "order_0123456789abcdef"
+    const { answer, payload, signed } = await bought(url, identifier)
+    const again = await pay(url, v2(await required(url), signed))
+    expect([again.status, again.body.error]).toEqual([409, "PAYMENT_ALREADY_SERVED"])
+    expect(decode(again.headers["payment-response"]).transaction).toBe(answer.body.txHash)
+    const same = await pay(url, payload)
+    expect(same.body).toEqual({ ...answer.body, isRetry: true })
+    const token = `${answer.headers["sluice-retry-token"]}`
+    const retried = await rig.service.call("POST", `/api/agent/paywalls/${id}/settle`, undefined, {
+      headers: { "sluice-retry-token": token },
+    })
+    expect(retried.body.contentData).toEqual({ text: "the content" })
+
+    const asked = await required(url)
+    const other = await pay(url, v2(asked, await sign(await on.buyer(), asked), identifier))
+    expect([other.status, other.body.error]).toEqual([409, "PAYMENT_IDENTIFIER_USED"])
+    const forged = `${token.slice(0, -1)}${token.endsWith("A") ? "B" : "A"}`
+    for (const wrong of [forged, "x", `set_${"a".repeat(24)}.${token.split(".")[1]}`])
+      expect((await get(url, { "sluice-retry-token": wrong })).status).toBe(400)
+    const { url: elsewhere } = await paywall("other")
+    expect((await get(elsewhere, { "sluice-retry-token": token })).status).toBe(400)
+    rig.service.advance(86_400_001)
+    expect((await get(url, { "sluice-retry-token": token })).status).toBe(400)
+    expect((await on.relays()).length).toBe(1)
+  })
+
+  it("buys one thing: for another paywall, or with another signature, it is refused", async () => {
+    const { url } = await paywall()
+    const { url: elsewhere } = await paywall("other")
+    const { signed, payload } = await bought(url)
+    const asked = await required(elsewhere)
+    const moved = await pay(elsewhere, v2(asked, signed))
+    expect([moved.status, moved.body.error]).toEqual([409, "AUTHORIZATION_ALREADY_USED"])
+    const forged = { ...payload, payload: { ...written(signed), signature: `0x${"11".repeat(65)}` } }
+    expect((await pay(url, forged)).body.error).toBe("AUTHORIZATION_ALREADY_USED")
+  })
+
+  it("that takes long is answered 202, and its result is found without another payment", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const payload = v2(asked, await sign(await on.buyer(), asked))
+    const pending = await pay(url, payload, { prefer: "wait=0" })
+    expect([pending.status, pending.body.status]).toEqual([202, "settlement_pending"])
+    expect(pending.headers["retry-after"]).toBe("2")
+    const status = new URL(pending.body.statusUrl).pathname
+    expect((await get(status)).body).toMatchObject({ status: "pending", txHash: null })
+    // Whoever else has the payment, which is public once it is broadcast, learns no token and is not served.
+    const stranger = await pay(url, payload, { prefer: "wait=0" })
+    expect([stranger.status, stranger.headers["sluice-retry-token"]]).toEqual([202, undefined])
+    await on.round()
+    expect((await pay(url, payload, { prefer: "wait=0" })).status).not.toBe(200)
+    expect((await get(status)).body).toMatchObject({ status: "settled", txHash: expect.any(String) })
+    const token = `${pending.headers["sluice-retry-token"]}`
+    expect((await get(url, { "sluice-retry-token": token })).body.contentData).toEqual({ text: "the content" })
+    expect((await on.relays()).length).toBe(1)
+  })
+
+  it("whose answer was lost is served to the next request with it", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const payload = v2(asked, await sign(await on.buyer(), asked))
+    const cut = httpRequest(`${origin}${url}`, { headers: { "payment-signature": encode(payload) } })
+    cut.on("error", () => {})
+    cut.end()
+    await relayed()
+    cut.destroy()
+    const { db } = rig.service.ctx
+    const claim = () => db.selectFrom("settlements").select("claim_id").executeTakeFirst()
+    await expect.poll(claim, { timeout: 20_000 }).toEqual({ claim_id: null })
+    await on.round()
+    const answer = await pay(url, payload)
+    expect([answer.status, answer.body.contentData]).toEqual([200, { text: "the content" }])
+    expect((await pay(url, payload)).status).toBe(409)
+    expect((await on.relays()).length).toBe(1)
+  })
+
+  it("that somebody else carried out is found, and served", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const buyer = await on.buyer()
+    const signed = await sign(buyer, asked)
+    const { from, to, value, validAfter, validBefore, nonce } = signed.authorization
+    const abi = parseAbi(["function transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)"])
+    const answer = pay(url, v2(asked, signed))
+    await relayed()
+    const args = [from, to, value, validAfter, validBefore, nonce, signed.signature] as const
+    const { transactionHash } = await rig.anvil.client.writeContractSync({
+      address: rig.token,
+      abi,
+      functionName: "transferWithAuthorization",
+      args,
+    })
+    await on.round()
+    expect((await answer).body).toMatchObject({ txHash: transactionHash, contentData: { text: "the content" } })
+    expect(await on.received(to)).toEqual([500_000n])
+  })
+
+  it("that its wallet took back is not served, and another may be made", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const buyer = await on.buyer()
+    const signed = await sign(buyer, asked)
+    const answer = pay(url, v2(asked, signed))
+    await relayed()
+    const abi = parseAbi(["function cancelAuthorization(address,bytes32,bytes)"])
+    const args = [
+      signed.authorization.from,
+      signed.authorization.nonce,
+      await on.signCancel(buyer, signed.authorization),
+    ] as const
+    await rig.anvil.client.writeContractSync({ address: rig.token, abi, functionName: "cancelAuthorization", args })
+    await on.round()
+    const refused = await answer
+    expect([refused.status, refused.body.error]).toEqual([402, "settlement_failed"])
+    const next = v2(asked, await sign(buyer, asked))
+    const [bought] = await Promise.all([pay(url, next), carryOut(2)])
+    expect(bought.status).toBe(200)
+  })
+
+  it("of an old price or address is taken for an hour after a change", async () => {
+    const { id, url } = await paywall()
+    const asked = await required(url)
+    await rig.service.call("PUT", `/api/console/paywalls/${id}`, { price: "0.90" }, { as: "shop" })
+    const payload = v2(asked, await sign(await on.buyer(), asked))
+    const [answer] = await Promise.all([pay(url, payload), carryOut()])
+    expect([answer.status, answer.body.amount]).toEqual([200, "0.50"])
+    rig.service.advance(3_600_001)
+    const late = await pay(url, v2(asked, await sign(await on.buyer(), asked)))
+    expect([late.status, late.body.error]).toEqual([402, "invalid_exact_evm_payload_authorization_value"])
+  })
+})
+
+describe("a refused payment", () => {
+  const now = () => BigInt(Math.floor(rig.service.ctx.now().getTime() / 1_000))
+  const other = `0x${"ab".repeat(20)}` as Address
+  const cases: [string, string, (asked: Required) => Promise<object>][] = [
+    [
+      "of another scheme",
+      "unsupported_scheme",
+      async asked => ({ ...v1(await sign(await on.buyer(), asked)), scheme: "upto" }),
+    ],
+    [
+      "of another network",
+      "invalid_network",
+      async asked => ({ ...v1(await sign(await on.buyer(), asked)), network: "base" }),
+    ],
+    [
+      "to another address",
+      "invalid_exact_evm_payload_recipient_mismatch",
+      async asked => v1(await sign(await on.buyer(), asked, { to: other })),
+    ],
+    [
+      "of less",
+      "invalid_exact_evm_payload_authorization_value",
+      async asked => v1(await sign(await on.buyer(), asked, { value: 499_999n })),
+    ],
+    [
+      "of more",
+      "invalid_exact_evm_payload_authorization_value",
+      async asked => v1(await sign(await on.buyer(), asked, { value: 500_001n })),
+    ],
+    [
+      "that accepted another amount",
+      "invalid_payment_requirements",
+      async asked => {
+        const payload = v2(asked, await sign(await on.buyer(), asked))
+        return { ...payload, accepted: { ...payload.accepted, amount: "1" } }
+      },
+    ],
+    [
+      "that is not valid yet",
+      "invalid_exact_evm_payload_authorization_valid_after",
+      async asked => v1(await sign(await on.buyer(), asked, { validAfter: now() + 60n })),
+    ],
+    [
+      "that ends in five seconds",
+      "invalid_exact_evm_payload_authorization_valid_before",
+      async asked => v1(await sign(await on.buyer(), asked, { validBefore: now() + 5n })),
+    ],
+    [
+      "with another's signature",
+      "invalid_exact_evm_payload_signature",
+      async asked => {
+        const signed = await sign(await on.buyer(), asked, { from: other })
+        return v1(signed)
+      },
+    ],
+    [
+      "of a wallet that is not deployed (ERC-6492)",
+      "invalid_exact_evm_payload_signature",
+      async asked => {
+        const signed = await sign(await on.buyer(), asked)
+        return v1({ ...signed, signature: `0x${"00".repeat(32)}${"6492".repeat(16)}` })
+      },
+    ],
+    [
+      "of a wallet that holds too little",
+      "insufficient_funds",
+      async asked => v1(await sign(await on.buyer(499_999n), asked)),
+    ],
+  ]
+  it.each(cases)("%s is answered %s, and nothing is written", async (_name, reason, make) => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const payload = await make(asked)
+    const header = "accepted" in payload ? "payment-signature" : "x-payment"
+    const answer = await get(url, { [header]: encode(payload) })
+    expect([answer.status, answer.body.error], answer.body.message).toEqual([402, reason])
+    expect(decode(answer.headers["payment-required"])).toMatchObject({ error: reason, accepts: asked.accepts })
+    expect(await rows()).toBe(0)
+  })
+
+  it("that can't be read is answered 400 with every fault", async () => {
+    const { url } = await paywall()
+    for (const header of ["%%%", "bm90IGpzb24=", "x".repeat(17_000)])
+      expect((await get(url, { "payment-signature": header })).body.error).toBe("VALIDATION_ERROR")
+    const faulty = {
+      x402Version: 3,
+      payload: { signature: "0x1", authorization: { from: "0x1", value: 5, nonce: "0x" } },
+    }
+    const { status, body } = await get(url, { "payment-signature": encode(faulty) })
+    expect(status).toBe(400)
+    expect(body.details.map(({ path }: { path: string }) => path)).toEqual([
+      "PAYMENT-SIGNATURE.x402Version",
+      "PAYMENT-SIGNATURE.payload.authorization.nonce",
+      "PAYMENT-SIGNATURE.payload.signature",
+      "PAYMENT-SIGNATURE.scheme",
+      "PAYMENT-SIGNATURE.network",
+      "PAYMENT-SIGNATURE.payload.authorization.from",
+      "PAYMENT-SIGNATURE.payload.authorization.to",
+      "PAYMENT-SIGNATURE.payload.authorization.value",
+      "PAYMENT-SIGNATURE.payload.authorization.validAfter",
+      "PAYMENT-SIGNATURE.payload.authorization.validBefore",
+    ])
+    expect(await rows()).toBe(0)
+  })
+
+  it("is one whose nonce was used on chain", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const buyer = await on.buyer()
+    const signed = await sign(buyer, asked)
+    const abi = parseAbi(["function cancelAuthorization(address,bytes32,bytes)"])
+    const args = [
+      signed.authorization.from,
+      signed.authorization.nonce,
+      await on.signCancel(buyer, signed.authorization),
+    ] as const
+    await rig.anvil.client.writeContractSync({ address: rig.token, abi, functionName: "cancelAuthorization", args })
+    expect((await pay(url, v2(asked, signed))).body.error).toBe("invalid_exact_evm_nonce_already_used")
+    expect(await rows()).toBe(0)
+  })
+})
+
+describe("a payment link", () => {
+  it("sells a checkout of its own to each agent, with a receipt, and no event", async () => {
+    const link = { title: "Donation", slug: "donate", amount: 2 }
+    await rig.service.call("POST", "/api/console/payment-links", link, { as: "shop" })
+    const url = "/api/p/donate"
+    const { answer, payload } = await bought(url)
+    expect(answer.body).toMatchObject({
+      amount: "2.00",
+      isRetry: false,
+      receiptUrl: expect.stringMatching(/\/receipt\/cs_/),
+    })
+    const token = `${answer.headers["sluice-retry-token"]}`
+    expect((await get(url, { "sluice-retry-token": token })).body).toEqual({ ...answer.body, isRetry: true })
+    expect((await pay(url, payload)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    await rig.anvil.client.mine({ blocks: 3 })
+    await on.look()
+    expect(await on.status(answer.body.sessionId)).toMatchObject({ status: "confirmed" })
+    const events = await rig.service.ctx.db.selectFrom("events").select("type").execute()
+    expect(events.filter(({ type }) => !type.startsWith("settings."))).toEqual([])
+  })
+
+  it("asks for the amount where it leaves it open", async () => {
+    await rig.service.call("POST", "/api/console/payment-links", { title: "Tip", slug: "tip-jar" }, { as: "shop" })
+    expect((await get("/api/p/tip-jar")).body.error).toBe("VALIDATION_ERROR")
+    expect((await required("/api/p/tip-jar?amount=3")).accepts[0]?.amount).toBe("3000000")
+  })
+})

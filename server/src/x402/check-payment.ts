@@ -1,0 +1,83 @@
+/** Whether a payment is what was asked for, and whether it can be carried out. Writes nothing. */
+import { authorizationDigest } from "../chain/authorizations.ts"
+import type { Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import { ApiError } from "../errors.ts"
+import { type CheckedRelay, checkRelay, type RefusedRelay } from "../payouts/accept-relay.ts"
+import { failingPayers } from "../payouts/relays.ts"
+import { networkName, type Payment, type Price, requirementsV2, SCHEME } from "./protocol.ts"
+import { type Reason, type Refusal, refuse } from "./reasons.ts"
+
+/** What an authorization needs from its claim to its block, in seconds; the specification's own margin. */
+const LEAST_S = 6n
+
+/** The prices that a payment may have been signed for; the first is the one that is asked for now. */
+export type Prices<P extends Price = Price> = readonly [P, ...P[]]
+
+/** The price that a payment pays, or why it pays none. */
+export function matchPrice<P extends Price>(
+  ctx: Pick<Context, "now">,
+  prices: Prices<P>,
+  payment: Payment,
+): P | Refusal {
+  const { scheme, network, version, accepted, authorization } = payment
+  const [current] = prices
+  if (scheme !== SCHEME) return refuse("unsupported_scheme")
+  if (network !== networkName(current.network, version)) return refuse("invalid_network")
+  const to = prices.filter(price => price.payTo === authorization.to)
+  if (to.length === 0) return refuse("invalid_exact_evm_payload_recipient_mismatch")
+  const price = to.find(each => each.amount === authorization.value)
+  if (!price) return refuse("invalid_exact_evm_payload_authorization_value")
+  if (accepted && !isAccepted(price, accepted)) return refuse("invalid_payment_requirements")
+  const seconds = BigInt(Math.floor(ctx.now().getTime() / 1_000))
+  if (authorization.validAfter > seconds) return refuse("invalid_exact_evm_payload_authorization_valid_after")
+  if (authorization.validBefore < seconds + LEAST_S)
+    return refuse("invalid_exact_evm_payload_authorization_valid_before")
+  return price
+}
+
+const isAccepted = (price: Price, accepted: NonNullable<Payment["accepted"]>): boolean => {
+  const { amount, asset, payTo } = requirementsV2(price)
+  const same = (a: string, b: string) => a.toLowerCase() === b.toLowerCase()
+  return accepted.amount === amount && same(accepted.asset, asset) && same(accepted.payTo, payTo)
+}
+
+/** A payment that can be carried out. */
+export interface Checked {
+  digest: Hash
+  relay: CheckedRelay
+}
+
+/**
+ * Whether the relay wallet can carry a payment out; the signature, the balance and the nonce are checked on chain. Throws
+ * `SANCTIONS_MATCH`, `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, and `INVALID_OPERATION` for a wallet whose relays keep failing.
+ */
+export async function checkPayment(
+  ctx: Context,
+  network: Network,
+  { authorization, signature }: Payment,
+  { merchantId, purpose }: { merchantId: string; purpose: string },
+): Promise<Checked | Refusal> {
+  if ((await failingPayers(ctx, [authorization.from])).size > 0)
+    throw new ApiError("INVALID_OPERATION", undefined, "Too many authorizations of this wallet failed today.")
+  const digest = authorizationDigest(network, authorization)
+  const relay = await checkRelay(ctx, network, { merchantId, purpose, authorization, digest, signature })
+  return "refusal" in relay ? refusalOf(relay) : { digest, relay }
+}
+
+const byRelay: Partial<Record<RefusedRelay["refusal"], Reason>> = {
+  signature: "invalid_exact_evm_payload_signature",
+  used: "invalid_exact_evm_nonce_already_used",
+  short: "insufficient_funds",
+  fails: "invalid_transaction_state",
+}
+
+function refusalOf({ refusal, words }: RefusedRelay): Refusal {
+  const reason = byRelay[refusal]
+  if (reason) return refuse(reason, refusal === "signature" ? `The signature ${words}.` : words || undefined)
+  if (refusal === "listed") throw new ApiError("SANCTIONS_MATCH")
+  if (refusal === "no_wallet" || refusal === "budget")
+    throw new ApiError("RELAY_UNAVAILABLE", undefined, `${words} Nothing was paid; try again later.`.trim())
+  throw new ApiError("CHAIN_UNAVAILABLE")
+}

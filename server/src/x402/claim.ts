@@ -1,0 +1,204 @@
+/**
+ * Binds an authorization to the request that it pays for, and hands it to the relay wallet: one row, written before anything is
+ * broadcast. Its unique key is the payer's nonce, so of any number of requests with one authorization, in any number of
+ * processes, one makes the row and the others find it.
+ */
+import { randomUUID } from "node:crypto"
+import { sql } from "kysely"
+import type { Network } from "../chain/networks.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { watch } from "../deposits/deposits.ts"
+import { ApiError } from "../errors.ts"
+import { newId } from "../ids.ts"
+import { writeRelay } from "../payouts/accept-relay.ts"
+import { pausedFactories } from "../payouts/pause.ts"
+import { type Checked, checkPayment, matchPrice, type Prices } from "./check-payment.ts"
+import { LEASE_S } from "./lease.ts"
+import type { Payment, Price } from "./protocol.ts"
+import type { Refusal } from "./reasons.ts"
+
+/** From its last signature to the end of an authorization, in milliseconds: it can still be mined then. */
+const LAST_SIGNED_MS = 3_000
+
+/** A price, and where its money goes: to a receiving address of ours, or (facilitator) to somebody else's. */
+export type Offered = Price & { deposit?: Pick<Row<"deposits">, "id" | "factory" | "resource_id"> }
+
+/** What a payment is for. */
+export interface Sale {
+  merchantId: string
+  network: Network
+  /** The same for all requests that one payment may be for. */
+  binding: string
+  prices: Prices<Offered>
+  /** What the payer is screened for, as the log says it. */
+  purpose: string
+}
+
+/** A payment's row, and whether this request made it. */
+export interface Claimed {
+  settlement: Row<"settlements">
+  /** With it alone this request may serve what was bought, while its lease lasts. */
+  claimId: string
+  /** Whether the caller named the payment by an id of its own that only it knows. */
+  isIdentified: boolean
+}
+
+/**
+ * Claims a payment: makes its row and its relay, or finds those that the same payment made before. Answers why the payment is
+ * refused, and then nothing is written. Throws `AUTHORIZATION_ALREADY_USED` where it pays for another request,
+ * `PAYMENT_IDENTIFIER_USED`, `PAYMENTS_PAUSED`, and what `checkPayment` throws.
+ */
+export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): Promise<Claimed | Refusal> {
+  const claimId = randomUUID()
+  for (;;) {
+    const known = await knownPayment(ctx, sale, payment)
+    if (known && !known.isOver) return { settlement: known.row, claimId, isIdentified: known.isIdentified }
+    const price = matchPrice(ctx, sale.prices, payment)
+    if ("reason" in price) return price
+    if (price.deposit && (await pausedFactories(ctx))(sale.network, price.deposit.factory))
+      throw new ApiError("PAYMENTS_PAUSED")
+    const checked = await checkPayment(ctx, sale.network, payment, sale)
+    if ("reason" in checked) {
+      // Another request with this payment was quicker, and its transfer is on chain.
+      if (checked.reason === "invalid_exact_evm_nonce_already_used" && !known && (await rowOf(ctx, sale, payment)))
+        continue
+      return checked
+    }
+    const settlement = await writeClaim(ctx, sale, payment, { price, checked, claimId, before: known?.row })
+    if (!settlement) continue
+    if (price.deposit) await watch(ctx, price.deposit.resource_id)
+    await ctx.wakes.wake("payouts")
+    return { settlement, claimId, isIdentified: payment.identifier !== undefined }
+  }
+}
+
+interface Known {
+  row: Row<"settlements">
+  /** Its relay was cancelled before it was signed: nothing moved, and the authorization may be claimed again. */
+  isOver: boolean
+  isIdentified: boolean
+}
+
+/** What was made of this payment before; undefined for a new one. */
+async function knownPayment(ctx: TxContext, sale: Sale, payment: Payment): Promise<Known | undefined> {
+  const row = await rowOf(ctx, sale, payment)
+  const scope = sale.prices[0].deposit?.resource_id ?? sale.merchantId
+  if (payment.identifier !== undefined) {
+    const named = await ctx.db
+      .selectFrom("settlements")
+      .select(["id", "payload_hash"])
+      .where(sql<boolean>`coalesce(resource_id, merchant_id) = ${scope}`)
+      .where("identifier", "=", payment.identifier)
+      .executeTakeFirst()
+    if (named && named.payload_hash !== payment.hash) throw new ApiError("PAYMENT_IDENTIFIER_USED")
+  }
+  if (!row) return undefined
+  const isOver = row.payout_state === "cancelled" && row.found_hash === null
+  const isSame = row.payload_hash === payment.hash && row.binding === sale.binding
+  if (!isSame && !isOver)
+    throw new ApiError("AUTHORIZATION_ALREADY_USED", undefined, "This authorization pays for another request.")
+  return { row, isOver, isIdentified: row.identifier !== null && row.identifier === payment.identifier }
+}
+
+const rowOf = (ctx: TxContext, { network }: Pick<Sale, "network">, { authorization: { from, nonce } }: Payment) =>
+  ctx.db
+    .selectFrom("settlements")
+    .innerJoin("payouts", "payouts.id", "settlements.payout_id")
+    .selectAll("settlements")
+    .select("payouts.state as payout_state")
+    .where("settlements.chain_id", "=", network.chainId)
+    .where("settlements.token", "=", network.token.address)
+    .where("settlements.payer", "=", from)
+    .where("settlements.nonce", "=", nonce)
+    .executeTakeFirst()
+
+/** What is written of a payment that was checked; `before`: its row, where an earlier relay of it was cancelled. */
+interface NewClaim {
+  price: Offered
+  checked: Checked
+  claimId: string
+  before: Row<"settlements"> | undefined
+}
+
+/** Writes the relay and the row; undefined where another request was quicker. */
+async function writeClaim(
+  ctx: Context,
+  sale: Sale,
+  payment: Payment,
+  { price, checked, claimId, before }: NewClaim,
+): Promise<Row<"settlements"> | undefined> {
+  const { network, merchantId, binding } = sale
+  const { authorization, identifier, hash } = payment
+  const { digest, relay } = checked
+  const { from: payer, nonce, to, value, validBefore } = authorization
+  const relayBy = new Date(Math.min(Number(validBefore) * 1_000 - LAST_SIGNED_MS, 8.64e15))
+  const lost = new Error("another request was quicker")
+  try {
+    return await inTransaction(ctx, async ctx => {
+      const target = price.deposit ? { depositId: price.deposit.id } : { merchantId }
+      const made = await writeRelay(ctx, network, relay, {
+        ...{ kind: "settle", authorization, digest, relayBy, to: target },
+      })
+      if (!made) throw lost
+      const cursor = await ctx.db
+        .selectFrom("cursors")
+        .select("block_number")
+        .where("chain_id", "=", network.chainId)
+        .executeTakeFirst()
+      const facts = {
+        merchant_id: merchantId,
+        resource_id: price.deposit?.resource_id ?? null,
+        binding,
+        payload_hash: hash,
+        identifier: identifier ?? null,
+        payout_id: relay.id,
+        from_block: cursor?.block_number ?? 0n,
+        claim_id: claimId,
+        lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${LEASE_S})`,
+        updated_at: ctx.now(),
+      }
+      const written = before
+        ? await ctx.db
+            .updateTable("settlements")
+            .set(facts)
+            .where("id", "=", before.id)
+            .where("payout_id", "=", before.payout_id)
+            .returningAll()
+            .executeTakeFirst()
+        : await ctx.db
+            .insertInto("settlements")
+            .values({
+              ...facts,
+              id: newId("set"),
+              chain_id: network.chainId,
+              token: network.token.address,
+              ...{ payer, nonce, digest, pay_to: to, amount: value, valid_before: validBefore },
+              created_at: ctx.now(),
+            })
+            .onConflict(conflict => conflict.doNothing())
+            .returningAll()
+            .executeTakeFirst()
+      if (!written) throw lost
+      return written
+    })
+  } catch (error) {
+    if (error !== lost) throw error
+    if (await rowOf(ctx, sale, payment)) return undefined
+    // A checkout's relay has this nonce, or a payment of another nonce took the identifier: the next look says which.
+    if (identifier === undefined || !(await isTaken(ctx, sale, identifier)))
+      throw new ApiError("AUTHORIZATION_ALREADY_USED")
+    return undefined
+  }
+}
+
+async function isTaken(ctx: TxContext, sale: Sale, identifier: string): Promise<boolean> {
+  const scope = sale.prices[0].deposit?.resource_id ?? sale.merchantId
+  const row = await ctx.db
+    .selectFrom("settlements")
+    .select("id")
+    .where(sql<boolean>`coalesce(resource_id, merchant_id) = ${scope}`)
+    .where("identifier", "=", identifier)
+    .executeTakeFirst()
+  return row !== undefined
+}

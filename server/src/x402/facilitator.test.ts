@@ -1,0 +1,265 @@
+// The facilitator: another server's payments, settled once each, whatever is asked twice or lost on the way.
+import { request as httpRequest } from "node:http"
+import { sql } from "kysely"
+import type { PrivateKeyAccount } from "viem/accounts"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
+import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
+import type { Authorization } from "../chain/authorizations.ts"
+import { type Address, checksummed } from "../chain/hex.ts"
+
+const payTo = `0x${"5e".repeat(20)}` as Address
+
+let rig: PayoutRig
+let on: ReturnType<typeof relaysOn>
+let origin: string
+let key: string
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  on = relaysOn(rig)
+  origin = await rig.service.listen()
+})
+afterAll(() => rig?.stop())
+beforeEach(async () => {
+  await on.begin()
+  key = await keyOf("shop")
+})
+
+async function keyOf(as: string): Promise<string> {
+  await rig.service.merchant(as)
+  const { body } = await rig.service.call("POST", "/api/console/api-keys", { name: "server" }, { as })
+  return body.key
+}
+
+const termsOf = (amount = "10000") => ({
+  scheme: "exact",
+  network: "eip155:84532",
+  amount,
+  asset: checksummed(rig.token),
+  payTo,
+  maxTimeoutSeconds: 60,
+  extra: { name: "USDC", version: "2" },
+})
+
+const sign = (buyer: PrivateKeyAccount, given: Partial<Authorization> = {}): Promise<Signed> => {
+  const validBefore = BigInt(Math.floor(rig.service.ctx.now().getTime() / 1_000) + 60)
+  return signAuthorization(buyer, rig.network, { to: payTo, value: 10_000n, validBefore, ...given })
+}
+
+const payloadOf = ({ authorization, signature }: Signed, identifier?: string) => ({
+  x402Version: 2,
+  accepted: termsOf(),
+  payload: {
+    signature,
+    authorization: Object.fromEntries(Object.entries(authorization).map(([name, value]) => [name, `${value}`])),
+  },
+  ...(identifier ? { extensions: { "payment-identifier": { info: { required: false, id: identifier } } } } : {}),
+})
+const bodyOf = (signed: Signed, identifier?: string) => ({
+  x402Version: 2,
+  paymentPayload: payloadOf(signed, identifier),
+  paymentRequirements: termsOf(),
+})
+
+const post = (url: string, body: object, headers: Record<string, string> = {}) =>
+  rig.service.call("POST", url, body, { headers: { "x-api-key": key, ...headers } })
+const settle = (body: object, headers: Record<string, string> = {}) => post("/x402/settle", body, headers)
+const relayed = (count = 1) =>
+  expect.poll(async () => (await on.relays()).length, { interval: 5, timeout: 20_000 }).toBeGreaterThanOrEqual(count)
+
+/** Settles a payment, while the engine carries it out. */
+async function settled(body: object, headers: Record<string, string> = {}) {
+  const count = (await on.relays()).length + 1
+  const [{ body: answer }] = await Promise.all([settle(body, headers), relayed(count).then(() => on.round())])
+  return answer
+}
+const stored = async () => {
+  const { rows } = await sql<{ n: number }>`select count(*)::int as n from settlements`.execute(rig.service.ctx.db)
+  return [rows[0]?.n, (await on.relays()).length]
+}
+
+describe("the facilitator", () => {
+  it("says what it supports, to anyone", async () => {
+    const { body } = await rig.service.call("GET", "/x402/supported")
+    expect(body).toEqual({
+      kinds: [
+        { x402Version: 1, scheme: "exact", network: "base-sepolia" },
+        { x402Version: 2, scheme: "exact", network: "eip155:84532" },
+      ],
+      extensions: ["payment-identifier"],
+      signers: { "eip155:*": [checksummed(rig.relayer.address)] },
+    })
+    expect((await rig.service.call("POST", "/x402/settle", bodyOf(await sign(await on.buyer())))).status).toBe(401)
+  })
+
+  it("verifies a payment of either version, and writes nothing", async () => {
+    const buyer = await on.buyer()
+    const signed = await sign(buyer)
+    expect((await post("/x402/verify", bodyOf(signed))).body).toEqual({ isValid: true, payer: buyer.address })
+    const { amount, ...rest } = termsOf()
+    const requirements = {
+      ...rest,
+      network: "base-sepolia",
+      maxAmountRequired: amount,
+      resource: "http://a.test/",
+      description: "",
+      mimeType: "",
+    }
+    const v1 = { x402Version: 1, scheme: "exact", network: "base-sepolia", payload: payloadOf(signed).payload }
+    const old = { x402Version: 1, paymentPayload: v1, paymentRequirements: requirements }
+    expect((await post("/x402/verify", old)).body).toEqual({ isValid: true, payer: buyer.address })
+    expect(await stored()).toEqual([0, 0])
+    expect(await settled(old)).toMatchObject({ success: true, network: "base-sepolia" })
+  })
+
+  it.each<[string, (signed: Signed) => object, string]>([
+    [
+      "another scheme",
+      s => ({ ...bodyOf(s), paymentRequirements: { ...termsOf(), scheme: "upto" } }),
+      "unsupported_scheme",
+    ],
+    [
+      "another network",
+      s => ({ ...bodyOf(s), paymentRequirements: { ...termsOf(), network: "eip155:1" } }),
+      "invalid_network",
+    ],
+    [
+      "another token",
+      s => ({ ...bodyOf(s), paymentRequirements: { ...termsOf(), asset: payTo } }),
+      "invalid_payment_requirements",
+    ],
+    [
+      "another amount",
+      s => ({ ...bodyOf(s), paymentRequirements: termsOf("10001") }),
+      "invalid_exact_evm_payload_authorization_value",
+    ],
+    [
+      "a payment to somebody else",
+      s => ({ ...bodyOf(s), paymentRequirements: { ...termsOf(), payTo: rig.token } }),
+      "invalid_exact_evm_payload_recipient_mismatch",
+    ],
+    [
+      "a forged signature",
+      s => bodyOf({ ...s, signature: `0x${"11".repeat(64)}1b` }),
+      "invalid_exact_evm_payload_signature",
+    ],
+  ])("refuses %s in both calls, and writes nothing", async (_name, make, reason) => {
+    const body = make(await sign(await on.buyer()))
+    expect((await post("/x402/verify", body)).body).toMatchObject({ isValid: false, invalidReason: reason })
+    expect((await settle(body)).body).toMatchObject({ success: false, errorReason: reason, transaction: "" })
+    expect(await stored()).toEqual([0, 0])
+  })
+
+  it("answers a malformed payload with every fault", async () => {
+    const { status, body } = await settle({ paymentPayload: { x402Version: 2 }, paymentRequirements: termsOf() })
+    expect([status, body.error]).toEqual([400, "VALIDATION_ERROR"])
+    expect(body.details[0].path).toBe("paymentPayload.accepted")
+    expect(await stored()).toEqual([0, 0])
+  })
+
+  it("moves the money to the payee, and never through a deposit", async () => {
+    const buyer = await on.buyer(10_000n)
+    const signed = await sign(buyer)
+    const answer = await settled(bodyOf(signed))
+    expect(answer).toEqual({
+      success: true,
+      payer: buyer.address,
+      transaction: expect.stringMatching(/^0x[0-9a-f]{64}$/),
+      network: "eip155:84532",
+    })
+    expect(await on.received(payTo)).toContain(10_000n)
+    const path = `/x402/settlements/${buyer.address}/${signed.authorization.nonce}`
+    const read = await rig.service.call("GET", path, undefined, { headers: { "x-api-key": key } })
+    expect(read.body).toMatchObject({
+      status: "settled",
+      txHash: answer.transaction,
+      payer: buyer.address,
+      amount: "10000",
+      isAnswered: true,
+    })
+    const stranger = await keyOf("another")
+    expect((await rig.service.call("GET", path, undefined, { headers: { "x-api-key": stranger } })).status).toBe(404)
+    const { body } = await rig.service.call("GET", "/api/console/transactions?type=agent", undefined, { as: "shop" })
+    expect(body.data).toMatchObject([
+      { type: "agent", amount: "0.01", recipient: checksummed(payTo), txHash: answer.transaction },
+    ])
+  })
+
+  it("answers success once of fifty requests, and the others with the transaction", async () => {
+    const before = (await on.received(payTo)).length
+    const body = bodyOf(await sign(await on.buyer()))
+    const [answers] = await Promise.all([
+      Promise.all(Array.from({ length: 50 }, () => settle(body))),
+      relayed().then(() => on.round()),
+    ])
+    const good = answers.filter(each => each.body.success)
+    expect(good.length).toBe(1)
+    const rest = answers
+      .filter(each => !each.body.success)
+      .map(each => [each.status, each.body.errorReason, each.body.transaction])
+    expect([...new Set(rest.map(each => each.join(" ")))]).toEqual([
+      `200 duplicate_settlement ${good[0]?.body.transaction}`,
+    ])
+    expect((await on.received(payTo)).length).toBe(before + 1)
+  })
+
+  it.each([
+    ["an Idempotency-Key", (signed: Signed) => [bodyOf(signed), { "idempotency-key": "order-1" }] as const],
+    ["a payment identifier", (signed: Signed) => [bodyOf(signed, "order_0123456789abcdef"), {}] as const],
+  ])("gives the first answer again to the same payment with %s, and refuses another with it", async (_name, make) => {
+    const signed = await sign(await on.buyer())
+    const [body, headers] = make(signed)
+    const answer = await settled(body, headers)
+    expect(answer.success).toBe(true)
+    expect((await settle(body, headers)).body).toEqual(answer)
+    expect((await settle(bodyOf(signed))).body).toMatchObject({
+      errorReason: "duplicate_settlement",
+      transaction: answer.transaction,
+    })
+    const [other] = make(await sign(await on.buyer()))
+    const refused = await settle(other, headers)
+    expect([refused.status, refused.body.error]).toEqual([409, "PAYMENT_IDENTIFIER_USED"])
+    expect((await on.relays()).length).toBe(1)
+  })
+
+  it("answers the next call where the first answer was lost", async () => {
+    const body = bodyOf(await sign(await on.buyer()))
+    const headers = { "content-type": "application/json", "x-api-key": key }
+    const cut = httpRequest(`${origin}/x402/settle`, { method: "POST", headers })
+    cut.on("error", () => {})
+    cut.end(JSON.stringify(body))
+    await relayed()
+    cut.destroy()
+    const { db } = rig.service.ctx
+    const claim = () => db.selectFrom("settlements").select("claim_id").executeTakeFirst()
+    await expect.poll(claim, { timeout: 20_000 }).toEqual({ claim_id: null })
+    await on.round()
+    expect((await settle(body)).body.success).toBe(true)
+    expect((await settle(body)).body.errorReason).toBe("duplicate_settlement")
+    expect((await on.relays()).length).toBe(1)
+  })
+
+  it("answers settlement_pending when the buyer's time is over, and the next call the result", async () => {
+    const signed = await sign(await on.buyer())
+    const body = bodyOf(signed)
+    const quick = { ...body, paymentRequirements: { ...termsOf(), maxTimeoutSeconds: 0.01 } }
+    expect((await settle(quick)).body).toMatchObject({ success: false, errorReason: "settlement_pending" })
+    await on.round()
+    expect((await settle(quick)).body).toMatchObject({ success: true })
+    expect((await on.relays()).length).toBe(1)
+  })
+
+  it("waits for as many confirmations as it is asked for, and no more than the network's", async () => {
+    const body = bodyOf(await sign(await on.buyer()))
+    await rig.service.ctx.db.updateTable("cursors").set({ block_number: 0n }).execute()
+    const quick = { ...body, paymentRequirements: { ...termsOf(), maxTimeoutSeconds: 0.01 } }
+    Object.assign(rig.network, { confirmations: 3n })
+    await settle(quick)
+    await on.round()
+    expect((await post("/x402/settle?confirmations=2", quick)).body.errorReason).toBe("settlement_pending")
+    await rig.anvil.client.mine({ blocks: 1 })
+    await on.look()
+    expect((await post("/x402/settle?confirmations=2", quick)).body.success).toBe(true)
+    Object.assign(rig.network, { confirmations: 1n })
+  })
+})

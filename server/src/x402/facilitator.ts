@@ -1,0 +1,212 @@
+/**
+ * Verifies and settles payments for other x402 servers. Their buyers' money goes from payer to payee, never through us. A
+ * settlement is a row before it is broadcast: a lost answer is found again, and one payment is answered `success: true` once,
+ * so that a server whose requests race serves one of them.
+ */
+import { createHash } from "node:crypto"
+import type { FastifyReply } from "fastify"
+import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import { screen } from "../chain/sanctions.ts"
+import type { Context } from "../context.ts"
+import { ApiError } from "../errors.ts"
+import { awaitEnd } from "../http/long-poll.ts"
+import { checkPayment, matchPrice } from "./check-payment.ts"
+import { type Claimed, claimPayment, type Sale } from "./claim.ts"
+import { releaseOnLoss, releaseServing, takeRetry, takeServing } from "./lease.ts"
+import { type Outcome, outcomeOf, readSettlement, resolveOutcome, type Settlement } from "./outcome.ts"
+import { networkName, type Payment, type Price, parsePayment, SCHEME, type SettleAnswer } from "./protocol.ts"
+import { type Refusal, refuse } from "./reasons.ts"
+import type { FacilitatorBody } from "./schema.ts"
+import { bindingOf } from "./sold.ts"
+
+/** The stock servers wait 90 seconds for an answer, whatever the payment allows. */
+const MOST_WAIT_S = 75
+/** How often the depth of a block is read while confirmations are waited for. */
+const DEPTH_MS = 1_000
+
+/** A payment and what another server asks for. */
+interface Asked {
+  payment: Payment
+  price: Price & { network: Network }
+  /** How long the buyer waits, in seconds. */
+  timeoutS: number
+}
+
+/**
+ * Reads a request of `/verify` or `/settle`. `VALIDATION_ERROR` for a payload that can't be read; a refusal where the requirements
+ * are for a network, scheme or token that is not served.
+ */
+function readAsked(ctx: Context, { paymentPayload, paymentRequirements }: FacilitatorBody): Asked | Refusal {
+  const payment = parsePayment(paymentPayload, "paymentPayload")
+  const wanted = paymentRequirements as Record<string, unknown>
+  const network = ctx.chain.networks.find(each => networkName(each, payment.version) === wanted.network)
+  if (wanted.scheme !== SCHEME) return refuse("unsupported_scheme")
+  if (!network) return refuse("invalid_network")
+  const amount = payment.version === 1 ? wanted.maxAmountRequired : wanted.amount
+  const payTo = typeof wanted.payTo === "string" ? parseAddress(wanted.payTo) : undefined
+  const asset = typeof wanted.asset === "string" ? parseAddress(wanted.asset) : undefined
+  const isAmount = typeof amount === "string" && /^[1-9][0-9]{0,77}$/.test(amount)
+  if (!payTo || !isAmount || asset !== network.token.address)
+    return refuse(
+      "invalid_payment_requirements",
+      `The requirements must name an address, an amount in base units, and the asset ${checksummed(network.token.address)}.`,
+    )
+  const timeout = Number(wanted.maxTimeoutSeconds)
+  const timeoutS = Number.isFinite(timeout) && timeout > 0 ? Math.min(timeout, MOST_WAIT_S) : MOST_WAIT_S
+  return { payment, price: { network, payTo, amount: BigInt(amount) }, timeoutS }
+}
+
+const saleOf = (merchantId: string, { price }: Asked): Sale => ({
+  merchantId,
+  network: price.network,
+  prices: [price],
+  binding: bindingOf("facilitator", merchantId, price.payTo),
+  purpose: `facilitator:${merchantId}`,
+})
+
+/** The answer of `/verify`; nothing is written. */
+export async function verify(ctx: Context, merchantId: string, body: FacilitatorBody) {
+  const asked = readAsked(ctx, body)
+  if ("reason" in asked) return invalidAnswer(asked)
+  const { payment } = asked
+  const payer = checksummed(payment.authorization.from)
+  const sale = saleOf(merchantId, asked)
+  const price = matchPrice(ctx, sale.prices, payment)
+  if ("reason" in price) return invalidAnswer(price, payer)
+  try {
+    await assertUnlisted(ctx, asked)
+    const checked = await checkPayment(ctx, sale.network, payment, sale)
+    return "reason" in checked ? invalidAnswer(checked, payer) : { isValid: true, payer }
+  } catch (error) {
+    const refusal = listedRefusal(error)
+    return invalidAnswer(refusal, payer)
+  }
+}
+
+const invalidAnswer = ({ reason, words }: Refusal, payer?: string) => ({
+  isValid: false,
+  invalidReason: reason,
+  invalidMessage: words,
+  ...(payer ? { payer } : {}),
+})
+
+/** A party on a sanctions list is a fault of the payment, and not of the call; other errors are thrown on. */
+function listedRefusal(error: unknown): Refusal {
+  if (error instanceof ApiError && error.code === "SANCTIONS_MATCH") return refuse("sanctions_match")
+  throw error
+}
+
+async function assertUnlisted(ctx: Context, { price: { payTo } }: Asked): Promise<void> {
+  const screening = (await screen(ctx, [payTo], "facilitator")).get(payTo)
+  if (screening === "listed") throw new ApiError("SANCTIONS_MATCH")
+  if (screening !== "clear") throw new ApiError("CHAIN_UNAVAILABLE")
+}
+
+/** What one call of `/settle` asks beside its body. */
+interface SettleOptions {
+  merchantId: string
+  idempotencyKey: string | undefined
+  confirmations: number
+}
+
+/** The answer of `/settle`: once the transfer is in a block, or when the buyer's time is over; it continues then. */
+export async function settle(
+  ctx: Context,
+  reply: FastifyReply,
+  body: FacilitatorBody,
+  { merchantId, idempotencyKey, confirmations }: SettleOptions,
+): Promise<SettleAnswer & { errorMessage?: string }> {
+  const asked = readAsked(ctx, body)
+  const written = (body.paymentRequirements as Record<string, unknown>).network
+  const shared = { network: typeof written === "string" ? written : "" }
+  const failed = ({ reason, words }: Refusal, payer?: Address, transaction = "") => ({
+    ...{ success: false, errorReason: reason, errorMessage: words, transaction, ...shared },
+    payer: payer ? checksummed(payer) : "",
+  })
+  if ("reason" in asked) return failed(asked)
+  const payer = asked.payment.authorization.from
+  const payment = { ...asked.payment, ...(idempotencyKey ? { identifier: identifierOf(idempotencyKey) } : {}) }
+  let claimed: Claimed | Refusal
+  try {
+    await assertUnlisted(ctx, asked)
+    claimed = await claimPayment(ctx, saleOf(merchantId, asked), payment)
+  } catch (error) {
+    if (error instanceof ApiError && error.code === "AUTHORIZATION_ALREADY_USED")
+      return failed(refuse("invalid_exact_evm_nonce_already_used"), payer)
+    return failed(listedRefusal(error), payer)
+  }
+  if ("reason" in claimed) return failed(claimed, payer)
+  const { settlement, claimId, isIdentified } = claimed
+  releaseOnLoss(ctx, reply, { id: settlement.id, claimId, evenServed: true })
+  const wanted = Math.min(confirmations, Number(asked.price.network.confirmations))
+  const row = await awaitSettled(ctx, reply, claimed, { waitS: asked.timeoutS, confirmations: wanted })
+  const outcome = await resolveOutcome(ctx, asked.price.network, row)
+  if (outcome.state === "settled" && (await isDeep(ctx, row, wanted))) {
+    const success = { success: true, payer: checksummed(payer), transaction: outcome.txHash, ...shared }
+    const isFirst = await takeServing(ctx, settlement.id, claimId)
+    ctx.wakes.wakeSoon("payments")
+    if (isFirst || (isIdentified && (await takeRetry(ctx, settlement.id, true)))) return success
+    return failed(refuse("duplicate_settlement"), payer, outcome.txHash)
+  }
+  // The next call waits on: the stock servers make one at once.
+  await releaseServing(ctx, settlement.id, claimId, false)
+  return failed(unsettled(outcome), payer, await lastHash(ctx, row))
+}
+
+function unsettled(outcome: Outcome): Refusal {
+  if (outcome.state !== "failed") return refuse("settlement_pending")
+  if (outcome.replayableUntil === undefined) return refuse("invalid_exact_evm_transaction_failed", outcome.words)
+  const until = `Until ${outcome.replayableUntil} anyone can still carry it out.`
+  return refuse("settlement_pending", `${outcome.words} ${until}`)
+}
+
+/** An Idempotency-Key as the payment's identifier; it can't equal one of the extension, which has no colon. */
+const identifierOf = (key: string): string => `key:${createHash("sha256").update(key).digest("hex")}`
+
+/** Waits until the payment is settled as deep as asked for and may be answered, or its relay has ended, or the time is over. */
+async function awaitSettled(
+  ctx: Context,
+  reply: FastifyReply,
+  { settlement, claimId, isIdentified }: Claimed,
+  { waitS, confirmations }: { waitS: number; confirmations: number },
+): Promise<Settlement> {
+  const read = async () => {
+    const row = await readSettlement(ctx, settlement.id)
+    if (!row) throw new Error(`the settlement ${settlement.id} is not there`)
+    return { row, isDeep: await isDeep(ctx, row, confirmations) }
+  }
+  const isOver = ({ row, isDeep }: Awaited<ReturnType<typeof read>>) => {
+    const outcome = outcomeOf(row)
+    if (outcome?.state !== "settled") return outcome === undefined
+    return isDeep && (isIdentified || row.served_at !== null || row.claim_id === claimId || row.is_free)
+  }
+  return (await awaitEnd(ctx, reply, waitS, read, isOver, confirmations > 1 ? DEPTH_MS : undefined)).row
+}
+
+/** Whether the transfer's block is as deep as asked for, counting itself, by the scan's own height. */
+async function isDeep(
+  ctx: Context,
+  { block_number: mined, chain_id }: Settlement,
+  confirmations: number,
+): Promise<boolean> {
+  if (confirmations <= 1 || mined === null) return true
+  const cursor = await ctx.db
+    .selectFrom("cursors")
+    .select("block_number")
+    .where("chain_id", "=", chain_id)
+    .executeTakeFirst()
+  return cursor !== undefined && cursor.block_number - mined + 1n >= BigInt(confirmations)
+}
+
+/** The last transaction that was signed for a settlement; empty before the first. */
+async function lastHash(ctx: Context, { payout_id }: Pick<Settlement, "payout_id">): Promise<string> {
+  const row = await ctx.db
+    .selectFrom("transaction_attempts")
+    .select("hash")
+    .where("payout_id", "=", payout_id)
+    .orderBy("n", "desc")
+    .limit(1)
+    .executeTakeFirst()
+  return row?.hash ?? ""
+}

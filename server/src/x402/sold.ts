@@ -1,0 +1,155 @@
+/** What agents can buy here: paywalls and payment links, each with the price that is asked for now. */
+import { createHash } from "node:crypto"
+import { type Address, checksummed } from "../chain/hex.ts"
+import { type Network, networkOf } from "../chain/networks.ts"
+import { createLinkSession } from "../checkouts/create-session.ts"
+import { type Context, inTransaction } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { watch } from "../deposits/deposits.ts"
+import { ApiError } from "../errors.ts"
+import { formatAmount } from "../money/amount.ts"
+import { pausedFactories } from "../payouts/pause.ts"
+import { publicPaywall } from "../paywalls/submissions.ts"
+import type { Offered } from "./claim.ts"
+import type { Offer, Paid } from "./take-payment.ts"
+
+/** A price that was asked for is taken for so long after it changed, as by a paywall from any wallet. */
+const QUOTE_MS = 3_600_000
+
+/** Something that is sold, and what its payer gets. */
+export interface Item {
+  offer: Offer
+  /** The body that a payer is answered. */
+  serve(paid: Paid): Promise<object>
+}
+
+/** A paywall at the URL where it was asked for. `PAYWALL_NOT_FOUND`, `INVALID_OPERATION` while it is off, `PAYMENTS_PAUSED`. */
+export async function paywallItem(ctx: Context, id: string, path: string): Promise<Item> {
+  const paywall = await publicPaywall(ctx, id)
+  const network = networkOf(ctx.chain, paywall.chain_id)
+  if (!paywall.active) throw notForSale()
+  const versions = await ctx.db
+    .selectFrom("paywall_versions")
+    .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
+    .select(["paywall_versions.price", "deposits.id", "deposits.address", "deposits.factory", "deposits.resource_id"])
+    .where("paywall_versions.paywall_id", "=", id)
+    .where("paywall_versions.active", "=", true)
+    .where(eb => eb.or([eb("until_at", "is", null), eb("until_at", ">", new Date(ctx.now().getTime() - QUOTE_MS))]))
+    .orderBy("paywall_versions.n", "desc")
+    .execute()
+  const [current, ...earlier] = versions.map(
+    ({ price, address, ...deposit }): Offered => ({ network, payTo: address, amount: price, deposit }),
+  )
+  if (!current) throw notForSale()
+  await assertOpen(ctx, network, current)
+  await watch(ctx, id)
+  const offer: Offer = {
+    merchantId: paywall.merchant_id,
+    network,
+    prices: [current, ...earlier],
+    sold: {
+      url: `${ctx.settings.baseUrl}${path}`,
+      description: paywall.description ?? paywall.name,
+      mimeType: "application/json",
+    },
+    binding: bindingOf(id),
+    isRepeatable: true,
+  }
+  return { offer, serve: async paid => contentOf(paywall, network, paid) }
+}
+
+const notForSale = () =>
+  new ApiError("INVALID_OPERATION", undefined, "This paywall is switched off: nothing is for sale.")
+
+async function assertOpen(ctx: Context, network: Network, { deposit }: Offered): Promise<void> {
+  if (deposit && (await pausedFactories(ctx))(network, deposit.factory)) throw new ApiError("PAYMENTS_PAUSED")
+}
+
+/** Hex SHA-256 of what a payment is for. */
+export const bindingOf = (...parts: string[]): string =>
+  createHash("sha256").update(JSON.stringify(parts)).digest("hex")
+
+const contentOf = (paywall: Row<"paywalls">, network: Network, paid: Paid) => ({
+  paywallId: paywall.id,
+  name: paywall.name,
+  ...receiptOf(network, paid),
+  contentType: paywall.content_type,
+  contentUrl: paywall.content_url,
+  contentData: paywall.content_data,
+})
+
+const receiptOf = ({ token }: Network, { payer, amount, txHash, isRetry }: Paid) => ({
+  payer: checksummed(payer),
+  amount: formatAmount(amount, token.decimals),
+  currency: token.symbol,
+  txHash,
+  isRetry,
+})
+
+/**
+ * A payment link. Each 402 opens a checkout of its own, whose address says which one a payment is for; `payTo` is that address.
+ * `LINK_NOT_FOUND`, `LINK_UNAVAILABLE`, `PAYMENTS_PAUSED`, `VALIDATION_ERROR` where the link leaves the amount open and none is
+ * given.
+ */
+export async function linkItem(
+  ctx: Context,
+  slug: string,
+  path: string,
+  { amount, payTo }: { amount: string | undefined; payTo: Address | undefined },
+): Promise<Item> {
+  const session =
+    payTo === undefined
+      ? await inTransaction(ctx, ctx =>
+          createLinkSession(ctx, { slug, ...(amount ? { amount } : {}) }, { agent: true }),
+        )
+      : await sessionAt(ctx, slug, payTo)
+  const network = networkOf(ctx.chain, session.chain_id)
+  const deposit = await ctx.db
+    .selectFrom("deposits")
+    .select(["id", "address", "factory", "resource_id"])
+    .where("resource_id", "=", session.id)
+    .executeTakeFirstOrThrow()
+  const price: Offered = { network, payTo: deposit.address, amount: session.amount, deposit }
+  await assertOpen(ctx, network, price)
+  const offer: Offer = {
+    merchantId: session.merchant_id,
+    network,
+    prices: [price],
+    sold: {
+      url: `${ctx.settings.baseUrl}${path}`,
+      description: session.description ?? slug,
+      mimeType: "application/json",
+    },
+    binding: bindingOf(session.id),
+    isRepeatable: true,
+  }
+  return {
+    offer,
+    serve: async paid => ({
+      sessionId: session.id,
+      description: session.description,
+      ...receiptOf(network, paid),
+      receiptUrl: `${ctx.settings.baseUrl}/receipt/${session.id}`,
+      redirectUrl: session.redirect_url,
+    }),
+  }
+}
+
+/** The link's checkout that is paid at an address; a new one's 402 is what any other payment gets. */
+async function sessionAt(ctx: Context, slug: string, payTo: Address): Promise<Row<"checkout_sessions">> {
+  const session = await ctx.db
+    .selectFrom("deposits")
+    .innerJoin("checkout_sessions", "checkout_sessions.id", "deposits.resource_id")
+    .innerJoin("payment_links", "payment_links.id", "checkout_sessions.link_id")
+    .selectAll("checkout_sessions")
+    .where("deposits.address", "=", payTo)
+    .where("payment_links.slug", "=", slug)
+    .where("checkout_sessions.agent", "=", true)
+    .executeTakeFirst()
+  if (session) return session
+  throw new ApiError(
+    "AUTHORIZATION_REFUSED",
+    undefined,
+    "The authorization pays an address that this link did not ask for. Ask again without a payment, and pay what the answer asks for.",
+  )
+}

@@ -1,0 +1,203 @@
+/**
+ * One request for something that has a price, from its 402 to the right to serve it: the part of the resource server that all
+ * that is sold to agents shares.
+ */
+import type { FastifyReply, FastifyRequest } from "fastify"
+import { type Address, checksummed, type Hash } from "../chain/hex.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError, invalid } from "../errors.ts"
+import { awaitEnd } from "../http/long-poll.ts"
+import type { Prices } from "./check-payment.ts"
+import { type Claimed, claimPayment, type Offered } from "./claim.ts"
+import { idOfRetryToken, isRetryable, noteFailure, releaseOnLoss, retryToken, takeRetry, takeServing } from "./lease.ts"
+import { type Outcome, outcomeOf, readSettlement, resolveOutcome } from "./outcome.ts"
+import { networkName, paymentRequired, readPayment, responseHeaders, type Sold, type Version } from "./protocol.ts"
+import { type Refusal, refuse } from "./reasons.ts"
+import { offerExtensions, receiptExtensions, signReceipt } from "./statements.ts"
+
+/** Until an agent whose payment is not mined gets a 202; `Prefer: wait=SECONDS` (RFC 7240, 4.3) shortens it. */
+const WAIT_S = 30
+/** The answer of the protocol, and no error of the API. */
+const PAYMENT_REQUIRED = 402
+/** When it should ask again, in seconds. */
+const ASK_AGAIN_S = 2
+
+/** What is for sale at a URL. */
+export interface Offer {
+  merchantId: string
+  network: Network
+  /** The price of now first, then those that were asked for a short while ago. */
+  prices: Prices<Offered>
+  sold: Sold
+  /** Hex SHA-256 of what a payment is for: a payment of one binding serves no other. */
+  binding: string
+  /** Whether whoever proves to have paid may be served again (content), or only after a failure (a call). */
+  isRepeatable: boolean
+}
+
+/** A settled payment that this request may serve. */
+export interface Paid {
+  id: string
+  payer: Address
+  txHash: Hash
+  /** Base units. */
+  amount: bigint
+  /** A signed receipt (compact JWS). */
+  receipt: string
+  retryToken: string
+  /** Whether it was settled for an earlier request. */
+  isRetry: boolean
+}
+
+/**
+ * Answers the request itself, with 402 or 202, and returns undefined; or returns the settled payment that it may serve. Throws
+ * `VALIDATION_ERROR` for what can't be read, `PAYMENT_ALREADY_SERVED`, and what `claimPayment` throws.
+ */
+export async function takePayment(
+  ctx: Context,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  offer: Offer,
+): Promise<Paid | undefined> {
+  const token = request.headers["sluice-retry-token"]
+  if (token !== undefined) return await redeem(ctx, reply, offer, `${token}`)
+  const payment = readPayment(request.headers)
+  if (!payment) return await askForPayment(ctx, reply, offer, "Payment is required.")
+  const sale = { ...offer, purpose: `agent:${offer.sold.url}` }
+  const claimed = await claimPayment(ctx, sale, payment)
+  if ("reason" in claimed) return await askForPayment(ctx, reply, offer, claimed)
+  const { settlement, claimId } = claimed
+  const isMine = settlement.claim_id === claimId
+  if (isMine) releaseOnLoss(ctx, reply, { id: settlement.id, claimId, evenServed: offer.isRepeatable })
+  const outcome = await awaitOutcome(ctx, request, reply, offer.network, claimed)
+  if (reply.raw.destroyed) return undefined
+  if (outcome.state === "settled") return await serve(ctx, reply, offer, claimed, payment.version, outcome.txHash)
+  if (outcome.state === "failed" && outcome.replayableUntil === undefined)
+    return await askForPayment(ctx, reply, offer, refuse("settlement_failed", outcome.words))
+  return sendPending(ctx, reply, settlement.id, isMine)
+}
+
+/** Answers 402: what is asked for, and why the payment that came was refused. */
+async function askForPayment(
+  ctx: Context,
+  reply: FastifyReply,
+  { prices: [price], sold }: Offer,
+  refusal: string | Refusal,
+): Promise<undefined> {
+  const [error, message] = typeof refusal === "string" ? [refusal, refusal] : [refusal.reason, refusal.words]
+  const { header, body } = paymentRequired(price, sold, error, await offerExtensions(ctx, price, sold))
+  await reply
+    .code(PAYMENT_REQUIRED)
+    .header("payment-required", header)
+    .send({ ...body, message })
+}
+
+/** Waits until a payment is settled and this request may serve it, or another has, or its time is over. */
+async function awaitOutcome(
+  ctx: Context,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  network: Network,
+  { settlement, claimId, isIdentified }: Claimed,
+): Promise<Outcome> {
+  const waitS = Math.min(WAIT_S, Number(/(?:^|[,\s])wait=(\d{1,4})\b/.exec(`${request.headers.prefer}`)?.[1] ?? WAIT_S))
+  const read = async () => {
+    const row = await readSettlement(ctx, settlement.id)
+    if (!row) throw new Error(`the settlement ${settlement.id} is not there`)
+    return row
+  }
+  const isOver = (row: Awaited<ReturnType<typeof read>>) => {
+    const outcome = outcomeOf(row)
+    if (outcome?.state !== "settled") return outcome === undefined
+    return isIdentified || row.served_at !== null || row.claim_id === claimId || row.is_free
+  }
+  return await resolveOutcome(ctx, network, await awaitEnd(ctx, reply, waitS, read, isOver))
+}
+
+async function serve(
+  ctx: Context,
+  reply: FastifyReply,
+  offer: Offer,
+  { settlement, claimId, isIdentified }: Claimed,
+  version: Version,
+  txHash: Hash,
+): Promise<Paid> {
+  const isFirst = await takeServing(ctx, settlement.id, claimId)
+  const paid = await paidOf(ctx, reply, offer, { ...settlement, version, txHash }, !isFirst)
+  if (!isFirst && !(isIdentified && (await takeRetry(ctx, settlement.id, offer.isRepeatable))))
+    throw new ApiError("PAYMENT_ALREADY_SERVED")
+  // Other requests with this payment wait for it to be served.
+  ctx.wakes.wakeSoon("payments")
+  reply.header("sluice-retry-token", paid.retryToken)
+  return paid
+}
+
+/** Serves a payment again to whoever has its retry token. */
+async function redeem(ctx: Context, reply: FastifyReply, offer: Offer, token: string): Promise<Paid | undefined> {
+  const id = idOfRetryToken(ctx, token)
+  const settlement = id === undefined ? undefined : await readSettlement(ctx, id)
+  if (!settlement || settlement.binding !== offer.binding || !isRetryable(ctx, settlement))
+    throw invalid(
+      "Sluice-Retry-Token",
+      "is not valid for this request: send the request that it was given for, within 24 hours",
+    )
+  const outcome = await resolveOutcome(ctx, offer.network, settlement)
+  if (outcome.state === "failed" && outcome.replayableUntil === undefined)
+    return await askForPayment(ctx, reply, offer, refuse("settlement_failed", outcome.words))
+  if (outcome.state !== "settled") return sendPending(ctx, reply, settlement.id, true)
+  const paid = await paidOf(ctx, reply, offer, { ...settlement, version: 2, txHash: outcome.txHash }, true)
+  if (!(await takeRetry(ctx, settlement.id, offer.isRepeatable))) throw new ApiError("PAYMENT_ALREADY_SERVED")
+  reply.header("sluice-retry-token", paid.retryToken)
+  return paid
+}
+
+/** Writes into the answer's headers how the payment was settled. */
+async function paidOf(
+  ctx: Context,
+  reply: FastifyReply,
+  { network, sold }: Offer,
+  {
+    id,
+    payer,
+    amount,
+    txHash,
+    version,
+  }: Pick<Row<"settlements">, "id" | "payer" | "amount"> & { txHash: Hash; version: Version },
+  isRetry: boolean,
+): Promise<Paid> {
+  const receipt = await signReceipt(ctx, { network, url: sold.url, payer, txHash })
+  const answer = {
+    success: true,
+    payer: checksummed(payer),
+    transaction: txHash,
+    network: networkName(network, version),
+    ...(version === 2 ? { extensions: receiptExtensions(receipt) } : {}),
+  }
+  reply.headers(responseHeaders(version, answer))
+  return { id, payer, txHash, amount, receipt, retryToken: retryToken(ctx, id), isRetry }
+}
+
+/** Answers 202: the payment is being carried out, and must not be made again. Only its first request learns the retry token. */
+function sendPending(ctx: Context, reply: FastifyReply, id: string, isMine: boolean): undefined {
+  const statusUrl = `${ctx.settings.baseUrl}/api/agent/payments/${id}`
+  void reply
+    .code(202)
+    .header("retry-after", ASK_AGAIN_S)
+    .header("location", statusUrl)
+    .headers(isMine ? { "sluice-retry-token": retryToken(ctx, id) } : {})
+    .send({
+      status: "settlement_pending",
+      message: "The payment is being carried out. Do not pay again: ask for its status, then repeat this request.",
+      statusUrl,
+    })
+}
+
+/**
+ * Gives the right to serve back after a failure of whoever should have answered: the retry token repeats the call for a day.
+ *
+ * @public
+ */
+export const giveBack = (ctx: Context, paid: Paid, reason: string): Promise<unknown> =>
+  noteFailure(ctx, paid.id, reason)
