@@ -74,6 +74,8 @@ export function contractOf(document: Document): (method: string, url: string, an
     if (status >= 400 && unclear(body).length > 0) fail(`has details that are no sentences: ${unclear(body)}`)
     // A page for people, whatever its status.
     if (!operation && String(headers["content-type"]).startsWith("text/html")) return undefined
+    // Priced calls are in no document: their answers are those of the origins, and the 402 that of the protocol.
+    if (!operation && status === 402 && headers["payment-required"] !== undefined) return undefined
     if (!operation) {
       const fault =
         status < 400 ? undefined : fit(["components", "schemas", status === 429 ? "RateLimited" : "Error"], body)
