@@ -2,7 +2,9 @@
 
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process"
 import { once } from "node:events"
+import { mkdtempSync, rmSync } from "node:fs"
 import { createRequire } from "node:module"
+import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import {
@@ -75,6 +77,9 @@ export async function startAnvil({
   const args = ["--port", "0", "--chain-id", `${chainId}`, "--slots-in-an-epoch", `${slotsInAnEpoch}`]
   if (blockTime !== undefined) args.push("--block-time", `${blockTime}`)
   if (prunesHistory) args.push("--prune-history")
+  // By default in ~/.foundry, where the states of 875 chains that were killed came to 70 GB in a day.
+  const states = mkdtempSync(join(tmpdir(), "sluice-anvil-"))
+  args.push("--cache-path", states)
   const child = spawnTied(anvilBinary(), args)
   const banner = await readUntil(child, listening)
   const rpcUrl = `http://${banner.match(listening)?.[1]}`
@@ -101,10 +106,12 @@ export async function startAnvil({
     .extend(walletActions)
 
   async function stop() {
-    if (child.exitCode !== null || child.signalCode !== null) return
-    const exited = once(child, "exit")
-    child.stdin.end()
-    await exited
+    if (child.exitCode === null && child.signalCode === null) {
+      const exited = once(child, "exit")
+      child.stdin.end()
+      await exited
+    }
+    rmSync(states, { recursive: true, force: true })
   }
 
   return { rpcUrl, client, accounts, stop }

@@ -60,9 +60,8 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
       throw new ApiError("PAYMENTS_PAUSED")
     const checked = await checkPayment(ctx, sale.network, payment, sale)
     if ("reason" in checked) {
-      // Another request with this payment was quicker, and its transfer is on chain.
-      if (checked.reason === "invalid_exact_evm_nonce_already_used" && !known && (await rowOf(ctx, sale, payment)))
-        continue
+      // Another request with this payment was quicker: what the chain says of it now may be that its own transfer is there.
+      if (!known && (await rowOf(ctx, sale, payment))) continue
       return checked
     }
     const settlement = await writeClaim(ctx, sale, payment, { price, checked, claimId, before: known?.row })

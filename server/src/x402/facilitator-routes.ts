@@ -40,7 +40,7 @@ export function facilitatorRoutes(app: Server, ctx: Context): void {
           network: networkName(network, version),
         })),
       ),
-      extensions: ["payment-identifier"],
+      extensions: [],
       signers: ctx.settings.relayWallet ? { "eip155:*": [checksummed(ctx.settings.relayWallet)] } : {},
     }),
   )
@@ -67,7 +67,7 @@ export function facilitatorRoutes(app: Server, ctx: Context): void {
         operationId: "settleX402Payment",
         summary: "Carries a buyer's payment out, once",
         description:
-          "Answers `success: true` once for a payment, when its transfer is in a block. The same payment again is answered `duplicate_settlement` with its `transaction`, or with an `Idempotency-Key` or payment-identifier of the first call the first answer. One that takes longer than `maxTimeoutSeconds` is answered `settlement_pending`, and goes on.",
+          "Answers `success: true` once for a payment, when its transfer is in a block. The same payment again is answered `duplicate_settlement` with its `transaction`, or, with the `Idempotency-Key` of the first call, the first answer. One that takes longer than `maxTimeoutSeconds` is answered `settlement_pending`, and goes on.",
         tags,
         body: FacilitatorBody,
         querystring: SettleQuery,

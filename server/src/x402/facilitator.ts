@@ -126,7 +126,8 @@ export async function settle(
   })
   if ("reason" in asked) return failed(asked)
   const payer = asked.payment.authorization.from
-  const payment = { ...asked.payment, ...(idempotencyKey ? { identifier: identifierOf(idempotencyKey) } : {}) }
+  // The buyer's own identifier is no proof here: with it, one payment would be good for as many answers as requests.
+  const payment = { ...asked.payment, identifier: idempotencyKey ? identifierOf(idempotencyKey) : undefined }
   let claimed: Claimed | Refusal
   try {
     await assertUnlisted(ctx, asked)

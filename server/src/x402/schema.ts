@@ -32,7 +32,6 @@ const receipt = {
   amount: Money,
   currency: Type.String(),
   txHash: HashText,
-  isRetry: Described(Type.Boolean(), "Whether it was settled for an earlier request"),
 }
 
 export const Content = Type.Object({

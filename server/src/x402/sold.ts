@@ -78,12 +78,11 @@ const contentOf = (paywall: Row<"paywalls">, network: Network, paid: Paid) => ({
   contentData: paywall.content_data,
 })
 
-const receiptOf = ({ token }: Network, { payer, amount, txHash, isRetry }: Paid) => ({
+const receiptOf = ({ token }: Network, { payer, amount, txHash }: Paid) => ({
   payer: checksummed(payer),
   amount: formatAmount(amount, token.decimals),
   currency: token.symbol,
   txHash,
-  isRetry,
 })
 
 /**
