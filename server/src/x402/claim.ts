@@ -12,7 +12,7 @@ import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { newId } from "../ids.ts"
 import { writeRelay } from "../payouts/accept-relay.ts"
-import { pausedFactories } from "../payouts/pause.ts"
+import { pausedDeposits } from "../payouts/pause.ts"
 import { type Checked, checkPayment, matchPrice, type Prices } from "./check-payment.ts"
 import { LEASE_S } from "./lease.ts"
 import type { Payment, Price } from "./protocol.ts"
@@ -22,7 +22,7 @@ import type { Refusal } from "./reasons.ts"
 const LAST_SIGNED_MS = 3_000
 
 /** A price, and where its money goes: to a receiving address of ours, or (facilitator) to somebody else's. */
-export type Offered = Price & { deposit?: Pick<Row<"deposits">, "id" | "factory" | "resource_id"> }
+export type Offered = Price & { deposit?: Pick<Row<"deposits">, "id" | "factory" | "older_factory" | "resource_id"> }
 
 /** What a payment is for. */
 export interface Sale {
@@ -56,8 +56,7 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
     if (known && !known.isOver) return { settlement: known.row, claimId, isIdentified: known.isIdentified }
     const price = matchPrice(ctx, sale.prices, payment)
     if ("reason" in price) return price
-    if (price.deposit && (await pausedFactories(ctx))(sale.network, price.deposit.factory))
-      throw new ApiError("PAYMENTS_PAUSED")
+    if (price.deposit && (await pausedDeposits(ctx))(sale.network, price.deposit)) throw new ApiError("PAYMENTS_PAUSED")
     const checked = await checkPayment(ctx, sale.network, payment, sale)
     if ("reason" in checked) {
       // Another request with this payment was quicker: what the chain says of it now may be that its own transfer is there.

@@ -8,7 +8,7 @@ import type { Row } from "../db/schema.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { formatAmount } from "../money/amount.ts"
-import { pausedFactories } from "../payouts/pause.ts"
+import { pausedDeposits } from "../payouts/pause.ts"
 import { publicPaywall } from "../paywalls/submissions.ts"
 import type { Offered } from "./claim.ts"
 import type { Offer, Paid } from "./take-payment.ts"
@@ -31,7 +31,14 @@ export async function paywallItem(ctx: Context, id: string, path: string): Promi
   const versions = await ctx.db
     .selectFrom("paywall_versions")
     .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
-    .select(["paywall_versions.price", "deposits.id", "deposits.address", "deposits.factory", "deposits.resource_id"])
+    .select([
+      "paywall_versions.price",
+      "deposits.id",
+      "deposits.address",
+      "deposits.factory",
+      "deposits.older_factory",
+      "deposits.resource_id",
+    ])
     .where("paywall_versions.paywall_id", "=", id)
     .where("paywall_versions.active", "=", true)
     .where(eb => eb.or([eb("until_at", "is", null), eb("until_at", ">", new Date(ctx.now().getTime() - QUOTE_MS))]))
@@ -62,7 +69,7 @@ const notForSale = () =>
   new ApiError("INVALID_OPERATION", undefined, "This paywall is switched off: nothing is for sale.")
 
 async function assertOpen(ctx: Context, network: Network, { deposit }: Offered): Promise<void> {
-  if (deposit && (await pausedFactories(ctx))(network, deposit.factory)) throw new ApiError("PAYMENTS_PAUSED")
+  if (deposit && (await pausedDeposits(ctx))(network, deposit)) throw new ApiError("PAYMENTS_PAUSED")
 }
 
 /** Hex SHA-256 of what a payment is for. */
@@ -105,7 +112,7 @@ export async function linkItem(
   const network = networkOf(ctx.chain, session.chain_id)
   const deposit = await ctx.db
     .selectFrom("deposits")
-    .select(["id", "address", "factory", "resource_id"])
+    .select(["id", "address", "factory", "older_factory", "resource_id"])
     .where("resource_id", "=", session.id)
     .executeTakeFirstOrThrow()
   const price: Offered = { network, payTo: deposit.address, amount: session.amount, deposit }
