@@ -20,6 +20,7 @@ export const longest = [
   "server/test/e2e/restore.test.ts",
   "server/src/sandbox/local-chain.test.ts",
   "server/test/e2e/walkthrough.test.ts",
+  "server/test/x402/clients.test.ts",
 ]
 
 const rank = ({ moduleId }: TestSpecification): number => {

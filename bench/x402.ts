@@ -1,0 +1,243 @@
+/**
+ * Payments verified and settled a second as an x402 facilitator, by one API and one worker process of the real program on
+ * Postgres, called by the stock client of facilitators. Beside it, on the same anvil in the same run: the stock facilitator of
+ * `@x402/core` and `@x402/evm`, called in this process as `@x402/express` calls one that it is given, and raw relays that were
+ * signed before. The runs take turns, and medians are printed. Goals: verify at least 1.0 of the stock one, settle at least 0.8
+ * of raw relays.
+ */
+import { type ChildProcess, spawn } from "node:child_process"
+import { mkdtempSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { x402Facilitator } from "@x402/core/facilitator"
+import { HTTPFacilitatorClient } from "@x402/core/http"
+import type { PaymentPayload } from "@x402/core/types"
+import { ExactEvmScheme as PayingScheme, toFacilitatorEvmSigner } from "@x402/evm"
+import { ExactEvmScheme } from "@x402/evm/exact/facilitator"
+import { x402Client } from "@x402/fetch"
+import { createNonceManager, createWalletClient, encodeFunctionData, type Hex, http, publicActions } from "viem"
+import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
+import { jsonRpc } from "viem/nonce"
+import { batch } from "../server/src/chain/rpc.ts"
+import { deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "../server/test/anvil.ts"
+import { freePort, root, until } from "../server/test/e2e/program.ts"
+import { AUDIENCE, startIssuer } from "../server/test/issuer.ts"
+import { fundPayers } from "../server/test/payers.ts"
+import { startPostgres } from "../server/test/postgres.ts"
+
+const VERIFICATIONS = 600
+const SETTLEMENTS = 200
+const RUNS = 3
+/** Requests under way at once. */
+const AT_ONCE = 32
+/** Transactions in a request to the node, as many as the engine sends in one. */
+const IN_REQUEST = 16
+const NETWORK = "eip155:84532"
+
+const say = (text: string) => process.stdout.write(`${text}\n`)
+const postgres = await startPostgres({ durable: true })
+const anvil = await startAnvil({ slotsInAnEpoch: 10 })
+const issuer = await startIssuer()
+const { client } = anvil
+await placeMulticall3(client)
+const token = await deployTestUsdc(client)
+await fundPayers(anvil, token)
+
+/** A key that has gas and nothing else to do. */
+async function newSender(): Promise<Hex> {
+  const key = generatePrivateKey()
+  await client.setBalance({ address: privateKeyToAccount(key).address, value: 10n ** 21n })
+  return key
+}
+
+const relayKey = await newSender()
+const payoutKey = await newSender()
+const factory = await deployDepositFactory(client, privateKeyToAccount(payoutKey).address)
+const processes: ChildProcess[] = []
+const scratch = mkdtempSync(join(tmpdir(), "sluice-x402-"))
+process.once("exit", () => {
+  for (const child of processes) child.kill("SIGKILL")
+  rmSync(scratch, { recursive: true, force: true })
+})
+for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => process.exit(1))
+
+/** Whether an address answers that all is well. */
+const isWell = (address: string) => () =>
+  fetch(address).then(
+    ({ ok }) => ok,
+    () => false,
+  )
+
+/** Starts a process of the program; returns its address. */
+async function start(role: "api" | "worker"): Promise<string> {
+  const port = await freePort()
+  const env = {
+    PATH: process.env.PATH ?? "",
+    MODE: "test",
+    LOG_LEVEL: "fatal",
+    DATABASE_URL: postgres.url,
+    SECRET_KEY: "5f".repeat(32),
+    OIDC_ISSUER: issuer.issuer,
+    OIDC_AUDIENCE: AUDIENCE,
+    NETWORKS: "base-sepolia",
+    RPC_BASE_SEPOLIA: anvil.rpcUrl,
+    TOKEN_BASE_SEPOLIA: token,
+    DEPOSIT_FACTORY_BASE_SEPOLIA: factory,
+    PAYOUT_PRIVATE_KEY: payoutKey,
+    RELAY_PRIVATE_KEY: relayKey,
+    GAS_BUDGET: "0",
+    LIMIT_FACILITATOR: "0",
+    DATA_DIR: join(scratch, role),
+    ...(role === "api" ? { PORT: `${port}` } : { HEALTH_PORT: `${port}` }),
+  }
+  const args = ["server/src/main.ts", "--role", role]
+  const child = spawn(process.execPath, args, { cwd: root, env, stdio: ["ignore", 2, 2] })
+  child.once("exit", code => code && process.exit(1))
+  processes.push(child)
+  const url = `http://127.0.0.1:${port}`
+  await until(`the ${role} answers`, isWell(`${url}/healthz`))
+  return url
+}
+
+const url = await start("api")
+await start("worker")
+await until("the API is ready", isWell(`${url}/readyz`))
+const created = await fetch(`${url}/api/console/api-keys`, {
+  method: "POST",
+  headers: { authorization: `Bearer ${await issuer.token("shop")}`, "content-type": "application/json" },
+  body: JSON.stringify({ name: "Server" }),
+})
+const { key: apiKey } = (await created.json()) as { key: string }
+const headers = { "x-api-key": apiKey }
+const sluice = new HTTPFacilitatorClient({
+  url: `${url}/x402`,
+  createAuthHeaders: async () => ({ verify: headers, settle: headers, supported: headers }),
+})
+
+/** The stock facilitator. Nonces in the process's memory and receipts at once: without these it settles one after the other. */
+const stockAccount = privateKeyToAccount(await newSender(), {
+  nonceManager: createNonceManager({ source: jsonRpc() }),
+})
+const stockWallet = createWalletClient({
+  account: stockAccount,
+  chain: client.chain,
+  transport: http(anvil.rpcUrl),
+  pollingInterval: 5,
+}).extend(publicActions)
+const stock = new x402Facilitator().register(
+  NETWORK,
+  new ExactEvmScheme(toFacilitatorEvmSigner({ ...stockWallet, address: stockAccount.address } as never)),
+)
+
+const payTo = privateKeyToAccount(generatePrivateKey()).address
+const terms = {
+  scheme: "exact",
+  network: NETWORK,
+  maxTimeoutSeconds: 3_600,
+  extra: { name: "USDC", version: "2" },
+} as const
+const requirements = { ...terms, amount: "10000", asset: token, payTo }
+const payers = anvil.accounts.slice(2).map(account => {
+  const payer = new x402Client().register(NETWORK, new PayingScheme(account))
+  return payer.setSpendControls(false)
+})
+
+/** Payments that buyers signed. */
+const signed = (count: number): Promise<PaymentPayload[]> => {
+  const required = { x402Version: 2, resource: { url: "https://api.example/weather" }, accepts: [requirements] }
+  const payer = (i: number) => payers[i % payers.length] as x402Client
+  return Promise.all(Array.from({ length: count }, (_, i) => payer(i).createPaymentPayload(required)))
+}
+
+/** Calls a second, so many under way at once; throws where one answers something else than it should. */
+async function rate(payments: PaymentPayload[], call: (payment: PaymentPayload) => Promise<boolean>): Promise<number> {
+  const queue = [...payments]
+  const startedAt = performance.now()
+  const work = async () => {
+    for (let next = queue.pop(); next; next = queue.pop())
+      if (!(await call(next))) throw new Error("a payment was refused")
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, work))
+  return payments.length / ((performance.now() - startedAt) / 1_000)
+}
+
+type Facilitator = Pick<HTTPFacilitatorClient, "verify" | "settle">
+const verifies = async (by: Facilitator) =>
+  await rate(await signed(VERIFICATIONS), async payment => (await by.verify(payment, requirements)).isValid)
+const settles = async (by: Facilitator) =>
+  await rate(await signed(SETTLEMENTS), async payment => (await by.settle(payment, requirements)).success)
+
+const rawSender = privateKeyToAccount(await newSender())
+const transferAbi = [
+  {
+    type: "function",
+    name: "transferWithAuthorization",
+    stateMutability: "nonpayable",
+    outputs: [],
+    inputs: ["address", "address", "uint256", "uint256", "uint256", "bytes32", "bytes"].map(type => ({
+      type,
+      name: "",
+    })),
+  },
+] as const
+
+/** The same transfers, signed before the clock starts, sent in requests of so many; until all are mined. */
+async function raw(inRequest: number): Promise<number> {
+  const payments = await signed(SETTLEMENTS)
+  const first = await client.getTransactionCount({ address: rawSender.address })
+  const transactions = await Promise.all(
+    payments.map(({ payload }, i) => {
+      const { authorization, signature } = payload as { authorization: Record<string, string>; signature: Hex }
+      const { from, to, value, validAfter, validBefore, nonce } = authorization
+      const args = [from, to, value, validAfter, validBefore, nonce, signature] as never
+      return rawSender.signTransaction({
+        ...{ type: "eip1559", chainId: 84532, nonce: first + i, to: token, gas: 120_000n },
+        ...{ maxFeePerGas: 20_000_000_000n, maxPriorityFeePerGas: 1_000_000_000n },
+        data: encodeFunctionData({ abi: transferAbi, functionName: "transferWithAuthorization", args }),
+      })
+    }),
+  )
+  const startedAt = performance.now()
+  for (let i = 0; i < transactions.length; i += inRequest) {
+    const calls = transactions
+      .slice(i, i + inRequest)
+      .map(bytes => ({ method: "eth_sendRawTransaction", params: [bytes] }))
+    const results = await batch({ url: anvil.rpcUrl, network: "bench" }, calls)
+    const fault = results.find(result => !result.ok)
+    if (fault) throw new Error(`a raw relay was refused: ${JSON.stringify(fault)}`)
+  }
+  while ((await client.getTransactionCount({ address: rawSender.address })) < first + SETTLEMENTS);
+  return SETTLEMENTS / ((performance.now() - startedAt) / 1_000)
+}
+
+const measures: Record<string, () => Promise<number>> = {
+  "verify, stock": () => verifies(stock),
+  "verify, Sluice": () => verifies(sluice),
+  "settle, raw, one a request": () => raw(1),
+  [`settle, raw, ${IN_REQUEST} a request`]: () => raw(IN_REQUEST),
+  "settle, stock": () => settles(stock),
+  "settle, Sluice": () => settles(sluice),
+}
+const results = new Map(Object.keys(measures).map(name => [name, [] as number[]]))
+// The first round warms up and is not counted.
+for (let run = 0; run <= RUNS; run++)
+  for (const [name, measure] of Object.entries(measures)) {
+    const value = await measure()
+    if (run > 0) results.get(name)?.push(value)
+  }
+
+const median = (values: number[]): number => values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0
+const of = (name: string): number => median(results.get(name) ?? [])
+say(
+  `${VERIFICATIONS} verifications and ${SETTLEMENTS} settlements a run, ${AT_ONCE} at once, ${RUNS} runs, medians a second:`,
+)
+for (const name of results.keys()) say(`  ${name.padEnd(28)} ${of(name).toFixed(0).padStart(6)}`)
+const ratio = (a: string, b: string) => (of(a) / of(b)).toFixed(2)
+say(`  verify ${ratio("verify, Sluice", "verify, stock")} of the stock facilitator (goal 1.0)`)
+say(
+  `  settle ${ratio("settle, Sluice", "settle, raw, one a request")} of raw relays, one a request (goal 0.8), ` +
+    `${ratio("settle, Sluice", "settle, stock")} of the stock facilitator`,
+)
+// It leaves gigabytes behind when it is killed.
+await anvil.stop()
+process.exit(0)

@@ -1,0 +1,45 @@
+/** Python with the packages of `requirements.txt`, for the stock Python programs: made once, beside the npm packages. */
+import { execFile } from "node:child_process"
+import { createHash } from "node:crypto"
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { root } from "../e2e/program.ts"
+
+const requirements = join(root, "server/test/x402/requirements.txt")
+const folder = join(root, "node_modules/.x402-python")
+const stamp = join(folder, "sluice-stamp")
+
+/** What pip says where there is no network, or no registry on it. */
+const unreachable =
+  /NewConnectionError|NameResolutionError|Network is unreachable|ProxyError|ConnectTimeout|ReadTimeout/
+
+/** Its program, or what keeps it from being there; `offline` where that is only that PyPI can't be reached. */
+export type Python = { program: string } | { missing: string; offline: boolean }
+
+const run = (command: string, ...args: string[]): Promise<{ ok: boolean; output: string }> =>
+  new Promise(resolve =>
+    execFile(command, args, (error, stdout, stderr) =>
+      resolve({ ok: error === null, output: `${stdout}${stderr}${error?.message ?? ""}` }),
+    ),
+  )
+
+const CHECK = "import sys, venv, ensurepip; assert sys.version_info >= (3, 11); print(sys.version)"
+
+/** Finds Python, and installs the packages where the ones that are there are not the ones that `requirements.txt` names. */
+export async function findPython(): Promise<Python> {
+  const version = await run("python3", "-c", CHECK)
+  if (!version.ok)
+    return { missing: "Python 3.11 or newer with venv is missing: apt-get install python3-venv", offline: false }
+  const program = join(folder, "bin/python")
+  const wanted = createHash("sha256").update(version.output).update(readFileSync(requirements)).digest("hex")
+  if (existsSync(stamp) && readFileSync(stamp, "utf8") === wanted) return { program }
+  rmSync(folder, { recursive: true, force: true })
+  const made = await run("python3", "-m", "venv", folder)
+  if (!made.ok) return { missing: `no venv can be made: ${made.output}`, offline: false }
+  // All packages are in the file, each with its hashes: nothing is resolved, and nothing is built.
+  const flags = ["--no-deps", "--require-hashes", "--only-binary=:all:", "--no-compile", "--disable-pip-version-check"]
+  const installed = await run(program, "-m", "pip", "install", "--quiet", "--retries=1", ...flags, "-r", requirements)
+  if (!installed.ok) return { missing: `pip failed: ${installed.output}`, offline: unreachable.test(installed.output) }
+  writeFileSync(stamp, wanted)
+  return { program }
+}
