@@ -103,6 +103,21 @@ describe("a transfer to a bundle", () => {
     expect(accepted.body).toMatchObject({ status: "granted" })
   })
 
+  it("is one of a hundred that a transaction settles; the others come in the next, and none is left", async () => {
+    const count = 130
+    for (let n = 1; n <= count; n++) {
+      settled.add(hashOf(n))
+      await arrive(n, 50_000n)
+    }
+    await arrive(900, 1_000_000n, OLD)
+    await round()
+    expect([(await payments()).length, (await due()).length]).toEqual([100, count + 1 - 100])
+    await round()
+    expect(await due()).toEqual([])
+    const statuses = Object.groupBy(await payments(), ({ status }) => status)
+    expect([statuses.granted?.length, statuses.open?.length]).toEqual([count, 1])
+  })
+
   it("in a transaction that settled one call pays for one call", async () => {
     settled.add(hashOf(1))
     await arrive(1, 50_000n, { ...OLD, k: 0 })

@@ -8,21 +8,18 @@ import type { Address, Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import { paymentChanges } from "../metrics.ts"
-import {
-  countedAlone,
-  dueSenders,
-  lockDueTransfers,
-  openTransfers,
-  standingPayments,
-} from "../paywalls/open-transfers.ts"
+import { countedAlone, dueSenders, standingPayments } from "../paywalls/open-transfers.ts"
 import { classify } from "../settlement/classify.ts"
 import { sessionNotice } from "../settlement/notify-paid.ts"
 import type { Part, Sellable } from "../settlement/sellable.ts"
+import { CALLS_A_BATCH, lockDueCalls, openCalls } from "./open-calls.ts"
 import { planBundle } from "./plan-bundle.ts"
 
 /** One sender at one bundle. */
 interface BundlePart extends Part {
   payer: Address
+  /** What this transaction settles, of all senders. */
+  due: readonly bigint[]
 }
 
 /** Those of the transactions that settled calls of a bundle. */
@@ -47,27 +44,26 @@ export const bundleSales = (settlementsOf: SettlementsOf): Sellable<BundlePart> 
       .forNoKeyUpdate()
       .executeTakeFirstOrThrow()
     const network = networkOf(ctx.chain, chain_id)
-    const due = await lockDueTransfers(ctx, resourceId, senders)
+    const due = await lockDueCalls(ctx, network, resourceId, senders)
     const owner = { merchant_id, chain_id, resource_id: resourceId }
     const parts: BundlePart[] = []
     for (const payer of senders)
-      parts.push({ owner, network, payer, standing: await standingPayments(ctx, resourceId, payer, due) })
+      parts.push({ owner, network, payer, due, standing: await standingPayments(ctx, resourceId, payer, due) })
     return { parts, due }
   },
 
-  async plan(ctx, { owner: { resource_id: id }, network, payer }, screened) {
-    const rows = [
-      ...(await openTransfers(ctx, id, payer, network, "=")),
-      ...(await openTransfers(ctx, id, payer, network, "<>")),
-    ]
-    const alone = await countedAlone(ctx, network, id, payer)
-    return planBundle({
+  async plan(ctx, { owner: { resource_id: id }, network, payer, due }, screened) {
+    const rows = await openCalls(ctx, id, payer, due)
+    // It reads all that the payer has paid, and counts only beside such a transfer.
+    const alone = rows.some(row => row.single_source) ? await countedAlone(ctx, network, id, payer) : 0n
+    const plan = planBundle({
       payer,
       transfers: classify(ctx, network, rows, screened, alone),
       settlements: await settlementsOf(ctx, id, [...new Set(rows.map(row => row.tx_hash))]),
       screening: screened.get(payer) ?? "unknown",
       now: ctx.now(),
     })
+    return { ...plan, isMore: due.length === CALLS_A_BATCH }
   },
 
   async onPaid() {},

@@ -1,0 +1,187 @@
+/** Priced calls with real payments on a real chain: paid, forwarded, failed by their origin, repeated, settled. */
+import { once } from "node:events"
+import { createServer, type Server, type ServerResponse } from "node:http"
+import type { AddressInfo } from "node:net"
+import { compactVerify, importJWK } from "jose"
+import type { PrivateKeyAccount } from "viem/accounts"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
+import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
+import type { Address } from "../chain/hex.ts"
+
+let rig: PayoutRig
+let on: ReturnType<typeof relaysOn>
+let origin: Server
+/** What reached the origin, with its receipt. */
+let asked: { target: string; receipt: string | undefined; body: string }[]
+let respond: (response: ServerResponse) => void
+let bundleId: string
+
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  on = relaysOn(rig)
+  origin = createServer(async (request, response) => {
+    let body = ""
+    for await (const chunk of request) body += chunk
+    const receipt = request.headers["sluice-payment"] as string | undefined
+    asked.push({ target: `${request.method} ${request.url}`, receipt, body })
+    respond(response)
+  })
+  origin.listen(0, "127.0.0.1")
+  await once(origin, "listening")
+})
+afterAll(async () => {
+  origin.closeAllConnections()
+  origin.close()
+  await rig.stop()
+})
+beforeEach(async () => {
+  await on.begin()
+  asked = []
+  respond = response => response.end('{"sunny":true}')
+  const routes = ["GET", "POST"].map(method => ({ method, path: "/forecast/:city", price: "0.05" }))
+  const originUrl = `http://127.0.0.1:${(origin.address() as AddressInfo).port}`
+  const bundle = { name: "Weather", slug: "weather", originUrl, routes }
+  bundleId = (await rig.service.call("POST", "/api/console/bundles", bundle, { as: "shop" })).body.id
+})
+
+const OSLO = "/api/p/weather/forecast/oslo?days=7"
+const decode = (header: unknown) => JSON.parse(Buffer.from(`${header}`, "base64").toString())
+const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64")
+const json = (body: unknown) => (typeof body === "string" ? JSON.parse(body) : body)
+const call = (url: string, headers: Record<string, string> = {}, body?: object) =>
+  rig.service.call(body ? "POST" : "GET", url, body, { headers })
+
+interface Required {
+  accepts: [{ amount: string; payTo: Address }]
+}
+const required = async (url: string, body?: object): Promise<Required> =>
+  decode((await call(url, {}, body)).headers["payment-required"])
+async function sign(buyer: PrivateKeyAccount, { accepts: [{ amount, payTo }] }: Required): Promise<Signed> {
+  const validBefore = BigInt(Math.floor(rig.service.ctx.now().getTime() / 1_000) + 60)
+  const to = payTo.toLowerCase() as Address
+  return await signAuthorization(buyer, rig.network, { to, value: BigInt(amount), validBefore })
+}
+/** The header of a client of version 2. */
+const paymentOf = (asked: Required, { authorization, signature }: Signed) => {
+  const numbers = Object.fromEntries(Object.entries(authorization).map(([name, value]) => [name, `${value}`]))
+  const payload = { signature, authorization: numbers }
+  return { "payment-signature": encode({ x402Version: 2, accepted: asked.accepts[0], payload }) }
+}
+/** Carries out what is relayed, once it is there. */
+async function carryOut(count: number): Promise<void> {
+  const relays = async () => (await on.relays()).length
+  await expect.poll(relays, { interval: 5, timeout: 20_000 }).toBeGreaterThanOrEqual(count)
+  await on.round()
+}
+/** Asks, signs and pays; answers the answer and the header it was paid with. */
+async function paid(url: string, body?: object) {
+  const asked = await required(url, body)
+  const payment = paymentOf(asked, await sign(await on.buyer(), asked))
+  const count = (await on.relays()).length + 1
+  const [answer] = await Promise.all([call(url, payment, body), carryOut(count)])
+  return { answer, payment, payTo: asked.accepts[0].payTo.toLowerCase() as Address }
+}
+const failures = async () =>
+  (await rig.service.call("GET", `/api/console/bundles/${bundleId}/failures`, undefined, { as: "shop" })).body.data
+
+describe("a priced call", () => {
+  it("is asked for by its price, forwarded once it is paid, with a receipt that anyone can check", async () => {
+    const asks = await call(OSLO)
+    expect(asks.status).toBe(402)
+    expect(decode(asks.headers["payment-required"])).toMatchObject({
+      resource: { url: `${rig.service.ctx.settings.baseUrl}${OSLO}`, description: "Weather: GET /forecast/:city" },
+      accepts: [{ amount: "50000" }],
+    })
+    const { answer, payment, payTo } = await paid(OSLO)
+    expect([answer.status, json(answer.body)]).toEqual([200, { sunny: true }])
+    const { transaction } = decode(answer.headers["payment-response"])
+    expect(asked.map(({ target }) => target)).toEqual(["GET /forecast/oslo?days=7"])
+    const [{ publicKeyJwk }] = (await call("/.well-known/did.json")).body.verificationMethod
+    const { payload } = await compactVerify(`${asked[0]?.receipt}`, await importJWK(publicKeyJwk, "ES256"))
+    expect(JSON.parse(new TextDecoder().decode(payload))).toMatchObject({ transaction })
+    expect((await call(OSLO, payment)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    expect(await on.received(payTo)).toEqual([50_000n])
+  })
+
+  it("is what was paid for, and no other: another path, query, body or method gets nothing for its payment", async () => {
+    const forecast = { days: 7 }
+    const url = "/api/p/weather/forecast/oslo"
+    const asks = await required(url, forecast)
+    const payment = paymentOf(asks, await sign(await on.buyer(), asks))
+    const [first] = await Promise.all([call(url, payment, forecast), carryOut(1)])
+    expect(first.status).toBe(200)
+    const others: [string, object?][] = [
+      ["/api/p/weather/forecast/bergen", forecast],
+      [`${url}?x=1`, forecast],
+      [url, { days: 8 }],
+      [url],
+    ]
+    for (const [other, body] of others)
+      expect((await call(other, payment, body)).body.error, other).toBe("AUTHORIZATION_ALREADY_USED")
+    expect(asked).toHaveLength(1)
+    expect(JSON.parse(asked[0]?.body ?? "")).toEqual(forecast)
+  })
+
+  it("that its origin fails is kept for its payer, and repeated without another payment", async () => {
+    respond = response => response.writeHead(503).end()
+    const { answer, payment } = await paid(OSLO)
+    const { status, body, headers } = answer
+    expect([status, body.error]).toEqual([502, "ORIGIN_FAILED"])
+    expect(headers["sluice-retry-token"]).toBe(body.retryToken)
+    const { transaction } = decode(headers["payment-response"])
+    expect(await failures()).toMatchObject([{ method: "GET", path: "/forecast/oslo", attempts: 1, servedAt: null }])
+    // The payment alone is public once it is mined; the token is not.
+    expect((await call(OSLO, { ...payment, prefer: "wait=0" })).status).toBe(409)
+    const token = { "sluice-retry-token": body.retryToken }
+    expect((await call(OSLO, token)).status).toBe(502)
+    expect(await failures()).toMatchObject([{ attempts: 2, servedAt: null }])
+    respond = response => response.end("{}")
+    for (const other of ["/api/p/weather/forecast/bergen?days=7", "/api/p/weather/forecast/oslo?days=8"])
+      expect((await call(other, token)).status).toBe(400)
+    const again = await call(OSLO, token)
+    expect([again.status, decode(again.headers["payment-response"]).transaction]).toEqual([200, transaction])
+    expect((await failures())[0].servedAt).not.toBeNull()
+    // Answered, it is over.
+    expect((await call(OSLO, token)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    expect((await on.relays()).length).toBe(1)
+    expect(asked).toHaveLength(3)
+  })
+
+  it("can be repeated for 24 hours", async () => {
+    respond = response => response.destroy()
+    const { answer } = await paid(OSLO)
+    rig.service.advance(86_400_001)
+    expect((await call(OSLO, { "sluice-retry-token": answer.body.retryToken })).status).toBe(400)
+  })
+
+  it("is paid once by fifty requests at a time, and one of them reaches the origin", async () => {
+    const asks = await required(OSLO)
+    const payment = paymentOf(asks, await sign(await on.buyer(), asks))
+    const [answers] = await Promise.all([
+      Promise.all(Array.from({ length: 50 }, () => call(OSLO, payment))),
+      carryOut(1),
+    ])
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(49).fill(409)])
+    expect([asked.length, (await on.relays()).length]).toEqual([1, 1])
+  })
+
+  it("is in the books as an agent's payment, which emits no event; other money at its address waits", async () => {
+    const { payTo } = await paid(OSLO)
+    await rig.mint(payTo, 70_000n)
+    await rig.anvil.client.mine({ blocks: 3 })
+    await on.look()
+    rig.service.advance(700_000)
+    await on.look()
+    const { body } = await rig.service.call("GET", "/api/console/transactions", undefined, { as: "shop" })
+    const shown = body.data.map(({ type, status, exception, amount }: Record<string, string>) => [
+      ...[type, status, exception, amount],
+    ])
+    expect(shown.sort()).toEqual([
+      ["agent", "granted", null, "0.05"],
+      ["payment", "open", "late", "0.07"],
+    ])
+    const events = await rig.service.ctx.db.selectFrom("events").select("type").execute()
+    expect(events.filter(({ type }) => !type.startsWith("settings."))).toEqual([])
+  })
+})
