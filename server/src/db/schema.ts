@@ -57,6 +57,8 @@ interface Paywalls {
   access_duration_s: bigint | null
   slug: string | null
   active: boolean
+  /** Whether `/.well-known/x402` lists it. */
+  listed: Generated<boolean>
   created_at: Date
   updated_at: Date
   split_id: Optional<string>

@@ -251,6 +251,7 @@ function createdOf(ctx: TxContext, row: Row<"paywalls">) {
     description: row.description,
     contentUrl: row.content_url,
     slug: row.slug,
+    listed: row.listed,
     splitId: row.split_id,
     chain: networkOf(ctx.chain, row.chain_id).name,
     accessDuration: seconds(row.access_duration_s),

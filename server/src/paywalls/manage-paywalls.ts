@@ -51,6 +51,7 @@ export async function createPaywall(ctx: TxContext, merchantId: string, body: Pa
         pricing_model: pricingModel,
         access_duration_s: durationAfter({ pricingModel, durationS: defaultDuration(pricingModel) }, body),
         slug: body.slug ?? null,
+        listed: body.listed ?? false,
         split_id: body.splitId ?? null,
         active: true,
         created_at: now,
@@ -124,6 +125,7 @@ export async function changePaywall(
             ? {}
             : { content_data: body.contentData && JSON.stringify(body.contentData) }),
           ...(body.slug === undefined ? {} : { slug: body.slug }),
+          ...(body.listed === undefined ? {} : { listed: body.listed }),
           ...(body.splitId === undefined ? {} : { split_id: body.splitId }),
         })
         .where("id", "=", id)

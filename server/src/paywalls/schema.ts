@@ -33,6 +33,9 @@ export const Id = Type.Object({
 export const GrantId = Type.Object({ ...Id.properties, grantId: Type.String({ description: "The grant's id" }) })
 export const PaymentId = Type.Object({ ...Id.properties, txHash: Described(HashText, "The hash that was submitted") })
 
+const Listed = Type.Boolean({
+  description: "Whether `/.well-known/x402` lists it for agents, by its slug; false by default",
+})
 export const PaywallCreate = Strict(
   {
     name: Name,
@@ -46,6 +49,7 @@ export const PaywallCreate = Strict(
     contentUrl: Type.Optional(ContentUrl),
     pricingModel: Type.Optional(Kind),
     slug: Type.Optional(Slug),
+    listed: Type.Optional(Listed),
     splitId: Type.Optional(SplitId),
     chain: Type.Optional(
       Type.String({ maxLength: 32, description: "A network of this service; without it, the default network" }),
@@ -66,6 +70,7 @@ export const PaywallChange = Strict(
     active: Type.Optional(Type.Boolean()),
     pricingModel: Type.Optional(Kind),
     slug: Type.Optional(Slug),
+    listed: Type.Optional(Listed),
     splitId: Type.Optional(SplitId),
     accessDuration: Type.Optional(AccessDuration),
   },
@@ -89,6 +94,7 @@ const created = {
   description: Nullable(Type.String()),
   contentUrl: Nullable(Type.String()),
   slug: Nullable(Type.String()),
+  listed: Type.Boolean(),
   splitId: Nullable(Type.String()),
   chain: Type.String(),
   accessDuration: Nullable(Type.Integer()),

@@ -496,3 +496,31 @@ describe("a payment link", () => {
     expect((await required("/api/p/tip-jar?amount=3")).accepts[0]?.amount).toBe("3000000")
   })
 })
+
+describe("/.well-known/x402", () => {
+  it("lists what merchants want to be found, with the prices of now", async () => {
+    await paywall("hidden")
+    const { id } = await paywall("found")
+    await rig.service.call("PUT", `/api/console/paywalls/${id}`, { listed: true }, { as: "shop" })
+    const bundle = {
+      name: "Weather",
+      slug: "weather",
+      originUrl: "https://api.weather.example/v1",
+      listed: true,
+      routes: [
+        { method: "GET", path: "/today", price: "0.02" },
+        { method: "GET", path: "/cities", price: 0 },
+        { method: "GET", path: "/at/:city", price: "0.02" },
+      ],
+    }
+    expect((await rig.service.call("POST", "/api/console/bundles", bundle, { as: "shop" })).status).toBe(201)
+    const { body } = await get("/.well-known/x402")
+    expect(body.resources).toEqual([
+      expect.stringMatching(/\/api\/p\/found$/),
+      expect.stringMatching(/\/api\/p\/weather\/today$/),
+    ])
+    expect(body.items[0].accepts).toEqual((await required("/api/p/found")).accepts)
+    await rig.service.call("PUT", `/api/console/paywalls/${id}`, { active: false }, { as: "shop" })
+    expect((await get("/.well-known/x402")).body.resources.length).toBe(1)
+  })
+})

@@ -11,6 +11,7 @@ import { orEmptyBody } from "../http/server.ts"
 import { NoBody } from "../identity/schema.ts"
 import { describeBundle } from "../proxy/describe-bundle.ts"
 import { BundleDescription } from "../proxy/schema.ts"
+import { discoveryDocument } from "./discovery.ts"
 import { idOfRetryToken } from "./lease.ts"
 import { readSettlement, resolveOutcome } from "./outcome.ts"
 import { networkName, readPayment } from "./protocol.ts"
@@ -119,6 +120,11 @@ export function agentRoutes(app: Server, ctx: Context): void {
       return await statusOf(ctx, row)
     },
   )
+
+  app.get("/.well-known/x402", { schema: { hide: true } }, async (_request, reply) => {
+    reply.header("cache-control", "public, max-age=60").header("access-control-allow-origin", "*")
+    return await discoveryDocument(ctx)
+  })
 
   app.get("/.well-known/did.json", { schema: { hide: true } }, async (_request, reply) => {
     reply.header("cache-control", "public, max-age=300")

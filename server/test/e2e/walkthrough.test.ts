@@ -50,7 +50,7 @@ describe("the README", () => {
   })
 
   it("walks a newcomer from nothing to access", async () => {
-    expect(walks.length).toBe(2)
+    expect(walks.length).toBe(3)
     const answers = await answersOf(walks[0]?.text)
     const [paywall, before, submitted, state, after] = answers
     expect(paywall).toMatchObject({ name: "My first paywall", price: "5.00", currency: "USDC", chainId: 84532 })
@@ -74,6 +74,14 @@ describe("the README", () => {
       event: "checkout.session.completed",
       data: { id: status.sessionId, status: "confirmed", amount: "19.90" },
     })
+  })
+})
+
+describe("the README's agent", () => {
+  it("is asked for the price of what a slug names", async () => {
+    const [paywall, required] = await answersOf(walks[2]?.text)
+    const { payTo } = (await sandbox.call(`/api/paywalls/${paywall.id}`)).body
+    expect(required).toMatchObject({ x402Version: 1, accepts: [{ maxAmountRequired: "500000", payTo }] })
   })
 })
 
