@@ -462,6 +462,11 @@ describe.concurrent("a merchant's site", () => {
 })
 
 describe("after its time", () => {
+  // Each page that stays open asks for its state all the time.
+  beforeAll(async () => {
+    await Promise.all(visits.map(opened => opened.close()))
+  })
+
   it("a checkout that nobody paid has expired, and money that comes then is late", async () => {
     const [unpaid, late, part] = [await start(), await start(), await start()]
     const page = await openPage(unpaid.url)
