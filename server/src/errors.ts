@@ -244,7 +244,7 @@ export const errorTable = {
   ORIGIN_FAILED: {
     status: 502,
     message: "The API behind this address failed.",
-    help: "The message says how. A call that was paid for is repeated with the `retryToken` of the answer within 24 hours, without another payment; its merchant sees it with `GET /api/console/bundles/:id/failures`. Redirects, statuses from 500 on, and those by which the API refuses its merchant (401, 402, 407, 408, 421, 425, 429) count as failures.",
+    help: "The message says how. A call that was paid for is repeated with the `retryToken` of the answer, as `Sluice-Retry-Token`, within 24 hours, without another payment; its merchant sees it with `GET /api/console/bundles/:id/failures`. Redirects, statuses from 500 on, and those by which the API refuses its merchant (401, 402, 407, 408, 421, 425, 429) count as failures.",
   },
   ORIGIN_BUSY: {
     status: 503,

@@ -37,6 +37,11 @@ export interface BundleHeaders {
   sealed: string
 }
 
+export interface CallsInProgress {
+  payment_id: string
+  lease_until: Date
+}
+
 export interface BundleFailures {
   payment_id: string
   bundle_id: string

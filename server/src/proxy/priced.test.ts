@@ -8,6 +8,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import type { Address } from "../chain/hex.ts"
+import { releaseLostCalls } from "./calls-in-progress.ts"
 
 let rig: PayoutRig
 let on: ReturnType<typeof relaysOn>
@@ -164,6 +165,35 @@ describe("a priced call", () => {
     ])
     expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(49).fill(409)])
     expect([asked.length, (await on.relays()).length]).toEqual([1, 1])
+  })
+
+  it("whose process is killed before its answer is forwarded for the same payment again, once its lease is over", async () => {
+    let waiting: ServerResponse | undefined
+    respond = response => {
+      waiting = response
+    }
+    const asks = await required(OSLO)
+    const payment = paymentOf(asks, await sign(await on.buyer(), asks))
+    const { db } = rig.service.ctx
+    const hanging = call(OSLO, payment).catch(() => undefined)
+    await carryOut(1)
+    await expect.poll(() => asked.length, { timeout: 20_000 }).toBe(1)
+    await releaseLostCalls(rig.service.ctx)
+    expect((await call(OSLO, payment)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    await db
+      .updateTable("calls_in_progress")
+      .set({ lease_until: new Date(0) })
+      .execute()
+    await releaseLostCalls(rig.service.ctx)
+    respond = response => response.end("{}")
+    const served = await call(OSLO, payment)
+    expect(served.status).toBe(200)
+    expect([asked.length, (await on.relays()).length]).toEqual([2, 1])
+    // What the first request gets after all is not a second answer.
+    waiting?.end("late")
+    expect((await hanging)?.body.error).toBe("PAYMENT_ALREADY_SERVED")
+    const token = { "sluice-retry-token": `${served.headers["sluice-retry-token"]}` }
+    for (const again of [payment, token]) expect((await call(OSLO, again)).body.error).toBe("PAYMENT_ALREADY_SERVED")
   })
 
   it("is in the books as an agent's payment, which emits no event; other money at its address waits", async () => {

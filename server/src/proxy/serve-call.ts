@@ -11,6 +11,7 @@ import { bundleDeposit } from "../deposits/bundle-deposits.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError, errorTable, invalid } from "../errors.ts"
 import { dropSlowReader } from "../http/parts.ts"
+import { beginCall, endCall } from "./calls-in-progress.ts"
 import { recordFailure, recordServed } from "./failures.ts"
 import type { Forwarder, OriginAnswer } from "./forward.ts"
 import { headersForCaller, headersForOrigin, isLoop, VIA } from "./headers.ts"
@@ -66,7 +67,9 @@ export async function serveCall(
   try {
     return await answer(ctx, parts, request, reply, call, paid, gone.signal)
   } catch (error) {
-    await parts.payments.giveBack(ctx, paid, "the service failed")
+    // Another request serves the payment, or may: the lease of this one has expired.
+    const isLost = error instanceof ApiError && error.code === "PAYMENT_ALREADY_SERVED"
+    if (!isLost) await parts.payments.giveBack(ctx, paid, "the service failed")
     throw error
   }
 }
@@ -139,12 +142,22 @@ async function answer(
   }
   const headers = headersForOrigin(request.raw.rawHeaders, own)
   const target = { originUrl: bundle.originUrl, path: path.text + query }
+  if (paid) await beginCall(ctx, paid.id)
   const found = await parts.forwarder.forward({ ...target, method: request.method, headers, body }, signal)
+  if (paid && !(await endCall(ctx, paid.id))) {
+    drop(found)
+    throw new ApiError("PAYMENT_ALREADY_SERVED")
+  }
   if (signal.aborted) return await endUnread(ctx, parts, request, reply, paid, found)
   if (found.failure !== undefined) return await sendFailure(ctx, parts, request, reply, call, paid, found)
   if (paid?.isRetry) await recordServed(ctx, paid.id)
   if (paid) finished(found.body, error => void (error && !signal.aborted && failLate(ctx, parts, request, call, paid)))
   return sendAnswer(ctx, request, reply, found)
+}
+
+/** Ends the origin's answer, which nobody reads. */
+function drop(found: OriginAnswer): void {
+  if (found.failure === undefined) found.body.on("error", () => undefined).destroy()
 }
 
 /**
@@ -159,7 +172,7 @@ async function endUnread(
   paid: Paid | undefined,
   found: OriginAnswer,
 ): Promise<FastifyReply> {
-  if (found.failure === undefined) found.body.on("error", () => undefined).destroy()
+  drop(found)
   if (paid && (method === "GET" || method === "HEAD")) await payments?.giveBack(ctx, paid, "its caller left")
   return reply
 }
@@ -197,7 +210,7 @@ async function sendFailure(
   ctx.log.info({ requestId: request.id, bundleId: call.bundle.id, failure }, "an origin failed")
   const { status } = errorTable.ORIGIN_FAILED
   const kept = paid
-    ? " Your payment is kept: repeat the same request with the `retryToken` of this answer within 24 hours, and do not pay again."
+    ? " Your payment is kept: repeat the same request with `Sluice-Retry-Token: <retryToken>` within 24 hours, and do not pay again."
     : " Try again later."
   return reply.code(status).send({
     error: "ORIGIN_FAILED",
