@@ -2,6 +2,9 @@
  * Stock x402 clients and servers, unmodified from npm and PyPI, on a running sandbox: the programs of
  * `docs/x402-clients.md`, and what the packages can do beside them.
  */
+import { once } from "node:events"
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
 import { decodePaymentRequiredHeader, encodePaymentSignatureHeader, HTTPFacilitatorClient } from "@x402/core/http"
 import type { PaymentPayload } from "@x402/core/types"
 import { ExactEvmScheme } from "@x402/evm"
@@ -42,8 +45,14 @@ let sandbox: Sandbox
 let shop: { apiKey: string; accessToken: string }
 let token: Hex
 let chain: ReturnType<typeof createPublicClient>
-/** Where a paywall and a payment link are bought. */
-let resources: { paywall: string; link: string }
+/** Where a paywall, a payment link and a call of an API are bought. */
+let resources: { paywall: string; link: string; call: string }
+/** The receipts that the API gets with paid calls. */
+const receipts: unknown[] = []
+const origin = createServer((request, response) => {
+  receipts.push(request.headers["sluice-payment"])
+  response.end(JSON.stringify({ path: request.url, forecast: "windy" }))
+})
 let paywall: { id: string; payTo: Hex }
 
 beforeAll(async () => {
@@ -61,11 +70,19 @@ beforeAll(async () => {
   paywall = (await sandbox.call(`/api/paywalls/${body.id}`)).body
   const link = await sandbox.call("/api/console/payment-links", { title: "Tip", amount: "1.50", slug: "a-tip" }, auth)
   expect(link.status).toBe(201)
-  resources = { paywall: `${sandbox.url}/api/p/weather`, link: `${sandbox.url}/api/p/a-tip` }
+  origin.listen(0, "127.0.0.1")
+  await once(origin, "listening")
+  const originUrl = `http://127.0.0.1:${(origin.address() as AddressInfo).port}`
+  const routes = [{ method: "GET", path: "/forecast/:city", price: "1.50" }]
+  const bundle = await sandbox.call("/api/console/bundles", { name: "API", slug: "an-api", originUrl, routes }, auth)
+  expect(bundle.status).toBe(201)
+  const at = `${sandbox.url}/api/p`
+  resources = { paywall: `${at}/weather`, link: `${at}/a-tip`, call: `${at}/an-api/forecast/oslo?days=7` }
 })
 afterAll(async () => {
   await programs.stop()
   await sandbox?.remove()
+  origin.close()
 })
 
 interface Wallet {
@@ -125,6 +142,12 @@ const requirements = (payTo: Hex) => ({
   extra: { name: "USDC", version: "2" },
 })
 
+/** What a function makes of each value, all at once. */
+async function each<K extends string, V, R>(of: Record<K, V>, make: (value: V) => Promise<R>): Promise<Record<K, R>> {
+  const entries = Object.entries<V>(of).map(async ([name, value]) => [name, await make(value)] as const)
+  return Object.fromEntries(await Promise.all(entries)) as Record<K, R>
+}
+
 const newAddress = (): Hex => privateKeyToAccount(generatePrivateKey()).address
 
 /** Whether a program can't be run here, which is reported when the tests begin. */
@@ -138,7 +161,7 @@ describe("the clients of docs/x402-clients.md", () => {
     expect(buyers).toEqual(["fetch.mjs", "axios.mjs", "fetch-v1.mjs", "buyer.py"])
   })
 
-  it.for(buyers)("%s pays a paywall and a payment link, each once", async (name, { skip }) => {
+  it.for(buyers)("%s pays a paywall, a payment link and a call of an API, each once", async (name, { skip }) => {
     if (lacksPython(name)) skip()
     const buy = async (resource: string) => {
       const wallet = await newWallet()
@@ -149,11 +172,15 @@ describe("the clients of docs/x402-clients.md", () => {
       })
       return { wallet, answer, transaction, paid: await paidBy(wallet) }
     }
-    const [content, tip] = await Promise.all([buy(resources.paywall), buy(resources.link)])
+    const before = receipts.length
+    const { paywall: content, link: tip, call } = await each(resources, buy)
     expect(content.paid).toEqual([{ to: paywall.payTo, value: PRICE, transaction: content.transaction }])
     expect(content.answer).toMatch(/^200 .*"forecast":"sunny"/)
     expect(tip.paid).toEqual([{ to: expect.any(String), value: PRICE, transaction: tip.transaction }])
     expect(tip.answer).toMatch(/^200 /)
+    expect(call.paid).toEqual([{ to: expect.any(String), value: PRICE, transaction: call.transaction }])
+    expect(call.answer).toBe('200 {"path":"/forecast/oslo?days=7","forecast":"windy"}')
+    expect(receipts.slice(before)).toEqual([expect.stringMatching(/^eyJ/)])
     served.push(content.wallet.account.address)
   })
 
