@@ -27,6 +27,7 @@ export const transaction = {
   recipient: Nullable(AddressText),
   paywallId: Nullable(Type.String()),
   sessionId: Nullable(Type.String()),
+  bundleId: Nullable(Type.String()),
   paymentId: Nullable(Type.String()),
   createdAt: Timestamp,
 }

@@ -36,8 +36,8 @@ const filters = {
   to: Type.Optional(Described(TimeInput, "Like `from`; transactions created at exactly this time are not included")),
   q: Type.Optional(
     Matching(
-      "^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|(cs|pw|pay|set)_[a-z0-9]{24}|po_[0-9a-f]{32})$",
-      "An id (`pay_`, `cs_`, `pw_`, `po_`, `set_`), a transaction hash, or the address of a payer or recipient",
+      "^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|(cs|pw|bdl|pay|set)_[a-z0-9]{24}|po_[0-9a-f]{32})$",
+      "An id (`pay_`, `cs_`, `pw_`, `bdl_`, `po_`, `set_`), a transaction hash, or the address of a payer or recipient",
     ),
   ),
 }

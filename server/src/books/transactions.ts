@@ -84,6 +84,7 @@ export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transac
     recipient: row.recipient && checksummed(row.recipient),
     paywallId: ifKind("pw", row.resource_id ?? ""),
     sessionId: ifKind("cs", row.resource_id ?? ""),
+    bundleId: ifKind("bdl", row.resource_id ?? ""),
     paymentId: row.payment_id,
     createdAt: row.created_at.toISOString(),
   }))

@@ -201,7 +201,7 @@ describe("CORS", () => {
     })
     expect(status).toBe(204)
     expect(headers["access-control-allow-origin"]).toBe("https://console.example")
-    for (const verb of ["PUT", "DELETE"]) expect(headers["access-control-allow-methods"]).toContain(verb)
+    for (const verb of ["PUT", "PATCH", "DELETE"]) expect(headers["access-control-allow-methods"]).toContain(verb)
   })
 })
 

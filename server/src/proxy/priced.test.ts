@@ -204,6 +204,9 @@ describe("a priced call", () => {
     rig.service.advance(700_000)
     await on.look()
     const { body } = await rig.service.call("GET", "/api/console/transactions", undefined, { as: "shop" })
+    const found = await rig.service.call("GET", `/api/console/transactions?q=${bundleId}`, undefined, { as: "shop" })
+    expect(found.body).toEqual(body)
+    expect(new Set(body.data.map((each: { bundleId: string }) => each.bundleId))).toEqual(new Set([bundleId]))
     const shown = body.data.map(({ type, status, exception, amount }: Record<string, string>) => [
       ...[type, status, exception, amount],
     ])

@@ -1,4 +1,5 @@
 /** Money at a bundle's address: what settled a call is a payment, anything else waits for the merchant. */
+import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { PAYOUT_ADDRESS, paperNetwork, startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
@@ -116,6 +117,24 @@ describe("a transfer to a bundle", () => {
     expect(await due()).toEqual([])
     const statuses = Object.groupBy(await payments(), ({ status }) => status)
     expect([statuses.granted?.length, statuses.open?.length]).toEqual([count, 1])
+  })
+
+  it("is settled beside thousands that wait: a sender's own dust keeps nothing from being counted", async () => {
+    await arrive(1, 1n, OLD)
+    await round()
+    const [dust] = await payments()
+    await sql`insert into transfers (tx_hash, block_hash, block_number, log_index, k, chain_id, token, to_address, deposit_id,
+        from_address, value, state, block_time, created_at)
+      select '0x' || lpad(to_hex(i), 64, 'd'), t.block_hash, i, 0, 0, t.chain_id, t.token, t.to_address, t.deposit_id,
+        t.from_address, 1, 'confirmed', t.block_time, t.created_at from transfers t, generate_series(1000, 3200) i`.execute(
+      ctx.db,
+    )
+    await sql`insert into claims select id, ${dust?.id} from transfers where block_number >= 1000`.execute(ctx.db)
+    settled.add(hashOf(2))
+    await arrive(2, 50_000n)
+    await round()
+    expect((await payments()).at(-1)).toMatchObject({ status: "granted", amount: 50_000n })
+    expect(await due()).toEqual([])
   })
 
   it("in a transaction that settled one call pays for one call", async () => {
