@@ -24,6 +24,12 @@ export async function endCall({ db }: Context, paymentId: string): Promise<boole
   return ended.numDeletedRows > 0n
 }
 
+/** Releases the payment of a call that nobody was answered: the same payment, sent again, is served. */
+export async function releaseCall({ db, now }: Context, paymentId: string): Promise<void> {
+  const released = { served_at: null, claim_id: null, lease_until: null, updated_at: now() }
+  await db.updateTable("settlements").set(released).where("id", "=", paymentId).execute()
+}
+
 /** Releases the payments of calls whose process was killed: the same payment, sent again, is served. */
 export async function releaseLostCalls({ db, log, now }: Context): Promise<void> {
   const { rows } = await sql<{ id: string }>`

@@ -1,6 +1,6 @@
 /** Priced calls with real payments on a real chain: paid, forwarded, failed by their origin, repeated, settled. */
 import { once } from "node:events"
-import { createServer, type Server, type ServerResponse } from "node:http"
+import { createServer, request as httpRequest, type Server, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import { compactVerify, importJWK } from "jose"
 import type { PrivateKeyAccount } from "viem/accounts"
@@ -12,6 +12,7 @@ import { releaseLostCalls } from "./calls-in-progress.ts"
 
 let rig: PayoutRig
 let on: ReturnType<typeof relaysOn>
+let listening: Promise<string>
 let origin: Server
 /** What reached the origin, with its receipt. */
 let asked: { target: string; receipt: string | undefined; body: string }[]
@@ -21,6 +22,7 @@ let bundleId: string
 beforeAll(async () => {
   rig = await startPayoutRig()
   on = relaysOn(rig)
+  listening = rig.service.listen()
   origin = createServer(async (request, response) => {
     let body = ""
     for await (const chunk of request) body += chunk
@@ -165,6 +167,35 @@ describe("a priced call", () => {
     ])
     expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(49).fill(409)])
     expect([asked.length, (await on.relays()).length]).toEqual([1, 1])
+  })
+
+  it("whose caller left before its answer is forwarded again for the same payment where it only reads, and else was served", async () => {
+    const base = await listening
+    for (const [n, method] of ["POST", "GET"].entries()) {
+      const forecast = method === "POST" ? { days: n } : undefined
+      const text = forecast && JSON.stringify(forecast)
+      const asks = await required(OSLO, forecast)
+      const payment = paymentOf(asks, await sign(await on.buyer(), asks))
+      let closed = false
+      respond = response => response.on("close", () => (closed = true))
+      const headers = { ...payment, ...(text ? { "content-type": "application/json" } : {}) }
+      const cut = httpRequest(`${base}${OSLO}`, { method, headers })
+      cut.on("error", () => undefined).end(text)
+      await carryOut(n + 1)
+      await expect.poll(() => asked.filter(each => each.target.startsWith(method)).length, { timeout: 20_000 }).toBe(1)
+      cut.destroy()
+      await expect.poll(() => closed, { timeout: 20_000 }).toBe(true)
+      const { db } = rig.service.ctx
+      const inProgress = () => db.selectFrom("calls_in_progress").selectAll().execute()
+      await expect.poll(inProgress, { timeout: 20_000 }).toEqual([])
+      respond = response => response.end("{}")
+      const again = async () => (await call(OSLO, { ...payment, prefer: "wait=0" }, forecast)).status
+      if (method === "POST") expect(await again()).toBe(409)
+      else await expect.poll(again, { timeout: 20_000 }).toBe(200)
+      expect(await again()).toBe(409)
+    }
+    expect((await on.relays()).length).toBe(2)
+    expect(await failures()).toEqual([])
   })
 
   it("whose process is killed before its answer is forwarded for the same payment again, once its lease is over", async () => {

@@ -11,7 +11,7 @@ import { bundleDeposit } from "../deposits/bundle-deposits.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError, errorTable, invalid } from "../errors.ts"
 import { dropSlowReader } from "../http/parts.ts"
-import { beginCall, endCall } from "./calls-in-progress.ts"
+import { beginCall, endCall, releaseCall } from "./calls-in-progress.ts"
 import { recordFailure, recordServed } from "./failures.ts"
 import type { Forwarder, OriginAnswer } from "./forward.ts"
 import { headersForCaller, headersForOrigin, isLoop, VIA } from "./headers.ts"
@@ -148,7 +148,7 @@ async function answer(
     drop(found)
     throw new ApiError("PAYMENT_ALREADY_SERVED")
   }
-  if (signal.aborted) return await endUnread(ctx, parts, request, reply, paid, found)
+  if (signal.aborted) return await endUnread(ctx, request, reply, paid, found)
   if (found.failure !== undefined) return await sendFailure(ctx, parts, request, reply, call, paid, found)
   if (paid?.isRetry) await recordServed(ctx, paid.id)
   if (paid) finished(found.body, error => void (error && !signal.aborted && failLate(ctx, parts, request, call, paid)))
@@ -166,14 +166,13 @@ function drop(found: OriginAnswer): void {
  */
 async function endUnread(
   ctx: Context,
-  { payments }: Parts,
   { method }: FastifyRequest,
   reply: FastifyReply,
   paid: Paid | undefined,
   found: OriginAnswer,
 ): Promise<FastifyReply> {
   drop(found)
-  if (paid && (method === "GET" || method === "HEAD")) await payments?.giveBack(ctx, paid, "its caller left")
+  if (paid && (method === "GET" || method === "HEAD")) await releaseCall(ctx, paid.id)
   return reply
 }
 
