@@ -70,13 +70,13 @@ export async function createSession(
 export async function createLinkSession(
   ctx: TxContext,
   body: { slug: string; amount?: number | string },
-  { agent = false }: { agent?: boolean } = {},
+  agentCaller?: string,
 ): Promise<Row<"checkout_sessions">> {
   const link = await ctx.db.selectFrom("payment_links").selectAll().where("slug", "=", body.slug).executeTakeFirst()
   if (!link) throw new ApiError("LINK_NOT_FOUND")
   if (!isOnSale(ctx, link)) throw new ApiError("LINK_UNAVAILABLE")
   if (await isPaused(ctx, networkOf(ctx.chain, link.chain_id))) throw new ApiError("PAYMENTS_PAUSED")
-  return await insertSession(ctx, link.merchant_id, await linkTerms(ctx, link, body), {}, agent)
+  return await insertSession(ctx, link.merchant_id, await linkTerms(ctx, link, body), {}, agentCaller)
 }
 
 async function insertSession(
@@ -84,7 +84,7 @@ async function insertSession(
   merchantId: string,
   { network, amount, link, productId, splitId, setId }: Terms,
   body: CheckoutCreate,
-  agent = false,
+  agentCaller?: string,
 ): Promise<Row<"checkout_sessions">> {
   const now = ctx.now()
   // A price of its own may have been set when the split had fewer recipients; each is a transfer that we pay for.
@@ -114,7 +114,8 @@ async function insertSession(
       payer_info: null,
       metadata: json(body.metadata),
       status: "pending",
-      agent,
+      agent: agentCaller !== undefined,
+      agent_caller: agentCaller ?? null,
       expires_at: expiresAt,
       run_at: expiresAt,
       created_at: now,

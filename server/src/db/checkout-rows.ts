@@ -68,6 +68,8 @@ export interface CheckoutSessions {
   run_at: Optional<Date>
   /** A payment link's, opened for an agent: nobody is notified of it. */
   agent: Generated<boolean>
+  /** A MAC of the address that it was opened for. */
+  agent_caller: Optional<string>
   created_at: Date
   updated_at: Date
   notified_paid: Generated<boolean>

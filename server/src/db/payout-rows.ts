@@ -187,9 +187,17 @@ export interface Settlements {
   from_block: bigint
   /** Somebody else's transaction that carried it out. */
   found_hash: Optional<Hash>
+  found_block: Optional<bigint>
+  found_final: Generated<boolean>
+  /** A MAC of the address that the first request came from. */
+  caller: Generated<string>
   claim_id: Optional<string>
   lease_until: Optional<Date>
   served_at: Optional<Date>
+  /** When its answer was handed to the network. */
+  answered_at: Optional<Date>
+  /** When nothing could be paid any more. */
+  failed_at: Optional<Date>
   failure: Optional<string>
   retry_until: Optional<Date>
   created_at: Date

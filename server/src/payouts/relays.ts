@@ -56,7 +56,7 @@ export const balanceCall = (network: Network, address: Address): RpcCall =>
   read(network, encodeFunctionData({ abi: tokenAbi, functionName: "balanceOf", args: [address] }))
 
 /** Reads whether a nonce of a payer is used or cancelled. */
-const stateCall = (network: Network, payer: Address, nonce: Hash): RpcCall =>
+export const stateCall = (network: Network, payer: Address, nonce: Hash): RpcCall =>
   read(network, encodeFunctionData({ abi: tokenAbi, functionName: "authorizationState", args: [payer, nonce] }))
 
 /** A quarter more than the simulation took: the cost of a signature differs a little from block to block. */
@@ -218,6 +218,12 @@ export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Addre
   return rows[0]?.sum ?? 0n
 }
 
+/** Earlier relays for other sessions of link `l` that are under way: each may take one of its uses. */
+const earlierOf = sql`(select count(*) from checkout_sessions o join deposits e on e.resource_id = o.id
+  join payouts q on q.deposit_id = e.id
+  where o.link_id = l.id and o.id <> s.id and o.status <> 'confirmed' and q.lane = 'relay'
+    and (q.created_at, q.id) < (i.created_at, i.id) and q.state in ('queued', 'held', 'assigned', 'mined'))`
+
 /**
  * The ids of relays whose amount is no longer what their session lacks: it was paid in another way meanwhile, was accepted as it
  * is, or its link is used up. Such a relay would take money that nobody asked for.
@@ -227,7 +233,7 @@ export async function outpaid(ctx: TxContext, relays: readonly Row<"payouts">[])
   const { rows } = await sql<{ id: string }>`
     select i.id from payouts i join deposits d on d.id = i.deposit_id join checkout_sessions s on s.id = d.resource_id
       left join payment_links l on l.id = s.link_id
-    where i.id in (${sql.join(relays.map(row => sql`${row.id}::uuid`))}) and (s.status = 'confirmed' or l.uses >= l.max_uses or s.amount - i.amount <> (
+    where i.id in (${sql.join(relays.map(row => sql`${row.id}::uuid`))}) and (s.status = 'confirmed' or l.uses + ${earlierOf} >= l.max_uses or s.amount - i.amount <> (
       select coalesce(sum(t.value), 0) from transfers t left join claims c on c.transfer_id = t.id
       where t.deposit_id = i.deposit_id and t.token = i.token and ${isArriving}))`.execute(ctx.db)
   return new Set(rows.map(row => row.id))
@@ -243,6 +249,10 @@ export async function failingPayers(ctx: TxContext, payers: readonly Address[]):
     .select("payer")
     .where("payer", "in", [...payers])
     .where("succeeded", "=", false)
+    // Somebody else was quicker, and the payer paid.
+    .where(
+      sql<boolean>`not exists (select from settlements s where s.payout_id = payouts.id and s.found_hash is not null)`,
+    )
     .where("updated_at", ">", new Date(ctx.now().getTime() - DAY_MS))
     .groupBy("payer")
     .having(eb => eb(eb.fn.countAll(), ">=", MAX_REVERTED))

@@ -134,6 +134,11 @@ async function answer(
   signal: AbortSignal,
 ): Promise<FastifyReply> {
   const { bundle, path, query, body } = call
+  if (signal.aborted) {
+    // The origin was not asked, so nothing was done for the payment.
+    if (paid) await parts.payments?.giveBack(ctx, paid, "its caller left")
+    return reply
+  }
   const own = {
     ...bundle.headers,
     via: VIA,

@@ -2,13 +2,15 @@
 import { request as httpRequest } from "node:http"
 import { compactVerify, decodeProtectedHeader, importJWK } from "jose"
 import { sql } from "kysely"
-import { parseAbi } from "viem"
+import { encodeFunctionData, type Hex, parseAbi } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { failed } from "../../test/node.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import type { Authorization } from "../chain/authorizations.ts"
 import type { Address } from "../chain/hex.ts"
+import { MULTICALL3 } from "../chain/multicall.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
 
 let rig: PayoutRig
@@ -48,7 +50,6 @@ const v2 = (required: Required, signed: Signed, identifier?: string) => ({
 })
 const v1 = (signed: Signed) => ({ x402Version: 1, scheme: "exact", network: "base-sepolia", payload: written(signed) })
 
-type Answer = Awaited<ReturnType<typeof get>>
 const get = (url: string, headers: Record<string, string> = {}) => rig.service.call("GET", url, undefined, { headers })
 const pay = (url: string, payload: object, headers: Record<string, string> = {}) =>
   get(url, { "payment-signature": encode(payload), ...headers })
@@ -71,13 +72,14 @@ async function carryOut(count = 1): Promise<void> {
 }
 
 /** Pays once and is served. */
-async function bought(url: string, identifier?: string): Promise<{ answer: Answer; payload: object; signed: Signed }> {
+async function bought(url: string, identifier?: string) {
   const asked = await required(url)
-  const signed = await sign(await on.buyer(), asked)
+  const buyer = await on.buyer(5_000_000n)
+  const signed = await sign(buyer, asked)
   const payload = v2(asked, signed, identifier)
   const [answer] = await Promise.all([pay(url, payload), carryOut((await on.relays()).length + 1)])
   expect(answer.status, JSON.stringify(answer.body)).toBe(200)
-  return { answer, payload, signed }
+  return { answer, payload, signed, buyer }
 }
 
 const rows = async () => {
@@ -217,7 +219,7 @@ describe("a payment", () => {
   it("is served again to its retry token or its identifier, and to nobody else", async () => {
     const { id, url } = await paywall()
     const identifier = "order_0123456789abcdef"
-    const { answer, payload, signed } = await bought(url, identifier)
+    const { answer, payload, signed, buyer } = await bought(url, identifier)
     const again = await pay(url, v2(await required(url), signed))
     expect([again.status, again.body.error]).toEqual([409, "PAYMENT_ALREADY_SERVED"])
     expect(decode(again.headers["payment-response"]).transaction).toBe(answer.body.txHash)
@@ -230,7 +232,7 @@ describe("a payment", () => {
     expect(retried.body.contentData).toEqual({ text: "the content" })
 
     const asked = await required(url)
-    const other = await pay(url, v2(asked, await sign(await on.buyer(), asked), identifier))
+    const other = await pay(url, v2(asked, await sign(buyer, asked), identifier))
     expect([other.status, other.body.error]).toEqual([409, "PAYMENT_IDENTIFIER_USED"])
     const forged = `${token.slice(0, -1)}${token.endsWith("A") ? "B" : "A"}`
     for (const wrong of [forged, "x", `set_${"a".repeat(24)}.${token.split(".")[1]}`])
@@ -345,6 +347,148 @@ describe("a payment", () => {
     rig.service.advance(3_600_001)
     const late = await pay(url, v2(asked, await sign(await on.buyer(), asked)))
     expect([late.status, late.body.error]).toEqual([402, "invalid_exact_evm_payload_authorization_value"])
+  })
+})
+
+/** The token's calls that anyone can make with what is public. */
+const tokenAbi = parseAbi([
+  "function transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)",
+  "function cancelAuthorization(address,bytes32,bytes)",
+  "function transferFrom(address,address,uint256)",
+  "function approve(address,uint256)",
+  "function aggregate3((address target,bool allowFailure,bytes callData)[] calls) payable returns ((bool,bytes)[])",
+])
+const argsOf = ({ authorization: { from, to, value, validAfter, validBefore, nonce }, signature }: Signed) =>
+  [from, to, value, validAfter, validBefore, nonce, signature] as const
+const carry = (signed: Signed) =>
+  rig.anvil.client.writeContractSync({
+    ...{ address: rig.token, abi: tokenAbi, functionName: "transferWithAuthorization", args: argsOf(signed) },
+  })
+const forgetLease = () =>
+  sql`update settlements set lease_until = clock_timestamp() - interval '1 second'`.execute(rig.service.ctx.db)
+
+describe("a thief", () => {
+  it("who uses many nonces for nothing, beside one transfer, is served for none", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const buyer = await on.buyer()
+    const signed = [await sign(buyer, asked), await sign(buyer, asked), await sign(buyer, asked)]
+    const empty = await Promise.all(
+      signed.map(({ authorization: { nonce, from } }) => sign(buyer, asked, { nonce, to: from, value: 0n })),
+    )
+    await rig.anvil.client.setBalance({ address: buyer.address, value: 10n ** 18n })
+    const on3 = { abi: tokenAbi, address: rig.token } as const
+    const approve = { ...on3, account: buyer, functionName: "approve", args: [MULTICALL3, 10n ** 18n] } as const
+    await rig.anvil.client.writeContractSync(approve)
+    const answers = signed.map(each => pay(url, v2(asked, each)))
+    await relayed(3)
+    const payTo = asked.accepts[0]?.payTo as Address
+    const call = (callData: Hex) => ({ target: rig.token, allowFailure: false, callData })
+    const calls = [
+      ...empty.map(each =>
+        call(encodeFunctionData({ abi: tokenAbi, functionName: "transferWithAuthorization", args: argsOf(each) })),
+      ),
+      call(encodeFunctionData({ abi: tokenAbi, functionName: "transferFrom", args: [buyer.address, payTo, 500_000n] })),
+    ]
+    await rig.anvil.client.writeContractSync({
+      ...{ address: MULTICALL3, abi: tokenAbi, functionName: "aggregate3", args: [calls] },
+    })
+    await on.round()
+    expect((await Promise.all(answers)).map(({ body }) => body.error)).toEqual(Array(3).fill("settlement_failed"))
+  })
+
+  it("elsewhere, who repeats a payment that is public, is served neither when its buyer has gone nor later", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const payload = v2(asked, await sign(await on.buyer(), asked))
+    const headers = { "payment-signature": encode(payload), prefer: "wait=0" }
+    const steal = () => rig.service.call("GET", url, undefined, { headers, remoteAddress: "192.0.2.9" })
+    const cut = httpRequest(`${origin}${url}`, { headers: { "payment-signature": encode(payload) } })
+    cut.on("error", () => {})
+    cut.end()
+    await relayed()
+    await on.round()
+    cut.destroy()
+    expect((await steal()).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    await forgetLease()
+    const stolen = await steal()
+    expect([stolen.body.error, stolen.headers["sluice-retry-token"]]).toEqual(["PAYMENT_ALREADY_SERVED", undefined])
+  })
+
+  it("at the same place is not served after a 202, as long as the buyer's retry token holds", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const payload = v2(asked, await sign(await on.buyer(), asked))
+    const pending = await pay(url, payload, { prefer: "wait=0" })
+    await on.round()
+    const { rows } = await sql<{ s: number }>`
+      select extract(epoch from lease_until - clock_timestamp())::int as s from settlements`.execute(rig.service.ctx.db)
+    expect(rows[0]?.s).toBeGreaterThan(86_000)
+    expect((await pay(url, payload, { prefer: "wait=0" })).status).toBe(409)
+    const token = `${pending.headers["sluice-retry-token"]}`
+    expect((await get(url, { "sluice-retry-token": token })).status).toBe(200)
+  })
+})
+
+describe("a nonce", () => {
+  it("whose first relay was cancelled comes back with what was signed now", async () => {
+    const { url: dear } = await paywall("dear")
+    await rig.service.call("POST", "/api/console/payment-links", { title: "Tip", slug: "tip-jar" }, { as: "shop" })
+    const buyer = await on.buyer(500_000n)
+    const first = await sign(buyer, await required(dear))
+    const answer = pay(dear, v2(await required(dear), first))
+    await relayed()
+    await carry(await signAuthorization(buyer, rig.network, { to: rig.relayer.address, value: 400_000n }))
+    await on.round()
+    expect((await answer).body.error).toBe("settlement_failed")
+    const cheap = "/api/p/tip-jar?amount=0.1"
+    const asked = await required(cheap)
+    const { nonce } = first.authorization
+    const [second] = await Promise.all([pay(cheap, v2(asked, await sign(buyer, asked, { nonce }))), carryOut(2)])
+    expect([second.status, second.body.amount]).toEqual([200, "0.10"])
+    const row = await rig.service.ctx.db.selectFrom("settlements").selectAll().executeTakeFirstOrThrow()
+    expect([row.amount, row.pay_to]).toEqual([100_000n, asked.accepts[0]?.payTo.toLowerCase()])
+  })
+
+  it("that its payer used itself after a 202 is found by the same payment, also where nodes refuse ranges beyond their head", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const signed = await sign(await on.buyer(), asked)
+    const pending = await pay(url, v2(asked, signed), { prefer: "wait=0" })
+    rig.proxy.spoil = (method, params, result) => {
+      const { toBlock = "0x0" } = (params[0] ?? {}) as { toBlock?: string }
+      if (method !== "eth_getLogs" || !toBlock.startsWith("0x") || BigInt(toBlock) < 5_000n) return result
+      return failed("block range extends beyond current head block")
+    }
+    const { transactionHash } = await carry(signed)
+    await on.round()
+    expect((await pay(url, v2(asked, signed), { prefer: "wait=0" })).body.error).not.toBe(
+      "invalid_exact_evm_nonce_already_used",
+    )
+    const token = `${pending.headers["sluice-retry-token"]}`
+    expect((await get(url, { "sluice-retry-token": token })).body.txHash).toBe(transactionHash)
+  })
+})
+
+describe("what was paid", () => {
+  it("is served by its retry token when the paywall is off, and sold to nobody else", async () => {
+    const { id, url } = await paywall()
+    const { answer } = await bought(url)
+    await rig.service.call("PUT", `/api/console/paywalls/${id}`, { active: false }, { as: "shop" })
+    const token = `${answer.headers["sluice-retry-token"]}`
+    expect((await get(url, { "sluice-retry-token": token })).body).toEqual(answer.body)
+    expect((await get(url)).body.error).toBe("INVALID_OPERATION")
+  })
+
+  it("is served again where the process died while it answered, when its lease is over", async () => {
+    const { url } = await paywall()
+    const { payload } = await bought(url)
+    await sql`update settlements set answered_at = null`.execute(rig.service.ctx.db)
+    expect((await pay(url, payload)).status).toBe(409)
+    await forgetLease()
+    expect((await pay(url, payload)).status).toBe(200)
+    await forgetLease()
+    expect((await pay(url, payload)).status).toBe(409)
   })
 })
 
@@ -475,6 +619,8 @@ describe("a payment link", () => {
     const link = { title: "Donation", slug: "donate", amount: 2 }
     await rig.service.call("POST", "/api/console/payment-links", link, { as: "shop" })
     const url = "/api/p/donate"
+    const { accepts } = await required(url)
+    expect((await required(url)).accepts).toEqual(accepts)
     const { answer, payload } = await bought(url)
     expect(answer.body).toMatchObject({
       amount: "2.00",
@@ -483,11 +629,26 @@ describe("a payment link", () => {
     const token = `${answer.headers["sluice-retry-token"]}`
     expect((await get(url, { "sluice-retry-token": token })).body).toEqual(answer.body)
     expect((await pay(url, payload)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    expect((await required(url)).accepts).not.toEqual(accepts)
     await rig.anvil.client.mine({ blocks: 3 })
     await on.look()
     expect(await on.status(answer.body.sessionId)).toMatchObject({ status: "confirmed" })
     const events = await rig.service.ctx.db.selectFrom("events").select("type").execute()
     expect(events.filter(({ type }) => !type.startsWith("settings."))).toEqual([])
+  })
+
+  it("with one use is paid by one of two agents, and the other keeps its money", async () => {
+    const link = { title: "Ticket", slug: "one-seat", amount: 2, maxUses: 1 }
+    await rig.service.call("POST", "/api/console/payment-links", link, { as: "shop" })
+    const url = "/api/p/one-seat"
+    const first = await required(url)
+    const elsewhere = await rig.service.call("GET", url, undefined, { remoteAddress: "192.0.2.9" })
+    const second = decode(elsewhere.headers["payment-required"]) as Required
+    expect(second.accepts).not.toEqual(first.accepts)
+    const payloads = [v2(first, await sign(await on.buyer(), first)), v2(second, await sign(await on.buyer(), second))]
+    const [answers] = await Promise.all([Promise.all(payloads.map(payload => pay(url, payload))), carryOut(2)])
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 402])
+    expect((await on.relays()).map(({ state }) => state).sort()).toEqual(["cancelled", "mined"])
   })
 
   it("asks for the amount where it leaves it open", async () => {

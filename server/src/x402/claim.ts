@@ -12,14 +12,16 @@ import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { newId } from "../ids.ts"
 import { writeRelay } from "../payouts/accept-relay.ts"
-import { pausedDeposits } from "../payouts/pause.ts"
 import { type Checked, checkPayment, matchPrice, type Prices } from "./check-payment.ts"
 import { LEASE_S } from "./lease.ts"
+import { readSettlement, resolveOutcome } from "./outcome.ts"
 import type { Payment, Price } from "./protocol.ts"
 import type { Refusal } from "./reasons.ts"
 
 /** From its last signature to the end of an authorization, in milliseconds: it can still be mined then. */
 const LAST_SIGNED_MS = 3_000
+/** A relay that can't be signed for so long is cancelled: nobody waits for it any more, and its buyer may have bought elsewhere. */
+const MOST_QUEUED_MS = 300_000
 
 /** A price, and where its money goes: to a receiving address of ours, or (facilitator) to somebody else's. */
 export type Offered = Price & { deposit?: Pick<Row<"deposits">, "id" | "factory" | "older_factory" | "resource_id"> }
@@ -33,6 +35,10 @@ export interface Sale {
   prices: Prices<Offered>
   /** What the payer is screened for, as the log says it. */
   purpose: string
+  /** Where the request came from; see `callerOf`. */
+  caller: string
+  /** Why nothing is sold now; what was paid before is served all the same. */
+  closed?: ApiError | undefined
 }
 
 /** A payment's row, and whether this request made it. */
@@ -53,10 +59,14 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
   const claimId = randomUUID()
   for (;;) {
     const known = await knownPayment(ctx, sale, payment)
-    if (known && !known.isOver) return { settlement: known.row, claimId, isIdentified: known.isIdentified }
+    // A relay that was cancelled moved nothing, but somebody else may have carried the authorization out.
+    if (known && !(known.isOver && (await isUnpaid(ctx, sale.network, known.row.id)))) {
+      if (!known.isSame) throw paysAnother()
+      return { settlement: known.row, claimId, isIdentified: known.isIdentified }
+    }
+    if (sale.closed) throw sale.closed
     const price = matchPrice(ctx, sale.prices, payment)
     if ("reason" in price) return price
-    if (price.deposit && (await pausedDeposits(ctx))(sale.network, price.deposit)) throw new ApiError("PAYMENTS_PAUSED")
     const checked = await checkPayment(ctx, sale.network, payment, sale)
     if ("reason" in checked) {
       // Another request with this payment was quicker: what the chain says of it now may be that its own transfer is there.
@@ -75,28 +85,32 @@ interface Known {
   row: Row<"settlements">
   /** Its relay was cancelled before it was signed: nothing moved, and the authorization may be claimed again. */
   isOver: boolean
+  /** Whether it was made of this payment, for the same thing. */
+  isSame: boolean
   isIdentified: boolean
+}
+
+const paysAnother = () =>
+  new ApiError("AUTHORIZATION_ALREADY_USED", undefined, "This authorization pays for another request.")
+
+/** Whether nobody carried a settlement out. */
+async function isUnpaid(ctx: Context, network: Network, id: string): Promise<boolean> {
+  const row = await readSettlement(ctx, id)
+  return row !== undefined && (await resolveOutcome(ctx, network, row)).state === "failed"
 }
 
 /** What was made of this payment before; undefined for a new one. */
 async function knownPayment(ctx: TxContext, sale: Sale, payment: Payment): Promise<Known | undefined> {
   const row = await rowOf(ctx, sale, payment)
-  const scope = sale.prices[0].deposit?.resource_id ?? sale.merchantId
   if (payment.identifier !== undefined) {
-    const named = await ctx.db
-      .selectFrom("settlements")
-      .select(["id", "payload_hash"])
-      .where(sql<boolean>`coalesce(resource_id, merchant_id) = ${scope}`)
-      .where("identifier", "=", payment.identifier)
-      .executeTakeFirst()
+    const named = await namedPayment(ctx, sale, payment)
     if (named && named.payload_hash !== payment.hash) throw new ApiError("PAYMENT_IDENTIFIER_USED")
   }
   if (!row) return undefined
   const isOver = row.payout_state === "cancelled" && row.found_hash === null
   const isSame = row.payload_hash === payment.hash && row.binding === sale.binding
-  if (!isSame && !isOver)
-    throw new ApiError("AUTHORIZATION_ALREADY_USED", undefined, "This authorization pays for another request.")
-  return { row, isOver, isIdentified: row.identifier !== null && row.identifier === payment.identifier }
+  if (!isSame && !isOver) throw paysAnother()
+  return { row, isOver, isSame, isIdentified: row.identifier !== null && row.identifier === payment.identifier }
 }
 
 const rowOf = (ctx: TxContext, { network }: Pick<Sale, "network">, { authorization: { from, nonce } }: Payment) =>
@@ -130,7 +144,7 @@ async function writeClaim(
   const { authorization, identifier, hash } = payment
   const { digest, relay } = checked
   const { from: payer, nonce, to, value, validBefore } = authorization
-  const relayBy = new Date(Math.min(Number(validBefore) * 1_000 - LAST_SIGNED_MS, 8.64e15))
+  const relayBy = new Date(Math.min(Number(validBefore) * 1_000 - LAST_SIGNED_MS, ctx.now().getTime() + MOST_QUEUED_MS))
   const lost = new Error("another request was quicker")
   try {
     return await inTransaction(ctx, async ctx => {
@@ -150,9 +164,12 @@ async function writeClaim(
         binding,
         payload_hash: hash,
         identifier: identifier ?? null,
+        // All that was signed: a nonce whose earlier relay was cancelled may come back with another amount or payee.
+        ...{ digest, pay_to: to, amount: value, valid_before: validBefore },
         payout_id: relay.id,
         from_block: cursor?.block_number ?? 0n,
         claim_id: claimId,
+        caller: sale.caller,
         lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${LEASE_S})`,
         updated_at: ctx.now(),
       }
@@ -171,7 +188,7 @@ async function writeClaim(
               id: newId("set"),
               chain_id: network.chainId,
               token: network.token.address,
-              ...{ payer, nonce, digest, pay_to: to, amount: value, valid_before: validBefore },
+              ...{ payer, nonce },
               created_at: ctx.now(),
             })
             .onConflict(conflict => conflict.doNothing())
@@ -184,19 +201,23 @@ async function writeClaim(
     if (error !== lost) throw error
     if (await rowOf(ctx, sale, payment)) return undefined
     // A checkout's relay has this nonce, or a payment of another nonce took the identifier: the next look says which.
-    if (identifier === undefined || !(await isTaken(ctx, sale, identifier)))
+    if (identifier === undefined || !(await namedPayment(ctx, sale, payment)))
       throw new ApiError("AUTHORIZATION_ALREADY_USED")
     return undefined
   }
 }
 
-async function isTaken(ctx: TxContext, sale: Sale, identifier: string): Promise<boolean> {
-  const scope = sale.prices[0].deposit?.resource_id ?? sale.merchantId
-  const row = await ctx.db
+/** The payment that a caller named so before: a buyer here, a server at the facilitator. */
+function namedPayment(
+  ctx: TxContext,
+  { prices: [{ deposit }], merchantId }: Sale,
+  { identifier, authorization: { from } }: Payment,
+): Promise<Pick<Row<"settlements">, "id" | "payload_hash"> | undefined> {
+  return ctx.db
     .selectFrom("settlements")
-    .select("id")
-    .where(sql<boolean>`coalesce(resource_id, merchant_id) = ${scope}`)
-    .where("identifier", "=", identifier)
+    .select(["id", "payload_hash"])
+    .where(sql<boolean>`coalesce(resource_id, merchant_id) = ${deposit?.resource_id ?? merchantId}`)
+    .where(sql<boolean>`case when resource_id is null then '' else payer::text end = ${deposit ? from : ""}`)
+    .where("identifier", "=", identifier ?? "")
     .executeTakeFirst()
-  return row !== undefined
 }

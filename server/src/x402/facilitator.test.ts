@@ -152,8 +152,9 @@ describe("the facilitator", () => {
 
   it("answers a malformed payload with every fault", async () => {
     const { status, body } = await settle({ paymentPayload: { x402Version: 2 }, paymentRequirements: termsOf() })
-    expect([status, body.error]).toEqual([400, "VALIDATION_ERROR"])
-    expect(body.details[0].path).toBe("paymentPayload.accepted")
+    expect([status, body.errorReason]).toEqual([200, "invalid_payload"])
+    expect(body.errorMessage).toContain("`paymentPayload.accepted` must be the entry of `accepts` that is paid.")
+    expect((await settle({ paymentPayload: {} })).body.error).toBe("VALIDATION_ERROR")
     expect(await stored()).toEqual([0, 0])
   })
 
@@ -261,5 +262,20 @@ describe("the facilitator", () => {
     await on.look()
     expect((await post("/x402/settle?confirmations=2", quick)).body.success).toBe(true)
     Object.assign(rig.network, { confirmations: 1n })
+  })
+
+  it("pays a checkout here like any other wallet: it is confirmed, and its merchant is notified", async () => {
+    const session = await on.start({ amount: 5 })
+    const signed = await sign(await on.buyer(), { to: session.payTo, value: 5_000_000n })
+    const terms = { ...termsOf("5000000"), payTo: checksummed(session.payTo) }
+    const body = { paymentPayload: { ...payloadOf(signed), accepted: terms }, paymentRequirements: terms }
+    expect((await settled(body)).success).toBe(true)
+    await rig.anvil.client.mine({ blocks: 3 })
+    await on.look()
+    expect((await on.status(session.id)).status).toBe("confirmed")
+    const events = await rig.service.ctx.db.selectFrom("events").select("type").execute()
+    expect(events.map(({ type }) => type)).toContain("checkout.session.completed")
+    const { body: list } = await rig.service.call("GET", "/api/console/transactions", undefined, { as: "shop" })
+    expect(list.data.map(({ type }: { type: string }) => type)).toEqual(["payment"])
   })
 })

@@ -13,7 +13,7 @@ import { ApiError } from "../errors.ts"
 import { awaitEnd } from "../http/long-poll.ts"
 import { checkPayment, matchPrice } from "./check-payment.ts"
 import { type Claimed, claimPayment, type Sale } from "./claim.ts"
-import { releaseOnLoss, releaseServing, takeRetry, takeServing } from "./lease.ts"
+import { followAnswer, releaseServing, takeRetry, takeServing } from "./lease.ts"
 import { type Outcome, outcomeOf, readSettlement, resolveOutcome, type Settlement } from "./outcome.ts"
 import { networkName, type Payment, type Price, parsePayment, SCHEME, type SettleAnswer } from "./protocol.ts"
 import { type Refusal, refuse } from "./reasons.ts"
@@ -22,6 +22,8 @@ import { bindingOf } from "./sold.ts"
 
 /** The stock servers wait 90 seconds for an answer, whatever the payment allows. */
 const MOST_WAIT_S = 75
+/** The longest answer about a payload with many faults. */
+const REASON_LENGTH = 1_000
 /** How often the depth of a block is read while confirmations are waited for. */
 const DEPTH_MS = 1_000
 
@@ -34,11 +36,12 @@ interface Asked {
 }
 
 /**
- * Reads a request of `/verify` or `/settle`. `VALIDATION_ERROR` for a payload that can't be read; a refusal where the requirements
- * are for a network, scheme or token that is not served.
+ * Reads a request of `/verify` or `/settle`; a refusal where the payload can't be read, or the requirements are for a network, scheme
+ * or token that is not served.
  */
 function readAsked(ctx: Context, { paymentPayload, paymentRequirements }: FacilitatorBody): Asked | Refusal {
-  const payment = parsePayment(paymentPayload, "paymentPayload")
+  const payment = readPayload(paymentPayload)
+  if ("reason" in payment) return payment
   const wanted = paymentRequirements as Record<string, unknown>
   const network = ctx.chain.networks.find(each => networkName(each, payment.version) === wanted.network)
   if (wanted.scheme !== SCHEME) return refuse("unsupported_scheme")
@@ -57,12 +60,29 @@ function readAsked(ctx: Context, { paymentPayload, paymentRequirements }: Facili
   return { payment, price: { network, payTo, amount: BigInt(amount) }, timeoutS }
 }
 
+/** A payload that is none of this scheme is a fault of the payment: stock servers lose the words of an error of the call. */
+function readPayload(json: unknown): Payment | Refusal {
+  try {
+    return parsePayment(json, "paymentPayload")
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== "VALIDATION_ERROR") throw error
+    return refuse(
+      "invalid_payload",
+      error.details
+        ?.map(({ message }) => message)
+        .join(" ")
+        .slice(0, REASON_LENGTH),
+    )
+  }
+}
+
 const saleOf = (merchantId: string, { price }: Asked): Sale => ({
   merchantId,
   network: price.network,
   prices: [price],
   binding: bindingOf("facilitator", merchantId, price.payTo),
   purpose: `facilitator:${merchantId}`,
+  caller: merchantId,
 })
 
 /** The answer of `/verify`; nothing is written. */
@@ -139,15 +159,17 @@ export async function settle(
   }
   if ("reason" in claimed) return failed(claimed, payer)
   const { settlement, claimId, isIdentified } = claimed
-  releaseOnLoss(ctx, reply, { id: settlement.id, claimId, evenServed: true })
+  followAnswer(ctx, reply, { id: settlement.id, claimId, evenServed: true })
   const wanted = Math.min(confirmations, Number(asked.price.network.confirmations))
   const row = await awaitSettled(ctx, reply, claimed, { waitS: asked.timeoutS, confirmations: wanted })
   const outcome = await resolveOutcome(ctx, asked.price.network, row)
-  if (outcome.state === "settled" && (await isDeep(ctx, row, wanted))) {
+  // Somebody else's transaction may have been found just now.
+  const last = row.found_hash === null ? ((await readSettlement(ctx, row.id)) ?? row) : row
+  if (outcome.state === "settled" && (await isDeep(ctx, last, wanted))) {
     const success = { success: true, payer: checksummed(payer), transaction: outcome.txHash, ...shared }
-    const isFirst = await takeServing(ctx, settlement.id, claimId)
+    const isFirst = await takeServing(ctx, { id: settlement.id, claimId, caller: merchantId })
     ctx.wakes.wakeSoon("payments")
-    if (isFirst || (isIdentified && (await takeRetry(ctx, settlement.id, true)))) return success
+    if (isFirst || (isIdentified && (await takeRetry(ctx, settlement.id, claimId, true)))) return success
     return failed(refuse("duplicate_settlement"), payer, outcome.txHash)
   }
   // The next call waits on: the stock servers make one at once.
@@ -188,9 +210,10 @@ async function awaitSettled(
 /** Whether the transfer's block is as deep as asked for, counting itself, by the scan's own height. */
 async function isDeep(
   ctx: Context,
-  { block_number: mined, chain_id }: Settlement,
+  { block_number: relayed, found_block: found, chain_id }: Settlement,
   confirmations: number,
 ): Promise<boolean> {
+  const mined = found ?? relayed
   if (confirmations <= 1 || mined === null) return true
   const cursor = await ctx.db
     .selectFrom("cursors")

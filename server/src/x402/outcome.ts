@@ -4,16 +4,22 @@ import { pad, toEventSelector } from "viem"
 import { type Hash, parseHash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
-import { hexNumber, type RpcCall } from "../chain/rpc.ts"
+import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
+import type { Receipt } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { stateCall } from "../payouts/relays.ts"
 import { askEach } from "../payouts/trials.ts"
 
-/** EIP-3009: emitted when an authorization moves money; cancelling one emits another event. */
+/** EIP-3009: emitted when an authorization moves money, and when its wallet cancels it. */
 const AUTHORIZATION_USED = toEventSelector("AuthorizationUsed(address,bytes32)")
+const AUTHORIZATION_CANCELED = toEventSelector("AuthorizationCanceled(address,bytes32)")
 /** An authorization is searched in so many blocks: over five hours on Base. Nodes answer ranges of this size. */
 const SEARCHED_BLOCKS = 10_000n
+/** So long after an authorization has ended, the chain is not asked about it again. */
+const SETTLED_MS = 3_600_000
+const NOT_CARRIED_OUT = "It was not carried out."
 
 export type Outcome =
   | { state: "pending" }
@@ -37,9 +43,10 @@ export const readSettlement = (ctx: TxContext, id: string): Promise<Settlement |
     .executeTakeFirst()
 
 /** The outcome by the rows alone; undefined where the chain has to be asked, because the relay moved nothing. */
-export function outcomeOf({ state, succeeded, tx_hash, found_hash }: Settlement): Outcome | undefined {
+export function outcomeOf({ state, succeeded, tx_hash, found_hash, failed_at }: Settlement): Outcome | undefined {
   if (found_hash !== null) return { state: "settled", txHash: found_hash }
   if (succeeded && tx_hash !== null) return { state: "settled", txHash: tx_hash }
+  if (failed_at !== null) return { state: "failed", words: NOT_CARRIED_OUT }
   return succeeded === false || state === "cancelled" ? undefined : { state: "pending" }
 }
 
@@ -49,61 +56,114 @@ export function outcomeOf({ state, succeeded, tx_hash, found_hash }: Settlement)
  */
 export async function resolveOutcome(ctx: Context, network: Network, settlement: Settlement): Promise<Outcome> {
   const known = outcomeOf(settlement)
-  if (known) return known
+  if (known && !(settlement.found_hash !== null && !settlement.found_final && (await isGone(ctx, network, settlement))))
+    return known
   const found = await findCarriedOut(ctx, network, settlement)
   if (found === undefined) return { state: "pending" }
   if (found !== null) {
     await ctx.db
       .updateTable("settlements")
-      .set({ found_hash: found, updated_at: ctx.now() })
+      .set({ found_hash: found.txHash, found_block: found.blockNumber, updated_at: ctx.now() })
       .where("id", "=", settlement.id)
       .where("found_hash", "is", null)
       .execute()
-    return { state: "settled", txHash: found }
+    return { state: "settled", txHash: found.txHash }
   }
-  if (settlement.state === "cancelled")
-    return { state: "failed", words: settlement.held_detail ?? "It was not carried out." }
-  const words = "The transfer that was authorized failed on chain."
   const untilMs = Number(settlement.valid_before) * 1_000
+  if (untilMs + SETTLED_MS <= ctx.now().getTime()) await noteFailed(ctx, settlement.id)
+  if (settlement.state === "cancelled") return { state: "failed", words: settlement.held_detail ?? NOT_CARRIED_OUT }
+  const words = "The transfer that was authorized failed on chain."
   if (untilMs <= ctx.now().getTime()) return { state: "failed", words }
   return { state: "failed", words, replayableUntil: new Date(Math.min(untilMs, 8.64e15)).toISOString() }
 }
 
+/** Whether a reorg removed the transaction that was found; noted as final where it can't be removed any more. */
+async function isGone(ctx: Context, network: Network, { id, found_hash: hash }: Settlement): Promise<boolean> {
+  if (hash === null) return false
+  const quorum = await openQuorum(network, 0n, ctx.signal)
+  await quorum.learn([], [hash])
+  const receipt = quorum.receiptOf(hash)
+  if (receipt === undefined) return false
+  const isFinal = receipt !== null && receipt.blockNumber <= quorum.finalized
+  if (receipt !== null && !isFinal) return false
+  await ctx.db
+    .updateTable("settlements")
+    .set(isFinal ? { found_final: true } : { found_hash: null, found_block: null })
+    .where("id", "=", id)
+    .where("found_hash", "=", hash)
+    .execute()
+  return !isFinal
+}
+
+const noteFailed = (ctx: TxContext, id: string) =>
+  ctx.db
+    .updateTable("settlements")
+    .set({ failed_at: ctx.now() })
+    .where("id", "=", id)
+    .where("found_hash", "is", null)
+    .execute()
+
 /**
  * The transaction that used an authorization and moved its money; null where a quorum has none, undefined where this is not known.
- * That a nonce is used proves nothing by itself, as cancelling uses it too.
+ * That a nonce is used proves nothing by itself: cancelling uses it too, and a payer may sign the same nonce for another amount. A
+ * token emits the transfer of an authorization right after the authorization's own event, so the transfer that counts has the next
+ * index; any number of nonces could point at one transfer elsewhere in the transaction.
  */
 async function findCarriedOut(
   ctx: Context,
   network: Network,
   { payer, nonce, pay_to: payTo, amount, token, from_block: from }: Settlement,
-): Promise<Hash | null | undefined> {
-  const topics = [AUTHORIZATION_USED, pad(payer), nonce]
-  const range = { fromBlock: hexNumber(from), toBlock: hexNumber(from + SEARCHED_BLOCKS) }
+): Promise<Pick<Receipt, "txHash" | "blockNumber"> | null | undefined> {
+  const quorum = await openQuorum(network, 0n, ctx.signal)
+  const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(payer), nonce]
+  // Nodes refuse a range that ends beyond their head.
+  const to = quorum.head < from + SEARCHED_BLOCKS ? quorum.head : from + SEARCHED_BLOCKS
+  if (to < from) return undefined
+  const range = { fromBlock: hexNumber(from), toBlock: hexNumber(to) }
   const call: RpcCall = { method: "eth_getLogs", params: [{ address: token, topics, ...range }] }
-  const answers = await askEach(network, [call], ctx.signal)
-  const lists = answers.flatMap(results => (results?.[0]?.ok ? [hashesOf(results[0].value)] : []))
+  const answers = await askEach(network, [call, stateCall(network, payer, nonce)], ctx.signal)
+  const lists = answers.flatMap(results => (results?.[0]?.ok ? [usesOf(results[0].value)] : []))
   const needed = quorumOf(network)
   if (lists.length < needed) return undefined
-  const candidates = [...new Set(lists.flat())].filter(
-    hash => lists.filter(list => list.includes(hash)).length >= needed,
+  const agreed = lists
+    .flat()
+    .filter((use, i, all) => all.findIndex(each => isSame(each, use)) === i)
+    .filter(use => lists.filter(list => list.some(each => isSame(each, use))).length >= needed)
+  // A node without the log may lag behind the one that called the nonce used: only an unused nonce proves that nothing was paid.
+  const unused = answers.filter(
+    results => results?.[0]?.ok && usesOf(results[0].value).length === 0 && isZero(results[1]),
   )
-  if (candidates.length === 0) return lists.filter(list => list.length === 0).length >= needed ? null : undefined
-  const quorum = await openQuorum(network, 0n, ctx.signal)
-  await quorum.learn([], candidates)
-  for (const hash of candidates) {
-    const receipt = quorum.receiptOf(hash)
+  if (agreed.length === 0) return unused.length >= needed ? null : undefined
+  await quorum.learn(
+    [],
+    agreed.map(({ txHash }) => txHash),
+  )
+  for (const { txHash, logIndex } of agreed) {
+    const receipt = quorum.receiptOf(txHash)
     if (receipt === undefined) return undefined
-    const moved = receipt?.transfers.some(
-      each => each.token === token && each.from === payer && each.to === payTo && each.value === amount,
-    )
-    if (receipt?.succeeded && moved) return hash
+    const transfer = receipt?.transfers.find(each => each.logIndex === logIndex + 1)
+    const isOurs = transfer?.token === token && transfer.from === payer && transfer.to === payTo
+    if (receipt?.succeeded && isOurs && transfer.value === amount) return receipt
   }
   return null
 }
 
-/** The transactions of a list of logs; none where the answer is no list. */
-function hashesOf(logs: unknown): Hash[] {
+const isZero = (result: RpcResult | undefined): boolean => result?.ok === true && /^0x0+$/.test(`${result.value}`)
+
+/** Where a log stands. */
+interface Use {
+  txHash: Hash
+  logIndex: number
+}
+
+const isSame = (a: Use, b: Use): boolean => a.txHash === b.txHash && a.logIndex === b.logIndex
+
+/** The places of a list of logs; none where the answer is no list. */
+function usesOf(logs: unknown): Use[] {
   if (!Array.isArray(logs)) return []
-  return logs.flatMap(log => (log?.removed === true ? [] : (parseHash(log?.transactionHash) ?? [])))
+  return logs.flatMap(log => {
+    const txHash = log?.removed === true ? undefined : parseHash(log?.transactionHash)
+    const isIndex = typeof log?.logIndex === "string" && /^0x[0-9a-f]{1,8}$/i.test(log.logIndex)
+    return txHash && isIndex ? [{ txHash, logIndex: Number(log.logIndex) }] : []
+  })
 }

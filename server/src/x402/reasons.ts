@@ -1,6 +1,7 @@
 /** Why a payment is refused, in the strings of the specification (`specs/x402-specification-v2.md`, section 9), and in words. */
 
 const reasons = {
+  invalid_payload: "The payload is not one of this scheme.",
   unsupported_scheme: "Only the scheme `exact` is taken here.",
   invalid_network: "This network is not served, or not the one that was asked for.",
   invalid_payment_requirements:

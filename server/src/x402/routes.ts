@@ -12,7 +12,7 @@ import { NoBody } from "../identity/schema.ts"
 import { describeBundle } from "../proxy/describe-bundle.ts"
 import { BundleDescription } from "../proxy/schema.ts"
 import { discoveryDocument } from "./discovery.ts"
-import { idOfRetryToken } from "./lease.ts"
+import { callerOf, idOfRetryToken } from "./lease.ts"
 import { readSettlement, resolveOutcome } from "./outcome.ts"
 import { networkName, readPayment } from "./protocol.ts"
 import {
@@ -74,6 +74,7 @@ export function agentRoutes(app: Server, ctx: Context): void {
         : await linkItem(ctx, slug, path, {
             amount: asWritten(request.query, "amount"),
             payTo: await payToOf(ctx, request),
+            caller: callerOf(ctx, request),
           })
       return await sell(ctx, request, reply, item)
     },

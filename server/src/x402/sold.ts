@@ -1,5 +1,6 @@
 /** What agents can buy here: paywalls and payment links, each with the price that is asked for now. */
 import { createHash } from "node:crypto"
+import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
 import { createLinkSession } from "../checkouts/create-session.ts"
@@ -7,7 +8,7 @@ import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
-import { formatAmount } from "../money/amount.ts"
+import { formatAmount, readAmount } from "../money/amount.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
 import { publicPaywall } from "../paywalls/submissions.ts"
 import type { Offered } from "./claim.ts"
@@ -27,7 +28,6 @@ export interface Item {
 export async function paywallItem(ctx: Context, id: string, path: string): Promise<Item> {
   const paywall = await publicPaywall(ctx, id)
   const network = networkOf(ctx.chain, paywall.chain_id)
-  if (!paywall.active) throw notForSale()
   const versions = await ctx.db
     .selectFrom("paywall_versions")
     .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
@@ -40,7 +40,7 @@ export async function paywallItem(ctx: Context, id: string, path: string): Promi
       "deposits.resource_id",
     ])
     .where("paywall_versions.paywall_id", "=", id)
-    .where("paywall_versions.active", "=", true)
+    .where(eb => eb.or([eb("paywall_versions.active", "=", true), eb("until_at", "is", null)]))
     .where(eb => eb.or([eb("until_at", "is", null), eb("until_at", ">", new Date(ctx.now().getTime() - QUOTE_MS))]))
     .orderBy("paywall_versions.n", "desc")
     .execute()
@@ -48,7 +48,6 @@ export async function paywallItem(ctx: Context, id: string, path: string): Promi
     ({ price, address, ...deposit }): Offered => ({ network, payTo: address, amount: price, deposit }),
   )
   if (!current) throw notForSale()
-  await assertOpen(ctx, network, current)
   await watch(ctx, id)
   const offer: Offer = {
     merchantId: paywall.merchant_id,
@@ -60,6 +59,7 @@ export async function paywallItem(ctx: Context, id: string, path: string): Promi
       mimeType: "application/json",
     },
     binding: bindingOf(id),
+    closed: paywall.active ? await pauseOf(ctx, network, current) : notForSale(),
     isRepeatable: true,
   }
   return { offer, serve: async paid => contentOf(paywall, network, paid) }
@@ -68,8 +68,9 @@ export async function paywallItem(ctx: Context, id: string, path: string): Promi
 const notForSale = () =>
   new ApiError("INVALID_OPERATION", undefined, "This paywall is switched off: nothing is for sale.")
 
-async function assertOpen(ctx: Context, network: Network, { deposit }: Offered): Promise<void> {
-  if (deposit && (await pausedDeposits(ctx))(network, deposit)) throw new ApiError("PAYMENTS_PAUSED")
+/** The refusal of new payments while selling is paused at an address; undefined otherwise. */
+async function pauseOf(ctx: Context, network: Network, { deposit }: Offered): Promise<ApiError | undefined> {
+  return deposit && (await pausedDeposits(ctx))(network, deposit) ? new ApiError("PAYMENTS_PAUSED") : undefined
 }
 
 /** Hex SHA-256 of what a payment is for. */
@@ -101,32 +102,32 @@ export async function linkItem(
   ctx: Context,
   slug: string,
   path: string,
-  { amount, payTo }: { amount: string | undefined; payTo: Address | undefined },
+  { amount, payTo, caller }: { amount: string | undefined; payTo: Address | undefined; caller: string },
 ): Promise<Item> {
-  const session =
-    payTo === undefined
-      ? await inTransaction(ctx, ctx =>
-          createLinkSession(ctx, { slug, ...(amount ? { amount } : {}) }, { agent: true }),
-        )
-      : await sessionAt(ctx, slug, payTo)
+  const session = payTo === undefined ? await openSession(ctx, slug, amount, caller) : await sessionAt(ctx, slug, payTo)
   const network = networkOf(ctx.chain, session.chain_id)
   const deposit = await ctx.db
     .selectFrom("deposits")
     .select(["id", "address", "factory", "older_factory", "resource_id"])
     .where("resource_id", "=", session.id)
     .executeTakeFirstOrThrow()
+  const { title } = await ctx.db
+    .selectFrom("payment_links")
+    .select("title")
+    .where("slug", "=", slug)
+    .executeTakeFirstOrThrow()
   const price: Offered = { network, payTo: deposit.address, amount: session.amount, deposit }
-  await assertOpen(ctx, network, price)
   const offer: Offer = {
     merchantId: session.merchant_id,
     network,
     prices: [price],
     sold: {
       url: `${ctx.settings.baseUrl}${path}`,
-      description: session.description ?? slug,
+      description: session.description ?? title,
       mimeType: "application/json",
     },
     binding: bindingOf(session.id),
+    closed: await pauseOf(ctx, network, price),
     isRepeatable: true,
   }
   return {
@@ -139,6 +140,44 @@ export async function linkItem(
       redirectUrl: session.redirect_url,
     }),
   }
+}
+
+/** The same agent is asked to pay the same checkout for so long, so that asking again and again makes no rows. */
+const ASKED_MS = 600_000
+
+/** The checkout that an agent is asked to pay: the one of its last 402, or a new one. */
+async function openSession(
+  ctx: Context,
+  slug: string,
+  amount: string | undefined,
+  caller: string,
+): Promise<Row<"checkout_sessions">> {
+  const asked = await ctx.db
+    .selectFrom("checkout_sessions as s")
+    .innerJoin("payment_links as l", "l.id", "s.link_id")
+    .innerJoin("deposits as d", "d.resource_id", "s.id")
+    .selectAll("s")
+    .select("l.amount as fixed")
+    .where("l.slug", "=", slug)
+    .where("l.active", "=", true)
+    .where(eb => eb.or([eb("l.expires_at", "is", null), eb("l.expires_at", ">", ctx.now())]))
+    .where(eb => eb.or([eb("l.max_uses", "is", null), eb("l.uses", "<", eb.ref("l.max_uses"))]))
+    .where("s.agent", "=", true)
+    .where("s.agent_caller", "=", caller)
+    .where("s.status", "=", "pending")
+    .where("s.created_at", ">", new Date(ctx.now().getTime() - ASKED_MS))
+    .where(sql<boolean>`not exists (select from settlements p where p.resource_id = s.id)`)
+    .orderBy("s.created_at", "desc")
+    .executeTakeFirst()
+  const network = asked && networkOf(ctx.chain, asked.chain_id)
+  const isSame =
+    asked !== undefined &&
+    network !== undefined &&
+    (asked.fixed === null
+      ? amount !== undefined && readAmount("amount", amount, network.token, ctx.settings.minAmount) === asked.amount
+      : asked.fixed === asked.amount)
+  if (isSame) return asked
+  return await inTransaction(ctx, ctx => createLinkSession(ctx, { slug, ...(amount ? { amount } : {}) }, caller))
 }
 
 /** The link's checkout that is paid at an address; a new one's 402 is what any other payment gets. */

@@ -2,6 +2,7 @@
  * One request for something that has a price, from its 402 to the right to serve it: the part of the resource server that all
  * that is sold to agents shares.
  */
+import { randomUUID } from "node:crypto"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
@@ -11,7 +12,17 @@ import { ApiError, invalid } from "../errors.ts"
 import { awaitEnd } from "../http/long-poll.ts"
 import type { Prices } from "./check-payment.ts"
 import { type Claimed, claimPayment, type Offered } from "./claim.ts"
-import { idOfRetryToken, isRetryable, noteFailure, releaseOnLoss, retryToken, takeRetry, takeServing } from "./lease.ts"
+import {
+  callerOf,
+  followAnswer,
+  idOfRetryToken,
+  isRetryable,
+  keepForToken,
+  noteFailure,
+  retryToken,
+  takeRetry,
+  takeServing,
+} from "./lease.ts"
 import { type Outcome, outcomeOf, readSettlement, resolveOutcome } from "./outcome.ts"
 import { networkName, paymentRequired, readPayment, responseHeaders, type Sold, type Version } from "./protocol.ts"
 import { type Refusal, refuse } from "./reasons.ts"
@@ -33,6 +44,8 @@ export interface Offer {
   sold: Sold
   /** Hex SHA-256 of what a payment is for: a payment of one binding serves no other. */
   binding: string
+  /** Why nothing is sold now; what was paid before is served all the same. */
+  closed?: ApiError | undefined
   /** Whether whoever proves to have paid may be served again (content), or only after a failure (a call). */
   isRepeatable: boolean
 }
@@ -64,18 +77,24 @@ export async function takePayment(
   const token = request.headers["sluice-retry-token"]
   if (token !== undefined) return await redeem(ctx, reply, offer, `${token}`)
   const payment = readPayment(request.headers)
-  if (!payment) return await askForPayment(ctx, reply, offer, "Payment is required.")
-  const sale = { ...offer, purpose: `agent:${offer.sold.url}` }
+  if (!payment) {
+    if (offer.closed) throw offer.closed
+    return await askForPayment(ctx, reply, offer, "Payment is required.")
+  }
+  const caller = callerOf(ctx, request)
+  const sale = { ...offer, purpose: `agent:${offer.sold.url}`, caller }
   const claimed = await claimPayment(ctx, sale, payment)
   if ("reason" in claimed) return await askForPayment(ctx, reply, offer, claimed)
   const { settlement, claimId } = claimed
   const isMine = settlement.claim_id === claimId
-  if (isMine) releaseOnLoss(ctx, reply, { id: settlement.id, claimId, evenServed: offer.isRepeatable })
+  followAnswer(ctx, reply, { id: settlement.id, claimId, evenServed: offer.isRepeatable })
   const outcome = await awaitOutcome(ctx, request, reply, offer.network, claimed)
   if (reply.raw.destroyed) return undefined
-  if (outcome.state === "settled") return await serve(ctx, reply, offer, claimed, payment.version, outcome.txHash)
+  if (outcome.state === "settled")
+    return await serve(ctx, reply, offer, { ...claimed, caller }, payment.version, outcome.txHash)
   if (outcome.state === "failed" && outcome.replayableUntil === undefined)
     return await askForPayment(ctx, reply, offer, refuse("settlement_failed", outcome.words))
+  if (isMine) await keepForToken(ctx, settlement.id, claimId)
   return sendPending(ctx, reply, settlement.id, isMine)
 }
 
@@ -103,6 +122,7 @@ async function awaitOutcome(
   { settlement, claimId, isIdentified }: Claimed,
 ): Promise<Outcome> {
   const waitS = Math.min(WAIT_S, Number(/(?:^|[,\s])wait=(\d{1,4})\b/.exec(`${request.headers.prefer}`)?.[1] ?? WAIT_S))
+  const caller = callerOf(ctx, request)
   const read = async () => {
     const row = await readSettlement(ctx, settlement.id)
     if (!row) throw new Error(`the settlement ${settlement.id} is not there`)
@@ -111,7 +131,7 @@ async function awaitOutcome(
   const isOver = (row: Awaited<ReturnType<typeof read>>) => {
     const outcome = outcomeOf(row)
     if (outcome?.state !== "settled") return outcome === undefined
-    return isIdentified || row.served_at !== null || row.claim_id === claimId || row.is_free
+    return isIdentified || row.served_at !== null || row.claim_id === claimId || row.is_free || row.caller !== caller
   }
   return await resolveOutcome(ctx, network, await awaitEnd(ctx, reply, waitS, read, isOver))
 }
@@ -120,16 +140,21 @@ async function serve(
   ctx: Context,
   reply: FastifyReply,
   offer: Offer,
-  { settlement, claimId, isIdentified }: Claimed,
+  { settlement, claimId, isIdentified, caller }: Claimed & { caller: string },
   version: Version,
   txHash: Hash,
-): Promise<Paid> {
-  const isFirst = await takeServing(ctx, settlement.id, claimId)
+): Promise<Paid | undefined> {
+  const isFirst = await takeServing(ctx, { id: settlement.id, claimId, caller })
   const paid = await paidOf(ctx, reply, offer, { ...settlement, version, txHash }, !isFirst)
-  if (!isFirst && !(isIdentified && (await takeRetry(ctx, settlement.id, offer.isRepeatable))))
+  if (!isFirst && !(isIdentified && (await takeRetry(ctx, settlement.id, claimId, offer.isRepeatable))))
     throw new ApiError("PAYMENT_ALREADY_SERVED")
   // Other requests with this payment wait for it to be served.
   ctx.wakes.wakeSoon("payments")
+  if (reply.raw.destroyed) {
+    // Its caller left a moment ago, and nothing was begun.
+    await noteFailure(ctx, settlement.id, "its caller left")
+    return undefined
+  }
   reply.header("sluice-retry-token", paid.retryToken)
   return paid
 }
@@ -148,7 +173,9 @@ async function redeem(ctx: Context, reply: FastifyReply, offer: Offer, token: st
     return await askForPayment(ctx, reply, offer, refuse("settlement_failed", outcome.words))
   if (outcome.state !== "settled") return sendPending(ctx, reply, settlement.id, true)
   const paid = await paidOf(ctx, reply, offer, { ...settlement, version: 2, txHash: outcome.txHash }, true)
-  if (!(await takeRetry(ctx, settlement.id, offer.isRepeatable))) throw new ApiError("PAYMENT_ALREADY_SERVED")
+  const claimId = randomUUID()
+  if (!(await takeRetry(ctx, settlement.id, claimId, offer.isRepeatable))) throw new ApiError("PAYMENT_ALREADY_SERVED")
+  followAnswer(ctx, reply, { id: settlement.id, claimId, evenServed: offer.isRepeatable })
   reply.header("sluice-retry-token", paid.retryToken)
   return paid
 }
