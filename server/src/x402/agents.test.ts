@@ -638,9 +638,9 @@ describe("a payment link", () => {
   })
 
   it("with one use is paid by one of two agents, and the other keeps its money", async () => {
-    const link = { title: "Ticket", slug: "one-seat", amount: 2, maxUses: 1 }
+    const link = { title: "Ticket", slug: "one-place", amount: 2, maxUses: 1 }
     await rig.service.call("POST", "/api/console/payment-links", link, { as: "shop" })
-    const url = "/api/p/one-seat"
+    const url = "/api/p/one-place"
     const first = await required(url)
     const elsewhere = await rig.service.call("GET", url, undefined, { remoteAddress: "192.0.2.9" })
     const second = decode(elsewhere.headers["payment-required"]) as Required

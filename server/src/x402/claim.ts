@@ -5,7 +5,7 @@
  */
 import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
-import type { Network } from "../chain/networks.ts"
+import type { Network, NetworkInfo } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { watch } from "../deposits/deposits.ts"
@@ -37,7 +37,7 @@ export interface Sale {
   purpose: string
   /** Where the request came from; see `callerOf`. */
   caller: string
-  /** Why nothing is sold now; what was paid before is served all the same. */
+  /** Why nothing is sold now; what was paid before is still served. */
   closed?: ApiError | undefined
 }
 
@@ -153,11 +153,6 @@ async function writeClaim(
         ...{ kind: "settle", authorization, digest, relayBy, to: target },
       })
       if (!made) throw lost
-      const cursor = await ctx.db
-        .selectFrom("cursors")
-        .select("block_number")
-        .where("chain_id", "=", network.chainId)
-        .executeTakeFirst()
       const facts = {
         merchant_id: merchantId,
         resource_id: price.deposit?.resource_id ?? null,
@@ -167,7 +162,7 @@ async function writeClaim(
         // All that was signed: a nonce whose earlier relay was cancelled may come back with another amount or payee.
         ...{ digest, pay_to: to, amount: value, valid_before: validBefore },
         payout_id: relay.id,
-        from_block: cursor?.block_number ?? 0n,
+        from_block: await heightOf(ctx, network),
         claim_id: claimId,
         caller: sale.caller,
         lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${LEASE_S})`,
@@ -205,6 +200,12 @@ async function writeClaim(
       throw new ApiError("AUTHORIZATION_ALREADY_USED")
     return undefined
   }
+}
+
+/** The height up to which a network was scanned; 0 before the first scan. */
+async function heightOf(ctx: TxContext, { chainId }: NetworkInfo): Promise<bigint> {
+  const cursors = ctx.db.selectFrom("cursors").select("block_number")
+  return (await cursors.where("chain_id", "=", chainId).executeTakeFirst())?.block_number ?? 0n
 }
 
 /** The payment that a caller named so before: a buyer here, a server at the facilitator. */

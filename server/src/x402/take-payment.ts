@@ -44,7 +44,7 @@ export interface Offer {
   sold: Sold
   /** Hex SHA-256 of what a payment is for: a payment of one binding serves no other. */
   binding: string
-  /** Why nothing is sold now; what was paid before is served all the same. */
+  /** Why nothing is sold now; what was paid before is still served. */
   closed?: ApiError | undefined
   /** Whether whoever proves to have paid may be served again (content), or only after a failure (a call). */
   isRepeatable: boolean
