@@ -60,6 +60,7 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   if (hash) return query.where("tx_hash", "=", hash)
   if (address) return query.where(eb => eb.or([eb("payer", "=", address), eb("recipient", "=", address)]))
   if (filter.q.startsWith("po_")) return query.where("id", "=", rowIdOf(filter.q))
+  if (filter.q.startsWith("set_")) return query.where("id", "=", filter.q)
   if (filter.q.startsWith("pay_")) return query.where("payment_id", "=", filter.q)
   return query.where("resource_id", "=", filter.q)
 }

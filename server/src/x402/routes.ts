@@ -5,7 +5,6 @@ import type { Address } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
-import { asWritten } from "../http/json.ts"
 import type { Server } from "../http/server.ts"
 import { orEmptyBody } from "../http/server.ts"
 import { NoBody } from "../identity/schema.ts"
@@ -72,7 +71,7 @@ export function agentRoutes(app: Server, ctx: Context): void {
       const item = paywall
         ? await paywallItem(ctx, paywall.id, path)
         : await linkItem(ctx, slug, path, {
-            amount: asWritten(request.query, "amount"),
+            amount: request.query.amount,
             payTo: await payToOf(ctx, request),
             caller: callerOf(ctx, request),
           })

@@ -1,6 +1,6 @@
 /** The wire contract of what agents buy, and of the facilitator. */
 import { type Static, Type } from "typebox"
-import { AddressText, Described, HashText, Money, MoneyInput, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import { AddressText, Described, HashText, Matching, Money, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 import { idPattern } from "../ids.ts"
 
 const Free = (description: string) => Type.Unsafe<object>({ type: "object", additionalProperties: true, description })
@@ -58,11 +58,19 @@ export const Bought = Type.Object({
 
 export const SlugPath = Type.Object({ slug: Described(Type.String(), "Of a paywall, payment link or bundle") })
 export const AmountQuery = Type.Object({
-  amount: Type.Optional(Described(MoneyInput, "Where a payment link leaves the amount open: how much to pay")),
+  amount: Type.Optional(
+    Matching(
+      "^[0-9]{1,9}(\\.[0-9]{1,18})?$",
+      "A decimal number, such as 2.50: how much to pay where a link leaves it open",
+      {
+        examples: ["2.50"],
+      },
+    ),
+  ),
 })
-export const PaywallPath = Type.Object({ id: Type.String({ pattern: idPattern("pw"), description: "A paywall's id" }) })
+export const PaywallPath = Type.Object({ id: Matching(idPattern("pw"), "A paywall's id") })
 export const SettlementPath = Type.Object({
-  id: Type.String({ pattern: idPattern("set"), description: "The id in the `statusUrl` of a 202" }),
+  id: Matching(idPattern("set"), "The id of an agent's payment, from the `statusUrl` of a 202"),
 })
 
 export const SettlementStatus = Type.Object({

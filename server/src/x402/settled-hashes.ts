@@ -11,12 +11,13 @@ export async function settledHashes(
   if (hashes.length === 0) return new Set()
   const relayed = ctx.db
     .selectFrom("settlements")
-    .innerJoin("payouts", "payouts.auth_nonce", "settlements.nonce")
+    .innerJoin("payouts", join =>
+      join.onRef("payouts.payer", "=", "settlements.payer").onRef("payouts.auth_nonce", "=", "settlements.nonce"),
+    )
     .innerJoin("transaction_attempts", "transaction_attempts.payout_id", "payouts.id")
     .select("transaction_attempts.hash as hash")
     .where("settlements.resource_id", "=", resourceId)
     .where("payouts.kind", "=", "settle")
-    .whereRef("payouts.payer", "=", "settlements.payer")
     .where("transaction_attempts.hash", "in", [...hashes])
   const found = ctx.db
     .selectFrom("settlements")

@@ -131,7 +131,14 @@ async function awaitOutcome(
   const isOver = (row: Awaited<ReturnType<typeof read>>) => {
     const outcome = outcomeOf(row)
     if (outcome?.state !== "settled") return outcome === undefined
-    return isIdentified || row.served_at !== null || row.claim_id === claimId || row.is_free || row.caller !== caller
+    return (
+      isIdentified ||
+      row.served_at !== null ||
+      row.failure !== null ||
+      row.claim_id === claimId ||
+      row.is_free ||
+      row.caller !== caller
+    )
   }
   return await resolveOutcome(ctx, network, await awaitEnd(ctx, reply, waitS, read, isOver))
 }
