@@ -92,13 +92,21 @@ function termsOf(depositId: unknown, sessionId: unknown): Line {
   }
 }
 
+/** Columns of later versions, with the values that they give to what was there. */
+const added: Record<string, Line> = {
+  attempts: { data_fee: 0 },
+  payments: { agent: false },
+  checkout_sessions: { agent: false },
+  paywalls: { listed: false },
+}
+
 /** A row of the fixture as it must be now. */
 function migrated(table: string, { paywall_id, session_id, ...older }: Line): Line {
   const { recipient_set_id: set, ...rest } = renamed(table, older)
   const gone = table === "payments" || table === "paywall_versions"
   const terms =
     table === "deposits" ? termsOf(older.id, session_id) : set === undefined || gone ? {} : { recipient_set_id: set }
-  const row: Line = { ...rest, ...terms, ...(table === "attempts" ? { data_fee: 0 } : {}) }
+  const row: Line = { ...rest, ...terms, ...added[table] }
   if (!["deposits", "submissions", "payments"].includes(table))
     return { ...row, ...(paywall_id === undefined ? {} : { paywall_id }) }
   const sender = table === "submissions" ? { by_sender: paywall_id !== undefined } : {}

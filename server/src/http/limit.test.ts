@@ -66,6 +66,8 @@ describe("each limit of the table", () => {
       consume: 600,
       pages: 600,
       linkStart: 30,
+      agent: 120,
+      facilitator: 600,
       public: 30,
     })
     expect(new Set(limitRows.map(({ bucket }) => bucket))).toEqual(new Set(Object.keys(defaults)))
@@ -168,7 +170,7 @@ describe("each limit of the table", () => {
       if (row.credential !== "none") expect(keys(known[row.credential])).toEqual([own, ...together])
       const without = keys({})
       // A payer who reloads a page must not use up what it needs to pay.
-      const isVisit = ["pages", "linkStart"].includes(row.bucket)
+      const isVisit = ["pages", "linkStart", "agent"].includes(row.bucket)
       if (!isVisit) expect(without.at(-1)).toBe(`public ${defaults.public}`)
       expect(without.length).toBe(isVisit || row.bucket === "public" ? 1 : 2)
       if (path !== "/api/paywalls/x/verify") expect(without).toContain(own)

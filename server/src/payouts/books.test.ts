@@ -173,7 +173,11 @@ describe("the books", () => {
           }
           if (what === "reserve") await reserveShort(service.ctx, chainId)
           if (what === "assign" && one(free)) await assignIfThere(one(free)?.id ?? "")
-          if ((what === "final" || what === "revert") && one(flying)) await end(one(flying)?.id ?? "", what === "final")
+          const ended = what === "final" || what === "revert" ? one(flying) : undefined
+          if (ended) await end(ended.id, what === "final")
+          // As the confirmation does, in the transaction that writes the end.
+          if (ended?.kind === "sweep" && what === "revert")
+            await inTransaction(service.ctx, ctx => sweepAfterRevert(ctx, ended, 100, service.ctx.now()))
           await expectBalanced()
         }
         await settle()

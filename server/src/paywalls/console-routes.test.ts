@@ -33,6 +33,7 @@ describe("POST /api/console/paywalls", () => {
       contentUrl: null,
       pricingModel: "one_time",
       slug: null,
+      listed: false,
       splitId: null,
       chain: "base-sepolia",
       accessDuration: null,

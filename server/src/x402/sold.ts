@@ -62,7 +62,26 @@ export async function paywallItem(ctx: Context, id: string, path: string): Promi
     closed: paywall.active ? await pauseOf(ctx, network, current) : notForSale(),
     isRepeatable: true,
   }
-  return { offer, serve: async paid => contentOf(paywall, network, paid) }
+  return {
+    offer,
+    serve: async paid => {
+      if (paid.isRetry && (await isRevoked(ctx, id, paid))) throw new ApiError("ACCESS_REQUIRED")
+      return contentOf(paywall, network, paid)
+    },
+  }
+}
+
+/** Whether the merchant took back what a payment had bought. */
+async function isRevoked(ctx: Context, paywallId: string, { payer, txHash }: Paid): Promise<boolean> {
+  const grant = await ctx.db
+    .selectFrom("grants")
+    .select("id")
+    .where("paywall_id", "=", paywallId)
+    .where("address", "=", payer)
+    .where("tx_hash", "=", txHash)
+    .where("revoked_by", "=", "merchant")
+    .executeTakeFirst()
+  return grant !== undefined
 }
 
 const notForSale = () =>

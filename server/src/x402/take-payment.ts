@@ -113,6 +113,11 @@ async function askForPayment(
     .send({ ...body, message })
 }
 
+/** Requests of this process that wait for one payment, beside the one that made it. */
+const waiting = new Map<string, number>()
+/** Others are answered 202 at once: a hundred requests with one payment must not hold what other payers need. */
+const MOST_WAITING = 10
+
 /** Waits until a payment is settled and this request may serve it, or another has, or its time is over. */
 async function awaitOutcome(
   ctx: Context,
@@ -123,6 +128,8 @@ async function awaitOutcome(
 ): Promise<Outcome> {
   const waitS = Math.min(WAIT_S, Number(/(?:^|[,\s])wait=(\d{1,4})\b/.exec(`${request.headers.prefer}`)?.[1] ?? WAIT_S))
   const caller = callerOf(ctx, request)
+  const others = waiting.get(settlement.id) ?? 0
+  const isMine = settlement.claim_id === claimId
   const read = async () => {
     const row = await readSettlement(ctx, settlement.id)
     if (!row) throw new Error(`the settlement ${settlement.id} is not there`)
@@ -140,7 +147,15 @@ async function awaitOutcome(
       row.caller !== caller
     )
   }
-  return await resolveOutcome(ctx, network, await awaitEnd(ctx, reply, waitS, read, isOver))
+  if (!isMine) waiting.set(settlement.id, others + 1)
+  try {
+    const patience = isMine || others < MOST_WAITING ? waitS : 0
+    return await resolveOutcome(ctx, network, await awaitEnd(ctx, reply, patience, read, isOver))
+  } finally {
+    const left = (waiting.get(settlement.id) ?? 1) - 1
+    if (!isMine && left > 0) waiting.set(settlement.id, left)
+    else if (!isMine) waiting.delete(settlement.id)
+  }
 }
 
 async function serve(
@@ -153,7 +168,8 @@ async function serve(
 ): Promise<Paid | undefined> {
   const isFirst = await takeServing(ctx, { id: settlement.id, claimId, caller })
   const paid = await paidOf(ctx, reply, offer, { ...settlement, version, txHash }, !isFirst)
-  if (!isFirst && !(isIdentified && (await takeRetry(ctx, settlement.id, claimId, offer.isRepeatable))))
+  const mayRepeat = isIdentified && isRetryable(ctx, settlement)
+  if (!isFirst && !(mayRepeat && (await takeRetry(ctx, settlement.id, claimId, offer.isRepeatable))))
     throw new ApiError("PAYMENT_ALREADY_SERVED")
   // Other requests with this payment wait for it to be served.
   ctx.wakes.wakeSoon("payments")
