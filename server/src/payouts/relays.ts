@@ -224,6 +224,10 @@ const earlierOf = sql`(select count(*) from checkout_sessions o join deposits e 
   where o.link_id = l.id and o.id <> s.id and o.status <> 'confirmed' and q.lane = 'relay'
     and (q.created_at, q.id) < (i.created_at, i.id) and q.state in ('queued', 'held', 'assigned', 'mined'))`
 
+/** Whether another relay of the same session was accepted before and may bring its money. */
+const isSecond = sql`exists (select from payouts q where q.deposit_id = i.deposit_id and q.lane = 'relay'
+  and (q.created_at, q.id) < (i.created_at, i.id) and q.state in ('queued', 'held', 'assigned', 'mined'))`
+
 /**
  * The ids of relays whose amount is no longer what their session lacks: it was paid in another way meanwhile, was accepted as it
  * is, or its link is used up. Such a relay would take money that nobody asked for.
@@ -233,7 +237,7 @@ export async function outpaid(ctx: TxContext, relays: readonly Row<"payouts">[])
   const { rows } = await sql<{ id: string }>`
     select i.id from payouts i join deposits d on d.id = i.deposit_id join checkout_sessions s on s.id = d.resource_id
       left join payment_links l on l.id = s.link_id
-    where i.id in (${sql.join(relays.map(row => sql`${row.id}::uuid`))}) and (s.status = 'confirmed' or l.uses + ${earlierOf} >= l.max_uses or s.amount - i.amount <> (
+    where i.id in (${sql.join(relays.map(row => sql`${row.id}::uuid`))}) and (s.status = 'confirmed' or ${isSecond} or l.uses + ${earlierOf} >= l.max_uses or s.amount - i.amount <> (
       select coalesce(sum(t.value), 0) from transfers t left join claims c on c.transfer_id = t.id
       where t.deposit_id = i.deposit_id and t.token = i.token and ${isArriving}))`.execute(ctx.db)
   return new Set(rows.map(row => row.id))

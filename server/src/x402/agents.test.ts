@@ -679,6 +679,25 @@ describe("a payment link", () => {
     expect((await on.relays()).map(({ state }) => state).sort()).toEqual(["cancelled", "mined"])
   })
 
+  it("asks two agents of one place for one checkout, and is paid by the first: the other keeps its money and asks again", async () => {
+    await rig.service.call(
+      "POST",
+      "/api/console/payment-links",
+      { title: "Tip", slug: "tip-two", amount: 2 },
+      { as: "shop" },
+    )
+    const url = "/api/p/tip-two"
+    const [first, second] = [await required(url), await required(url)]
+    expect(second.accepts).toEqual(first.accepts)
+    const payloads = [v2(first, await sign(await on.buyer(), first)), v2(second, await sign(await on.buyer(), second))]
+    const [answers] = await Promise.all([Promise.all(payloads.map(payload => pay(url, payload))), carryOut(2)])
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 402])
+    expect(await on.received(first.accepts[0]?.payTo as Address)).toEqual([2_000_000n])
+    const refused = answers.find(({ status }) => status === 402)
+    expect(decode(refused?.headers["payment-required"]).accepts).toEqual(first.accepts)
+    expect((await required(url)).accepts).not.toEqual(first.accepts)
+  })
+
   it("asks for the amount where it leaves it open", async () => {
     await rig.service.call("POST", "/api/console/payment-links", { title: "Tip", slug: "tip-jar" }, { as: "shop" })
     expect((await get("/api/p/tip-jar")).body.error).toBe("VALIDATION_ERROR")
