@@ -154,7 +154,8 @@ export const errorTable = {
   },
   PAYMENT_ALREADY_SERVED: {
     status: 409,
-    message: "This payment is settled, and what it bought was served to another request. It is not charged again.",
+    message:
+      "This payment is settled, and was served to another request or is kept for its retry token. It is not charged again.",
     help: "The header `PAYMENT-RESPONSE` has the settlement. Once a payment is broadcast its signature is public, so it serves one request. Send the `Sluice-Retry-Token` of the first answer to get that again; for a paywall's content, prove the paying wallet with `POST /api/paywalls/:id/access`.",
   },
   PAYMENT_IDENTIFIER_USED: {

@@ -3,7 +3,7 @@ import { sessionSales } from "./checkouts/sell-session.ts"
 import { accessSales } from "./paywalls/sell-access.ts"
 import { bundleSales } from "./proxy/sell-bundle.ts"
 import type { Sellable } from "./settlement/sellable.ts"
-import { settledHashes } from "./x402/settled-hashes.ts"
+import { settledAmounts } from "./x402/settled-hashes.ts"
 
 /** Hand it over as `Context.sells`. */
-export const sales: readonly Sellable[] = [accessSales, sessionSales, bundleSales(settledHashes)]
+export const sales: readonly Sellable[] = [accessSales, sessionSales, bundleSales(settledAmounts)]

@@ -14,8 +14,9 @@ import type { Row } from "../db/schema.ts"
 import { verifySoon } from "../scanner/queries.ts"
 import { withinBudgets } from "./gas-budget.ts"
 import { reserveShort } from "./insert-payout.ts"
+import { outpaid } from "./outpaid.ts"
 import { pausedPayouts } from "./pause.ts"
-import { balanceCall, failingPayers, NO_BUDGET, outpaid, tendRelays, whyRefused } from "./relays.ts"
+import { balanceCall, failingPayers, NO_BUDGET, tendRelays, whyRefused } from "./relays.ts"
 import { isTotalSpent } from "./total-budget.ts"
 import { hasEnded, usedApproval } from "./used-approval.ts"
 
@@ -143,7 +144,7 @@ const relayLane: LanePolicy = {
     })
     return new Map(verdicts.flatMap(([id, verdict]) => (verdict ? [[id, verdict]] : [])))
   },
-  outdated: outpaid,
+  outdated: (ctx, payouts) => outpaid(ctx, payouts, true),
   arrivalReads: (network, payouts) =>
     // Others pay at the address of a settlement too; nothing that arrives there is this payment.
     new Map(

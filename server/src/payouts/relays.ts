@@ -207,7 +207,7 @@ function otherwise(symbol: string, error: string): string {
  * Whether a transfer `t` with claim `c` counts, or will when it is deep enough, screened or settled. A transfer that was refused
  * for good, returned, or accepted beside what paid does not count.
  */
-const isArriving = sql`t.state <> 'gone' and not exists (select from payments p where p.id = c.payment_id
+export const isArriving = sql`t.state <> 'gone' and not exists (select from payments p where p.id = c.payment_id
   and (p.status = 'returned' or p.exception = 'sanctioned' or (p.status = 'granted' and p.beside)))`
 
 /** What counts at a deposit, or will count, in base units of the token. */
@@ -216,31 +216,6 @@ export async function arrivingAt(ctx: TxContext, depositId: bigint, token: Addre
     select coalesce(sum(t.value), 0)::numeric(78,0) as sum from transfers t left join claims c on c.transfer_id = t.id
     where t.deposit_id = ${depositId} and t.token = ${token} and ${isArriving}`.execute(ctx.db)
   return rows[0]?.sum ?? 0n
-}
-
-/** Earlier relays for other sessions of link `l` that are under way: each may take one of its uses. */
-const earlierOf = sql`(select count(*) from checkout_sessions o join deposits e on e.resource_id = o.id
-  join payouts q on q.deposit_id = e.id
-  where o.link_id = l.id and o.id <> s.id and o.status <> 'confirmed' and q.lane = 'relay'
-    and (q.created_at, q.id) < (i.created_at, i.id) and q.state in ('queued', 'held', 'assigned', 'mined'))`
-
-/** Whether another relay of the same session was accepted before and may bring its money. */
-const isSecond = sql`exists (select from payouts q where q.deposit_id = i.deposit_id and q.lane = 'relay'
-  and (q.created_at, q.id) < (i.created_at, i.id) and q.state in ('queued', 'held', 'assigned', 'mined'))`
-
-/**
- * The ids of relays whose amount is no longer what their session lacks: it was paid in another way meanwhile, was accepted as it
- * is, or its link is used up. Such a relay would take money that nobody asked for.
- */
-export async function outpaid(ctx: TxContext, relays: readonly Row<"payouts">[]): Promise<Set<string>> {
-  if (relays.length === 0) return new Set()
-  const { rows } = await sql<{ id: string }>`
-    select i.id from payouts i join deposits d on d.id = i.deposit_id join checkout_sessions s on s.id = d.resource_id
-      left join payment_links l on l.id = s.link_id
-    where i.id in (${sql.join(relays.map(row => sql`${row.id}::uuid`))}) and (s.status = 'confirmed' or ${isSecond} or l.uses + ${earlierOf} >= l.max_uses or s.amount - i.amount <> (
-      select coalesce(sum(t.value), 0) from transfers t left join claims c on c.transfer_id = t.id
-      where t.deposit_id = i.deposit_id and t.token = i.token and ${isArriving}))`.execute(ctx.db)
-  return new Set(rows.map(row => row.id))
 }
 
 /**

@@ -19,14 +19,17 @@ export async function beginCall({ db, settings }: Context, paymentId: string): P
 }
 
 /** Records that it was forwarded; false where its lease expired, and another request may serve the payment. */
-export async function endCall({ db }: Context, paymentId: string): Promise<boolean> {
+export async function endCall({ db, now }: Context, paymentId: string): Promise<boolean> {
   const ended = await db.deleteFrom("calls_in_progress").where("payment_id", "=", paymentId).executeTakeFirst()
-  return ended.numDeletedRows > 0n
+  if (ended.numDeletedRows === 0n) return false
+  // However long its answer streams from here on, the call was made.
+  await db.updateTable("settlements").set({ answered_at: now() }).where("id", "=", paymentId).execute()
+  return true
 }
 
 /** Releases the payment of a call that nobody was answered: the same payment, sent again, is served. */
 export async function releaseCall({ db, now }: Context, paymentId: string): Promise<void> {
-  const released = { served_at: null, claim_id: null, lease_until: null, updated_at: now() }
+  const released = { served_at: null, answered_at: null, claim_id: null, lease_until: null, updated_at: now() }
   await db.updateTable("settlements").set(released).where("id", "=", paymentId).execute()
 }
 
@@ -34,7 +37,7 @@ export async function releaseCall({ db, now }: Context, paymentId: string): Prom
 export async function releaseLostCalls({ db, log, now }: Context): Promise<void> {
   const { rows } = await sql<{ id: string }>`
     with lost as (delete from calls_in_progress where lease_until < clock_timestamp() returning payment_id)
-    update settlements set served_at = null, claim_id = null, lease_until = null, updated_at = ${now()}
+    update settlements set served_at = null, answered_at = null, claim_id = null, lease_until = null, updated_at = ${now()}
       where id in (select payment_id from lost) returning id`.execute(db)
   for (const { id } of rows)
     log.warn({ settlementId: id }, "a paid call ended with its process; its payment is released")

@@ -15,8 +15,8 @@ const AGAIN_MS = 15_000
 export interface BundleFacts {
   payer: Address
   transfers: readonly Classified<AccessTransfer>[]
-  /** Transactions that settled a call. */
-  settlements: ReadonlySet<Hash>
+  /** The amounts of the calls that each transaction settled, in base units. */
+  settlements: ReadonlyMap<Hash, readonly bigint[]>
   screening: Screening
   now: Date
 }
@@ -39,16 +39,14 @@ export function planBundle({ payer, transfers, settlements, screening, now }: Bu
   }
   if (screening === "listed")
     return { ...nothing, looked, waiting: [{ exception: "sanctioned", transfers: [...sure, ...wrong] }] }
-  const isSettled = (row: AccessTransfer) => settlements.has(row.tx_hash)
-  // A transaction settles one call; whatever else it moved is other money.
-  const settled = [
-    ...new Map(
-      sure
-        .filter(isSettled)
-        .reverse()
-        .map(row => [row.tx_hash, row]),
-    ).values(),
-  ].reverse()
+  const amounts = new Map([...settlements].map(([hash, each]) => [hash, [...each]]))
+  // A call is settled by one transfer of its own amount; whatever else the transaction moved is other money.
+  const settled = sure.filter(row => {
+    const left = amounts.get(row.tx_hash) ?? []
+    const i = left.indexOf(row.value)
+    if (i >= 0) left.splice(i, 1)
+    return i >= 0
+  })
   const others = sure.filter(row => !settled.includes(row))
   const isNew = (row: AccessTransfer) =>
     row.payment_id === null && row.block_time.getTime() + UNRECORDED_MS > now.getTime()

@@ -165,7 +165,9 @@ describe("a priced call", () => {
       Promise.all(Array.from({ length: 50 }, () => call(OSLO, payment))),
       carryOut(1),
     ])
-    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(49).fill(409)])
+    // Ten wait for it and are refused; more are answered at once that it is under way.
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(1)
+    expect(answers.filter(({ status }) => status === 409 || status === 202)).toHaveLength(49)
     expect([asked.length, (await on.relays()).length]).toEqual([1, 1])
   })
 

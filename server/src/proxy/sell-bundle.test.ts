@@ -15,9 +15,11 @@ const hashOf = (n: number) => `0x${n.toString(16).padStart(64, "0")}` as Hash
 let service: TestService
 let ctx: Context
 let settled: Set<Hash>
+/** Each transaction settled one call, at one of two prices. */
+const amounts = () => new Map([...settled].map(hash => [hash, hash === hashOf(3) ? [50_000n, 70_000n] : [50_000n]]))
 beforeAll(async () => {
   service = await startService()
-  ctx = { ...service.ctx, sells: [accessSales, bundleSales(async () => settled)] }
+  ctx = { ...service.ctx, sells: [accessSales, bundleSales(async () => amounts())] }
 })
 afterAll(() => service.stop())
 let bundleId: string
@@ -139,8 +141,8 @@ describe("a transfer to a bundle", () => {
 
   it("in a transaction that settled one call pays for one call", async () => {
     settled.add(hashOf(1))
-    await arrive(1, 50_000n, { ...OLD, k: 0 })
-    await arrive(1, 40_000n, { ...OLD, k: 1 })
+    await arrive(1, 40_000n, { ...OLD, k: 0 })
+    await arrive(1, 50_000n, { ...OLD, k: 1 })
     await round()
     expect(await payments()).toMatchObject([
       { status: "open", exception: "late", amount: 40_000n },

@@ -22,8 +22,12 @@ interface BundlePart extends Part {
   due: readonly bigint[]
 }
 
-/** Those of the transactions that settled calls of a bundle. */
-export type SettlementsOf = (ctx: TxContext, bundleId: string, hashes: readonly Hash[]) => Promise<ReadonlySet<Hash>>
+/** The amounts of the calls of a bundle that each of the transactions settled. */
+export type SettlementsOf = (
+  ctx: TxContext,
+  bundleId: string,
+  hashes: readonly Hash[],
+) => Promise<ReadonlyMap<Hash, readonly bigint[]>>
 
 /** Calls, for sale at bundles; `settlementsOf` reads what x402 has settled. */
 export const bundleSales = (settlementsOf: SettlementsOf): Sellable<BundlePart> => ({

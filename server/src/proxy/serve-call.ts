@@ -136,7 +136,7 @@ async function answer(
   const { bundle, path, query, body } = call
   if (signal.aborted) {
     // The origin was not asked, so nothing was done for the payment.
-    if (paid) await parts.payments?.giveBack(ctx, paid, "its caller left")
+    if (paid) await releaseCall(ctx, paid.id)
     return reply
   }
   const own = {

@@ -238,7 +238,8 @@ describe("a payment", () => {
     const asked = await required(url)
     const other = await pay(url, v2(asked, await sign(buyer, asked), identifier))
     expect([other.status, other.body.error]).toEqual([409, "PAYMENT_IDENTIFIER_USED"])
-    const forged = `${token.slice(0, -1)}${token.endsWith("A") ? "B" : "A"}`
+    const [name, mac = ""] = token.split(".")
+    const forged = `${name}.${mac.startsWith("A") ? "B" : "A"}${mac.slice(1)}`
     for (const wrong of [forged, "x", `set_${"a".repeat(24)}.${token.split(".")[1]}`])
       expect((await get(url, { "sluice-retry-token": wrong })).status).toBe(400)
     const { url: elsewhere } = await paywall("other")
@@ -694,8 +695,9 @@ describe("a payment link", () => {
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 402])
     expect(await on.received(first.accepts[0]?.payTo as Address)).toEqual([2_000_000n])
     const refused = answers.find(({ status }) => status === 402)
-    expect(decode(refused?.headers["payment-required"]).accepts).toEqual(first.accepts)
-    expect((await required(url)).accepts).not.toEqual(first.accepts)
+    const { accepts } = decode(refused?.headers["payment-required"])
+    expect(accepts).not.toEqual(first.accepts)
+    expect((await required(url)).accepts).toEqual(accepts)
   })
 
   it("asks for the amount where it leaves it open", async () => {

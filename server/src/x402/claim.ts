@@ -23,6 +23,9 @@ const LAST_SIGNED_MS = 3_000
 /** A relay that can't be signed for so long is cancelled: nobody waits for it any more, and its buyer may have bought elsewhere. */
 const MOST_QUEUED_MS = 300_000
 
+/** Each round ends because another request was quicker; with one that never lets go, this one gives up. */
+const MOST_ROUNDS = 5
+
 /** A price, and where its money goes: to a receiving address of ours, or (facilitator) to somebody else's. */
 export type Offered = Price & { deposit?: Pick<Row<"deposits">, "id" | "factory" | "older_factory" | "resource_id"> }
 
@@ -57,7 +60,7 @@ export interface Claimed {
  */
 export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): Promise<Claimed | Refusal> {
   const claimId = randomUUID()
-  for (;;) {
+  for (let round = 0; round < MOST_ROUNDS; round++) {
     const known = await knownPayment(ctx, sale, payment)
     // A relay that was cancelled moved nothing, but somebody else may have carried the authorization out.
     if (known && !(known.isOver && (await isUnpaid(ctx, sale.network, known.row.id)))) {
@@ -79,6 +82,7 @@ export async function claimPayment(ctx: Context, sale: Sale, payment: Payment): 
     await ctx.wakes.wake("payouts")
     return { settlement, claimId, isIdentified: payment.identifier !== undefined }
   }
+  throw new ApiError("AUTHORIZATION_ALREADY_USED")
 }
 
 interface Known {
@@ -125,6 +129,12 @@ const rowOf = (ctx: TxContext, { network }: Pick<Sale, "network">, { authorizati
     .where("settlements.nonce", "=", nonce)
     .executeTakeFirst()
 
+/** Nothing of an earlier relay's end holds for a new one. */
+const unended = {
+  ...{ found_hash: null, found_block: null, found_final: false, failed_at: null },
+  ...{ served_at: null, answered_at: null, failure: null, retry_until: null },
+}
+
 /** What is written of a payment that was checked; `before`: its row, where an earlier relay of it was cancelled. */
 interface NewClaim {
   price: Offered
@@ -159,6 +169,7 @@ async function writeClaim(
         binding,
         payload_hash: hash,
         identifier: identifier ?? null,
+        ...unended,
         // All that was signed: a nonce whose earlier relay was cancelled may come back with another amount or payee.
         ...{ digest, pay_to: to, amount: value, valid_before: validBefore },
         payout_id: relay.id,
@@ -193,8 +204,10 @@ async function writeClaim(
       return written
     })
   } catch (error) {
-    if (error !== lost) throw error
-    if (await rowOf(ctx, sale, payment)) return undefined
+    // Postgres: unique_violation, of an identifier that another payment took.
+    if (error !== lost && (error as { code?: unknown }).code !== "23505") throw error
+    const row = await rowOf(ctx, sale, payment)
+    if (row && row.payout_id !== before?.payout_id) return undefined
     // A checkout's relay has this nonce, or a payment of another nonce took the identifier: the next look says which.
     if (identifier === undefined || !(await namedPayment(ctx, sale, payment)))
       throw new ApiError("AUTHORIZATION_ALREADY_USED")

@@ -4,8 +4,8 @@ import { pad, toEventSelector } from "viem"
 import { type Hash, parseHash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
-import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
-import type { Receipt } from "../chain/transfers.ts"
+import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.ts"
+import type { Receipt, Transfer } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -56,9 +56,16 @@ export function outcomeOf({ state, succeeded, tx_hash, found_hash, failed_at }: 
  */
 export async function resolveOutcome(ctx: Context, network: Network, settlement: Settlement): Promise<Outcome> {
   const known = outcomeOf(settlement)
-  if (known && !(settlement.found_hash !== null && !settlement.found_final && (await isGone(ctx, network, settlement))))
+  if (
+    known &&
+    !(
+      settlement.found_hash !== null &&
+      !settlement.found_final &&
+      (await unlessSilent(isGone(ctx, network, settlement)))
+    )
+  )
     return known
-  const found = await findCarriedOut(ctx, network, settlement)
+  const found = await unlessSilent(findCarriedOut(ctx, network, settlement))
   if (found === undefined) return { state: "pending" }
   if (found !== null) {
     await ctx.db
@@ -77,23 +84,33 @@ export async function resolveOutcome(ctx: Context, network: Network, settlement:
   return { state: "failed", words, replayableUntil: new Date(Math.min(untilMs, 8.64e15)).toISOString() }
 }
 
-/** Whether a reorg removed the transaction that was found; noted as final where it can't be removed any more. */
-async function isGone(ctx: Context, network: Network, { id, found_hash: hash }: Settlement): Promise<boolean> {
+/** Whether a reorg removed the transaction that was found, or what it did; noted as final where that can't happen any more. */
+async function isGone(ctx: Context, network: Network, settlement: Settlement): Promise<boolean> {
+  const { id, found_hash: hash } = settlement
   if (hash === null) return false
   const quorum = await openQuorum(network, 0n, ctx.signal)
   await quorum.learn([], [hash])
   const receipt = quorum.receiptOf(hash)
   if (receipt === undefined) return false
-  const isFinal = receipt !== null && receipt.blockNumber <= quorum.finalized
-  if (receipt !== null && !isFinal) return false
-  await ctx.db
-    .updateTable("settlements")
-    .set(isFinal ? { found_final: true } : { found_hash: null, found_block: null })
-    .where("id", "=", id)
-    .where("found_hash", "=", hash)
-    .execute()
-  return !isFinal
+  const isThere = receipt?.succeeded && receipt.transfers.some(each => isOurs(each, settlement))
+  const now = isThere
+    ? { found_final: receipt.blockNumber <= quorum.finalized, found_block: receipt.blockNumber }
+    : { found_hash: null, found_block: null }
+  await ctx.db.updateTable("settlements").set(now).where("id", "=", id).where("found_hash", "=", hash).execute()
+  return !isThere
 }
+
+const isOurs = (
+  { token, from, to, value }: Transfer,
+  { token: asset, payer, pay_to: payTo, amount }: Settlement,
+): boolean => token === asset && from === payer && to === payTo && value === amount
+
+/** What endpoints say; undefined where too few answer. */
+const unlessSilent = <T>(work: Promise<T>): Promise<T | undefined> =>
+  work.catch(error => {
+    if (error instanceof RpcError) return undefined
+    throw error
+  })
 
 const noteFailed = (ctx: TxContext, id: string) =>
   ctx.db
@@ -112,8 +129,9 @@ const noteFailed = (ctx: TxContext, id: string) =>
 async function findCarriedOut(
   ctx: Context,
   network: Network,
-  { payer, nonce, pay_to: payTo, amount, token, from_block: from }: Settlement,
+  settlement: Settlement,
 ): Promise<Pick<Receipt, "txHash" | "blockNumber"> | null | undefined> {
+  const { payer, nonce, token, from_block: from } = settlement
   const quorum = await openQuorum(network, 0n, ctx.signal)
   const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(payer), nonce]
   // Nodes refuse a range that ends beyond their head.
@@ -142,8 +160,7 @@ async function findCarriedOut(
     const receipt = quorum.receiptOf(txHash)
     if (receipt === undefined) return undefined
     const transfer = receipt?.transfers.find(each => each.logIndex === logIndex + 1)
-    const isOurs = transfer?.token === token && transfer.from === payer && transfer.to === payTo
-    if (receipt?.succeeded && isOurs && transfer.value === amount) return receipt
+    if (receipt?.succeeded && transfer && isOurs(transfer, settlement)) return receipt
   }
   return null
 }

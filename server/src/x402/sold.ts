@@ -147,6 +147,10 @@ export async function linkItem(
     },
     binding: bindingOf(session.id),
     closed: await pauseOf(ctx, network, price),
+    // Of two agents that were asked to pay one checkout, the second is asked for another.
+    ...(payTo === undefined
+      ? {}
+      : { renew: async () => (await linkItem(ctx, slug, path, { amount, payTo: undefined, caller })).offer }),
     isRepeatable: true,
   }
   return {

@@ -19,6 +19,7 @@ import {
   isRetryable,
   keepForToken,
   noteFailure,
+  releaseServing,
   retryToken,
   takeRetry,
   takeServing,
@@ -46,6 +47,8 @@ export interface Offer {
   binding: string
   /** Why nothing is sold now; what was paid before is still served. */
   closed?: ApiError | undefined
+  /** What is asked for after a refusal, where this price was for one payment alone. */
+  renew?: () => Promise<Offer>
   /** Whether whoever proves to have paid may be served again (content), or only after a failure (a call). */
   isRepeatable: boolean
 }
@@ -102,9 +105,11 @@ export async function takePayment(
 async function askForPayment(
   ctx: Context,
   reply: FastifyReply,
-  { prices: [price], sold }: Offer,
+  asked: Offer,
   refusal: string | Refusal,
 ): Promise<undefined> {
+  const { prices, sold } = asked.renew ? await asked.renew() : asked
+  const [price] = prices
   const [error, message] = typeof refusal === "string" ? [refusal, refusal] : [refusal.reason, refusal.words]
   const { header, body } = paymentRequired(price, sold, error, await offerExtensions(ctx, price, sold))
   await reply
@@ -175,7 +180,7 @@ async function serve(
   ctx.wakes.wakeSoon("payments")
   if (reply.raw.destroyed) {
     // Its caller left a moment ago, and nothing was begun.
-    await noteFailure(ctx, settlement.id, "its caller left")
+    await releaseServing(ctx, settlement.id, claimId, true)
     return undefined
   }
   reply.header("sluice-retry-token", paid.retryToken)
@@ -239,7 +244,8 @@ function sendPending(ctx: Context, reply: FastifyReply, id: string, isMine: bool
     .headers(isMine ? { "sluice-retry-token": retryToken(ctx, id) } : {})
     .send({
       status: "settlement_pending",
-      message: "The payment is being carried out. Do not pay again: ask for its status, then repeat this request.",
+      message:
+        "The payment is being carried out. Do not pay again: ask for its status, then repeat this request with the `Sluice-Retry-Token` of this answer.",
       statusUrl,
     })
 }

@@ -1,0 +1,43 @@
+/** Relays that would take money which nobody asks for any more. */
+import { sql } from "kysely"
+import type { TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { isArriving } from "./relays.ts"
+
+/**
+ * Relays `q` that were accepted before `i` and may still bring money: those that are signed and have not failed. Those that are not
+ * signed count only when `i` is about to be: they may never be, and must not cancel another.
+ */
+const mayPay = (withQueued: boolean) => sql`q.lane = 'relay' and (q.created_at, q.id) < (i.created_at, i.id)
+  and (q.state = 'assigned' or (q.state in ('mined', 'final') and q.succeeded)
+    or (${withQueued} and q.state in ('queued', 'held')))`
+
+/** How many uses of link `l` earlier relays for its other sessions may take. */
+const earlierOf = (withQueued: boolean) => sql`(select count(*) from checkout_sessions o
+  join deposits e on e.resource_id = o.id join payouts q on q.deposit_id = e.id
+  where o.link_id = l.id and o.id <> s.id and o.status <> 'confirmed' and ${mayPay(withQueued)})`
+
+/** Whether an earlier relay of the same session may bring money that the scan has not found. */
+const isSecond = (withQueued: boolean) => sql`exists (select from payouts q where q.deposit_id = i.deposit_id
+  and ${mayPay(withQueued)} and not exists (select from transfers t
+    where t.tx_hash = q.tx_hash and t.deposit_id = q.deposit_id and t.state <> 'gone'))`
+
+/**
+ * The ids of relays whose amount is no longer what their session lacks: it was paid in another way meanwhile, was accepted as it
+ * is, or its link is used up, or will be by an earlier relay. Such a relay would take money that nobody asked for. `isSigning`: right
+ * before they are signed, those that wait for an earlier one that is not signed yet too.
+ */
+export async function outpaid(
+  ctx: TxContext,
+  relays: readonly Row<"payouts">[],
+  isSigning = false,
+): Promise<Set<string>> {
+  if (relays.length === 0) return new Set()
+  const { rows } = await sql<{ id: string }>`
+    select i.id from payouts i join deposits d on d.id = i.deposit_id join checkout_sessions s on s.id = d.resource_id
+      left join payment_links l on l.id = s.link_id
+    where i.id in (${sql.join(relays.map(row => sql`${row.id}::uuid`))}) and (s.status = 'confirmed' or ${isSecond(isSigning)} or l.uses + ${earlierOf(isSigning)} >= l.max_uses or s.amount - i.amount <> (
+      select coalesce(sum(t.value), 0) from transfers t left join claims c on c.transfer_id = t.id
+      where t.deposit_id = i.deposit_id and t.token = i.token and ${isArriving}))`.execute(ctx.db)
+  return new Set(rows.map(row => row.id))
+}
