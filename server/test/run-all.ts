@@ -46,6 +46,13 @@ const alike = [
   "splits/least-amount.test.ts",
   "webhooks/addresses.test.ts",
   "cli/recover.test.ts",
+  "cli/doctor.test.ts",
+  "pages/pages.test.ts",
+  "paywalls/console-routes.test.ts",
+  "paywalls/routes.test.ts",
+  "proxy/calls.test.ts",
+  "proxy/console-routes.test.ts",
+  "webhooks/routes.test.ts",
   "limits/**",
 ]
 

@@ -455,6 +455,41 @@ describe("a nonce", () => {
     expect([row.amount, row.pay_to]).toEqual([100_000n, asked.accepts[0]?.payTo.toLowerCase()])
   })
 
+  it("whose relay was cancelled, and that a checkout took since, is refused: the claim ends", async () => {
+    const { url } = await paywall()
+    const buyer = await on.buyer(500_000n)
+    const asked = await required(url)
+    const signed = await sign(buyer, asked)
+    const answer = pay(url, v2(asked, signed))
+    await relayed()
+    await carry(await signAuthorization(buyer, rig.network, { to: rig.relayer.address, value: 500_000n }))
+    await on.round()
+    expect((await answer).body.error).toBe("settlement_failed")
+    await rig.mint(lower(buyer.address), 6_000_000n)
+    const session = await on.start()
+    const { nonce } = signed.authorization
+    expect((await on.submit(session, await on.sign(buyer, session, { nonce }))).status).toBe(200)
+    expect((await pay(url, v2(asked, signed))).body.error).toBe("AUTHORIZATION_ALREADY_USED")
+  })
+
+  it("that failed for good may be signed again, and is carried out then", async () => {
+    const { url } = await paywall()
+    const buyer = await on.buyer(500_000n)
+    const asked = await required(url)
+    const signed = await sign(buyer, asked)
+    const pending = await pay(url, v2(asked, signed), { prefer: "wait=0" })
+    await carry(await signAuthorization(buyer, rig.network, { to: rig.relayer.address, value: 500_000n }))
+    await on.round()
+    rig.service.advance(4_000_000)
+    expect((await get(new URL(pending.body.statusUrl).pathname)).body.status).toBe("failed")
+    const { db } = rig.service.ctx
+    expect((await db.selectFrom("settlements").select("failed_at").executeTakeFirst())?.failed_at).not.toBeNull()
+    await rig.mint(lower(buyer.address), 500_000n)
+    const again = v2(asked, await sign(buyer, asked, { nonce: signed.authorization.nonce }))
+    const [answer] = await Promise.all([pay(url, again), carryOut(2)])
+    expect(answer.status, JSON.stringify(answer.body)).toBe(200)
+  })
+
   it("that its payer used itself after a 202 is found by the same payment, also where nodes refuse ranges beyond their head", async () => {
     const { url } = await paywall()
     const asked = await required(url)
@@ -472,6 +507,9 @@ describe("a nonce", () => {
     )
     const token = `${pending.headers["sluice-retry-token"]}`
     expect((await get(url, { "sluice-retry-token": token })).body.txHash).toBe(transactionHash)
+    // While no node answers, what was found stays found.
+    rig.proxy.spoil = () => failed("down")
+    expect((await get(new URL(pending.body.statusUrl).pathname)).body).toMatchObject({ status: "settled" })
   })
 })
 
