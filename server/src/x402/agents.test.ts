@@ -513,6 +513,18 @@ describe("a nonce", () => {
   })
 })
 
+describe("an authorization without an end", () => {
+  it("is carried out like any other, and its status can be read", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const payload = v2(asked, await sign(await on.buyer(), asked, { validBefore: 2n ** 256n - 1n }))
+    const pending = await pay(url, payload, { prefer: "wait=0" })
+    expect([pending.status, pending.body.status]).toEqual([202, "settlement_pending"])
+    await on.round()
+    expect((await get(new URL(pending.body.statusUrl).pathname)).body.status).toBe("settled")
+  })
+})
+
 describe("a contract wallet", () => {
   it("pays by its own word (ERC-1271), with the gas that it showed", async () => {
     const { url } = await paywall()

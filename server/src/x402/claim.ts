@@ -23,6 +23,9 @@ const LAST_SIGNED_MS = 3_000
 /** A relay that can't be signed for so long is cancelled: nobody waits for it any more, and its buyer may have bought elsewhere. */
 const MOST_QUEUED_MS = 300_000
 
+/** The last second that a Date can say: wallets sign 2^256 - 1 for "no end", which no column of times holds. */
+const LAST_SECOND = 8_640_000_000_000n
+const asTime = (seconds: bigint): bigint => (seconds < LAST_SECOND ? seconds : LAST_SECOND)
 /** Each round ends because another request was quicker; with one that never lets go, this one gives up. */
 const MOST_ROUNDS = 5
 
@@ -171,7 +174,7 @@ async function writeClaim(
         identifier: identifier ?? null,
         ...unended,
         // All that was signed: a nonce whose earlier relay was cancelled may come back with another amount or payee.
-        ...{ digest, pay_to: to, amount: value, valid_before: validBefore },
+        ...{ digest, pay_to: to, amount: value, valid_before: asTime(validBefore) },
         payout_id: relay.id,
         from_block: await heightOf(ctx, network),
         claim_id: claimId,

@@ -250,10 +250,6 @@ function sendPending(ctx: Context, reply: FastifyReply, id: string, isMine: bool
     })
 }
 
-/**
- * Gives the right to serve back after a failure of whoever should have answered: the retry token repeats the call for a day.
- *
- * @public
- */
+/** Gives the right to serve back after a failure of whoever should have answered: the retry token repeats the call for a day. */
 export const giveBack = (ctx: Context, paid: Paid, reason: string): Promise<unknown> =>
   noteFailure(ctx, paid.id, reason)
