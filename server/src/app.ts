@@ -35,7 +35,7 @@ import { webhookRoutes } from "./webhooks/routes.ts"
 import { openSender, type Sender } from "./webhooks/send.ts"
 import { facilitatorRoutes } from "./x402/facilitator-routes.ts"
 import { agentRoutes } from "./x402/routes.ts"
-import { giveBack, takePayment } from "./x402/take-payment.ts"
+import { callPayments } from "./x402/take-payment.ts"
 
 /**
  * The API, ready to listen; `sender` tries the addresses of webhooks. Once `draining` is set, it asks its callers to
@@ -83,7 +83,7 @@ export function openApp(
     termsRoute(routes, ctx)
     foreignTokenRoutes(routes, ctx)
     bundleConsoleRoutes(routes, ctx)
-    proxyRoutes(routes, ctx, { take: takePayment, giveBack })
+    proxyRoutes(routes, ctx, callPayments)
     agentRoutes(routes, ctx)
     facilitatorRoutes(routes, ctx)
     pageRoutes(routes, ctx, assets)

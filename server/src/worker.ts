@@ -13,7 +13,6 @@ import { recheckBudgets } from "./payouts/gas-budget.ts"
 import { sweepDue } from "./payouts/make-payouts.ts"
 import { laneSigners, payoutRound } from "./payouts/pay-out.ts"
 import { tendRelays } from "./payouts/relays.ts"
-import { releaseLostCalls } from "./proxy/calls-in-progress.ts"
 import { checkBooks } from "./reconciliation/check-books.ts"
 import { reconcileRound } from "./reconciliation/reconcile.ts"
 import { checkDormantDeposits, makeDepositsDormant } from "./scanner/check-dormant-deposits.ts"
@@ -123,7 +122,6 @@ const housekeeping: Loop = {
     await reportWaiting(ctx)
     // Relays accepted while there was a relay wallet expire without one.
     if (!ctx.settings.relaySigner) for (const network of networks) await tendRelays(ctx, network)
-    await releaseLostCalls(ctx)
     await forgetExpiredKeys(ctx)
     await forgetExpiredNonces(ctx)
     await forgetRetiredKeys(ctx)

@@ -37,11 +37,6 @@ export interface BundleHeaders {
   sealed: string
 }
 
-export interface CallsInProgress {
-  payment_id: string
-  lease_until: Date
-}
-
 export interface BundleFailures {
   payment_id: string
   bundle_id: string

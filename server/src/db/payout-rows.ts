@@ -194,11 +194,11 @@ export interface Settlements {
   claim_id: Optional<string>
   lease_until: Optional<Date>
   served_at: Optional<Date>
-  /** When its answer was handed to the network. */
+  /** When its caller was handed what was bought, or a token for it: the payment alone is good for nothing more. */
   answered_at: Optional<Date>
   /** When nothing could be paid any more. */
   failed_at: Optional<Date>
-  failure: Optional<string>
+  /** Set when the merchant's server failed: until then its retry token repeats the call. */
   retry_until: Optional<Date>
   created_at: Date
   updated_at: Date

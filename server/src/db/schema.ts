@@ -1,7 +1,7 @@
 /** The rows as Kysely sees them; the source of truth is `migrations/`. bigint: numeric and int8 columns. */
 import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
-import type { BundleFailures, BundleHeaders, BundleRoutes, Bundles, CallsInProgress } from "./bundle-rows.ts"
+import type { BundleFailures, BundleHeaders, BundleRoutes, Bundles } from "./bundle-rows.ts"
 import type { CheckoutSessions, PaymentLinks, Products } from "./checkout-rows.ts"
 import type { Branding, Invitations, Merchants, PayoutAddresses } from "./merchant-rows.ts"
 import type {
@@ -362,7 +362,6 @@ export interface Database {
   bundle_routes: BundleRoutes
   bundle_headers: BundleHeaders
   bundle_failures: BundleFailures
-  calls_in_progress: CallsInProgress
   products: Products
   payment_links: PaymentLinks
   checkout_sessions: CheckoutSessions

@@ -56,6 +56,17 @@ export async function makeDeposit(
     .executeTakeFirstOrThrow()
 }
 
+/** Creates a receiving address for a paywall or bundle, whose money can go to these parties alone. */
+export const makeStandingDeposit = (
+  ctx: TxContext,
+  network: NetworkInfo,
+  resourceId: string,
+  parties: Parties,
+): Promise<Row<"deposits">> => {
+  const opensAt = new Date(ctx.now().getTime() + OPEN_AFTER_MS)
+  return makeDeposit(ctx, network, { resourceId, ...parties, opensAt, watchedMs: 0 })
+}
+
 /** The recipients of a set, in the order that an address commits to; none without a set. */
 export const payeesOf = async (ctx: TxContext, setId: bigint | null): Promise<Payee[]> =>
   setId === null ? [] : ((await payeesOfSets(ctx, [setId])).get(setId) ?? [])

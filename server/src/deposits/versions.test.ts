@@ -40,13 +40,22 @@ describe("renewDeposits", () => {
     expect(deposits[1]?.open_after_s).toBeGreaterThan((deposits[0]?.open_after_s ?? 0n) + 300n * 86_400n)
   })
 
-  it("replaces an address of before the contracts that this version serves, once", async () => {
+  it("replaces the addresses of before the contracts that this version serves, once", async () => {
+    const bundle = {
+      name: "Weather",
+      slug: "weather",
+      originUrl: "https://api.weather.example",
+      routes: [{ method: "GET", path: "/today", price: "0.5" }],
+    }
+    await service.call("POST", "/api/console/bundles", bundle, { as: "shop" })
+    const calls = async () => (await service.call("GET", "/api/p/weather")).body.payTo
     const { body } = await service.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, { as: "shop" })
     const payTo = async () => (await service.call("GET", `/api/paywalls/${body.id}`)).body.payTo
-    const before = await payTo()
+    const before = [await payTo(), await calls()]
     await makeOlder(service.ctx.db)
-    expect(await renewDeposits(service.ctx)).toBe(1)
+    expect(await renewDeposits(service.ctx)).toBe(2)
     expect(await renewDeposits(service.ctx)).toBe(0)
-    expect(await payTo()).not.toBe(before)
+    expect(before).not.toContain(await payTo())
+    expect(before).not.toContain(await calls())
   })
 })

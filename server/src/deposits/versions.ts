@@ -6,9 +6,8 @@ import { sql } from "kysely"
 import type { NetworkInfo } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { isKind } from "../db/is-kind.ts"
-import type { Row } from "../db/schema.ts"
-import { moveBundleDeposits, renewBundleDeposits } from "./bundle-deposits.ts"
-import { COOLING_MS, makeDeposit, OPEN_AFTER_MS, type Parties, RENEW_BEFORE_S } from "./deposits.ts"
+import { bundleDeposit, moveBundleDeposit } from "./bundle-deposits.ts"
+import { COOLING_MS, makeStandingDeposit, type Parties, RENEW_BEFORE_S } from "./deposits.ts"
 import { partiesOf } from "./parties.ts"
 
 /** Opens the first version of a new paywall, or the next version of a paywall whose row is locked. */
@@ -48,17 +47,6 @@ export async function openVersion(
     .execute()
 }
 
-/** Creates a receiving address for a paywall, whose money can go to these parties alone. */
-export const makePaywallDeposit = (
-  ctx: TxContext,
-  network: NetworkInfo,
-  paywallId: string,
-  parties: Parties,
-): Promise<Row<"deposits">> => {
-  const opensAt = new Date(ctx.now().getTime() + OPEN_AFTER_MS)
-  return makeDeposit(ctx, network, { resourceId: paywallId, ...parties, opensAt, watchedMs: 0 })
-}
-
 /** Gives a paywall, whose row is locked, a new receiving address: its parties as they are now, but for what changes. */
 export async function moveDeposit(
   ctx: TxContext,
@@ -68,7 +56,7 @@ export async function moveDeposit(
 ): Promise<void> {
   const { price, active, ...parties } = change
   const now = { ...(await partiesOf(ctx, network, paywallId)), ...parties }
-  const deposit = await makePaywallDeposit(ctx, network, paywallId, now)
+  const deposit = await makeStandingDeposit(ctx, network, paywallId, now)
   await openVersion(ctx, paywallId, {
     ...{ depositId: deposit.id },
     ...(price === undefined ? {} : { price }),
@@ -76,18 +64,42 @@ export async function moveDeposit(
   })
 }
 
+/** What has a receiving address of its own for as long as it is sold: where it is paid now, and how it gets another. */
+const standing = {
+  paywalls: {
+    depositOf: async (ctx: TxContext, id: string) =>
+      ctx.db
+        .selectFrom("paywall_versions")
+        .select("deposit_id as id")
+        .where("paywall_id", "=", id)
+        .where("until_at", "is", null)
+        .executeTakeFirst(),
+    move: moveDeposit,
+  },
+  bundles: { depositOf: bundleDeposit, move: moveBundleDeposit },
+} as const
+const kinds = ["paywalls", "bundles"] as const
+
 /** Gives all the merchant's paywalls and bundles on a network new receiving addresses, by its settings as they are now. */
 export async function moveDeposits(ctx: TxContext, merchantId: string, network: NetworkInfo): Promise<void> {
-  const paywalls = await ctx.db
-    .selectFrom("paywalls")
-    .select("id")
-    .where("merchant_id", "=", merchantId)
-    .where("chain_id", "=", network.chainId)
-    .orderBy("id")
-    .forNoKeyUpdate()
-    .execute()
-  for (const { id } of paywalls) await moveDeposit(ctx, network, id)
-  await moveBundleDeposits(ctx, merchantId, network)
+  for (const kind of kinds) {
+    const rows = await ctx.db
+      .selectFrom(kind)
+      .select("id")
+      .where("merchant_id", "=", merchantId)
+      .where("chain_id", "=", network.chainId)
+      .orderBy("id")
+      .forNoKeyUpdate()
+      .execute()
+    for (const { id } of rows) await standing[kind].move(ctx, network, id)
+  }
+}
+
+/** An address that is due to be replaced, and what is sold there. */
+interface DueDeposit {
+  id: string
+  chain_id: number
+  deposit_id: bigint
 }
 
 /**
@@ -95,32 +107,41 @@ export async function moveDeposits(ctx: TxContext, merchantId: string, network: 
  * money it could not move; returns how many.
  */
 export async function renewDeposits(ctx: Context): Promise<number> {
+  const due = { paywalls: await duePaywalls(ctx), bundles: await dueBundles(ctx) }
+  for (const kind of kinds)
+    for (const { id, chain_id, deposit_id } of due[kind])
+      await inTransaction(ctx, async ctx => {
+        await ctx.db.selectFrom(kind).select("id").where("id", "=", id).forNoKeyUpdate().execute()
+        const network = ctx.chain.networks.find(each => each.chainId === chain_id)
+        // Another process may have done it first.
+        if (network && (await standing[kind].depositOf(ctx, id))?.id === deposit_id)
+          await standing[kind].move(ctx, network, id)
+      })
+  return due.paywalls.length + due.bundles.length
+}
+
+/** An address that opens before this time is replaced, in Unix seconds. */
+const openingBefore = (ctx: TxContext): bigint => BigInt(Math.floor(ctx.now().getTime() / 1_000) + RENEW_BEFORE_S)
+
+async function duePaywalls(ctx: TxContext): Promise<DueDeposit[]> {
   const current = ctx.db
     .selectFrom("paywall_versions")
     .innerJoin("deposits", "deposits.id", "paywall_versions.deposit_id")
-    .select(["paywall_versions.paywall_id", "deposits.chain_id", "deposits.id as depositId"])
+    .select(["paywall_versions.paywall_id as id", "deposits.chain_id", "deposits.id as deposit_id"])
     .where("until_at", "is", null)
     .where(isKind("deposits.resource_id", "pw"))
     .limit(1_000)
   const unserved = current.where(sql<boolean>`deposits.older_factory`)
-  const before = BigInt(Math.floor(ctx.now().getTime() / 1_000) + RENEW_BEFORE_S)
   // Uses the index on the next opening time: checking each paywall took 443 ms with 150,000 of them.
-  const opening = current.where("open_after_s", "<", before).orderBy("open_after_s")
+  const opening = current.where("open_after_s", "<", openingBefore(ctx)).orderBy("open_after_s")
   const found = [...(await unserved.execute()), ...(await opening.execute())]
-  const due = [...new Map(found.map(each => [each.paywall_id, each])).values()]
-  for (const { paywall_id, chain_id, depositId } of due)
-    await inTransaction(ctx, async ctx => {
-      await ctx.db.selectFrom("paywalls").select("id").where("id", "=", paywall_id).forNoKeyUpdate().execute()
-      const open = await ctx.db
-        .selectFrom("paywall_versions")
-        .select("deposit_id")
-        .where("paywall_id", "=", paywall_id)
-        .where("until_at", "is", null)
-        .executeTakeFirst()
-      const network = ctx.chain.networks.find(each => each.chainId === chain_id)
-      // Another process may have done it first.
-      if (!network || open?.deposit_id !== depositId) return
-      await moveDeposit(ctx, network, paywall_id)
-    })
-  return due.length + (await renewBundleDeposits(ctx))
+  return [...new Map(found.map(each => [each.id, each])).values()]
+}
+
+async function dueBundles(ctx: TxContext): Promise<DueDeposit[]> {
+  const { rows } = await sql<DueDeposit>`
+    select b.id, b.chain_id, d.id as deposit_id from bundles b join lateral (
+      select id, open_after_s, older_factory from deposits where resource_id = b.id order by id desc limit 1) d on true
+    where d.older_factory or d.open_after_s < ${openingBefore(ctx)} order by b.id limit 1000`.execute(ctx.db)
+  return rows
 }

@@ -4,8 +4,9 @@ import { type Network, networkAsked, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { orSlugTaken } from "../db/slugs.ts"
+import { makeStandingDeposit } from "../deposits/deposits.ts"
 import { approverOf } from "../deposits/parties.ts"
-import { makePaywallDeposit, moveDeposit, openVersion } from "../deposits/versions.ts"
+import { moveDeposit, openVersion } from "../deposits/versions.ts"
 import { ApiError } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/merchant-settings.ts"
@@ -62,7 +63,7 @@ export async function createPaywall(ctx: TxContext, merchantId: string, body: Pa
   )
   const approver = await approverOf(ctx, network, merchantId, owner)
   const parties = { owner, approver, recipientSetId: split?.setId ?? null }
-  const deposit = await makePaywallDeposit(ctx, network, paywall.id, parties)
+  const deposit = await makeStandingDeposit(ctx, network, paywall.id, parties)
   await openVersion(ctx, paywall.id, { price, active: true, depositId: deposit.id })
   await emitAttached(ctx, merchantId, paywall.id, null, paywall.split_id)
   return paywall

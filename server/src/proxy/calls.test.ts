@@ -38,14 +38,14 @@ let respond: (response: ServerResponse, one: Asked, request: IncomingMessage) =>
 /** The fake of x402: who sends `x-payment: good` has paid, once; a token works when the payment was given back. */
 let offers: Offer[]
 let spent: Set<string>
-let givenBack: Map<string, { paid: Paid; binding: string; reason: string }>
+let givenBack: Map<string, { paid: Paid; boundTo: readonly string[] | undefined }>
 
 const payments: Payments = {
   async take(_ctx, request, reply, offer) {
     offers.push(offer)
     const token = request.headers["payment-retry"]
     const kept = typeof token === "string" ? givenBack.get(token) : undefined
-    if (kept && kept.binding === offer.binding) {
+    if (kept && `${kept.boundTo}` === `${offer.boundTo}`) {
       givenBack.delete(token as string)
       return { ...kept.paid, isRetry: true }
     }
@@ -56,10 +56,20 @@ const payments: Payments = {
     }
     spent.add(nonce)
     const paid = { payer: `0x${"b".repeat(40)}` as Address, txHash: `0x${"1".repeat(64)}` as Hash }
-    return { ...paid, id: `x_${nonce}`, receipt: `receipt.${nonce}`, retryToken: `retry-${nonce}`, isRetry: false }
+    return {
+      ...paid,
+      id: `x_${nonce}`,
+      claimId: nonce,
+      receipt: `receipt.${nonce}`,
+      retryToken: `retry-${nonce}`,
+      isRetry: false,
+    }
   },
-  async giveBack(_ctx, paid, reason) {
-    givenBack.set(paid.retryToken, { paid, reason, binding: offers.at(-1)?.binding ?? "" })
+  end: async () => true,
+  release: async () => undefined,
+  async giveBack(_ctx, paid) {
+    givenBack.set(paid.retryToken, { paid, boundTo: offers.at(-1)?.boundTo })
+    return true
   },
 }
 

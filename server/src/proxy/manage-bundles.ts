@@ -6,7 +6,8 @@ import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { lockMerchant } from "../db/lock-merchant.ts"
 import type { Row } from "../db/schema.ts"
 import { orSlugTaken } from "../db/slugs.ts"
-import { makeBundleDeposit, moveBundleDeposit } from "../deposits/bundle-deposits.ts"
+import { moveBundleDeposit } from "../deposits/bundle-deposits.ts"
+import { makeStandingDeposit } from "../deposits/deposits.ts"
 import { approverOf } from "../deposits/parties.ts"
 import { ApiError, type ErrorDetail, invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
@@ -64,7 +65,7 @@ export async function createBundle(ctx: TxContext, merchantId: string, body: Bun
   await writeRoutes(ctx, made.id, routes)
   await writeHeaders(ctx, made.id, body.originHeaders ?? {})
   const approver = await approverOf(ctx, network, merchantId, owner)
-  await makeBundleDeposit(ctx, network, made.id, { owner, approver, recipientSetId: split?.setId ?? null })
+  await makeStandingDeposit(ctx, network, made.id, { owner, approver, recipientSetId: split?.setId ?? null })
   await emitAttached(ctx, merchantId, made.id, null, made.split_id)
   return made
 }

@@ -21,15 +21,19 @@ export interface Offer {
   network: Network
   prices: readonly [Price]
   sold: { url: string; description: string; mimeType: string }
-  /** Hex SHA-256 of method, path, query and body: the payment is good for this call alone. */
-  binding: string
+  /** The bundle, method, path with query, and SHA-256 of the body: the payment is good for this call alone. */
+  boundTo: readonly string[]
   /** A call is served again only after it failed. */
   isRepeatable: false
+  /** How long the call may take until its process was surely killed, in milliseconds. */
+  answerMs: number
 }
 
 /** A settled payment that the request may be served for, once. */
 export interface Paid {
   id: string
+  /** The claim by which this request holds the right to make the call. */
+  claimId: string
   payer: Address
   txHash: Hash
   /** A signed receipt (compact JWS). */
@@ -43,6 +47,10 @@ export interface Paid {
 export interface Payments {
   /** The payment, or undefined where the request was answered: with 402 or 202, or with why its payment is not good. */
   take(ctx: Context, request: FastifyRequest, reply: FastifyReply, offer: Offer): Promise<Paid | undefined>
-  /** Lets `retryToken` repeat the call for 24 hours: it was not answered. */
-  giveBack(ctx: Context, paid: Paid, reason: string): Promise<unknown>
+  /** Records that the call was made, however long its answer streams; false where another request has the right to it. */
+  end(ctx: Context, paid: Paid): Promise<boolean>
+  /** Lets the next request with the payment make the call: its caller has gone, and nothing was done. */
+  release(ctx: Context, paid: Paid): Promise<unknown>
+  /** Lets `retryToken` repeat the call for 24 hours: it failed. False where another request has the right to it. */
+  giveBack(ctx: Context, paid: Paid): Promise<boolean>
 }

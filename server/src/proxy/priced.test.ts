@@ -3,12 +3,12 @@ import { once } from "node:events"
 import { createServer, request as httpRequest, type Server, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import { compactVerify, importJWK } from "jose"
+import { sql } from "kysely"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import type { Address } from "../chain/hex.ts"
-import { releaseLostCalls } from "./calls-in-progress.ts"
 
 let rig: PayoutRig
 let on: ReturnType<typeof relaysOn>
@@ -85,6 +85,10 @@ async function paid(url: string, body?: object) {
   const [answer] = await Promise.all([call(url, payment, body), carryOut(count)])
   return { answer, payment, payTo: asked.accepts[0].payTo.toLowerCase() as Address }
 }
+const stored = () => rig.service.ctx.db.selectFrom("settlements").selectAll().execute()
+/** As after the time that its process is given for an answer. */
+const forgetLease = () =>
+  sql`update settlements set lease_until = clock_timestamp() - interval '1 second'`.execute(rig.service.ctx.db)
 const failures = async () =>
   (await rig.service.call("GET", `/api/console/bundles/${bundleId}/failures`, undefined, { as: "shop" })).body.data
 
@@ -135,7 +139,7 @@ describe("a priced call", () => {
     const { transaction } = decode(headers["payment-response"])
     expect(await failures()).toMatchObject([{ method: "GET", path: "/forecast/oslo", attempts: 1, servedAt: null }])
     // The payment alone is public once it is mined; the token is not.
-    expect((await call(OSLO, { ...payment, prefer: "wait=0" })).status).toBe(409)
+    expect((await call(OSLO, payment)).status).toBe(409)
     const token = { "sluice-retry-token": body.retryToken }
     expect((await call(OSLO, token)).status).toBe(502)
     expect(await failures()).toMatchObject([{ attempts: 2, servedAt: null }])
@@ -187,9 +191,9 @@ describe("a priced call", () => {
       await expect.poll(() => asked.filter(each => each.target.startsWith(method)).length, { timeout: 20_000 }).toBe(1)
       cut.destroy()
       await expect.poll(() => closed, { timeout: 20_000 }).toBe(true)
-      const { db } = rig.service.ctx
-      const inProgress = () => db.selectFrom("calls_in_progress").selectAll().execute()
-      await expect.poll(inProgress, { timeout: 20_000 }).toEqual([])
+      // A call that only reads is released; of another, whoever left counts as answered.
+      const ended = () => stored().then(rows => rows.every(row => row.claim_id === null || row.answered_at !== null))
+      await expect.poll(ended, { timeout: 20_000 }).toBe(true)
       respond = response => response.end("{}")
       const again = async () => (await call(OSLO, { ...payment, prefer: "wait=0" }, forecast)).status
       if (method === "POST") expect(await again()).toBe(409)
@@ -207,17 +211,18 @@ describe("a priced call", () => {
     }
     const asks = await required(OSLO)
     const payment = paymentOf(asks, await sign(await on.buyer(), asks))
-    const { db } = rig.service.ctx
     const hanging = call(OSLO, payment).catch(() => undefined)
     await carryOut(1)
     await expect.poll(() => asked.length, { timeout: 20_000 }).toBe(1)
-    await releaseLostCalls(rig.service.ctx)
-    expect((await call(OSLO, payment)).body.error).toBe("PAYMENT_ALREADY_SERVED")
-    await db
-      .updateTable("calls_in_progress")
-      .set({ lease_until: new Date(0) })
-      .execute()
-    await releaseLostCalls(rig.service.ctx)
+    // Nobody was answered yet, so it is not said that somebody was; a stranger is never answered.
+    const now = { ...payment, prefer: "wait=0" }
+    const underWay = await call(OSLO, now)
+    expect([underWay.status, underWay.headers["sluice-retry-token"]]).toEqual([202, undefined])
+    const remoteAddress = "192.0.2.9"
+    const stranger = () => rig.service.call("GET", OSLO, undefined, { headers: now, remoteAddress })
+    expect((await stranger()).status).toBe(409)
+    await forgetLease()
+    expect((await stranger()).status).toBe(409)
     respond = response => response.end("{}")
     const served = await call(OSLO, payment)
     expect(served.status).toBe(200)
@@ -227,6 +232,35 @@ describe("a priced call", () => {
     expect((await hanging)?.body.error).toBe("PAYMENT_ALREADY_SERVED")
     const token = { "sluice-retry-token": `${served.headers["sluice-retry-token"]}` }
     for (const again of [payment, token]) expect((await call(OSLO, again)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+  })
+
+  it("whose answer streams for as long as it likes is made once: neither its payment nor its token makes it again", async () => {
+    const base = await listening
+    respond = response => void response.write("a")
+    const asks = await required(OSLO)
+    const payment = paymentOf(asks, await sign(await on.buyer(), asks))
+    const streaming = httpRequest(`${base}${OSLO}`, { headers: payment })
+    const begun = once(streaming, "response")
+    streaming.end()
+    await carryOut(1)
+    const [answer] = await begun
+    await forgetLease()
+    const token = { "sluice-retry-token": `${answer.headers["sluice-retry-token"]}` }
+    for (const again of [payment, token]) expect((await call(OSLO, again)).body.error).toBe("PAYMENT_ALREADY_SERVED")
+    expect(asked).toHaveLength(1)
+    streaming.destroy()
+  })
+
+  it("whose process was killed while it told of a failure is forwarded again for the same payment", async () => {
+    respond = response => response.writeHead(503).end()
+    const { answer, payment } = await paid(OSLO)
+    expect(answer.status).toBe(502)
+    // As a process leaves it that had noted the failure, and nothing more.
+    await sql`update settlements set answered_at = null`.execute(rig.service.ctx.db)
+    await forgetLease()
+    respond = response => response.end("{}")
+    expect((await call(OSLO, payment)).status).toBe(200)
+    expect((await failures())[0].servedAt).not.toBeNull()
   })
 
   it("is in the books as an agent's payment, which emits no event; other money at its address waits", async () => {

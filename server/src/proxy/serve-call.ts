@@ -11,7 +11,6 @@ import { bundleDeposit } from "../deposits/bundle-deposits.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError, errorTable, invalid } from "../errors.ts"
 import { dropSlowReader } from "../http/parts.ts"
-import { beginCall, endCall, releaseCall } from "./calls-in-progress.ts"
 import { recordFailure, recordServed } from "./failures.ts"
 import type { Forwarder, OriginAnswer } from "./forward.ts"
 import { headersForCaller, headersForOrigin, isLoop, VIA } from "./headers.ts"
@@ -62,14 +61,14 @@ export async function serveCall(
   // Its caller may pay with any wallet too; then the scan must find it.
   await watch(ctx, call.bundle.id)
   if (!parts.payments) throw new ApiError("PAYMENTS_PAUSED")
-  const paid = await parts.payments.take(ctx, request, reply, await offerOf(ctx, request, call))
+  const { payments } = parts
+  const paid = await payments.take(ctx, request, reply, await offerOf(ctx, request, call))
   if (!paid) return reply
   try {
-    return await answer(ctx, parts, request, reply, call, paid, gone.signal)
+    return await answer(ctx, parts, request, reply, call, { payments, paid }, gone.signal)
   } catch (error) {
-    // Another request serves the payment, or may: the lease of this one has expired.
-    const isLost = error instanceof ApiError && error.code === "PAYMENT_ALREADY_SERVED"
-    if (!isLost) await parts.payments.giveBack(ctx, paid, "the service failed")
+    // No-op where another request serves the payment: the lease of this one has expired.
+    await payments.giveBack(ctx, paid)
     throw error
   }
 }
@@ -113,16 +112,28 @@ async function offerOf(
       description: route.description ?? `${bundle.name}: ${route.method} ${route.path}`,
       mimeType: "application/json",
     },
-    binding: bindingOf(bundle.id, method, target, body),
+    // These bytes at this place, and nothing else.
+    boundTo: [
+      bundle.id,
+      method,
+      target,
+      createHash("sha256")
+        .update(body ?? "")
+        .digest("hex"),
+    ],
     isRepeatable: false,
+    answerMs: ctx.settings.originTimeoutMs + MARGIN_MS,
   }
 }
 
-/** What the payment of a call is good for, as hex SHA-256: these bytes at this place, and nothing else. */
-const bindingOf = (bundleId: string, method: string, target: string, body: Buffer | undefined): string =>
-  sha256(JSON.stringify([bundleId, method, target, sha256(body ?? "")]))
+/** Longer than everything around a forwarded request takes, so that the right to make a call outlives it. */
+const MARGIN_MS = 60_000
 
-const sha256 = (data: string | Buffer): string => createHash("sha256").update(data).digest("hex")
+/** A call that was paid for, and how its payment is kept. */
+interface PaidCall {
+  payments: Payments
+  paid: Paid
+}
 
 async function answer(
   ctx: Context,
@@ -130,13 +141,14 @@ async function answer(
   request: FastifyRequest,
   reply: FastifyReply,
   call: Call,
-  paid: Paid | undefined,
+  bought: PaidCall | undefined,
   signal: AbortSignal,
 ): Promise<FastifyReply> {
   const { bundle, path, query, body } = call
+  const paid = bought?.paid
   if (signal.aborted) {
     // The origin was not asked, so nothing was done for the payment.
-    if (paid) await releaseCall(ctx, paid.id)
+    await bought?.payments.release(ctx, bought.paid)
     return reply
   }
   const own = {
@@ -147,16 +159,18 @@ async function answer(
   }
   const headers = headersForOrigin(request.raw.rawHeaders, own)
   const target = { originUrl: bundle.originUrl, path: path.text + query }
-  if (paid) await beginCall(ctx, paid.id)
   const found = await parts.forwarder.forward({ ...target, method: request.method, headers, body }, signal)
-  if (paid && !(await endCall(ctx, paid.id))) {
-    drop(found)
-    throw new ApiError("PAYMENT_ALREADY_SERVED")
+  if (signal.aborted) return await endUnread(ctx, request, reply, bought, found)
+  if (found.failure !== undefined) return await sendFailure(ctx, request, reply, call, bought, found)
+  if (bought) {
+    const { payments, paid } = bought
+    if (!(await payments.end(ctx, paid))) {
+      drop(found)
+      throw new ApiError("PAYMENT_ALREADY_SERVED")
+    }
+    finished(found.body, error => void (error && !signal.aborted && failLate(ctx, request, call, bought)))
+    if (paid.isRetry) await recordServed(ctx, paid.id)
   }
-  if (signal.aborted) return await endUnread(ctx, request, reply, paid, found)
-  if (found.failure !== undefined) return await sendFailure(ctx, parts, request, reply, call, paid, found)
-  if (paid?.isRetry) await recordServed(ctx, paid.id)
-  if (paid) finished(found.body, error => void (error && !signal.aborted && failLate(ctx, parts, request, call, paid)))
   return sendAnswer(ctx, request, reply, found)
 }
 
@@ -173,11 +187,14 @@ async function endUnread(
   ctx: Context,
   { method }: FastifyRequest,
   reply: FastifyReply,
-  paid: Paid | undefined,
+  bought: PaidCall | undefined,
   found: OriginAnswer,
 ): Promise<FastifyReply> {
   drop(found)
-  if (paid && (method === "GET" || method === "HEAD")) await releaseCall(ctx, paid.id)
+  if (!bought) return reply
+  const { payments, paid } = bought
+  const mayRepeat = method === "GET" || method === "HEAD"
+  await (mayRepeat ? payments.release(ctx, paid) : payments.end(ctx, paid))
   return reply
 }
 
@@ -200,15 +217,15 @@ function sendAnswer(
 /** Answers 502; a payment is given back first, so that whoever reads its token can use it. */
 async function sendFailure(
   ctx: Context,
-  { payments }: Parts,
   request: FastifyRequest,
   reply: FastifyReply,
   call: Call,
-  paid: Paid | undefined,
+  bought: PaidCall | undefined,
   { failure, shown }: Extract<OriginAnswer, { failure: string }>,
 ): Promise<FastifyReply> {
-  if (paid) {
-    await payments?.giveBack(ctx, paid, failure)
+  const paid = bought?.paid
+  if (bought && paid) {
+    if (!(await bought.payments.giveBack(ctx, paid))) throw new ApiError("PAYMENT_ALREADY_SERVED")
     await recordFailure(ctx, failureOfCall(request, call, paid, failure))
   }
   ctx.log.info({ requestId: request.id, bundleId: call.bundle.id, failure }, "an origin failed")
@@ -227,15 +244,13 @@ async function sendFailure(
 /** The origin has cut its answer off: the caller has a part, and may ask for the whole. */
 async function failLate(
   ctx: Context,
-  { payments }: Parts,
   request: FastifyRequest,
   call: Call,
-  paid: Paid,
+  { payments, paid }: PaidCall,
 ): Promise<void> {
   const reason = "did not end its answer"
   try {
-    await payments?.giveBack(ctx, paid, reason)
-    await recordFailure(ctx, failureOfCall(request, call, paid, reason))
+    if (await payments.giveBack(ctx, paid)) await recordFailure(ctx, failureOfCall(request, call, paid, reason))
   } catch (error) {
     ctx.log.error(
       { err: error, requestId: request.id },

@@ -3,7 +3,7 @@
  * broadcast. Its unique key is the payer's nonce, so of any number of requests with one authorization, in any number of
  * processes, one makes the row and the others find it.
  */
-import { randomUUID } from "node:crypto"
+import { createHash, randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
@@ -46,6 +46,10 @@ export interface Sale {
   /** Why nothing is sold now; what was paid before is still served. */
   closed?: ApiError | undefined
 }
+
+/** Hex SHA-256 of what a payment is for. */
+export const bindingOf = (...parts: string[]): string =>
+  createHash("sha256").update(JSON.stringify(parts)).digest("hex")
 
 /** A payment's row, and whether this request made it. */
 export interface Claimed {
@@ -135,7 +139,7 @@ const rowOf = (ctx: TxContext, { network }: Pick<Sale, "network">, { authorizati
 /** Nothing of an earlier relay's end holds for a new one. */
 const unended = {
   ...{ found_hash: null, found_block: null, found_final: false, failed_at: null },
-  ...{ served_at: null, answered_at: null, failure: null, retry_until: null },
+  ...{ served_at: null, answered_at: null, retry_until: null },
 }
 
 /** What is written of a payment that was checked; `before`: its row, where an earlier relay of it was cancelled. */

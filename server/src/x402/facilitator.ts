@@ -12,13 +12,12 @@ import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { awaitEnd } from "../http/long-poll.ts"
 import { checkPayment, matchPrice } from "./check-payment.ts"
-import { type Claimed, claimPayment, type Sale } from "./claim.ts"
+import { bindingOf, type Claimed, claimPayment, type Sale } from "./claim.ts"
 import { followAnswer, releaseServing, takeRetry, takeServing } from "./lease.ts"
 import { type Outcome, outcomeOf, readSettlement, resolveOutcome, type Settlement } from "./outcome.ts"
 import { networkName, type Payment, type Price, parsePayment, SCHEME, type SettleAnswer } from "./protocol.ts"
 import { type Refusal, refuse } from "./reasons.ts"
 import type { FacilitatorBody } from "./schema.ts"
-import { bindingOf } from "./sold.ts"
 
 /** The stock servers wait 90 seconds for an answer, whatever the payment allows. */
 const MOST_WAIT_S = 75
@@ -159,7 +158,8 @@ export async function settle(
   }
   if ("reason" in claimed) return failed(claimed, payer)
   const { settlement, claimId, isIdentified } = claimed
-  followAnswer(ctx, reply, { id: settlement.id, claimId, evenServed: true })
+  const right = { id: settlement.id, claimId }
+  followAnswer(ctx, reply, { ...right, evenServed: true })
   const wanted = Math.min(confirmations, Number(asked.price.network.confirmations))
   const row = await awaitSettled(ctx, reply, claimed, { waitS: asked.timeoutS, confirmations: wanted })
   const outcome = await resolveOutcome(ctx, asked.price.network, row)
@@ -167,13 +167,14 @@ export async function settle(
   const last = row.found_hash === null ? ((await readSettlement(ctx, row.id)) ?? row) : row
   if (outcome.state === "settled" && (await isDeep(ctx, last, wanted))) {
     const success = { success: true, payer: checksummed(payer), transaction: outcome.txHash, ...shared }
-    const isFirst = await takeServing(ctx, { id: settlement.id, claimId, caller: merchantId })
-    ctx.wakes.wakeSoon("payments")
-    if (isFirst || (isIdentified && (await takeRetry(ctx, settlement.id, claimId, true)))) return success
-    return failed(refuse("duplicate_settlement"), payer, outcome.txHash)
+    if ((await takeServing(ctx, right, merchantId)) || (isIdentified && (await takeRetry(ctx, right, true))))
+      return success
+    // While nobody was answered yet, the next call may be.
+    const isAnswered = (await readSettlement(ctx, row.id))?.answered_at !== null
+    return failed(refuse(isAnswered ? "duplicate_settlement" : "settlement_pending"), payer, outcome.txHash)
   }
   // The next call waits on: the stock servers make one at once.
-  await releaseServing(ctx, settlement.id, claimId, false)
+  await releaseServing(ctx, right, false)
   return failed(unsettled(outcome), payer, await lastHash(ctx, row))
 }
 
@@ -202,7 +203,7 @@ async function awaitSettled(
   const isOver = ({ row, isDeep }: Awaited<ReturnType<typeof read>>) => {
     const outcome = outcomeOf(row)
     if (outcome?.state !== "settled") return outcome === undefined
-    return isDeep && (isIdentified || row.served_at !== null || row.claim_id === claimId || row.is_free)
+    return isDeep && (isIdentified || row.answered_at !== null || row.claim_id === claimId || row.is_free)
   }
   return (await awaitEnd(ctx, reply, waitS, read, isOver, confirmations > 1 ? DEPTH_MS : undefined)).row
 }

@@ -6,7 +6,7 @@
 import { createHmac, hkdfSync, timingSafeEqual } from "node:crypto"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { sql } from "kysely"
-import type { TxContext } from "../context.ts"
+import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { addressGroup } from "../limits/buckets.ts"
 
@@ -14,68 +14,77 @@ import { addressGroup } from "../limits/buckets.ts"
 export const LEASE_S = 90
 /** How long a retry token repeats an answer. */
 const RETRY_MS = 86_400_000
+/** The header of a retry token, in requests and in answers. */
+export const RETRY_TOKEN = "sluice-retry-token"
 
-/** While an answer is under way; then a process that was killed has not answered. */
-const ANSWER_S = 600
+/** How long an answer may be under way, where its offer says nothing else; then its process was killed. */
+const ANSWER_MS = 60_000
+
+/** Which right: a payment's row, and the claim that holds it. */
+export interface Right {
+  id: string
+  claimId: string
+}
 
 /**
- * Takes the right to serve a payment that nobody was served for yet; false where it was served, or another request may serve it
- * first. Exactly one caller gets it.
+ * Takes the right to serve a payment that nobody was answered for yet; undefined where somebody was, or another request holds the
+ * right, or the request comes from another place. Exactly one caller gets it, for `answerMs`; `hasFailed` where it was served before, and
+ * failed.
  */
 export async function takeServing(
   ctx: TxContext,
-  { id, claimId, caller }: { id: string; claimId: string; caller: string },
-): Promise<boolean> {
+  { id, claimId }: Right,
+  caller: string,
+  answerMs?: number,
+): Promise<{ hasFailed: boolean } | undefined> {
   const taken = await ctx.db
     .updateTable("settlements")
-    .set({ ...serving(ctx), claim_id: claimId })
+    .set({ ...serving(ctx, answerMs), claim_id: claimId })
     .where("id", "=", id)
-    .where("failure", "is", null)
     .where("caller", "=", caller)
-    .where(isUnanswered)
+    .where("answered_at", "is", null)
     .where(sql<boolean>`(claim_id is null or claim_id = ${claimId}::uuid or lease_until < clock_timestamp())`)
+    .returning("retry_until")
     .executeTakeFirst()
-  return taken.numUpdatedRows > 0n
+  return taken && { hasFailed: taken.retry_until !== null }
 }
 
-const serving = (ctx: TxContext) => ({
+const serving = (ctx: TxContext, answerMs = ANSWER_MS) => ({
   served_at: ctx.now(),
   answered_at: null,
-  lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${ANSWER_S})`,
+  lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${answerMs / 1_000})`,
   updated_at: ctx.now(),
 })
 
-/** Nobody was served, or whoever served died before the answer was sent. */
-const isUnanswered = sql<boolean>`(served_at is null or (answered_at is null and lease_until < clock_timestamp()))`
-
 /**
  * Takes the right to serve again for a caller who proved that it is the one that paid. Where what was bought is served once (a
- * proxied call), only after it failed, or where nobody was answered.
+ * proxied call), only after it failed, or where its process was killed before anybody was answered.
  */
-export async function takeRetry(ctx: TxContext, id: string, claimId: string, isRepeatable: boolean): Promise<boolean> {
+export async function takeRetry(
+  ctx: TxContext,
+  { id, claimId }: Right,
+  isRepeatable: boolean,
+  answerMs?: number,
+): Promise<boolean> {
   const taken = await ctx.db
     .updateTable("settlements")
-    .set({ ...serving(ctx), claim_id: claimId, failure: null })
+    .set({ ...serving(ctx, answerMs), claim_id: claimId })
     .where("id", "=", id)
-    .$if(!isRepeatable, query => query.where(eb => eb.or([isUnanswered, eb("failure", "is not", null)])))
+    .$if(!isRepeatable, query =>
+      query.where(sql<boolean>`(served_at is null or (answered_at is null and lease_until < clock_timestamp()))`),
+    )
     .executeTakeFirst()
   return taken.numUpdatedRows > 0n
 }
 
 /**
- * Keeps the right to serve for whoever was given the retry token, as long as that holds: the payment itself is public by then.
+ * Records that what was bought is answered from here on, however long that takes; false where the lease was over and another request has
+ * the right.
  */
-export const keepForToken = (ctx: TxContext, id: string, claimId: string) =>
-  ctx.db
-    .updateTable("settlements")
-    .set({ lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${RETRY_MS / 1_000})` })
-    .where("id", "=", id)
-    .where("claim_id", "=", claimId)
-    .where("served_at", "is", null)
-    .execute()
+export const endServing = (ctx: TxContext, right: Right): Promise<boolean> => noteAnswered(ctx, right, false)
 
-/** Lets another request with the same payment serve it: this one's caller has gone, `evenServed` without all of its answer. */
-export const releaseServing = (ctx: TxContext, id: string, claimId: string, evenServed: boolean) =>
+/** Lets another request from the same place serve the payment; `evenServed` also where this one had begun to serve it. */
+export const releaseServing = (ctx: TxContext, { id, claimId }: Right, evenServed: boolean): Promise<unknown> =>
   ctx.db
     .updateTable("settlements")
     .set({ claim_id: null, lease_until: null, served_at: null })
@@ -86,56 +95,59 @@ export const releaseServing = (ctx: TxContext, id: string, claimId: string, even
     .execute()
 
 /**
- * Follows the answer to a request that may serve a payment: it was sent, or its caller has gone before. Then the next request may be
- * served; `evenServed` also where this one had begun to answer. Otherwise what was begun counts as answered: a call may have done its
- * work.
+ * Follows the answer to a request that may serve a payment. Once it was sent, with what was bought or with a token for it, the payment alone
+ * is good for nothing more. When its caller has gone before, the next request may be served; `evenServed` also where this one had begun to
+ * serve it. Otherwise whoever serves a call says how that ends.
  */
 export function followAnswer(
-  ctx: TxContext,
+  ctx: Context,
   { raw }: Pick<FastifyReply, "raw">,
-  { id, claimId, evenServed }: { id: string; claimId: string; evenServed: boolean },
+  { id, claimId, evenServed }: Right & { evenServed: boolean },
 ): void {
   const note = (work: Promise<unknown>) =>
     void work.catch(error =>
       ctx.log.warn({ err: error, settlementId: id }, "the end of an answer could not be recorded"),
     )
   let isOver = false
-  const lost = async () => {
+  const end = async (work: () => Promise<unknown>) => {
     if (isOver) return
     isOver = true
-    await releaseServing(ctx, id, claimId, evenServed)
-    if (!evenServed) await noteAnswered(ctx, id, claimId)
+    await work()
+    // Others with this payment wait for it.
+    ctx.wakes.wakeSoon("payments")
   }
-  raw.once("finish", () => {
-    isOver = true
-    note(noteAnswered(ctx, id, claimId))
-  })
+  const lost = () => end(() => releaseServing(ctx, { id, claimId }, evenServed))
+  raw.once("finish", () => note(end(() => noteAnswered(ctx, { id, claimId }, raw.hasHeader(RETRY_TOKEN)))))
   raw.once("close", () => note(lost()))
   // It was cut while the payment was claimed.
   if (raw.destroyed) note(lost())
 }
 
-const noteAnswered = (ctx: TxContext, id: string, claimId: string) =>
-  ctx.db
+async function noteAnswered(ctx: TxContext, { id, claimId }: Right, hasToken: boolean): Promise<boolean> {
+  const noted = await ctx.db
     .updateTable("settlements")
     .set({ answered_at: ctx.now() })
     .where("id", "=", id)
     .where("claim_id", "=", claimId)
-    .where("served_at", "is not", null)
-    .execute()
+    .where("answered_at", "is", null)
+    .$if(!hasToken, query => query.where("served_at", "is not", null))
+    .executeTakeFirst()
+  return noted.numUpdatedRows > 0n
+}
 
-/** Gives the right to serve back after the merchant's server failed; only a retry serves it from now on. */
-export const noteFailure = (ctx: TxContext, id: string, reason: string) =>
-  ctx.db
+/**
+ * Lets the retry token serve the payment again, for a day, after the merchant's server failed; false where another request has the
+ * right.
+ */
+export async function noteFailure(ctx: TxContext, { id, claimId }: Right): Promise<boolean> {
+  const noted = await ctx.db
     .updateTable("settlements")
-    .set({
-      served_at: null,
-      failure: reason,
-      retry_until: new Date(ctx.now().getTime() + RETRY_MS),
-      updated_at: ctx.now(),
-    })
+    .set({ served_at: null, retry_until: new Date(ctx.now().getTime() + RETRY_MS), updated_at: ctx.now() })
     .where("id", "=", id)
-    .execute()
+    .where("claim_id", "=", claimId)
+    .executeTakeFirst()
+  return noted.numUpdatedRows > 0n
+}
 
 /**
  * Where a request comes from, as a MAC: whoever repeats a payment from elsewhere may have read it on chain. A /64 of IPv6 is one

@@ -1,5 +1,4 @@
 /** What agents can buy here: paywalls and payment links, each with the price that is asked for now. */
-import { createHash } from "node:crypto"
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { type Network, networkOf } from "../chain/networks.ts"
@@ -58,7 +57,7 @@ export async function paywallItem(ctx: Context, id: string, path: string): Promi
       description: paywall.description ?? paywall.name,
       mimeType: "application/json",
     },
-    binding: bindingOf(id),
+    boundTo: [id],
     closed: paywall.active ? await pauseOf(ctx, network, current) : notForSale(),
     isRepeatable: true,
   }
@@ -91,10 +90,6 @@ const notForSale = () =>
 async function pauseOf(ctx: Context, network: Network, { deposit }: Offered): Promise<ApiError | undefined> {
   return deposit && (await pausedDeposits(ctx))(network, deposit) ? new ApiError("PAYMENTS_PAUSED") : undefined
 }
-
-/** Hex SHA-256 of what a payment is for. */
-export const bindingOf = (...parts: string[]): string =>
-  createHash("sha256").update(JSON.stringify(parts)).digest("hex")
 
 const contentOf = (paywall: Row<"paywalls">, network: Network, paid: Paid) => ({
   paywallId: paywall.id,
@@ -145,7 +140,7 @@ export async function linkItem(
       description: session.description ?? title,
       mimeType: "application/json",
     },
-    binding: bindingOf(session.id),
+    boundTo: [session.id],
     closed: await pauseOf(ctx, network, price),
     // Of two agents that were asked to pay one checkout, the second is asked for another.
     ...(payTo === undefined

@@ -11,14 +11,15 @@ import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { awaitEnd } from "../http/long-poll.ts"
 import type { Prices } from "./check-payment.ts"
-import { type Claimed, claimPayment, type Offered } from "./claim.ts"
+import { bindingOf, type Claimed, claimPayment, type Offered } from "./claim.ts"
 import {
   callerOf,
+  endServing,
   followAnswer,
   idOfRetryToken,
   isRetryable,
-  keepForToken,
   noteFailure,
+  RETRY_TOKEN,
   releaseServing,
   retryToken,
   takeRetry,
@@ -43,19 +44,23 @@ export interface Offer {
   /** The price of now first, then those that were asked for a short while ago. */
   prices: Prices<Offered>
   sold: Sold
-  /** Hex SHA-256 of what a payment is for: a payment of one binding serves no other. */
-  binding: string
+  /** What a payment is for: one that is for the same serves it, and no other. */
+  boundTo: readonly string[]
   /** Why nothing is sold now; what was paid before is still served. */
   closed?: ApiError | undefined
   /** What is asked for after a refusal, where this price was for one payment alone. */
   renew?: () => Promise<Offer>
   /** Whether whoever proves to have paid may be served again (content), or only after a failure (a call). */
   isRepeatable: boolean
+  /** How long an answer may be under way until its process was surely killed, in milliseconds. */
+  answerMs?: number
 }
 
 /** A settled payment that this request may serve. */
 export interface Paid {
   id: string
+  /** The claim by which this request holds the right to serve it. */
+  claimId: string
   payer: Address
   txHash: Hash
   /** Base units. */
@@ -77,7 +82,7 @@ export async function takePayment(
   reply: FastifyReply,
   offer: Offer,
 ): Promise<Paid | undefined> {
-  const token = request.headers["sluice-retry-token"]
+  const token = request.headers[RETRY_TOKEN]
   if (token !== undefined) return await redeem(ctx, reply, offer, `${token}`)
   const payment = readPayment(request.headers)
   if (!payment) {
@@ -85,7 +90,7 @@ export async function takePayment(
     return await askForPayment(ctx, reply, offer, "Payment is required.")
   }
   const caller = callerOf(ctx, request)
-  const sale = { ...offer, purpose: `agent:${offer.sold.url}`, caller }
+  const sale = { ...offer, binding: bindingOf(...offer.boundTo), purpose: `agent:${offer.sold.url}`, caller }
   const claimed = await claimPayment(ctx, sale, payment)
   if ("reason" in claimed) return await askForPayment(ctx, reply, offer, claimed)
   const { settlement, claimId } = claimed
@@ -97,8 +102,7 @@ export async function takePayment(
     return await serve(ctx, reply, offer, { ...claimed, caller }, payment.version, outcome.txHash)
   if (outcome.state === "failed" && outcome.replayableUntil === undefined)
     return await askForPayment(ctx, reply, offer, refuse("settlement_failed", outcome.words))
-  if (isMine) await keepForToken(ctx, settlement.id, claimId)
-  return sendPending(ctx, reply, settlement.id, isMine)
+  return sendPending(ctx, reply, settlement.id, isMine ? "token" : "no token")
 }
 
 /** Answers 402: what is asked for, and why the payment that came was refused. */
@@ -143,14 +147,7 @@ async function awaitOutcome(
   const isOver = (row: Awaited<ReturnType<typeof read>>) => {
     const outcome = outcomeOf(row)
     if (outcome?.state !== "settled") return outcome === undefined
-    return (
-      isIdentified ||
-      row.served_at !== null ||
-      row.failure !== null ||
-      row.claim_id === claimId ||
-      row.is_free ||
-      row.caller !== caller
-    )
+    return isIdentified || row.answered_at !== null || row.claim_id === claimId || row.is_free || row.caller !== caller
   }
   if (!isMine) waiting.set(settlement.id, others + 1)
   try {
@@ -171,27 +168,29 @@ async function serve(
   version: Version,
   txHash: Hash,
 ): Promise<Paid | undefined> {
-  const isFirst = await takeServing(ctx, { id: settlement.id, claimId, caller })
-  const paid = await paidOf(ctx, reply, offer, { ...settlement, version, txHash }, !isFirst)
+  const right = { id: settlement.id, claimId }
+  const first = await takeServing(ctx, right, caller, offer.answerMs)
+  const paid = await paidOf(ctx, reply, offer, { ...settlement, claimId, version, txHash })
   const mayRepeat = isIdentified && isRetryable(ctx, settlement)
-  if (!isFirst && !(mayRepeat && (await takeRetry(ctx, settlement.id, claimId, offer.isRepeatable))))
-    throw new ApiError("PAYMENT_ALREADY_SERVED")
-  // Other requests with this payment wait for it to be served.
-  ctx.wakes.wakeSoon("payments")
+  if (!first && !(mayRepeat && (await takeRetry(ctx, right, offer.isRepeatable, offer.answerMs)))) {
+    const { answered_at, caller: payer } = (await readSettlement(ctx, settlement.id)) ?? settlement
+    if (answered_at !== null || payer !== caller) throw new ApiError("PAYMENT_ALREADY_SERVED")
+    return sendPending(ctx, reply, settlement.id, "under way")
+  }
   if (reply.raw.destroyed) {
     // Its caller left a moment ago, and nothing was begun.
-    await releaseServing(ctx, settlement.id, claimId, true)
+    await releaseServing(ctx, right, true)
     return undefined
   }
-  reply.header("sluice-retry-token", paid.retryToken)
-  return paid
+  reply.header(RETRY_TOKEN, paid.retryToken)
+  return { ...paid, isRetry: !first || first.hasFailed }
 }
 
 /** Serves a payment again to whoever has its retry token. */
 async function redeem(ctx: Context, reply: FastifyReply, offer: Offer, token: string): Promise<Paid | undefined> {
   const id = idOfRetryToken(ctx, token)
   const settlement = id === undefined ? undefined : await readSettlement(ctx, id)
-  if (!settlement || settlement.binding !== offer.binding || !isRetryable(ctx, settlement))
+  if (!settlement || settlement.binding !== bindingOf(...offer.boundTo) || !isRetryable(ctx, settlement))
     throw invalid(
       "Sluice-Retry-Token",
       "is not valid for this request: send the request that it was given for, within 24 hours",
@@ -199,13 +198,16 @@ async function redeem(ctx: Context, reply: FastifyReply, offer: Offer, token: st
   const outcome = await resolveOutcome(ctx, offer.network, settlement)
   if (outcome.state === "failed" && outcome.replayableUntil === undefined)
     return await askForPayment(ctx, reply, offer, refuse("settlement_failed", outcome.words))
-  if (outcome.state !== "settled") return sendPending(ctx, reply, settlement.id, true)
-  const paid = await paidOf(ctx, reply, offer, { ...settlement, version: 2, txHash: outcome.txHash }, true)
+  if (outcome.state !== "settled") return sendPending(ctx, reply, settlement.id, "token")
   const claimId = randomUUID()
-  if (!(await takeRetry(ctx, settlement.id, claimId, offer.isRepeatable))) throw new ApiError("PAYMENT_ALREADY_SERVED")
-  followAnswer(ctx, reply, { id: settlement.id, claimId, evenServed: offer.isRepeatable })
-  reply.header("sluice-retry-token", paid.retryToken)
-  return paid
+  const paid = await paidOf(ctx, reply, offer, { ...settlement, claimId, version: 2, txHash: outcome.txHash })
+  if (!(await takeRetry(ctx, paid, offer.isRepeatable, offer.answerMs))) {
+    if (settlement.answered_at !== null) throw new ApiError("PAYMENT_ALREADY_SERVED")
+    return sendPending(ctx, reply, settlement.id, "under way")
+  }
+  followAnswer(ctx, reply, { ...paid, evenServed: offer.isRepeatable })
+  reply.header(RETRY_TOKEN, paid.retryToken)
+  return { ...paid, isRetry: true }
 }
 
 /** Writes into the answer's headers how the payment was settled. */
@@ -215,13 +217,13 @@ async function paidOf(
   { network, sold }: Offer,
   {
     id,
+    claimId,
     payer,
     amount,
     txHash,
     version,
-  }: Pick<Row<"settlements">, "id" | "payer" | "amount"> & { txHash: Hash; version: Version },
-  isRetry: boolean,
-): Promise<Paid> {
+  }: Pick<Row<"settlements">, "id" | "payer" | "amount"> & { claimId: string; txHash: Hash; version: Version },
+): Promise<Omit<Paid, "isRetry">> {
   const receipt = await signReceipt(ctx, { network, url: sold.url, payer, txHash })
   const answer = {
     success: true,
@@ -231,25 +233,32 @@ async function paidOf(
     ...(version === 2 ? { extensions: receiptExtensions(receipt) } : {}),
   }
   reply.headers(responseHeaders(version, answer))
-  return { id, payer, txHash, amount, receipt, retryToken: retryToken(ctx, id), isRetry }
+  return { id, claimId, payer, txHash, amount, receipt, retryToken: retryToken(ctx, id) }
 }
 
-/** Answers 202: the payment is being carried out, and must not be made again. Only its first request learns the retry token. */
-function sendPending(ctx: Context, reply: FastifyReply, id: string, isMine: boolean): undefined {
+const pendingWords = {
+  token:
+    "The payment is being carried out. Do not pay again: ask for its status, then repeat this request with the `Sluice-Retry-Token` of this answer.",
+  "no token": "The payment is being carried out. Do not pay again: ask for its status, then repeat this request.",
+  "under way":
+    "The payment is settled, and another request with it is being answered. Do not pay again: if that one was yours and broke off, repeat this request; it is answered when the other has surely ended, within two minutes.",
+}
+
+/** Answers 202: the payment is not served yet, and must not be made again. Only its first request learns the retry token. */
+function sendPending(ctx: Context, reply: FastifyReply, id: string, kind: keyof typeof pendingWords): undefined {
   const statusUrl = `${ctx.settings.baseUrl}/api/agent/payments/${id}`
   void reply
     .code(202)
     .header("retry-after", ASK_AGAIN_S)
     .header("location", statusUrl)
-    .headers(isMine ? { "sluice-retry-token": retryToken(ctx, id) } : {})
-    .send({
-      status: "settlement_pending",
-      message:
-        "The payment is being carried out. Do not pay again: ask for its status, then repeat this request with the `Sluice-Retry-Token` of this answer.",
-      statusUrl,
-    })
+    .headers(kind === "token" ? { [RETRY_TOKEN]: retryToken(ctx, id) } : {})
+    .send({ status: "settlement_pending", message: pendingWords[kind], statusUrl })
 }
 
-/** Gives the right to serve back after a failure of whoever should have answered: the retry token repeats the call for a day. */
-export const giveBack = (ctx: Context, paid: Paid, reason: string): Promise<unknown> =>
-  noteFailure(ctx, paid.id, reason)
+/** What the proxy needs to make paid calls. */
+export const callPayments = {
+  take: takePayment,
+  end: endServing,
+  release: (ctx: Context, paid: Paid): Promise<unknown> => releaseServing(ctx, paid, true),
+  giveBack: noteFailure,
+}
