@@ -88,7 +88,7 @@ export async function payeesOfSets(ctx: TxContext, setIds: readonly bigint[]): P
 }
 
 /** After this time anyone may send the remaining money of a paywall's or bundle's address to its owner; before then it gets a new one. */
-export const OPEN_AFTER_MS = 365 * 86_400_000
+const OPEN_AFTER_MS = 365 * 86_400_000
 /** An address is replaced this long before anyone may recover its money. */
 export const RENEW_BEFORE_S = 60 * 86_400
 /** An address that was for sale a moment ago may still be paid, so it is watched for this long. */
