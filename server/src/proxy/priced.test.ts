@@ -251,7 +251,7 @@ describe("a priced call", () => {
     streaming.destroy()
   })
 
-  it("whose process was killed while it told of a failure is forwarded again for the same payment", async () => {
+  it("whose process was killed before it answered 502 is forwarded again for the same payment", async () => {
     respond = response => response.writeHead(503).end()
     const { answer, payment } = await paid(OSLO)
     expect(answer.status).toBe(502)
