@@ -18,7 +18,7 @@ const visits: Visit[] = []
 beforeAll(async () => {
   // Every visitor has the same address here, and a condition is asked for again and again: limits have tests of their own.
   const buckets = ["CONSOLE", "PUBLIC", "PAY_CONFIRM", "PAY_STATUS", "PAYWALL_PAY", "PAYWALL_VERIFY", "AUTH"]
-  sandbox = await newSandbox(Object.fromEntries(buckets.map(bucket => [`LIMIT_${bucket}`, "0"])))
+  sandbox = await newSandbox(Object.fromEntries(buckets.map(bucket => [`LIMIT_${bucket}`, "0"])), "migrated")
   await Promise.all([sandbox.start(), openBrowser().then(opened => (browser = opened))])
 })
 afterAll(async () => {

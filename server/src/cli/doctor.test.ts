@@ -12,7 +12,7 @@ import { type Hex, parseEther } from "viem"
 import { privateKeyToAddress } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type Anvil, deployDepositFactory, deployTestUsdc, startAnvil } from "../../test/anvil.ts"
-import { freePort, root } from "../../test/e2e/program.ts"
+import { freePort, plainEnv, root } from "../../test/e2e/program.ts"
 import { foundry, keystoreOf } from "../../test/keystore.ts"
 import { failed } from "../../test/node.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../../test/postgres.ts"
@@ -401,8 +401,7 @@ describe("the checks beside a running service", () => {
 
 describe("script/doctor", () => {
   async function run(args: string[], change: Record<string, string> = {}) {
-    const { PATH, HOME } = process.env
-    const child = spawn(join(root, "script/doctor"), args, { env: { PATH, HOME, ...env, ...change } })
+    const child = spawn(join(root, "script/doctor"), args, { env: { ...plainEnv(), ...env, ...change } })
     let [out, errors] = ["", ""]
     child.stdout.on("data", chunk => (out += chunk))
     child.stderr.on("data", chunk => (errors += chunk))

@@ -1,13 +1,13 @@
 // The command as an operator runs it, and the person who was invited.
 import { spawn } from "node:child_process"
 import { once } from "node:events"
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs"
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
-import { onPostgres } from "../../test/database.ts"
-import { root } from "../../test/e2e/program.ts"
+import { onPostgres, placeDatabase } from "../../test/database.ts"
+import { plainEnv, root } from "../../test/e2e/program.ts"
 import { liveEnv } from "../../test/live.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import { lockDataDir } from "../config/data-dir.ts"
@@ -20,9 +20,8 @@ const env: Record<string, string> = { ...liveEnv, MODE: "test", SIGNUP: "invite"
 
 /** Runs `script/invite` and returns its output and its exit code. */
 async function run(args: string[], more: Record<string, string>): Promise<{ code: number; text: string }> {
-  const { PATH, HOME } = process.env
   const child = spawn(join(root, "script/invite"), args, {
-    env: { PATH, HOME, ...env, ...more },
+    env: { ...plainEnv(), ...env, ...more },
     stdio: ["ignore", "pipe", "pipe"],
   })
   let text = ""
@@ -86,6 +85,7 @@ describe("script/invite on the embedded database", () => {
 
   const at = () => ({ DATABASE_URL: "", DATA_DIR: dir })
   async function database<T>(work: (db: Awaited<ReturnType<typeof openDatabase>>["db"]) => Promise<T>): Promise<T> {
+    if (!existsSync(join(dir, "db"))) placeDatabase(dir)
     const opened = await openDatabase({ databaseUrl: undefined, dataDir: dir }, () => {})
     return await work(opened.db).finally(() => opened.close())
   }

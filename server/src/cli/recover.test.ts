@@ -8,7 +8,7 @@ import { promisify } from "node:util"
 import { getAbiItem, toFunctionSelector, toHex } from "viem"
 import { generatePrivateKey, privateKeyToAddress } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
-import { root } from "../../test/e2e/program.ts"
+import { plainEnv, root } from "../../test/e2e/program.ts"
 import { DAY_MS, type Life, lifeOf } from "../../test/life.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { depositFactoryAbi } from "../chain/abi.ts"
@@ -47,7 +47,7 @@ async function shell(text: string) {
   const here = text.replaceAll("https://rpc.example", rig.anvil.rpcUrl).replaceAll("script/", `${root}script/`)
   const run = promisify(execFile)("bash", ["-euo", "pipefail", "-c", here], {
     cwd: dir,
-    env: { PATH: process.env.PATH, HOME: process.env.HOME },
+    env: plainEnv(),
   })
   return await run.then(
     ({ stdout }) => ({ code: 0, said: stdout }),

@@ -28,7 +28,7 @@ import { returnPayment } from "../../src/settlement/resolve-exception.ts"
 import { settleDue } from "../../src/settlement/settle.ts"
 import { createSplit } from "../../src/splits/splits.ts"
 import { type Anvil, deployDepositFactory, deployTestUsdc, placeMulticall3, startAnvil } from "../anvil.ts"
-import { root, until } from "../e2e/program.ts"
+import { plainEnv, root, until } from "../e2e/program.ts"
 import { fundPayers, payAll } from "../payers.ts"
 import { type FaultyProxy, type Rates, startFaultyProxy } from "./faulty-proxy.ts"
 import type { KillPoint, Mutant, WorkerOptions } from "./payout-worker.ts"
@@ -395,7 +395,7 @@ async function keepWorking(
     }
     const child = spawn(process.execPath, ["server/test/chaos/payout-worker.ts", JSON.stringify(worker)], {
       cwd: root,
-      env: { PATH: process.env.PATH },
+      env: plainEnv(),
       stdio: ["ignore", "pipe", "inherit"],
     })
     stage.children.set(place, { child, doom, nth })

@@ -6,7 +6,7 @@ import { toHex } from "viem"
 import { mnemonicToAccount, type PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { openOwnPostgres } from "../database.ts"
-import { root, until } from "../e2e/program.ts"
+import { plainEnv, root, until } from "../e2e/program.ts"
 import { type PayoutRig, startPayoutRig } from "../payouts.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.ts"
 import { relaysOn, type Session } from "../relays.ts"
@@ -57,7 +57,7 @@ describe.runIf(postgresBinaries())("relays through kills", () => {
     }
     const worker = spawn(process.execPath, ["server/test/chaos/payout-worker.ts", JSON.stringify(options)], {
       cwd: root,
-      env: { PATH: process.env.PATH },
+      env: plainEnv(),
       stdio: ["ignore", "ignore", "inherit"],
     })
     workers.add(worker)

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { testUsdcAbi } from "../../src/chain/abi.ts"
 import { type Anvil, deployTestUsdc, placeMulticall3, startAnvil } from "../anvil.ts"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.ts"
-import { freePort, root, until } from "./program.ts"
+import { freePort, plainEnv, root, until } from "./program.ts"
 
 const readme = readFileSync(join(root, "README.md"), "utf8")
 const blocks = [...readme.matchAll(/^```sh golive(.*)\n([\s\S]*?)^```$/gm)].map(match => ({
@@ -36,6 +36,7 @@ const here = (text: string): string =>
     .replaceAll("@127.0.0.1/sluice", `@127.0.0.1:${new URL(postgres.url).port}/sluice`)
 
 const environment = () => ({
+  ...plainEnv(),
   PATH: `${process.env.PATH}:${postgresBinaries()}`,
   HOME: home,
   PORT: `${port}`,

@@ -76,36 +76,26 @@ describe("SIGKILL", () => {
     await granted()
   })
 
-  it("with a payment sent, or submitted, or half confirmed: nothing is lost, and it is granted once", async () => {
-    sandbox = await newSandbox()
+  it("with a payment and a checkout sent, submitted, or confirmed: one is granted, one notified, each once", async () => {
+    sandbox = await newSandbox({}, "migrated")
     let run = await sandbox.start()
-    const sales = []
-    for (const stage of ["sent", "submitted", "seen"] as const) {
+    const [sales, checkouts] = [[], []] as [Awaited<ReturnType<typeof sell>>[], Awaited<ReturnType<typeof checkOut>>[]]
+    for (const stage of ["sent", "submitted", "confirmed"] as const) {
+      const checkout = await checkOut(stage)
+      if (stage !== "sent") expect((await checkout.confirm()).status).toBe(200)
+      // The checkout is about to be notified, and the payment is half confirmed.
+      if (stage === "confirmed") await sandbox.call("/sandbox/mine", { blocks: 2 })
       const sale = await sell()
       if (stage !== "sent") await sale.submit()
-      if (stage === "seen") await sandbox.call("/sandbox/mine", { blocks: 1 })
+      if (stage === "confirmed") await sandbox.call("/sandbox/mine", { blocks: 1 })
       await run.kill("SIGKILL")
       await portsFree()
       run = await sandbox.start()
       if (stage === "sent") await sale.submit()
       sales.push(sale)
-    }
-    for (const sale of sales) await sale.granted()
-  })
-
-  it("with a checkout sent, confirmed or about to be notified: it is confirmed, with exactly one event", async () => {
-    sandbox = await newSandbox()
-    let run = await sandbox.start()
-    const checkouts = []
-    for (const stage of ["sent", "submitted", "deep"] as const) {
-      const checkout = await checkOut(stage)
-      if (stage !== "sent") expect((await checkout.confirm()).status).toBe(200)
-      if (stage === "deep") await sandbox.call("/sandbox/mine", { blocks: 3 })
-      await run.kill("SIGKILL")
-      await portsFree()
-      run = await sandbox.start()
       checkouts.push(checkout)
     }
+    for (const sale of sales) await sale.granted()
     for (const checkout of checkouts) await checkout.notified()
   })
 })

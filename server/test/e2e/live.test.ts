@@ -25,8 +25,8 @@ const places: Sandbox[] = []
 afterEach(async () => {
   for (const place of places.splice(0).reverse()) await place.remove()
 })
-async function newPlace(env: Record<string, string>): Promise<Sandbox> {
-  const place = await newSandbox(env)
+async function newPlace(env: Record<string, string>, database?: "migrated"): Promise<Sandbox> {
+  const place = await newSandbox(env, database)
   places.push(place)
   return place
 }
@@ -91,7 +91,7 @@ describe("MODE=live", () => {
       RELAY_KEYSTORE_PASSWORD_FILE: file("relay", `${password}\n`),
     }
     try {
-      const place = await newPlace({ ...live(), ...keys })
+      const place = await newPlace({ ...live(), ...keys }, "migrated")
       const start = place.spawn()
       await until("it has started or ended", () => /"started"|can't run/.test(start.output()))
       // The payout wallet is the factory's operator, or it would not have started.
@@ -110,15 +110,15 @@ describe("MODE=live", () => {
 
   it("refuses a deposit factory whose operator is another wallet", async () => {
     const DEPOSIT_FACTORY_WORLDCHAIN = await deployDepositFactory(anvil.client, anvil.accounts[1].address)
-    const start = (await newPlace({ ...live(), DEPOSIT_FACTORY_WORLDCHAIN })).spawn()
+    const start = (await newPlace({ ...live(), DEPOSIT_FACTORY_WORLDCHAIN }, "migrated")).spawn()
     expect(await start.ended).toEqual({ code: 1, signal: null })
     expect(start.output()).toContain(`is ${anvil.accounts[1].address}, but the payout wallet is`)
     expect(start.output()).not.toMatch(/^\s+at /m)
   })
 
   it("refuses the database of a sandbox, leaves it as it was, and neither can be read by others", async () => {
-    const sandbox = await newPlace({})
-    mkdirSync(sandbox.dir, { mode: 0o755 })
+    const sandbox = await newPlace({}, "migrated")
+    chmodSync(sandbox.dir, 0o755)
     await (await sandbox.start()).kill("SIGTERM")
     expect(openToOthers(sandbox.dir)).toEqual([])
     // As it was where an older version had made it.

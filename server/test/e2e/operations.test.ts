@@ -9,7 +9,7 @@ import pg from "pg"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { openPostgres } from "../../src/db/open.ts"
 import { postgresBinaries, startPostgres } from "../postgres.ts"
-import { freePort, root, until } from "./program.ts"
+import { freePort, plainEnv, root, until } from "./program.ts"
 
 const text = readFileSync(join(root, "docs/operations.md"), "utf8")
 const blocks = [...text.matchAll(/^ *```sh(.*)\n([\s\S]*?)^ *```$/gm)].map(match => ({
@@ -147,7 +147,7 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
     await database.close()
     const [command] = blocks.filter(block => block.kind === "migrate")
     const run = async () => {
-      const env = { PATH: process.env.PATH, HOME: process.env.HOME, DATABASE_URL: postgres.url }
+      const env = { ...plainEnv(), DATABASE_URL: postgres.url }
       return (await promisify(execFile)("bash", ["-euc", command?.text ?? ""], { cwd: root, env })).stdout
     }
     expect((await run()).split("\n")).toEqual([

@@ -9,7 +9,7 @@ import { newSandbox, type Run, type Sandbox, until } from "./program.ts"
 let sandbox: Sandbox
 let run: Run
 beforeAll(async () => {
-  sandbox = await newSandbox({ LIMIT_CONSOLE: "0", LIMIT_PUBLIC: "0" })
+  sandbox = await newSandbox({ LIMIT_CONSOLE: "0", LIMIT_PUBLIC: "0" }, "migrated")
   run = await sandbox.start()
 })
 afterAll(() => sandbox?.remove())

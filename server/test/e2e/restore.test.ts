@@ -9,7 +9,7 @@ import pg from "pg"
 import { createPublicClient, createTestClient, erc20Abi, type Hex, http } from "viem"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.ts"
-import { newSandbox, root, type Sandbox, until } from "./program.ts"
+import { newSandbox, plainEnv, root, type Sandbox, until } from "./program.ts"
 
 const A = `0x${"a1".repeat(20)}` as Hex
 const B = `0x${"b2".repeat(20)}` as Hex
@@ -56,8 +56,7 @@ describe.runIf(postgresBinaries())("a restored dump", () => {
     return run("bash", ["-euo", "pipefail", "-c", text], { cwd: dir, env })
   }
   const wallet = async (...args: string[]): Promise<string> => {
-    const { PATH, HOME } = process.env
-    return (await run(join(root, "script/wallet"), args, { env: { PATH, HOME, DATA_DIR: sandbox.dir } })).stdout
+    return (await run(join(root, "script/wallet"), args, { env: { ...plainEnv(), DATA_DIR: sandbox.dir } })).stdout
   }
   const shown = async () => JSON.parse(await wallet("show", "--json")).data[0]
   const chain = () => createTestClient({ mode: "anvil", transport: http(sandbox.file().rpcUrl, { timeout: 120_000 }) })

@@ -6,7 +6,7 @@ import { newSandbox, type Sandbox, until } from "./program.ts"
 
 let sandbox: Sandbox
 beforeAll(async () => {
-  sandbox = await newSandbox()
+  sandbox = await newSandbox({}, "migrated")
 })
 afterAll(() => sandbox.remove())
 

@@ -6,7 +6,7 @@ import { tmpdir, userInfo } from "node:os"
 import { join } from "node:path"
 import { createPublicClient, createTestClient, erc20Abi, type Hex, http, parseAbiItem } from "viem"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { newSandbox, type Run, root, type Sandbox, until } from "./program.ts"
+import { newSandbox, plainEnv, type Run, root, type Sandbox, until } from "./program.ts"
 
 const A = `0x${"a1".repeat(20)}` as Hex
 const B = `0x${"b2".repeat(20)}` as Hex
@@ -20,7 +20,7 @@ let sandbox: Sandbox
 let run: Run
 beforeAll(async () => {
   list()
-  sandbox = await newSandbox({ LIMIT_CONSOLE: "0", LIMIT_PUBLIC: "0", SANCTIONS_FILE })
+  sandbox = await newSandbox({ LIMIT_CONSOLE: "0", LIMIT_PUBLIC: "0", SANCTIONS_FILE }, "migrated")
   run = await sandbox.start()
 })
 afterAll(async () => {
@@ -30,9 +30,8 @@ afterAll(async () => {
 
 /** Runs `script/wallet` as somebody who knows the data folder and nothing else. */
 async function wallet(args: string[], dir = sandbox.dir): Promise<{ code: number; out: string; err: string }> {
-  const { PATH, HOME } = process.env
   const child = spawn(join(root, "script/wallet"), args, {
-    env: { PATH, HOME, DATA_DIR: dir },
+    env: { ...plainEnv(), DATA_DIR: dir },
     stdio: ["ignore", "pipe", "pipe"],
   })
   let [out, err] = ["", ""]

@@ -14,7 +14,7 @@ import { rollSecret } from "../../src/webhooks/secrets.ts"
 import { emptyDatabase } from "../database.ts"
 import { startPostgres, type TestPostgres } from "../postgres.ts"
 import { type Receiver, startReceiver } from "../receiver.ts"
-import { root, until } from "./program.ts"
+import { plainEnv, root, until } from "./program.ts"
 
 const SECRET_KEY = "07".repeat(32)
 const merchantId = `mer_${"a".repeat(24)}`
@@ -65,7 +65,7 @@ afterEach(async () => {
 })
 
 async function work(): Promise<ChildProcess> {
-  const env = { PATH: process.env.PATH, DATABASE_URL: postgres.url, SECRET_KEY, WEBHOOK_TIMEOUT: "20s" }
+  const env = { ...plainEnv(), DATABASE_URL: postgres.url, SECRET_KEY, WEBHOOK_TIMEOUT: "20s" }
   const child = spawn(process.execPath, [join(root, "server/test/deliver.ts")], {
     env,
     stdio: ["ignore", "pipe", "inherit"],

@@ -9,7 +9,7 @@ import { AUDIENCE, startIssuer, type TestIssuer } from "../issuer.ts"
 import { fundPayers, payAll } from "../payers.ts"
 import { postgresBinaries, startPostgres } from "../postgres.ts"
 import { type RpcProxy, startProxy } from "../proxy.ts"
-import { freePort, root, until } from "./program.ts"
+import { freePort, plainEnv, root, until } from "./program.ts"
 
 /** Enough for the worker to die among them; `script/bench load` drives thousands. */
 const PAYMENTS = 300
@@ -39,7 +39,7 @@ describe.runIf(postgresBinaries())("an API and workers on one Postgres", () => {
     proxy = await startProxy(anvil.rpcUrl)
     issuer = await startIssuer()
     env = {
-      PATH: process.env.PATH ?? "",
+      ...plainEnv(),
       MODE: "test",
       LOG_LEVEL: "warn",
       DATABASE_URL: postgres.url,

@@ -56,7 +56,7 @@ const origin = createServer((request, response) => {
 let paywall: { id: string; payTo: Hex }
 
 beforeAll(async () => {
-  sandbox = await newSandbox()
+  sandbox = await newSandbox({}, "migrated")
   ;[python] = await Promise.all([findPython(), sandbox.start()])
   if ("missing" in python && process.env.CI && !python.offline) throw new Error(python.missing)
   if ("missing" in python) process.stderr.write(`\nSTOCK PYTHON IS NOT TESTED: ${python.missing}\n\n`)

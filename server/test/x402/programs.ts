@@ -3,7 +3,7 @@ import { type ChildProcess, execFile, spawn } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { promisify } from "node:util"
-import { freePort, isTaken, root, until } from "../e2e/program.ts"
+import { freePort, isTaken, plainEnv, root, until } from "../e2e/program.ts"
 
 /** What a program gives up after, in milliseconds; far more than one takes on a busy machine. */
 const PATIENCE_MS = 180_000
@@ -27,8 +27,7 @@ export function openPrograms(python: () => string): Programs {
   for (const [name, text] of texts) writeFileSync(join(folder, name), text)
   const servers: ChildProcess[] = []
   // Not the test's own environment: a proxy of the machine is not for addresses on it.
-  const { PATH, HOME } = process.env
-  const options = (env: Record<string, string>) => ({ cwd: folder, env: { PATH, HOME, ...env } })
+  const options = (env: Record<string, string>) => ({ cwd: folder, env: { ...plainEnv(), ...env } })
   const commandOf = (name: string): string => {
     if (!texts.has(name)) throw new Error(`docs/x402-clients.md has no ${name}`)
     return name.endsWith(".mjs") ? process.execPath : python()
