@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { onPostgres } from "../../test/database.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import { claimDue, freeLeases, withLease } from "./claim.ts"
+import { gather } from "./gather.ts"
 import { runLoop } from "./run.ts"
 import { openWakes } from "./wake.ts"
 
@@ -148,6 +149,23 @@ describe("wake-ups", () => {
     other.close()
   })
 
+  it("that many ask for at once are few notifications, each sent after it was asked for", async () => {
+    let sent = 0
+    const db = new Proxy(service.ctx.db, {
+      get: (target, name) => {
+        if (name === "getExecutor") sent++
+        const value = Reflect.get(target, name)
+        return typeof value === "function" ? value.bind(target) : value
+      },
+    })
+    const wakes = await openWakes({ db, listen: async () => {} })
+    await Promise.all(Array.from({ length: 50 }, () => wakes.wake("payouts")))
+    const before = sent
+    expect(before).toBeLessThan(3)
+    await wakes.wake("payouts")
+    expect(sent).toBe(before + 1)
+  })
+
   it("that never come end with the time or the signal", async () => {
     const wakes = service.ctx.wakes.subscribe("payments")
     await wakes.next(1)
@@ -156,6 +174,48 @@ describe("wake-ups", () => {
     stop.abort()
     await waiting
     wakes.close()
+  })
+})
+
+describe("gather", () => {
+  it("reads what is asked for meanwhile as one, and never from before it was asked for", async () => {
+    let version = 0
+    const loads: { keys: readonly string[]; gate: PromiseWithResolvers<void> }[] = []
+    const read = gather(async (keys: readonly string[]) => {
+      const gate = Promise.withResolvers<void>()
+      loads.push({ keys, gate })
+      const seen = version
+      await gate.promise
+      return new Map(keys.filter(key => key !== "nothing").map(key => [key, seen]))
+    })
+    const first = read("a")
+    await expect.poll(() => loads.length).toBe(1)
+    version = 1
+    const more = Promise.all([read("a"), read("b"), read("b"), read("nothing")])
+    loads[0]?.gate.resolve()
+    expect(await first).toBe(0)
+    await expect.poll(() => loads.length).toBe(2)
+    expect(loads[1]?.keys).toEqual(["a", "b", "nothing"])
+    loads[1]?.gate.resolve()
+    expect(await more).toEqual([1, 1, 1, undefined])
+  })
+
+  it("leaves those alone who come after a read that hangs or fails", async () => {
+    const hanging = Promise.withResolvers<never>()
+    const begun = Promise.withResolvers<void>()
+    const read = gather(async (keys: readonly string[]) => {
+      if (keys.includes("hangs")) begun.resolve()
+      if (keys.includes("hangs")) return await hanging.promise
+      if (keys.includes("fails")) throw new Error("broken")
+      return new Map(keys.map(key => [key, key]))
+    })
+    const hangs = read("hangs")
+    await begun.promise
+    expect(await read("b")).toBe("b")
+    await expect(read("fails")).rejects.toThrow("broken")
+    expect(await read("d")).toBe("d")
+    hanging.reject(new Error("cut"))
+    await expect(hangs).rejects.toThrow("cut")
   })
 })
 

@@ -4,6 +4,7 @@
  */
 import { EventEmitter } from "node:events"
 import { notify, type OpenDatabase } from "../db/open.ts"
+import { gather } from "./gather.ts"
 
 /**
  * verify: something to look up on chain. payments: a payment's state changed. payouts: money is to move. deliveries: events to
@@ -19,6 +20,8 @@ export interface Wakes {
   wake(channel: WakeChannel): Promise<void>
   /** Wakes this process at once, and the others without waiting for it: they are notified at most ten times a second. */
   wakeSoon(channel: WakeChannel): void
+  /** Wakes all processes, this one too, at most ten times a second: for news that nobody is in a hurry for. */
+  wakeSparingly(channel: WakeChannel): void
   /** Wakes who waits in this process, and nobody else. */
   wakeHere(channel: WakeChannel): void
   subscribe(channel: WakeChannel): Subscription
@@ -34,7 +37,12 @@ interface Subscription {
 export async function openWakes(database: Pick<OpenDatabase, "db" | "listen">): Promise<Wakes> {
   const emitter = new EventEmitter().setMaxListeners(0)
   await database.listen(payload => emitter.emit(payload))
-  const wake = (channel: WakeChannel) => notify(database.db, channel)
+  // One notification serves all who asked for it before it was sent.
+  const notified = gather<WakeChannel, true>(async channels => {
+    await Promise.all(channels.map(channel => notify(database.db, channel)))
+    return new Map()
+  })
+  const wake = async (channel: WakeChannel) => void (await notified(channel))
   const resting = new Map<WakeChannel, boolean>()
   const notifySoon = (channel: WakeChannel): void => {
     if (resting.has(channel)) return void resting.set(channel, true)
@@ -54,6 +62,7 @@ export async function openWakes(database: Pick<OpenDatabase, "db" | "listen">): 
       emitter.emit(channel)
       notifySoon(channel)
     },
+    wakeSparingly: notifySoon,
     wakeHere: channel => void emitter.emit(channel),
     subscribe: channel => subscribe(emitter, channel),
   }

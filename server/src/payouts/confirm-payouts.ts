@@ -66,13 +66,13 @@ export async function confirmPayouts(
     else if (answers.every(answer => answer === null) && row.nonce < (agreedFinalized ?? 0n)) foreign = true
   }
   await suspectForeign(ctx, network, wallet, foreign)
-  const isAlone = ({ row, state }: Settled) => state === "reverted" || row.lane === "relay"
+  const isAlone = ({ row, state }: Settled) => state === "reverted" || (row.kind === "authorize" && state !== "mined")
   changed += await write(
     ctx,
     network,
     settledNow.filter(each => !isAlone(each)),
   )
-  // One transaction each: a failure also changes books and makes a successor, and a relay's end wakes its session.
+  // One transaction each: a failure also changes books and makes a successor, and the end of a checkout's relay locks its session.
   for (const each of settledNow.filter(isAlone))
     changed += await inTransaction(ctx, async ctx => {
       // The payment is locked before its payouts and books, as settlement does.

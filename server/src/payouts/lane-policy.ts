@@ -84,7 +84,7 @@ const payoutLane: LanePolicy = {
   keepsBooks: true,
   callsContractWallets: false,
   prepare: (ctx, network) => reserveShort(ctx, network.chainId),
-  afterChange: async () => {},
+  afterChange: ctx => ctx.wakes.wake("payments"),
   // A factory obeys one wallet: deposits of another factory are for the process that has its key.
   ours: ({ depositFactory }) => sql<boolean>`to_address = ${depositFactory}`,
   isStopped: isTotalSpent,

@@ -102,10 +102,7 @@ async function turn(
   const confirmed =
     (await confirmPayouts(ctx, network, await walletRow(ctx, claimed), quorum, state)) +
     (await finishEarlier(ctx, network, claimed, pace))
-  if (confirmed > 0) {
-    await ctx.wakes.wake("payments")
-    await policy.afterChange(ctx, network)
-  }
+  if (confirmed > 0) await policy.afterChange(ctx, network)
   const wallet = await walletRow(ctx, claimed)
   const { proven, apparent } = quorum.dissent()
   await noteDissent(ctx, network, { proven, apparent: apparent.union(walletDissent(state, wallet.next_nonce)) })

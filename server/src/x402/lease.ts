@@ -114,7 +114,7 @@ export function followAnswer(
     isOver = true
     await work()
     // Others with this payment wait for it.
-    ctx.wakes.wakeSoon("payments")
+    ctx.wakes.wakeSparingly("payments")
   }
   const lost = () => end(() => releaseServing(ctx, { id, claimId }, evenServed))
   raw.once("finish", () => note(end(() => noteAnswered(ctx, { id, claimId }, raw.hasHeader(RETRY_TOKEN)))))

@@ -8,7 +8,9 @@ import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.
 import type { Receipt, Transfer } from "../chain/transfers.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
+import type { Db } from "../db/open.ts"
 import type { Row } from "../db/schema.ts"
+import { gatherBy } from "../jobs/gather.ts"
 import { stateCall } from "../payouts/relays.ts"
 import { askEach } from "../payouts/trials.ts"
 
@@ -31,16 +33,20 @@ export type Outcome =
 export type Settlement = Row<"settlements"> &
   Pick<Row<"payouts">, "state" | "succeeded" | "tx_hash" | "held_detail" | "block_number"> & { is_free: boolean }
 
-/** A settlement with the state of its relay. */
-export const readSettlement = (ctx: TxContext, id: string): Promise<Settlement | undefined> =>
-  ctx.db
+/** A settlement with the state of its relay. Whoever waits for one reads at each wake-up, so that reads come by the dozen. */
+export const readSettlement = (ctx: TxContext, id: string): Promise<Settlement | undefined> => settlementsOf(ctx.db, id)
+
+const settlementsOf = gatherBy(async (db: Db, ids: readonly string[]): Promise<Map<string, Settlement>> => {
+  const rows = await db
     .selectFrom("settlements")
     .innerJoin("payouts", "payouts.id", "settlements.payout_id")
     .selectAll("settlements")
     .select(["payouts.state", "payouts.succeeded", "payouts.tx_hash", "payouts.held_detail", "payouts.block_number"])
     .select(sql<boolean>`settlements.claim_id is null or settlements.lease_until < clock_timestamp()`.as("is_free"))
-    .where("settlements.id", "=", id)
-    .executeTakeFirst()
+    .where("settlements.id", "in", ids)
+    .execute()
+  return new Map(rows.map(row => [row.id, row]))
+})
 
 /** The outcome by the rows alone; undefined where the chain has to be asked, because the relay moved nothing. */
 export function outcomeOf({ state, succeeded, tx_hash, found_hash, failed_at }: Settlement): Outcome | undefined {
