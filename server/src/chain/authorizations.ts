@@ -2,20 +2,12 @@
  * EIP-3009 authorizations: a holder's signed permission to move an amount to one address, which anyone may submit once.
  * How it is hashed, whose signature it carries, and the call that submits it.
  */
-import {
-  encodeFunctionData,
-  type Hex,
-  hashTypedData,
-  parseAbi,
-  recoverAddress,
-  size,
-  slice,
-  toFunctionSelector,
-} from "viem"
+import { encodeFunctionData, type Hex, hashTypedData, parseAbi, size, slice, toFunctionSelector } from "viem"
 import type { Context } from "../context.ts"
 import { isApproved } from "./contract-wallets.ts"
 import { type Address, checksummed, type Hash } from "./hex.ts"
 import type { Network } from "./networks.ts"
+import { recoverSigner } from "./recover.ts"
 import { typedData } from "./typed-data.ts"
 
 export interface Authorization {
@@ -70,8 +62,7 @@ export async function readSignature(
       fault: "comes from a wallet that is not deployed yet (ERC-6492): deploy the wallet first, or use another",
     }
   if (size(signature) === 65) {
-    const recovered = await recoverAddress({ hash: digest, signature }).catch(() => undefined)
-    if (recovered?.toLowerCase() === from) {
+    if (recoverSigner(digest, signature) === from) {
       const [s, v] = [BigInt(slice(signature, 32, 64)), BigInt(slice(signature, 64))]
       if (s <= HALF_ORDER && (v === 27n || v === 28n)) return "key"
       return { fault: "is not in the form that tokens accept: s in the lower half, v 27 or 28" }

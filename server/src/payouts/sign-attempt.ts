@@ -1,9 +1,10 @@
 /** Signs transactions, and checks each signed transaction against the request before it is stored. */
 // I/O: waits for the signer that it is given, which may be a device.
 import type { Insertable } from "kysely"
-import { type Hex, keccak256, parseTransaction, recoverTransactionAddress } from "viem"
+import { type Hex, keccak256, parseTransaction, serializeSignature, serializeTransaction } from "viem"
 import type { Fees } from "../chain/fees.ts"
 import type { Address, Hash } from "../chain/hex.ts"
+import { recoverSigner } from "../chain/recover.ts"
 import type { Signer, UnsignedTransaction } from "../chain/signer.ts"
 import type { Database, Row } from "../db/schema.ts"
 
@@ -31,7 +32,7 @@ export async function signAttempt(
     maxPriorityFeePerGas: tip,
   }
   const raw = await signer.sign(asked)
-  await assertSigned(raw, wallet, asked)
+  assertSigned(raw, wallet, asked)
   const hash = keccak256(raw) as Hash
   return { payout_id: id, chain_id: chainId, wallet, nonce, n, raw, hash, gas, max_fee: maxFee, tip, data_fee: dataFee }
 }
@@ -39,16 +40,18 @@ export async function signAttempt(
 /** A nonce is far below 2⁵³; viem wants a number. */
 const nonceNumber = (nonce: bigint): number => Number.parseInt(nonce.toString(), 10)
 
-async function assertSigned(raw: Hex, wallet: Address, asked: UnsignedTransaction): Promise<void> {
-  const serializedTransaction = raw as `0x02${string}`
-  const signer = (await recoverTransactionAddress({ serializedTransaction })).toLowerCase()
-  if (signer !== wallet) throw new Error(`the signer signed as ${signer}, not as the wallet ${wallet}`)
-  const said = parseTransaction(serializedTransaction) as Partial<UnsignedTransaction>
+function assertSigned(raw: Hex, wallet: Address, asked: UnsignedTransaction): void {
+  const said = parseTransaction(raw as `0x02${string}`)
   // Zeros are left out of a transaction's bytes.
   const differs = (Object.keys(asked) as (keyof UnsignedTransaction)[]).find(
-    name => quantity(said[name]) !== quantity(asked[name]),
+    name => quantity((said as Partial<UnsignedTransaction>)[name]) !== quantity(asked[name]),
   )
   if (differs) throw new Error(`the signed transaction has another ${differs} than the request`)
+  const { r = "0x0", s = "0x0", yParity = 0 } = said
+  // Of what was asked, so that bytes with anything more are signed by nobody.
+  const digest = keccak256(serializeTransaction({ type: "eip1559", ...asked }))
+  const signer = recoverSigner(digest, serializeSignature({ r, s, yParity }))
+  if (signer !== wallet) throw new Error(`the signer signed as ${signer ?? "nobody"}, not as the wallet ${wallet}`)
 }
 
 /** Any field of a transaction as a number; an empty field is 0. */
