@@ -8,14 +8,18 @@ import { type Compiled, compile, readSources } from "./compile.ts"
 const target = fileURLToPath(new URL("../server/src/chain/abi.ts", import.meta.url))
 
 /** Only ever deployed by another contract, so its own creation bytecode would be dead weight. */
-const abiOnly = new Set(["Deposit"])
+const abiOnly = new Set(["Deposit", "TokenStore"])
 /** Compared with the code on the chain before the service trusts it with money. */
-const withRuntime = new Set(["Deposit", "DepositFactory"])
+const withRuntime = new Set(["Deposit", "DepositFactory", "RefundCollector"])
 
 function allContracts(): [string, Compiled][] {
-  return Object.values(compile(readSources()))
-    .flatMap(contracts => Object.entries(contracts))
-    .sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))
+  return (
+    Object.values(compile(readSources()))
+      .flatMap(contracts => Object.entries(contracts))
+      // Interfaces, and what others inherit from.
+      .filter(([, { evm }]) => evm.bytecode.object !== "")
+      .sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))
+  )
 }
 
 function render(contracts: [string, Compiled][]): string {

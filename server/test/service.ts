@@ -26,6 +26,7 @@ export const paperNetwork: Network = {
   confirmations: 3n,
   token: { address: `0x${"70".repeat(20)}` as Address, symbol: "USDC", decimals: 6, name: "USDC", version: "2" },
   depositFactory: `0x${"fa".repeat(20)}` as Address,
+  escrow: undefined,
   sanctionsOracle: undefined,
   genesisHash: `0x${"00".repeat(32)}` as Hash,
 }

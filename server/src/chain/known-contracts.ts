@@ -1,4 +1,5 @@
 /** Addresses that nobody can own, the same on every network: a token sent there is lost, or anyone can take it. */
+import { knownEscrows } from "./escrow-deployments.ts"
 import type { Address } from "./hex.ts"
 import { MULTICALL3 } from "./multicall.ts"
 
@@ -10,6 +11,11 @@ const known: Record<string, string> = {
   "0x0000000071727de22e5e9d8baf0edac6f37da032": "is the EntryPoint of account abstraction",
   "0x4337084d9e255ff0702461cf8895ce9e3b5ff108": "is the EntryPoint of account abstraction",
   "0x000000000000000000000000000000000000dead": "is a burn address",
+  ...Object.fromEntries(
+    knownEscrows
+      .flatMap(({ address, collector, operatorRefundCollector }) => [address, collector, operatorRefundCollector])
+      .map(address => [address, "is a contract of the escrow"]),
+  ),
 }
 
 /** Precompiles have the first addresses: from 0x01 on, and 0x0100 for P-256. No key has such an address. */

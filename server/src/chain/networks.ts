@@ -11,6 +11,7 @@ import {
 } from "viem"
 import { invalid } from "../errors.ts"
 import { ask, type Endpoint, newEndpoint } from "./endpoints.ts"
+import { type EscrowDeployment, knownEscrows } from "./escrow-deployments.ts"
 import type { Address, Hash } from "./hex.ts"
 import { RpcError, type RpcResult } from "./rpc.ts"
 
@@ -26,12 +27,15 @@ export interface NetworkSettings {
   /** Blocks, including the one that contains the transfer. */
   confirmations: number
   depositFactory: Address
+  /** Undefined: nothing can be sold through an escrow. */
+  escrow?: EscrowDeployment | undefined
   sanctionsOracle: Address | undefined
 }
 
 /**
- * What is the same for everyone on a network: its chain id, its name for people, its USDC, Chainalysis' oracle where there is one,
- * its explorer, and the public node that a payer's wallet gets when it does not know the network.
+ * What is the same for everyone on a network: its chain id, its name for people, its USDC, the escrow that is used by default and
+ * Chainalysis' oracle where there is one, its explorer, and the public node that a payer's wallet gets when it does not know the
+ * network.
  */
 export const networkFacts: Record<
   "base" | "worldchain" | "base-sepolia",
@@ -39,6 +43,7 @@ export const networkFacts: Record<
     chainId: number
     title: string
     usdc: Address
+    escrow: Address | undefined
     sanctionsOracle: Address | undefined
     explorer: string
     publicRpc: string
@@ -48,6 +53,7 @@ export const networkFacts: Record<
     chainId: 8453,
     title: "Base",
     usdc: "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913" as Address,
+    escrow: knownEscrows[0].address,
     sanctionsOracle: "0x3a91a31cb3dc49b4db9ce721f50a9d076c8d739b" as Address,
     explorer: "https://basescan.org",
     publicRpc: "https://mainnet.base.org",
@@ -56,6 +62,7 @@ export const networkFacts: Record<
     chainId: 480,
     title: "World Chain",
     usdc: "0x79a02482a880bce3f13e09da970dc34db4cd24d1" as Address,
+    escrow: undefined,
     sanctionsOracle: undefined,
     explorer: "https://worldscan.org",
     publicRpc: "https://worldchain-mainnet.g.alchemy.com/public",
@@ -64,6 +71,7 @@ export const networkFacts: Record<
     chainId: 84532,
     title: "Base Sepolia",
     usdc: "0x036cbd53842c5426634e7929541ec2318f3dcf7e" as Address,
+    escrow: knownEscrows[0].address,
     sanctionsOracle: undefined,
     explorer: "https://sepolia.basescan.org",
     publicRpc: "https://sepolia.base.org",
@@ -104,6 +112,8 @@ export interface NetworkInfo {
   confirmations: bigint
   token: Token
   depositFactory: Address
+  /** Undefined: nothing can be sold through an escrow. */
+  escrow: EscrowDeployment | undefined
   sanctionsOracle: Address | undefined
   genesisHash: Hash
 }
@@ -163,9 +173,9 @@ type Facts = Pick<Network, "token" | "genesisHash">
 export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {
   const endpoints = settings.rpcUrls.map(url => newEndpoint(settings.name, url))
   const reported = await Promise.all(endpoints.map(endpoint => factsBy(settings, endpoint, signal)))
-  const { name, chainId, confirmations, depositFactory, sanctionsOracle } = settings
+  const { name, chainId, confirmations, depositFactory, escrow, sanctionsOracle } = settings
   return {
-    ...{ name, chainId, endpoints, depositFactory, sanctionsOracle },
+    ...{ name, chainId, endpoints, depositFactory, escrow, sanctionsOracle },
     ...factsOf(settings, reported),
     confirmations: BigInt(confirmations),
   }

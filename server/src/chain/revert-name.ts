@@ -1,9 +1,24 @@
-/** The name of the factory's error in what a node says about a failed call. Pure. */
+/** The name of a contract's error in what a node says about a failed call. Pure. */
 import { decodeErrorResult, type Hex } from "viem"
-import { depositFactoryAbi as abi } from "./abi.ts"
+import {
+  authCaptureEscrowAbi,
+  authCaptureEscrowV10Abi,
+  depositFactoryAbi,
+  erc3009CollectorAbi,
+  refundCollectorAbi,
+} from "./abi.ts"
+
+/** The errors of the factory, and of the escrow in both versions with its collectors. */
+const abi = [
+  ...depositFactoryAbi,
+  ...authCaptureEscrowAbi,
+  ...authCaptureEscrowV10Abi,
+  ...erc3009CollectorAbi,
+  ...refundCollectorAbi,
+].filter(each => each.type === "error")
 
 /**
- * What a node says, preceded by the factory's error where the data of the revert is one: nodes give it beside their message, or in it.
+ * What a node says, preceded by the error of one of our contracts where the data of the revert is one: nodes give it beside their message, or in it.
  * @example withRevertName("execution reverted", "0xf80dbaea…") // "Expired(1790000000): execution reverted"
  */
 export function withRevertName(message: string, data: string | undefined): string {
@@ -16,7 +31,7 @@ function nameOf(data: string | undefined): string | undefined {
   try {
     const { errorName, args = [], abiItem } = decodeErrorResult({ abi, data: data as Hex })
     // A revert with a text is in the message already.
-    return abiItem.type === "error" && abi.some(each => each.type === "error" && each.name === errorName)
+    return abiItem.type === "error" && abi.some(each => each.name === errorName)
       ? `${errorName}(${args.map(String).join(", ")})`
       : undefined
   } catch {

@@ -7,7 +7,9 @@ import { generatePrivateKey, privateKeyToAddress } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest"
 import { type Anvil, startAnvil } from "../../test/anvil.ts"
 import { type RpcProxy, startProxy } from "../../test/proxy.ts"
+import { refundCollectorAbi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
+import { knownEscrows } from "../chain/escrow-deployments.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import { checkFactory } from "../deposits/check-factory.ts"
 import { deploy, UsageError } from "./deploy.ts"
@@ -41,15 +43,14 @@ beforeEach(async () => {
 })
 
 /** One run of the command; `mining` answers its question for a final block by mining one. */
-async function run(args: string[] = [], { answer = "y", patienceMs = 60_000, env = {} } = {}) {
+async function run(args: string[] = [], { answer = "y", patienceMs = 60_000, env = {}, guardian = true } = {}) {
   const said: string[] = []
   const asked: string[] = []
   const text = await deploy(
     [
       "--network",
       "base-sepolia",
-      "--guardian",
-      GUARDIAN,
+      ...(guardian ? ["--guardian", GUARDIAN] : []),
       "--operator",
       operator,
       "--key-file",
@@ -96,6 +97,27 @@ it("simulates, shows the cost, asks, deploys, and prints the setting; a second r
   expect(existsSync(kept())).toBe(false)
   const second = await run()
   expect([second.text, second.asked, await nonceOfPayer()]).toEqual([first.text, [], 1])
+})
+
+it("deploys the refund collector of the network's escrow for its operator, whom nobody can replace", async () => {
+  const args = ["--contract", "refund-collector", "--operator", operator]
+  const refused = await run([...args], {})
+  expect(refused.text).toMatch(/^--guardian is for a factory/)
+  const unguarded = (more: string[], env = {}) => run([...args, ...more], { env, guardian: false })
+  expect((await unguarded([], { ESCROW_BASE_SEPOLIA: "off" })).text).toBe("Name the escrow with ESCROW_BASE_SEPOLIA.")
+  const first = await unguarded([])
+  const address = /^REFUND_COLLECTOR_BASE_SEPOLIA=(0x[0-9a-fA-F]{40})$/.exec(first.text)?.[1]?.toLowerCase() as Address
+  expect(first.said.join("\n")).toMatch(/Collector 0x.*Escrow {4}0xf9681597.*Operator {2}0x.*simulation succ/s)
+  const { client } = anvil
+  const read = (functionName: "operator" | "authCaptureEscrow") =>
+    client.readContract({ address, abi: refundCollectorAbi, functionName })
+  expect(await read("operator")).toBe(operator)
+  expect((await read("authCaptureEscrow")).toLowerCase()).toBe(knownEscrows[0].address)
+  expect([(await unguarded([])).text, await nonceOfPayer()]).toEqual([first.text, 1])
+  proxy.spoil = (method, _params, result) =>
+    method === "eth_getCode" && String(result).length > 1_000 ? `${String(result).slice(0, -2)}00` : result
+  expect((await unguarded([])).text).toMatch(/is not this version's refund collector of that escrow and operator/)
+  expect((await unguarded(["--contract", "escrow"])).text).toBe("--contract must be one of: factory, refund-collector.")
 })
 
 it("a run that was stopped after it signed is continued: the same transaction, once, by another endpoint too", async () => {

@@ -1,4 +1,4 @@
-/** `script/deploy`: deploys the deposit factory on a network, and prints the setting that names it. */
+/** `script/deploy`: deploys the deposit factory or the refund collector on a network, and prints the setting that names it. */
 import { mkdirSync, readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { createInterface } from "node:readline/promises"
@@ -8,37 +8,46 @@ import { newEndpoint } from "../chain/endpoints.ts"
 import { type Address, checksummed, NOT_AN_ADDRESS, parseAddress, parseHash } from "../chain/hex.ts"
 import { noOwnerOf } from "../chain/known-contracts.ts"
 import { type NetworkName, networkFacts, networkNames, networkSetting } from "../chain/networks.ts"
+import { refundCollectorDeployment } from "../chain/refund-collector.ts"
 import { localSigner, type Signer } from "../chain/signer.ts"
 import { gwei, httpUrl } from "../config/setting-values.ts"
 import { readDeploySettings } from "../config/settings.ts"
+import { checkFactory } from "../deposits/check-factory.ts"
 import { factoryDeployment } from "../deposits/factory-deployment.ts"
-import { type Deployment, deployFactory } from "./deploy-factory.ts"
+import { checkRefundCollector } from "./check-refund-collector.ts"
+import { type Deployment, deployContract } from "./deploy-contract.ts"
 
-const usage = `Deploys the deposit factory, and prints the setting that names it.
+const usage = `Deploys the deposit factory, or the refund collector of the escrow, and prints the setting that names it.
 
   script/deploy --network ${networkNames.join("|")} --guardian ADDRESS --key-file FILE [--operator ADDRESS]
                 [--rpc URL]... [--yes]
+  script/deploy --contract refund-collector --network ... --key-file FILE [--operator ADDRESS] [--rpc URL]... [--yes]
 
+  --contract NAME     factory (the default), or refund-collector: it pulls refunds of payments through the network's escrow
+                      (ESCROW_<NETWORK>) from merchants' wallets, and serves that escrow and its operator alone, for ever.
   --key-file FILE     the private key of any account with a little ether, which pays for it and has no influence on the
-                      factory; - for the standard input. It is never an argument: other users of the machine can read those.
+                      contract; - for the standard input. It is never an argument: other users of the machine can read those.
   --guardian ADDRESS  a cold account, fixed for ever: it may pause the operator and name another, and moves no money.
   --operator ADDRESS  who releases money out of deposits; by default the wallet of PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE.
+                      Of a refund collector: who operates the escrow; by default the wallet of RELAY_PRIVATE_KEY or
+                      RELAY_KEYSTORE.
   --rpc URL           a node of the network; by default those of RPC_<NETWORK>.
   --max-fee GWEI      the highest price for a unit of gas (20).
   --yes               does not ask before it sends.
   --help              this text.
 
 It simulates the deployment, shows what it costs, asks, sends, waits until it is final, and compares the code with this
-version's. Run it again when it was stopped: it finds the factory, or the transaction under way, and goes on. The same
-guardian and operator give the same address on every network. The setting is the only thing on the standard output.
+version's. Run it again when it was stopped: it finds the contract, or the transaction under way, and goes on. The same
+accounts give the same address on every network. The setting is the only thing on the standard output.
 
-Exits with 0 when the factory is deployed and final, 1 when it is not, 2 for a wrong command line.
+Exits with 0 when the contract is deployed and final, 1 when it is not, 2 for a wrong command line.
 `
 
 /** The command line is wrong. */
 export class UsageError extends Error {}
 
 const options = {
+  contract: { type: "string", default: "factory" },
   network: { type: "string" },
   guardian: { type: "string" },
   operator: { type: "string" },
@@ -66,33 +75,77 @@ export async function deploy(args: string[], { env, say, ask, patienceMs }: Surr
   const settings = readDeploySettings(name, env)
   const urls = flags.rpc?.map(url => parsed("--rpc", url, httpUrl)) ?? settings.rpcUrls
   if (urls.length === 0) throw new UsageError(`Name a node with --rpc, or set ${networkSetting("RPC", name)}.`)
-  const operator = flags.operator === undefined ? settings.payoutWallet : accountOf("--operator", flags.operator)
-  if (!operator)
-    throw new UsageError("Name the operator with --operator, or set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE.")
-  const guardian = guardianOf(flags.guardian, operator)
+  const endpoints = urls.map(url => newEndpoint(name, url))
+  const network = { name, chainId: networkFacts[name].chainId }
+  const contract = contractOf(flags, { network, endpoints, settings })
   const cap = parsed("--max-fee", flags["max-fee"], gwei)
   const signer = signerIn(flags["key-file"])
-  const { to, data, address } = factoryDeployment({ guardian, operator })
   mkdirSync(settings.dataDir, { recursive: true, mode: 0o700 })
-  const deployment: Deployment = {
-    network: { name, chainId: networkFacts[name].chainId },
-    endpoints: urls.map(url => newEndpoint(name, url)),
-    ...{ signer, to, data, address, operator, cap, patienceMs, say },
-    facts: [
-      `Network   ${name} (chain ${networkFacts[name].chainId})`,
-      `Factory   ${checksummed(address)}, the same on every network`,
-      `Operator  ${checksummed(operator)}, who releases money out of deposits`,
-      `Guardian  ${checksummed(guardian)}, who may pause the operator and name another`,
-    ],
-    keptFile: join(settings.dataDir, `deploy-${name}.json`),
+  await deployContract({
+    ...contract,
+    ...{ network, endpoints, signer, cap, patienceMs, say },
+    facts: [`Network   ${name} (chain ${network.chainId})`, ...contract.facts],
     confirm: async question => {
       if (flags.yes) return true
       if (!ask) throw new Error("Nobody can be asked here: run it in a terminal, or with --yes. Nothing was sent.")
       return /^y(es)?$/i.test((await ask(`${question} [y/N] `)).trim())
     },
+  })
+  return `${networkSetting(contract.setting, name)}=${checksummed(contract.address)}`
+}
+
+type Flags = ReturnType<typeof read>
+type Site = Pick<Deployment, "network" | "endpoints"> & { settings: ReturnType<typeof readDeploySettings> }
+
+/** What is deployed, how it is checked, and the setting that names it. */
+type Contract = Pick<Deployment, "noun" | "to" | "data" | "address" | "operator" | "check" | "facts" | "keptFile"> & {
+  setting: "DEPOSIT_FACTORY" | "REFUND_COLLECTOR"
+}
+
+function contractOf(flags: Flags, site: Site): Contract {
+  if (flags.contract === "factory") return factory(flags, site)
+  if (flags.contract === "refund-collector") return refundCollector(flags, site)
+  throw new UsageError("--contract must be one of: factory, refund-collector.")
+}
+
+function factory(flags: Flags, { network, endpoints, settings }: Site): Contract {
+  const operator = flags.operator === undefined ? settings.payoutWallet : accountOf("--operator", flags.operator)
+  if (!operator)
+    throw new UsageError("Name the operator with --operator, or set PAYOUT_PRIVATE_KEY or PAYOUT_KEYSTORE.")
+  const guardian = guardianOf(flags.guardian, operator)
+  const deployment = factoryDeployment({ guardian, operator })
+  const { address } = deployment
+  return {
+    ...{ ...deployment, noun: "factory", setting: "DEPOSIT_FACTORY", operator },
+    check: () => checkFactory({ ...network, endpoints, depositFactory: address }, { payoutWallet: operator }),
+    facts: [
+      `Factory   ${checksummed(address)}, the same on every network`,
+      `Operator  ${checksummed(operator)}, who releases money out of deposits`,
+      `Guardian  ${checksummed(guardian)}, who may pause the operator and name another`,
+    ],
+    keptFile: join(settings.dataDir, `deploy-${network.name}.json`),
   }
-  await deployFactory(deployment)
-  return `${networkSetting("DEPOSIT_FACTORY", name)}=${checksummed(address)}`
+}
+
+function refundCollector(flags: Flags, { network, endpoints, settings }: Site): Contract {
+  if (flags.guardian !== undefined)
+    throw new UsageError("--guardian is for a factory: nobody can pause or change a refund collector.")
+  const operator = flags.operator === undefined ? settings.relayWallet : accountOf("--operator", flags.operator)
+  if (!operator) throw new UsageError("Name the operator with --operator, or set RELAY_PRIVATE_KEY or RELAY_KEYSTORE.")
+  const { escrow } = settings
+  if (!escrow) throw new UsageError(`Name the escrow with ${networkSetting("ESCROW", network.name)}.`)
+  const deployment = refundCollectorDeployment({ escrow, operator })
+  const { address } = deployment
+  return {
+    ...{ ...deployment, noun: "refund collector", setting: "REFUND_COLLECTOR", operator },
+    check: () => checkRefundCollector(endpoints, address, { escrow, operator }),
+    facts: [
+      `Collector ${checksummed(address)}, the same on every network`,
+      `Escrow    ${checksummed(escrow)}, for which it pulls refunds from merchants' wallets`,
+      `Operator  ${checksummed(operator)}, the only one whose payments it refunds`,
+    ],
+    keptFile: join(settings.dataDir, `deploy-refund-collector-${network.name}.json`),
+  }
 }
 
 function read(args: string[]) {

@@ -307,6 +307,14 @@ export const networkSettingsTable = {
     otherwise: "the sandbox's; needed elsewhere",
     live: "must be set",
   },
+  ESCROW: {
+    meaning: "the escrow that the relay wallet operates, one of those in docs/contracts.md; off: none",
+    otherwise: "v1.1 on base and base-sepolia, else none; the sandbox's",
+  },
+  REFUND_COLLECTOR: {
+    meaning: "the contract that pulls refunds of that escrow from merchants' wallets; script/deploy makes it",
+    otherwise: "the sandbox's; elsewhere none, and refunds are refused",
+  },
   SANCTIONS_ORACLE: {
     meaning: "a contract with isSanctioned(address), which screens the buyers of all networks",
     otherwise: "Chainalysis' on base",

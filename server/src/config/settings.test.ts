@@ -1,6 +1,8 @@
 import { inspect } from "node:util"
 import { describe, expect, it } from "vitest"
 import { liveEnv } from "../../test/live.ts"
+import { knownEscrows } from "../chain/escrow-deployments.ts"
+import { checksummed } from "../chain/hex.ts"
 import { describeSettings, readSettings, SettingsError } from "./settings.ts"
 import { settingsTable } from "./settings-table.ts"
 
@@ -57,6 +59,36 @@ describe("readSettings", () => {
     expect(settings.networks).toMatchObject([
       { name: "base", chainId: 8453, rpcUrls: ["https://one.example", "https://two.example/key"], confirmations: 5 },
       { name: "worldchain", chainId: 480, token: `0x${"11".repeat(20)}` },
+    ])
+  })
+
+  it("picks the escrow of a network by its address, with what belongs to it", () => {
+    const networks = { RPC_BASE: "https://1.example", DEPOSIT_FACTORY_BASE: `0x${"22".repeat(20)}` }
+    const escrowOf = (env: Record<string, string>) =>
+      readSettings({ ...liveEnv, ...networks, ...env }).networks[0]?.escrow
+    const [newest] = knownEscrows
+    expect(escrowOf({})).toEqual({
+      ...{ address: newest.address, version: "v1.1", collector: newest.collector, refundCollector: undefined },
+    })
+    const refundCollector = `0x${"44".repeat(20)}`
+    for (const { address, version, collector } of knownEscrows)
+      expect(escrowOf({ ESCROW_BASE: checksummed(address), REFUND_COLLECTOR_BASE: refundCollector })).toEqual({
+        ...{ address, version, collector, refundCollector },
+      })
+    for (const none of ["", "off"]) expect(escrowOf({ ESCROW_BASE: none })).toBeUndefined()
+    expect(
+      escrowOf({
+        NETWORKS: "worldchain",
+        RPC_WORLDCHAIN: "https://1.example",
+        DEPOSIT_FACTORY_WORLDCHAIN: `0x${"33".repeat(20)}`,
+      }),
+    ).toBeUndefined()
+    const wrong = { ESCROW_BASE: `0x${"55".repeat(20)}`, REFUND_COLLECTOR_BASE: "0x1" }
+    expect(faultsOf({ ...liveEnv, ...networks, ...wrong })).toEqual([
+      expect.stringMatching(/^REFUND_COLLECTOR_BASE must be an address/),
+      expect.stringMatching(
+        /^ESCROW_BASE must be `off`, or an escrow that this version knows: 0xf96815976523E00e65Be8f34cA5e64b4f41EB19c/,
+      ),
     ])
   })
 

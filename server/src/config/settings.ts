@@ -1,10 +1,10 @@
 /** The settings as the service uses them. The only code that reads `process.env`; all faults are reported together. */
 import type { Address } from "../chain/hex.ts"
-import { type Mode, type NetworkName, type NetworkSettings, networkFacts, networkSetting } from "../chain/networks.ts"
+import { type Mode, type NetworkName, type NetworkSettings, networkSetting } from "../chain/networks.ts"
 import type { Signer } from "../chain/signer.ts"
 import { liveFaults } from "./live-mode.ts"
+import { networkSettings } from "./network-settings.ts"
 import { type SettingReader, settingReader } from "./setting-reader.ts"
-import { address, httpUrl, listOf } from "./setting-values.ts"
 import { type Meaning, networkSettingsTable, settingsTable } from "./settings-table.ts"
 import { walletSigner } from "./wallet-keys.ts"
 
@@ -218,7 +218,8 @@ export function examineSettings(env: Record<string, string | undefined> = proces
 }
 
 /** The names begin like settings; others belong to other programs. */
-const LIKE_A_SETTING = /^(RPC|DEPOSIT_FACTORY|SANCTIONS|PAYOUT|RELAY|WEBHOOK|LIMIT|OIDC|METRICS|GAS_BUDGET|SANDBOX)_/
+const LIKE_A_SETTING =
+  /^(RPC|DEPOSIT_FACTORY|ESCROW|REFUND_COLLECTOR|SANCTIONS|PAYOUT|RELAY|WEBHOOK|LIMIT|OIDC|METRICS|GAS_BUDGET|SANDBOX)_/
 
 function unknownIn(env: Record<string, string | undefined>, networks: readonly NetworkSettings[]): string[] {
   const parts = Object.keys(networkSettingsTable)
@@ -240,31 +241,6 @@ function listenSettings({ env, read, faults }: SettingReader, mode: Mode) {
     faults.push("BASE_URL must be set: the https address at which callers reach the service")
   const baseUrl = read("BASE_URL") ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`
   return { host, port, baseUrl, sandboxPublic }
-}
-
-function networkSettings({ env, read, attempt, required, faults }: SettingReader, mode: Mode): NetworkSettings[] {
-  const confirmations = read("CONFIRMATIONS")
-  const fallbackNetwork: NetworkName = mode === "live" ? "base" : "base-sepolia"
-  const names = env.NETWORKS ? (read("NETWORKS") ?? []) : [fallbackNetwork]
-  if (names.length === 0) faults.push("NETWORKS must name at least one network")
-  return names.map(name => {
-    const facts = networkFacts[name]
-    const variable = (part: keyof typeof networkSettingsTable) => networkSetting(part, name)
-    const get = <T>(part: keyof typeof networkSettingsTable, parse: (text: string) => T, fallback?: string) => {
-      const value = env[variable(part)] || fallback
-      if (value !== undefined) return attempt(variable(part), value, parse)
-      return mode === "sandbox" ? undefined : required(variable(part))
-    }
-    return {
-      name,
-      chainId: facts.chainId,
-      rpcUrls: get("RPC", listOf(httpUrl)) ?? [],
-      token: get("TOKEN", address, facts.usdc) ?? facts.usdc,
-      confirmations,
-      depositFactory: get("DEPOSIT_FACTORY", address) ?? facts.usdc,
-      sanctionsOracle: env[variable("SANCTIONS_ORACLE")] ? get("SANCTIONS_ORACLE", address) : facts.sanctionsOracle,
-    }
-  })
 }
 
 function walletSettings({ env, read, faults }: SettingReader, mode: Mode) {
@@ -356,19 +332,29 @@ function faultsTogether(settings: Settings, { env, faults }: SettingReader): str
 const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
 
 /**
- * What `script/deploy` needs of the settings: the network's endpoints, and the payout wallet, which becomes the operator.
- * Throws a {@link SettingsError} where one of these is set and invalid.
+ * What `script/deploy` needs of the settings: the network's endpoints and escrow, and the wallets, which become the operators of
+ * the factory and of the refund collector. Throws a {@link SettingsError} where one of these is set and invalid.
  */
 export function readDeploySettings(
   name: NetworkName,
   env: Record<string, string | undefined> = process.env,
-): { rpcUrls: string[]; payoutWallet: Address | undefined; dataDir: string } {
+): {
+  rpcUrls: string[]
+  escrow: Address | undefined
+  payoutWallet: Address | undefined
+  relayWallet: Address | undefined
+  dataDir: string
+} {
   const { settings, faults } = examineSettings({ ...env, MODE: "test", NETWORKS: name })
-  const [{ rpcUrls } = { rpcUrls: [] }] = settings.networks
-  const own = [networkSetting("RPC", name), "PAYOUT_PRIVATE_KEY", "PAYOUT_KEYSTORE", "PAYOUT_KEYSTORE_PASSWORD_FILE"]
+  const { rpcUrls = [], escrow } = settings.networks[0] ?? {}
+  const wallets = (["PAYOUT", "RELAY"] as const).flatMap(wallet =>
+    ["PRIVATE_KEY", "KEYSTORE", "KEYSTORE_PASSWORD_FILE"].map(part => `${wallet}_${part}`),
+  )
+  const own = [networkSetting("RPC", name), networkSetting("ESCROW", name), ...wallets]
   const wrong = faults.filter(fault => own.includes(nameIn(fault)) && env[nameIn(fault)])
   if (wrong.length > 0) throw new SettingsError(wrong)
-  return { rpcUrls, payoutWallet: settings.payoutWallet, dataDir: settings.dataDir }
+  const { payoutWallet, relayWallet, dataDir } = settings
+  return { rpcUrls, escrow: escrow?.address, payoutWallet, relayWallet, dataDir }
 }
 
 /** All settings in order, each with its default in words; per-network settings have `_<NETWORK>` in their names. */

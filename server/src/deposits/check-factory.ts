@@ -4,11 +4,12 @@
  */
 // I/O: asks the endpoints at the start, when there is no context yet.
 import { randomBytes } from "node:crypto"
-import { decodeFunctionResult, encodeFunctionData, type Hex, isAddressEqual, keccak256, pad } from "viem"
+import { decodeFunctionResult, encodeFunctionData, type Hex, isAddressEqual, pad } from "viem"
 import { depositFactoryAbi, depositFactoryRuntime, depositRuntime } from "../chain/abi.ts"
 import { addressOfTerms, implementationOf } from "../chain/deposit-terms.ts"
 import { ask, type Endpoint, hostOf } from "../chain/endpoints.ts"
 import { type Address, checksummed, type Hash, parseAddress } from "../chain/hex.ts"
+import { immutablesOf } from "../chain/immutables.ts"
 import { type Network, NetworkMismatch } from "../chain/networks.ts"
 import { hexNumber, type RpcCall, RpcError, type RpcResult } from "../chain/rpc.ts"
 
@@ -117,22 +118,3 @@ const addressIn = (word: string): Address =>
     functionName: "addressOf",
     data: word as Hex,
   }).toLowerCase() as Address
-
-/**
- * The immutable words of deployed code, in the order of their declaration; undefined where the code is not that
- * contract.
- */
-function immutablesOf(
-  code: string | undefined,
-  { code: template, immutables }: { code: Hex; immutables: readonly (readonly number[])[] },
-): Hex[] | undefined {
-  if (code?.length !== template.length) return undefined
-  const wordAt = (offset: number) => code.slice(2 + 2 * offset, 66 + 2 * offset)
-  const cleared = immutables
-    .flat()
-    .reduce((text, offset) => `${text.slice(0, 2 + 2 * offset)}${"0".repeat(64)}${text.slice(66 + 2 * offset)}`, code)
-  if (keccak256(cleared as Hex) !== keccak256(template)) return undefined
-  const words = immutables.map(offsets => [...new Set(offsets.map(wordAt))])
-  // One immutable has one value wherever the code reads it.
-  return words.every(each => each.length === 1) ? words.map(([word]) => `0x${word}` as Hex) : undefined
-}

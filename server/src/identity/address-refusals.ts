@@ -30,7 +30,9 @@ export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]):
     if (noOwner) refusals.set(address, noOwner)
     if (ctx.settings.serviceWallets.includes(address))
       refusals.set(address, "is a wallet of this service: use one of your own")
-    for (const { token, depositFactory, sanctionsOracle } of ctx.chain.networks) {
+    for (const { token, depositFactory, escrow, sanctionsOracle } of ctx.chain.networks) {
+      if (escrow && [escrow.address, escrow.collector, escrow.refundCollector].includes(address))
+        refusals.set(address, "is a contract of the escrow: use a wallet")
       if (address === sanctionsOracle) refusals.set(address, "is the sanctions oracle: use a wallet")
       if (address === token.address) refusals.set(address, "is a token contract: use a wallet")
       if (address === depositFactory || (depositFactory && address === implementationOf(depositFactory)))

@@ -7,27 +7,19 @@ import { rmSync } from "node:fs"
 import { join } from "node:path"
 import type { JWK } from "jose"
 import type { Logger } from "pino"
-import { createTestClient, getContractAddress, http, parseUnits, publicActions, walletActions } from "viem"
+import { createTestClient, http, parseUnits, publicActions, walletActions } from "viem"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
-import {
-  multicall3Abi,
-  multicall3Bytecode,
-  sanctionsListAbi,
-  sanctionsListBytecode,
-  testUsdcAbi,
-  testUsdcBytecode,
-} from "../chain/abi.ts"
+import { testUsdcAbi } from "../chain/abi.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
-import { MULTICALL3 } from "../chain/multicall.ts"
 import { localSigner } from "../chain/signer.ts"
 import { readJsonIfThere, writeFileAtomic } from "../config/data-dir.ts"
 import type { Settings } from "../config/settings.ts"
 import type { Context } from "../context.ts"
-import { factoryDeployment } from "../deposits/factory-deployment.ts"
 import type { Server } from "../http/server.ts"
 import { keptOf, newApiKey } from "../identity/api-keys.ts"
 import { newId } from "../ids.ts"
 import { accountSecret } from "../webhooks/secrets.ts"
+import { type Contracts, deployContracts } from "./contracts.ts"
 import { identityProvider, newSigningKey, requestToken } from "./identity-provider.ts"
 import { type LocalChain, startLocalChain } from "./local-chain.ts"
 import { sandboxPageRoutes } from "./page.ts"
@@ -109,9 +101,12 @@ export async function startSandbox(
   const apiKeys = apiKeysOf(at("sandbox.json"), keys)
   const wallet = walletOn(chain.rpcUrl)
   const [payout, relay] = [keys.payout, keys.relay].map(key => privateKeyToAccount(key).address) as [Hex, Hex]
+  // It pays for the contracts.
+  await wallet.setBalance({ address: deployer.address, value: GAS_MONEY })
   const contracts = await deployContracts(wallet, deployer, {
     guardian: privateKeyToAccount(keys.guardian).address,
     operator: payout,
+    relay,
   })
   const buyerAddresses = buyers.map(buyer => buyer.address)
   await fund(wallet, deployer, contracts.token, [payout, relay], buyerAddresses)
@@ -167,6 +162,7 @@ function sandboxSettings(given: Settings, keys: Keys, contracts: Contracts, rpcU
         token: contracts.token,
         confirmations: given.networks[0]?.confirmations ?? 3,
         depositFactory: contracts.depositFactory,
+        escrow: contracts.escrow,
         sanctionsOracle: contracts.sanctionsOracle,
       },
     ],
@@ -176,6 +172,7 @@ function sandboxSettings(given: Settings, keys: Keys, contracts: Contracts, rpcU
 /** What a developer needs to know of the sandbox, with the tokens and keys of everyone in it. */
 async function sandboxFile(ctx: Context, parts: Described) {
   const { keys, apiKeys, buyers, contracts, rpcUrl } = parts
+  const { escrow } = contracts
   const { baseUrl, oidcIssuer, oidcAudience } = ctx.settings
   const token = ctx.chain.networks[0]?.token
   const merchants = await Promise.all(
@@ -199,7 +196,12 @@ async function sandboxFile(ctx: Context, parts: Described) {
     buyers,
     wallets: { payout: privateKeyToAccount(keys.payout).address, relay: privateKeyToAccount(keys.relay).address },
     depositFactory: checksummed(contracts.depositFactory),
-    escrow: null,
+    escrow: {
+      address: checksummed(escrow.address),
+      version: escrow.version,
+      collector: checksummed(escrow.collector),
+      refundCollector: checksummed(escrow.refundCollector),
+    },
   }
 }
 
@@ -212,7 +214,6 @@ interface Described {
 }
 
 type Account = ReturnType<typeof privateKeyToAccount>
-type Contracts = Awaited<ReturnType<typeof deployContracts>>
 
 async function ownKeys(path: string): Promise<Keys> {
   const known = readJsonIfThere(path) as Keys | undefined
@@ -253,38 +254,6 @@ function apiKeysOf(path: string, { merchants }: Keys): Map<string, string> {
   const before = readJsonIfThere(path) as { merchants?: { id: string; apiKey?: string | null }[] } | undefined
   const known = new Map(before?.merchants?.map(merchant => [merchant.id, merchant.apiKey]))
   return new Map(merchants.map(({ id }) => [id, known.get(id) ?? newApiKey("sandbox")]))
-}
-
-/** The contracts have the deployer's first nonces; only missing ones are deployed. */
-async function deployContracts(
-  wallet: Wallet,
-  deployer: Account,
-  { guardian, operator }: { guardian: `0x${string}`; operator: `0x${string}` },
-) {
-  await wallet.setBalance({ address: deployer.address, value: GAS_MONEY })
-  const common = { account: deployer, chain: null }
-  const place = async (nonce: number, deploy: () => Promise<`0x${string}`>): Promise<Address> => {
-    const address = getContractAddress({ from: deployer.address, nonce: BigInt(nonce) })
-    if ((await wallet.getCode({ address })) === undefined)
-      await wallet.waitForTransactionReceipt({ hash: await deploy() })
-    return address.toLowerCase() as Address
-  }
-  const token = await place(0, () =>
-    wallet.deployContract({ ...common, abi: testUsdcAbi, bytecode: testUsdcBytecode, args: [], nonce: 0 }),
-  )
-  // By the shared deployer, as on a public network. On a new chain it takes the nonce 1.
-  const { address: depositFactory, ...deployment } = factoryDeployment({ guardian, operator })
-  if ((await wallet.getCode({ address: depositFactory })) === undefined)
-    await wallet.waitForTransactionReceipt({ hash: await wallet.sendTransaction({ ...common, ...deployment }) })
-  const multicall3 = await place(2, () =>
-    wallet.deployContract({ ...common, abi: multicall3Abi, bytecode: multicall3Bytecode, nonce: 2 }),
-  )
-  const sanctionsOracle = await place(3, () =>
-    wallet.deployContract({ ...common, abi: sanctionsListAbi, bytecode: sanctionsListBytecode, args: [], nonce: 3 }),
-  )
-  // On public networks a pre-signed transaction deploys it at this address; here its code is set directly.
-  await wallet.setCode({ address: MULTICALL3, bytecode: (await wallet.getCode({ address: multicall3 })) ?? "0x" })
-  return { token, depositFactory, sanctionsOracle }
 }
 
 /** Gas for every account without any, and tokens for buyers who never had any. */

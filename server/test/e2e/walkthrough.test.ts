@@ -114,7 +114,7 @@ describe("script/server", () => {
       buyers: Array(5).fill({ address, privateKey: expect.stringMatching(/^0x[0-9a-f]{64}$/) }),
       wallets: { payout: address, relay: address },
       depositFactory: address,
-      escrow: null,
+      escrow: { address, version: "v1.1", collector: address, refundCollector: address },
     })
   })
 

@@ -1,5 +1,5 @@
 /**
- * Deploys the deposit factory by a transaction that everyone computes alike: the canonical CREATE2 deployer gives it the
+ * Deploys a contract by a transaction that everyone computes alike: the canonical CREATE2 deployer gives it the
  * same address on every network. The signed bytes are written to a file before they are sent, so that a run that was
  * stopped at any point goes on where it was.
  */
@@ -14,24 +14,27 @@ import { batch, hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
 import type { Signer } from "../chain/signer.ts"
 import { dataParts, readWalletState } from "../chain/wallet-state.ts"
 import { readJsonIfThere, writeFileAtomic } from "../config/data-dir.ts"
-import { checkFactory } from "../deposits/check-factory.ts"
 
 /** One deployment on one network. */
 export interface Deployment {
   network: { name: NetworkName; chainId: number }
   endpoints: readonly Endpoint[]
-  /** Pays for it, and has no influence on the factory. */
+  /** The contract, in words such as "factory". */
+  noun: string
+  /** Pays for it, and has no influence on the contract. */
   signer: Signer
-  /** The transaction, and the address that the factory will have. */
+  /** The transaction, and the address that the contract will have. */
   to: Address
   data: Hex
   address: Address
   operator: Address
-  /** What the operator is shown about the factory before the cost. */
+  /** Compares what is there with this version's code; throws a sentence. */
+  check: () => Promise<void>
+  /** What is shown about the contract before the cost. */
   facts: string[]
   /** The highest price for a unit of gas, in wei. */
   cap: bigint
-  /** Where the signed transaction is kept until the factory is final. */
+  /** Where the signed transaction is kept until the contract is final. */
   keptFile: string
   /** How long a transaction may be in no block, in milliseconds. */
   patienceMs: number
@@ -54,14 +57,14 @@ const NOBODY = "0x000000000000000000000000000000000000dead"
 /** Gas beyond the estimate, as the state may change until the block. */
 const GAS_PARTS = { more: 6n, of: 5n }
 
-/** Deploys the factory where it is not deployed, waits until it is final, and compares its code with this version's. */
-export async function deployFactory(d: Deployment): Promise<void> {
+/** Deploys the contract where it is not deployed, waits until it is final, and compares its code with this version's. */
+export async function deployContract(d: Deployment): Promise<void> {
   await checkChain(d)
   do {
-    if (await hasCode(d, "latest")) d.say(`The factory is at ${checksummed(d.address)}.`)
+    if (await hasCode(d, "latest")) d.say(`The ${d.noun} is at ${checksummed(d.address)}.`)
     else await untilMined(d, (await resume(d)) ?? (await begin(d)))
   } while (!(await untilFinal(d)))
-  await checkFactory({ ...d.network, endpoints: d.endpoints, depositFactory: d.address }, { payoutWallet: d.operator })
+  await d.check()
   rmSync(d.keptFile, { force: true })
   d.say("It is final, and its code is this version's.")
 }
@@ -115,11 +118,11 @@ const tooDear = ({ baseFee, tip }: Market, cap: bigint): string =>
 
 /** Simulates, shows the cost, asks, signs and sends. */
 async function begin(d: Deployment): Promise<Kept> {
-  const { signer, to, data, address, cap } = d
+  const { signer, to, data, address, cap, noun } = d
   const call = { from: signer.address, to, data }
   const [simulated] = await read(d, [{ method: "eth_call", params: [call, "latest"] }])
   if (String(simulated).toLowerCase() !== address)
-    throw new Error(`The simulation made the factory at ${simulated}, not at ${address}: nothing was sent.`)
+    throw new Error(`The simulation made the ${noun} at ${simulated}, not at ${address}: nothing was sent.`)
   const { market, balance, count, dataFee } = await payerNow(d)
   if (signer.address === d.operator && count > 0n)
     throw new Error(
@@ -177,11 +180,11 @@ async function broadcast(d: Deployment, kept: Kept): Promise<Kept> {
   return kept
 }
 
-/** Resolves when the factory is there, by this transaction or by anybody's. */
+/** Resolves when the contract is there, by this transaction or by anybody's. */
 async function untilMined(d: Deployment, { raw }: Kept): Promise<void> {
   const hash = keccak256(raw)
   for (const until = performance.now() + d.patienceMs; ; await sleep(POLL_MS)) {
-    if (await hasCode(d, "latest")) return d.say(`The factory is at ${checksummed(d.address)}.`)
+    if (await hasCode(d, "latest")) return d.say(`The ${d.noun} is at ${checksummed(d.address)}.`)
     const [receipt] = await read(d, [{ method: "eth_getTransactionReceipt", params: [hash] }])
     if ((receipt as { status?: unknown } | null)?.status === "0x0")
       throw new Error(`The transaction ${hash} failed on the chain. Nothing was deployed; run this again.`)
@@ -192,7 +195,7 @@ async function untilMined(d: Deployment, { raw }: Kept): Promise<void> {
   }
 }
 
-/** Resolves with true when a final block has the factory, with false when a reorg removed it. */
+/** Resolves with true when a final block has the contract, with false when a reorg removed it. */
 async function untilFinal(d: Deployment): Promise<boolean> {
   for (let i = 0; !(await hasCode(d, "finalized")); i++) {
     if (i === 0) d.say("Waiting until it is final: up to half an hour. You may stop this and run it again.")

@@ -1,0 +1,54 @@
+/**
+ * Where the escrow is: `AuthCaptureEscrow` of base/commerce-payments, which has the same address on every network. The
+ * settings pick one with `ESCROW_<NETWORK>`; code finds it at `network.escrow`, undefined where there is none. Pure.
+ */
+import type { Address } from "./hex.ts"
+
+/** Which `charge` and `capture` the contract has: v1.1 takes the fee as an amount, v1.0 in hundredths of a percent. */
+export type EscrowVersion = "v1.1" | "v1.0"
+
+/** An escrow and the contracts that pull tokens for it, on one network. */
+export interface EscrowDeployment {
+  address: Address
+  version: EscrowVersion
+  /** Pulls payments by the payer's `ReceiveWithAuthorization` (EIP-3009), which is addressed to it. */
+  collector: Address
+  /** Our own, which pulls refunds by the merchant's allowance; undefined: not deployed, so nothing can be refunded. */
+  refundCollector: Address | undefined
+}
+
+/** What is the same on every network. */
+interface KnownEscrow extends Omit<EscrowDeployment, "refundCollector"> {
+  /** Pulls refunds from the operator's wallet. Never used: refunds are the merchant's. */
+  operatorRefundCollector: Address
+}
+
+/** The deployments that this version drives; the first is the default on Base and Base Sepolia. */
+export const knownEscrows: readonly [KnownEscrow, ...KnownEscrow[]] = [
+  // The v1.1.0 that the contracts' own README lists, audited in July 2026. Clients of x402 (2.27) accept this and v1.0 alone.
+  {
+    version: "v1.1",
+    address: "0xf96815976523e00e65be8f34ca5e64b4f41eb19c" as Address,
+    collector: "0x8612dfdc421f80336cd14e8ef9cb1e765db5ab88" as Address,
+    operatorRefundCollector: "0x7a03443724d14798c4ab4622f1daaca761fea486" as Address,
+  },
+  // An earlier deployment with the same interface, named in earlier drafts of x402's scheme.
+  {
+    version: "v1.1",
+    address: "0x13ac3b34322d12fe27d5e192d0c2b2266d4f29cb" as Address,
+    collector: "0xea902b37036bcb4944577ec2101abdedf56ebd28" as Address,
+    operatorRefundCollector: "0x6a1addeeb4bd9c5811a613e20c172b6ce61a4aab" as Address,
+  },
+  {
+    version: "v1.0",
+    address: "0xbdea0d1bcc5966192b070fdf62ab4ef5b4420cff" as Address,
+    collector: "0x0e3df9510de65469c4518d7843919c0b8c7a7757" as Address,
+    operatorRefundCollector: "0x934907bffd0901b6a21e398b9c53a4a38f02fa5d" as Address,
+  },
+]
+
+/** The deployment at this address, with the refund collector of the network's settings; undefined where none is known there. */
+export function escrowAt(address: Address, refundCollector: Address | undefined): EscrowDeployment | undefined {
+  const known = knownEscrows.find(each => each.address === address)
+  return known && { address, version: known.version, collector: known.collector, refundCollector }
+}

@@ -1,0 +1,233 @@
+/**
+ * The escrow's calls, hashes and events, for both of its versions. Pure: what is encoded here is sent and read elsewhere.
+ *
+ * The contracts of a network are at `network.escrow` (an `EscrowDeployment`): `address`, `version`, `collector` for payments,
+ * `refundCollector` for refunds. The operator is the relay wallet, `ctx.settings.relayWallet`. Our payments have no fee:
+ * `minFeeBps` and `maxFeeBps` are 0 and `feeReceiver` is zero, else the refund collector refuses them.
+ */
+import {
+  decodeFunctionResult,
+  encodeAbiParameters,
+  encodeFunctionData,
+  type Hex,
+  keccak256,
+  parseEventLogs,
+  type RpcLog,
+  toEventSelector,
+  toHex,
+} from "viem"
+import { authCaptureEscrowAbi as abi, authCaptureEscrowV10Abi as abiV10 } from "./abi.ts"
+import type { EscrowDeployment, EscrowVersion } from "./escrow-deployments.ts"
+import { type Address, type Hash, ZERO_ADDRESS } from "./hex.ts"
+import type { NetworkInfo } from "./networks.ts"
+import { typedData } from "./typed-data.ts"
+
+/** The terms of a payment. The chain keeps only their hash: whoever wants to capture, void or refund must have stored them. */
+export interface PaymentInfo {
+  /** The only account that may authorize, capture, void and refund. */
+  operator: Address
+  payer: Address
+  /** Gets what is captured. */
+  receiver: Address
+  token: Address
+  /** Base units, below 2^120: what the payer signs for. More than is authorized goes back to the payer at once. */
+  maxAmount: bigint
+  /** Unix seconds. Authorized before the first, captured before the second, refunded before the third; each ≤ the next. */
+  preApprovalExpiry: number
+  authorizationExpiry: number
+  refundExpiry: number
+  /** Hundredths of a percent; 0 in ours. */
+  minFeeBps: number
+  maxFeeBps: number
+  /** Zero in ours. */
+  feeReceiver: Address
+  /** Below 2^256; makes two payments of otherwise equal terms two. */
+  salt: bigint
+}
+
+/** The tuple that every call and hash takes, as the contract declares it: nothing else in the service spells it out. */
+const TUPLE = (abi.find(each => "name" in each && each.name === "getHash") as GetHash).inputs[0]
+type GetHash = Extract<(typeof abi)[number], { name: "getHash" }>
+
+/** The hash of the tuple's type, as in the contract's `PAYMENT_INFO_TYPEHASH`. */
+export const PAYMENT_INFO_TYPEHASH: Hash = keccak256(
+  toHex(`PaymentInfo(${TUPLE.components.map(({ type, name }) => `${type} ${name}`).join(",")})`),
+) as Hash
+
+const HASHED = [{ type: "uint256" }, { type: "address" }, { type: "bytes32" }] as const
+
+/** The id of a payment on the chain (`authId`), as the contract's `getHash`. Throws where a field is out of its range. */
+export function paymentInfoHash(info: PaymentInfo, chainId: number, escrow: Address): Hash {
+  const structHash = keccak256(encodeAbiParameters([{ type: "bytes32" }, TUPLE], [PAYMENT_INFO_TYPEHASH, info]))
+  return keccak256(encodeAbiParameters(HASHED, [BigInt(chainId), escrow, structHash])) as Hash
+}
+
+/** The nonce that the payer signs: the id with the payer zero, so it is the same for whoever pays. */
+export const authorizationNonce = (info: Omit<PaymentInfo, "payer">, chainId: number, escrow: Address): Hash =>
+  paymentInfoHash({ ...info, payer: ZERO_ADDRESS }, chainId, escrow)
+
+const RECEIVE = [
+  { name: "from", type: "address" },
+  { name: "to", type: "address" },
+  { name: "value", type: "uint256" },
+  { name: "validAfter", type: "uint256" },
+  { name: "validBefore", type: "uint256" },
+  { name: "nonce", type: "bytes32" },
+] as const
+
+/**
+ * What the payer's wallet signs, in the token's domain: `ReceiveWithAuthorization` to the collector. The signature is the
+ * last argument of {@link authorizeCall}.
+ */
+export const typedPayment = (
+  { token, chainId }: Pick<NetworkInfo, "token" | "chainId">,
+  escrow: Pick<EscrowDeployment, "address" | "collector">,
+  info: PaymentInfo,
+) =>
+  typedData(
+    { name: token.name, version: token.version, chainId, verifyingContract: token.address },
+    "ReceiveWithAuthorization",
+    RECEIVE,
+    {
+      ...{ from: info.payer, to: escrow.collector, value: info.maxAmount },
+      ...{ validAfter: 0n, validBefore: BigInt(info.preApprovalExpiry) },
+      nonce: authorizationNonce(info, chainId, escrow.address),
+    },
+  )
+
+/** Collects `amount` (base units) by the payer's signature and holds it. The same in both versions. */
+export const authorizeCall = (info: PaymentInfo, amount: bigint, collector: Address, signature: Hex): Hex =>
+  encodeFunctionData({ abi, functionName: "authorize", args: [info, amount, collector, signature] })
+
+/** Pays `amount` (base units) of what is held to the receiver, without a fee. May be repeated until nothing is held. */
+export function captureCall(version: EscrowVersion, info: PaymentInfo, amount: bigint): Hex {
+  const functionName = "capture"
+  return version === "v1.0"
+    ? encodeFunctionData({ abi: abiV10, functionName, args: [info, amount, 0, ZERO_ADDRESS] })
+    : encodeFunctionData({ abi, functionName, args: [info, amount, 0n, ZERO_ADDRESS] })
+}
+
+/** Returns all that is held to the payer. The same in both versions. */
+export const voidCall = (info: PaymentInfo): Hex => encodeFunctionData({ abi, functionName: "void", args: [info] })
+
+/** Pulls `amount` (base units) through the refund collector and pays it to the payer. The same in both versions. */
+export const refundCall = (info: PaymentInfo, amount: bigint, refundCollector: Address): Hex =>
+  encodeFunctionData({ abi, functionName: "refund", args: [info, amount, refundCollector, "0x"] })
+
+/** What the chain knows of a payment. */
+export interface PaymentState {
+  /** Stays true: such terms can never be authorized again. */
+  hasCollectedPayment: boolean
+  /** Base units that are held. */
+  capturableAmount: bigint
+  /** Base units that were captured and not refunded. */
+  refundableAmount: bigint
+}
+
+/** The call that reads the {@link PaymentState} of an `authId`. */
+export const paymentStateCall = (authId: Hash): Hex =>
+  encodeFunctionData({ abi, functionName: "paymentState", args: [authId] })
+
+/** What that call returned; throws where it is no such answer, as `0x` where there is no contract. */
+export function readPaymentState(data: Hex): PaymentState {
+  const [hasCollectedPayment, capturableAmount, refundableAmount] = decodeFunctionResult({
+    ...{ abi, functionName: "paymentState", data },
+  })
+  return { hasCollectedPayment, capturableAmount, refundableAmount }
+}
+
+/** The call that reads where the tokens of an operator's payments are: captures, voids and refunds are transfers from there. */
+export const tokenStoreCall = (operator: Address): Hex =>
+  encodeFunctionData({ abi, functionName: "getTokenStore", args: [operator] })
+
+/** What that call returned, in lower case; throws where it is no address. */
+export const readTokenStore = (data: Hex): Address =>
+  lower(decodeFunctionResult({ abi, functionName: "getTokenStore", data }))
+
+/**
+ * What the log of an escrow says. Anyone can have a true escrow emit any of these for terms of his own, and any contract can
+ * emit the same: believe one only where `escrow` is the network's, and `info.operator` and `collector` are ours, or where
+ * `authId` is that of a payment of ours.
+ */
+export type EscrowEvent = { escrow: Address; authId: Hash /** Base units. */; amount: bigint } & (
+  | { kind: "authorized"; info: PaymentInfo; collector: Address }
+  | { kind: "charged"; info: PaymentInfo; collector: Address; fee: Fee }
+  | { kind: "captured"; fee: Fee }
+  | { kind: "voided" | "reclaimed" }
+  | { kind: "refunded"; collector: Address }
+)
+
+/** The part of an amount that its receiver did not get: base units, computed from the rate in v1.0. */
+interface Fee {
+  amount: bigint
+  receiver: Address
+}
+
+const FIRST_TOPICS = new Map(
+  [...abi, ...abiV10]
+    .filter(each => each.type === "event")
+    .filter(({ name }) => name.startsWith("Payment"))
+    .map(event => [toEventSelector(event) as Hash, event]),
+)
+
+/** The first topics of all six events in both versions, to ask a node for their logs. */
+export const ESCROW_TOPICS: readonly Hash[] = [...FIRST_TOPICS.keys()]
+
+/** The escrow's events among logs, in their order; what can't be read is none, because any contract may emit such a log. */
+export function readEscrowEvents(logs: readonly unknown[]): EscrowEvent[] {
+  return logs.flatMap(each => {
+    const { topics, removed } = (each ?? {}) as { topics?: Hash[]; removed?: unknown }
+    const event = removed === true ? undefined : FIRST_TOPICS.get(topics?.[0] as Hash)
+    return event ? parsed(event, each as RpcLog) : []
+  })
+}
+
+type EventAbi = Extract<(typeof abi)[number] | (typeof abiV10)[number], { type: "event" }>
+
+function parsed(event: EventAbi, raw: RpcLog): EscrowEvent[] {
+  try {
+    return parseEventLogs({ abi: [event], logs: [raw] }).flatMap(log => {
+      if (!log.eventName.startsWith("Payment")) return []
+      const args = log.args as Arguments
+      const base = { escrow: lower(log.address), authId: args.paymentInfoHash, amount: args.amount }
+      return [{ ...base, ...partsOf(log.eventName, args) } as EscrowEvent]
+    })
+  } catch {
+    return []
+  }
+}
+
+interface Arguments {
+  paymentInfoHash: Hash
+  amount: bigint
+  paymentInfo: PaymentInfo
+  tokenCollector: string
+  feeAmount?: bigint
+  feeBps?: number
+  feeReceiver: string
+}
+
+function partsOf(name: string, { amount, paymentInfo, tokenCollector, feeAmount, feeBps, feeReceiver }: Arguments) {
+  const collector = () => lower(tokenCollector)
+  const fee = () => ({ amount: feeAmount ?? (amount * BigInt(feeBps ?? 0)) / 10_000n, receiver: lower(feeReceiver) })
+  switch (name) {
+    case "PaymentAuthorized":
+      return { kind: "authorized", info: lowered(paymentInfo), collector: collector() }
+    case "PaymentCharged":
+      return { kind: "charged", info: lowered(paymentInfo), collector: collector(), fee: fee() }
+    case "PaymentCaptured":
+      return { kind: "captured", fee: fee() }
+    case "PaymentRefunded":
+      return { kind: "refunded", collector: collector() }
+    default:
+      return { kind: name === "PaymentVoided" ? "voided" : "reclaimed" }
+  }
+}
+
+const lower = (address: string): Address => address.toLowerCase() as Address
+
+const lowered = (info: PaymentInfo): PaymentInfo => ({
+  ...info,
+  ...{ operator: lower(info.operator), payer: lower(info.payer), receiver: lower(info.receiver) },
+  ...{ token: lower(info.token), feeReceiver: lower(info.feeReceiver) },
+})

@@ -1,0 +1,50 @@
+/** The settings that exist once per network, and what they are where they are not set. */
+import { type EscrowDeployment, escrowAt, knownEscrows } from "../chain/escrow-deployments.ts"
+import { checksummed } from "../chain/hex.ts"
+import { type Mode, type NetworkName, type NetworkSettings, networkFacts, networkSetting } from "../chain/networks.ts"
+import type { SettingReader } from "./setting-reader.ts"
+import { address, httpUrl, listOf } from "./setting-values.ts"
+import type { networkSettingsTable } from "./settings-table.ts"
+
+/** The networks that NETWORKS names, or the mode's default one; in the sandbox their values are placeholders. */
+export function networkSettings(reader: SettingReader, mode: Mode): NetworkSettings[] {
+  const { env, read, attempt, required, faults } = reader
+  const confirmations = read("CONFIRMATIONS")
+  const fallbackNetwork: NetworkName = mode === "live" ? "base" : "base-sepolia"
+  const names = env.NETWORKS ? (read("NETWORKS") ?? []) : [fallbackNetwork]
+  if (names.length === 0) faults.push("NETWORKS must name at least one network")
+  return names.map(name => {
+    const facts = networkFacts[name]
+    const variable = (part: keyof typeof networkSettingsTable) => networkSetting(part, name)
+    const get = <T>(part: keyof typeof networkSettingsTable, parse: (text: string) => T, fallback?: string) => {
+      const value = env[variable(part)] || fallback
+      if (value !== undefined) return attempt(variable(part), value, parse)
+      return mode === "sandbox" ? undefined : required(variable(part))
+    }
+    return {
+      name,
+      chainId: facts.chainId,
+      rpcUrls: get("RPC", listOf(httpUrl)) ?? [],
+      token: get("TOKEN", address, facts.usdc) ?? facts.usdc,
+      confirmations,
+      depositFactory: get("DEPOSIT_FACTORY", address) ?? facts.usdc,
+      escrow: escrowSettings(reader, name),
+      sanctionsOracle: env[variable("SANCTIONS_ORACLE")] ? get("SANCTIONS_ORACLE", address) : facts.sanctionsOracle,
+    }
+  })
+}
+
+/** The escrow that ESCROW_<NETWORK> names, the default one where it is not set; undefined where it is empty or `off`. */
+function escrowSettings({ env, attempt }: SettingReader, name: NetworkName): EscrowDeployment | undefined {
+  const [at, refundsAt] = [networkSetting("ESCROW", name), networkSetting("REFUND_COLLECTOR", name)]
+  const refunds = env[refundsAt]
+  const refundCollector = refunds ? attempt(refundsAt, refunds, address) : undefined
+  const chosen = env[at] ?? networkFacts[name].escrow ?? ""
+  if (chosen === "" || chosen === "off") return undefined
+  return attempt(at, chosen, text => {
+    const escrow = escrowAt(address(text), refundCollector)
+    if (escrow) return escrow
+    const known = knownEscrows.map(each => `${checksummed(each.address)} (${each.version})`)
+    throw new Error(`must be \`off\`, or an escrow that this version knows: ${known.join(", ")}`)
+  })
+}

@@ -1,0 +1,88 @@
+/** The contracts of the sandbox's chain: a token, the deposit factory, the escrow, a sanctions list and Multicall3. */
+import { encodeDeployData, getContractAddress, type Hex } from "viem"
+import type { PrivateKeyAccount } from "viem/accounts"
+import {
+  authCaptureEscrowBytecode,
+  erc3009CollectorAbi,
+  erc3009CollectorBytecode,
+  multicall3Abi,
+  multicall3Bytecode,
+  sanctionsListAbi,
+  sanctionsListBytecode,
+  testUsdcAbi,
+  testUsdcBytecode,
+} from "../chain/abi.ts"
+import { create2Deployment } from "../chain/create2.ts"
+import type { EscrowDeployment } from "../chain/escrow-deployments.ts"
+import type { Address } from "../chain/hex.ts"
+import { MULTICALL3 } from "../chain/multicall.ts"
+import { refundCollectorDeployment } from "../chain/refund-collector.ts"
+import { factoryDeployment } from "../deposits/factory-deployment.ts"
+import type { Wallet } from "./start.ts"
+
+/** Where they are. */
+export interface Contracts {
+  token: Address
+  depositFactory: Address
+  sanctionsOracle: Address
+  escrow: EscrowDeployment & { refundCollector: Address }
+}
+
+/** Who has a say in them. */
+interface Parties {
+  guardian: Hex
+  /** Releases money out of deposits. */
+  operator: Hex
+  /** Operates the escrow. */
+  relay: Hex
+}
+
+/** Deploys what is missing. Tokens and lists have the deployer's first nonces; the others come from the CREATE2 deployer. */
+export async function deployContracts(
+  wallet: Wallet,
+  deployer: PrivateKeyAccount,
+  { guardian, operator, relay }: Parties,
+): Promise<Contracts> {
+  const common = { account: deployer, chain: null }
+  const place = async (nonce: number, deploy: () => Promise<Hex>): Promise<Address> => {
+    const address = getContractAddress({ from: deployer.address, nonce: BigInt(nonce) })
+    if ((await wallet.getCode({ address })) === undefined)
+      await wallet.waitForTransactionReceipt({ hash: await deploy() })
+    return address.toLowerCase() as Address
+  }
+  /** By the shared deployer, as on a public network. */
+  const placeShared = async ({ address, ...deployment }: { to: Address; data: Hex; address: Address }) => {
+    if ((await wallet.getCode({ address })) === undefined)
+      await wallet.waitForTransactionReceipt({ hash: await wallet.sendTransaction({ ...common, ...deployment }) })
+    return address
+  }
+  const token = await place(0, () =>
+    wallet.deployContract({ ...common, abi: testUsdcAbi, bytecode: testUsdcBytecode, args: [], nonce: 0 }),
+  )
+  // On a new chain it takes the nonce 1.
+  const depositFactory = await placeShared(factoryDeployment({ guardian, operator }))
+  const multicall3 = await place(2, () =>
+    wallet.deployContract({ ...common, abi: multicall3Abi, bytecode: multicall3Bytecode, nonce: 2 }),
+  )
+  const sanctionsOracle = await place(3, () =>
+    wallet.deployContract({ ...common, abi: sanctionsListAbi, bytecode: sanctionsListBytecode, args: [], nonce: 3 }),
+  )
+  // On public networks a pre-signed transaction deploys it at this address; here its code is set directly.
+  await wallet.setCode({ address: MULTICALL3, bytecode: (await wallet.getCode({ address: multicall3 })) ?? "0x" })
+  return { token, depositFactory, sanctionsOracle, escrow: await placeEscrow(placeShared, relay) }
+}
+
+/** The escrow with v1.1's interface, and its collectors. A chain of an older version has used the next nonces already. */
+async function placeEscrow(
+  place: (deployment: ReturnType<typeof create2Deployment>) => Promise<Address>,
+  operator: Hex,
+): Promise<Contracts["escrow"]> {
+  const address = await place(create2Deployment(authCaptureEscrowBytecode))
+  const collector = await place(
+    create2Deployment(
+      encodeDeployData({ abi: erc3009CollectorAbi, bytecode: erc3009CollectorBytecode, args: [address] }),
+    ),
+  )
+  const refundCollector = await place(refundCollectorDeployment({ escrow: address, operator }))
+  return { address, version: "v1.1", collector, refundCollector }
+}
