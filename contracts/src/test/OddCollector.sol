@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collector that does what it is told instead of pulling, and can be the operator too: for tests that the escrow believes no
+// A collector that makes any call instead of pulling, and can be the operator too: for tests that the escrow believes no
 // collector.
 pragma solidity 0.8.37;
 

@@ -1,5 +1,5 @@
 /** The contracts of the sandbox's chain: a token, the deposit factory, the escrow, a sanctions list and Multicall3. */
-import { encodeDeployData, getContractAddress, type Hex } from "viem"
+import { encodeDeployData, getContractAddress, type Hex, parseUnits } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
 import {
   authCaptureEscrowBytecode,
@@ -19,6 +19,9 @@ import { MULTICALL3 } from "../chain/multicall.ts"
 import { refundCollectorDeployment } from "../chain/refund-collector.ts"
 import { factoryDeployment } from "../deposits/factory-deployment.ts"
 import type { Wallet } from "./start.ts"
+
+/** What an account gets that pays for gas, in wei. */
+export const GAS_MONEY = parseUnits("100", 18)
 
 /** Where they are. */
 export interface Contracts {
@@ -43,6 +46,7 @@ export async function deployContracts(
   deployer: PrivateKeyAccount,
   { guardian, operator, relay }: Parties,
 ): Promise<Contracts> {
+  await wallet.setBalance({ address: deployer.address, value: GAS_MONEY })
   const common = { account: deployer, chain: null }
   const place = async (nonce: number, deploy: () => Promise<Hex>): Promise<Address> => {
     const address = getContractAddress({ from: deployer.address, nonce: BigInt(nonce) })

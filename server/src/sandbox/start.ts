@@ -19,7 +19,7 @@ import type { Server } from "../http/server.ts"
 import { keptOf, newApiKey } from "../identity/api-keys.ts"
 import { newId } from "../ids.ts"
 import { accountSecret } from "../webhooks/secrets.ts"
-import { type Contracts, deployContracts } from "./contracts.ts"
+import { type Contracts, deployContracts, GAS_MONEY } from "./contracts.ts"
 import { identityProvider, newSigningKey, requestToken } from "./identity-provider.ts"
 import { type LocalChain, startLocalChain } from "./local-chain.ts"
 import { sandboxPageRoutes } from "./page.ts"
@@ -29,7 +29,6 @@ const CHAIN_ID = 84532
 const NETWORK = "base-sepolia"
 const BUYERS = 5
 const BUYER_FUNDS = parseUnits("10000", 6)
-const GAS_MONEY = parseUnits("100", 18)
 /** Submitting a hash that nobody sent must not produce blocks for ever. */
 const BUSY_MS = 60_000
 
@@ -101,13 +100,8 @@ export async function startSandbox(
   const apiKeys = apiKeysOf(at("sandbox.json"), keys)
   const wallet = walletOn(chain.rpcUrl)
   const [payout, relay] = [keys.payout, keys.relay].map(key => privateKeyToAccount(key).address) as [Hex, Hex]
-  // It pays for the contracts.
-  await wallet.setBalance({ address: deployer.address, value: GAS_MONEY })
-  const contracts = await deployContracts(wallet, deployer, {
-    guardian: privateKeyToAccount(keys.guardian).address,
-    operator: payout,
-    relay,
-  })
+  const { address: guardian } = privateKeyToAccount(keys.guardian)
+  const contracts = await deployContracts(wallet, deployer, { guardian, operator: payout, relay })
   const buyerAddresses = buyers.map(buyer => buyer.address)
   await fund(wallet, deployer, contracts.token, [payout, relay], buyerAddresses)
   await chain.save()
