@@ -33,9 +33,9 @@ import { deliveryRoutes } from "./webhooks/delivery-routes.ts"
 import { webhookDocument } from "./webhooks/events.ts"
 import { webhookRoutes } from "./webhooks/routes.ts"
 import { openSender, type Sender } from "./webhooks/send.ts"
+import { callPayments } from "./x402/call-payments.ts"
 import { facilitatorRoutes } from "./x402/facilitator-routes.ts"
 import { agentRoutes } from "./x402/routes.ts"
-import { callPayments } from "./x402/take-payment.ts"
 
 /**
  * The API, ready to listen; `sender` tries the addresses of webhooks. Once `draining` is set, it asks its callers to

@@ -65,6 +65,7 @@ const payments: Payments = {
       isRetry: false,
     }
   },
+  unserved: async () => undefined,
   end: async () => true,
   release: async () => undefined,
   async giveBack(_ctx, paid) {

@@ -47,6 +47,12 @@ export interface Paid {
 export interface Payments {
   /** The payment, or undefined where the request was answered: with 402 or 202, or with why its payment is not good. */
   take(ctx: Context, request: FastifyRequest, reply: FastifyReply, offer: Offer): Promise<Paid | undefined>
+  /** The payment of a request that was made for this call (`boundTo`) and that nobody was answered for; its hash once it is settled. */
+  unserved(
+    ctx: Context,
+    request: FastifyRequest,
+    boundTo: readonly string[],
+  ): Promise<{ id: string; txHash: Hash | undefined } | undefined>
   /** Records that the call was made, however long its answer streams; false where another request has the right to it. */
   end(ctx: Context, paid: Paid): Promise<boolean>
   /** Lets the next request with the payment make the call: its caller has gone, and nothing was done. */

@@ -4,11 +4,13 @@ import { createServer, request as httpRequest, type Server, type ServerResponse 
 import type { AddressInfo } from "node:net"
 import { compactVerify, importJWK } from "jose"
 import { sql } from "kysely"
+import { encodeFunctionData, parseAbi } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import type { Address } from "../chain/hex.ts"
+import { MULTICALL3 } from "../chain/multicall.ts"
 
 let rig: PayoutRig
 let on: ReturnType<typeof relaysOn>
@@ -251,6 +253,31 @@ describe("a priced call", () => {
     streaming.destroy()
   })
 
+  it("that is not sold any more is kept: its payer is answered what to do, its merchant sees it, and a route that is back serves it", async () => {
+    respond = response => response.writeHead(503).end()
+    const { answer, payment } = await paid(OSLO)
+    const { transaction } = decode(answer.headers["payment-response"])
+    const token = { "sluice-retry-token": answer.body.retryToken }
+    const change = (body: object) => rig.service.call("PUT", `/api/console/bundles/${bundleId}`, body, { as: "shop" })
+    const { routes } = (await change({})).body
+    for (const gone of [{ routes: [{ method: "GET", path: "/else", price: "0.05" }] }, { active: false }]) {
+      await change(gone)
+      for (const proof of [token, payment]) {
+        const refused = await call(OSLO, proof)
+        expect([refused.status, refused.body.error]).toEqual([409, "INVALID_OPERATION"])
+        expect(refused.body.message).toContain(transaction)
+      }
+      expect((await call(OSLO)).status).toBe(404)
+      expect((await call("/api/p/weather/forecast/bergen", token)).status).toBe(404)
+    }
+    expect(await failures()).toMatchObject([{ reason: expect.stringContaining("not sold any more"), servedAt: null }])
+    await change({ active: true, routes })
+    respond = response => response.end("{}")
+    expect((await call(OSLO, token)).status).toBe(200)
+    await change({ active: false })
+    for (const proof of [token, payment]) expect((await call(OSLO, proof)).status).toBe(404)
+  })
+
   it("whose process was killed before it answered 502 is forwarded again for the same payment", async () => {
     respond = response => response.writeHead(503).end()
     const { answer, payment } = await paid(OSLO)
@@ -261,6 +288,43 @@ describe("a priced call", () => {
     respond = response => response.end("{}")
     expect((await call(OSLO, payment)).status).toBe(200)
     expect((await failures())[0].servedAt).not.toBeNull()
+  })
+
+  it("that another transaction settled beside dust is booked, and the dust is not", async () => {
+    const asks = await required(OSLO)
+    const buyer = await on.buyer()
+    const signed = await sign(buyer, asks)
+    const pending = await call(OSLO, { ...paymentOf(asks, signed), prefer: "wait=0" })
+    expect(pending.status).toBe(202)
+    const { authorization: a, signature } = signed
+    const { client } = rig.anvil
+    const [account] = client.account ? [client.account.address] : []
+    await rig.mint(account as Address, 7n)
+    const abi = parseAbi([
+      "function approve(address,uint256)",
+      "function transferFrom(address,address,uint256)",
+      "function transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)",
+      "function aggregate3((address target,bool allowFailure,bytes callData)[] calls) payable returns ((bool,bytes)[])",
+    ])
+    await client.writeContractSync({ address: rig.token, abi, functionName: "approve", args: [MULTICALL3, 7n] })
+    const calls = [
+      encodeFunctionData({ abi, functionName: "transferFrom", args: [account as Address, a.to, 7n] }),
+      encodeFunctionData({
+        ...{ abi, functionName: "transferWithAuthorization" },
+        args: [a.from, a.to, a.value, a.validAfter, a.validBefore, a.nonce, signature],
+      }),
+    ].map(callData => ({ target: rig.token, allowFailure: false, callData }))
+    await client.writeContractSync({ address: MULTICALL3, abi, functionName: "aggregate3", args: [calls] })
+    await on.round()
+    const token = { "sluice-retry-token": `${pending.headers["sluice-retry-token"]}` }
+    expect((await call(OSLO, token)).status).toBe(200)
+    await client.mine({ blocks: 3 })
+    await on.look()
+    rig.service.advance(700_000)
+    await on.look()
+    const { body } = await rig.service.call("GET", "/api/console/transactions", undefined, { as: "shop" })
+    const shown = body.data.map(({ status, amount }: Record<string, string>) => `${status} ${amount}`)
+    expect(shown.sort()).toEqual(["granted 0.05", "open 0.000007"])
   })
 
   it("is in the books as an agent's payment, which emits no event; other money at its address waits", async () => {

@@ -2,7 +2,6 @@
  * A proxied call, from its path to the last byte of the origin's answer. Everything that can refuse it comes first, then its
  * payment, then the origin. A payment whose call the origin fails is given back: the payer repeats the call without paying again.
  */
-import { createHash } from "node:crypto"
 import { finished } from "node:stream"
 import type { FastifyReply, FastifyRequest } from "fastify"
 import { networkOf } from "../chain/networks.ts"
@@ -20,6 +19,7 @@ import { isBodiless } from "./origin-answer.ts"
 import { type Path, readPath, splitUrl } from "./path.ts"
 import type { Offer, Paid, Payments } from "./payments.ts"
 import type { Places } from "./places.ts"
+import { boundTo, refuseUnsold } from "./unsold-call.ts"
 
 /** What serves calls. */
 export interface Parts {
@@ -73,25 +73,28 @@ export async function serveCall(
   }
 }
 
-async function findCall(ctx: Context, { find }: Parts, request: FastifyRequest): Promise<Call> {
+async function findCall(ctx: Context, { find, payments }: Parts, request: FastifyRequest): Promise<Call> {
   const { slug } = request.params as { slug: string }
+  const { method } = request
+  const body = Buffer.isBuffer(request.body) ? request.body : undefined
   const bundle = await find(ctx, slug)
-  if (!bundle) throw new ApiError("NOT_FOUND", undefined, `There is no API at /api/p/${slug}.`)
   const url = splitUrl(request.raw.url ?? "")
   const path = url && readPath(url.path)
+  const notSold = async (words: string): Promise<never> => {
+    if (payments && url && typeof path === "object")
+      await refuseUnsold(ctx, payments, request, { slug, path: path.text, query: url.query, body })
+    throw new ApiError("NOT_FOUND", undefined, words)
+  }
+  if (!bundle) return await notSold(`There is no API at /api/p/${slug}.`)
   if (typeof path === "string") throw invalid("path", path)
   if (!url || !path) throw invalid("path", "must be percent-encoded, without `#`")
-  const { method } = request
   const route = matchRoute(bundle.routes, method, path)
-  if (!route)
-    throw new ApiError(
-      "NOT_FOUND",
-      undefined,
-      `${bundle.name} has no route for ${method} ${path.text.slice(0, 200)}. GET /api/p/${slug} lists its routes.`,
-    )
+  if (!route) {
+    const asked = `${method} ${path.text.slice(0, 200)}`
+    return await notSold(`${bundle.name} has no route for ${asked}. GET /api/p/${slug} lists its routes.`)
+  }
   if (isLoop(request.headers.via))
     throw invalid("Via", "names this kind of proxy: the origin of the API leads back to it")
-  const body = Buffer.isBuffer(request.body) ? request.body : undefined
   return { bundle, route, path, query: url.query, body }
 }
 
@@ -112,15 +115,7 @@ async function offerOf(
       description: route.description ?? `${bundle.name}: ${route.method} ${route.path}`,
       mimeType: "application/json",
     },
-    // These bytes at this place, and nothing else.
-    boundTo: [
-      bundle.id,
-      method,
-      target,
-      createHash("sha256")
-        .update(body ?? "")
-        .digest("hex"),
-    ],
+    boundTo: boundTo(bundle.id, method, target, body),
     isRepeatable: false,
     answerMs: ctx.settings.originTimeoutMs + MARGIN_MS,
   }

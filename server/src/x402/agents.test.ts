@@ -1,9 +1,14 @@
 // What agents buy: a 402, a payment that is settled once and served once, and every way in which that can be tried twice.
+import { EventEmitter } from "node:events"
+import { mkdtempSync, writeFileSync } from "node:fs"
 import { request as httpRequest } from "node:http"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import type { FastifyReply, FastifyRequest } from "fastify"
 import { compactVerify, decodeProtectedHeader, importJWK } from "jose"
 import { sql } from "kysely"
 import { encodeFunctionData, type Hex, parseAbi } from "viem"
-import type { PrivateKeyAccount } from "viem/accounts"
+import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { deployContractWallet } from "../../test/anvil.ts"
 import { failed } from "../../test/node.ts"
@@ -13,6 +18,8 @@ import type { Authorization } from "../chain/authorizations.ts"
 import type { Address } from "../chain/hex.ts"
 import { MULTICALL3 } from "../chain/multicall.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
+import { paywallItem } from "./sold.ts"
+import { takePayment } from "./take-payment.ts"
 
 let rig: PayoutRig
 let on: ReturnType<typeof relaysOn>
@@ -138,6 +145,11 @@ describe("a 402", () => {
     })
     const keys = (await get("/.well-known/jwks.json")).body
     expect(keys.keys.map((each: { kid: string }) => `${did.id}#${each.kid}`)).toContain(kid)
+    expect(await rows()).toBe(0)
+    // HEAD has the same headers, and takes no payment.
+    const payment = encode(v2(header, await sign(await on.buyer(), header)))
+    const head = await fetch(`${origin}${url}`, { method: "HEAD", headers: { "payment-signature": payment } })
+    expect([head.status, decode(head.headers.get("payment-required")).accepts]).toEqual([402, header.accepts])
     expect(await rows()).toBe(0)
   })
 
@@ -511,6 +523,106 @@ describe("a nonce", () => {
   })
 })
 
+describe("a caller who leaves", () => {
+  it("right after its request took the right to serve leaves it to the next request, for content and for a call", async () => {
+    const { id, url } = await paywall()
+    const { ctx } = rig.service
+    for (const isRepeatable of [true, false]) {
+      const asked = await required(url)
+      const payload = v2(asked, await sign(await on.buyer(), asked))
+      const { offer } = await paywallItem(ctx, id, url)
+      const raw = Object.assign(new EventEmitter(), { destroyed: false, hasHeader: () => false })
+      const leave = () => {
+        raw.destroyed = true
+        raw.emit("close")
+      }
+      // The headers of the settlement are written between the two.
+      const reply = { raw, headers: leave, header: () => reply } as unknown as FastifyReply
+      const request = {
+        ip: "127.0.0.1",
+        headers: { "payment-signature": encode(payload) },
+      } as unknown as FastifyRequest
+      const count = (await on.relays()).length + 1
+      const [paid] = await Promise.all([takePayment(ctx, request, reply, { ...offer, isRepeatable }), carryOut(count)])
+      expect([paid, raw.destroyed]).toEqual([undefined, true])
+      expect((await pay(url, payload)).status).toBe(200)
+    }
+  })
+})
+
+describe("what somebody else carried out", () => {
+  const statusOf = async (pending: { body: { statusUrl: string } }) =>
+    (await get(new URL(pending.body.statusUrl).pathname)).body
+  const tokenOf = (pending: { headers: Record<string, unknown> }) => ({
+    "sluice-retry-token": `${pending.headers["sluice-retry-token"]}`,
+  })
+  /** A payment that is under way, and that somebody else may carry out. */
+  async function begun() {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const buyer = await on.buyer(500_000n)
+    const signed = await sign(buyer, asked)
+    const pending = await pay(url, v2(asked, signed), { prefer: "wait=0" })
+    expect(pending.status).toBe(202)
+    return { url, buyer, signed, pending }
+  }
+
+  it("is no proof any more where a reorg made it fail", async () => {
+    const { url, buyer, signed, pending } = await begun()
+    const { client } = rig.anvil
+    const other = privateKeyToAccount(generatePrivateKey())
+    await client.setBalance({ address: other.address, value: 10n ** 18n })
+    const data = encodeFunctionData({ abi: tokenAbi, functionName: "transferWithAuthorization", args: argsOf(signed) })
+    const fees = { maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 1n, chainId: 84532 }
+    const raw = await other.signTransaction({ type: "eip1559", to: rig.token, data, gas: 300_000n, nonce: 0, ...fees })
+    const before = await client.snapshot()
+    await client.sendRawTransactionSync({ serializedTransaction: raw })
+    await on.round()
+    expect((await get(url, tokenOf(pending))).status).toBe(200)
+    await client.revert({ id: before })
+    await carry(await signAuthorization(buyer, rig.network, { to: rig.relayer.address, value: 500_000n }))
+    const mined = await client.sendRawTransactionSync({ serializedTransaction: raw, throwOnReceiptRevert: false })
+    expect(mined.status).toBe("reverted")
+    expect(await statusOf(pending)).toMatchObject({ status: "failed", txHash: null })
+    expect((await get(url, tokenOf(pending))).body.error).toBe("settlement_failed")
+  })
+
+  it("is not denied while its receipt is missing for a moment", async () => {
+    const { url, signed, pending } = await begun()
+    const { transactionHash } = await carry(signed)
+    await on.round()
+    rig.proxy.spoil = (method, _params, result) => (method === "eth_getTransactionReceipt" ? null : result)
+    expect((await get(url, tokenOf(pending))).status).toBe(202)
+    rig.proxy.spoil = (_method, _params, result) => result
+    expect((await get(url, tokenOf(pending))).body.txHash).toBe(transactionHash)
+  })
+
+  it("is found where the scan was far behind when the payment was claimed", async () => {
+    await rig.anvil.client.mine({ blocks: 2_100 })
+    const { pending, signed } = await begun()
+    const { transactionHash } = await carry(signed)
+    await on.round()
+    expect(await statusOf(pending)).toMatchObject({ status: "settled", txHash: transactionHash })
+  })
+
+  it("is asked of the chain once in a while, however often its status is asked for", async () => {
+    const { url, pending, buyer } = await begun()
+    await carry(await signAuthorization(buyer, rig.network, { to: rig.relayer.address, value: 500_000n }))
+    await on.round()
+    const asked = () => rig.proxy.calls.get("eth_getLogs") ?? 0
+    const before = asked()
+    const answers = await Promise.all(Array.from({ length: 20 }, () => statusOf(pending)))
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set(["failed"]))
+    expect(asked() - before).toBe(1)
+    rig.service.advance(15_001)
+    await statusOf(pending)
+    expect(asked() - before).toBe(2)
+    // Whoever wants to be served has it asked again.
+    expect((await get(url, tokenOf(pending))).status).toBe(402)
+    expect(asked() - before).toBe(3)
+  })
+})
+
 describe("an authorization without an end", () => {
   it("is carried out like any other, and its status can be read", async () => {
     const { url } = await paywall()
@@ -676,6 +788,20 @@ describe("a refused payment", () => {
     expect(await rows()).toBe(0)
   })
 
+  it("with a forged signature has nobody screened: its address may be a stranger's", async () => {
+    const { url } = await paywall()
+    const file = join(mkdtempSync(join(tmpdir(), "sluice-")), "list.txt")
+    writeFileSync(file, other)
+    Object.assign(rig.service.ctx.settings, { sanctionsFile: file })
+    try {
+      const asked = await required(url)
+      const forged = await pay(url, v2(asked, await sign(await on.buyer(), asked, { from: other })))
+      expect([forged.status, forged.body.error]).toEqual([402, "invalid_exact_evm_payload_signature"])
+    } finally {
+      Object.assign(rig.service.ctx.settings, { sanctionsFile: undefined })
+    }
+  })
+
   it("is one whose nonce was used on chain", async () => {
     const { url } = await paywall()
     const asked = await required(url)
@@ -728,6 +854,28 @@ describe("a payment link", () => {
     const [answers] = await Promise.all([Promise.all(payloads.map(payload => pay(url, payload))), carryOut(2)])
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 402])
     expect((await on.relays()).map(({ state }) => state).sort()).toEqual(["cancelled", "mined"])
+  })
+
+  it("with one use is paid by who can pay: a relay whose wallet was emptied takes no place", async () => {
+    const link = { title: "Ticket", slug: "last-place", amount: 2, maxUses: 1 }
+    await rig.service.call("POST", "/api/console/payment-links", link, { as: "shop" })
+    const url = "/api/p/last-place"
+    const remoteAddress = "192.0.2.9"
+    const elsewhere = (headers: Record<string, string> = {}) =>
+      rig.service.call("GET", url, undefined, { remoteAddress, headers })
+    const empty = await on.buyer(2_000_000n)
+    const first = await required(url)
+    const refused = pay(url, v2(first, await sign(empty, first)))
+    await relayed(1)
+    await carry(await signAuthorization(empty, rig.network, { to: rig.relayer.address, value: 2_000_000n }))
+    const second = decode((await elsewhere()).headers["payment-required"]) as Required
+    const payload = v2(second, await sign(await on.buyer(), second))
+    const honest = elsewhere({ "payment-signature": encode(payload) })
+    await relayed(2)
+    await on.round()
+    expect((await refused).status).toBe(402)
+    await on.round()
+    expect((await honest).status).toBe(200)
   })
 
   it("asks two agents of one place for one checkout, and is paid by the first: the other keeps its money and asks again", async () => {

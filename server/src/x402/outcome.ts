@@ -17,8 +17,10 @@ import { askEach } from "../payouts/trials.ts"
 /** EIP-3009: emitted when an authorization moves money, and when its wallet cancels it. */
 const AUTHORIZATION_USED = toEventSelector("AuthorizationUsed(address,bytes32)")
 const AUTHORIZATION_CANCELED = toEventSelector("AuthorizationCanceled(address,bytes32)")
-/** An authorization is searched in so many blocks: over five hours on Base. Nodes answer ranges of this size. */
-const SEARCHED_BLOCKS = 10_000n
+/** The blocks of one search for an authorization: over an hour on Base. Nodes answer ranges of this size. */
+const SEARCHED_BLOCKS = 2_000n
+/** The searches for one that is used, where the scan was behind when it was claimed: two days of Base. */
+const MOST_SEARCHES = 50
 /** So long after an authorization has ended, the chain is not asked about it again. */
 const SETTLED_MS = 3_600_000
 const NOT_CARRIED_OUT = "It was not carried out."
@@ -90,6 +92,32 @@ export async function resolveOutcome(ctx: Context, network: Network, settlement:
   return { state: "failed", words, replayableUntil: new Date(Math.min(untilMs, 8.64e15)).toISOString() }
 }
 
+/** What the chain was asked a moment ago, by relay and what was found of it. */
+const lately = new Map<string, { until: number; outcome: Promise<Outcome> }>()
+/** So long an answer of the chain is good for whoever asks only for a status. */
+const FRESH_MS = 15_000
+const MOST_KEPT = 1_000
+
+/**
+ * The outcome of a settlement for whoever asks for its status, as often as it likes: the chain is asked about each relay once in 15
+ * seconds. Who may pay or be served is decided by {@link resolveOutcome}.
+ */
+export function recentOutcome(ctx: Context, network: Network, settlement: Settlement): Promise<Outcome> {
+  const known = outcomeOf(settlement)
+  if (known && (settlement.found_hash === null || settlement.found_final)) return Promise.resolve(known)
+  const now = ctx.now().getTime()
+  const key = `${settlement.payout_id} ${settlement.found_hash}`
+  const before = lately.get(key)
+  if (before && before.until > now) return before.outcome
+  const outcome = resolveOutcome(ctx, network, settlement)
+  if (lately.size >= MOST_KEPT) lately.clear()
+  lately.set(key, { until: now + FRESH_MS, outcome })
+  const forget = () => lately.delete(key)
+  // What was found just now is in the row, and a reorg may remove it.
+  outcome.then(({ state }) => void (state === "settled" && settlement.found_hash === null && forget()), forget)
+  return outcome
+}
+
 /** Whether a reorg removed the transaction that was found, or what it did; noted as final where that can't happen any more. */
 async function isGone(ctx: Context, network: Network, settlement: Settlement): Promise<boolean> {
   const { id, found_hash: hash } = settlement
@@ -137,26 +165,26 @@ async function findCarriedOut(
   network: Network,
   settlement: Settlement,
 ): Promise<Pick<Receipt, "txHash" | "blockNumber"> | null | undefined> {
-  const { payer, nonce, token, from_block: from } = settlement
+  const { payer, nonce, from_block: start } = settlement
   const quorum = await openQuorum(network, 0n, ctx.signal)
-  const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(payer), nonce]
-  // Nodes refuse a range that ends beyond their head.
-  const to = quorum.head < from + SEARCHED_BLOCKS ? quorum.head : from + SEARCHED_BLOCKS
-  if (to < from) return undefined
-  const range = { fromBlock: hexNumber(from), toBlock: hexNumber(to) }
-  const call: RpcCall = { method: "eth_getLogs", params: [{ address: token, topics, ...range }] }
-  const answers = await askEach(network, [call, stateCall(network, payer, nonce)], ctx.signal)
-  const lists = answers.flatMap(results => (results?.[0]?.ok ? [usesOf(results[0].value)] : []))
   const needed = quorumOf(network)
-  if (lists.length < needed) return undefined
-  const agreed = lists
-    .flat()
-    .filter((use, i, all) => all.findIndex(each => isSame(each, use)) === i)
-    .filter(use => lists.filter(list => list.some(each => isSame(each, use))).length >= needed)
+  let agreed: Use[] | undefined = []
   // A node without the log may lag behind the one that called the nonce used: only an unused nonce proves that nothing was paid.
-  const unused = answers.filter(
-    results => results?.[0]?.ok && usesOf(results[0].value).length === 0 && isZero(results[1]),
-  )
+  let unused: unknown[] = []
+  for (let i = 0n, from = start; agreed?.length === 0 && from <= quorum.head && i < MOST_SEARCHES; i++) {
+    // Nodes refuse a range that ends beyond their head.
+    const to = minOf(quorum.head, from + SEARCHED_BLOCKS - 1n)
+    const calls = [usesCall(settlement, from, to), ...(i === 0n ? [stateCall(network, payer, nonce)] : [])]
+    const answers = await askEach(network, calls, ctx.signal)
+    agreed = agreedUses(answers, needed)
+    if (i === 0n)
+      unused = answers.filter(
+        results => results?.[0]?.ok && usesOf(results[0].value).length === 0 && isZero(results[1]),
+      )
+    if (unused.length >= needed) break
+    from = to + 1n
+  }
+  if (agreed === undefined || quorum.head < start) return undefined
   if (agreed.length === 0) return unused.length >= needed ? null : undefined
   await quorum.learn(
     [],
@@ -170,6 +198,25 @@ async function findCarriedOut(
     if (receipt.succeeded && transfer && isOurs(transfer, settlement)) return receipt
   }
   return null
+}
+
+const minOf = (a: bigint, b: bigint): bigint => (a < b ? a : b)
+
+/** Reads where the authorization of a settlement was used or cancelled. */
+function usesCall({ payer, nonce, token }: Settlement, from: bigint, to: bigint): RpcCall {
+  const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(payer), nonce]
+  const range = { fromBlock: hexNumber(from), toBlock: hexNumber(to) }
+  return { method: "eth_getLogs", params: [{ address: token, topics, ...range }] }
+}
+
+/** The uses that enough endpoints report as the first of their answers; undefined where too few answer. */
+function agreedUses(answers: readonly (RpcResult[] | undefined)[], needed: number): Use[] | undefined {
+  const lists = answers.flatMap(results => (results?.[0]?.ok ? [usesOf(results[0].value)] : []))
+  if (lists.length < needed) return undefined
+  return lists
+    .flat()
+    .filter((use, i, all) => all.findIndex(each => isSame(each, use)) === i)
+    .filter(use => lists.filter(list => list.some(each => isSame(each, use))).length >= needed)
 }
 
 const isZero = (result: RpcResult | undefined): boolean => result?.ok === true && /^0x0+$/.test(`${result.value}`)

@@ -12,7 +12,7 @@ import { describeBundle } from "../proxy/describe-bundle.ts"
 import { BundleDescription } from "../proxy/schema.ts"
 import { discoveryDocument } from "./discovery.ts"
 import { callerOf, idOfRetryToken } from "./lease.ts"
-import { readSettlement, resolveOutcome } from "./outcome.ts"
+import { readSettlement, recentOutcome } from "./outcome.ts"
 import { networkName, readPayment } from "./protocol.ts"
 import {
   AmountQuery,
@@ -27,7 +27,7 @@ import {
 } from "./schema.ts"
 import { type Item, linkItem, paywallItem } from "./sold.ts"
 import { didDocument } from "./statements.ts"
-import { takePayment } from "./take-payment.ts"
+import { askPrice, takePayment } from "./take-payment.ts"
 
 const tags = ["agents"]
 const paying =
@@ -60,7 +60,6 @@ export function agentRoutes(app: Server, ctx: Context): void {
         querystring: AmountQuery,
         response: { 200: Type.Union([Bought, BundleDescription]), 202: Pending, 402: PaymentRequired },
       },
-      exposeHeadRoute: false,
       config: { errors: [...errors, "LINK_NOT_FOUND", "LINK_UNAVAILABLE"] },
     },
     async (request, reply) => {
@@ -73,7 +72,7 @@ export function agentRoutes(app: Server, ctx: Context): void {
         ? await paywallItem(ctx, paywall.id, path)
         : await linkItem(ctx, slug, path, {
             amount: request.query.amount,
-            payTo: await payToOf(ctx, request),
+            payTo: isHead(request) ? undefined : await payToOf(ctx, request),
             caller: callerOf(ctx, request),
           })
       return await sell(ctx, request, reply, item)
@@ -136,7 +135,7 @@ export function agentRoutes(app: Server, ctx: Context): void {
 /** A settlement as callers see it. */
 export async function statusOf(ctx: Context, row: NonNullable<Awaited<ReturnType<typeof readSettlement>>>) {
   const network = networkOf(ctx.chain, row.chain_id)
-  const outcome = await resolveOutcome(ctx, network, row)
+  const outcome = await recentOutcome(ctx, network, row)
   const shared = { network: networkName(network, 2), createdAt: row.created_at.toISOString() }
   if (outcome.state === "settled")
     return { status: "settled" as const, message: "It is settled.", txHash: outcome.txHash, ...shared }
@@ -149,7 +148,11 @@ export async function statusOf(ctx: Context, row: NonNullable<Awaited<ReturnType
   return { status: "pending" as const, message, txHash: null, ...shared }
 }
 
+/** Whether only the headers of an answer are asked for: it takes no payment, as it could not give what was bought. */
+const isHead = ({ method }: FastifyRequest): boolean => method === "HEAD"
+
 async function sell(ctx: Context, request: FastifyRequest, reply: FastifyReply, { offer, serve }: Item) {
+  if (isHead(request)) return (await askPrice(ctx, reply, offer)) ?? reply
   const paid = await takePayment(ctx, request, reply, offer)
   if (!paid) return reply
   return (await serve(paid)) as never

@@ -14,11 +14,9 @@ import type { Prices } from "./check-payment.ts"
 import { bindingOf, type Claimed, claimPayment, type Offered } from "./claim.ts"
 import {
   callerOf,
-  endServing,
   followAnswer,
   idOfRetryToken,
   isRetryable,
-  noteFailure,
   RETRY_TOKEN,
   releaseServing,
   retryToken,
@@ -85,10 +83,7 @@ export async function takePayment(
   const token = request.headers[RETRY_TOKEN]
   if (token !== undefined) return await redeem(ctx, reply, offer, `${token}`)
   const payment = readPayment(request.headers)
-  if (!payment) {
-    if (offer.closed) throw offer.closed
-    return await askForPayment(ctx, reply, offer, "Payment is required.")
-  }
+  if (!payment) return await askPrice(ctx, reply, offer)
   const caller = callerOf(ctx, request)
   const sale = { ...offer, binding: bindingOf(...offer.boundTo), purpose: `agent:${offer.sold.url}`, caller }
   const claimed = await claimPayment(ctx, sale, payment)
@@ -103,6 +98,12 @@ export async function takePayment(
   if (outcome.state === "failed" && outcome.replayableUntil === undefined)
     return await askForPayment(ctx, reply, offer, refuse("settlement_failed", outcome.words))
   return sendPending(ctx, reply, settlement.id, isMine ? "token" : "no token")
+}
+
+/** Answers 402 to a request without a payment; throws why nothing is sold now. */
+export async function askPrice(ctx: Context, reply: FastifyReply, offer: Offer): Promise<undefined> {
+  if (offer.closed) throw offer.closed
+  return await askForPayment(ctx, reply, offer, "Payment is required.")
 }
 
 /** Answers 402: what is asked for, and why the payment that came was refused. */
@@ -253,12 +254,4 @@ function sendPending(ctx: Context, reply: FastifyReply, id: string, kind: keyof 
     .header("location", statusUrl)
     .headers(kind === "token" ? { [RETRY_TOKEN]: retryToken(ctx, id) } : {})
     .send({ status: "settlement_pending", message: pendingWords[kind], statusUrl })
-}
-
-/** What the proxy needs to make paid calls. */
-export const callPayments = {
-  take: takePayment,
-  end: endServing,
-  release: (ctx: Context, paid: Paid): Promise<unknown> => releaseServing(ctx, paid, true),
-  giveBack: noteFailure,
 }

@@ -1,0 +1,64 @@
+/** Payments of proxied calls: what the proxy needs of x402 (`proxy/payments.ts`). */
+import type { FastifyRequest } from "fastify"
+import type { Hash } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { Context, TxContext } from "../context.ts"
+import type { Payments } from "../proxy/payments.ts"
+import { bindingOf } from "./claim.ts"
+import { endServing, idOfRetryToken, isRetryable, noteFailure, RETRY_TOKEN, releaseServing } from "./lease.ts"
+import { readSettlement, recentOutcome } from "./outcome.ts"
+import { readPayment } from "./protocol.ts"
+import { takePayment } from "./take-payment.ts"
+
+/**
+ * The payment that a request carries, or has the retry token of, where it was made for `boundTo` and nobody was answered for it;
+ * `txHash` once it is settled. `VALIDATION_ERROR` for what can't be read.
+ */
+async function findUnserved(
+  ctx: Context,
+  { headers }: FastifyRequest,
+  boundTo: readonly string[],
+): Promise<{ id: string; txHash: Hash | undefined } | undefined> {
+  const token = headers[RETRY_TOKEN]
+  const id = token === undefined ? await idOfPayment(ctx, headers) : idOfRetryToken(ctx, `${token}`)
+  const row = id === undefined ? undefined : await readSettlement(ctx, id)
+  if (!row || row.binding !== bindingOf(...boundTo) || !isRetryable(ctx, row)) return undefined
+  if (row.served_at !== null && row.answered_at !== null) return undefined
+  const outcome = await recentOutcome(ctx, networkOf(ctx.chain, row.chain_id), row)
+  if (outcome.state === "failed" && outcome.replayableUntil === undefined) return undefined
+  return { id: row.id, txHash: outcome.state === "settled" ? outcome.txHash : undefined }
+}
+
+/** The row of the payment that a request carries; undefined without one. */
+async function idOfPayment(ctx: TxContext, headers: FastifyRequest["headers"]): Promise<string | undefined> {
+  const payment = readPayment(headers)
+  if (!payment) return undefined
+  const { networks } = ctx.chain
+  const found = await ctx.db
+    .selectFrom("settlements")
+    .select("id")
+    .where(
+      "chain_id",
+      "in",
+      networks.map(({ chainId }) => chainId),
+    )
+    .where(
+      "token",
+      "in",
+      networks.map(({ token }) => token.address),
+    )
+    .where("payer", "=", payment.authorization.from)
+    .where("nonce", "=", payment.authorization.nonce)
+    .where("payload_hash", "=", payment.hash)
+    .executeTakeFirst()
+  return found?.id
+}
+
+/** What the proxy needs to make paid calls. */
+export const callPayments: Payments = {
+  take: takePayment,
+  unserved: findUnserved,
+  end: endServing,
+  release: (ctx, paid) => releaseServing(ctx, paid, true),
+  giveBack: noteFailure,
+}
