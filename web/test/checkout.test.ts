@@ -9,7 +9,15 @@ import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { testUsdcAbi, testUsdcBytecode } from "../../server/src/chain/abi.ts"
 import { newSandbox, type Sandbox, until } from "../../server/test/e2e/program.ts"
-import { injectWallet, isSoundEverywhere, openBrowser, type TestWallet, type Visit, visit } from "./browser.ts"
+import {
+  injectWallet,
+  isSoundEverywhere,
+  newContext,
+  openBrowser,
+  type TestWallet,
+  type Visit,
+  visit,
+} from "./browser.ts"
 
 let sandbox: Sandbox
 let browser: Browser
@@ -398,8 +406,7 @@ describe.concurrent("a merchant's site", () => {
     expect(answer.status, await answer.text()).toBe(200)
   }
   const open = async (site: { url: string }) => {
-    const page = await (await browser.newContext({ locale: "en-US" })).newPage()
-    page.setDefaultTimeout(120_000)
+    const page = await (await newContext(browser)).newPage()
     await page.goto(site.url)
     return page
   }
