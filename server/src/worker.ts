@@ -3,6 +3,7 @@
 import type { Network } from "./chain/networks.ts"
 import { type Context, inTransaction } from "./context.ts"
 import { renewDeposits } from "./deposits/versions.ts"
+import { advanceEscrows } from "./escrow/advance-escrows.ts"
 import { forgetExpiredKeys } from "./http/idempotency.ts"
 import { applyPendingPayoutAddresses } from "./identity/merchant-settings.ts"
 import { forgetExpiredNonces } from "./identity/nonces.ts"
@@ -31,6 +32,7 @@ const WAKE_GAP_MS = 5_000
 /** Shares are mined by the dozen, so payments that wait for them are checked at most once a second. */
 const NOTIFY_GAP_MS = 1_000
 const PAYOUT_GAP_MS = 250
+const ESCROW_GAP_MS = 250
 
 /** All loops of this installation. */
 function loopsOf(ctx: Context): Loop[] {
@@ -41,7 +43,7 @@ function loopsOf(ctx: Context): Loop[] {
     ...payoutLoops(ctx, network),
     ...bookLoops(ctx, network),
   ])
-  return [...ofNetworks, notifyPaid, housekeeping]
+  return [...ofNetworks, notifyPaid, escrows, housekeeping]
 }
 
 const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network): Loop[] => [
@@ -109,6 +111,8 @@ const notifyPaid: Loop = {
     return MAX_SLEEP_MS
   },
 }
+
+const escrows: Loop = { name: "escrows", wokenBy: "payments", gapMs: ESCROW_GAP_MS, round: advanceEscrows }
 
 const housekeeping: Loop = {
   name: "housekeeping",

@@ -87,6 +87,7 @@ describe("the style law", () => {
       "paywalls",
       "checkouts",
       "deposits",
+      "escrow",
       "splits",
       "payouts",
       "reconciliation",

@@ -44,7 +44,16 @@ export interface PageBase {
 /** The state of a checkout; all amounts are decimal text in whole tokens. */
 export interface CheckoutStatus {
   sessionId: string
-  status: "pending" | "verifying" | "confirmed" | "failed" | "expired"
+  status:
+    | "pending"
+    | "verifying"
+    | "authorized"
+    | "confirmed"
+    | "voided"
+    | "partially_refunded"
+    | "refunded"
+    | "failed"
+    | "expired"
   exception: "underpaid" | "overpaid" | "late" | "duplicate" | "wrong_asset" | "sanctioned" | null
   message: string
   amount: string

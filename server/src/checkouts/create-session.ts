@@ -2,7 +2,7 @@
 import { sql } from "kysely"
 import { addressField } from "../chain/address-field.ts"
 import { currencyFaults } from "../chain/currency.ts"
-import { type Address, checksummed, type Hash, parseHash } from "../chain/hex.ts"
+import { type Address, type Hash, parseHash } from "../chain/hex.ts"
 import { type NetworkInfo, networkAsked, networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
@@ -10,11 +10,13 @@ import type { Row } from "../db/schema.ts"
 import { makeDeposit, watch } from "../deposits/deposits.ts"
 import { approverOf } from "../deposits/parties.ts"
 import { ApiError, invalid } from "../errors.ts"
+import { escrowFaults, makeEscrow } from "../escrow/create-escrow.ts"
+import { firstWords } from "../escrow/words.ts"
 import { asWritten } from "../http/json.ts"
 import { payoutAddressOn } from "../identity/merchant-settings.ts"
 import { newId } from "../ids.ts"
-import { formatAmount, readAmount } from "../money/amount.ts"
-import { assertSelling, isPaused, pausedDeposits } from "../payouts/pause.ts"
+import { readAmount } from "../money/amount.ts"
+import { assertSelling, isPaused } from "../payouts/pause.ts"
 import { freshSubmission, verifySoon } from "../scanner/queries.ts"
 import { partsFaults } from "../splits/split.ts"
 import { recipientSetOf, recipientsOf } from "../splits/splits.ts"
@@ -23,7 +25,6 @@ import { isOnSale, ownLink, ownProduct } from "./catalog.ts"
 import { metadataFaults, redirectFaults } from "./input-faults.ts"
 import { assertAsked } from "./payer-info.ts"
 import type { CheckoutCreate, PayConfirm } from "./schema.ts"
-import { messageOf } from "./session-rules.ts"
 
 const DEFAULT_LIFE_S = 86_400
 /** After a session's end and this time anyone may send its remaining money to the owner; late payments are still found within it. */
@@ -46,7 +47,7 @@ interface Terms {
   setId: bigint | undefined
 }
 
-/** Makes a session with a receiving address of its own; `PAYMENTS_PAUSED`. Call it inside a transaction. */
+/** Makes a session with a receiving address of its own, or with an escrow; `PAYMENTS_PAUSED`. Call it inside a transaction. */
 export async function createSession(
   ctx: TxContext,
   merchantId: string,
@@ -54,7 +55,11 @@ export async function createSession(
 ): Promise<Row<"checkout_sessions">> {
   const terms = await termsOf(ctx, merchantId, body)
   await assertSelling(ctx, terms.network)
-  const faults = [...metadataFaults(body.metadata), ...redirectFaults(body.redirectUrl)]
+  const faults = [
+    ...metadataFaults(body.metadata),
+    ...redirectFaults(body.redirectUrl),
+    ...escrowFaults(ctx, terms, body),
+  ]
   if (body.payerFields !== undefined && body.payerInfo !== undefined)
     faults.push({
       path: "payerInfo",
@@ -93,6 +98,7 @@ async function insertSession(
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   const owner = await payoutAddressOn(ctx, merchantId, network)
   const expiresAt = new Date(now.getTime() + (body.expiresIn ?? DEFAULT_LIFE_S) * 1_000)
+  const { capture = "direct" } = body
   const json = (value: unknown) => (value === undefined ? null : JSON.stringify(value))
   const session = await ctx.db
     .insertInto("checkout_sessions")
@@ -114,15 +120,21 @@ async function insertSession(
       payer_info: null,
       metadata: json(body.metadata),
       status: "pending",
+      capture,
+      message: capture === "direct" ? null : firstWords(amount, network.token),
       agent: agentCaller !== undefined,
       agent_caller: agentCaller ?? null,
       expires_at: expiresAt,
-      run_at: expiresAt,
+      run_at: capture === "direct" ? expiresAt : null,
       created_at: now,
       updated_at: now,
     })
     .returningAll()
     .executeTakeFirstOrThrow()
+  if (capture !== "direct") {
+    await makeEscrow(ctx, network, session, owner, body)
+    return session
+  }
   const opensAt = new Date(expiresAt.getTime() + OPEN_AFTER_MS)
   const parties = { owner, approver: await approverOf(ctx, network, merchantId, owner), recipientSetId: setId ?? null }
   await makeDeposit(ctx, network, { resourceId: session.id, ...parties, opensAt, watchedMs: WATCHED_MS })
@@ -204,6 +216,8 @@ export async function confirmSession(ctx: Context, body: PayConfirm): Promise<{ 
   if (!txHash) throw new ApiError("INVALID_TX_HASH")
   const payer = payerOf(body.payerAddress)
   const known = await sessionOf(ctx, body.sessionId)
+  if (known.capture !== "direct")
+    throw new ApiError("INVALID_OPERATION", undefined, "This checkout is paid by a signature, not by a transfer.")
   if (payer && (await screen(ctx, [payer], `confirm:${known.id}`)).get(payer) === "listed")
     throw new ApiError("SANCTIONS_MATCH")
   await inTransaction(ctx, async ctx => {
@@ -288,76 +302,25 @@ const OVER = "This checkout is over: it has expired, or was deleted."
 
 /** Ends a session that nobody has begun to pay; `SESSION_NOT_FOUND` once it is over, `INVALID_OPERATION` for any other. Late money is still found. */
 export async function closeSession(ctx: Context, merchantId: string, id: string): Promise<void> {
-  const closed = await ctx.db
-    .updateTable("checkout_sessions")
-    .set({ expires_at: ctx.now(), run_at: ctx.now(), updated_at: ctx.now() })
-    .where("id", "=", id)
-    .where("merchant_id", "=", merchantId)
-    .where("status", "=", "pending")
-    .where("expires_at", ">", ctx.now())
-    .executeTakeFirst()
-  if (closed.numUpdatedRows > 0n) return
+  if (await inTransaction(ctx, ctx => endPending(ctx, merchantId, id))) return
   const { status } = await sessionOf(ctx, id, merchantId)
   // A closed one stays pending until its expiry is worked off.
   if (status === "pending" || status === "expired") throw new ApiError("SESSION_NOT_FOUND", undefined, OVER)
   throw new ApiError("INVALID_OPERATION", undefined, `Only a pending checkout can be closed; this one is ${status}.`)
 }
 
-/** What everyone may see of a session; nobody is asked to pay one that is paused. */
-export function shownOf(ctx: TxContext, session: Row<"checkout_sessions">, { address: payTo, paused }: PayTo) {
-  const { name: chain, chainId, token } = networkOf(ctx.chain, session.chain_id)
-  return {
-    status: session.status,
-    exception: session.exception,
-    // It has none from the moment on that something is said to be on its way, until it is settled.
-    message:
-      paused && !isOver(session)
-        ? PAUSED
-        : (session.message ?? messageOf({ ...session, inFlight: session.status === "verifying" }, token)),
-    amount: formatAmount(session.amount, token.decimals),
-    amountReceived: formatAmount(session.received, token.decimals),
-    currency: session.currency,
-    chain,
-    chainId,
-    token: { address: checksummed(token.address), decimals: token.decimals, symbol: token.symbol },
-    payTo: checksummed(payTo),
-    paused,
-    description: session.description,
-    redirectUrl: session.redirect_url,
-    txHash: session.tx_hash,
-    expiresAt: session.expires_at.toISOString(),
-  }
-}
-
-/** The page on which a session is paid. */
-export const sessionUrl = (ctx: TxContext, id: string): string => `${ctx.settings.baseUrl}/pay/${id}`
-
-const PAUSED =
-  "Payments on this network are paused: do not send money now. Money sent earlier is still found and counted."
-
-/** Whether a session has ended: neither `pending` nor `verifying`. */
-export const isOver = ({ status }: Pick<Row<"checkout_sessions">, "status">): boolean =>
-  status !== "pending" && status !== "verifying"
-
-/** A session's receiving address, and whether payments to it are paused. */
-export interface PayTo {
-  address: Address
-  paused: boolean
-}
-
-/** The receiving addresses of sessions. */
-export async function payTosOf(ctx: TxContext, ids: readonly string[]): Promise<Map<string, PayTo>> {
-  if (ids.length === 0) return new Map()
-  const rows = await ctx.db
-    .selectFrom("deposits")
-    .select(["resource_id", "chain_id", "factory", "older_factory", "address"])
-    .where("resource_id", "in", ids)
-    .execute()
-  const paused = await pausedDeposits(ctx)
-  return new Map(
-    rows.map(row => [
-      row.resource_id,
-      { address: row.address, paused: paused(networkOf(ctx.chain, row.chain_id), row) },
-    ]),
-  )
+/** Whether a pending session ended now; its expiry is worked off at once. */
+async function endPending(ctx: TxContext, merchantId: string, id: string): Promise<boolean> {
+  const now = ctx.now()
+  const closed = await ctx.db
+    .updateTable("checkout_sessions")
+    .set({ expires_at: now, run_at: sql`case when capture = 'direct' then ${now}::timestamptz end`, updated_at: now })
+    .where("id", "=", id)
+    .where("merchant_id", "=", merchantId)
+    .where("status", "=", "pending")
+    .where("expires_at", ">", now)
+    .executeTakeFirst()
+  if (closed.numUpdatedRows === 0n) return false
+  await ctx.db.updateTable("escrows").set({ run_at: now }).where("session_id", "=", id).execute()
+  return true
 }

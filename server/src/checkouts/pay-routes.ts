@@ -8,7 +8,7 @@ import { awaitEnd } from "../http/long-poll.ts"
 import type { Server } from "../http/server.ts"
 import { formatAmount } from "../money/amount.ts"
 import { authorizeSession } from "./authorize.ts"
-import { confirmSession, createLinkSession, isOver, payTosOf, sessionOf, sessionUrl } from "./create-session.ts"
+import { confirmSession, createLinkSession, sessionOf } from "./create-session.ts"
 import { answerPayer } from "./payer-info.ts"
 import { statusOf } from "./read-status.ts"
 import {
@@ -24,6 +24,7 @@ import {
   SessionId,
   StatusQuery,
 } from "./schema.ts"
+import { isOver, paidAtOf, sessionUrl } from "./show-session.ts"
 
 const tags = ["payers"]
 
@@ -43,13 +44,13 @@ export function payRoutes(app: Server, ctx: Context): void {
     async (request, reply) => {
       const session = await inTransaction(ctx, ctx => createLinkSession(ctx, request.body))
       const { token } = networkOf(ctx.chain, session.chain_id)
-      const payTo = (await payTosOf(ctx, [session.id])).get(session.id)
+      const payTo = (await paidAtOf(ctx, [session])).get(session.id)?.address
       if (!payTo) throw new Error("a session has no receiving address")
       reply.code(201)
       return {
         sessionId: session.id,
         url: sessionUrl(ctx, session.id),
-        payTo: checksummed(payTo.address),
+        payTo: checksummed(payTo),
         amount: formatAmount(session.amount, token.decimals),
         currency: session.currency,
         expiresAt: session.expires_at.toISOString(),

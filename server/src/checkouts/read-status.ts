@@ -2,14 +2,38 @@
 import type { Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
-import { payTosOf, sessionOf, shownOf } from "./create-session.ts"
+import { paidStatuses, shownToPayer } from "../escrow/show-escrow.ts"
+import { sessionOf } from "./create-session.ts"
+import { paidAtOf, shownOf } from "./show-session.ts"
 
 /** What `GET /api/pay/status/:id` answers; `SESSION_NOT_FOUND`. `txHash` names the submission to report, by default the newest. */
 export async function statusOf(ctx: Context, id: string, txHash?: Hash) {
   const session = await sessionOf(ctx, id)
-  const payTo = (await payTosOf(ctx, [id])).get(id)
-  if (!payTo) throw new Error("a session has no receiving address")
-  const { confirmations } = networkOf(ctx.chain, session.chain_id)
+  const paidAt = (await paidAtOf(ctx, [session])).get(id)
+  if (!paidAt) throw new Error("a session has no receiving address")
+  const network = networkOf(ctx.chain, session.chain_id)
+  const { confirmations } = network
+  const depth = await (paidAt.escrow ? depthOfCall(ctx, id) : depthOfTransfer(ctx, id))
+  const shown = shownOf(ctx, session, paidAt)
+  const { payTo, ...withoutPayTo } = shown
+  const { escrow, paused } = paidAt
+  const isDone = paidStatuses.includes(session.status)
+  return {
+    sessionId: id,
+    ...withoutPayTo,
+    ...(paused || payTo === null ? {} : { payTo }),
+    capture: session.capture,
+    ...(escrow ? shownToPayer(network, session, escrow, { payable: !paused && ctx.now() < session.expires_at }) : {}),
+    redirectUrl: isDone ? shown.redirectUrl : null,
+    payerFields: session.payer_fields ?? [],
+    confirmations: Number(depth < 0n ? 0n : depth),
+    requiredConfirmations: Number(confirmations),
+    submission: await submissionOf(ctx, id, txHash),
+  }
+}
+
+/** How deep the newest transfer of a session is, its own block counted; 0 without one. */
+async function depthOfTransfer(ctx: Context, id: string): Promise<bigint> {
   const newest = await ctx.db
     .selectFrom("transfers")
     .innerJoin("deposits", "deposits.id", "transfers.deposit_id")
@@ -20,19 +44,21 @@ export async function statusOf(ctx: Context, id: string, txHash?: Hash) {
     .orderBy("transfers.block_number", "desc")
     .limit(1)
     .executeTakeFirst()
-  const depth = newest === undefined ? 0n : BigInt(newest.above) + 1n
-  const shown = shownOf(ctx, session, payTo)
-  const { payTo: shownPayTo, ...withoutPayTo } = shown
-  return {
-    sessionId: id,
-    ...withoutPayTo,
-    ...(shown.paused ? {} : { payTo: shownPayTo }),
-    redirectUrl: session.status === "confirmed" ? shown.redirectUrl : null,
-    payerFields: session.payer_fields ?? [],
-    confirmations: Number(depth < 0n ? 0n : depth),
-    requiredConfirmations: Number(confirmations),
-    submission: await submissionOf(ctx, id, txHash),
-  }
+  return newest === undefined ? 0n : BigInt(newest.above) + 1n
+}
+
+/** The same of the reservation of its escrow. */
+async function depthOfCall(ctx: Context, id: string): Promise<bigint> {
+  const newest = await ctx.db
+    .selectFrom("payouts")
+    .innerJoin("cursors", "cursors.chain_id", "payouts.chain_id")
+    .select(eb => eb(eb.ref("cursors.block_number"), "-", eb.ref("payouts.block_number")).as("above"))
+    .where("payouts.escrow_id", "=", id)
+    .where("payouts.kind", "=", "reserve")
+    .where("payouts.succeeded", "=", true)
+    .limit(1)
+    .executeTakeFirst()
+  return newest === undefined || newest.above === null ? 0n : BigInt(newest.above) + 1n
 }
 
 /** The submission of this hash, or else the newest; null where there is none. */

@@ -1,17 +1,20 @@
 /** `/api/checkouts` for a merchant's server, and the same sessions under `/api/console/checkouts`. */
 import type { FastifyRequest } from "fastify"
 import { checksummed } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
+import { shownEscrow } from "../escrow/show-escrow.ts"
 import { callingMerchantByKey } from "../http/authenticate.ts"
 import { idempotently } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { sharesOf } from "../payouts/queries.ts"
-import { closeSession, createSession, payTosOf, sessionOf, sessionUrl, shownOf } from "./create-session.ts"
+import { closeSession, createSession, sessionOf } from "./create-session.ts"
 import { metadataFaults, redirectFaults } from "./input-faults.ts"
 import { CheckoutCreate, Deleted, Session, SessionChange, SessionId, SessionList, SessionQuery } from "./schema.ts"
+import { paidAtOf, sessionUrl, shownOf } from "./show-session.ts"
 
 const tags = ["checkouts"]
 
@@ -173,29 +176,29 @@ const wholeOf = async (ctx: TxContext, row: Row<"checkout_sessions">) => {
 
 /** Sessions as their merchant sees them. */
 async function wholesOf(ctx: TxContext, rows: readonly Row<"checkout_sessions">[]) {
-  const payTos = await payTosOf(
-    ctx,
-    rows.map(row => row.id),
-  )
+  const paidAts = await paidAtOf(ctx, rows)
   const linkIds = [...new Set(rows.flatMap(row => row.link_id ?? []))]
   const links =
     linkIds.length === 0
       ? []
       : await ctx.db.selectFrom("payment_links").select(["id", "slug"]).where("id", "in", linkIds).execute()
   return rows.flatMap(row => {
-    const payTo = payTos.get(row.id)
-    if (!payTo) return []
+    const paidAt = paidAts.get(row.id)
+    if (!paidAt) return []
+    const { escrow } = paidAt
     return [
       {
         id: row.id,
         merchantId: row.merchant_id,
         url: sessionUrl(ctx, row.id),
-        ...shownOf(ctx, row, payTo),
+        ...shownOf(ctx, row, paidAt),
         callbackUrl: row.callback_url,
         slug: links.find(link => link.id === row.link_id)?.slug ?? null,
         productId: row.product_id,
         splitId: row.split_id,
-        capture: "direct" as const,
+        capture: row.capture,
+        authId: escrow?.auth_id ?? null,
+        escrow: escrow ? shownEscrow(networkOf(ctx.chain, row.chain_id), escrow) : null,
         customerEmail: row.customer_email,
         payerFields: row.payer_fields ?? [],
         payerInfo: row.payer_info,

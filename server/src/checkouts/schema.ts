@@ -1,6 +1,7 @@
 /** The wire contract of checkouts, payment links and products. */
 import { type Static, Type } from "typebox"
 import type { PaymentException } from "../db/schema.ts"
+import { EscrowShown, escrowStatus } from "../escrow/schema.ts"
 import { MAX_WAIT_S } from "../http/long-poll.ts"
 import {
   AddressInput,
@@ -37,7 +38,15 @@ const Answers = Type.Record(Type.String({ maxLength: 40 }), Type.String({ maxLen
   maxProperties: 20,
   description: "Answers to the requested fields, by field name",
 })
-const Status = Type.Enum(["pending", "verifying", "confirmed", "failed", "expired"], { type: "string" })
+const Status = Type.Enum(
+  ["pending", "verifying", "authorized", "confirmed", "voided", "partially_refunded", "refunded", "failed", "expired"],
+  { type: "string" },
+)
+const Capture = Type.Enum(["direct", "manual", "automatic"], {
+  type: "string",
+  description:
+    "`direct`: the merchant owns what is paid. Else the payer's money is first reserved in an escrow contract: with `manual` the merchant captures it, with `automatic` it is captured at once.",
+})
 const exceptions: PaymentException[] = ["underpaid", "overpaid", "late", "duplicate", "wrong_asset"]
 const Exception = Type.Unsafe<PaymentException | null>({ type: ["string", "null"], enum: [...exceptions, null] })
 
@@ -77,8 +86,21 @@ export const CheckoutCreate = Strict(
     expiresIn: Type.Optional(
       Type.Integer({ minimum: 300, maximum: 2_592_000, description: "Seconds to pay; 86,400 by default" }),
     ),
-    capture: Type.Optional(
-      Type.Literal("direct", { description: "The merchant owns the payment as soon as it is confirmed" }),
+    capture: Type.Optional(Capture),
+    captureWithin: Type.Optional(
+      Type.Integer({
+        minimum: 3_600,
+        maximum: 7_776_000,
+        description:
+          "Escrow only: seconds after the checkout's end until the payer can take back what is not captured; 604,800 by default",
+      }),
+    ),
+    refundWithin: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: 31_536_000,
+        description: "Escrow only: seconds after that in which what was captured can be refunded; 7,776,000 by default",
+      }),
     ),
   },
   { amount: "19.90", description: "Order 1001", redirectUrl: "https://shop.example/thanks", metadata: { order: 1001 } },
@@ -96,7 +118,7 @@ const shown = {
   chain: Type.String(),
   chainId: Type.Integer(),
   token: Token,
-  payTo: AddressText,
+  payTo: Described(Nullable(AddressText), "Null where the payment is reserved in an escrow: it is paid by a signature"),
   paused: Type.Boolean({ description: "Payments on this network are paused: do not send money now" }),
   description: Nullable(Type.String()),
   redirectUrl: Nullable(Type.String()),
@@ -115,7 +137,12 @@ export const Session = Type.Object({
     Nullable(Type.String()),
     "The split the session was created with; later edits of that split change nothing here",
   ),
-  capture: Type.Literal("direct"),
+  capture: Capture,
+  authId: Described(
+    Nullable(HashText),
+    "The payment's id in the escrow contract; null for a direct checkout, and until a payer has signed",
+  ),
+  escrow: EscrowShown,
   customerEmail: Nullable(Type.String()),
   payerFields: Type.Array(Type.String(), { description: "The fields that the payer is asked for" }),
   payerInfo: Type.Unsafe<Record<string, string> | null>({
@@ -173,8 +200,12 @@ export const LinkSession = Type.Object({
 export const PayStatus = Type.Object({
   sessionId: Type.String(),
   ...shown,
-  payTo: Type.Optional(Described(AddressText, "Left out while payments are paused")),
-  redirectUrl: Described(Nullable(Type.String()), "Only once it is confirmed"),
+  payTo: Type.Optional(
+    Described(AddressText, "Left out while payments are paused, and where the payment is reserved in an escrow"),
+  ),
+  capture: Capture,
+  ...escrowStatus,
+  redirectUrl: Described(Nullable(Type.String()), "Only once it is confirmed, or reserved"),
   payerFields: Type.Array(Type.String()),
   confirmations: Type.Integer(),
   requiredConfirmations: Type.Integer(),

@@ -10,7 +10,7 @@ import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { paymentChanges } from "../metrics.ts"
 import { sanctioned } from "../scanner/submission-faults.ts"
-import { type CheckoutNotice, notifyCheckout } from "../settlement/notify-checkout.ts"
+import { type CheckoutNotice, noticeOf, notifyCheckout } from "../settlement/notify-checkout.ts"
 import { notifyPaid } from "../settlement/notify-paid.ts"
 import type { Group, Sellable } from "../settlement/sellable.ts"
 import { settle } from "../settlement/settle.ts"
@@ -104,21 +104,6 @@ async function groupOf(ctx: TxContext, sessionId: string): Promise<Group> {
     .execute()
   return { resourceId: sessionId, senders: rows.map((row): Address => row.from_address) }
 }
-
-/** What every event about a session says of it, besides its status. */
-const noticeOf = (session: Row<"checkout_sessions">) => ({
-  id: session.id,
-  numberedIn: "checkout_sessions" as const,
-  merchantId: session.merchant_id,
-  amount: session.amount,
-  productId: session.product_id,
-  paywallId: null,
-  description: session.description,
-  metadata: session.metadata,
-  customerEmail: session.customer_email,
-  payerInfo: session.payer_info,
-  callbackUrl: session.callback_url,
-})
 
 /** Notifies the merchant that a session is no longer paid, or that it failed or expired. */
 async function notifyStatus(ctx: TxContext, { session, network }: SessionPart, plan: SessionPlan): Promise<void> {

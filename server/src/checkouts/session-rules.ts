@@ -7,11 +7,14 @@ import type { SessionStatus } from "../db/checkout-rows.ts"
 import type { PaymentException } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 
+/** The statuses of a direct session; those of an escrow are folded from its calls (`escrow/fold-escrow.ts`). */
+type DirectStatus = Exclude<SessionStatus, "authorized" | "voided" | "partially_refunded" | "refunded">
+
 /**
  * What may follow what. `failed` and `expired` are ends for the payer's page, not for money: what was paid in time and is
  * found later still confirms. `confirmed` is left only when a reorg removes the payment.
  */
-export const transitions: Record<SessionStatus, readonly SessionStatus[]> = {
+export const transitions: Record<DirectStatus, readonly DirectStatus[]> = {
   pending: ["verifying", "confirmed", "failed", "expired"],
   verifying: ["confirmed", "failed", "expired", "pending"],
   confirmed: ["verifying", "failed", "expired", "pending"],
@@ -53,7 +56,7 @@ export interface Facts {
 }
 
 export interface Folded {
-  status: SessionStatus
+  status: DirectStatus
   exception: PaymentException | null
   /** Confirmed, in base units. */
   received: bigint
@@ -106,7 +109,7 @@ export function foldSession(facts: Facts, arrivals: readonly Arrival[], now: Dat
   const status = statusOf()
   return { status, exception, received, inFlight, paid: [], rest: exception ? rest(confirmed, exception) : undefined }
 
-  function statusOf(): SessionStatus {
+  function statusOf(): DirectStatus {
     // The link was paid by others: this money is over, and more of it would be too.
     if (reached >= 0) return "failed"
     const nothing = confirmed.length === 0 && !inFlight
@@ -133,7 +136,7 @@ export const replayCaution = (until: string, status: SessionStatus): string =>
  * whether the merchant has sent money of it back.
  */
 export function messageOf(
-  session: Pick<Folded, "status" | "exception" | "received" | "inFlight"> & { amount: bigint },
+  session: Pick<Folded, "exception" | "received" | "inFlight"> & { status: SessionStatus; amount: bigint },
   token: Token,
   reason?: string | null,
   returned = false,

@@ -38,7 +38,18 @@ export interface PaymentLinks {
   updated_at: Date
 }
 
-export type SessionStatus = "pending" | "verifying" | "confirmed" | "failed" | "expired"
+export type SessionStatus =
+  | "pending"
+  | "verifying"
+  | "authorized"
+  | "confirmed"
+  | "voided"
+  | "partially_refunded"
+  | "refunded"
+  | "failed"
+  | "expired"
+/** `direct`: paid at once. The others reserve the money first, and capture it by hand or by themselves. */
+type Capture = "direct" | "manual" | "automatic"
 
 export interface CheckoutSessions {
   id: string
@@ -56,6 +67,8 @@ export interface CheckoutSessions {
   payer_info: JSONColumnType<Record<string, string> | null, string | null, string | null>
   metadata: JSONColumnType<Record<string, unknown> | null, string | null, string | null>
   status: SessionStatus
+  /** Where it is not `direct`, the session has a row in `escrows` and no address. */
+  capture: Generated<Capture>
   exception: Optional<PaymentException>
   received: Generated<bigint>
   message: Optional<string>

@@ -96,7 +96,7 @@ function termsOf(depositId: unknown, sessionId: unknown): Line {
 const added: Record<string, Line> = {
   attempts: { data_fee: 0 },
   payments: { agent: false },
-  checkout_sessions: { agent: false },
+  checkout_sessions: { agent: false, capture: "direct" },
   paywalls: { listed: false },
 }
 

@@ -68,15 +68,20 @@ export type HeldReason = "short" | "sanctions" | "simulation" | "low_gas" | "rev
 /** What a node's answer to a broadcast means; the mapping is in `payouts/broadcast-results.ts`. */
 export type SendResult = "sent" | "look" | "wait" | "bump" | "alarm" | "unknown"
 
+/** Calls of an escrow: `reserve` is its `authorize`, a name that gasless payments have. */
+export type EscrowCallKind = "reserve" | "capture" | "void" | "refund"
+
 export interface Payouts {
   id: string
   chain_id: number
-  kind: "share" | "sweep" | "return" | "authorize" | "capture" | "void" | "refund" | "settle"
+  kind: "share" | "sweep" | "return" | "authorize" | "settle" | EscrowCallKind
   /** Set by the database, from the kind. */
   lane: Generated<Lane>
   source_key: string
-  /** Null where an authorization pays an address that is not ours (`x402/`). */
+  /** Null where an authorization pays an address that is not ours (`x402/`), and for calls of an escrow. */
   deposit_id: Optional<bigint>
+  /** The session whose escrow is called; null for any other kind. */
+  escrow_id: Optional<string>
   /** Set by the database, from the deposit where there is one. */
   merchant_id: Generated<string>
   payment_id: Optional<string>

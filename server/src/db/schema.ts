@@ -3,6 +3,7 @@ import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { BundleFailures, BundleHeaders, BundleRoutes, Bundles } from "./bundle-rows.ts"
 import type { CheckoutSessions, PaymentLinks, Products } from "./checkout-rows.ts"
+import type { Escrows } from "./escrow-rows.ts"
 import type { Branding, Invitations, Merchants, PayoutAddresses } from "./merchant-rows.ts"
 import type {
   Books,
@@ -365,6 +366,7 @@ export interface Database {
   products: Products
   payment_links: PaymentLinks
   checkout_sessions: CheckoutSessions
+  escrows: Escrows
   api_keys: ApiKeys
   signing_keys: SigningKeys
   nonces: Nonces

@@ -7,6 +7,7 @@ import { networkOf } from "../chain/networks.ts"
 import { sessionOf } from "../checkouts/create-session.ts"
 import { statusOf } from "../checkouts/read-status.ts"
 import type { Context } from "../context.ts"
+import { paidStatuses } from "../escrow/show-escrow.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
 import { arrivingAt } from "../payouts/relays.ts"
 import { isStale } from "../scanner/scan-lag.ts"
@@ -39,14 +40,14 @@ export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): P
   const deposit = await depositOf(ctx, id)
   const [status, seen, stale, relaying, relayer] = await Promise.all([
     statusOf(ctx, id, txHash),
-    unconfirmed(ctx, deposit.id, token.address),
+    deposit ? unconfirmed(ctx, deposit.id, token.address) : 0n,
     isStale(ctx, chainId),
-    isRelaying(ctx, deposit.id),
+    isRelaying(ctx, id, deposit?.id),
     hasRelayer(ctx, chainId),
   ])
-  const here = await arrivingAt(ctx, deposit.id, token.address)
+  const here = deposit ? await arrivingAt(ctx, deposit.id, token.address) : 0n
   // What counts already is not asked for again, whatever moves on chain.
-  const missing = session.status === "confirmed" || here >= session.amount ? 0n : session.amount - here
+  const missing = paidStatuses.includes(session.status) || here >= session.amount ? 0n : session.amount - here
   const { sessionId, exception, message, amount, amountReceived, paused, redirectUrl } = status
   const { txHash: paidBy, expiresAt, payerFields, confirmations, requiredConfirmations, submission } = status
   return {
@@ -74,8 +75,9 @@ export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): P
   }
 }
 
+/** A session's receiving address; none with an escrow. */
 const depositOf = (ctx: Context, sessionId: string) =>
-  ctx.db.selectFrom("deposits").selectAll().where("resource_id", "=", sessionId).executeTakeFirstOrThrow()
+  ctx.db.selectFrom("deposits").selectAll().where("resource_id", "=", sessionId).executeTakeFirst()
 
 /** What is seen on chain and not deep enough yet, in base units. */
 async function unconfirmed(ctx: Context, depositId: bigint, token: string): Promise<bigint> {
@@ -89,12 +91,14 @@ async function unconfirmed(ctx: Context, depositId: bigint, token: string): Prom
   return rows.reduce((sum, { value }) => sum + value, 0n)
 }
 
-async function isRelaying(ctx: Context, depositId: bigint): Promise<boolean> {
+async function isRelaying(ctx: Context, sessionId: string, depositId: bigint | undefined): Promise<boolean> {
   const row = await ctx.db
     .selectFrom("payouts")
     .select("id")
-    .where("deposit_id", "=", depositId)
-    .where("kind", "=", "authorize")
+    .$if(depositId !== undefined, query =>
+      query.where("deposit_id", "=", depositId ?? null).where("kind", "=", "authorize"),
+    )
+    .$if(depositId === undefined, query => query.where("escrow_id", "=", sessionId).where("kind", "=", "reserve"))
     .where("state", "in", [...OPEN])
     .limit(1)
     .executeTakeFirst()

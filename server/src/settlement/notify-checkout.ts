@@ -3,7 +3,8 @@ import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import { explorerUrl, type NetworkInfo } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { SessionStatus } from "../db/checkout-rows.ts"
-import type { PaymentException } from "../db/schema.ts"
+import type { PaymentException, Row } from "../db/schema.ts"
+import { formatAmount } from "../money/amount.ts"
 import type { Share } from "../payouts/queries.ts"
 import { amountFormatter } from "../scanner/tokens.ts"
 import { emit } from "../webhooks/emit.ts"
@@ -34,10 +35,27 @@ export interface CheckoutNotice {
   callbackUrl: string | null
   /** What the amounts are in, where that is another than the settlement token. */
   token?: Address
+  /** Of a session with an escrow, once a payer has signed. Amounts in base units. */
+  reserved?: { authId: string; authorized: bigint; captured: bigint; released: bigint; captureBefore: Date }
 }
 
+/** What every event about a session says of it, besides its status. */
+export const noticeOf = (session: Row<"checkout_sessions">) => ({
+  id: session.id,
+  numberedIn: "checkout_sessions" as const,
+  merchantId: session.merchant_id,
+  amount: session.amount,
+  productId: session.product_id,
+  paywallId: null,
+  description: session.description,
+  metadata: session.metadata,
+  customerEmail: session.customer_email,
+  payerInfo: session.payer_info,
+  callbackUrl: session.callback_url,
+})
+
 /**
- * Emits that something was paid, that a reorg removed it, or that it failed or expired; call it inside the transaction
+ * Emits that something was reserved, paid or released, that a reorg removed what was paid, or that it failed or expired; call it inside the transaction
  * that makes it so. A payment that comes back is a new completion. A reversal goes to whoever was sent the completion, and
  * nothing is reversed that was never sent; failing and expiring are sent once. A session's own callback gets completions and
  * reversals and nothing else, in place of all endpoints.
@@ -45,13 +63,13 @@ export interface CheckoutNotice {
 export async function notifyCheckout(
   ctx: TxContext,
   network: NetworkInfo,
-  change: "paid" | "reversed" | "failed" | "expired",
+  change: "authorized" | "paid" | "voided" | "reversed" | "failed" | "expired",
   notice: CheckoutNotice,
 ): Promise<void> {
   const { callbackUrl } = notice
-  const isEnd = change === "failed" || change === "expired"
-  if (isEnd && callbackUrl !== null) return
-  const sequence = await nextSequence(ctx, notice.numberedIn, notice.id, isEnd ? undefined : change === "paid")
+  const isNamed = change !== "paid" && change !== "reversed"
+  if (isNamed && callbackUrl !== null) return
+  const sequence = await nextSequence(ctx, notice.numberedIn, notice.id, isNamed ? undefined : change === "paid")
   if (sequence === undefined) return
   const data = { ...(await dataOf(ctx, network, notice)), sequence }
   const to = callbackUrl === null ? {} : { callbackUrl }
@@ -68,8 +86,25 @@ export async function notifyCheckout(
       ...each("checkout.session.reversed"),
       takesBack: ["checkout.session.completed", "checkout.confirmed"],
     })
+  if (change === "authorized" || change === "voided") {
+    const reserved = reservedOf(network, notice)
+    const type = `checkout.${change}` as const
+    const dedupeKey = `${type}:${notice.id}:${reserved.authId}`
+    await emit(ctx, { ...common, type, dedupeKey, data: { ...data, ...reserved } })
+  }
   if (change === "failed") await emit(ctx, once("checkout.failed"))
   if (change === "expired") await emit(ctx, once("checkout.expired"))
+}
+
+/** What is reserved, as the events about that say it; amounts are decimal text. */
+function reservedOf({ token: { decimals } }: NetworkInfo, { reserved }: CheckoutNotice) {
+  if (!reserved) throw new Error("nothing is reserved")
+  const { authId, authorized, captured, released, captureBefore } = reserved
+  const text = (amount: bigint) => formatAmount(amount, decimals)
+  return {
+    ...{ authId, authorized: text(authorized), captured: text(captured), released: text(released) },
+    captureBefore: captureBefore.toISOString(),
+  }
 }
 
 async function dataOf(ctx: TxContext, network: NetworkInfo, notice: CheckoutNotice) {

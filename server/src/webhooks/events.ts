@@ -39,7 +39,20 @@ const checkout = Type.Object({
   amount: Money,
   amountReceived: Money,
   currency: Type.String(),
-  status: Type.Enum(["pending", "verifying", "confirmed", "failed", "expired"], { type: "string" }),
+  status: Type.Enum(
+    [
+      "pending",
+      "verifying",
+      "authorized",
+      "confirmed",
+      "voided",
+      "partially_refunded",
+      "refunded",
+      "failed",
+      "expired",
+    ],
+    { type: "string" },
+  ),
   exception: Nullable(Type.String()),
   txHash: Nullable(HashText),
   payer: Nullable(AddressText),
@@ -66,6 +79,16 @@ const checkout = Type.Object({
   ),
 })
 
+/** A checkout whose money is in an escrow. */
+const reserved = Type.Object({
+  ...checkout.properties,
+  authId: Described(HashText, "The payment's id in the escrow contract"),
+  authorized: Described(Money, "What was reserved"),
+  captured: Money,
+  released: Described(Money, "What went back to the payer"),
+  captureBefore: Described(Timestamp, "What is not captured by then goes back to the payer by itself"),
+})
+
 /** The features that emit these do not exist yet; until then nothing sends them. */
 const Later = Type.Record(Type.String(), Type.Unknown())
 
@@ -76,8 +99,8 @@ const schemas = {
   "checkout.confirmed": checkout,
   "checkout.failed": checkout,
   "checkout.expired": checkout,
-  "checkout.authorized": Later,
-  "checkout.voided": Later,
+  "checkout.authorized": reserved,
+  "checkout.voided": reserved,
   "checkout.session.reversed": checkout,
   "paywall.granted": Type.Object({ ...payment, grantedAt: Timestamp }),
   "paywall.reversed": Type.Object({ ...payment, reversedAt: Timestamp }),

@@ -15,7 +15,8 @@ export interface Own {
 
 /** The stage of a checkout. A hash that somebody else submitted does not change it: anyone may submit anything. */
 export function stageOf(status: CheckoutStatus, own: Own): Stage {
-  if (status.status === "confirmed") return "paid"
+  if (["authorized", "confirmed", "partially_refunded", "refunded"].includes(status.status)) return "paid"
+  if (status.status === "voided") return "failed"
   if (status.status === "expired") return "expired"
   if (status.status === "failed") return "failed"
   const isAll = isZero(status.missing)

@@ -1,0 +1,80 @@
+/** What answers say of a session to everyone, and where it is paid. */
+import { type Address, checksummed } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { escrowsOf } from "../escrow/load-escrow.ts"
+import { formatAmount } from "../money/amount.ts"
+import { pausedDeposits } from "../payouts/pause.ts"
+import { messageOf } from "./session-rules.ts"
+
+/** What everyone may see of a session; nobody is asked to pay one that is paused. */
+export function shownOf(ctx: TxContext, session: Row<"checkout_sessions">, { address: payTo, paused }: PaidAt) {
+  const { name: chain, chainId, token } = networkOf(ctx.chain, session.chain_id)
+  return {
+    status: session.status,
+    exception: session.exception,
+    // It has none from the moment on that something is said to be on its way, until it is settled.
+    message:
+      paused && !isOver(session)
+        ? PAUSED
+        : (session.message ?? messageOf({ ...session, inFlight: session.status === "verifying" }, token)),
+    amount: formatAmount(session.amount, token.decimals),
+    amountReceived: formatAmount(session.received, token.decimals),
+    currency: session.currency,
+    chain,
+    chainId,
+    token: { address: checksummed(token.address), decimals: token.decimals, symbol: token.symbol },
+    payTo: payTo && checksummed(payTo),
+    paused,
+    description: session.description,
+    redirectUrl: session.redirect_url,
+    txHash: session.tx_hash,
+    expiresAt: session.expires_at.toISOString(),
+  }
+}
+
+/** The page on which a session is paid. */
+export const sessionUrl = (ctx: TxContext, id: string): string => `${ctx.settings.baseUrl}/pay/${id}`
+
+const PAUSED =
+  "Payments on this network are paused: do not send money now. Money sent earlier is still found and counted."
+
+/** Whether a session has ended: neither `pending` nor `verifying`. */
+export const isOver = ({ status }: Pick<Row<"checkout_sessions">, "status">): boolean =>
+  status !== "pending" && status !== "verifying"
+
+/** Where a session is paid, and whether that is paused. */
+export interface PaidAt {
+  /** Its receiving address; null where an escrow is paid by a signature. */
+  address: Address | null
+  escrow: Row<"escrows"> | undefined
+  paused: boolean
+}
+
+/** Where sessions are paid, by session. */
+export async function paidAtOf(
+  ctx: TxContext,
+  sessions: readonly Row<"checkout_sessions">[],
+): Promise<Map<string, PaidAt>> {
+  const ids = sessions.map(({ id }) => id)
+  if (ids.length === 0) return new Map()
+  const rows = await ctx.db
+    .selectFrom("deposits")
+    .select(["resource_id", "chain_id", "factory", "older_factory", "address"])
+    .where("resource_id", "in", ids)
+    .execute()
+  const paused = await pausedDeposits(ctx)
+  const escrows = [...(await escrowsOf(ctx, sessions)).values()].map((escrow): [string, PaidAt] => {
+    const network = networkOf(ctx.chain, escrow.chain_id)
+    const ours = { factory: network.depositFactory, older_factory: false }
+    return [escrow.session_id, { address: null, escrow, paused: paused(network, ours) }]
+  })
+  return new Map([
+    ...rows.map((row): [string, PaidAt] => [
+      row.resource_id,
+      { address: row.address, escrow: undefined, paused: paused(networkOf(ctx.chain, row.chain_id), row) },
+    ]),
+    ...escrows,
+  ])
+}

@@ -1,0 +1,212 @@
+/**
+ * The job that advances escrows: it folds the calls of each that is due, writes what they come to, notifies the merchant, and makes
+ * the call that is due next. A trigger makes an escrow due whenever the chain, or its end, changed one of its calls.
+ */
+import { networkOf } from "../chain/networks.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { paymentChanges } from "../metrics.ts"
+import { standingOf } from "./fold-escrow.ts"
+import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
+import { insertCall } from "./make-calls.ts"
+import { notifyEscrow } from "./notify-escrow.ts"
+import { isEmptied } from "./read-reclaim.ts"
+import { wordsOf } from "./words.ts"
+
+/** Escrows that one round takes; the rest follow at once. */
+const ESCROWS_A_ROUND = 200
+/** While a call is mined and not deep enough. */
+const DEPTH_MS = 1_000
+/** While only the chain can say what becomes of what is held. */
+const RECLAIM_MS = 60_000
+const AFTER_FAILURE_MS = 30_000
+/** No sleep is longer, so that a lost wake-up costs at most this much. */
+const MAX_SLEEP_MS = 5_000
+/** An automatic capture, or a void, that failed so often is not made again by itself. */
+const MAX_TRIES = 3
+
+/** Advances the escrows that are due; answers how many milliseconds the next round may wait. */
+export async function advanceEscrows(ctx: Context): Promise<number> {
+  const due = await ctx.db
+    .selectFrom("escrows")
+    .selectAll()
+    .where("run_at", "<=", ctx.now())
+    .orderBy("run_at")
+    .orderBy("session_id")
+    .limit(ESCROWS_A_ROUND)
+    .execute()
+  let isCalling = false
+  for (const escrow of due) isCalling = (await tryAdvancing(ctx, escrow)) || isCalling
+  if (isCalling) await ctx.wakes.wake("payouts")
+  if (due.length === ESCROWS_A_ROUND) return 0
+  const next = await ctx.db
+    .selectFrom("escrows")
+    .select("run_at")
+    .where("run_at", "is not", null)
+    .orderBy("run_at")
+    .limit(1)
+    .executeTakeFirst()
+  const waitMs = next?.run_at ? next.run_at.getTime() - ctx.now().getTime() : MAX_SLEEP_MS
+  return Math.max(0, Math.min(MAX_SLEEP_MS, waitMs))
+}
+
+/** Advances one escrow; answers whether it made a call. A failure is logged, and the escrow is due again later. */
+async function tryAdvancing(ctx: Context, escrow: Row<"escrows">): Promise<boolean> {
+  const { session_id: sessionId } = escrow
+  try {
+    const emptied = await isEmptied(ctx, escrow)
+    const { isCalling, isNews } = await inTransaction(ctx, ctx => advance(ctx, sessionId, emptied))
+    if (isNews) {
+      ctx.wakes.wakeSoon("deliveries")
+      await ctx.wakes.wake("payments")
+    }
+    return isCalling
+  } catch (error) {
+    ctx.log.error({ err: error, sessionId }, "an escrow could not be advanced and will be tried again")
+    const again = new Date(ctx.now().getTime() + AFTER_FAILURE_MS)
+    await ctx.db.updateTable("escrows").set({ run_at: again }).where("session_id", "=", sessionId).execute()
+    return false
+  }
+}
+
+/** `emptied`: whether a final block holds nothing of it after its authorization ended. */
+async function advance(
+  ctx: TxContext,
+  sessionId: string,
+  emptied: boolean,
+): Promise<{ isCalling: boolean; isNews: boolean }> {
+  const locked = await lockEscrow(ctx, sessionId)
+  const due = locked?.escrow.run_at
+  if (!locked || !due || due > ctx.now()) return { isCalling: false, isNews: false }
+  let standing = await standingOfEscrow(ctx, locked)
+  if (emptied && standing.folded.capturable > 0n && !isSigned(standing)) {
+    const { session, escrow, folded } = standing
+    const taken = { ...escrow, reclaimed: folded.reclaimed + folded.capturable }
+    ctx.log.warn({ sessionId, amount: `${folded.capturable}` }, "a payer took back what was reserved")
+    standing = await standingOfEscrow(ctx, { session, escrow: taken })
+  }
+  const made = await makeNext(ctx, standing)
+  return { isCalling: made, isNews: await writeStanding(ctx, locked.escrow, standing, made) }
+}
+
+/** Whether a capture or a void is signed whose end is not known: it may be what emptied the escrow. */
+const isSigned = ({ calls }: Standing): boolean =>
+  calls.some(call => ["capture", "void"].includes(call.kind) && standingOf(call) === "open" && call.nonce !== null)
+
+/** Makes the call that is due by itself; answers whether it did. */
+async function makeNext(ctx: TxContext, standing: Standing): Promise<boolean> {
+  const { session, escrow, calls, folded } = standing
+  const { capturable, open } = folded
+  const isOurs = escrow.operator === ctx.settings.relayWallet
+  const tried = (kind: string) => calls.filter(each => each.kind === kind).length
+  if (capturable === 0n || open.capture + open.void > 0 || !isOurs) return false
+  if (ctx.now() >= escrow.void_at) {
+    if (tried("void") >= MAX_TRIES) return false
+    await insertCall(ctx, standing, { kind: "void", amount: capturable })
+    return true
+  }
+  if (session.capture !== "automatic" || folded.captured > 0n || tried("capture") >= MAX_TRIES) return false
+  await insertCall(ctx, standing, { kind: "capture", amount: folded.freeToCapture })
+  return true
+}
+
+/** Writes how an escrow and its session stand, and notifies the merchant; answers whether the session changed. */
+async function writeStanding(
+  ctx: TxContext,
+  before: Row<"escrows">,
+  standing: Standing,
+  made: boolean,
+): Promise<boolean> {
+  const { session, escrow, folded } = standing
+  const now = ctx.now()
+  const isHeld = folded.authorized > 0n
+  const isFree = !isHeld && folded.open.reserve === 0
+  const { authorized, captured, voided, reclaimed, refunded } = folded
+  const after = {
+    escrow: {
+      ...escrow,
+      ...{ authorized, captured, voided, reclaimed, refunded },
+      // Another payer may sign when nothing came of the last one's signature.
+      ...(isFree ? { payer: null, auth_id: null } : {}),
+      authorized_at: escrow.authorized_at ?? (isHeld ? now : null),
+      voided_at: voided + reclaimed > 0n ? (escrow.voided_at ?? now) : null,
+      run_at: made ? null : nextLook(ctx, standing),
+      updated_at: now,
+    },
+    session: { ...session, ...rowOf(ctx, standing) },
+  }
+  await writeEscrow(ctx, after.escrow)
+  const { status, received, message, payer, tx_hash, confirmed_at } = after.session
+  const isNews = status !== session.status || received !== session.received || message !== session.message
+  if (isNews || tx_hash !== session.tx_hash)
+    await ctx.db
+      .updateTable("checkout_sessions")
+      .set({ status, received, message, payer, tx_hash, confirmed_at, updated_at: now })
+      .where("id", "=", session.id)
+      .execute()
+  if (isHeld && escrow.authorized_at === null) await countUse(ctx, session.link_id)
+  await notifyEscrow(ctx, { before: { session, escrow: before }, after })
+  if (status !== session.status) {
+    ctx.log.info({ sessionId: session.id, from: session.status, to: status }, "session")
+    paymentChanges.inc({ network: networkOf(ctx.chain, session.chain_id).name, change: `checkout ${status}` })
+  }
+  return isNews
+}
+
+async function writeEscrow(ctx: TxContext, escrow: Row<"escrows">): Promise<void> {
+  const { authorized, captured, voided, reclaimed, refunded, payer, auth_id } = escrow
+  const { authorized_at, voided_at, run_at, updated_at } = escrow
+  await ctx.db
+    .updateTable("escrows")
+    .set({
+      ...{ authorized, captured, voided, reclaimed, refunded, payer, auth_id },
+      ...{ authorized_at, voided_at, run_at, updated_at },
+    })
+    .where("session_id", "=", escrow.session_id)
+    .execute()
+}
+
+/** What of a session's row follows from its escrow. */
+function rowOf(ctx: TxContext, { session, escrow, calls, folded }: Standing) {
+  const { token } = networkOf(ctx.chain, session.chain_id)
+  const hashOf = (kind: string) =>
+    calls.find(call => call.kind === kind && standingOf(call) === "counts")?.tx_hash ?? null
+  const isHeld = folded.authorized > 0n
+  return {
+    status: folded.status,
+    received: folded.captured,
+    message: wordsOf(folded, { amount: session.amount, token, voidAt: escrow.void_at, failure: failureOf(calls) }),
+    payer: isHeld ? escrow.payer : null,
+    tx_hash: isHeld ? (folded.captured > 0n ? hashOf("capture") : hashOf("reserve")) : null,
+    confirmed_at: folded.captured > 0n ? (session.confirmed_at ?? ctx.now()) : null,
+  }
+}
+
+/** Why the last reservation was none, in a sentence for the payer. */
+function failureOf(calls: Standing["calls"]): string | null {
+  const last = calls.findLast(({ kind }) => kind === "reserve")
+  if (last?.state === "cancelled")
+    return `${last.held_detail ?? "It was not carried out."} Nothing was paid: sign again.`
+  if (last?.state === "reverted") return "The payment that was signed failed on chain. Nothing was paid: sign again."
+  return null
+}
+
+/** When an escrow is due again, if none of its calls changes before. */
+function nextLook(ctx: TxContext, { session, escrow, calls, folded }: Standing): Date | null {
+  const now = ctx.now().getTime()
+  if (calls.some(call => call.state === "mined" && call.succeeded && !call.deep)) return new Date(now + DEPTH_MS)
+  if (folded.status === "pending") return session.expires_at
+  if (folded.capturable === 0n) return null
+  if (now < escrow.void_at.getTime()) return escrow.void_at
+  return new Date(Math.max(now + RECLAIM_MS, escrow.authorization_expiry.getTime()))
+}
+
+/** Counts a use of the link that the session came from; only links without a limit lead to an escrow. */
+async function countUse(ctx: TxContext, linkId: string | null): Promise<void> {
+  if (linkId === null) return
+  await ctx.db
+    .updateTable("payment_links")
+    .set(eb => ({ uses: eb("uses", "+", 1) }))
+    .where("id", "=", linkId)
+    .execute()
+}

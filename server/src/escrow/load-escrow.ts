@@ -1,0 +1,79 @@
+/** Reads an escrow with its calls, and folds them. */
+import { networkOf } from "../chain/networks.ts"
+import type { TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { type Call, type FoldedEscrow, foldEscrow } from "./fold-escrow.ts"
+
+/** A session of `capture` other than `direct`, with its escrow. */
+export interface Escrowed {
+  session: Row<"checkout_sessions">
+  escrow: Row<"escrows">
+}
+
+/** A call's row, and whether it counts by the depth of its block. */
+type CallRow = Row<"payouts"> & Call
+
+/** An escrow with its calls, as they stand now. */
+export interface Standing extends Escrowed {
+  /** In the order in which they were made. */
+  calls: CallRow[]
+  folded: FoldedEscrow
+}
+
+/** The escrows of sessions, by session. */
+export async function escrowsOf(
+  ctx: TxContext,
+  sessions: readonly Pick<Row<"checkout_sessions">, "id" | "capture">[],
+): Promise<Map<string, Row<"escrows">>> {
+  const ids = sessions.filter(({ capture }) => capture !== "direct").map(({ id }) => id)
+  if (ids.length === 0) return new Map()
+  const rows = await ctx.db.selectFrom("escrows").selectAll().where("session_id", "in", ids).execute()
+  return new Map(rows.map(row => [row.session_id, row]))
+}
+
+/**
+ * Locks a session, then its escrow: whoever decides about an escrow's calls holds both. A holder only adds payouts; it never locks
+ * one, because the trigger that wakes an escrow runs under the lock of its payout. Undefined for a direct session, or none.
+ */
+export async function lockEscrow(ctx: TxContext, sessionId: string): Promise<Escrowed | undefined> {
+  const session = await ctx.db
+    .selectFrom("checkout_sessions")
+    .selectAll()
+    .where("id", "=", sessionId)
+    .where("capture", "<>", "direct")
+    .forNoKeyUpdate()
+    .executeTakeFirst()
+  if (!session) return undefined
+  const escrow = await ctx.db
+    .selectFrom("escrows")
+    .selectAll()
+    .where("session_id", "=", sessionId)
+    .forNoKeyUpdate()
+    .executeTakeFirstOrThrow()
+  return { session, escrow }
+}
+
+/** How an escrow stands by the rows of its calls; exact while it is locked. */
+export async function standingOfEscrow(ctx: TxContext, { session, escrow }: Escrowed): Promise<Standing> {
+  const calls = await callsOf(ctx, escrow)
+  const facts = { calls, reclaimed: escrow.reclaimed, expiresAt: session.expires_at }
+  return { session, escrow, calls, folded: foldEscrow(facts, ctx.now()) }
+}
+
+async function callsOf(ctx: TxContext, { session_id: id, chain_id: chainId }: Row<"escrows">): Promise<CallRow[]> {
+  const { confirmations } = networkOf(ctx.chain, chainId)
+  const rows = await ctx.db
+    .selectFrom("payouts")
+    .leftJoin("cursors", "cursors.chain_id", "payouts.chain_id")
+    .selectAll("payouts")
+    .select("cursors.block_number as head")
+    .where("payouts.escrow_id", "=", id)
+    .orderBy("payouts.created_at")
+    .orderBy("payouts.id")
+    .execute()
+  return rows.map(({ head, ...row }) => ({
+    ...row,
+    kind: row.kind as Call["kind"],
+    deep: head !== null && row.block_number !== null && head - row.block_number + 1n >= confirmations,
+  }))
+}

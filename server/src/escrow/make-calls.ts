@@ -1,0 +1,73 @@
+/** Writes the calls of an escrow that the service makes by itself: captures, voids and refunds. */
+import { randomUUID } from "node:crypto"
+import type { Hex } from "viem"
+import { captureCall, refundCall, voidCall } from "../chain/escrow.ts"
+import { type Address, ZERO_ADDRESS } from "../chain/hex.ts"
+import { marked } from "../chain/release-call.ts"
+import type { TxContext } from "../context.ts"
+import type { EscrowCallKind } from "../db/payout-rows.ts"
+import type { Row } from "../db/schema.ts"
+import { NEVER } from "../payouts/insert-payout.ts"
+import type { Standing } from "./load-escrow.ts"
+import { paymentInfoOf } from "./payment-info.ts"
+
+/** What a call may take, measured with a token behind a proxy, and half as much again. */
+const GAS = { capture: 250_000n, void: 200_000n, refund: 350_000n }
+/** A call must be signed so long before the contract refuses it. */
+const LEAST_TIME_MS = 300_000
+
+interface NewCall {
+  kind: Exclude<EscrowCallKind, "reserve">
+  /** Base units. */
+  amount: bigint
+}
+
+/**
+ * Writes a call as a payout of the relay lane and answers its row. Call it under the escrow's lock (`lockEscrow`), with what that
+ * showed to be free, and wake `payouts` after the commit.
+ */
+export async function insertCall(ctx: TxContext, { escrow, calls }: Standing, call: NewCall): Promise<Row<"payouts">> {
+  const { kind, amount } = call
+  const { session_id: sessionId, payer } = escrow
+  if (payer === null) throw new Error(`nothing is reserved for ${sessionId}`)
+  const n = calls.filter(each => each.kind === kind).length
+  const id = randomUUID()
+  const now = ctx.now()
+  return await ctx.db
+    .insertInto("payouts")
+    .values({
+      id,
+      chain_id: escrow.chain_id,
+      kind,
+      source_key: `escrow:${sessionId}:${kind}:${n}`,
+      escrow_id: sessionId,
+      merchant_id: escrow.merchant_id,
+      token: escrow.token,
+      recipient: kind === "capture" ? escrow.receiver : payer,
+      amount,
+      to_address: escrow.escrow,
+      data: marked(dataOf(escrow, payer, call), id),
+      gas: GAS[kind],
+      relay_by: timeOf(escrow, kind),
+      reserved: false,
+      state: "queued",
+      run_at: now,
+      created_at: now,
+      updated_at: now,
+    })
+    .returningAll()
+    .executeTakeFirstOrThrow()
+}
+
+function dataOf(escrow: Row<"escrows">, payer: Address, { kind, amount }: NewCall): Hex {
+  const info = paymentInfoOf(escrow, payer)
+  if (kind === "capture") return captureCall(escrow.version, info, amount)
+  if (kind === "void") return voidCall(info)
+  return refundCall(info, amount, escrow.refund_collector ?? ZERO_ADDRESS)
+}
+
+/** Until when a call is worth signing. The contract takes a void as long as it holds the money. */
+function timeOf({ authorization_expiry, refund_expiry }: Row<"escrows">, kind: NewCall["kind"]): Date {
+  if (kind === "void") return NEVER
+  return new Date((kind === "capture" ? authorization_expiry : refund_expiry).getTime() - LEAST_TIME_MS)
+}

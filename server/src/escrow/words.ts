@@ -1,0 +1,41 @@
+/** How a session with an escrow stands, in words for its payer. Pure. */
+import type { Token } from "../chain/networks.ts"
+import { formatAmount } from "../money/amount.ts"
+import type { FoldedEscrow } from "./fold-escrow.ts"
+
+type Stands = Pick<FoldedEscrow, "status" | "authorized" | "captured" | "voided" | "reclaimed" | "refunded">
+
+/** The message of a session; `failure` is why the last reservation was none. */
+export function wordsOf(
+  { status, authorized, captured, voided, reclaimed, refunded }: Stands,
+  { amount, token, voidAt, failure }: { amount: bigint; token: Token; voidAt: Date; failure: string | null },
+): string {
+  const text = (base: bigint) => `${formatAmount(base, token.decimals)} ${token.symbol}`
+  switch (status) {
+    case "pending":
+      return failure ?? firstWords(amount, token)
+    case "verifying":
+      return "The payment is being reserved."
+    case "authorized":
+      return `${text(authorized)} are reserved for the merchant until ${voidAt.toISOString()}. What is not captured by then is released.`
+    case "voided":
+      return reclaimed > 0n
+        ? "The payer took the reserved money back. Nothing was paid."
+        : "The reserved money was released to the payer. Nothing was paid."
+    case "confirmed":
+      if (captured === authorized) return "The payment is confirmed."
+      return `The payment is confirmed: ${text(captured)} of ${text(authorized)} were captured${voided + reclaimed > 0n ? ", and the rest was released" : ""}.`
+    case "partially_refunded":
+      return `${text(refunded)} of ${text(captured)} were refunded.`
+    case "refunded":
+      return "The payment was refunded."
+    case "failed":
+      return "The time to pay is over, and the payment that was signed failed on chain. Start a new checkout."
+    case "expired":
+      return "The time to pay is over. Start a new checkout."
+  }
+}
+
+/** The words of a session that nobody has begun to pay. */
+export const firstWords = (amount: bigint, token: Token): string =>
+  `Sign the payment of ${formatAmount(amount, token.decimals)} ${token.symbol}. It is reserved for the merchant, who captures it later.`
