@@ -116,6 +116,30 @@ export async function readWalletState(
   }
 }
 
+/** How old a shared state is at most. */
+const SHARED_MS = 250
+const shared = new WeakMap<readonly Endpoint[], Map<Address, { at: number; state: Promise<WalletState> }>>()
+
+/**
+ * The same, read a quarter of a second ago at most: one reading serves many requests. For what is decided again before it is signed.
+ */
+export async function sharedWalletState(
+  network: Pick<Network, "endpoints">,
+  wallet: Address,
+  signal: AbortSignal,
+): Promise<WalletState> {
+  const byWallet = shared.get(network.endpoints) ?? new Map()
+  shared.set(network.endpoints, byWallet)
+  const known = byWallet.get(wallet)
+  if (known && performance.now() - known.at < SHARED_MS) return known.state
+  const reading = { at: performance.now(), state: readWalletState(network, wallet, signal) }
+  byWallet.set(wallet, reading)
+  const forget = () => void (byWallet.get(wallet) === reading && byWallet.delete(wallet))
+  // What nobody reports now may be there in a moment.
+  reading.state.then(({ market, balance }) => (market && balance !== undefined ? undefined : forget()), forget)
+  return reading.state
+}
+
 /**
  * Endpoints whose report on a wallet can't be explained by lag: more transactions than were ever signed, `nextNonce`,
  * where the others don't report them; or a balance or base fee more than twice another's. Of two that differ this way,

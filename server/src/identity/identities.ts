@@ -2,6 +2,7 @@
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { type Caller, credentialOf, type Identities, keyNeeded } from "../http/authenticate.ts"
+import { gather } from "../jobs/gather.ts"
 import { apiKeyOf, keysByHash } from "./api-keys.ts"
 import { merchantOf } from "./merchants.ts"
 import { negativeCache } from "./negative-cache.ts"
@@ -41,9 +42,9 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
   return { authenticate, merchantOf: subject => merchantOf(ctx, subject) }
 }
 
-/** Looks a credential up at once, or in a batch for an address that is over its limit. */
+/** Looks a credential up at once, with others that come meanwhile; or in a batch for an address that is over its limit. */
 function lookups<R>(ask: (names: readonly string[]) => Promise<Map<string, R>>): (isRefused: boolean) => Lookup<R> {
   const together = sharedLookup(ask)
-  const atOnce: Lookup<R> = async name => (await ask([name])).get(name)
+  const atOnce: Lookup<R> = gather(ask)
   return isRefused => (isRefused ? together : atOnce)
 }

@@ -3,6 +3,7 @@
  * each relay costs the service gas.
  */
 import { randomUUID } from "node:crypto"
+import { type InsertObject, sql } from "kysely"
 import type { Hex } from "viem"
 import { type Authorization, readSignature, relayCall, type SignedBy } from "../chain/authorizations.ts"
 import { type Address, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
@@ -10,7 +11,8 @@ import type { Network, NetworkInfo } from "../chain/networks.ts"
 import { marked } from "../chain/release-call.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
-import type { Row } from "../db/schema.ts"
+import type { Database, Row } from "../db/schema.ts"
+import { gatherBy } from "../jobs/gather.ts"
 import { relaysSpent } from "./gas-budget.ts"
 import { NO_BUDGET, NO_CONTRACT_BUDGET, RELAY_GAS, tryRelay } from "./relays.ts"
 import { areContractRelaysSpent, isTotalSpent } from "./total-budget.ts"
@@ -91,16 +93,19 @@ export async function checkRelay(
 const refused = (refusal: RelayRefusal, words: string): RefusedRelay => ({ refusal, words })
 
 /** The relay wallet's address; undefined where none was ever at work on the network, or it is halted. */
-async function relayWallet(ctx: TxContext, { chainId }: NetworkInfo): Promise<Address | undefined> {
-  const wallet = await ctx.db
+const relayWallet = async (ctx: Context, { chainId }: NetworkInfo): Promise<Address | undefined> =>
+  await activeWallets(ctx, chainId)
+
+const activeWallets = gatherBy(async (ctx: Context, chainIds: readonly number[]): Promise<Map<number, Address>> => {
+  const wallets = await ctx.db
     .selectFrom("wallets")
-    .select("address")
-    .where("chain_id", "=", chainId)
+    .select(["chain_id", "address"])
+    .where("chain_id", "in", chainIds)
     .where("address", "=", ctx.settings.relayWallet ?? ZERO_ADDRESS)
     .where("status", "=", "active")
-    .executeTakeFirst()
-  return wallet?.address
-}
+    .execute()
+  return new Map(wallets.map(({ chain_id, address }) => [chain_id, address]))
+})
 
 /** What a relay's row says beside its call. */
 interface NewRelay {
@@ -116,39 +121,61 @@ interface NewRelay {
 /** Writes the relay; false where another relay of this nonce was quicker. Call it inside a transaction. */
 export async function writeRelay(
   ctx: TxContext,
+  network: NetworkInfo,
+  relay: Pick<CheckedRelay, "id" | "data" | "gas">,
+  facts: NewRelay,
+): Promise<boolean> {
+  return (await writeRelays(ctx, [relayRow(ctx, network, relay, facts)])).size > 0
+}
+
+/** A relay's row to be written. */
+export type RelayRow = InsertObject<Database, "payouts"> & { id: string }
+
+/** Writes relays; the ids of those that no other relay of the same nonce forestalled. Call it inside a transaction. */
+export async function writeRelays(ctx: TxContext, rows: readonly RelayRow[]): Promise<Set<string>> {
+  const made = await ctx.db
+    .insertInto("payouts")
+    .values([...rows])
+    .onConflict(conflict => conflict.doNothing())
+    .returning("id")
+    .execute()
+  return new Set(made.map(({ id }) => id))
+}
+
+/** A relay's row as it begins. */
+export function relayRow(
+  ctx: TxContext,
   { chainId, token }: NetworkInfo,
   { id, data, gas }: Pick<CheckedRelay, "id" | "data" | "gas">,
   { kind, authorization: { from, to: recipient, value, nonce }, digest, relayBy, to }: NewRelay,
-): Promise<boolean> {
-  const generation = (await relaysOf(ctx, { chainId, token }, from, nonce)).length
+): RelayRow {
   const now = ctx.now()
-  const made = await ctx.db
-    .insertInto("payouts")
-    .values({
-      id,
-      chain_id: chainId,
-      kind,
-      source_key: `${kind}:${chainId}:${token.address}:${from}:${nonce}:${generation}`,
-      ...("depositId" in to ? { deposit_id: to.depositId } : { merchant_id: to.merchantId }),
-      token: token.address,
-      recipient,
-      amount: value,
-      to_address: token.address,
-      data,
-      gas,
-      payer: from,
-      auth_nonce: nonce,
-      auth_digest: digest,
-      relay_by: relayBy,
-      reserved: false,
-      state: "queued",
-      run_at: now,
-      created_at: now,
-      updated_at: now,
-    })
-    .onConflict(conflict => conflict.doNothing())
-    .executeTakeFirst()
-  return made.numInsertedOrUpdatedRows === 1n
+  const key = `${kind}:${chainId}:${token.address}:${from}:${nonce}:`
+  return {
+    id,
+    chain_id: chainId,
+    kind,
+    // The relays that were ever made of this nonce are counted in the statement that writes the next.
+    source_key: sql<string>`${key}::text || (select count(*) from payouts i where i.chain_id = ${chainId}
+      and i.token = ${token.address} and i.payer = ${from} and i.auth_nonce = ${nonce})`,
+    deposit_id: "depositId" in to ? to.depositId : null,
+    ...("merchantId" in to ? { merchant_id: to.merchantId } : {}),
+    token: token.address,
+    recipient,
+    amount: value,
+    to_address: token.address,
+    data,
+    gas,
+    payer: from,
+    auth_nonce: nonce,
+    auth_digest: digest,
+    relay_by: relayBy,
+    reserved: false,
+    state: "queued",
+    run_at: now,
+    created_at: now,
+    updated_at: now,
+  }
 }
 
 /** The relays that were ever made of a payer's nonce. */

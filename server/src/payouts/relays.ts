@@ -11,12 +11,13 @@ import { firstFees, trialFees } from "../chain/fees.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { hexNumber, type RpcCall, type RpcResult } from "../chain/rpc.ts"
-import { dataParts, quorumOf, readWalletState } from "../chain/wallet-state.ts"
+import { dataParts, quorumOf, sharedWalletState } from "../chain/wallet-state.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositSums } from "../deposits/balance.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
+import { gatherBy } from "../jobs/gather.ts"
 import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
 import { verifySoon } from "../scanner/queries.ts"
@@ -84,7 +85,7 @@ export async function tryRelay(
 ): Promise<"used" | "unseen" | WhyRefused | { gas: bigint; most: bigint }> {
   const { wallet: from, deposit, payer, nonce, amount, data, by } = relay
   const gas = RELAY_GAS[by]
-  const { market, balance = 0n, dataFee } = await readWalletState(network, from, ctx.signal)
+  const { market, balance = 0n, dataFee } = await sharedWalletState(network, from, ctx.signal)
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
   const call = {
     ...{ from, to: network.token.address, data, gas: hexNumber(gas) },
@@ -93,8 +94,8 @@ export async function tryRelay(
   const calls = [
     stateCall(network, payer, nonce),
     { method: "eth_call", params: [call, "latest"] },
-    balanceCall(network, deposit?.address ?? from),
     ...(by === "contract" ? [{ method: "eth_estimateGas", params: [call] }] : []),
+    ...(deposit ? [balanceCall(network, deposit.address)] : []),
   ]
   const answers = await askEach(network, calls, ctx.signal)
   const trials = answers.flatMap(results => trialOf(results, by) ?? [])
@@ -105,7 +106,7 @@ export async function tryRelay(
   }
   const [{ outcome, error }] = agreed
   if (outcome === "used") return "used"
-  const held = answers.map(results => results?.[2])
+  const held = answers.map(results => results?.[calls.length - 1])
   if (deposit && (await unseenAt(ctx, network, new Map([[deposit.id, held]]))).size > 0) return "unseen"
   if (outcome === "fails") return await whyRefused(ctx, network, payer, amount, error ?? "")
   const mostOf = (gas: bigint): bigint => gas * (fees?.maxFee ?? 0n) + dataParts(data) * dataFee
@@ -124,7 +125,7 @@ interface RelayTrial extends Trial {
 
 /** One endpoint's outcome of the calls of {@link tryRelay}; undefined where the endpoint failed by itself. */
 function trialOf(results: RpcResult[] | undefined, by: SignedBy): RelayTrial | undefined {
-  const [used, trial, , estimate] = results ?? []
+  const [used, trial, estimate] = results ?? []
   if (!used?.ok || !trial || (!trial.ok && !failedTrial.test(trial.error))) return undefined
   if (wordOf(used) === 1n) return { outcome: "used" }
   if (!trial.ok) return { outcome: "fails", error: trial.error }
@@ -238,6 +239,15 @@ export async function failingPayers(ctx: TxContext, payers: readonly Address[]):
     .execute()
   return new Set(rows.flatMap(row => row.payer ?? []))
 }
+
+/** Whether a payer is one of them; asked by many requests at the same time. */
+export const isFailing = async (ctx: Context, payer: Address): Promise<boolean> =>
+  (await failuresOf(ctx, payer)) === true
+
+const failuresOf = gatherBy(async (ctx: Context, payers: readonly Address[]): Promise<Map<Address, true>> => {
+  const failing = await failingPayers(ctx, payers)
+  return new Map([...failing].map(payer => [payer, true]))
+})
 
 /** Cancels a relay without a nonce, with the reason in a sentence. Its authorization may be submitted again. */
 export async function cancelRelay(ctx: Context, row: Row<"payouts">, reason: string): Promise<void> {

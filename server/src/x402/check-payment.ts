@@ -5,7 +5,7 @@ import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { type CheckedRelay, checkRelay, type RefusedRelay } from "../payouts/accept-relay.ts"
-import { failingPayers } from "../payouts/relays.ts"
+import { isFailing } from "../payouts/relays.ts"
 import { networkName, type Payment, type Price, requirementsV2, SCHEME } from "./protocol.ts"
 import { type Reason, type Refusal, refuse } from "./reasons.ts"
 
@@ -59,7 +59,7 @@ export async function checkPayment(
   { authorization, signature }: Payment,
   { merchantId, purpose }: { merchantId: string; purpose: string },
 ): Promise<Checked | Refusal> {
-  if ((await failingPayers(ctx, [authorization.from])).size > 0)
+  if (await isFailing(ctx, authorization.from))
     throw new ApiError("INVALID_OPERATION", undefined, "Too many authorizations of this wallet failed today.")
   const digest = authorizationDigest(network, authorization)
   const relay = await checkRelay(ctx, network, { merchantId, purpose, authorization, digest, signature })

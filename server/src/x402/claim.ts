@@ -4,19 +4,22 @@
  * processes, one makes the row and the others find it.
  */
 import { createHash, randomUUID } from "node:crypto"
-import { sql } from "kysely"
+import { sql, type UpdateObject } from "kysely"
+import type { Address, Hash } from "../chain/hex.ts"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
-import type { Row } from "../db/schema.ts"
+import type { Database, Row } from "../db/schema.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { newId } from "../ids.ts"
-import { writeRelay } from "../payouts/accept-relay.ts"
+import { gatherBy } from "../jobs/gather.ts"
+import { type RelayRow, relayRow, writeRelays } from "../payouts/accept-relay.ts"
 import { type Checked, checkPayment, matchPrice, type Prices } from "./check-payment.ts"
 import { LEASE_S } from "./lease.ts"
 import { readSettlement, resolveOutcome } from "./outcome.ts"
 import type { Payment, Price } from "./protocol.ts"
 import type { Refusal } from "./reasons.ts"
+import { writeFirstClaim } from "./write-claims.ts"
 
 /** From its last signature to the end of an authorization, in milliseconds: it can still be mined then. */
 const LAST_SIGNED_MS = 3_000
@@ -111,7 +114,7 @@ async function isUnpaid(ctx: Context, network: Network, id: string): Promise<boo
 }
 
 /** What was made of this payment before; undefined for a new one. */
-async function knownPayment(ctx: TxContext, sale: Sale, payment: Payment): Promise<Known | undefined> {
+async function knownPayment(ctx: Context, sale: Sale, payment: Payment): Promise<Known | undefined> {
   const row = await rowOf(ctx, sale, payment)
   if (payment.identifier !== undefined) {
     const named = await namedPayment(ctx, sale, payment)
@@ -124,17 +127,27 @@ async function knownPayment(ctx: TxContext, sale: Sale, payment: Payment): Promi
   return { row, isOver, isSame, isIdentified: row.identifier !== null && row.identifier === payment.identifier }
 }
 
-const rowOf = (ctx: TxContext, { network }: Pick<Sale, "network">, { authorization: { from, nonce } }: Payment) =>
-  ctx.db
-    .selectFrom("settlements")
-    .innerJoin("payouts", "payouts.id", "settlements.payout_id")
-    .selectAll("settlements")
+const rowOf = (ctx: Context, { network }: Pick<Sale, "network">, { authorization: { from, nonce } }: Payment) =>
+  rowsOf(ctx, keyOf(network.chainId, network.token.address, from, nonce))
+
+const keyOf = (chainId: number, ...rest: (Address | Hash)[]): string => [chainId, ...rest].join()
+
+type Found = Row<"settlements"> & { payout_state: Row<"payouts">["state"] }
+
+const rowsOf = gatherBy(async (ctx: Context, keys: readonly string[]): Promise<Map<string, Found>> => {
+  const wanted = keys.map(key => {
+    const [chainId, token, payer, nonce] = key.split(",")
+    return sql`(${Number(chainId)}::integer, ${token}, ${payer}, ${nonce})`
+  })
+  const rows = await ctx.db
+    .selectFrom("settlements as s")
+    .innerJoin("payouts", "payouts.id", "s.payout_id")
+    .selectAll("s")
     .select("payouts.state as payout_state")
-    .where("settlements.chain_id", "=", network.chainId)
-    .where("settlements.token", "=", network.token.address)
-    .where("settlements.payer", "=", from)
-    .where("settlements.nonce", "=", nonce)
-    .executeTakeFirst()
+    .where(sql<boolean>`(s.chain_id, s.token, s.payer, s.nonce) in (${sql.join(wanted)})`)
+    .execute()
+  return new Map(rows.map(row => [keyOf(row.chain_id, row.token, row.payer, row.nonce), row]))
+})
 
 /** Nothing of an earlier relay's end holds for a new one. */
 const unended = {
@@ -143,7 +156,7 @@ const unended = {
 }
 
 /** What is written of a payment that was checked; `before`: its row, where an earlier relay of it was cancelled. */
-interface NewClaim {
+interface Accepted {
   price: Offered
   checked: Checked
   claimId: string
@@ -155,78 +168,81 @@ async function writeClaim(
   ctx: Context,
   sale: Sale,
   payment: Payment,
-  { price, checked, claimId, before }: NewClaim,
+  { price, checked, claimId, before }: Accepted,
 ): Promise<Row<"settlements"> | undefined> {
   const { network, merchantId, binding } = sale
   const { authorization, identifier, hash } = payment
   const { digest, relay } = checked
   const { from: payer, nonce, to, value, validBefore } = authorization
   const relayBy = new Date(Math.min(Number(validBefore) * 1_000 - LAST_SIGNED_MS, ctx.now().getTime() + MOST_QUEUED_MS))
-  const lost = new Error("another request was quicker")
+  const target = price.deposit ? { depositId: price.deposit.id } : { merchantId }
+  const facts = { kind: "settle" as const, authorization, digest, relayBy, to: target }
+  const claim = {
+    merchant_id: merchantId,
+    resource_id: price.deposit?.resource_id ?? null,
+    binding,
+    payload_hash: hash,
+    identifier: identifier ?? null,
+    ...unended,
+    // All that was signed: a nonce whose earlier relay was cancelled may come back with another amount or payee.
+    ...{ digest, pay_to: to, amount: value, valid_before: asTime(validBefore) },
+    payout_id: relay.id,
+    from_block: heightOf(network),
+    claim_id: claimId,
+    caller: sale.caller,
+    lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${LEASE_S})`,
+    updated_at: ctx.now(),
+  }
+  const key = { chain_id: network.chainId, token: network.token.address, payer, nonce }
+  let written: Row<"settlements"> | undefined
   try {
-    return await inTransaction(ctx, async ctx => {
-      const target = price.deposit ? { depositId: price.deposit.id } : { merchantId }
-      const made = await writeRelay(ctx, network, relay, {
-        ...{ kind: "settle", authorization, digest, relayBy, to: target },
-      })
-      if (!made) throw lost
-      const facts = {
-        merchant_id: merchantId,
-        resource_id: price.deposit?.resource_id ?? null,
-        binding,
-        payload_hash: hash,
-        identifier: identifier ?? null,
-        ...unended,
-        // All that was signed: a nonce whose earlier relay was cancelled may come back with another amount or payee.
-        ...{ digest, pay_to: to, amount: value, valid_before: asTime(validBefore) },
-        payout_id: relay.id,
-        from_block: await heightOf(ctx, network),
-        claim_id: claimId,
-        caller: sale.caller,
-        lease_until: sql<Date>`clock_timestamp() + make_interval(secs => ${LEASE_S})`,
-        updated_at: ctx.now(),
-      }
-      const written = before
-        ? await ctx.db
-            .updateTable("settlements")
-            .set(facts)
-            .where("id", "=", before.id)
-            .where("payout_id", "=", before.payout_id)
-            .returningAll()
-            .executeTakeFirst()
-        : await ctx.db
-            .insertInto("settlements")
-            .values({
-              ...facts,
-              id: newId("set"),
-              chain_id: network.chainId,
-              token: network.token.address,
-              ...{ payer, nonce },
-              created_at: ctx.now(),
-            })
-            .onConflict(conflict => conflict.doNothing())
-            .returningAll()
-            .executeTakeFirst()
-      if (!written) throw lost
-      return written
-    })
+    written = before
+      ? await claimAgain(ctx, before, relayRow(ctx, network, relay, facts), claim)
+      : await writeFirstClaim(ctx, {
+          relay: relayRow(ctx, network, relay, facts),
+          settlement: { ...claim, ...key, id: newId("set"), created_at: ctx.now() },
+        })
   } catch (error) {
     // Postgres: unique_violation, of an identifier that another payment took.
-    if (error !== lost && (error as { code?: unknown }).code !== "23505") throw error
-    const row = await rowOf(ctx, sale, payment)
-    if (row && row.payout_id !== before?.payout_id) return undefined
-    // A checkout's relay has this nonce, or a payment of another nonce took the identifier: the next look says which.
-    if (identifier === undefined || !(await namedPayment(ctx, sale, payment)))
-      throw new ApiError("AUTHORIZATION_ALREADY_USED")
-    return undefined
+    if ((error as { code?: unknown }).code !== "23505") throw error
   }
+  if (written) return written
+  const row = await rowOf(ctx, sale, payment)
+  if (row && row.payout_id !== before?.payout_id) return undefined
+  // A checkout's relay has this nonce, or a payment of another nonce took the identifier: the next look says which.
+  if (identifier === undefined || !(await namedPayment(ctx, sale, payment)))
+    throw new ApiError("AUTHORIZATION_ALREADY_USED")
+  return undefined
 }
 
-/** The height up to which a network was scanned; 0 before the first scan. */
-async function heightOf(ctx: TxContext, { chainId }: NetworkInfo): Promise<bigint> {
-  const cursors = ctx.db.selectFrom("cursors").select("block_number")
-  return (await cursors.where("chain_id", "=", chainId).executeTakeFirst())?.block_number ?? 0n
+/** Writes a claim over one whose relay was cancelled; undefined where another request was quicker. */
+async function claimAgain(
+  ctx: Context,
+  before: Row<"settlements">,
+  relay: RelayRow,
+  claim: UpdateObject<Database, "settlements">,
+): Promise<Row<"settlements"> | undefined> {
+  const lost = new Error("another request was quicker")
+  return await inTransaction(ctx, async ctx => {
+    if ((await writeRelays(ctx, [relay])).size === 0) throw lost
+    const written = await ctx.db
+      .updateTable("settlements")
+      .set(claim)
+      .where("id", "=", before.id)
+      .where("payout_id", "=", before.payout_id)
+      .returningAll()
+      .executeTakeFirst()
+    if (!written) throw lost
+    return written
+  }).catch(error => {
+    if (error === lost) return undefined
+    throw error
+  })
 }
+
+/** The height up to which a network was scanned, when its row is written; 0 before the first scan. */
+const heightOf = ({ chainId }: NetworkInfo) =>
+  sql<bigint>`coalesce((select block_number from cursors where chain_id = ${chainId}), 0)`
 
 /** The payment that a caller named so before: a buyer here, a server at the facilitator. */
 function namedPayment(

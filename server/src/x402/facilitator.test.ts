@@ -1,12 +1,16 @@
 // The facilitator: another server's payments, settled once each, whatever is asked twice or lost on the way.
+import { randomUUID } from "node:crypto"
 import { request as httpRequest } from "node:http"
 import { sql } from "kysely"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
-import type { Authorization } from "../chain/authorizations.ts"
+import { type Authorization, authorizationDigest, relayCall } from "../chain/authorizations.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
+import { newId } from "../ids.ts"
+import { relayRow } from "../payouts/accept-relay.ts"
+import { writeFirstClaim } from "./write-claims.ts"
 
 const payTo = `0x${"5e".repeat(20)}` as Address
 
@@ -79,6 +83,49 @@ const stored = async () => {
 }
 
 describe("the facilitator", () => {
+  it("claims payments at once as it would each alone, though one has another's identifier, and one comes twice", async () => {
+    const { ctx } = rig.service
+    const merchant_id = await rig.service.merchant("shop")
+    const buyer = await on.buyer()
+    const now = ctx.now()
+    const claim = async (from: Signed, identifier: string | null = null) => {
+      const { authorization, signature } = from
+      const digest = authorizationDigest(rig.network, authorization)
+      const [id, to] = [randomUUID(), { merchantId: merchant_id }]
+      const relay = { kind: "settle" as const, authorization, digest, relayBy: now, to }
+      const { from: payer, nonce, to: pay_to, value: amount, validBefore: valid_before } = authorization
+      return {
+        relay: relayRow(ctx, rig.network, { id, data: relayCall(authorization, signature, "key"), gas: 1n }, relay),
+        settlement: {
+          ...{
+            id: newId("set"),
+            merchant_id,
+            identifier,
+            chain_id: rig.network.chainId,
+            token: rig.network.token.address,
+          },
+          ...{ payer, nonce, digest, pay_to, amount, valid_before, binding: "b", payload_hash: "p", payout_id: id },
+          ...{ from_block: 0n, created_at: now, updated_at: now },
+        },
+      }
+    }
+    const twice = await sign(buyer)
+    const claims = await Promise.all([
+      ...[claim(twice), claim(twice), claim(await sign(buyer)), claim(await sign(buyer))],
+      ...[claim(await sign(buyer), "same"), claim(await sign(buyer), "same")],
+    ])
+    const rows = await Promise.all(claims.map(each => writeFirstClaim(ctx, each)))
+    const mine = rows.map((row, i) => row === undefined || row.id === claims[i]?.settlement.id)
+    expect(mine).toEqual(Array(6).fill(true))
+    const written = rows.map(row => row !== undefined)
+    expect([written.slice(0, 2).sort(), written.slice(2, 4), written.slice(4).sort()]).toEqual([
+      [false, true],
+      [true, true],
+      [false, true],
+    ])
+    expect(await stored()).toEqual([4, 4])
+  })
+
   it("says what it supports, to anyone", async () => {
     const { body } = await rig.service.call("GET", "/x402/supported")
     expect(body).toEqual({
