@@ -2,6 +2,7 @@
 // no token, collector or stranger gets away with; and that names, hashes and bytes are those of the contracts on public
 // networks, computed here by hand.
 
+import { readFileSync } from "node:fs"
 import { concat, encodeAbiParameters, encodeFunctionData, type Hex, keccak256, pad, toHex, zeroAddress } from "viem"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
@@ -567,6 +568,43 @@ describe("the refund collector", () => {
         /custom error 0xd92e233d/,
       )
   })
+})
+
+const contractsPage = readFileSync(new URL("../docs/contracts.md", import.meta.url), "utf8")
+
+test("the gas is what the documents say", async () => {
+  const rig = rigs["v1.1"]
+  const gas = new Map<string, bigint>()
+  const measure = async (what: string, asked: Asked) => {
+    const { gasUsed, status } = await send(asked)
+    expect(status, what).toBe("success")
+    gas.set(what, gasUsed)
+  }
+  await approve(merchant, rig.refundCollector, 10n ** 9n)
+  const newcomer = anvil.accounts[8]
+  const shop = fresh(80)
+  const first = await terms({ operator: low(newcomer.address), receiver: shop, maxAmount: 900n })
+  await measure("first authorize of an operator", { ...(await authorize(rig, first, 900n)), by: newcomer })
+  await send(await charge(rig, await terms(), 1_000n))
+  const all = await terms({ receiver: low(merchant.address) })
+  await measure("authorize, all that was signed", await authorize(rig, all, 1_000n))
+  await measure("capture, a part", capture(rig, all, 400n))
+  await measure("capture, the rest", capture(rig, all, 600n))
+  await measure("refund", refund(rig, all, 100n))
+  const some = await terms()
+  await measure("authorize, a part of it", await authorize(rig, some, 900n))
+  await measure("void", voided(rig, some))
+  await measure("charge", await charge(rig, await terms(), 1_000n))
+  const open = await held(rig, 10n)
+  await client.setNextBlockTimestamp({ timestamp: BigInt(open.authorizationExpiry) })
+  await measure("reclaim", reclaim(rig, open))
+  const written = (what: string) => contractsPage.match(new RegExp(`^\\| ${what} \\| ([\\d,]+) \\|`, "m"))?.[1]
+  const differs = [...gas].filter(([what, used]) => {
+    // Bytes of signatures and hashes that are zero are a little cheaper.
+    const off = BigInt(written(what)?.replaceAll(",", "") ?? 0) - used
+    return off > 500n || off < -500n
+  })
+  expect(differs, "docs/contracts.md must say what was measured").toEqual([])
 })
 
 /** A value as the 32 bytes that the ABI makes of it. */
