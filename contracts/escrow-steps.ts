@@ -8,7 +8,7 @@ export const CALLERS = ["operator", "payer", "thief", "odd"] as const
 export type Caller = (typeof CALLERS)[number]
 
 /** What the terms of a payment are like. */
-export const TERMS = [
+const TERMS = [
   "plain",
   "withFees",
   "fixedReceiver",
@@ -22,9 +22,9 @@ export const TERMS = [
 /** A kind of terms. */
 export type Terms = (typeof TERMS)[number]
 
-export const KINDS = ["authorize", "charge", "capture", "void", "reclaim", "refund", "direct", "nested"] as const
+const KINDS = ["authorize", "charge", "capture", "void", "reclaim", "refund", "direct", "nested"] as const
 /** A kind of call. */
-export type Kind = (typeof KINDS)[number]
+type Kind = (typeof KINDS)[number]
 
 /** A call in words. */
 export interface Step {
