@@ -41,19 +41,53 @@ export interface PageBase {
   token: TokenFacts
 }
 
+/** One transaction of a payment that is reserved first. */
+interface Move {
+  kind: "reserve" | "capture" | "release" | "refund"
+  txHash: string
+}
+
+/** What a payer signs to reserve a payment (EIP-3009), under the token's domain. */
+interface ReserveTerms {
+  primaryType: "ReceiveWithAuthorization"
+  to: string
+  /** Base units. */
+  value: string
+  validAfter: string
+  validBefore: string
+  nonce: string
+}
+
+/** A payment that is reserved first and captured later (escrow); amounts are decimal text in whole tokens. */
+export interface Reservation {
+  capture: "manual" | "automatic"
+  /** What was reserved; zero until then. */
+  authorized: string
+  captured: string
+  released: string
+  refunded: string
+  /** Reserved, and neither captured nor released. */
+  left: string
+  /** Until when the merchant may capture. */
+  captureBefore: string
+  /** What is to be signed; null when nothing is. */
+  terms: ReserveTerms | null
+  moves: Move[]
+}
+
 /** The state of a checkout; all amounts are decimal text in whole tokens. */
 export interface CheckoutStatus {
   sessionId: string
   status:
     | "pending"
     | "verifying"
-    | "authorized"
     | "confirmed"
+    | "failed"
+    | "expired"
+    | "authorized"
     | "voided"
     | "partially_refunded"
     | "refunded"
-    | "failed"
-    | "expired"
   exception: "underpaid" | "overpaid" | "late" | "duplicate" | "wrong_asset" | "sanctioned" | null
   message: string
   amount: string
@@ -78,6 +112,8 @@ export interface CheckoutStatus {
   payerFields: string[]
   confirmations: number
   requiredConfirmations: number
+  /** Only of a checkout whose payment is reserved first: nobody sends money to an address for it. */
+  reservation?: Reservation
   submission: { txHash: string; status: string; reason: string | null; message: string } | null
 }
 

@@ -1,11 +1,14 @@
 // Every state of the pages in a real browser, each held as long as it takes: the rows are written as the scan writes them, and
 // settled by the service's own round. Real chains and wallets are in checkout.test.ts.
+import { randomUUID } from "node:crypto"
 import { createServer, request as forward, type IncomingMessage, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import type { Browser, Page } from "playwright-core"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest"
 import type { Address, Hash } from "../../server/src/chain/hex.ts"
+import type { EscrowCallKind, PayoutState } from "../../server/src/db/payout-rows.ts"
+import { advanceEscrows } from "../../server/src/escrow/advance-escrows.ts"
 import { settleDue } from "../../server/src/settlement/settle.ts"
 import { until } from "../../server/test/e2e/program.ts"
 import { paperNetwork, startService, type TestService } from "../../server/test/service.ts"
@@ -24,7 +27,22 @@ const branding = {
 
 beforeAll(async () => {
   await import("../build.ts")
-  service = await startService({ settings: { serviceWallets: [`0x${"5e".repeat(20)}` as Address] } })
+  service = await startService({ settings: { serviceWallets: [RELAY], relayWallet: RELAY } })
+  const addressOf = (byte: string) => `0x${byte.repeat(20)}` as Address
+  const escrow = {
+    version: "v1.1",
+    address: addressOf("e5"),
+    collector: COLLECTOR,
+    refundCollector: addressOf("ec"),
+  } as const
+  Object.assign(service.ctx.chain, { networks: [{ ...paperNetwork, escrow }] })
+  await service.ctx.db
+    .insertInto("wallets")
+    .values({
+      ...{ chain_id: paperNetwork.chainId, lane: "relay", address: RELAY, next_nonce: 0n, status: "active" },
+      ...{ checked_number: 1n, run_at: ALWAYS },
+    })
+    .execute()
   url = await service.listen()
   await service.merchant("shop")
   await make("PUT", "/api/console/settings", { name: "Blue Bottle Books", branding })
@@ -42,6 +60,8 @@ afterAll(async () => {
 
 const hashOf = (n: number): Hash => `0x${n.toString(16).padStart(64, "0")}` as Hash
 const PAYER = `0x${"b0".repeat(20)}` as Address
+const RELAY = `0x${"5e".repeat(20)}` as Address
+const COLLECTOR = `0x${"c0".repeat(20)}` as Address
 let transfers = 0
 
 async function make(method: "POST" | "PUT", path: string, body: object) {
@@ -85,6 +105,39 @@ async function setSession(
   values: { status?: "expired" | "failed"; exception?: "late" | "wrong_asset" | "duplicate" },
 ) {
   await service.ctx.db.updateTable("checkout_sessions").set(values).where("id", "=", id).execute()
+}
+/** A call of a session's escrow in whole cents, as the payouts' engine leaves it, and what follows from it. */
+async function callEscrow(
+  id: string,
+  kind: EscrowCallKind,
+  cents: bigint,
+  state: PayoutState = "final",
+): Promise<void> {
+  const { ctx } = service
+  const escrow = await ctx.db.selectFrom("escrows").selectAll().where("session_id", "=", id).executeTakeFirstOrThrow()
+  const n = ++transfers
+  const isMined = state === "final"
+  await ctx.db
+    .updateTable("escrows")
+    .set({ payer: PAYER, auth_id: escrow.auth_id ?? hashOf(n), run_at: new Date(0) })
+    .where("session_id", "=", id)
+    .execute()
+  const signed = { payer: PAYER, auth_nonce: hashOf(n), auth_digest: hashOf(n) }
+  await ctx.db
+    .insertInto("payouts")
+    .values({
+      ...{ id: randomUUID(), chain_id: paperNetwork.chainId, kind, source_key: `${kind}:${n}`, escrow_id: id },
+      ...{ merchant_id: escrow.merchant_id, token: escrow.token, recipient: PAYER, amount: cents * 10_000n },
+      ...{ to_address: escrow.escrow, data: "0x00000000", relay_by: ALWAYS, reserved: false, state, run_at: ALWAYS },
+      ...{ created_at: ctx.now(), updated_at: ctx.now() },
+      ...(kind === "reserve" ? signed : {}),
+      ...(isMined
+        ? { wallet: RELAY, nonce: BigInt(n), tx_hash: hashOf(n), block_number: 1n, block_hash: hashOf(1) }
+        : {}),
+      ...(isMined ? { succeeded: true } : {}),
+    })
+    .execute()
+  await advanceEscrows(ctx)
 }
 const setRead = async (looked_at: Date) => {
   await service.ctx.db.updateTable("cursors").set({ looked_at }).execute()
@@ -202,6 +255,51 @@ describe.concurrent("every state", () => {
       await setSession(id, { status: "failed", exception: "duplicate" })
       return [`/pay/${id}`, "[data-stage=failed]"]
     },
+    "to be reserved": async () => [`/pay/${await start({ capture: "manual" })}`, "[role=tab]"],
+    "being reserved": async () => {
+      const id = await start({ capture: "manual" })
+      await callEscrow(id, "reserve", 1_990n, "queued")
+      return [`/pay/${id}`, "[data-stage=reserving]"]
+    },
+    reserved: async () => {
+      const id = await start({ capture: "manual", redirectUrl: "https://shop.example/thanks" })
+      await callEscrow(id, "reserve", 1_990n)
+      return [`/pay/${id}`, "[data-stage=reserved]"]
+    },
+    "reserved, captured at once": async () => {
+      const id = await start({ capture: "automatic" })
+      await callEscrow(id, "reserve", 1_990n)
+      return [`/pay/${id}`, "[data-stage=reserved]"]
+    },
+    "captured in part": async () => {
+      const id = await start({ capture: "manual" })
+      await callEscrow(id, "reserve", 1_990n)
+      await callEscrow(id, "capture", 1_200n)
+      return [`/pay/${id}`, "[data-stage=paid]"]
+    },
+    "captured, released and refunded in part": async () => {
+      const id = await start({ capture: "manual" })
+      for (const [kind, cents] of [
+        ["reserve", 1_990n],
+        ["capture", 1_200n],
+        ["capture", 100n],
+        ["void", 690n],
+        ["refund", 200n],
+      ] as const)
+        await callEscrow(id, kind, cents)
+      return [`/pay/${id}`, "[data-stage=paid]"]
+    },
+    released: async () => {
+      const id = await start({ capture: "manual" })
+      await callEscrow(id, "reserve", 1_990n)
+      await callEscrow(id, "void", 1_990n)
+      return [`/pay/${id}`, "[data-stage=released]"]
+    },
+    "refunded, its receipt": async () => {
+      const id = await start({ capture: "manual" })
+      for (const kind of ["reserve", "capture", "refund"] as const) await callEscrow(id, kind, 1_990n)
+      return [`/receipt/${id}`, ".ledger"]
+    },
     "a paywall": async () => {
       const { id } = await make("POST", "/api/console/paywalls", { name: "Film", price: 5 })
       return [`/paywall/${id}`, "[role=tab]"]
@@ -311,6 +409,7 @@ describe.concurrent("a page that waits", () => {
     const page = await open("/nothing", { viewport: { width: 320, height: 700 } })
     await injectWallet(page, rpc.url, wallet)
     await page.goto(`${url}/pay/${id}`)
+    await page.getByRole("button", { name: "Send a normal transfer instead" }).click()
     await page.getByRole("button", { name: "Pay with Pocket" }).click()
     await page.getByText("Confirm in your wallet").waitFor()
     await page.getByText("Approve the transfer of 19.90 USDC.").waitFor()
@@ -348,6 +447,63 @@ describe.concurrent("a page that waits", () => {
     await stage(page, "paid")
     held.reject(Object.assign(new Error("declined"), { code: 4001 }))
     rpc.stop()
+  })
+
+  it("of a reservation shows no address, and the same after a reload, until what was captured, released and refunded", async () => {
+    const id = await start({ capture: "manual", redirectUrl: "https://shop.example/thanks" })
+    const page = await open(`/pay/${id}`)
+    await page.getByText(/^You sign a reservation\. Blue Bottle Books can take up to 19\.90 USDC until /).waitFor()
+    expect(await page.getByRole("tab").allTextContents()).toEqual(["Wallet", "Phone"])
+    // What is for pages without a script is hidden at first.
+    expect(await page.locator("#app .plain").count()).toBe(0)
+    expect(await page.getByRole("button", { name: "Send a normal transfer instead" }).count()).toBe(0)
+    // Signed, and cancelled before it reached the chain.
+    await callEscrow(id, "reserve", 1_990n, "queued")
+    await stage(page, "reserving")
+    expect(await payButtons(page)).toBe(0)
+    const { db } = service.ctx
+    await db.updateTable("payouts").set({ state: "cancelled", held_reason: null }).where("escrow_id", "=", id).execute()
+    await db
+      .updateTable("escrows")
+      .set({ run_at: new Date(0) })
+      .where("session_id", "=", id)
+      .execute()
+    await advanceEscrows(service.ctx)
+    await page.getByText("The reservation did not go through. Nothing was taken from your wallet.").waitFor()
+    await isSound(page)
+
+    await callEscrow(id, "reserve", 1_990n)
+    for (const isReloaded of [false, true]) {
+      await stage(page, "reserved")
+      expect(await payButtons(page)).toBe(0)
+      await page.getByRole("link", { name: "Back to Blue Bottle Books" }).waitFor()
+      if (!isReloaded) await page.reload()
+    }
+    await callEscrow(id, "capture", 1_200n)
+    await callEscrow(id, "void", 790n)
+    await callEscrow(id, "refund", 200n)
+    const ledger = /Reserved\s*19\.90 USDC.*Amount paid\s*12\.00 USDC.*Released\s*7\.90 USDC.*Refunded\s*2\.00 USDC/s
+    await page.reload()
+    await stage(page, "paid")
+    await page
+      .getByText(
+        "Blue Bottle Books took 12.00 of 19.90 USDC. The rest went back to your wallet. 2.00 USDC was refunded",
+      )
+      .waitFor()
+    expect(await page.locator(".ledger").textContent()).toMatch(ledger)
+    expect(await page.locator(".ledger code").count()).toBe(4)
+
+    const plain = await open(`/pay/${id}`, { javaScriptEnabled: false })
+    for (const path of [`/pay/${id}`, `/receipt/${id}`]) {
+      await plain.goto(url + path)
+      const text = await plain.locator("main").textContent()
+      expect(text).toMatch(ledger)
+      expect(text?.match(/0x[0-9a-f]{64}/g)).toHaveLength(4)
+    }
+    await plain.goto(`${url}/pay/${await start({ capture: "automatic" })}`)
+    await plain.getByText("This payment needs JavaScript and a wallet in your browser").waitFor()
+    const text = (await plain.locator("main").textContent()) ?? ""
+    expect(text).not.toMatch(/0x/)
   })
 
   it("gets its states by long-polls where a proxy holds the stream back", async () => {

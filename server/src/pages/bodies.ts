@@ -1,11 +1,13 @@
 /** The HTML of the pages before their script runs: all that is needed to pay, without one. Pure. */
 import { languages } from "../../../web/src/i18n/languages.ts"
 import type { Translate } from "../../../web/src/i18n/words.ts"
-import type { LinkPage, PageBase, PayPage, ReturnPage } from "../../../web/src/page-data.ts"
+import type { LinkPage, PageBase, PayPage, Reservation, ReturnPage } from "../../../web/src/page-data.ts"
+import { ledgerOf } from "../../../web/src/pay/reservation.ts"
 import { isPayable, stageOf } from "../../../web/src/pay/stage.ts"
 import { wordsOf } from "../../../web/src/pay/words-of.ts"
 import { localAmount } from "../../../web/src/ui/amounts.ts"
 import { isLong } from "../../../web/src/ui/long.ts"
+import { momentOf } from "../../../web/src/ui/moments.ts"
 import { type Html, html } from "./html.ts"
 import type { Receipt } from "./read-payment.ts"
 
@@ -13,7 +15,7 @@ import type { Receipt } from "./read-payment.ts"
 export function payBody(t: Translate, page: PayPage): Html {
   const { status, description, token, network } = page
   const stage = stageOf(status, {})
-  const words = wordsOf(t, page, status, stage)
+  const words = wordsOf(t, page, status, stage, ZONE)
   const asked = stage === "part" ? status.missing : status.amount
   return card(
     t,
@@ -23,11 +25,36 @@ ${page.kind === "paywall" && html`<p class="name"><bdi>${page.name}</bdi></p>`}
 ${what(t, description)}
 <h1 class="amount"><span class="number">${localAmount(asked, page.lang)}</span> <span class="unit">${token.symbol}</span></h1>
 <p class="quiet">${t("onNetwork", { symbol: token.symbol, network: network.title })}</p>
-${isPayable(stage) && page.kind === "checkout" && html`<p class="quiet">${t("payBefore", { time: momentOf(status.expiresAt, page.lang, "medium") })}</p>`}</header>
+${isPayable(stage) && page.kind === "checkout" && html`<p class="quiet">${t("payBefore", { time: momentOf(status.expiresAt, page.lang, { zone: ZONE }) })}</p>`}</header>
 ${words.title && html`<h2 class="state">${words.title}</h2>`}
 ${words.text && html`<p>${words.text}</p>`}
-${isPayable(stage) && status.payTo !== undefined && byHand(t, page, status.payTo)}`,
+${isPayable(stage) && status.reservation && html`<div class="plain"><p class="note">${t("reserveNoScript")}</p></div>`}
+${isPayable(stage) && status.payTo !== undefined && !status.reservation && byHand(t, page, status.payTo)}
+${status.reservation && ledger(t, page, status.reservation)}`,
   )
+}
+
+/** A page without a script can't know the time zone of its reader. */
+const ZONE = "UTC"
+
+/** What was reserved, captured, released and refunded, with the transactions; nothing before a reservation. */
+function ledger(t: Translate, page: PageBase, reservation: Reservation): Html | null {
+  const rows = ledgerRows(t, page, reservation)
+  return rows.length === 0 ? null : html`<dl class="facts ledger">${rows}</dl>`
+}
+
+const ledgerRows = (t: Translate, page: PageBase, reservation: Reservation): Html[] =>
+  ledgerOf(reservation).map(
+    ({ name, amount, txHashes }) =>
+      html`<div><dt>${t(name)}</dt><dd>${localAmount(amount, page.lang)} ${page.token.symbol}</dd>${txHashes.length > 0 && html`<dd class="hashes">${txHashes.map(hash => transaction(page, hash))}</dd>`}</div>`,
+  )
+
+/** The hash of a transaction, which leads to the network's explorer where there is one. */
+function transaction({ network }: PageBase, txHash: string): Html {
+  const hash = html`<code dir="ltr">${txHash}</code>`
+  return network.explorer === null
+    ? hash
+    : html`<a href="${network.explorer}/tx/${txHash}" rel="noreferrer">${hash}</a>`
 }
 
 /** A card with nothing but what is in it, and the languages; where a script comes, it brings its own choice of them. */
@@ -43,12 +70,6 @@ export const languageLinks = (t: Translate, lang: string, form = "", path = ""):
         ? html`<span lang="${key}" aria-current="true">${name}</span>`
         : html`<a href="${path}?lang=${key}" lang="${key}" hreflang="${key}">${name}</a>`,
   )}</nav>`
-
-/** A moment for people, in a time zone that a page without a script can only name. */
-function momentOf(at: Date | string, lang: string, dateStyle: "long" | "medium" = "long"): string {
-  const form = new Intl.DateTimeFormat(`${lang}-u-nu-latn`, { dateStyle, timeStyle: "short", timeZone: "UTC" })
-  return `${form.format(new Date(at))} UTC`
-}
 
 /** What a merchant wrote; of a long text the beginning, until the rest is asked for. */
 const what = (t: Translate, text: string | null): Html | null =>
@@ -108,11 +129,9 @@ export const returnBody = (t: Translate, base: PageBase, page: ReturnPage | null
 
 /** A receipt; it needs no script. */
 export function receiptBody(t: Translate, receipt: Receipt): Html {
-  const { merchant, token, network, lang, status } = receipt
-  const ended = status === "reversed" ? "reversed" : status === "returned" ? "returned" : undefined
+  const { merchant, token, network, lang, ended, reservation } = receipt
   const row = (name: string, value: Html, form = "") =>
     html`<div class="${form}"><dt>${name}</dt><dd>${value}</dd></div>`
-  const hash = html`<code dir="ltr">${receipt.txHash}</code>`
   return card(
     t,
     receipt,
@@ -120,13 +139,13 @@ export function receiptBody(t: Translate, receipt: Receipt): Html {
 <h1 class="state">${t("receipt")}</h1>
 <p class="amount">${localAmount(receipt.amount, lang)} <span class="unit">${token.symbol}</span></p>
 ${what(t, receipt.what)}</header>
-${ended && html`<div class="live bad"><h2 class="state">${t(ended)}</h2>${ended === "reversed" && html`<p>${t("reversedWords")}</p>`}</div>`}
+${ended && html`<div class="live ${ended === "released" || ended === "refunded" ? "neutral" : "bad"}"><h2 class="state">${t(ended)}</h2>${ended === "reversed" && html`<p>${t("reversedWords")}</p>`}</div>`}
 <dl class="facts ledger">
 ${row(t("paidTo"), html`<bdi>${merchant}</bdi>`)}
-${row(t("amount"), html`<bdi dir="ltr">${receipt.amount} ${token.symbol}</bdi>`)}
-${row(t("paidOn"), html`<time datetime="${receipt.paidAt.toISOString()}">${momentOf(receipt.paidAt, lang)}</time>`)}
+${reservation ? ledgerRows(t, receipt, reservation) : row(t("amount"), html`<bdi dir="ltr">${receipt.amount} ${token.symbol}</bdi>`)}
+${row(t("paidOn"), html`<time datetime="${receipt.paidAt.toISOString()}">${momentOf(receipt.paidAt, lang, { zone: ZONE, dateStyle: "long" })}</time>`)}
 ${row(t("network"), html`${network.title}`)}
-${row(t("transaction"), receipt.explorer ? html`<a href="${receipt.explorer}" rel="noreferrer">${hash}</a>` : hash, "long")}
+${receipt.txHash !== null && row(t("transaction"), transaction(receipt, receipt.txHash), "long")}
 ${row(t("receiptNumber"), html`<code dir="ltr">${receipt.id}</code>`, "long")}
 </dl>`,
     { isFinal: true },

@@ -3,16 +3,17 @@ import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { CheckoutPage, CheckoutStatus } from "../../../web/src/page-data.ts"
 import { shown } from "../../../web/src/ui/shown.ts"
 import type { Hash } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
+import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { sessionOf } from "../checkouts/create-session.ts"
 import { statusOf } from "../checkouts/read-status.ts"
 import type { Context } from "../context.ts"
-import { paidStatuses } from "../escrow/show-escrow.ts"
+import type { Row } from "../db/schema.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
 import { arrivingAt } from "../payouts/relays.ts"
 import { isStale } from "../scanner/scan-lag.ts"
 import { httpLink } from "./html.ts"
 import { pageBase } from "./page-base.ts"
+import { reservedStatus, standingOfSession } from "./read-escrow.ts"
 
 /** Relays that may still move money. */
 const OPEN = ["queued", "held", "assigned", "mined"] as const
@@ -36,18 +37,16 @@ export async function checkoutPage(ctx: Context, id: string, lang: Language): Pr
 /** The state of a session as its page gets it, now and with each change; `SESSION_NOT_FOUND`. */
 export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): Promise<CheckoutStatus> {
   const session = await sessionOf(ctx, id)
-  const { token, chainId } = networkOf(ctx.chain, session.chain_id)
-  const deposit = await depositOf(ctx, id)
-  const [status, seen, stale, relaying, relayer] = await Promise.all([
+  const network = networkOf(ctx.chain, session.chain_id)
+  const [status, stale, relayer, standing] = await Promise.all([
     statusOf(ctx, id, txHash),
-    deposit ? unconfirmed(ctx, deposit.id, token.address) : 0n,
-    isStale(ctx, chainId),
-    isRelaying(ctx, id, deposit?.id),
-    hasRelayer(ctx, chainId),
+    isStale(ctx, network.chainId),
+    hasRelayer(ctx, network.chainId),
+    standingOfSession(ctx, session),
   ])
-  const here = deposit ? await arrivingAt(ctx, deposit.id, token.address) : 0n
-  // What counts already is not asked for again, whatever moves on chain.
-  const missing = paidStatuses.includes(session.status) || here >= session.amount ? 0n : session.amount - here
+  const moving = standing
+    ? { ...reservedStatus(ctx, network, standing, status.authorization ?? null), gasless: relayer }
+    : await transferStatus(ctx, network, session, relayer)
   const { sessionId, exception, message, amount, amountReceived, paused, redirectUrl } = status
   const { txHash: paidBy, expiresAt, payerFields, confirmations, requiredConfirmations, submission } = status
   return {
@@ -57,17 +56,13 @@ export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): P
     message,
     amount,
     amountReceived,
-    arriving: formatAmount(seen, token.decimals),
-    missing: formatAmount(missing, token.decimals),
+    ...moving,
     ...(status.payTo === undefined ? {} : { payTo: status.payTo }),
     paused,
     stale,
-    relaying,
-    gasless: relayer && missing >= parseAmount(ctx.settings.minAmount, token.decimals),
     redirectUrl: httpLink(redirectUrl),
     txHash: paidBy,
     expiresAt,
-    over: ctx.now() > session.expires_at,
     payerFields,
     confirmations,
     requiredConfirmations,
@@ -75,9 +70,29 @@ export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): P
   }
 }
 
-/** A session's receiving address; none with an escrow. */
+/** What is on its way to the address of a checkout, and what is missing. */
+async function transferStatus(
+  ctx: Context,
+  { token }: NetworkInfo,
+  session: Row<"checkout_sessions">,
+  hasRelayer: boolean,
+): Promise<Pick<CheckoutStatus, "arriving" | "missing" | "relaying" | "gasless" | "over">> {
+  const deposit = await depositOf(ctx, session.id)
+  const [seen, relaying] = await Promise.all([unconfirmed(ctx, deposit.id, token.address), isRelaying(ctx, deposit.id)])
+  const here = await arrivingAt(ctx, deposit.id, token.address)
+  // What counts already is not asked for again, whatever moves on chain.
+  const missing = session.status === "confirmed" || here >= session.amount ? 0n : session.amount - here
+  return {
+    arriving: formatAmount(seen, token.decimals),
+    missing: formatAmount(missing, token.decimals),
+    relaying,
+    gasless: hasRelayer && missing >= parseAmount(ctx.settings.minAmount, token.decimals),
+    over: ctx.now() > session.expires_at,
+  }
+}
+
 const depositOf = (ctx: Context, sessionId: string) =>
-  ctx.db.selectFrom("deposits").selectAll().where("resource_id", "=", sessionId).executeTakeFirst()
+  ctx.db.selectFrom("deposits").selectAll().where("resource_id", "=", sessionId).executeTakeFirstOrThrow()
 
 /** What is seen on chain and not deep enough yet, in base units. */
 async function unconfirmed(ctx: Context, depositId: bigint, token: string): Promise<bigint> {
@@ -91,14 +106,12 @@ async function unconfirmed(ctx: Context, depositId: bigint, token: string): Prom
   return rows.reduce((sum, { value }) => sum + value, 0n)
 }
 
-async function isRelaying(ctx: Context, sessionId: string, depositId: bigint | undefined): Promise<boolean> {
+async function isRelaying(ctx: Context, depositId: bigint): Promise<boolean> {
   const row = await ctx.db
     .selectFrom("payouts")
     .select("id")
-    .$if(depositId !== undefined, query =>
-      query.where("deposit_id", "=", depositId ?? null).where("kind", "=", "authorize"),
-    )
-    .$if(depositId === undefined, query => query.where("escrow_id", "=", sessionId).where("kind", "=", "reserve"))
+    .where("deposit_id", "=", depositId)
+    .where("kind", "=", "authorize")
     .where("state", "in", [...OPEN])
     .limit(1)
     .executeTakeFirst()

@@ -1,16 +1,17 @@
 /** What the pages of one payment show (its receipt, the claim of money that waits), and the page of a payment link. */
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
-import type { LinkPage, PageBase, ReturnPage } from "../../../web/src/page-data.ts"
+import type { LinkPage, PageBase, Reservation, ReturnPage } from "../../../web/src/page-data.ts"
 import { shown } from "../../../web/src/ui/shown.ts"
 import { checksummed } from "../chain/hex.ts"
-import { explorerUrl, networkOf } from "../chain/networks.ts"
+import { networkOf } from "../chain/networks.ts"
 import { isOnSale } from "../checkouts/catalog.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { formatAmount } from "../money/amount.ts"
 import { pageBase } from "./page-base.ts"
+import { reservationOf, standingOfSession } from "./read-escrow.ts"
 
 /** A receipt: what was paid for, when, and whether it still counts. */
 export interface Receipt extends PageBase {
@@ -18,14 +19,47 @@ export interface Receipt extends PageBase {
   what: string | null
   amount: string
   paidAt: Date
-  payer: string
-  txHash: string
-  explorer: string | null
-  status: Row<"payments">["status"]
+  /** Null where several transactions moved it, which the reservation has. */
+  txHash: string | null
+  /** What is to be said above it; undefined while all is in order. */
+  ended?: "reversed" | "returned" | "released" | "refunded" | undefined
+  /** Of a payment that was reserved first: what moved, with the transactions. */
+  reservation?: Reservation
 }
 
 /** The receipt of a payment, by its id or by its checkout's; `PAYMENT_NOT_FOUND`. */
-export async function receiptOf(ctx: Context, id: string, lang: Language): Promise<Receipt> {
+export const receiptOf = async (ctx: Context, id: string, lang: Language): Promise<Receipt> =>
+  (await reservedReceipt(ctx, id, lang)) ?? (await paymentReceipt(ctx, id, lang))
+
+/** The receipt of a checkout that was reserved first, once something was captured or released; undefined for any other. */
+async function reservedReceipt(ctx: Context, id: string, lang: Language): Promise<Receipt | undefined> {
+  const session = await ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", id).executeTakeFirst()
+  const standing = session && (await standingOfSession(ctx, session))
+  if (!standing) return undefined
+  const { escrow } = standing
+  if (!escrow.authorized_at || !ended.has(session.status)) throw new ApiError("PAYMENT_NOT_FOUND")
+  const network = networkOf(ctx.chain, session.chain_id)
+  const reservation = reservationOf(network, standing)
+  return {
+    ...(await pageBase(ctx, { merchantId: session.merchant_id, network, lang })),
+    id,
+    what: session.description === null ? null : shown(session.description),
+    amount: session.status === "voided" ? reservation.authorized : reservation.captured,
+    paidAt: escrow.authorized_at,
+    ended: ended.get(session.status),
+    reservation,
+    txHash: null,
+  }
+}
+
+const ended = new Map<Row<"checkout_sessions">["status"], Receipt["ended"]>([
+  ["confirmed", undefined],
+  ["partially_refunded", undefined],
+  ["refunded", "refunded"],
+  ["voided", "released"],
+])
+
+async function paymentReceipt(ctx: Context, id: string, lang: Language): Promise<Receipt> {
   const row = await ctx.db
     .selectFrom("payments")
     .leftJoin("checkout_sessions", "checkout_sessions.id", "payments.resource_id")
@@ -48,10 +82,8 @@ export async function receiptOf(ctx: Context, id: string, lang: Language): Promi
     what: what === null ? null : shown(what),
     amount: formatAmount(row.amount, network.token.decimals),
     paidAt: row.created_at,
-    payer: checksummed(row.payer),
     txHash: row.tx_hash,
-    explorer: explorerUrl(ctx.settings.mode, network, row.tx_hash),
-    status: row.status,
+    ended: row.status === "reversed" || row.status === "returned" ? row.status : undefined,
   }
 }
 

@@ -4,6 +4,7 @@ import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { Translate } from "../../../web/src/i18n/words.ts"
 import type { CheckoutStatus, EndedPage, PaywallStatus } from "../../../web/src/page-data.ts"
+import { isSettled } from "../../../web/src/pay/stage.ts"
 import { amountTyped } from "../../../web/src/ui/amounts.ts"
 import { parseAddress, parseHash } from "../chain/hex.ts"
 import { createLinkSession } from "../checkouts/create-session.ts"
@@ -55,8 +56,9 @@ function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
     return {
       read: () => checkoutStatus(ctx, sessionId, hash),
       opened: () => watch(ctx, sessionId),
-      isOver: ({ status }) => status === "confirmed",
-      pauseMs: ({ status }) => (status === "verifying" ? BUSY_PAUSE_MS : PAUSE_MS),
+      isOver: isSettled,
+      // What is captured at once is on its way, too.
+      pauseMs: ({ status }) => (status === "verifying" || status === "authorized" ? BUSY_PAUSE_MS : PAUSE_MS),
     }
   }
   app.get("/pay/:sessionId/events", { schema: hidden, exposeHeadRoute: false }, (request, reply) =>

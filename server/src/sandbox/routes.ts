@@ -28,6 +28,7 @@ interface Parts {
   wallet: Wallet
   deployer: ReturnType<typeof privateKeyToAccount>
   buyers: { address: string; privateKey: `0x${string}` }[]
+  merchants: { payoutKey: `0x${string}` }[]
   advance: (ms: number) => Promise<Date>
   inboxFile: string
 }
@@ -40,7 +41,7 @@ export function sandboxRoutes(app: Server, parts: Parts): void {
   inboxRoutes(app, parts)
 }
 
-function moneyRoutes(app: Server, { ctx, chain, wallet, deployer, buyers }: Parts): void {
+function moneyRoutes(app: Server, { ctx, chain, wallet, deployer, buyers, merchants }: Parts): void {
   const token = ctx.chain.networks[0]?.token
   if (!token) throw new Error("the sandbox has no network")
   const mined = minedInTurn(chain, wallet)
@@ -94,7 +95,7 @@ function moneyRoutes(app: Server, { ctx, chain, wallet, deployer, buyers }: Part
     },
   )
 
-  testWalletRoute(app, { wallet, buyers, mined })
+  testWalletRoute(app, { wallet, buyers, merchants, mined })
 }
 
 function timeRoutes(app: Server, { chain, wallet, advance }: Parts): void {

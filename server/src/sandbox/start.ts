@@ -103,7 +103,8 @@ export async function startSandbox(
   const { address: guardian } = privateKeyToAccount(keys.guardian)
   const contracts = await deployContracts(wallet, deployer, { guardian, operator: payout, relay })
   const buyerAddresses = buyers.map(buyer => buyer.address)
-  await fund(wallet, deployer, contracts.token, [payout, relay], buyerAddresses)
+  const payoutAddresses = keys.merchants.map(({ payoutKey }) => privateKeyToAccount(payoutKey).address)
+  await fund(wallet, deployer, contracts.token, [payout, relay, ...payoutAddresses], buyerAddresses)
   await chain.save()
 
   const settings = sandboxSettings(given, keys, contracts, chain.rpcUrl)
@@ -122,8 +123,9 @@ export async function startSandbox(
       })
       const advance = (ms: number) => moveClock(ctx, chain, at("clock.json"), clock, ms)
       app.register(async routes => {
-        sandboxRoutes(routes, { ctx, chain, wallet, deployer, buyers, advance, inboxFile: at("inbox.jsonl") })
         const { merchants } = keys
+        const accounts = { deployer, buyers, merchants }
+        sandboxRoutes(routes, { ctx, chain, wallet, ...accounts, advance, inboxFile: at("inbox.jsonl") })
         sandboxPageRoutes(routes, { ctx, merchants, buyers, rpcUrl: chain.rpcUrl, file: at("sandbox.json") })
       })
     },

@@ -1,6 +1,6 @@
 /**
- * `POST /sandbox/wallet`: a wallet of a funded buyer, asked as pages ask a browser's wallet (EIP-1193). It signs everything: the
- * keys are worth nothing, and exist in the sandbox only.
+ * `POST /sandbox/wallet`: a wallet of a funded buyer, or a merchant's payout wallet, asked as pages ask a browser's wallet
+ * (EIP-1193). It signs everything: the keys are worth nothing, and exist in the sandbox only.
  */
 import { Type } from "typebox"
 import { privateKeyToAccount } from "viem/accounts"
@@ -13,7 +13,8 @@ type Hex = `0x${string}`
 
 interface Parts {
   wallet: Wallet
-  buyers: { address: string; privateKey: Hex }[]
+  buyers: { privateKey: Hex }[]
+  merchants: { payoutKey: Hex }[]
   /** Sends transactions one after the other; each is mined and saved before its hash is answered. */
   mined: (send: () => Promise<Hex>) => Promise<Hex>
 }
@@ -21,7 +22,7 @@ interface Parts {
 /** Passed on to the chain as they are. */
 const READS = ["eth_call", "eth_getBalance", "eth_chainId", "eth_blockNumber", "eth_getTransactionReceipt"]
 
-export function testWalletRoute(app: Server, { wallet, buyers, mined }: Parts): void {
+export function testWalletRoute(app: Server, { wallet, buyers, merchants, mined }: Parts): void {
   app.post(
     "/sandbox/wallet",
     {
@@ -31,14 +32,15 @@ export function testWalletRoute(app: Server, { wallet, buyers, mined }: Parts): 
           method: Type.String({ maxLength: 64 }),
           params: Type.Optional(Type.Array(Type.Unknown(), { maxItems: 4 })),
           buyer: Type.Optional(Type.Integer({ minimum: 0, maximum: buyers.length - 1 })),
+          merchant: Type.Optional(Type.Integer({ minimum: 0, maximum: merchants.length - 1 })),
         }),
       },
     },
     async request => {
-      const { method, params = [], buyer: index = 0 } = request.body
-      const buyer = buyers[index]
-      if (!buyer) throw invalid("buyer", "must be the index of one of the buyers")
-      const account = privateKeyToAccount(buyer.privateKey)
+      const { method, params = [], buyer = 0, merchant } = request.body
+      const key = merchant === undefined ? buyers[buyer]?.privateKey : merchants[merchant]?.payoutKey
+      if (key === undefined) throw invalid("buyer", "must be the index of one of the buyers")
+      const account = privateKeyToAccount(key)
       if (READS.includes(method)) return { result: await wallet.request({ method, params } as never) }
       switch (method) {
         case "eth_requestAccounts":

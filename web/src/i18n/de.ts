@@ -121,6 +121,40 @@ export const de: Catalogue = {
     "Bitte zahlen Sie jetzt nicht. Wenn Sie schon gezahlt haben, ist Ihre Zahlung sicher und erscheint hier, sobald das Netzwerk antwortet.",
   paused: "Zahlungen sind unterbrochen",
   pausedWords: "Bitte senden Sie jetzt kein Geld. Was früher gesendet wurde, wird weiterhin gefunden und zählt.",
+  reserveTerms:
+    "Sie unterschreiben eine Reservierung. {merchant} kann bis {time} höchstens {amount} {symbol} einziehen. Was nicht eingezogen wird, kommt in Ihre Wallet zurück.",
+  reserveAtOnce: "Sie unterschreiben einmal. Das Geld wird reserviert und sofort an {merchant} gesendet.",
+  reserveNoWallet:
+    "Öffnen Sie diese Seite in einem Browser oder einer App mit einer Wallet. Diese Zahlung kann nicht an eine Adresse gesendet werden.",
+  reserveNoScript:
+    "Für diese Zahlung brauchen Sie JavaScript und eine Wallet im Browser, weil Sie eine Reservierung unterschreiben. Sie kann nicht an eine Adresse gesendet werden.",
+  reserving: "Ihre Zahlung wird reserviert",
+  reservingWords: "Sie haben unterschrieben. Unterschreiben Sie nicht noch einmal. Das dauert einen Moment.",
+  reserved: "Reserviert bis {time}",
+  reservedWords:
+    "{merchant} kann bis dahin höchstens {amount} {symbol} einziehen. Was nicht eingezogen wird, kommt in Ihre Wallet zurück.",
+  reservedAtOnce: "Ihre Zahlung ist reserviert",
+  reservedAtOnceWords: "Sie wird gerade an {merchant} gesendet. Zahlen Sie nicht noch einmal.",
+  reservedClose: "Sie können diese Seite schließen. Öffnen Sie sie wieder, um zu sehen, was bezahlt wurde.",
+  takenPart: "{merchant} hat {paid} von {amount} {symbol} eingezogen. Der Rest bleibt bis {time} reserviert.",
+  takenRest: "{merchant} hat {paid} von {amount} {symbol} eingezogen. Der Rest ging in Ihre Wallet zurück.",
+  released: "Ihre Reservierung wurde freigegeben",
+  releasedWords: "{merchant} hat nichts eingezogen. {released} {symbol} gingen in Ihre Wallet zurück.",
+  refunded: "Ihre Zahlung wurde erstattet",
+  refundedWords: "{refunded} {symbol} gingen in Ihre Wallet zurück.",
+  refundedPart: "{refunded} {symbol} wurden in Ihre Wallet erstattet.",
+  reserveExpired:
+    "Die Zeit zum Zahlen ist vorbei. Aus Ihrer Wallet wurde nichts genommen. Beginnen Sie bei {merchant} noch einmal.",
+  reserveFailedWords: "Aus Ihrer Wallet wurde nichts genommen. Beginnen Sie bei {merchant} noch einmal.",
+  reservePaused:
+    "Gerade kann nichts reserviert werden. Aus Ihrer Wallet wurde nichts genommen. Bitte versuchen Sie es später noch einmal.",
+  reserveAgain:
+    "Die Reservierung kam nicht zustande. Aus Ihrer Wallet wurde nichts genommen. Sie können es noch einmal versuchen.",
+  amountReserved: "Reserviert",
+  amountLeft: "Noch reserviert",
+  amountReleased: "Freigegeben",
+  amountRefunded: "Erstattet",
+  reservedUntil: "Reserviert bis",
   hashReverted:
     "Diese Transaktion ist im Netzwerk fehlgeschlagen. Es ist kein Geld geflossen. Versuchen Sie es noch einmal.",
   hashNoTransfer: "Diese Transaktion hat keine {symbol} gesendet.",

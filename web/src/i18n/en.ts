@@ -128,6 +128,38 @@ export const en = {
   paused: "Payments are paused",
   pausedWords: "Please don't send money now. What was sent earlier is still found and counted.",
 
+  // A payment that is reserved first
+  reserveTerms:
+    "You sign a reservation. {merchant} can take up to {amount} {symbol} until {time}. What it does not take comes back to your wallet.",
+  reserveAtOnce: "You sign once. The money is reserved, then sent to {merchant} at once.",
+  reserveNoWallet: "Open this page in a browser or an app that has a wallet. This payment can't be sent to an address.",
+  reserveNoScript:
+    "This payment needs JavaScript and a wallet in your browser, because you sign a reservation. It can't be sent to an address.",
+  reserving: "Reserving your payment",
+  reservingWords: "You have signed. Don't sign again. This takes a few moments.",
+  reserved: "Reserved until {time}",
+  reservedWords:
+    "{merchant} can take up to {amount} {symbol} until then. What it does not take comes back to your wallet.",
+  reservedAtOnce: "Your payment is reserved",
+  reservedAtOnceWords: "It is being sent to {merchant}. Don't pay again.",
+  reservedClose: "You may close this page. Open it again to see what was paid.",
+  takenPart: "{merchant} took {paid} of {amount} {symbol}. The rest is reserved until {time}.",
+  takenRest: "{merchant} took {paid} of {amount} {symbol}. The rest went back to your wallet.",
+  released: "Your reservation was released",
+  releasedWords: "{merchant} took nothing. {released} {symbol} went back to your wallet.",
+  refunded: "Your payment was refunded",
+  refundedWords: "{refunded} {symbol} went back to your wallet.",
+  refundedPart: "{refunded} {symbol} was refunded to your wallet.",
+  reserveExpired: "The time to pay is over. Nothing was taken from your wallet. Go back to {merchant} and start again.",
+  reserveFailedWords: "Nothing was taken from your wallet. Go back to {merchant} and start again.",
+  reservePaused: "Nothing can be reserved right now. Nothing was taken from your wallet. Please try again later.",
+  reserveAgain: "The reservation did not go through. Nothing was taken from your wallet. You can try again.",
+  amountReserved: "Reserved",
+  amountLeft: "Still reserved",
+  amountReleased: "Released",
+  amountRefunded: "Refunded",
+  reservedUntil: "Reserved until",
+
   // Problems beside the way to pay
   hashReverted: "That transaction failed on the network. No money moved. Please try again.",
   hashNoTransfer: "That transaction sent no {symbol}.",

@@ -10,7 +10,7 @@ import { End } from "./end.tsx"
 import { Fields } from "./fields.tsx"
 import { follow, type Offline } from "./live.ts"
 import { submissionProblem } from "./problems.ts"
-import { isPayable, type Stage, stageOf } from "./stage.ts"
+import { isDone, isPayable, isSettled, type Stage, stageOf } from "./stage.ts"
 import { type Memory, onOtherTab, recall, remember } from "./store.ts"
 import { useWallet, type Way } from "./use-wallet.ts"
 import { WalletWay } from "./wallet-way.tsx"
@@ -46,8 +46,7 @@ function useLive(page: PayPage): Live {
   const [offline, setOffline] = useState<Offline>()
   const { path, query } = pathOf(page, memory)
   useEffect(() => {
-    const isOver = ({ status }: CheckoutStatus) => status === "confirmed"
-    return follow<CheckoutStatus>(path, query, { onState: setStatus, onOffline: setOffline, isOver })
+    return follow<CheckoutStatus>(path, query, { onState: setStatus, onOffline: setOffline, isOver: isSettled })
   }, [path, query])
   useEffect(() => onOtherTab(sessionId, () => setMemory(recall(sessionId))), [sessionId])
   const changed = useCallback(() => {
@@ -81,9 +80,12 @@ export function Checkout({ page }: { page: PayPage }) {
     if (!payable) cancel()
   }, [payable, cancel])
   const { sessionId } = status
+  const done = isDone(stage, status)
   useEffect(() => {
-    if (stage === "paid") notifyPaid(sessionId)
-  }, [stage, sessionId])
+    if (done) notifyPaid(sessionId)
+  }, [done, sessionId])
+  const tried = useRef(false)
+  if (stage === "reserving") tried.current = true
   const asked = stage === "part" ? status.missing : status.amount
   const { symbol } = page.token
   return (
@@ -105,7 +107,12 @@ export function Checkout({ page }: { page: PayPage }) {
       }
     >
       <StateWords stage={stage} status={status} words={words} />
-      {offline && stage !== "paid" && <OfflineNote {...offline} />}
+      {offline && !isSettled(status) && <OfflineNote {...offline} />}
+      {payable && tried.current && (
+        <p class="note wait" role="alert">
+          {t("reserveAgain")}
+        </p>
+      )}
       {payable ? (
         <Pay page={page} live={live} wallets={wallets} paying={paying} />
       ) : (
@@ -149,11 +156,11 @@ function StateWords({
 }) {
   const { t } = useWords()
   const { confirmations: done, requiredConfirmations: needed } = status
-  const waits = stage === "sent" || stage === "confirming"
+  const waits = words.tone === "wait" && stage !== "part"
   return (
     <div role="status" class={`live ${words.tone}`} data-stage={stage}>
       {waits && <span class="spinner" aria-hidden="true" />}
-      {stage === "paid" && <Tick />}
+      {isDone(stage, status) && <Tick />}
       {words.title && <h2 class="state">{words.title}</h2>}
       {words.text && <p>{words.text}</p>}
       {stage === "confirming" && (
@@ -202,7 +209,7 @@ function Pay({ page, live, wallets, paying }: PayProps) {
   const tabs = [
     { key: "wallet", title: t("wayWallet") },
     { key: "phone", title: t("wayPhone") },
-    { key: "manual", title: t("wayManual") },
+    ...(status.reservation ? [] : [{ key: "manual", title: t("wayManual") } as const]),
   ] as const
   return (
     <>

@@ -1,10 +1,12 @@
 /** What follows once nothing is to be paid now: waiting, or an end. */
 import { useEffect, useState } from "preact/hooks"
-import type { CheckoutPage, CheckoutStatus, PayPage } from "../page-data.ts"
+import type { CheckoutPage, CheckoutStatus, PayPage, Reservation } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
+import { momentOf } from "../ui/moments.ts"
 import { isEmbedded, newTab } from "./embedded.ts"
-import type { Stage } from "./stage.ts"
+import { ledgerOf } from "./reservation.ts"
+import { isDone, isZero, type Stage } from "./stage.ts"
 
 const REDIRECT_S = 6
 
@@ -20,6 +22,9 @@ interface Props {
 /** The rest of the card in every stage in which nobody is asked for money. */
 export function End({ page, status, stage, wasOpen, restart }: Props) {
   const { t } = useWords()
+  const { reservation } = status
+  if (page.kind === "checkout" && reservation && ["reserved", "paid", "released", "refunded"].includes(stage))
+    return <Reserved {...{ page, status, reservation, stage, wasOpen }} />
   if (stage === "paid" && page.kind === "checkout") return <Paid page={page} status={status} wasOpen={wasOpen} />
   if (stage === "sent")
     return (
@@ -35,14 +40,84 @@ export function End({ page, status, stage, wasOpen, restart }: Props) {
         )}
       </div>
     )
-  if (stage === "confirming") return <p class="quiet center">{t("canClose")}</p>
+  if (stage === "confirming" || stage === "reserving") return <p class="quiet center">{t("canClose")}</p>
   return null
+}
+
+interface ReservedProps {
+  page: CheckoutPage
+  status: CheckoutStatus
+  reservation: Reservation
+  stage: Stage
+  wasOpen: boolean
+}
+
+/** What became of a payment that was reserved, with its transactions, and the way back. */
+function Reserved({ page, status, reservation, stage, wasOpen }: ReservedProps) {
+  const { t, local, lang } = useWords()
+  const { redirectUrl } = status
+  return (
+    <div class="stack">
+      <dl class="facts ledger">
+        {ledgerOf(reservation).map(({ name, amount, txHashes }) => (
+          <div key={name}>
+            <dt>{t(name)}</dt>
+            <dd>
+              {local(amount)} {page.token.symbol}
+            </dd>
+            {txHashes.length > 0 && (
+              <dd class="hashes">
+                {txHashes.map(txHash => (
+                  <Transaction key={txHash} page={page} txHash={txHash} />
+                ))}
+              </dd>
+            )}
+          </div>
+        ))}
+        {!isZero(reservation.left) && (
+          <div>
+            <dt>{t("reservedUntil")}</dt>
+            <dd>{momentOf(reservation.captureBefore, lang)}</dd>
+          </div>
+        )}
+      </dl>
+      {stage === "reserved" ? (
+        <p class="quiet center">{t(isDone(stage, status) ? "reservedClose" : "canClose")}</p>
+      ) : (
+        <ReceiptLink page={page} id={status.sessionId} />
+      )}
+      {redirectUrl && isDone(stage, status) && <Return url={redirectUrl} merchant={page.merchant} auto={wasOpen} />}
+    </div>
+  )
+}
+
+/** The hash of a transaction, which leads to the network's explorer where there is one. */
+function Transaction({ page, txHash }: { page: CheckoutPage; txHash: string }) {
+  const { t } = useWords()
+  const { explorer } = page.network
+  return explorer ? (
+    <a href={`${explorer}/tx/${txHash}`} rel="noreferrer" target="_blank" aria-label={t("viewTransaction")}>
+      <code dir="ltr">{short(txHash)}</code>
+    </a>
+  ) : (
+    <code dir="ltr" title={txHash}>
+      {short(txHash)}
+    </code>
+  )
+}
+
+const ReceiptLink = ({ page, id }: { page: CheckoutPage; id: string }) => {
+  const { t } = useWords()
+  return (
+    <a class="link center" target={newTab} href={`/receipt/${id}?lang=${page.lang}`}>
+      {t("viewReceipt")}
+    </a>
+  )
 }
 
 function Paid({ page, status, wasOpen }: { page: CheckoutPage; status: CheckoutStatus; wasOpen: boolean }) {
   const { t, local } = useWords()
   const { redirectUrl, txHash } = status
-  const { explorer } = page.network
   return (
     <div class="stack">
       <dl class="facts ledger">
@@ -62,22 +137,12 @@ function Paid({ page, status, wasOpen }: { page: CheckoutPage; status: CheckoutS
           <div>
             <dt>{t("transaction")}</dt>
             <dd>
-              {explorer ? (
-                <a href={`${explorer}/tx/${txHash}`} rel="noreferrer" target="_blank" aria-label={t("viewTransaction")}>
-                  <code dir="ltr">{short(txHash)}</code>
-                </a>
-              ) : (
-                <code dir="ltr" title={txHash}>
-                  {short(txHash)}
-                </code>
-              )}
+              <Transaction page={page} txHash={txHash} />
             </dd>
           </div>
         )}
       </dl>
-      <a class="link center" target={newTab} href={`/receipt/${status.sessionId}?lang=${page.lang}`}>
-        {t("viewReceipt")}
-      </a>
+      <ReceiptLink page={page} id={status.sessionId} />
       {redirectUrl && <Return url={redirectUrl} merchant={page.merchant} auto={wasOpen} />}
     </div>
   )

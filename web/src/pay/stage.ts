@@ -3,9 +3,23 @@ import type { CheckoutStatus } from "../page-data.ts"
 
 /**
  * pay: nothing arrived. part: some of it arrived. sent: it was signed or submitted here, and is not seen yet. confirming: all
- * of it is seen. unknown: the network is not read now. paused: nobody may pay now. The others are ends.
+ * of it is seen. unknown: the network is not read now. paused: nobody may pay now. reserving and reserved: a payment that the
+ * merchant captures later. The others are ends.
  */
-export type Stage = "pay" | "part" | "sent" | "confirming" | "paid" | "expired" | "failed" | "paused" | "unknown"
+export type Stage =
+  | "pay"
+  | "part"
+  | "sent"
+  | "confirming"
+  | "reserving"
+  | "reserved"
+  | "paid"
+  | "released"
+  | "refunded"
+  | "expired"
+  | "failed"
+  | "paused"
+  | "unknown"
 
 /** What this browser did for the payment. */
 export interface Own {
@@ -15,10 +29,9 @@ export interface Own {
 
 /** The stage of a checkout. A hash that somebody else submitted does not change it: anyone may submit anything. */
 export function stageOf(status: CheckoutStatus, own: Own): Stage {
-  if (["authorized", "confirmed", "partially_refunded", "refunded"].includes(status.status)) return "paid"
-  if (status.status === "voided") return "failed"
-  if (status.status === "expired") return "expired"
-  if (status.status === "failed") return "failed"
+  const ended = ends[status.status]
+  if (ended) return ended
+  if (status.reservation) return reservingStage(status)
   const isAll = isZero(status.missing)
   if (!isZero(status.arriving) && isAll) return "confirming"
   if (status.relaying) return "sent"
@@ -34,8 +47,36 @@ export function stageOf(status: CheckoutStatus, own: Own): Stage {
   return isZero(status.amountReceived) && isZero(status.arriving) ? "pay" : "part"
 }
 
+const ends: Partial<Record<CheckoutStatus["status"], Stage>> = {
+  confirmed: "paid",
+  partially_refunded: "paid",
+  refunded: "refunded",
+  authorized: "reserved",
+  voided: "released",
+  expired: "expired",
+  failed: "failed",
+}
+
+/** The stage before anything is reserved: one signature reserves all of it, or nothing. */
+function reservingStage(status: CheckoutStatus): Stage {
+  if (status.relaying || status.status === "verifying") return "reserving"
+  if (status.over) return "expired"
+  if (status.paused || !status.gasless || !status.reservation?.terms) return "paused"
+  return status.stale ? "unknown" : "pay"
+}
+
 /** Whether decimal text is zero. */
 export const isZero = (amount: string): boolean => !/[1-9]/.test(amount)
 
 /** Whether a payer is asked for money in this stage. */
 export const isPayable = (stage: Stage): boolean => stage === "pay" || stage === "part"
+
+/** Whether little can follow: money was taken, released or refunded, or the merchant decides some time. */
+export const isSettled = ({ status, reservation }: CheckoutStatus): boolean =>
+  status === "authorized"
+    ? reservation?.capture === "manual"
+    : ["confirmed", "partially_refunded", "refunded", "voided"].includes(status)
+
+/** Whether this payer has done all there is to do. What is captured at once is not done before that. */
+export const isDone = (stage: Stage, { reservation }: CheckoutStatus): boolean =>
+  stage === "paid" || (stage === "reserved" && reservation?.capture === "manual")

@@ -104,7 +104,7 @@ export function useWallet({ page, status, changed }: Options): Paying {
 
   const bySignature = async (show: (step: Step) => void, chosen: Wallet, from: string, due: Due) => {
     const { sessionId } = now.current.status
-    const terms = { nonce: nonceFor(sessionId, from, due.value), validBefore: endOf(now.current.status) }
+    const terms = termsFor(now.current.status, from, due)
     const mine = tries.current
     const signed = await signAuthorization(chosen.provider, from, due, terms)
     // Given up meanwhile: what was signed is not used.
@@ -173,12 +173,22 @@ export function useWallet({ page, status, changed }: Options): Paying {
 }
 
 function dueOf({ token, network }: PayPage, status: CheckoutStatus): Due {
-  if (status.payTo === undefined) throw new Refusal("PAYMENTS_PAUSED", "Payments are paused.")
   const { chainId } = network
+  const terms = status.reservation?.terms
+  if (terms) return { token, chainId, payTo: terms.to, value: BigInt(terms.value) }
+  if (status.payTo === undefined) throw new Refusal("PAYMENTS_PAUSED", "Payments are paused.")
   return { token, chainId, payTo: status.payTo, value: toUnits(status.missing, token.decimals) }
 }
 
-const endOf = ({ expiresAt }: CheckoutStatus): number => Math.floor(Date.parse(expiresAt) / 1_000)
+/** What else an authorization says. A reservation's nonce names its terms, so everyone signs the same one. */
+function termsFor({ sessionId, expiresAt, reservation }: CheckoutStatus, from: string, { value }: Due) {
+  if (reservation?.terms) return reservation.terms
+  return {
+    primaryType: "TransferWithAuthorization" as const,
+    nonce: nonceFor(sessionId, from, value),
+    validBefore: String(Math.floor(Date.parse(expiresAt) / 1_000)),
+  }
+}
 
 /** The nonce of this payer's authorization of this amount, the same after a reload and in another tab. */
 function nonceFor(sessionId: string, from: string, value: bigint): string {

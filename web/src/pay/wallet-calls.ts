@@ -111,25 +111,25 @@ const fields = (...list: string[]) =>
     return { name, type }
   })
 
-/** Has the wallet sign an authorization of the amount; answers it with its signature. */
+/** Has the wallet sign an authorization of the amount; answers it with its signature. Only the recipient can use one to receive. */
 export async function signAuthorization(
   provider: Provider,
   from: string,
   { token, chainId, payTo, value }: Due,
-  terms: { nonce: string; validBefore: number },
+  terms: { primaryType: "TransferWithAuthorization" | "ReceiveWithAuthorization"; nonce: string; validBefore: string },
 ): Promise<{ authorization: Authorization; signature: string }> {
   const authorization = {
     from,
     to: payTo,
     value: value.toString(),
     validAfter: "0",
-    validBefore: String(terms.validBefore),
+    validBefore: terms.validBefore,
     nonce: terms.nonce,
   }
   const typed = {
     types: {
       EIP712Domain: fields("string name", "string version", "uint256 chainId", "address verifyingContract"),
-      TransferWithAuthorization: fields(
+      [terms.primaryType]: fields(
         "address from",
         "address to",
         "uint256 value",
@@ -139,7 +139,7 @@ export async function signAuthorization(
       ),
     },
     domain: { name: token.name, version: token.version, chainId, verifyingContract: token.address },
-    primaryType: "TransferWithAuthorization",
+    primaryType: terms.primaryType,
     message: authorization,
   }
   const signature = await ask<string>(provider, "eth_signTypedData_v4", [from, JSON.stringify(typed)])

@@ -44,7 +44,7 @@ export function WalletWay(props: Props) {
         </Waiting>
       )
     case "submitting":
-      return <Waiting title={t("sent")} />
+      return <Waiting title={t(status.reservation ? "reserving" : "sent")} />
     case "network":
       return (
         <Problem text={t("wrongNetwork", values)} paying={paying}>
@@ -109,7 +109,7 @@ function Choice({ page, status, wallets, paying, way, setWay }: Props) {
         <p>
           <b>{t("noWallet")}</b>
         </p>
-        <p class="quiet">{t("noWalletHint")}</p>
+        <p class="quiet">{t(status.reservation ? "reserveNoWallet" : "noWalletHint")}</p>
       </div>
     )
   return (
@@ -130,7 +130,7 @@ function Choice({ page, status, wallets, paying, way, setWay }: Props) {
       <p class="quiet center">
         {page.sandbox && wallets.length === 1 ? t("testWalletHint") : t(way === "signature" ? "noFee" : "youPayFee")}
       </p>
-      {status.gasless && (
+      {status.gasless && !status.reservation && (
         <button type="button" class="link" onClick={() => setWay(way === "signature" ? "transfer" : "signature")}>
           {t(way === "signature" ? "useTransfer" : "useSignature")}
         </button>

@@ -15,8 +15,7 @@ interface Props {
   status: CheckoutStatus
 }
 
-const codes = ["page", "request", "address"] as const
-type Code = (typeof codes)[number]
+type Code = "page" | "request" | "address"
 
 /** The request of a transfer as wallets read it (EIP-681). */
 const requestOf = ({ token, network }: PayPage, status: CheckoutStatus): string =>
@@ -33,12 +32,20 @@ export function PhoneWay({ page, status }: Props) {
   const texts = { page: here, request, address: status.payTo ?? "" }
   const words = { page: t("scanPage"), request: t("scanWallet"), address: t("scanAddress") }
   const names = { page: t("qrPage"), request: t("qrRequest"), address: t("qrAddress") }
+  // What is reserved first is signed on this page: there is no transfer that a wallet could make by itself.
+  if (status.reservation)
+    return (
+      <div class="stack">
+        <Qr text={here} label={`${t("qrLabel")}: ${names.page}`} />
+        <p class="center">{words.page}</p>
+      </div>
+    )
   return (
     <div class="stack">
       <Qr text={texts[code]} label={`${t("qrLabel")}: ${names[code]}`} />
       <fieldset class="choices">
         <legend class="aside">{t("qrOf")}</legend>
-        {codes.map(each => (
+        {(["page", "request", "address"] as const).map(each => (
           <label key={each}>
             <input type="radio" name="code" value={each} checked={each === code} onChange={() => setCode(each)} />
             <span>{names[each]}</span>

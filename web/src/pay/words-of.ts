@@ -2,17 +2,22 @@
 import type { Translate } from "../i18n/words.ts"
 import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { localAmount } from "../ui/amounts.ts"
+import { reservationWords } from "./reservation.ts"
 import { isZero, type Stage } from "./stage.ts"
 
 /** A heading and what follows it; the heading is empty where the ways to pay speak for themselves. */
 export interface StageWords {
   title: string
   text: string
-  tone: "plain" | "warn" | "wait" | "good" | "bad"
+  tone: "neutral" | "warn" | "wait" | "good" | "bad"
 }
 
-/** The heading and the sentence of a stage. */
-export function wordsOf(t: Translate, page: PayPage, status: CheckoutStatus, stage: Stage): StageWords {
+/** The heading and the sentence of a stage; times in `zone`, or else in the reader's. */
+export function wordsOf(t: Translate, page: PayPage, status: CheckoutStatus, stage: Stage, zone?: "UTC"): StageWords {
+  return reservationWords(t, page, { ...status, stage, zone }) ?? transferWords(t, page, status, stage)
+}
+
+function transferWords(t: Translate, page: PayPage, status: CheckoutStatus, stage: Stage): StageWords {
   const local = (amount: string) => localAmount(amount, page.lang)
   const values = {
     merchant: page.merchant,
@@ -30,7 +35,7 @@ export function wordsOf(t: Translate, page: PayPage, status: CheckoutStatus, sta
     case "pay":
       return exception === "wrong_asset"
         ? { title: "", text: t("wrongTokenPay", values), tone: "warn" }
-        : { title: "", text: "", tone: "plain" }
+        : { title: "", text: "", tone: "neutral" }
     case "part": {
       const text = isZero(status.arriving) ? t("partWords", values) : t("partWaiting", values)
       return { title: t("partTitle"), text, tone: "wait" }
@@ -65,5 +70,11 @@ export function wordsOf(t: Translate, page: PayPage, status: CheckoutStatus, sta
         text: exception === "duplicate" ? ask("usedUp") : t("failedWords", values),
         tone: "bad",
       }
+    // Only where something is reserved, which has words of its own.
+    case "reserving":
+    case "reserved":
+    case "released":
+    case "refunded":
+      return { title: "", text: "", tone: "neutral" }
   }
 }

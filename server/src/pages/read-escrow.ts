@@ -1,0 +1,64 @@
+/** What the pages show of a payment that is reserved first: of a checkout, and on its receipt. */
+import type { CheckoutStatus, Reservation } from "../../../web/src/page-data.ts"
+import type { NetworkInfo } from "../chain/networks.ts"
+import type { Context, TxContext } from "../context.ts"
+import type { EscrowCallKind } from "../db/payout-rows.ts"
+import type { Row } from "../db/schema.ts"
+import { standingOf } from "../escrow/fold-escrow.ts"
+import { escrowsOf, type Standing, standingOfEscrow } from "../escrow/load-escrow.ts"
+import { shownToPayer } from "../escrow/show-escrow.ts"
+import { formatAmount } from "../money/amount.ts"
+
+/** What each call of an escrow is for a payer. */
+const moveKinds = { reserve: "reserve", capture: "capture", void: "release", refund: "refund" } as const
+
+/** The escrow of a session with its calls; undefined for a session that is paid directly. */
+export async function standingOfSession(
+  ctx: TxContext,
+  session: Row<"checkout_sessions">,
+): Promise<Standing | undefined> {
+  const escrow = (await escrowsOf(ctx, [session])).get(session.id)
+  return escrow && (await standingOfEscrow(ctx, { session, escrow }))
+}
+
+/** What became of a reservation, with the transactions that count; `terms` are what is to be signed now. */
+export function reservationOf(
+  network: NetworkInfo,
+  { session, escrow, calls }: Standing,
+  terms: Reservation["terms"] = null,
+): Reservation {
+  const text = (amount: bigint) => formatAmount(amount, network.token.decimals)
+  const { captured, released, refunded, captureBefore } = shownToPayer(network, session, escrow, { payable: false })
+  const moves = calls.flatMap(call =>
+    call.tx_hash !== null && standingOf(call) === "counts"
+      ? [{ kind: moveKinds[call.kind as EscrowCallKind], txHash: call.tx_hash }]
+      : [],
+  )
+  return {
+    capture: session.capture === "manual" ? "manual" : "automatic",
+    authorized: text(escrow.authorized),
+    ...{ captured, released, refunded, captureBefore },
+    left: text(escrow.authorized - escrow.captured - escrow.voided - escrow.reclaimed),
+    terms,
+    moves,
+  }
+}
+
+/** What differs in the state of a checkout that is reserved first; nobody sends money to an address for it. */
+export function reservedStatus(
+  ctx: Context,
+  network: NetworkInfo,
+  standing: Standing,
+  terms: Reservation["terms"],
+): Pick<CheckoutStatus, "arriving" | "missing" | "relaying" | "over" | "reservation"> {
+  const { session, escrow, folded } = standing
+  const amount = formatAmount(session.amount, network.token.decimals)
+  const nothing = formatAmount(0n, network.token.decimals)
+  return {
+    arriving: nothing,
+    missing: escrow.authorized > 0n ? nothing : amount,
+    relaying: folded.open.reserve > 0,
+    over: ctx.now() >= session.expires_at,
+    reservation: reservationOf(network, standing, terms),
+  }
+}

@@ -1,0 +1,89 @@
+/** What became of a payment that was reserved first: words and amounts. Pure: the server and the browser both use it. */
+import type { Catalogue } from "../i18n/en.ts"
+import type { Translate } from "../i18n/words.ts"
+import type { CheckoutStatus, PageBase, Reservation } from "../page-data.ts"
+import { localAmount } from "../ui/amounts.ts"
+import { momentOf } from "../ui/moments.ts"
+import { isZero, type Stage } from "./stage.ts"
+import type { StageWords } from "./words-of.ts"
+
+/** An amount with the transactions that moved it. */
+interface LedgerLine {
+  name: keyof Catalogue
+  amount: string
+  txHashes: string[]
+}
+
+/** What was reserved, captured, released and refunded, without what is zero; nothing before a reservation. */
+export function ledgerOf({ authorized, captured, left, released, refunded, moves }: Reservation): LedgerLine[] {
+  const line = (name: keyof Catalogue, amount: string, kind?: Reservation["moves"][number]["kind"]) => ({
+    name,
+    amount,
+    txHashes: moves.filter(move => move.kind === kind).map(({ txHash }) => txHash),
+  })
+  const lines = [
+    line("amountReserved", authorized, "reserve"),
+    line("paidAmount", captured, "capture"),
+    line("amountLeft", isZero(captured) ? "0" : left),
+    line("amountReleased", released, "release"),
+    line("amountRefunded", refunded, "refund"),
+  ]
+  return lines.filter(({ amount }) => !isZero(amount))
+}
+
+/** The heading and the sentence of a stage of such a payment; undefined where they are those of any checkout. */
+export function reservationWords(
+  t: Translate,
+  page: PageBase,
+  { amount, reservation, stage, zone }: Pick<CheckoutStatus, "amount" | "reservation"> & Shown,
+): StageWords | undefined {
+  if (!reservation) return undefined
+  const local = (amount: string) => localAmount(amount, page.lang)
+  const { capture, captured, left, released, refunded, captureBefore } = reservation
+  const values = {
+    merchant: page.merchant,
+    symbol: page.token.symbol,
+    amount: local(amount),
+    paid: local(captured),
+    released: local(released),
+    refunded: local(refunded),
+    time: momentOf(captureBefore, page.lang, { zone }),
+  }
+  switch (stage) {
+    case "pay":
+      return { title: "", text: t(capture === "manual" ? "reserveTerms" : "reserveAtOnce", values), tone: "neutral" }
+    case "reserving":
+      return { title: t("reserving"), text: t("reservingWords"), tone: "wait" }
+    case "reserved":
+      return capture === "manual"
+        ? {
+            title: t("reserved", { time: values.time.replaceAll(" ", "\u00a0") }),
+            text: t("reservedWords", values),
+            tone: "good",
+          }
+        : { title: t("reservedAtOnce"), text: t("reservedAtOnceWords", values), tone: "wait" }
+    case "paid": {
+      const rest = !isZero(left) ? "takenPart" : !isZero(released) ? "takenRest" : "paidWords"
+      const back = isZero(refunded) ? "" : ` ${t("refundedPart", values)}`
+      return { title: t("paid"), text: t(rest, values) + back, tone: "good" }
+    }
+    case "released":
+      return { title: t("released"), text: t("releasedWords", values), tone: "neutral" }
+    case "refunded":
+      return { title: t("refunded"), text: t("refundedWords", values), tone: "neutral" }
+    case "expired":
+      return { title: t("expired"), text: t("reserveExpired", values), tone: "bad" }
+    case "failed":
+      return { title: t("failed"), text: t("reserveFailedWords", values), tone: "bad" }
+    case "paused":
+      return { title: t("paused"), text: t("reservePaused"), tone: "bad" }
+    default:
+      return undefined
+  }
+}
+
+interface Shown {
+  stage: Stage
+  /** The time zone of a page whose reader's is not known. */
+  zone?: "UTC" | undefined
+}
