@@ -139,20 +139,10 @@ export async function openOwnPostgres(server: string, prepare?: (url: string) =>
 }
 
 /**
- * Empties every table except the list of migrations. Only tables that were ever written to are emptied: truncating all
- * of them takes 90 ms of CPU on the embedded database, this 24. On Postgres they are truncated: autovacuum would free the
- * space of deleted rows for new ones, in any order.
+ * Empties every table except the list of migrations. Only tables that were ever written to are emptied, which takes 3 ms; to
+ * truncate them takes 40 on Postgres, and 90 on the embedded database.
  */
 export async function emptyDatabase({ db }: OpenDatabase): Promise<void> {
-  if (onPostgres) {
-    const { rows } = await sql<{ name: string }>`
-      select relname as name from pg_class
-      where relnamespace = 'public'::regnamespace and relkind = 'r' and relname <> 'migrations'
-        and pg_relation_size(oid) > 0`.execute(db)
-    if (rows.length > 0)
-      await sql`truncate ${sql.join(rows.map(row => sql.table(row.name)))} restart identity cascade`.execute(db)
-    return
-  }
   await db.transaction().execute(async db => {
     // No trigger runs and no foreign key is checked, because everything is deleted.
     await sql`set local session_replication_role = replica`.execute(db)

@@ -109,7 +109,7 @@ if (!run("style, types, generated files", "npm", ["run", "--silent", "check"])) 
 }
 suite("all tests, embedded database", [])
 if (postgresBinaries()) {
-  const postgres = await startPostgres()
+  const postgres = await startPostgres({ autovacuum: false })
   suite("tests with a database, on Postgres", ["server/src", ...alike.map(path => `--exclude=server/src/${path}`)], {
     DATABASE_URL: postgres.url,
   })
