@@ -22,6 +22,7 @@ import {
   testUsdcAbi,
   tokenStoreAbi,
 } from "../server/src/chain/abi.ts"
+import { newEndpoint } from "../server/src/chain/endpoints.ts"
 import {
   authorizationNonce,
   authorizeCall,
@@ -40,6 +41,7 @@ import {
   voidCall,
 } from "../server/src/chain/escrow.ts"
 import type { EscrowDeployment, EscrowVersion } from "../server/src/chain/escrow-deployments.ts"
+import { findEscrow } from "../server/src/chain/find-escrow.ts"
 import { type Address, checksummed, type Hash } from "../server/src/chain/hex.ts"
 import { refundCollectorDeployment } from "../server/src/chain/refund-collector.ts"
 import { withRevertName } from "../server/src/chain/revert-name.ts"
@@ -567,6 +569,38 @@ describe("the refund collector", () => {
       await expect(deploy(client, refundCollectorAbi, refundCollectorBytecode, args)).rejects.toThrow(
         /custom error 0xd92e233d/,
       )
+  })
+})
+
+describe("a start", () => {
+  const served = (rig: Partial<EscrowDeployment>, urls = [anvil.rpcUrl]) => ({
+    ...{ name: "base-sepolia" as const, chainId, endpoints: urls.map(url => newEndpoint("base-sepolia", url)) },
+    escrow: { ...rigs["v1.1"], ...rig },
+  })
+  const relayWallet = () => low(operator.address)
+
+  test("finds the escrow of either version with its collectors, and none where there is none", async () => {
+    for (const rig of Object.values(rigs))
+      expect(await findEscrow(served(rig), { relayWallet: relayWallet() })).toEqual(rig)
+    const bare = { ...rigs["v1.1"], refundCollector: undefined }
+    expect(await findEscrow(served(bare))).toEqual(bare)
+    expect(await findEscrow(served({ address: fresh(90) }))).toBeUndefined()
+    expect(await findEscrow({ ...served({}), escrow: undefined })).toBeUndefined()
+    const silent = served({}, ["http://127.0.0.1:1"])
+    await expect(findEscrow(silent)).rejects.toThrow(/no endpoint returns the code of the escrow/)
+  })
+
+  test("refuses contracts that are not those that calls are encoded for", async () => {
+    const { refundCollector } = rigs["v1.0"]
+    for (const [of, words] of [
+      [{ address: usdc }, /is no escrow that this version knows .*; see ESCROW_BASE_SEPOLIA$/],
+      [{ collector: fresh(91) }, /there is no collector at 0x/],
+      [{ refundCollector }, /is not this version's refund collector .*; see REFUND_COLLECTOR_BASE_SEPOLIA$/],
+      [{ refundCollector: fresh(92) }, /is not this version's refund collector/],
+    ] as const)
+      await expect(findEscrow(served(of), { relayWallet: relayWallet() })).rejects.toThrow(words)
+    const other = { relayWallet: low(stranger.address) }
+    await expect(findEscrow(served({}), other)).rejects.toThrow(/is not this version's refund collector/)
   })
 })
 

@@ -8,6 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { parseArgs } from "node:util"
 import type { Logger } from "pino"
 import { openApp } from "./app.ts"
+import { findEscrow } from "./chain/find-escrow.ts"
 import { checkNetwork, type Network, NetworkMismatch } from "./chain/networks.ts"
 import { sanctionedAddresses } from "./chain/sanctions.ts"
 import { lockDataDir } from "./config/data-dir.ts"
@@ -171,7 +172,17 @@ async function openContext(
   for (const wanted of settings.networks) {
     const network = await patiently(() => checkNetwork(wanted, signal), log, signal)
     await patiently(() => checkFactory(network, { payoutWallet: settings.payoutWallet, signal }), log, signal)
-    networks.push(network)
+    const escrow = await patiently(
+      () => findEscrow(network, { relayWallet: settings.relayWallet, signal }),
+      log,
+      signal,
+    )
+    if (network.escrow && !escrow)
+      log.warn(
+        { network: network.name, escrow: network.escrow.address },
+        "there is no escrow here: nothing is held in one",
+      )
+    networks.push({ ...network, escrow })
   }
   await claimInstallation(database.db, settings.mode, networks)
   for (const shared of await sharedSlugs(database.db))

@@ -62,6 +62,10 @@ export function paymentInfoHash(info: PaymentInfo, chainId: number, escrow: Addr
   return keccak256(encodeAbiParameters(HASHED, [BigInt(chainId), escrow, structHash])) as Hash
 }
 
+/** The call that has the contract compute that id. */
+export const getHashCall = (info: PaymentInfo): Hex =>
+  encodeFunctionData({ abi, functionName: "getHash", args: [info] })
+
 /** The nonce that the payer signs: the id with the payer zero, so it is the same for whoever pays. */
 export const authorizationNonce = (info: Omit<PaymentInfo, "payer">, chainId: number, escrow: Address): Hash =>
   paymentInfoHash({ ...info, payer: ZERO_ADDRESS }, chainId, escrow)

@@ -1,7 +1,9 @@
-/** How our refund collector is deployed: one escrow and operator give one address on every network. Pure. */
-import { encodeDeployData, type Hex } from "viem"
-import { refundCollectorAbi, refundCollectorBytecode } from "./abi.ts"
+/** How our refund collector is deployed and recognized: one escrow and operator give one address on every network. Pure. */
+import { encodeDeployData, type Hex, pad } from "viem"
+import { refundCollectorAbi, refundCollectorBytecode, refundCollectorRuntime } from "./abi.ts"
 import { create2Deployment } from "./create2.ts"
+import type { Address } from "./hex.ts"
+import { immutablesOf } from "./immutables.ts"
 
 /**
  * The transaction that deploys the collector that serves this escrow and this operator alone, and the address, in lower case,
@@ -11,3 +13,9 @@ export const refundCollectorDeployment = ({ escrow, operator }: { escrow: Hex; o
   create2Deployment(
     encodeDeployData({ abi: refundCollectorAbi, bytecode: refundCollectorBytecode, args: [escrow, operator] }),
   )
+
+/** Whether deployed code is this version's refund collector, with this escrow and, where one is given, this operator. */
+export function isRefundCollector(code: unknown, escrow: Address, operator: Address | undefined): boolean {
+  const words = immutablesOf(String(code).toLowerCase(), refundCollectorRuntime)
+  return words?.[0] === pad(escrow) && (operator === undefined || words[1] === pad(operator))
+}

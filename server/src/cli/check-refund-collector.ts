@@ -1,9 +1,7 @@
 /** Makes sure that the contract that pulls refunds from merchants' wallets is this version's, with this escrow and operator. */
-import { pad } from "viem"
-import { refundCollectorRuntime } from "../chain/abi.ts"
 import { ask, type Endpoint, hostOf } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
-import { immutablesOf } from "../chain/immutables.ts"
+import { isRefundCollector } from "../chain/refund-collector.ts"
 
 /**
  * Asks every endpoint for its code. Throws an Error with a sentence where one reports another code, escrow or operator, or where
@@ -18,8 +16,7 @@ export async function checkRefundCollector(
   const codes = await Promise.all(endpoints.map(async endpoint => (await ask(endpoint, [call]))?.[0]))
   for (const [i, code] of codes.entries()) {
     if (!code?.ok) continue
-    const words = immutablesOf(String(code.value).toLowerCase(), refundCollectorRuntime)
-    if (words?.[0] !== pad(escrow) || words[1] !== pad(operator))
+    if (!isRefundCollector(code.value, escrow, operator))
       throw new Error(
         `The contract at ${address} is not this version's refund collector of that escrow and operator (by the endpoint ${hostOf(endpoints[i] as Endpoint)}).`,
       )
