@@ -1,13 +1,15 @@
-/** `script/chaos`: the chaos of payouts at full size, with a report; ends with 1 when anything did not hold. */
+/** `script/chaos`: the chaos of payouts, then of agents' payments, at full size, with reports; ends with 1 when anything did not hold. */
 import { parseArgs } from "node:util"
 import { startPostgres } from "../postgres.ts"
 import { runChaos } from "./chaos.ts"
+import { runX402Chaos } from "./x402.ts"
 
 const { values } = parseArgs({
   options: {
     payouts: { type: "string", default: "1500" },
     workers: { type: "string", default: "4" },
     kills: { type: "string", default: "15" },
+    "agent-kills": { type: "string", default: "8" },
     seed: { type: "string", default: `${Date.now() % 1_000_000}` },
     verbose: { type: "boolean" },
   },
@@ -15,17 +17,28 @@ const { values } = parseArgs({
 const whole = (text: string) => Number.parseInt(text, 10)
 const print = (text: string) => process.stdout.write(`${text}\n`)
 const postgres = await startPostgres()
-const report = await runChaos({
-  postgresUrl: postgres.url,
-  payouts: whole(values.payouts),
-  workers: whole(values.workers),
-  killsOfEach: whole(values.kills),
-  rates: { refuse: 0.05, breakOff: 0.05, takeAndBreak: 0.2, swallow: 0.05, forget: 0.1, hide: 0.1, lie: 0.1 },
-  reorgs: true,
-  alter: "all",
-  seed: whole(values.seed),
-  limitMs: 1_800_000,
-  ...(values.verbose ? { say: print } : {}),
-}).finally(() => postgres.stop())
-print(`seed ${values.seed}: ${JSON.stringify(report, null, 2)}`)
-process.exit(report.violations.length === 0 ? 0 : 1)
+const say = values.verbose ? { say: print } : {}
+const payouts = whole(values.payouts)
+const agentKills = whole(values["agent-kills"])
+const reports: Record<string, { violations: string[] }> = {}
+try {
+  if (payouts > 0)
+    reports.payouts = await runChaos({
+      postgresUrl: postgres.url,
+      payouts,
+      workers: whole(values.workers),
+      killsOfEach: whole(values.kills),
+      rates: { refuse: 0.05, breakOff: 0.05, takeAndBreak: 0.2, swallow: 0.05, forget: 0.1, hide: 0.1, lie: 0.1 },
+      reorgs: true,
+      alter: "all",
+      seed: whole(values.seed),
+      limitMs: 1_800_000,
+      ...say,
+    })
+  const agents = { waves: 3 * agentKills, killsOfEach: agentKills, reorgs: true, limitMs: 1_800_000, ...say }
+  if (agentKills > 0) reports.agents = await runX402Chaos({ ...agents, postgresUrl: postgres.url })
+} finally {
+  await postgres.stop()
+}
+print(`seed ${values.seed}: ${JSON.stringify(reports, null, 2)}`)
+process.exit(Object.values(reports).every(({ violations }) => violations.length === 0) ? 0 : 1)

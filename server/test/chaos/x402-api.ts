@@ -1,0 +1,90 @@
+/**
+ * A process that serves agents and nothing else, and ends itself by SIGKILL at the given moment. The moments are in the database driver;
+ * the product knows nothing of it. It prints its address, each claim that it makes or serves, so that nobody waits for the lease of a process
+ * that is gone, and which settlements it begins to serve and has recorded as answered.
+ */
+import pg from "pg"
+import { openApp } from "../../src/app.ts"
+import type { Address } from "../../src/chain/hex.ts"
+import { checkNetwork, type NetworkSettings } from "../../src/chain/networks.ts"
+import { readSettings, type Settings } from "../../src/config/settings.ts"
+import type { Context } from "../../src/context.ts"
+import { openPostgres } from "../../src/db/open.ts"
+import { openWakes } from "../../src/jobs/wake.ts"
+import { processLimits } from "../../src/limits/limiter.ts"
+import { openLog } from "../../src/log.ts"
+import { sales } from "../../src/sales.ts"
+import type { ApiPoint } from "./x402.ts"
+
+export interface ApiOptions {
+  databaseUrl: string
+  network: NetworkSettings
+  relayWallet: Address
+  killAt?: ApiPoint | undefined
+}
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+const claiming = /^insert into "settlements"/
+const serving = /^update "settlements" set "served_at" = \S+, "answered_at"/
+const answering = /^update "settlements" set "answered_at"/
+
+/** Watches all statements about settlements. */
+function watchQueries(killAt: ApiPoint | undefined): void {
+  const moment = (here: ApiPoint) => here === killAt && process.kill(process.pid, "SIGKILL")
+  const claims = new WeakSet<pg.Client>()
+  const query = pg.Client.prototype.query as (...args: unknown[]) => unknown
+  pg.Client.prototype.query = function watchedQuery(this: pg.Client, ...args: unknown[]): unknown {
+    const [first, second] = args
+    const given = typeof first === "string" ? { text: first, values: second } : (first as pg.QueryConfig)
+    const text = String(given.text)
+    const values = Array.isArray(given.values) ? given.values.map(String) : []
+    const claim = values.filter(value => UUID.test(value)).join(" ")
+    const settlement = values.find(value => value.startsWith("set_"))
+    if (claiming.test(text) || serving.test(text)) process.stdout.write(`claims ${claim}\n`)
+    if (serving.test(text)) process.stdout.write(`serves ${settlement}\n`)
+    if (claiming.test(text)) {
+      moment("before claim")
+      claims.add(this)
+    }
+    if (serving.test(text)) moment("before serving")
+    if (answering.test(text)) moment("before answered")
+    const isClaim = text === "commit" && claims.delete(this)
+    if (isClaim) moment("before claim's commit")
+    const after = isClaim ? "after claim's commit" : serving.test(text) ? "after serving" : undefined
+    const done = query.apply(this, args)
+    if (!after && !answering.test(text)) return done
+    return (done as Promise<unknown>).then(result => {
+      if (after) moment(after)
+      else process.stdout.write(`answered ${settlement}\n`)
+      return result
+    })
+  } as typeof pg.Client.prototype.query
+}
+
+async function main({ databaseUrl, network, relayWallet, killAt }: ApiOptions): Promise<void> {
+  const defaults = readSettings({ LOG_LEVEL: "fatal" })
+  const settings: Settings = {
+    ...defaults,
+    relayWallet,
+    secretKey: new Uint8Array(32).fill(7),
+    limits: Object.fromEntries(Object.keys(defaults.limits).map(bucket => [bucket, 0])) as Settings["limits"],
+  }
+  const database = await openPostgres(databaseUrl, () => {})
+  const ctx: Context = {
+    db: database.db,
+    settings,
+    log: openLog("fatal"),
+    now: () => new Date(),
+    chain: { networks: [await checkNetwork(network)] },
+    limits: processLimits(),
+    sells: sales,
+    wakes: await openWakes(database),
+    signal: new AbortController().signal,
+  }
+  const app = openApp(ctx, { verify: async () => undefined })
+  const url = await app.listen({ host: "127.0.0.1", port: 0 })
+  watchQueries(killAt)
+  process.stdout.write(`${url}\n`)
+}
+
+if (process.argv[2]) await main(JSON.parse(process.argv[2]))
