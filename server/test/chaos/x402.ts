@@ -24,7 +24,7 @@ const APIS = 2
 /** Some kills meet nobody: their statement comes once in a payment. */
 const WAVES_A_KILL = 12
 /** Each step of a request with a payment, before or after its statement is carried out. */
-export const apiPoints = [
+const apiPoints = [
   "before claim",
   "before claim's commit",
   "after claim's commit",
