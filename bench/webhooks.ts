@@ -162,7 +162,7 @@ const clear = (ctx: Context) => sql`truncate events, deliveries, delivery_attemp
 async function heap({ ctx, merchantId }: Place, n: number): Promise<void> {
   const body = JSON.stringify({
     id: `evt_${"a".repeat(24)}`,
-    event: "payment.refunded",
+    event: "subscription.renewal.created",
     createdAt: new Date(),
     data,
   })
@@ -246,7 +246,7 @@ async function bareLoop(url: string, n: number, concurrency: number): Promise<vo
   const one = async () => {
     while (left-- > 0) {
       const eventId = `evt_${"a".repeat(24)}`
-      const body = JSON.stringify({ id: eventId, event: "payment.refunded", createdAt: new Date(), data })
+      const body = JSON.stringify({ id: eventId, event: "subscription.renewal.created", createdAt: new Date(), data })
       const t = Math.floor(Date.now() / 1_000)
       const headers = {
         "content-type": "application/json",
@@ -311,7 +311,7 @@ async function steadily({ ctx, merchantId }: Place, ms: number): Promise<void> {
     await inTransaction(ctx, ctx =>
       emit(ctx, {
         merchantId,
-        type: "payment.refunded",
+        type: "subscription.renewal.created",
         orderKey: `cs_${n}`,
         data: { ...data, sentAt: clock() },
       }),

@@ -8,6 +8,7 @@ import type { Context } from "./context.ts"
 import { foreignTokenRoutes } from "./deposits/foreign-token-routes.ts"
 import { depositRoutes } from "./deposits/routes.ts"
 import { termsRoute } from "./deposits/terms-route.ts"
+import { refundRoutes } from "./escrow/refund-routes.ts"
 import { healthRoutes } from "./http/health.ts"
 import { documentApi } from "./http/openapi.ts"
 import { openServer, type Server } from "./http/server.ts"
@@ -72,6 +73,7 @@ export function openApp(
     catalogRoutes(routes, ctx)
     transactionRoutes(routes, ctx)
     exceptionRoutes(routes, ctx)
+    refundRoutes(routes, ctx)
     returnAddressRoutes(routes, ctx)
     accessRoutes(routes, ctx)
     webhookRoutes(routes, ctx, sender)

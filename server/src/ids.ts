@@ -19,6 +19,7 @@ export type IdPrefix =
   | "spl"
   | "bdl"
   | "set"
+  | "re"
 
 /**
  * A new id, unguessable (about 124 bits) and unique without asking the database.

@@ -23,7 +23,10 @@ const METRICS_TOKEN = "m-token"
 const TX_HASH = `0x${"5f".repeat(32)}`
 /** As the examples of the document name it. */
 const EXAMPLE_SESSION = "cs_tz4a98xxat96iws9zmbrgj3a"
+const EXAMPLE_REFUNDED = "cs_q7w2hc9n4m1xk8t5r3v6b0zd"
 const BUYER = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+const RESERVED = `0x${"6a".repeat(32)}` as Hash
+const RELAY = `0x${"3c".repeat(20)}` as Address
 const wallet = privateKeyToAccount(generatePrivateKey())
 
 const committed = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")) as Document
@@ -67,7 +70,7 @@ let ids: Record<string, string>
 let apiKeys: Record<"shop" | "rival", string>
 
 beforeAll(async () => {
-  service = await startService({ settings: { metricsToken: METRICS_TOKEN } })
+  service = await startService({ settings: { metricsToken: METRICS_TOKEN, relayWallet: RELAY } })
   receiver = await startReceiver()
   // An example's address must answer to be good.
   for (const { body } of routes)
@@ -117,6 +120,7 @@ async function prepare(): Promise<void> {
     grantId: `grant_${"a".repeat(24)}`,
     slug: "api",
     settlements: await settlement(),
+    refunds: await refund(),
     from: BUYER,
     nonce: TX_HASH,
     txHash: TX_HASH,
@@ -221,6 +225,72 @@ async function settlement(): Promise<string> {
     .values({
       ...{ ...common, ...times, id, nonce: digest, digest, pay_to: payer, valid_before: 1n, payout_id: payoutId },
       ...{ binding: "", payload_hash: "", from_block: 0n },
+    })
+    .execute()
+  return id
+}
+
+/** A payment through escrow that is captured, and a refund of a part of it; answers the refund's id. */
+async function refund(): Promise<string> {
+  const { db } = service.ctx
+  const session = await db
+    .selectFrom("checkout_sessions")
+    .selectAll()
+    .where("id", "=", EXAMPLE_SESSION)
+    .executeTakeFirstOrThrow()
+  const [now, payer, hash] = [new Date(), BUYER.toLowerCase() as Address, TX_HASH as Hash]
+  const later = new Date(now.getTime() + 86_400_000)
+  const paid = { status: "confirmed", capture: "manual", run_at: null, confirmed_at: now, tx_hash: hash } as const
+  const empty = { payer_fields: null, payer_info: null, metadata: null }
+  const common = { chain_id: 84532, merchant_id: session.merchant_id, token: paperNetwork.token.address }
+  const times = { created_at: now, updated_at: now }
+  await db
+    .insertInto("checkout_sessions")
+    .values({ ...session, ...paid, ...empty, id: EXAMPLE_REFUNDED })
+    .execute()
+  await db
+    .insertInto("escrows")
+    .values({
+      ...{ ...common, ...times, session_id: EXAMPLE_REFUNDED, escrow: payer, collector: payer, version: "v1.1" },
+      ...{ refund_collector: payer, operator: RELAY, receiver: payer, payer, auth_id: hash, salt: hash, nonce: hash },
+      ...{ pre_approval_expiry: later, authorization_expiry: later, refund_expiry: later, void_at: now },
+      ...{ max_amount: 5_000_000n, authorized: 5_000_000n, captured: 5_000_000n, authorized_at: now },
+    })
+    .execute()
+  const called = (kind: "reserve" | "capture" | "refund", n: bigint, amount: bigint) => ({
+    ...{ ...common, ...times, id: randomUUID(), kind, escrow_id: EXAMPLE_REFUNDED, source_key: `escrow:${kind}` },
+    ...{ recipient: payer, amount, to_address: payer, data: "0x00" as const, relay_by: later, reserved: false },
+    ...(kind === "reserve" ? { payer, auth_nonce: RESERVED, auth_digest: RESERVED } : {}),
+    ...(kind === "refund"
+      ? { state: "queued" as const }
+      : {
+          state: "final" as const,
+          wallet: RELAY,
+          nonce: n,
+          tx_hash: hash,
+          block_number: 1n,
+          block_hash: hash,
+          succeeded: true,
+        }),
+    run_at: now,
+  })
+  const open = called("refund", 2n, 1_000_000n)
+  await db
+    .insertInto("payouts")
+    .values([called("reserve", 0n, 5_000_000n), called("capture", 1n, 5_000_000n), open])
+    .execute()
+  const id = `re_${"a".repeat(24)}`
+  const { merchant_id } = session
+  await db
+    .insertInto("refunds")
+    .values({
+      ...times,
+      id,
+      merchant_id,
+      session_id: EXAMPLE_REFUNDED,
+      amount: open.amount,
+      payout_id: open.id,
+      reason: null,
     })
     .execute()
   return id
@@ -369,7 +439,8 @@ const signed: Record<string, () => Promise<object>> = {
 /** A request that is good but for what is given. */
 function send(route: Route, given: Sent = {}) {
   const named = /^\/api\/(?:console\/|agent\/)?([\w-]+)/.exec(route.path)?.[1] ?? ""
-  const kind = route.path.startsWith("/api/agent/payments") ? "settlements" : named
+  const isRefund = route.path.startsWith("/api/console/payments/refunds/")
+  const kind = isRefund ? "refunds" : route.path.startsWith("/api/agent/payments") ? "settlements" : named
   const path = route.path.replaceAll(
     /\{(\w+)\}/g,
     (_, name) => given.path?.[name] ?? ids[name === "id" ? kind : name] ?? "",
@@ -469,7 +540,7 @@ function note(message: string): void {
     .replaceAll(/0x[0-9a-fA-F]{40,}/g, "0x…")
     .replace(/not valid JSON: .*/s, "not valid JSON: ….")
     .replace(/must be one of: .*/, "must be one of: ….")
-    .replaceAll(/\b(?:pw|cs|spl)_[a-z0-9]{24}\b/g, "ID")
+    .replaceAll(/\b(?:pw|cs|spl|re)_[a-z0-9]{24}\b/g, "ID")
     .replace(/(?<=at (?:least|most) )[\d,]+/, "N")
   said.add(values)
 }

@@ -47,19 +47,23 @@ const columns = [
 
 type Entry = Row<"books"> & {
   balance: bigint | null
+  /** The receiving address, or the escrow's contract. */
   deposit: Address
   resource_id: string
+  /** Of an escrow: the wallet that gets what is captured, and pays refunds. */
+  receiver: Address | null
   claimed_by: string | null
   payment_status: Row<"payments">["status"] | null
   exception: Row<"payments">["exception"]
 }
 
-/** A filter whose deposits are resolved, so that one index answers; null: all deposits. */
+/** A filter whose deposits or escrows are resolved, so that one index answers; both null: all of them. */
 interface Found extends Pick<BookFilter, "from" | "to"> {
   merchantId: string
   deposits: bigint[] | null
+  escrows: string[] | null
   /**
-   * Whether the list is for one deposit. Only then the balance is included: the sum over all deposits of a merchant
+   * Whether the list is for one deposit or escrow. Only then the balance is included: the sum over all deposits of a merchant
    * would be read each time.
    */
   withBalance: boolean
@@ -67,25 +71,31 @@ interface Found extends Pick<BookFilter, "from" | "to"> {
 
 async function find(ctx: Context, merchantId: string, filter: BookFilter): Promise<Found> {
   const { deposit, paywallId, sessionId, from, to } = filter
-  const times = { from, to, merchantId }
-  if (deposit === undefined && paywallId === undefined && sessionId === undefined)
-    return { ...times, deposits: null, withBalance: false }
+  const withBalance = deposit !== undefined
+  const found = { from, to, merchantId, withBalance, deposits: null, escrows: null }
+  if (deposit === undefined && paywallId === undefined && sessionId === undefined) return found
+  const address = deposit === undefined ? undefined : (parseAddress(deposit) ?? ZERO_ADDRESS)
   let query = ctx.db.selectFrom("deposits").select("id").where("merchant_id", "=", merchantId)
-  if (deposit !== undefined) query = query.where("address", "=", parseAddress(deposit) ?? ZERO_ADDRESS)
+  if (address !== undefined) query = query.where("address", "=", address)
   if (paywallId !== undefined) query = query.where("resource_id", "=", paywallId)
   if (sessionId !== undefined) query = query.where("resource_id", "=", sessionId)
-  const rows = await query.execute()
-  return { ...times, deposits: rows.map(({ id }) => id), withBalance: deposit !== undefined }
+  const deposits = await query.execute()
+  if (deposits.length > 0 || paywallId !== undefined) return { ...found, deposits: deposits.map(({ id }) => id) }
+  let held = ctx.db.selectFrom("escrows").select("session_id as id").where("merchant_id", "=", merchantId)
+  if (address !== undefined) held = held.where("escrow", "=", address)
+  if (sessionId !== undefined) held = held.where("session_id", "=", sessionId)
+  return { ...found, escrows: (await held.execute()).map(({ id }) => id) }
 }
 
 /** The rows of the books that match. `from` and `to` are instants: from ≤ at < to. */
-function passing({ merchantId, deposits, withBalance, from, to }: Found): RawBuilder<unknown> {
+function passing({ merchantId, deposits, escrows, withBalance, from, to }: Found): RawBuilder<unknown> {
   const balance = withBalance
-    ? sql`sum(case direction when 'in' then amount else -amount end) over (partition by deposit_id, token order by at, id)`
+    ? sql`sum(case direction when 'in' then amount when 'out' then -amount else 0 end) over (partition by deposit_id, token order by at, id)`
     : sql`null::numeric`
   const where = [
     sql`merchant_id = ${merchantId}`,
     ...(deposits ? [sql`deposit_id = any(${sqlArray("bigint", deposits)})`] : []),
+    ...(escrows ? [sql`escrow_id = any(${sqlArray("text", escrows)})`] : []),
   ]
   const times = [
     ...(from !== undefined ? [sql`at >= ${timeAt("from", from)}`] : []),
@@ -112,10 +122,12 @@ export async function booksOf(ctx: Context, merchantId: string, filter: BookFilt
 
 async function read(ctx: Context, rows: RawBuilder<unknown>, part: RawBuilder<unknown>): Promise<Entry[]> {
   const found = await sql<Entry>`
-    select b.*, d.address as deposit, d.resource_id, c.payment_id as claimed_by, p.status as payment_status,
+    select b.*, coalesce(d.address, e.escrow) as deposit, coalesce(d.resource_id, b.escrow_id) as resource_id,
+      e.receiver, c.payment_id as claimed_by, p.status as payment_status,
       p.exception
     from (select * from ${rows} r order by at desc, id desc ${part}) b
-      join deposits d on d.id = b.deposit_id
+      left join deposits d on d.id = b.deposit_id
+      left join escrows e on e.session_id = b.escrow_id
       left join claims c on c.transfer_id = b.transfer_id
       left join payments p on p.id = coalesce(b.payment_id, c.payment_id)
     order by b.at desc, b.id desc`.execute(ctx.db)
@@ -130,7 +142,6 @@ export function entryOf(ctx: Context, row: Entry) {
     isSettlement
       ? `${amount < 0n ? "-" : ""}${formatAmount(amount < 0n ? -amount : amount, token.decimals)}`
       : `${amount}`
-  const isIn = row.direction === "in"
   const paymentId = row.payment_id ?? row.claimed_by
   return {
     at: row.at.toISOString(),
@@ -138,17 +149,18 @@ export function entryOf(ctx: Context, row: Entry) {
     reason: row.reason ?? (paymentId === null ? ("unclaimed" as const) : ("payment" as const)),
     paymentStatus: row.payment_status,
     exception: row.exception,
-    amountIn: isIn ? text(row.amount) : null,
-    amountOut: isIn ? null : text(row.amount),
+    amountIn: row.direction === "out" ? null : text(row.amount),
+    amountOut: row.direction === "in" ? null : text(row.amount),
     balance: row.balance === null ? null : text(row.balance),
     currency: isSettlement ? token.symbol : null,
     token: checksummed(row.token),
     chain,
     deposit: checksummed(row.deposit),
-    from: checksummed(row.sender ?? row.deposit),
+    // A refund comes out of the wallet that got the payment.
+    from: checksummed((row.direction === "through" ? row.receiver : row.sender) ?? row.deposit),
     to: checksummed(row.recipient),
     txHash: row.tx_hash,
-    blockNumber: row.block_number.toString(),
+    blockNumber: row.block_number?.toString() ?? null,
     status: row.state,
     paymentId,
     payoutId: row.payout_id && payoutIdOf(row.payout_id),

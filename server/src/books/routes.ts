@@ -27,10 +27,14 @@ const Entry = Type.Object({
     Timestamp,
     "For incoming money, the time of its block; for a payout, when it was first seen in a block",
   ),
-  direction: Type.Unsafe<"in" | "out">({ type: "string", enum: ["in", "out"] }),
+  direction: Type.Unsafe<"in" | "out" | "through">({
+    type: "string",
+    enum: ["in", "out", "through"],
+    description: "through: a refund, out of your payout wallet and on to the payer, so `amountIn` is `amountOut`",
+  }),
   reason: Type.String(
     text(
-      "In: payment, or unclaimed where the transfer belongs to no payment. Out: share, sweep, return, recovery (somebody sent it to the address's owner after the recovery time), given_back (the merchant's wallet approved it by its own signature, without the service) or unknown (the service did not send it, and halted payouts)",
+      "In: payment, unclaimed where the transfer belongs to no payment, or reserve (into the escrow, until it is captured or goes back). Out: share, sweep, return, recovery (somebody sent it to the address's owner after the recovery time), given_back (the merchant's wallet approved it by its own signature, without the service) or unknown (the service did not send it, and halted payouts); out of the escrow, capture (to the merchant), void (released to the payer) or reclaim (the payer took it back after its time). Through: refund",
     ),
   ),
   paymentStatus: Nullable(Type.String(text("As in the transactions; null without a payment"))),
@@ -39,15 +43,20 @@ const Entry = Type.Object({
     Described(Money, "In base units where it is in a token other than the network's settlement token"),
   ),
   amountOut: Nullable(Money),
-  balance: Nullable(Described(Money, "The deposit's balance after this transfer; only in a list of one deposit")),
+  balance: Nullable(
+    Described(
+      Money,
+      "What the deposit held after this transfer, or the escrow of yours; only in a list of one address",
+    ),
+  ),
   currency: Nullable(Type.String(text("null where it is in a token other than the network's settlement token"))),
   token: AddressText,
   chain: Type.String(),
   deposit: AddressText,
   from: AddressText,
   to: AddressText,
-  txHash: HashText,
-  blockNumber: Type.String(),
+  txHash: Described(Nullable(HashText), "Null for reclaim, which is a transaction of the payer"),
+  blockNumber: Nullable(Type.String()),
   status: Type.String(text("confirmed or mined; final once its block is finalized")),
   paymentId: Nullable(Type.String()),
   payoutId: Nullable(Type.String()),
@@ -59,7 +68,9 @@ const Entry = Type.Object({
 const filters = {
   from: Type.Optional(TimeInput),
   to: Type.Optional(Described(TimeInput, "Like `from`; transfers at exactly this time are not included")),
-  deposit: Type.Optional(Described(AddressInput, "The address of one deposit; the answer then includes its balance")),
+  deposit: Type.Optional(
+    Described(AddressInput, "The address of one deposit, or of the escrow: the answer then includes the balance"),
+  ),
   paywallId: Type.Optional(Matching("^pw_[a-z0-9]{24}$", "A paywall's id")),
   sessionId: Type.Optional(Matching("^cs_[a-z0-9]{24}$", "A checkout session's id")),
 }

@@ -11,19 +11,21 @@ import { transaction } from "./schema.ts"
 import { type Filter, transactions, transactionsCsv, transactionsOf } from "./transactions.ts"
 
 const tags = ["transactions"]
-const Status = Type.Enum(
-  ["granted", "reversed", "open", "returned", "queued", "held", "assigned", "mined", "final", "reverted", "cancelled"],
-  {
-    type: "string",
-    description:
-      "For payments: granted, reversed, open (waiting for the merchant; `exception` says why) or returned. For outgoing money: queued, held, assigned, mined, final, reverted or cancelled",
-  },
-)
+const Status = Type.Unsafe<Row<"transactions">["status"]>({
+  type: "string",
+  enum: [
+    ...["granted", "reversed", "open", "returned"],
+    ...["authorized", "confirmed", "voided", "partially_refunded", "refunded"],
+    ...["queued", "held", "assigned", "mined", "final", "reverted", "cancelled"],
+  ],
+  description:
+    "For payments: granted, reversed, open (waiting for the merchant; `exception` says why) or returned; of those through escrow authorized, confirmed, voided, partially_refunded or refunded. For all else: queued, held, assigned, mined, final, reverted or cancelled",
+})
 const TransactionType = Type.Unsafe<Row<"transactions">["type"]>({
   type: "string",
-  enum: ["payment", "agent", "share", "sweep", "return"],
+  enum: ["payment", "agent", "share", "sweep", "return", "capture", "void", "refund"],
   description:
-    "payment is incoming; agent too, paid by an agent (x402), here or through the facilitator to another server; share (of a split), sweep (to the merchant) and return (to a payer) are outgoing",
+    "payment is incoming; agent too, paid by an agent (x402), here or through the facilitator to another server; share (of a split), sweep (to the merchant) and return (to a payer) are outgoing; of a payment through escrow, capture goes to the merchant, void back to the payer, and refund from the merchant's wallet to the payer",
 })
 
 const Transaction = Type.Object({ ...transaction, type: TransactionType, status: Status })
@@ -36,8 +38,8 @@ const filters = {
   to: Type.Optional(Described(TimeInput, "Like `from`; transactions created at exactly this time are not included")),
   q: Type.Optional(
     Matching(
-      "^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|(cs|pw|bdl|pay|set)_[a-z0-9]{24}|po_[0-9a-f]{32})$",
-      "An id (`pay_`, `cs_`, `pw_`, `bdl_`, `po_`, `set_`), a transaction hash, or the address of a payer or recipient",
+      "^(0x[0-9a-fA-F]{40}|0x[0-9a-fA-F]{64}|(cs|pw|bdl|pay|set|re)_[a-z0-9]{24}|po_[0-9a-f]{32})$",
+      "An id (`pay_`, `cs_`, `pw_`, `bdl_`, `po_`, `set_`, `re_`), a transaction hash, or the address of a payer or recipient",
     ),
   ),
 }

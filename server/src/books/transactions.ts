@@ -60,7 +60,7 @@ export function transactions(ctx: TxContext, merchantId: string, filter: Filter)
   if (hash) return query.where("tx_hash", "=", hash)
   if (address) return query.where(eb => eb.or([eb("payer", "=", address), eb("recipient", "=", address)]))
   if (filter.q.startsWith("po_")) return query.where("id", "=", rowIdOf(filter.q))
-  if (filter.q.startsWith("set_")) return query.where("id", "=", filter.q)
+  if (filter.q.startsWith("set_") || filter.q.startsWith("re_")) return query.where("id", "=", filter.q)
   if (filter.q.startsWith("pay_")) return query.where("payment_id", "=", filter.q)
   return query.where("resource_id", "=", filter.q)
 }
@@ -73,7 +73,8 @@ const isWaiting = sql<boolean>`(transactions.status = 'open' or (transactions.st
 export async function transactionsOf(ctx: TxContext, rows: readonly Row<"transactions">[]) {
   const format = await amountFormatter(ctx, rows)
   return rows.map(row => ({
-    id: row.type === "payment" || row.type === "agent" ? row.id : payoutIdOf(row.id),
+    // What has an id of its own has a prefix; a payout's is made of its UUID.
+    id: row.id.includes("_") ? row.id : payoutIdOf(row.id),
     type: row.type,
     status: row.status,
     exception: row.exception,

@@ -5,6 +5,7 @@ import { networkOf } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
+import { refundsOfSession } from "../escrow/refund-queries.ts"
 import { shownEscrow } from "../escrow/show-escrow.ts"
 import { callingMerchantByKey } from "../http/authenticate.ts"
 import { idempotently } from "../http/idempotency.ts"
@@ -97,6 +98,7 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, merchantOf }: Su
     async request => {
       const row = await sessionOf(ctx, request.params.id, await merchantOf(request))
       const whole = await wholeOf(ctx, row)
+      if (row.capture !== "direct") return { ...whole, refunds: await refundsOfSession(ctx, row) }
       if (row.recipient_set_id === null) return whole
       const payment = await ctx.db
         .selectFrom("payments")

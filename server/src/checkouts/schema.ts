@@ -1,6 +1,7 @@
 /** The wire contract of checkouts, payment links and products. */
 import { type Static, Type } from "typebox"
 import type { PaymentException } from "../db/schema.ts"
+import { Refund } from "../escrow/refund-schema.ts"
 import { EscrowShown, escrowStatus } from "../escrow/schema.ts"
 import { MAX_WAIT_S } from "../http/long-poll.ts"
 import {
@@ -152,6 +153,11 @@ export const Session = Type.Object({
   }),
   metadata: Type.Unsafe<Record<string, unknown> | null>({ type: ["object", "null"], additionalProperties: true }),
   payer: Nullable(AddressText),
+  refunds: Type.Optional(
+    Type.Array(Refund, {
+      description: "Of a payment through escrow, newest first; only when a single session is read",
+    }),
+  ),
   splits: Type.Optional(
     Type.Array(
       Type.Object({

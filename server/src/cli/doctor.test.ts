@@ -59,6 +59,7 @@ beforeAll(async () => {
     RPC_BASE_SEPOLIA: `${anvil.rpcUrl},${proxy.url}`,
     TOKEN_BASE_SEPOLIA: await deployTestUsdc(anvil.client),
     DEPOSIT_FACTORY_BASE_SEPOLIA: await deployDepositFactory(anvil.client, payout),
+    ESCROW_BASE_SEPOLIA: "off",
     PAYOUT_PRIVATE_KEY: payoutKey,
     RELAY_PRIVATE_KEY: relayKey,
   }

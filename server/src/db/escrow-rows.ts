@@ -39,6 +39,8 @@ export interface Escrows {
   refunded: Generated<bigint>
   /** What the payer took back itself. */
   reclaimed: Generated<bigint>
+  /** Set by the database, when that was first known. */
+  reclaimed_at: Generated<Date | null>
   authorized_at: Optional<Date>
   voided_at: Optional<Date>
   run_at: Optional<Date>

@@ -64,7 +64,16 @@ export type StandingAlarm =
   | "unswept"
 
 export type PayoutState = "queued" | "held" | "assigned" | "mined" | "final" | "reverted" | "cancelled"
-export type HeldReason = "short" | "sanctions" | "simulation" | "low_gas" | "reverted" | "gas_budget"
+export type HeldReason =
+  | "short"
+  | "sanctions"
+  | "simulation"
+  | "low_gas"
+  | "reverted"
+  | "gas_budget"
+  /** Of a refund: its merchant's wallet allows too little, or holds too little. */
+  | "allowance"
+  | "balance"
 /** What a node's answer to a broadcast means; the mapping is in `payouts/broadcast-results.ts`. */
 export type SendResult = "sent" | "look" | "wait" | "bump" | "alarm" | "unknown"
 
@@ -271,24 +280,31 @@ export interface Reconciliations {
   lease_until: Optional<Date>
 }
 
-/** A view of every log into and out of deposits. */
+/** A view of every log into and out of deposits and escrows. */
 export interface Books {
   id: string
   merchant_id: string
-  direction: "in" | "out"
-  /** For outgoing money. */
-  reason: Payouts["kind"] | Outflows["reason"] | null
+  /** `through`: out of a merchant's wallet and on to a payer. */
+  direction: "in" | "out" | "through"
+  /** Null for a transfer to a deposit. */
+  reason: Payouts["kind"] | Outflows["reason"] | "reclaim" | null
   state: "confirmed" | "mined" | "final"
   chain_id: number
-  deposit_id: bigint
+  /** Null for an escrow's. */
+  deposit_id: bigint | null
   token: Address
   amount: bigint
   sender: Address | null
   recipient: Address
-  tx_hash: Hash
-  block_number: bigint
+  /** Null, as is its block, for what a payer took back itself. */
+  tx_hash: Hash | null
+  block_number: bigint | null
   at: Date
   transfer_id: bigint | null
   payout_id: string | null
   payment_id: string | null
+  /** The session of an escrow; null for a deposit's. */
+  escrow_id: string | null
+  /** Never: what was mined without moving anything is left out. */
+  failed: boolean
 }

@@ -15,6 +15,8 @@ const source = [
   "token-rows.ts",
   "surplus-rows.ts",
   "bundle-rows.ts",
+  "escrow-rows.ts",
+  "refund-rows.ts",
 ]
   .map(name => readFileSync(new URL(name, import.meta.url), "utf8").replace(/\/\*\*[\s\S]*?\*\/|\/\/.*/g, ""))
   .join("\n")
@@ -39,7 +41,7 @@ const plain: Record<string, string> = {
 
 /** What a select answers for a type, in the words of {@link columnKind}. */
 function typeKind(type: string): string {
-  const wrapped = /^(Optional|Generated|ColumnType|JSONColumnType)<([\s\S]*)>$/.exec(type)
+  const wrapped = /^(Optional|Generated|Term|ColumnType|JSONColumnType)<([\s\S]*)>$/.exec(type)
   const [, wrapper, inner = ""] = wrapped ?? []
   const selected = wrapper === "ColumnType" || wrapper === "JSONColumnType" ? firstArgument(inner) : inner
   if (wrapper === "JSONColumnType") return `json${/\| null$/.test(selected) ? " or null" : ""}`

@@ -24,6 +24,7 @@ import type {
   TransactionAttempts,
   Wallets,
 } from "./payout-rows.ts"
+import type { Refunds } from "./refund-rows.ts"
 import type { Surpluses } from "./surplus-rows.ts"
 import type { ForeignTokens, TokenScans } from "./token-rows.ts"
 import type { Deliveries, DeliveryAttempts, Events, WebhookSecrets, Webhooks } from "./webhook-rows.ts"
@@ -318,7 +319,8 @@ interface Transactions {
   id: string
   merchant_id: string
   type: "payment" | "agent" | Row<"payouts">["kind"]
-  status: Row<"payments">["status"] | Row<"payouts">["state"]
+  /** Of a payment through escrow, its session's. */
+  status: Row<"payments">["status"] | Row<"payouts">["state"] | Row<"checkout_sessions">["status"]
   exception: WaitingFor | null
   chain_id: number
   token: Address
@@ -367,6 +369,7 @@ export interface Database {
   payment_links: PaymentLinks
   checkout_sessions: CheckoutSessions
   escrows: Escrows
+  refunds: Refunds
   api_keys: ApiKeys
   signing_keys: SigningKeys
   nonces: Nonces

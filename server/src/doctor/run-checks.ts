@@ -7,6 +7,7 @@ import { liveWarnings } from "../config/live-mode.ts"
 import { type Examined, listSettings, type Settings } from "../config/settings.ts"
 import { checkBaseUrl, checkIssuer, checkRedis } from "./check-address.ts"
 import { checkDatabase, type Query } from "./check-database.ts"
+import { checkEscrow } from "./check-escrow.ts"
 import { checkContracts, checkNetworkState } from "./check-network.ts"
 import { checkSecrets } from "./check-secrets.ts"
 import { type Finding, fine } from "./finding.ts"
@@ -35,7 +36,7 @@ export async function checkAll(
     faulty.has("DATABASE_URL") ? [] : checkDatabase(settings, query, now),
     ...settings.networks.flatMap(network => {
       const check = { settings, network, now, signal, faulty }
-      return [checkNetworkState(check), checkContracts(check)]
+      return [checkNetworkState(check), checkContracts(check), checkEscrow(check)]
     }),
     faulty.has("BASE_URL") ? [] : checkBaseUrl(settings, signal).then(found => [found]),
     faulty.has("OIDC_ISSUER") ? [] : checkIssuer(settings),

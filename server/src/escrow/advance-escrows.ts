@@ -11,6 +11,7 @@ import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall } from "./make-calls.ts"
 import { notifyEscrow } from "./notify-escrow.ts"
 import { isEmptied } from "./read-reclaim.ts"
+import { settleRefunds } from "./settle-refunds.ts"
 import { wordsOf } from "./words.ts"
 
 /** Escrows that one round takes; the rest follow at once. */
@@ -145,6 +146,8 @@ async function writeStanding(
       .where("id", "=", session.id)
       .execute()
   if (isHeld && escrow.authorized_at === null) await countUse(ctx, session.link_id)
+  const counting = new Set(standing.calls.filter(call => standingOf(call) === "counts").map(({ id }) => id))
+  await settleRefunds(ctx, { session, captured, counting })
   await notifyEscrow(ctx, { before: { session, escrow: before }, after })
   if (status !== session.status) {
     ctx.log.info({ sessionId: session.id, from: session.status, to: status }, "session")

@@ -14,12 +14,14 @@ import { paymentInfoOf } from "./payment-info.ts"
 /** What a call may take, measured with a token behind a proxy, and half as much again. */
 const GAS = { capture: 250_000n, void: 200_000n, refund: 350_000n }
 /** A call must be signed so long before the contract refuses it. */
-const LEAST_TIME_MS = 300_000
+export const LEAST_TIME_MS = 300_000
 
 interface NewCall {
   kind: Exclude<EscrowCallKind, "reserve">
   /** Base units. */
   amount: bigint
+  /** When it is checked first, where it waits for the allowance of a merchant's wallet. */
+  heldUntil?: Date | undefined
 }
 
 /**
@@ -50,8 +52,9 @@ export async function insertCall(ctx: TxContext, { escrow, calls }: Standing, ca
       gas: GAS[kind],
       relay_by: timeOf(escrow, kind),
       reserved: false,
-      state: "queued",
-      run_at: now,
+      state: call.heldUntil ? "held" : "queued",
+      held_reason: call.heldUntil ? "allowance" : null,
+      run_at: call.heldUntil ?? now,
       created_at: now,
       updated_at: now,
     })

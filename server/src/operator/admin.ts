@@ -15,6 +15,7 @@ import { parseJson } from "../http/json.ts"
 import { Matching, Strict } from "../http/schemas.ts"
 import { type Server, sendError } from "../http/server.ts"
 import { validatorFactory } from "../http/validation.ts"
+import { heldReasons } from "../payouts/alarms.ts"
 import { actionLog } from "./actions.ts"
 import { adopt } from "./adopt.ts"
 import { adoptAll } from "./adopt-all.ts"
@@ -31,7 +32,6 @@ const PayoutId = Matching(
   "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
   "The id of a payout, as `script/wallet held` shows it",
 )
-const heldReasons: HeldReason[] = ["short", "sanctions", "simulation", "low_gas", "reverted", "gas_budget"]
 const Held = Type.Unsafe<HeldReason>({ type: "string", enum: heldReasons })
 const TxHash = Matching("^0x[0-9a-f]{64}$", "A transaction hash: 0x and 64 hexadecimal digits, lower case")
 const Nonce = Matching("^(0|[1-9][0-9]{0,15})$", "A nonce, a whole number")

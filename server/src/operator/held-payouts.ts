@@ -173,6 +173,7 @@ const moneyWords: Partial<Record<Row<"payouts">["kind"], string>> = {
     "Its money stays in its deposit, and is not swept again automatically; the merchant's transactions show it as cancelled.",
   authorize: "Its payer learns that it was not carried out, and may sign again or pay with a transfer.",
   return: "Its money stays in its deposit; the payment is open again, and waits for the merchant.",
+  refund: "The refund has failed; its merchant may ask for another.",
 }
 
 /** The payout's row, locked in the same way as when nonces are assigned: of two that want it, one gets it. */

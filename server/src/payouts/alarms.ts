@@ -58,7 +58,17 @@ const halted: Record<Lane, string> = {
   relay: "no authorization is carried out until `script/wallet resume`",
 }
 const standing = Object.keys(words) as StandingAlarm[]
-const heldReasons: HeldReason[] = ["short", "sanctions", "simulation", "low_gas", "reverted", "gas_budget"]
+/** Why payouts wait, in the order of their table. */
+export const heldReasons: HeldReason[] = [
+  "short",
+  "sanctions",
+  "simulation",
+  "low_gas",
+  "reverted",
+  "gas_budget",
+  "allowance",
+  "balance",
+]
 
 /** Determines the wallet's alarms, stores them, and logs and counts those that began or ended since. */
 export async function reportAlarms(

@@ -16,6 +16,7 @@ import { withinBudgets } from "./gas-budget.ts"
 import { reserveShort } from "./insert-payout.ts"
 import { outpaid } from "./outpaid.ts"
 import { pausedPayouts } from "./pause.ts"
+import { refundsOutOfTurn, waitForTurn, whyUnfunded } from "./refund-funds.ts"
 import { balanceCall, failingPayers, NO_BUDGET, tendRelays, whyRefused } from "./relays.ts"
 import { isTotalSpent } from "./total-budget.ts"
 import { hasEnded, usedApproval } from "./used-approval.ts"
@@ -75,9 +76,22 @@ export interface LanePolicy {
   /** The verdict where endpoints agree that the call fails, with an endpoint's error. */
   fails(ctx: Context, network: Network, payout: Payout, error: string): Promise<Verdict>
   /** The verdict where the gas budget of all merchants, or of contract wallets, is spent. */
-  overTotal: Verdict
+  overTotal(payout: Payout): Verdict
   /** The verdict where the merchant's gas budget is spent. */
-  overBudget: Verdict
+  overBudget(payout: Payout): Verdict
+}
+
+const holdListed = async (ctx: Context, { recipient }: Payout): Promise<Verdict> => ({
+  kind: "hold",
+  reason: "sanctions",
+  detail: `the recipient is on a sanctions list: ${await listedBy(ctx, recipient)}`,
+})
+
+const OVER_BUDGET: Verdict = {
+  kind: "hold",
+  reason: "gas_budget",
+  detail: "the merchant's gas budget of a day is spent",
+  waitMs: BUDGET_WAIT_MS,
 }
 
 const payoutLane: LanePolicy = {
@@ -93,24 +107,30 @@ const payoutLane: LanePolicy = {
   vet: async () => new Map(),
   outdated: async () => new Set(),
   arrivalReads: () => new Map(),
-  listed: async (ctx, { recipient }) => ({
-    kind: "hold",
-    reason: "sanctions",
-    detail: `the recipient is on a sanctions list: ${await listedBy(ctx, recipient)}`,
-  }),
+  listed: holdListed,
   fails: async (ctx, network, payout, error) => {
     const used = await usedApproval(ctx, network, payout)
     if (used === undefined && (await hasEnded(ctx, network, payout)))
       return { kind: "cancel", reason: "the wallet's approval ended before it could be sent" }
     return { kind: "hold", reason: "simulation", detail: (used ?? error).slice(0, DETAIL_LENGTH) }
   },
-  overTotal: { kind: "skip" },
-  overBudget: {
-    kind: "hold",
-    reason: "gas_budget",
-    detail: "the merchant's gas budget of a day is spent",
-    waitMs: BUDGET_WAIT_MS,
-  },
+  overTotal: () => ({ kind: "skip" }),
+  overBudget: () => OVER_BUDGET,
+}
+
+/**
+ * Whether a call of an escrow is held and tried again, as a payout is, until its time is over (`relay_by`). A reservation is not: its
+ * payer waits for it.
+ */
+const isHeldCall = ({ kind }: Payout): boolean => kind === "capture" || kind === "void" || kind === "refund"
+
+const overRelays = (payout: Payout): Verdict =>
+  isHeldCall(payout) ? OVER_BUDGET : { kind: "cancel", reason: NO_BUDGET }
+
+/** Why a call of an escrow is held that the endpoints say fails: a refund may only wait for its merchant's wallet. */
+async function holdFailing(ctx: Context, network: Network, payout: Payout, error: string): Promise<Verdict> {
+  const unfunded = payout.kind === "refund" ? await whyUnfunded(ctx, network, payout) : undefined
+  return unfunded ?? { kind: "hold", reason: "simulation", detail: error.slice(0, DETAIL_LENGTH) }
 }
 
 /** The payer signed the authorization; the recipient is a deposit of ours. */
@@ -135,7 +155,11 @@ const relayLane: LanePolicy = {
     const paused = await pausedPayouts(ctx, network, payouts)
     const needless = await outpaid(ctx, payouts)
     const failing = await failingPayers(ctx, payouts.map(payerOf))
+    const outOfTurn = await refundsOutOfTurn(ctx, payouts)
     const verdicts = payouts.map((payout): [string, Verdict | undefined] => {
+      if (outOfTurn.has(payout.id)) return [payout.id, waitForTurn]
+      // Nobody waits at a page for these: what its merchant decided, or the end of its time, asks for them.
+      if (isHeldCall(payout)) return [payout.id, undefined]
       if (paused.has(payout.id)) return [payout.id, cancelled("Payments on this network are paused.")]
       if (needless.has(payout.id)) return [payout.id, cancelled("It was paid in another way meanwhile.")]
       if (failing.has(payerOf(payout)))
@@ -144,7 +168,7 @@ const relayLane: LanePolicy = {
     })
     return new Map(verdicts.flatMap(([id, verdict]) => (verdict ? [[id, verdict]] : [])))
   },
-  outdated: (ctx, payouts) => outpaid(ctx, payouts, true),
+  outdated: async (ctx, payouts) => (await outpaid(ctx, payouts, true)).union(await refundsOutOfTurn(ctx, payouts)),
   arrivalReads: (network, payouts) =>
     // Others pay at the address of a settlement too; nothing that arrives there is this payment.
     new Map(
@@ -152,13 +176,19 @@ const relayLane: LanePolicy = {
         kind === "authorize" && id !== null ? [[id, balanceCall(network, recipient)]] : [],
       ),
     ),
-  listed: async () => ({ kind: "cancel", reason: "The wallet is on a sanctions list." }),
-  fails: async (ctx, network, payout, error) => ({
-    kind: "cancel",
-    reason: (await whyRefused(ctx, network, payerOf(payout), payout.amount, error)).words,
-  }),
-  overTotal: { kind: "cancel", reason: NO_BUDGET },
-  overBudget: { kind: "cancel", reason: NO_BUDGET },
+  listed: async (ctx, payout) =>
+    isHeldCall(payout)
+      ? await holdListed(ctx, payout)
+      : { kind: "cancel", reason: "The wallet is on a sanctions list." },
+  fails: async (ctx, network, payout, error) =>
+    isHeldCall(payout)
+      ? await holdFailing(ctx, network, payout, error)
+      : {
+          kind: "cancel",
+          reason: (await whyRefused(ctx, network, payerOf(payout), payout.amount, error)).words,
+        },
+  overTotal: overRelays,
+  overBudget: overRelays,
 }
 
 /** The policy of each lane. */

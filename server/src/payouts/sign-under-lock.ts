@@ -134,8 +134,8 @@ async function fitBudgets(
     if (outdated.has(payout.id)) return { kind: "skip" }
     const most = gasOf(payout) * fees.maxFee + dataParts(payout.data) * dataFee
     if (wei < most) return lowGas(wallet)
-    if (!totals.holds(payout, most)) return policy.overTotal
-    if (!budgets.take(payout.merchant_id, most, isSmall(ctx, payout))) return policy.overBudget
+    if (!totals.holds(payout, most)) return policy.overTotal(payout)
+    if (!budgets.take(payout.merchant_id, most, isSmall(ctx, payout))) return policy.overBudget(payout)
     totals.take(payout, most)
     wei -= most
     return { kind: "sign" }

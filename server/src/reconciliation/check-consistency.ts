@@ -133,7 +133,7 @@ const questions: Question[] = [
       where w.chain_id = ${chainId} and d.id is null
       union all
       select s.id, 'is not there, and the session of that id is paid to it' from checkout_sessions s
-        left join deposits d on d.resource_id = s.id where s.chain_id = ${chainId} and d.id is null`,
+        left join deposits d on d.resource_id = s.id where s.chain_id = ${chainId} and s.capture = 'direct' and d.id is null`,
   },
   {
     // Nothing here knows the terms of an address of before addresses named an approver, so it is compared with nothing else.

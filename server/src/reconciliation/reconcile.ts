@@ -19,8 +19,9 @@ import { payoutAlarms } from "../metrics.ts"
 import { checkPayout, checkTerms, signedPayouts } from "../payouts/check-signed-transactions.ts"
 import { checkBalances, checkRowsOf, unexplained } from "./check-balances.ts"
 import { checkConsistency, depositsBehind } from "./check-consistency.ts"
+import { checkEscrows } from "./check-escrows.ts"
 import { checkAssertions, outflowAssertion, payoutAssertion, transferAssertion } from "./check-receipts.ts"
-import { type Finding, haltWallets, reportUnproven } from "./report.ts"
+import { type Finding, haltRelayWallets, haltWallets, reportUnproven } from "./report.ts"
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -124,7 +125,17 @@ async function compareHourly(round: Round, claimed: Job, quorum: Quorum | undefi
   const { finding, unproven } = await checkBalances(ctx, network, quorum, moved)
   await halt(round, [finding, await nonceGap(round)])
   if (unproven) reportUnproven(ctx, network, unproven)
+  await compareEscrows(round, quorum)
   await update(round, claimed, { ...hour, moved_number: quorum.finalized })
+}
+
+/** A proven difference stops the relay wallet: it alone calls escrows. */
+async function compareEscrows({ ctx, network }: Round, quorum: Quorum): Promise<void> {
+  const { finding, unproven } = await checkEscrows(ctx, network, quorum)
+  if (unproven) reportUnproven(ctx, network, unproven, {}, "relay")
+  if (!finding) return
+  ctx.log.fatal({ network: network.name, reason: finding.words }, "the books do not agree")
+  await haltRelayWallets(ctx, network, finding.words)
 }
 
 /** Finds the rows behind sums that are wrong: the sums do not say which row is, the chain may. */

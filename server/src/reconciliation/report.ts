@@ -1,6 +1,7 @@
 /** What the comparisons find, and how it reaches the operator: an alarm for what is not proven, halted wallets for what is. */
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
+import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { payoutAlarms } from "../metrics.ts"
 import { haltWallet } from "../payouts/wallet-row.ts"
@@ -26,9 +27,10 @@ export function reportUnproven(
   network: Network,
   words: string,
   facts: Record<string, string> = {},
+  wallet: Lane = "payout",
 ): void {
   ctx.log.error({ network: network.name, ...facts }, `${words} (not proven; it is compared again)`)
-  payoutAlarms.inc({ network: network.name, wallet: "payout", reason: "books" })
+  payoutAlarms.inc({ network: network.name, wallet, reason: "books" })
 }
 
 /** Halts wallets because the books do not agree with the chain. */
@@ -45,4 +47,10 @@ export async function haltWallets(
 export async function haltPayoutWallets(ctx: Context, network: Network, words: string): Promise<void> {
   const wallets = ctx.db.selectFrom("wallets").selectAll().where("chain_id", "=", network.chainId)
   await haltWallets(ctx, network, await wallets.where("lane", "=", "payout").execute(), words)
+}
+
+/** Halts the relay wallets of the network: escrows are not as their calls left them. */
+export async function haltRelayWallets(ctx: Context, network: Network, words: string): Promise<void> {
+  const wallets = ctx.db.selectFrom("wallets").selectAll().where("chain_id", "=", network.chainId)
+  await haltWallets(ctx, network, await wallets.where("lane", "=", "relay").execute(), words)
 }

@@ -18,6 +18,8 @@ function heldWords(reason: HeldReason, detail: string | null): string {
     low_gas: "The service has too little gas at the moment. It is sent when there is more.",
     reverted: "It failed on chain, and is tried again.",
     gas_budget: "The gas budget of your payouts of a day is spent. It is sent when there is room.",
+    allowance: "The wallet that pays it allows too little.",
+    balance: "The wallet that pays it holds too little.",
   }[reason]
 }
 

@@ -61,11 +61,11 @@ async function place(url: string): Promise<string> {
   return id
 }
 
-const send = (more: Partial<NewEvent<"payment.refunded">> = {}) =>
+const send = (more: Partial<NewEvent<"subscription.renewal.created">> = {}) =>
   inTransaction(service.ctx, ctx =>
     emit(ctx, {
       merchantId,
-      type: "payment.refunded",
+      type: "subscription.renewal.created",
       orderKey: `cs_${Math.random()}`,
       data: { n: 1 },
       ...more,
@@ -103,7 +103,7 @@ describe("a delivery", () => {
     const event = (await service.call("GET", "/api/console/events", undefined, { as })).body.data[0]
     expect(JSON.parse(body)).toEqual({
       id,
-      event: "payment.refunded",
+      event: "subscription.renewal.created",
       createdAt: expect.stringMatching(/Z$/),
       data: { name: "Zoë", amount: "5.00" },
     })
@@ -242,7 +242,7 @@ describe("a delivery", () => {
     expect(emitted.filter(id => id !== undefined)).toHaveLength(1)
     await expect(
       inTransaction(service.ctx, async ctx => {
-        await emit(ctx, { merchantId, type: "payment.refunded", orderKey: "x", data: {} })
+        await emit(ctx, { merchantId, type: "subscription.renewal.created", orderKey: "x", data: {} })
         throw new Error("no")
       }),
     ).rejects.toThrow("no")

@@ -89,12 +89,32 @@ const reserved = Type.Object({
   captureBefore: Described(Timestamp, "What is not captured by then goes back to the payer by itself"),
 })
 
+const refund = Type.Object({
+  id: Described(Type.String(), "The session's id"),
+  sessionId: Described(Type.String(), "The same"),
+  refundId: Described(Type.String(), "Use it as the key to recognize repeats"),
+  merchantId: Type.String(),
+  amount: Described(Money, "Of this refund"),
+  totalRefunded: Described(Money, "Of all refunds of the session up to this one"),
+  originalAmount: Described(Money, "What was captured: once `totalRefunded` reaches it, `status` is `refunded`"),
+  currency: Type.String(),
+  status: Type.Enum(["refunded", "partially_refunded"], { type: "string" }),
+  reason: Described(Nullable(Type.String()), "As the merchant gave it"),
+  txHash: Nullable(HashText),
+  chain: Type.String(),
+  chainId: Type.Integer(),
+  explorerUrl: Described(Nullable(Type.String()), "Null in the sandbox"),
+  refundRecipient: Described(AddressText, "The payer, who got the money"),
+  productId: Nullable(Type.String()),
+  ...about,
+})
+
 /** The features that emit these do not exist yet; until then nothing sends them. */
 const Later = Type.Record(Type.String(), Type.Unknown())
 
 const schemas = {
   "checkout.session.completed": checkout,
-  "payment.refunded": Later,
+  "payment.refunded": refund,
   "subscription.renewal.created": Later,
   "checkout.confirmed": checkout,
   "checkout.failed": checkout,
@@ -147,7 +167,8 @@ export type EventData = { [T in EventType]: Static<(typeof schemas)[T]> }
 const summaries: Record<EventType, string> = {
   "checkout.session.completed":
     "A payment was verified on chain; sent again, as a new event, when it was reversed and came back",
-  "payment.refunded": "A refund succeeded, full or partial",
+  "payment.refunded":
+    "A refund of a payment through escrow succeeded, full or partial; sent once for each refund, when it is mined",
   "subscription.renewal.created": "The invoice and checkout session of a renewal were created",
   "checkout.confirmed": "A payment was verified on chain",
   "checkout.failed": "A transaction failed or was not valid",

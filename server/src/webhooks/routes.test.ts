@@ -41,13 +41,13 @@ const rows = async () => (await service.ctx.db.selectFrom("webhooks").selectAll(
 
 const send = (n: number) =>
   inTransaction(service.ctx, ctx =>
-    emit(ctx, { merchantId, type: "payment.refunded", orderKey: `cs_${n}`, data: { n } }),
+    emit(ctx, { merchantId, type: "subscription.renewal.created", orderKey: `cs_${n}`, data: { n } }),
   )
 const callBack = (n: number) =>
   inTransaction(service.ctx, ctx =>
     emit(ctx, {
       merchantId,
-      type: "payment.refunded",
+      type: "subscription.renewal.created",
       orderKey: `cs_${`${n}`.repeat(24)}`,
       data: { n },
       callbackUrl: `${to.url}/own`,
@@ -198,7 +198,7 @@ describe("reading, changing and deleting", () => {
     const other = await startReceiver()
     const { status, body } = await put(`${base}/${id}`, {
       url: other.url,
-      events: ["payment.refunded"],
+      events: ["subscription.renewal.created"],
       description: "Shop",
     })
     expect(status).toBe(200)
@@ -206,7 +206,7 @@ describe("reading, changing and deleting", () => {
       id,
       merchantId,
       url: other.url,
-      events: ["payment.refunded"],
+      events: ["subscription.renewal.created"],
       active: true,
       description: "Shop",
       disabledReason: null,
@@ -472,7 +472,7 @@ describe("by hand", () => {
     const since = service.ctx.now().toISOString()
     await send(2)
     await deliver()
-    expect(eventsTo(to)).toEqual(["payment.refunded", "settings.webhook_changed"])
+    expect(eventsTo(to)).toEqual(["subscription.renewal.created", "settings.webhook_changed"])
     const list = async (query: string) => (await get(`${base}/${id}/deliveries?${query}`)).body
     expect((await list("status=skipped")).total).toBe(3)
     await put(`${base}/${id}`, { active: true })
@@ -481,7 +481,7 @@ describe("by hand", () => {
     await deliver()
     expect((await post(`${base}/${id}/recover`, { since: "2026-01-01" })).body).toEqual({ data: { recovered: 2 } })
     await deliver()
-    expect(await list("status=delivered&event=payment.refunded")).toMatchObject({ total: 3 })
+    expect(await list("status=delivered&event=subscription.renewal.created")).toMatchObject({ total: 3 })
     expect(await list("event=checkout.confirmed")).toEqual({ data: [], total: 0 })
     const numbers = to.received.slice(3).map(({ body }) => JSON.parse(body).data.n)
     expect(numbers.filter(n => n !== undefined)).toEqual([2, 0, 1])
@@ -561,7 +561,7 @@ describe("GET /api/console/deliveries", () => {
       [`eventId=${own.eventId}`, own],
       [`sessionId=${callback.sessionId}`, callback],
       [`since=${since}`, callback],
-      [`until=${since}&event=payment.refunded`, own],
+      [`until=${since}&event=subscription.renewal.created`, own],
     ] as const)
       expect([query, (await list(query)).data]).toEqual([query, [expected]])
     expect(await list("event=paywall.granted")).toEqual({ data: [], total: 0 })
@@ -641,7 +641,7 @@ describe("events", () => {
       (await get(`/api/console/events?${query}`)).body.data.map((each: { data: { n: number } }) => each.data.n)
     expect(await list("")).toEqual([2, 1])
     expect(await list(`since=${encodeURIComponent(since)}`)).toEqual([2])
-    expect(await list("type=payment.refunded&limit=1&offset=1")).toEqual([1])
+    expect(await list("type=subscription.renewal.created&limit=1&offset=1")).toEqual([1])
     expect(await list("type=paywall.granted")).toEqual([])
     for (const query of ["type=nothing", "since=yesterday", "since=2026-02-30"])
       expect((await get(`/api/console/events?${query}`)).status).toBe(400)

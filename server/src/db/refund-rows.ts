@@ -1,0 +1,19 @@
+/** The rows of refunds; a part of `schema.ts`. */
+import type { Generated } from "kysely"
+import type { Optional } from "./schema.ts"
+
+/** Money that goes back from a merchant's wallet to a payer: one call of an escrow. */
+export interface Refunds {
+  id: string
+  session_id: string
+  merchant_id: string
+  amount: bigint
+  /** The merchant's own words. */
+  reason: string | null
+  payout_id: string
+  /** By the chain: a reorg leads from `succeeded` back to `pending`. */
+  status: Generated<"pending" | "succeeded" | "failed">
+  notified_at: Optional<Date>
+  created_at: Date
+  updated_at: Date
+}

@@ -1,0 +1,131 @@
+/** Refunds as their merchant sees them, and the allowance that the open ones of a wallet need. */
+import { sql } from "kysely"
+import { encodeFunctionData, erc20Abi } from "viem"
+import { checksummed, ZERO_ADDRESS } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { Context, TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { formatAmount } from "../money/amount.ts"
+import { type Purse, readFunds } from "../payouts/refund-funds.ts"
+import { messageOf, type RefundStatus, shownStatus } from "./refund.ts"
+
+/** Which refunds; `id`, `sessionId` and `status` narrow them. */
+interface Which {
+  merchantId: string
+  id?: string | undefined
+  sessionId?: string | undefined
+  status?: RefundStatus | undefined
+}
+
+const needsApproval = sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 'allowance')`
+
+/** A merchant's refunds with their calls, not yet ordered. */
+export function refundsWhere(ctx: TxContext, { merchantId, id, sessionId, status }: Which) {
+  const stored = status === "needs_approval" ? "pending" : status
+  return ctx.db
+    .selectFrom("refunds")
+    .innerJoin("payouts", "payouts.id", "refunds.payout_id")
+    .innerJoin("escrows", "escrows.session_id", "refunds.session_id")
+    .selectAll("refunds")
+    .select(["payouts.state", "payouts.held_reason", "payouts.held_detail", "payouts.tx_hash", "payouts.recipient"])
+    .select(["escrows.chain_id", "escrows.token", "escrows.receiver", "escrows.refund_collector"])
+    .where("refunds.merchant_id", "=", merchantId)
+    .$if(id !== undefined, query => query.where("refunds.id", "=", id ?? ""))
+    .$if(sessionId !== undefined, query => query.where("refunds.session_id", "=", sessionId ?? ""))
+    .$if(stored !== undefined, query => query.where("refunds.status", "=", stored ?? "pending"))
+    .$if(status === "needs_approval", query => query.where(needsApproval))
+    .$if(status === "pending", query => query.where(eb => eb.not(needsApproval)))
+}
+
+type RefundRow = Awaited<ReturnType<ReturnType<typeof refundsWhere>["execute"]>>[number]
+
+/** What wallets allow, by {@link keyOf}; without an entry nobody could say. */
+export type Allowances = ReadonlyMap<string, bigint>
+
+/** The purse that a refund comes out of, as a key. */
+export const keyOf = (chainId: number, { token, owner, spender }: Purse): string =>
+  [chainId, token, owner, spender].join("/")
+
+const purseOf = ({ token, receiver: owner, refund_collector: spender }: RefundRow): Purse => ({
+  token,
+  owner,
+  // A refund is only made where there is one.
+  spender: spender ?? ZERO_ADDRESS,
+})
+
+/** Refunds in the API's form, with what their wallets allow by the chain where they wait for it. */
+export async function refundsShown(ctx: Context, rows: readonly RefundRow[]) {
+  const waiting = rows.filter(row => shownStatus(row.status, row) === "needs_approval")
+  const allowances = new Map<string, bigint>()
+  for (const [chainId, of] of Map.groupBy(waiting, row => row.chain_id)) {
+    const purses = [...new Map(of.map(row => [keyOf(chainId, purseOf(row)), purseOf(row)])).values()]
+    const funds = await readFunds(networkOf(ctx.chain, chainId), purses, ctx.signal)
+    for (const [i, purse] of purses.entries()) {
+      const allowance = funds[i]?.allowance
+      if (allowance !== undefined) allowances.set(keyOf(chainId, purse), allowance)
+    }
+  }
+  return await refundsWith(ctx, rows, allowances)
+}
+
+/** Refunds in the API's form; `allowances` of those that wait for one. */
+export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], allowances: Allowances) {
+  const shown = []
+  for (const row of rows) {
+    const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
+    const status = shownStatus(row.status, row)
+    shown.push({
+      refundId: row.id,
+      sessionId: row.session_id,
+      amount: formatAmount(row.amount, token.decimals),
+      currency: token.symbol,
+      chain,
+      status,
+      reason: row.reason,
+      message: messageOf(row.status, row),
+      recipient: checksummed(row.recipient),
+      txHash: row.tx_hash,
+      approval: status === "needs_approval" ? await approvalOf(ctx, row, allowances) : null,
+      createdAt: row.created_at.toISOString(),
+      updatedAt: row.updated_at.toISOString(),
+    })
+  }
+  return shown
+}
+
+async function approvalOf(ctx: TxContext, row: RefundRow, allowances: Allowances) {
+  const purse = purseOf(row)
+  const needed = await neededOf(ctx, row.chain_id, purse)
+  const { decimals } = networkOf(ctx.chain, row.chain_id).token
+  const allowance = allowances.get(keyOf(row.chain_id, purse))
+  const data = encodeFunctionData({ abi: erc20Abi, functionName: "approve", args: [purse.spender, needed] })
+  return {
+    owner: checksummed(purse.owner),
+    token: checksummed(purse.token),
+    spender: checksummed(purse.spender),
+    allowance: allowance === undefined ? null : formatAmount(allowance, decimals),
+    needed: formatAmount(needed, decimals),
+    call: { to: checksummed(purse.token), data },
+  }
+}
+
+/** What a wallet has to allow for all of its refunds that are not mined, in base units. */
+export async function neededOf(ctx: TxContext, chainId: number, { token, owner, spender }: Purse): Promise<bigint> {
+  const { rows } = await sql<{ sum: bigint }>`
+    select coalesce(sum(p.amount), 0)::numeric(78,0) as sum from payouts p join escrows e on e.session_id = p.escrow_id
+    where p.kind = 'refund' and p.state in ('queued', 'held', 'assigned') and e.chain_id = ${chainId}
+      and e.token = ${token} and e.receiver = ${owner} and e.refund_collector = ${spender}`.execute(ctx.db)
+  return rows[0]?.sum ?? 0n
+}
+
+/** The refunds of a session, newest first. */
+export const refundsOfSession = async (
+  ctx: Context,
+  { id: sessionId, merchant_id: merchantId }: Pick<Row<"checkout_sessions">, "id" | "merchant_id">,
+) => {
+  const rows = await refundsWhere(ctx, { merchantId, sessionId })
+    .orderBy("refunds.created_at", "desc")
+    .orderBy("refunds.id", "desc")
+    .execute()
+  return await refundsShown(ctx, rows)
+}

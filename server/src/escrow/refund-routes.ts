@@ -1,0 +1,80 @@
+/** `/api/console/payments/refund`: money that goes back from the merchant's wallet to a payer. */
+import type { Context } from "../context.ts"
+import { ApiError } from "../errors.ts"
+import { idempotentlyPrepared } from "../http/idempotency.ts"
+import { inData, newestFirst, sendList } from "../http/lists.ts"
+import { callingMerchant, type Server } from "../http/server.ts"
+import { makeRefund, prepareRefund } from "./make-refund.ts"
+import { refundsShown, refundsWhere } from "./refund-queries.ts"
+import { Refund, RefundCreate, RefundId, RefundList, RefundQuery } from "./refund-schema.ts"
+
+const tags = ["transactions"]
+
+export function refundRoutes(app: Server, ctx: Context): void {
+  app.post(
+    "/api/console/payments/refund",
+    {
+      schema: {
+        operationId: "refundPayment",
+        summary: "Refunds a captured payment through escrow, in full or in part",
+        description:
+          "The money comes out of the payout wallet that got the payment, which allows it once for all of its open refunds: `approval.call` is what it signs. The refund then continues, and `payment.refunded` is sent when it is mined. Open refunds count against what is left. Only one refund of a wallet is under way at a time.",
+        tags,
+        body: RefundCreate,
+        response: { 201: Refund },
+      },
+      config: { errors: ["SESSION_NOT_FOUND", "INVALID_OPERATION"], idempotencyKey: true },
+    },
+    async (request, reply) => {
+      const merchantId = await callingMerchant(request)
+      reply.code(201)
+      const made = await idempotentlyPrepared(ctx, request, reply, merchantId, {
+        prepare: async () => await prepareRefund(ctx, merchantId, request.body),
+        work: async (ctx, prepared) => await makeRefund(ctx, merchantId, request.body, prepared),
+      })
+      await ctx.wakes.wake("payouts")
+      return made
+    },
+  )
+
+  app.get(
+    "/api/console/payments/refunds",
+    {
+      schema: {
+        operationId: "listRefunds",
+        summary: "All refunds, newest first",
+        tags,
+        querystring: RefundQuery,
+        response: { 200: RefundList },
+      },
+    },
+    async (request, reply) => {
+      const { sessionId, status, ...page } = request.query
+      const query = refundsWhere(ctx, { merchantId: await callingMerchant(request), sessionId, status })
+      return await sendList(ctx, reply, page, newestFirst(query, orderedBy), rows => refundsShown(ctx, rows), inData)
+    },
+  )
+
+  app.get(
+    "/api/console/payments/refunds/:id",
+    {
+      schema: {
+        operationId: "readRefund",
+        summary: "One refund",
+        tags,
+        params: RefundId,
+        response: { 200: Refund },
+      },
+      config: { errors: ["NOT_FOUND"] },
+    },
+    async request => {
+      const { id } = request.params
+      const rows = await refundsWhere(ctx, { merchantId: await callingMerchant(request), id }).execute()
+      const [shown] = await refundsShown(ctx, rows)
+      if (!shown) throw new ApiError("NOT_FOUND", undefined, "No refund has this id.")
+      return shown
+    },
+  )
+}
+
+const orderedBy = { at: "refunds.created_at", id: "refunds.id" }

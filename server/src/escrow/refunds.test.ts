@@ -1,0 +1,340 @@
+// Refunds on a real chain: out of the merchant's wallet as far as it allows, to the payer, never more than was captured; and
+// every list of the merchant, and the hourly comparison, say what the chain says.
+import { encodeFunctionData, parseUnits } from "viem"
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { byHand } from "../../test/books.ts"
+import { type Escrows, escrowsOn } from "../../test/escrow.ts"
+import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
+import { type Received, type Receiver, startReceiver } from "../../test/receiver.ts"
+import { authCaptureEscrowAbi, testUsdcAbi } from "../chain/abi.ts"
+import type { Address } from "../chain/hex.ts"
+import { checkEscrow } from "../doctor/check-escrow.ts"
+import { reconcileRound } from "../reconciliation/reconcile.ts"
+import { openDeliverer } from "../webhooks/deliver-events.ts"
+import { openSender } from "../webhooks/send.ts"
+import { paymentInfoOf } from "./payment-info.ts"
+
+let rig: PayoutRig
+let on: Escrows
+let receiver: Receiver
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  on = await escrowsOn(rig)
+  receiver = await startReceiver()
+})
+afterAll(async () => {
+  await rig?.stop()
+  await receiver?.stop()
+})
+beforeEach(() => on.begin())
+
+const units = (text: string | null) => (text === null ? 0n : parseUnits(text, 6))
+const call = (method: "GET" | "POST", path: string, body?: object, as = "shop") =>
+  rig.service.call(method, `/api/console/${path}`, body, { as })
+const refund = (sessionId: string, more: object = {}) => call("POST", "payments/refund", { sessionId, ...more })
+const refunds = async (query = "") => (await call("GET", `payments/refunds${query}`)).body
+const session = async (id: string) => (await call("GET", `checkouts/${id}`)).body
+const relayWallet = () =>
+  rig.service.ctx.db.selectFrom("wallets").selectAll().where("lane", "=", "relay").executeTakeFirstOrThrow()
+
+/** A refund that was accepted. */
+async function asked(sessionId: string, more: object = {}) {
+  const answer = await refund(sessionId, more)
+  expect(answer.status, JSON.stringify(answer.body)).toBe(201)
+  return answer.body
+}
+
+/** The merchant's wallet sends what the API gave it, and nothing else. */
+const approve = ({ approval }: { approval: { call: { to: Address; data: `0x${string}` } } }) =>
+  on.asMerchant(approval.call)
+
+const allowed = () =>
+  rig.anvil.client.readContract({
+    ...{ address: rig.token, abi: testUsdcAbi, functionName: "allowance" },
+    args: [on.merchant, on.escrow.refundCollector],
+  })
+
+/** The time after which a refund that waits for its wallet is checked again. */
+const later = () => rig.service.advance(16_000)
+
+async function refused(answer: Promise<{ status: number; body: { error: string; message: string } }>, words: RegExp) {
+  const { status, body } = await answer
+  expect([status, body.error]).toEqual([409, "INVALID_OPERATION"])
+  expect(body.message).toMatch(words)
+}
+
+describe("a refund", () => {
+  it("continues once the wallet has sent the call that the API gave it: in part, then the rest, each notified once", async () => {
+    const hook = await call("POST", "webhooks", { url: receiver.url, events: ["*"] })
+    const { id, buyer } = await on.paid("5.00")
+    const first = await asked(id, { amount: "1.50", reason: "Too late" })
+    expect(first).toMatchObject({
+      ...{ sessionId: id, amount: "1.50", status: "needs_approval", reason: "Too late", txHash: null },
+      approval: { owner: on.merchantShown, allowance: "0.00", needed: "1.50", call: { to: expect.any(String) } },
+    })
+    await on.settle()
+    expect((await refunds("?status=needs_approval")).data).toMatchObject([{ refundId: first.refundId }])
+    expect((await session(id)).status).toBe("confirmed")
+    await approve(first)
+    later()
+    await on.settle()
+    expect((await call("GET", `payments/refunds/${first.refundId}`)).body).toMatchObject({
+      ...{ status: "succeeded", approval: null, message: null, txHash: expect.stringMatching(/^0x/) },
+    })
+    expect(await rig.balanceOf(buyer)).toBe(1_500_000n)
+    expect(await session(id)).toMatchObject({
+      status: "partially_refunded",
+      escrow: { captured: "5.00", refunded: "1.50", refundable: "3.50" },
+      refunds: [{ refundId: first.refundId, status: "succeeded" }],
+    })
+    const rest = await asked(id)
+    expect(rest).toMatchObject({ amount: "3.50", approval: { needed: "3.50" } })
+    await approve(rest)
+    later()
+    await on.settle()
+    await on.settle()
+    expect(await session(id)).toMatchObject({ status: "refunded", escrow: { refunded: "5.00", refundable: "0.00" } })
+    expect([await rig.balanceOf(buyer), await rig.balanceOf(on.merchant), await allowed()]).toEqual([
+      5_000_000n,
+      0n,
+      0n,
+    ])
+    await refused(refund(id), /All of this checkout is refunded/)
+    const sent = await delivered("payment.refunded", hook.body.data.secret)
+    expect(sent.map(({ data }) => [data.refundId, data.amount, data.totalRefunded, data.status])).toEqual([
+      [first.refundId, "1.50", "1.50", "partially_refunded"],
+      [rest.refundId, "3.50", "5.00", "refunded"],
+    ])
+    expect(sent[0]?.data).toEqual({
+      ...{ id, sessionId: id, refundId: first.refundId, amount: "1.50", totalRefunded: "1.50", originalAmount: "5.00" },
+      ...{ currency: "USDC", status: "partially_refunded", reason: "Too late", txHash: expect.stringMatching(/^0x/) },
+      ...{ chain: "base-sepolia", chainId: 84532, explorerUrl: null, refundRecipient: on.shown(buyer) },
+      ...{ merchantId: expect.any(String), productId: null, description: null, metadata: null },
+      sequence: expect.any(Number),
+    })
+    await expectBooks()
+  })
+
+  it("is asked for by twenty at once, and never more goes back than was captured", async () => {
+    const { id, buyer } = await on.paid("5.00")
+    const answers = await Promise.all(Array.from({ length: 20 }, () => refund(id, { amount: "2.40" })))
+    expect(answers.map(({ status }) => status).sort()).toEqual([...Array(2).fill(201), ...Array(18).fill(409)])
+    await on.asMerchant((await refunds()).data[0].approval.call)
+    expect(await allowed()).toBe(4_800_000n)
+    for (let i = 0; i < 2; i++) {
+      later()
+      await on.settle()
+    }
+    expect([await rig.balanceOf(buyer), await allowed()]).toEqual([4_800_000n, 0n])
+    expect(await session(id)).toMatchObject({ status: "partially_refunded", escrow: { refundable: "0.20" } })
+    await expectBooks()
+  })
+
+  it("waits while another of the same wallet is under way, so that no allowance is promised twice", async () => {
+    const [one, two] = [await on.paid("5.00"), await on.paid("5.00")]
+    await on.allow(5_000_000n)
+    const { client } = rig.anvil
+    await client.setAutomine(false)
+    const [a, b] = [await asked(one.id), await asked(two.id)]
+    expect([a.status, b.status, b.approval.needed]).toEqual(["pending", "needs_approval", "10.00"])
+    later()
+    for (let i = 0; i < 2; i++) await on.round()
+    expect((await on.calls("refund")).map(({ state }) => state)).toEqual(["assigned", "held"])
+    await client.mine({ blocks: 1 })
+    await client.setAutomine(true)
+    later()
+    await on.settle()
+    expect((await on.calls("refund")).map(({ state, held_reason }) => [state, held_reason])).toEqual([
+      ["final", null],
+      ["held", "allowance"],
+    ])
+    expect((await refunds(`?sessionId=${two.id}`)).data[0].approval.needed).toBe("5.00")
+  })
+
+  it("that reverts leaves the payment as it was, and may be asked for again", async () => {
+    const { id, buyer } = await on.paid("5.00")
+    const { client } = rig.anvil
+    await on.allow(5_000_000n)
+    const first = await asked(id)
+    await client.setAutomine(false)
+    await on.round()
+    // The wallet takes its word back in the block before.
+    const [waiting] = await on.attempts()
+    await client.dropTransaction({ hash: waiting?.hash as `0x${string}` })
+    await client.setAutomine(true)
+    await on.allow(0n)
+    await on.resend()
+    await on.settle()
+    expect((await call("GET", `payments/refunds/${first.refundId}`)).body).toMatchObject({
+      ...{ status: "failed", message: expect.stringMatching(/nothing was refunded/), approval: null },
+    })
+    expect(await session(id)).toMatchObject({ status: "confirmed", escrow: { refunded: "0.00", refundable: "5.00" } })
+    await on.allow(5_000_000n)
+    await asked(id)
+    await on.settle()
+    expect((await session(id)).status).toBe("refunded")
+    expect(await rig.balanceOf(buyer)).toBe(5_000_000n)
+    await expectBooks()
+  })
+
+  it("that a reorg removes is sent again, pays once, and is notified once", async () => {
+    const { id, buyer } = await on.paid("5.00")
+    await on.allow(5_000_000n)
+    await asked(id)
+    await on.round()
+    await on.look()
+    expect((await session(id)).status).toBe("refunded")
+    const { client } = rig.anvil
+    await client.setAutomine(false)
+    await client.request({ method: "anvil_reorg", params: [1, []] } as never)
+    await on.round()
+    await on.look()
+    expect(await session(id)).toMatchObject({ status: "confirmed", refunds: [{ status: "pending" }] })
+    await on.resend()
+    await client.mine({ blocks: 1 })
+    await client.setAutomine(true)
+    await on.settle()
+    expect(await session(id)).toMatchObject({ status: "refunded", refunds: [{ status: "succeeded" }] })
+    expect([await rig.balanceOf(buyer), await allowed()]).toEqual([5_000_000n, 0n])
+    const events = rig.service.ctx.db.selectFrom("events").select("id").where("type", "=", "payment.refunded")
+    expect(await events.execute()).toHaveLength(1)
+    await expectBooks()
+  })
+
+  it("is refused with the reason where nothing can be refunded, and writes nothing then", async () => {
+    const direct = (await call("POST", "checkouts", { amount: 5 })).body.id
+    await refused(refund(direct), /paid straight to its receiving address.*return/)
+    const reserved = await on.paid("5.00", "manual")
+    await refused(refund(reserved.id), /Nothing of this checkout is captured yet.*void/)
+    const { id } = await on.paid("5.00")
+    await refused(refund(id, { amount: "5.000001" }), /At most 5.00 USDC/)
+    expect((await refund(id, { amount: "0.001" })).body.details[0].path).toBe("amount")
+    expect((await call("POST", "payments/refund", { sessionId: id }, "rival")).status).toBe(404)
+    const { refundId } = await asked(id, { amount: "1.00" })
+    expect((await call("GET", `payments/refunds/${refundId}`, undefined, "rival")).status).toBe(404)
+    await rig.service.ctx.db
+      .updateTable("payouts")
+      .set({ relay_by: rig.service.ctx.now() })
+      .where("kind", "=", "refund")
+      .execute()
+    await on.round()
+    expect((await call("GET", `payments/refunds/${refundId}`)).body.message).toMatch(/before its time was over/)
+    await on.advance(99 * 86_400_000)
+    await refused(refund(id), /ended at .*payout wallet/)
+    expect((await on.calls("refund")).map(({ state }) => state)).toEqual(["cancelled"])
+  })
+})
+
+it("what a payer takes back itself is in the books, and no payment any more", async () => {
+  const { id, buyer } = await on.paid("5.00", "manual")
+  await on.settle()
+  await on.advance(9 * 86_400_000)
+  const { payer, ...terms } = await rig.service.ctx.db.selectFrom("escrows").selectAll().executeTakeFirstOrThrow()
+  const args = [paymentInfoOf(terms, payer ?? buyer)] as const
+  const data = encodeFunctionData({ abi: authCaptureEscrowAbi, functionName: "reclaim", args })
+  await on.sendAs(buyer, { to: on.escrow.address, data })
+  await rig.anvil.client.mine({ blocks: 5 })
+  await on.look()
+  expect((await session(id)).status).toBe("voided")
+  const { data: books } = (await call("GET", `books?sessionId=${id}`)).body
+  expect(books.map(({ reason, txHash }: Record<string, string>) => [reason, txHash])).toEqual([
+    ["reclaim", null],
+    ["reserve", expect.stringMatching(/^0x/)],
+  ])
+  await expectBooks()
+})
+
+describe("the hourly comparison", () => {
+  it("stops the relay wallet for what is proven alone: an amount of the rows that the chain does not have", async () => {
+    const { id } = await on.paid("5.00")
+    await on.settle()
+    await compare()
+    expect((await relayWallet()).status).toBe("active")
+    // An endpoint that returns nothing proves nothing.
+    rig.proxy.spoil = (method, _params, result) => (method === "eth_call" ? "0x" : result)
+    await compare()
+    rig.proxy.spoil = (_method, _params, result) => result
+    expect((await relayWallet()).status).toBe("active")
+    await rig.service.ctx.db
+      .transaction()
+      .execute(db => byHand(db, "update payouts set amount = amount - 1 where kind = 'capture'"))
+    await compare()
+    const { status, halted_reason: reason } = await relayWallet()
+    expect([status, reason]).toEqual(["halted", expect.stringMatching(`escrow ${id} say 5000000 authorized, 4999999`)])
+  })
+
+  it("and the doctor find contracts that are not there, or not ours", async () => {
+    const { settings } = rig.service.ctx
+    const { escrow } = on
+    const found = async (given: object, relayWallet = settings.relayWallet) =>
+      await checkEscrow({
+        settings: { ...settings, relayWallet },
+        network: {
+          ...rig.network,
+          rpcUrls: [rig.anvil.rpcUrl],
+          confirmations: 1,
+          token: rig.token,
+          escrow: { ...escrow, ...given },
+        },
+        now: () => new Date(),
+        signal: AbortSignal.timeout(10_000),
+        faulty: new Set(),
+      })
+    const levels = async (...given: Parameters<typeof found>) =>
+      (await found(...given)).map(({ check, level }) => `${check} ${level}`)
+    expect(await levels({})).toEqual(["escrow ok", "refund_collector ok"])
+    expect(await levels({ address: on.merchant })).toEqual(["escrow alarm"])
+    expect(await levels({ refundCollector: undefined })).toEqual(["escrow ok", "refund_collector note"])
+    expect(await levels({ refundCollector: rig.token })).toEqual(["escrow ok", "refund_collector alarm"])
+    expect(await levels({}, rig.signer.address)).toEqual(["escrow ok", "refund_collector alarm"])
+  })
+})
+
+/** The comparison of this hour, now. */
+async function compare(): Promise<void> {
+  rig.service.advance(3_700_000)
+  await reconcileRound(rig.service.ctx, rig.network, rig.signer.address)
+}
+
+/** Events of a type that the receiver got, each checked by the clients of two other services. */
+async function delivered(type: string, secret: string) {
+  const sender = openSender(rig.service.ctx.settings.webhooks)
+  const deliverer = openDeliverer(rig.service.ctx, sender)
+  do await deliverer.idle()
+  while ((await deliverer.round()) > 0)
+  await sender.close()
+  const { default: Stripe } = await import("stripe")
+  const { Webhook } = await import("standardwebhooks")
+  const events = receiver.received.map(({ body, headers }: Received) => {
+    new Webhook(secret).verify(body, headers)
+    return Stripe.webhooks.constructEvent(body, headers["service-signature"] ?? "", secret) as never
+  }) as { event: string; data: Record<string, unknown> }[]
+  return events.filter(({ event }) => event === type)
+}
+
+/** What the merchant's lists say is what the chain has. */
+async function expectBooks(): Promise<void> {
+  await on.settle()
+  const { data } = (await call("GET", `books?deposit=${on.escrow.address}`)).body
+  const held = data.reduce(
+    (sum: bigint, row: Record<string, string | null>) =>
+      sum + units(row.amountIn ?? null) - units(row.amountOut ?? null),
+    0n,
+  )
+  expect(held).toBe(await on.held())
+  expect(units(data[0].balance)).toBe(held)
+  const csv = String((await call("GET", "books.csv")).body)
+    .trim()
+    .split("\r\n")
+  expect(csv).toHaveLength(data.length + 1)
+  const listed = (await call("GET", "transactions")).body.data
+  const sumOf = (type: string, status: string) =>
+    listed
+      .filter((row: Record<string, string>) => row.type === type && row.status === status)
+      .reduce((sum: bigint, row: Record<string, string>) => sum + units(row.amount ?? null), 0n)
+  const wallet = sumOf("capture", "final") - sumOf("refund", "final")
+  expect(wallet).toBe(await rig.balanceOf(on.merchant))
+  await compare()
+  const wallets = await rig.service.ctx.db.selectFrom("wallets").select("halted_reason").execute()
+  expect(wallets.map(({ halted_reason: reason }) => reason)).toEqual([null, null])
+}

@@ -1,0 +1,139 @@
+/**
+ * Compares escrows with what the chain says of their payments, at one finalized block. Only our relay wallet can change them,
+ * but for what a payer takes back after the authorization ended; so a difference means that its key is used elsewhere, or
+ * that rows were altered.
+ */
+import { sql } from "kysely"
+import { ask, awake, type Endpoint } from "../chain/endpoints.ts"
+import { type PaymentState, paymentStateCall, readPaymentState } from "../chain/escrow.ts"
+import type { Address, Hash } from "../chain/hex.ts"
+import { multicall, readMulticall } from "../chain/multicall.ts"
+import type { Network } from "../chain/networks.ts"
+import type { Quorum } from "../chain/quorum.ts"
+import { quorumOf } from "../chain/wallet-state.ts"
+import type { Context } from "../context.ts"
+import type { Compared } from "./report.ts"
+
+const ESCROWS_A_CALL = 500
+/** What can still be captured or refunded, and is compared each hour. */
+const MOST_ESCROWS = 20_000
+/** What ended so long ago is not compared any more. */
+const ENDED_MS = 7 * 86_400_000
+
+/** An escrow with the sums of its calls that are in blocks up to the one compared; base units. */
+interface Booked {
+  session_id: string
+  escrow: Address
+  auth_id: Hash
+  authorized: bigint
+  captured: bigint
+  voided: bigint
+  refunded: bigint
+  /** Whether the payer may take back what is left by now. */
+  over: boolean
+}
+
+/** Compares every escrow of a network that can still change; answers the first proven difference, and what was not proven. */
+export async function checkEscrows(ctx: Context, network: Network, quorum: Quorum): Promise<Compared> {
+  const escrows = await bookedBy(ctx, network, quorum)
+  let unproven: string | undefined
+  for (let start = 0; start < escrows.length; start += ESCROWS_A_CALL) {
+    const part = escrows.slice(start, start + ESCROWS_A_CALL)
+    const reported = await statesByEndpoint(ctx, network, part, quorum.finalized)
+    for (const [i, escrow] of part.entries()) {
+      const states = reported.flatMap(each => each[i] ?? [])
+      const differing = states.filter(state => !agrees(escrow, state))
+      const agreeing = states.length - differing.length
+      if (differing.length === 0 && agreeing >= quorumOf(network)) continue
+      const words = wordsFor(escrow, differing[0], quorum.finalized)
+      const isProven = differing.length >= quorumOf(network) && differing.every(state => isSame(state, differing[0]))
+      // A call may have become final since its row was read.
+      if (isProven && agreeing < differing.length && (await stands(ctx, network, quorum, escrow)))
+        return { finding: { table: "escrows", id: escrow.session_id, words } }
+      if (differing.length > 0 || agreeing < quorumOf(network)) unproven ??= words
+    }
+  }
+  return unproven === undefined ? {} : { unproven }
+}
+
+/** Escrows without a call that may be in a block up to the finalized one and is not final by the rows. */
+async function bookedBy(ctx: Context, network: Network, quorum: Quorum, only?: string): Promise<Booked[]> {
+  const { finalized } = quorum
+  await quorum.learn([finalized], [])
+  // By the chain's clock, which decides when a payer may take back what is left.
+  const at = quorum.blockAt(finalized)?.block.time ?? ctx.now()
+  const sumOf = (kind: string) =>
+    sql`coalesce((select sum(i.amount) from payouts i where i.escrow_id = e.session_id and i.kind = ${kind}
+      and i.state = 'final' and i.block_number <= ${finalized}), 0)::numeric(78,0)`
+  const { rows } = await sql<Booked>`
+    select e.session_id, e.escrow, e.auth_id, ${sumOf("reserve")} as authorized, ${sumOf("capture")} as captured,
+      ${sumOf("void")} as voided, ${sumOf("refund")} as refunded, e.authorization_expiry <= ${at} as over
+    from escrows e where e.chain_id = ${network.chainId} and e.auth_id is not null
+      and e.refund_expiry > ${new Date(ctx.now().getTime() - ENDED_MS)} and ${only === undefined ? sql`true` : sql`e.session_id = ${only}`}
+      and not exists (select from payouts i where i.escrow_id = e.session_id
+        and (i.state = 'assigned' or (i.state = 'mined' and i.block_number <= ${finalized})))
+    order by e.session_id limit ${MOST_ESCROWS}`.execute(ctx.db)
+  return rows
+}
+
+/** Whether the chain holds what the rows say. What is left after the authorization's end may be gone: the payer took it back. */
+function agrees(
+  { authorized, captured, voided, refunded, over }: Omit<Booked, "session_id" | "escrow" | "auth_id">,
+  state: PaymentState,
+): boolean {
+  const capturable = authorized - captured - voided
+  const isTaken = over && state.capturableAmount === 0n
+  return (
+    state.hasCollectedPayment === authorized > 0n &&
+    (state.capturableAmount === capturable || isTaken) &&
+    state.refundableAmount === captured - refunded
+  )
+}
+
+const isSame = (a: PaymentState, b: PaymentState | undefined): boolean =>
+  a.hasCollectedPayment === b?.hasCollectedPayment &&
+  a.capturableAmount === b.capturableAmount &&
+  a.refundableAmount === b.refundableAmount
+
+async function stands(ctx: Context, network: Network, quorum: Quorum, before: Booked): Promise<boolean> {
+  const [now] = await bookedBy(ctx, network, quorum, before.session_id)
+  return (
+    now !== undefined &&
+    now.authorized === before.authorized &&
+    now.captured === before.captured &&
+    now.voided === before.voided &&
+    now.refunded === before.refunded
+  )
+}
+
+/** The states of these payments by each endpoint that has the block; undefined for one that it did not report. */
+async function statesByEndpoint(
+  ctx: Context,
+  network: Network,
+  escrows: readonly Booked[],
+  at: bigint,
+): Promise<(PaymentState | undefined)[][]> {
+  const reads = escrows.map(({ escrow: to, auth_id: id }) => ({ to, data: paymentStateCall(id) }))
+  const statesOf = async (endpoint: Endpoint) => {
+    const [result] = (await ask(endpoint, [multicall(reads, at)], ctx.signal)) ?? []
+    if (!result?.ok) return []
+    try {
+      return readMulticall(result.value).map(data => data && readPaymentState(data))
+    } catch {
+      return []
+    }
+  }
+  return await Promise.all(awake(network.endpoints).map(statesOf))
+}
+
+function wordsFor(
+  { session_id: id, auth_id: authId, authorized, captured, voided, refunded }: Booked,
+  state: PaymentState | undefined,
+  at: bigint,
+): string {
+  const said = `the rows of the escrow ${id} say ${authorized} authorized, ${captured} captured, ${voided} voided and ${refunded} refunded`
+  const chain = state
+    ? `the chain has ${state.capturableAmount} to capture and ${state.refundableAmount} to refund of ${authId}`
+    : `too few endpoints report the payment ${authId}`
+  return `${said}; at block ${at} ${chain}`
+}
