@@ -172,6 +172,8 @@ const moneyWords: Partial<Record<Row<"payouts">["kind"], string>> = {
   sweep:
     "Its money stays in its deposit, and is not swept again automatically; the merchant's transactions show it as cancelled.",
   authorize: "Its payer learns that it was not carried out, and may sign again or pay with a transfer.",
+  settle:
+    "It moved nothing: whoever paid learns that it was not carried out, and may pay again. The authorization was never broadcast.",
   return: "Its money stays in its deposit; the payment is open again, and waits for the merchant.",
   refund: "The refund has failed; its merchant may ask for another.",
 }

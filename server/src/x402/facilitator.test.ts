@@ -4,12 +4,17 @@ import { request as httpRequest } from "node:http"
 import { sql } from "kysely"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { backUp } from "../../test/database.ts"
+import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import { type Authorization, authorizationDigest, relayCall } from "../chain/authorizations.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
+import type { Settings } from "../config/settings.ts"
+import { checkDatabase } from "../doctor/check-database.ts"
 import { newId } from "../ids.ts"
 import { relayRow } from "../payouts/accept-relay.ts"
+import { checkWallet } from "../payouts/wallet-row.ts"
 import { writeFirstClaim } from "./write-claims.ts"
 
 const payTo = `0x${"5e".repeat(20)}` as Address
@@ -324,5 +329,88 @@ describe("the facilitator", () => {
     expect(events.map(({ type }) => type)).toContain("checkout.session.completed")
     const { body: list } = await rig.service.call("GET", "/api/console/transactions", undefined, { as: "shop" })
     expect(list.data.map(({ type }: { type: string }) => type)).toEqual(["payment"])
+  })
+})
+
+describe("an operator", () => {
+  let operator: Operator
+  beforeAll(() => {
+    operator = openOperator(rig)
+    rig.service.ctx.settings.relaySigner = rig.relayer
+  })
+  afterAll(() => operator.stop())
+
+  const quick = (signed: Signed) => ({
+    ...bodyOf(signed),
+    paymentRequirements: { ...termsOf(), maxTimeoutSeconds: 0.01 },
+  })
+  /** A settlement under way, whose relay has no deposit. */
+  async function begun() {
+    const buyer = await on.buyer(10_000n)
+    const signed = await sign(buyer)
+    expect((await settle(quick(signed))).body.errorReason).toBe("settlement_pending")
+    const path = `/x402/settlements/${buyer.address}/${signed.authorization.nonce}`
+    const read = async () => (await rig.service.call("GET", path, undefined, { headers: { "x-api-key": key } })).body
+    const before = (await on.received(payTo)).length
+    const [{ id } = { id: "" }] = await on.relays()
+    return { body: quick(signed), read, id, moved: async () => (await on.received(payTo)).length - before }
+  }
+  const resume = () => operator.ask("/resume", { wallet: "relay", reason: "mended" })
+
+  it("adopts a settlement after an old backup: it is answered, and not carried out again", async () => {
+    const { body, moved, id } = await begun()
+    const restore = await backUp(rig.service.ctx)
+    await on.round()
+    await rig.anvil.client.mine({ blocks: 3 })
+    await on.round()
+    const [{ tx_hash: hash } = { tx_hash: null }] = await on.relays()
+    await restore()
+    await checkWallet(rig.service.ctx, rig.network, { lane: "relay", signer: rig.relayer })
+    expect((await settle(body)).body.errorReason).toBe("settlement_pending")
+    const { status, body: adopted } = await operator.ask("/adopt", { hash })
+    expect([status, adopted.said]).toEqual([200, expect.stringContaining(`pays the payout ${id}`)])
+    expect((await resume()).status).toBe(200)
+    await on.round()
+    expect((await settle(body)).body).toMatchObject({ success: true, transaction: hash })
+    expect([await moved(), (await on.relays()).map(({ state }) => state)]).toEqual([1, ["final"]])
+  })
+
+  it("uses up the nonce of a settlement that can't be mined: nothing is moved or made again, and it fails in the end", async () => {
+    const { client } = rig.anvil
+    const { body, read, moved } = await begun()
+    await client.setAutomine(false)
+    await on.round()
+    const [{ nonce } = { nonce: null }] = await on.relays()
+    const unstick = { wallet: "relay", nonce: `${nonce}`, reason: "it can't be mined", maxFeeGwei: "900" }
+    expect((await operator.ask("/unstick", unstick)).status).toBe(200)
+    await on.round()
+    await client.setAutomine(true)
+    await client.mine({ blocks: 4 })
+    await on.round()
+    await on.round()
+    expect((await on.relays()).map(({ state }) => state)).toEqual(["reverted"])
+    // Until it ends, anyone can still carry it out.
+    expect(await read()).toMatchObject({ status: "pending", txHash: null })
+    expect((await settle(body)).body.errorReason).toBe("settlement_pending")
+    rig.service.advance(61_000)
+    expect(await read()).toMatchObject({ status: "failed", txHash: null })
+    expect(await moved()).toBe(0)
+  })
+
+  it("cancels one that waits, and the doctor finds nothing in it", async () => {
+    const { ctx } = rig.service
+    const { read, id, moved } = await begun()
+    rig.service.advance(3_600_001)
+    const query = async (text: string) => (await sql.raw<Record<string, unknown>>(text).execute(ctx.db)).rows
+    const { name, chainId, depositFactory } = rig.network
+    const settings = { ...ctx.settings, networks: [{ ...ctx.settings.networks[0], name, chainId, depositFactory }] }
+    const found = await checkDatabase(settings as Settings, query, ctx.now)
+    expect(found.filter(({ check }) => check === "unserved")).toEqual([])
+    const { status, body } = await operator.ask("/cancel", { payout: id, reason: "not wanted" })
+    expect([status, body.said]).toEqual([200, expect.stringMatching(/It moved nothing/)])
+    expect(await read()).toMatchObject({ status: "failed", message: expect.stringContaining("Nothing was paid") })
+    expect(await moved()).toBe(0)
+    // A cancelled one has nothing to retry.
+    expect((await operator.ask("/retry", { payout: id })).status).toBe(409)
   })
 })
