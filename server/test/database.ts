@@ -14,33 +14,42 @@ import { backgroundDeadlines } from "../src/db/pool.ts"
 
 export const onPostgres = process.env.DATABASE_URL !== undefined
 
-let snapshot: Blob | undefined
+const archives = new Map<string, Blob>()
 
 /** A migrated, empty database. */
 export async function openTestDatabase(): Promise<OpenDatabase> {
   return onPostgres ? await openOwnPostgres(process.env.DATABASE_URL ?? "") : await openSnapshot()
 }
 
-async function openSnapshot(): Promise<OpenDatabase> {
+/** Loads an archive of {@link makeSnapshot}; makes the files where there is none, as no set-up runs before benches. */
+async function load(name: "new.tar" | "db.tar"): Promise<PGlite> {
   const folder = process.env.TEST_SNAPSHOT
-  // Benches have no set-up that runs before them.
-  if (!folder) return await overPGlite(await PGlite.create())
-  snapshot ??= new Blob([readFileSync(join(folder, "db.tar"))])
-  return await overPGlite(await PGlite.create({ loadDataDir: snapshot }))
+  if (!folder) return await PGlite.create()
+  const loadDataDir = archives.get(name) ?? new Blob([readFileSync(join(folder, name))])
+  archives.set(name, loadDataDir)
+  return await PGlite.create({ loadDataDir })
 }
 
+const openSnapshot = async (): Promise<OpenDatabase> => await overPGlite(await load("db.tar"))
+
+/** An embedded database in which nothing is. */
+export const openEmptyPGlite = (): Promise<PGlite> => load("new.tar")
+
 /**
- * Makes the files of a new, migrated, empty embedded database in `folder`, as `db` and as the archive `db.tar`. They take
- * four seconds of CPU, and 0.35 to load: it was shut down, so nothing is recovered, and has no templates for other databases,
- * which are half of its files.
+ * Makes the files of an embedded database in `folder`: empty as the archive `new.tar`, and migrated as `db` and `db.tar`. They
+ * take four seconds of CPU, and 0.35 to load: it was shut down, so nothing is recovered, and has no templates for other
+ * databases, which are half of its files.
  */
 export async function makeSnapshot(folder: string): Promise<void> {
-  const pglite = await PGlite.create(join(folder, "db"))
-  await overPGlite(pglite)
-  await pglite.exec("update pg_database set datistemplate = false")
-  for (const name of ["template0", "template1"]) await pglite.exec(`drop database ${name}`)
-  await pglite.close()
-  execFileSync("tar", ["-cf", join(folder, "db.tar"), "-C", join(folder, "db"), "."])
+  const dir = join(folder, "db")
+  const archive = (name: string) => execFileSync("tar", ["-cf", join(folder, name), "-C", dir, "."])
+  const first = await PGlite.create(dir)
+  await first.exec("update pg_database set datistemplate = false")
+  for (const name of ["template0", "template1"]) await first.exec(`drop database ${name}`)
+  await first.close()
+  archive("new.tar")
+  await (await overPGlite(await PGlite.create(dir))).close()
+  archive("db.tar")
 }
 
 /** Gives a program's data folder, which is made where it is missing, an embedded database as an earlier start left it. */
@@ -107,7 +116,7 @@ export async function openOlderDatabase(name: string, fill: (run: RunSql) => Pro
       }
       await older(run).finally(() => client.end())
     })
-  const pglite = await PGlite.create()
+  const pglite = await openEmptyPGlite()
   await older(async text => (await pglite.exec(text)).at(-1)?.rows ?? [])
   return await overPGlite(pglite)
 }

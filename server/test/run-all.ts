@@ -25,11 +25,13 @@ interface Report {
 
 /**
  * Not run again on Postgres: tests that start no database, and of the others those about nodes, addresses, files, HTTP,
- * tokens or Redis, which are the same on any database. `pool.test.ts` starts a Postgres of its own in the first pass.
+ * tokens or Redis, which are the same on any database. `pool.test.ts` starts a Postgres of its own in the first pass, and
+ * `migrations.test.ts` opens the embedded database in any.
  */
 const alike = [
   ...withoutDatabase(),
   "db/pool.test.ts",
+  "db/migrations.test.ts",
   "sandbox/**",
   "config/live-mode.test.ts",
   "scanner/faulty-endpoints.test.ts",
@@ -42,6 +44,7 @@ const alike = [
   "identity/auth-routes.test.ts",
   "identity/signing-keys.test.ts",
   "http/limit.test.ts",
+  "http/openapi.test.ts",
   "http/server.test.ts",
   "splits/least-amount.test.ts",
   "webhooks/addresses.test.ts",

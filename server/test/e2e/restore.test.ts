@@ -9,6 +9,7 @@ import pg from "pg"
 import { createPublicClient, createTestClient, erc20Abi, type Hex, http } from "viem"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { postgresBinaries, startPostgres, type TestPostgres } from "../postgres.ts"
+import { askAdmin } from "./admin.ts"
 import { newSandbox, plainEnv, root, type Sandbox, until } from "./program.ts"
 
 const A = `0x${"a1".repeat(20)}` as Hex
@@ -58,7 +59,7 @@ describe.runIf(postgresBinaries())("a restored dump", () => {
   const wallet = async (...args: string[]): Promise<string> => {
     return (await run(join(root, "script/wallet"), args, { env: { ...plainEnv(), DATA_DIR: sandbox.dir } })).stdout
   }
-  const shown = async () => JSON.parse(await wallet("show", "--json")).data[0]
+  const shown = async () => (await askAdmin(sandbox.dir, "/wallets"))[0]
   const chain = () => createTestClient({ mode: "anvil", transport: http(sandbox.file().rpcUrl, { timeout: 120_000 }) })
   const held = (address: Hex) =>
     createPublicClient({ transport: http(sandbox.file().rpcUrl, { timeout: 120_000 }) }).readContract({
@@ -120,7 +121,7 @@ describe.runIf(postgresBinaries())("a restored dump", () => {
     })
     await wallet("resume", "payout", "--reason", "restored")
     await until("all is final", async () => {
-      await chain().mine({ blocks: 70 })
+      await chain().mine({ blocks: 10 })
       const open = await query(database("second"), "select id from payouts where state <> 'final'")
       const made = await query(database("second"), "select coalesce(sum(amount), 0) as sum from payouts")
       return open.length === 0 && BigInt(made[0].sum) === 2n * due

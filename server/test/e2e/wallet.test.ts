@@ -6,6 +6,7 @@ import { tmpdir, userInfo } from "node:os"
 import { join } from "node:path"
 import { createPublicClient, createTestClient, erc20Abi, type Hex, http, parseAbiItem } from "viem"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { askAdmin } from "./admin.ts"
 import { newSandbox, plainEnv, type Run, root, type Sandbox, until } from "./program.ts"
 
 const A = `0x${"a1".repeat(20)}` as Hex
@@ -40,7 +41,7 @@ async function wallet(args: string[], dir = sandbox.dir): Promise<{ code: number
   const [code] = await once(child, "close")
   return { code, out, err }
 }
-const shown = async () => JSON.parse((await wallet(["show", "--json"])).out).data[0]
+const shown = async () => (await askAdmin(sandbox.dir, "/wallets"))[0]
 const chain = () => createTestClient({ mode: "anvil", transport: http(sandbox.file().rpcUrl, { timeout: 120_000 }) })
 const reader = () => createPublicClient({ transport: http(sandbox.file().rpcUrl, { timeout: 120_000 }) })
 const balance = (address: Hex) =>
@@ -74,6 +75,10 @@ async function sellOne(before: () => unknown = () => {}): Promise<void> {
 describe("script/wallet", () => {
   it("shows, halts and resumes the wallet, and says what was done by whom", async () => {
     await until("the wallet is known", async () => (await shown()) !== undefined)
+    expect(JSON.parse((await wallet(["show", "--json"])).out).data).toMatchObject([
+      { lane: "payout", status: "active" },
+      { lane: "relay" },
+    ])
     const first = await wallet(["show"])
     expect(first).toMatchObject({ code: 0, err: "" })
     expect(first.out).toMatch(
@@ -128,7 +133,7 @@ describe("script/wallet", () => {
     run = await sandbox.start()
     await chain().setBlockGasLimit({ gasLimit: 30_000_000n })
     await until("all that has a nonce is final", async () => {
-      await chain().mine({ blocks: 70 })
+      await chain().mine({ blocks: 10 })
       return (await flying()).length === 0
     })
     const held = JSON.parse((await wallet(["held", "--json"])).out).data
@@ -147,7 +152,7 @@ describe("script/wallet", () => {
     const before = [await balance(A), await balance(B)]
     const since = await reader().getBlockNumber()
     await sellOne(() => list(A, B))
-    const held = async () => JSON.parse((await wallet(["held", "--json"])).out).data
+    const held = () => askAdmin(sandbox.dir, "/held")
     await until("both are held", async () => (await held()).length === 2)
     expect((await wallet(["held"])).out).toMatch(
       / {2}sanctions {2}share of 0\.50 to 0x[\s\S]*\n {2}listed by file at 20/,
