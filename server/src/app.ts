@@ -9,6 +9,7 @@ import { foreignTokenRoutes } from "./deposits/foreign-token-routes.ts"
 import { depositRoutes } from "./deposits/routes.ts"
 import { termsRoute } from "./deposits/terms-route.ts"
 import { refundRoutes } from "./escrow/refund-routes.ts"
+import { escrowRoutes } from "./escrow/routes.ts"
 import { healthRoutes } from "./http/health.ts"
 import { documentApi } from "./http/openapi.ts"
 import { openServer, type Server } from "./http/server.ts"
@@ -74,6 +75,7 @@ export function openApp(
     transactionRoutes(routes, ctx)
     exceptionRoutes(routes, ctx)
     refundRoutes(routes, ctx)
+    escrowRoutes(routes, ctx)
     returnAddressRoutes(routes, ctx)
     accessRoutes(routes, ctx)
     webhookRoutes(routes, ctx, sender)

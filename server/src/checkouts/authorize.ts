@@ -13,12 +13,13 @@ import type { PayoutState } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
+import { authorizeEscrow } from "../escrow/authorize-escrow.ts"
 import { asWritten } from "../http/json.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
-import { checkRelay, type RefusedRelay, relaysOf, writeRelay } from "../payouts/accept-relay.ts"
+import { checkRelay, relaysOf, writeRelay } from "../payouts/accept-relay.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
+import { relayError } from "../payouts/relay-error.ts"
 import { arrivingAt, failingPayers, MAX_REVERTED, replayable, replayableUntil, voided } from "../payouts/relays.ts"
-import { verifySoon } from "../scanner/queries.ts"
 import { sessionOf } from "./create-session.ts"
 import type { PayAuthorize } from "./schema.ts"
 import { replayCaution } from "./session-rules.ts"
@@ -50,6 +51,7 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
   const signature = body.signature.toLowerCase() as Hex
   const session = await sessionOf(ctx, body.sessionId)
   const network = networkOf(ctx.chain, session.chain_id)
+  if (session.capture !== "direct") return await authorizeEscrow(ctx, network, session, { authorization, signature })
   const deposit = await ctx.db
     .selectFrom("deposits")
     .selectAll()
@@ -67,7 +69,7 @@ export async function authorizeSession(ctx: Context, body: PayAuthorize): Promis
     purpose: `authorize:${session.id}`,
     ...{ authorization, digest: asked.digest, signature, deposit },
   })
-  if ("refusal" in checked) throw await refusalOf(ctx, network, checked, otherWay)
+  if ("refusal" in checked) throw await relayError(ctx, network, checked, otherWay)
 
   const answer = await inTransaction(ctx, async ctx => {
     const session = await ctx.db
@@ -106,39 +108,6 @@ interface Asked {
   deposit: Row<"deposits">
   authorization: Authorization
   digest: Hash
-}
-
-/** The error of a relay that is refused; `otherWay` says how to pay without one. */
-async function refusalOf(
-  ctx: Context,
-  { chainId }: Network,
-  { refusal, words }: RefusedRelay,
-  otherWay: string,
-): Promise<ApiError> {
-  switch (refusal) {
-    case "no_wallet":
-      return new ApiError("RELAY_UNAVAILABLE")
-    case "budget":
-      return new ApiError("RELAY_UNAVAILABLE", undefined, `${words} ${otherWay}`)
-    case "listed":
-      return new ApiError("SANCTIONS_MATCH")
-    case "unscreened":
-      return new ApiError("CHAIN_UNAVAILABLE")
-    case "signature":
-      return refused([{ path: "signature", message: words }])
-    case "used":
-      return new ApiError("AUTHORIZATION_ALREADY_USED")
-    case "short":
-    case "fails":
-      return new ApiError("AUTHORIZATION_REFUSED", undefined, words)
-    case "unseen":
-      await verifySoon(ctx, chainId)
-      return new ApiError(
-        "INVALID_OPERATION",
-        undefined,
-        "Money for this checkout has just arrived and is being verified. Ask for its status in a moment.",
-      )
-  }
 }
 
 const refused = (details: ErrorDetail[]) => new ApiError("AUTHORIZATION_REFUSED", details)

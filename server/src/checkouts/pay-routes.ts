@@ -142,7 +142,8 @@ export function payRoutes(app: Server, ctx: Context): void {
           "makes a second transfer. `validBefore` is at most two hours after the checkout ends; the checkout's end is a good choice. " +
           "`GET /api/pay/status/:id` returns the result. An authorization whose transaction failed is public, and " +
           "anyone can submit it until `validBefore`. So that nobody pays twice, the next one must have the same `from` and " +
-          "`nonce`, unless the failed one was cancelled on chain or has expired.",
+          "`nonce`, unless the failed one was cancelled on chain or has expired. A checkout with `capture` other than `direct` takes " +
+          "`ReceiveWithAuthorization` with the fields that its status answer lists, and only this service can carry it out.",
         tags,
         body: PayAuthorize,
         response: { 200: PayAuthorized },

@@ -273,7 +273,7 @@ export const PayAuthorize = Strict(
     sessionId: Type.String({ maxLength: 64 }),
     authorization: Strict({
       from: Described(AddressInput, "The address that pays"),
-      to: Described(AddressInput, "The checkout's `payTo`"),
+      to: Described(AddressInput, "The checkout's `payTo`, or with an escrow its collector"),
       value: Uint("Exactly the missing amount in base units: decimal digits, or a whole number"),
       validAfter: Uint("Unix time in seconds after which it is valid: decimal digits, or a whole number"),
       validBefore: Uint(

@@ -1,7 +1,10 @@
 /** The terms of an escrow as its contract takes them. Pure. */
-import { authorizationNonce, type PaymentInfo } from "../chain/escrow.ts"
-import { type Address, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
+
+import type { Authorization } from "../chain/authorizations.ts"
+import { authorizationNonce, type PaymentInfo, paymentInfoHash } from "../chain/escrow.ts"
+import { type Address, checksummed, type Hash, ZERO_ADDRESS } from "../chain/hex.ts"
 import type { Row } from "../db/schema.ts"
+import type { ErrorDetail } from "../errors.ts"
 
 /** The terms that the payer signs: all of an escrow's row that is hashed. */
 export type EscrowTerms = Pick<
@@ -37,6 +40,27 @@ export const paymentInfoOf = (terms: EscrowTerms, payer: Address): PaymentInfo =
   salt: BigInt(terms.salt),
 })
 
+/** The id on chain of the payment of these terms by this payer. */
+export const authIdOf = (terms: EscrowTerms, payer: Address): Hash =>
+  paymentInfoHash(paymentInfoOf(terms, payer), terms.chain_id, terms.escrow)
+
 /** The nonce that any payer of these terms signs. */
 export const nonceOf = (terms: EscrowTerms): Hash =>
   authorizationNonce(paymentInfoOf(terms, ZERO_ADDRESS), terms.chain_id, terms.escrow)
+
+/** The fields that are not as the status answer has them: the collector takes no others. */
+export function authorizationFaults(escrow: Row<"escrows">, given: Authorization): ErrorDetail[] {
+  const wanted = {
+    to: escrow.collector,
+    value: escrow.max_amount,
+    validAfter: 0n,
+    validBefore: BigInt(secondsOf(escrow.pre_approval_expiry)),
+    nonce: escrow.nonce,
+  }
+  return (["to", "value", "validAfter", "validBefore", "nonce"] as const)
+    .filter(name => given[name] !== wanted[name])
+    .map(name => ({
+      path: `authorization.${name}`,
+      message: `must be ${name === "to" ? checksummed(wanted.to) : wanted[name]}, as in \`authorization\` of this checkout's status`,
+    }))
+}

@@ -1,8 +1,8 @@
 /** The wire contract of escrows. */
 import { type Static, Type } from "typebox"
-import { AddressText, Described, HashText, Money, Nullable, Timestamp } from "../http/schemas.ts"
+import { AddressText, Described, HashText, Money, MoneyInput, Nullable, Strict, Timestamp } from "../http/schemas.ts"
 
-const Captured = Described(Money, "What the merchant has captured")
+const CapturedMoney = Described(Money, "What the merchant has captured")
 const Released = Described(Money, "What went back to the payer without being captured")
 const Refunded = Described(Money, "What of the captured amount was refunded")
 const CaptureBefore = Described(Timestamp, "What is not captured by then goes back to the payer by itself")
@@ -13,7 +13,7 @@ const escrowFields = Type.Object({
   refundCollector: Described(Nullable(AddressText), "The contract that pulls refunds by the merchant's allowance"),
   receiver: Described(AddressText, "Gets what is captured: the payout address when the checkout was made"),
   authorized: Described(Money, "What was reserved"),
-  captured: Captured,
+  captured: CapturedMoney,
   released: Released,
   refunded: Refunded,
   capturable: Described(Money, "Reserved, and neither captured nor released"),
@@ -33,7 +33,7 @@ export const EscrowShown = Type.Unsafe<EscrowFields | null>({
 
 /** What the status answer adds for a session with an escrow. */
 export const escrowStatus = {
-  captured: Type.Optional(Captured),
+  captured: Type.Optional(CapturedMoney),
   released: Type.Optional(Released),
   refunded: Type.Optional(Refunded),
   captureBefore: Type.Optional(CaptureBefore),
@@ -54,3 +54,25 @@ export const escrowStatus = {
     ),
   ),
 }
+
+const SessionId = Type.String({ maxLength: 64, description: "The checkout's id" })
+const example = "cs_tz4a98xxat96iws9zmbrgj3a"
+const decided = {
+  sessionId: Type.String(),
+  amount: Money,
+  status: Described(
+    Type.Literal("pending"),
+    "It is carried out now; the checkout shows when its transaction is confirmed",
+  ),
+  txHash: Nullable(HashText),
+}
+
+export const CaptureOrder = Strict(
+  { sessionId: SessionId, amount: Type.Optional(Described(MoneyInput, "By default all that is left")) },
+  { sessionId: example, amount: "5.00" },
+)
+export type CaptureOrder = Static<typeof CaptureOrder>
+export const Captured = Type.Object({ captureId: Type.String(), ...decided })
+
+export const VoidOrder = Strict({ sessionId: SessionId }, { sessionId: example })
+export const Voided = Type.Object({ voidId: Type.String(), ...decided })

@@ -5,6 +5,9 @@ import type { FoldedEscrow } from "./fold-escrow.ts"
 
 type Stands = Pick<FoldedEscrow, "status" | "authorized" | "captured" | "voided" | "reclaimed" | "refunded">
 
+/** While a payment is being reserved. */
+export const RESERVING = "The payment is being reserved."
+
 /** The message of a session; `failure` is why the last reservation was none. */
 export function wordsOf(
   { status, authorized, captured, voided, reclaimed, refunded }: Stands,
@@ -15,7 +18,7 @@ export function wordsOf(
     case "pending":
       return failure ?? firstWords(amount, token)
     case "verifying":
-      return "The payment is being reserved."
+      return RESERVING
     case "authorized":
       return `${text(authorized)} are reserved for the merchant until ${voidAt.toISOString()}. What is not captured by then is released.`
     case "voided":

@@ -59,18 +59,28 @@ interface RelayRequest {
   signature: Hex
   /** The receiving address, where money that has just arrived there would be the same payment. */
   deposit?: Pick<Row<"deposits">, "id" | "address">
+  /** The call that carries it out, where that is not the token's own. */
+  call?: RelayCall
+}
+
+/** A call that carries out an authorization, and the most gas that it may take. */
+interface RelayCall {
+  to: Address
+  data: Hex
+  gas: Record<SignedBy, bigint>
 }
 
 /** Checks everything that does not depend on what is paid. Writes nothing; `CHAIN_UNAVAILABLE` when too few endpoints agree. */
 export async function checkRelay(
   ctx: Context,
   network: Network,
-  { merchantId, purpose, authorization, digest, signature, deposit }: RelayRequest,
+  { merchantId, purpose, authorization, digest, signature, deposit, call }: RelayRequest,
 ): Promise<CheckedRelay | RefusedRelay> {
   const { from, nonce, value: amount } = authorization
+  const limits = call?.gas ?? RELAY_GAS
   const wallet = await relayWallet(ctx, network)
   if (!wallet) return refused("no_wallet", "")
-  if (await relaysSpent(ctx, merchantId, { chain_id: network.chainId, address: wallet }, RELAY_GAS.key))
+  if (await relaysSpent(ctx, merchantId, { chain_id: network.chainId, address: wallet }, limits.key))
     return refused("budget", NO_BUDGET)
   // Before the screening: a forged signature must not have a stranger's address sent to a source of sanctions.
   const by = await readSignature(ctx, network, { from, digest, signature })
@@ -79,8 +89,9 @@ export async function checkRelay(
   if (screening === "listed") return refused("listed", "")
   if (screening === "unknown") return refused("unscreened", "")
   const id = randomUUID()
-  const data = marked(relayCall(authorization, signature, by), id)
-  const trial = await tryRelay(ctx, network, { wallet, deposit, payer: from, nonce, amount, data, by })
+  const data = marked(call?.data ?? relayCall(authorization, signature, by), id)
+  const to = call?.to ?? network.token.address
+  const trial = await tryRelay(ctx, network, { wallet, deposit, payer: from, nonce, amount, to, data, by, limits })
   if (trial === "used" || trial === "unseen") return refused(trial, "")
   if ("words" in trial) return refused(trial.isShort ? "short" : "fails", trial.words)
   const { gas, most } = trial
@@ -109,7 +120,7 @@ const activeWallets = gatherBy(async (ctx: Context, chainIds: readonly number[])
 
 /** What a relay's row says beside its call. */
 interface NewRelay {
-  kind: "authorize" | "settle"
+  kind: "authorize" | "settle" | "reserve"
   authorization: Authorization
   digest: Hash
   /** When it is cancelled, where it is not signed by then. */

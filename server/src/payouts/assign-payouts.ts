@@ -90,7 +90,7 @@ async function duePayouts(
           .selectAll()
           .where("chain_id", "=", wallet.chain_id)
           .where("lane", "=", wallet.lane)
-          .where(policies[wallet.lane].ours(network))
+          .where(policies[wallet.lane].ours(network, sql`${wallet.address}`))
           .where("state", "in", ["queued", "held"])
           .where(sql<boolean>`least(checks, 1) = ${failed}`)
           .where(isSignable(ctx))

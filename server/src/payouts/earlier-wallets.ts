@@ -64,7 +64,7 @@ async function earlierWallets(ctx: Context, network: Network, current: Row<"wall
     .where("w.id", "<>", current.id)
     .where(
       sql<boolean>`exists (select from payouts where payouts.chain_id = w.chain_id and payouts.wallet = w.address
-        and payouts.state in ('assigned', 'mined') and ${policies[current.lane].ours(network)})`,
+        and payouts.state in ('assigned', 'mined') and ${policies[current.lane].ours(network, sql`w.address`)})`,
     )
     .orderBy("w.id")
     .execute()

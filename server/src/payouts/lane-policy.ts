@@ -57,8 +57,8 @@ export interface LanePolicy {
   prepare(ctx: Context, network: Network): Promise<void>
   /** Called when payouts of the lane ended or wait. */
   afterChange(ctx: Context, network: Network): Promise<void>
-  /** Which rows of `payouts` this process can sign for. */
-  ours(network: Network): RawBuilder<boolean>
+  /** Which rows of `payouts` this process can sign for with the wallet of an address. */
+  ours(network: Network, address: RawBuilder<unknown>): RawBuilder<boolean>
   /** Whether nothing is picked because the gas budget of all merchants has no room for another transaction. */
   isStopped: typeof isTotalSpent
   /** The payouts whose merchants' gas budgets have room for `most` wei; how many others were held for it. */
@@ -133,6 +133,21 @@ async function holdFailing(ctx: Context, network: Network, payout: Payout, error
   return unfunded ?? { kind: "hold", reason: "simulation", detail: error.slice(0, DETAIL_LENGTH) }
 }
 
+/** The ids of captures and voids whose escrow holds nothing any more, because its payer took it back. */
+async function reclaimedPayouts(ctx: Context, payouts: readonly Payout[]): Promise<Set<string>> {
+  const calls = payouts.filter(({ kind }) => kind === "capture" || kind === "void")
+  if (calls.length === 0) return new Set()
+  const ids = calls.flatMap(({ escrow_id: id }) => id ?? [])
+  const escrows = await ctx.db
+    .selectFrom("escrows")
+    .select("session_id")
+    .where("session_id", "in", ids)
+    .where("reclaimed", ">", 0n)
+    .execute()
+  const empty = new Set(escrows.map(row => row.session_id))
+  return new Set(calls.flatMap(({ id, escrow_id: of }) => (of !== null && empty.has(of) ? [id] : [])))
+}
+
 /** The payer signed the authorization; the recipient is a deposit of ours. */
 const payerOf = ({ payer, recipient }: Payout): Address => payer ?? recipient
 
@@ -145,7 +160,9 @@ const relayLane: LanePolicy = {
     await verifySoon(ctx, network.chainId)
     await ctx.wakes.wake("payments")
   },
-  ours: () => sql<boolean>`true`,
+  // An escrow obeys the wallet that its payer's signature names.
+  ours: (_network, address) => sql<boolean>`(escrow_id is null
+    or exists (select from escrows e where e.session_id = payouts.escrow_id and e.operator = ${address}))`,
   // Relays are picked to be cancelled: nobody waits at a checkout.
   isStopped: async () => false,
   withinBudgets: async (_ctx, _wallet, due) => ({ due, held: 0 }),
@@ -156,7 +173,9 @@ const relayLane: LanePolicy = {
     const needless = await outpaid(ctx, payouts)
     const failing = await failingPayers(ctx, payouts.map(payerOf))
     const outOfTurn = await refundsOutOfTurn(ctx, payouts)
+    const reclaimed = await reclaimedPayouts(ctx, payouts)
     const verdicts = payouts.map((payout): [string, Verdict | undefined] => {
+      if (reclaimed.has(payout.id)) return [payout.id, cancelled("The payer has taken back what was reserved.")]
       if (outOfTurn.has(payout.id)) return [payout.id, waitForTurn]
       // Nobody waits at a page for these: what its merchant decided, or the end of its time, asks for them.
       if (isHeldCall(payout)) return [payout.id, undefined]

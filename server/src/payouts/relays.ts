@@ -29,6 +29,11 @@ import { agreedTrial, askEach, reportDisagreement, type Trial } from "./trials.t
  * simulation took and a quarter more, so that the contract can't burn more than it showed.
  */
 export const RELAY_GAS = { key: 200_000n, contract: 700_000n }
+/**
+ * The same of an escrow's reservation: it also moves the money on, stores what is held, and for the first payment of an operator
+ * makes the contract that holds it. A contract wallet's never has the limit of a key's: the limit distinguishes them.
+ */
+export const RESERVE_GAS = { key: 500_000n, contract: 1_000_000n }
 
 const REASON_LENGTH = 120
 const DAY_MS = 86_400_000
@@ -79,16 +84,19 @@ export async function tryRelay(
     payer: Address
     nonce: Hash
     amount: bigint
+    to: Address
     data: Hex
     by: SignedBy
+    /** The most gas that it may take. */
+    limits: Record<SignedBy, bigint>
   },
 ): Promise<"used" | "unseen" | WhyRefused | { gas: bigint; most: bigint }> {
-  const { wallet: from, deposit, payer, nonce, amount, data, by } = relay
-  const gas = RELAY_GAS[by]
+  const { wallet: from, deposit, payer, nonce, amount, to, data, by, limits } = relay
+  const gas = limits[by]
   const { market, balance = 0n, dataFee } = await sharedWalletState(network, from, ctx.signal)
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
   const call = {
-    ...{ from, to: network.token.address, data, gas: hexNumber(gas) },
+    ...{ from, to, data, gas: hexNumber(gas) },
     ...(fees && trialFees(fees, gas, balance)),
   }
   const calls = [

@@ -8,24 +8,30 @@ import { CONTRACT_RELAY } from "../chain/authorizations.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { mostOf } from "./in-flight.ts"
+import { RESERVE_GAS } from "./relays.ts"
 
 const WINDOW_MS = 24 * 3_600_000
 /** The key of the advisory lock; no other lock uses this number. */
 const LOCK = 7_582_412
 
+/** What of a payout says whether it calls a contract wallet. */
+type Relayed = Pick<Row<"payouts">, "kind" | "data" | "gas">
+
 /** What is left of the totals, locked until the transaction ends. */
 export interface Totals {
   /** Whether this many wei are left for a payout. Nothing is taken: another budget may still refuse it. */
-  holds(row: Pick<Row<"payouts">, "data">, wei: bigint): boolean
+  holds(row: Relayed, wei: bigint): boolean
   /** Takes this many wei for a payout that is signed. */
-  take(row: Pick<Row<"payouts">, "data">, wei: bigint): void
+  take(row: Relayed, wei: bigint): void
 }
 
 /** Whether a call carries out the authorization of a contract wallet. */
-const isContractRelay = (data: string): boolean => data.startsWith(CONTRACT_RELAY)
+const isContractRelay = ({ kind, data, gas }: Relayed): boolean =>
+  data.startsWith(CONTRACT_RELAY) || (kind === "reserve" && gas !== RESERVE_GAS.key)
 
 const ofContracts = (chainId: number) =>
-  sql<boolean>`i.lane = 'relay' and i.chain_id = ${chainId} and i.data like ${`${CONTRACT_RELAY}%`}`
+  sql<boolean>`i.lane = 'relay' and i.chain_id = ${chainId} and (i.data like ${`${CONTRACT_RELAY}%`}
+    or (i.kind = 'reserve' and i.gas <> ${RESERVE_GAS.key}))`
 
 /** Wei that payouts cost in the last 24 hours, and that those in flight may cost. */
 async function spentOn(ctx: TxContext, which: RawBuilder<boolean>): Promise<bigint> {
@@ -69,11 +75,11 @@ export async function lockTotals(
   let total = await totalRoom(ctx)
   let contracts = callsContractWallets ? await contractRoom(ctx, wallet.chain_id) : undefined
   return {
-    holds: ({ data }, wei) =>
-      (total === undefined || wei <= total) && (contracts === undefined || !isContractRelay(data) || wei <= contracts),
-    take: ({ data }, wei) => {
+    holds: (row, wei) =>
+      (total === undefined || wei <= total) && (contracts === undefined || !isContractRelay(row) || wei <= contracts),
+    take: (row, wei) => {
       if (total !== undefined) total -= wei
-      if (contracts !== undefined && isContractRelay(data)) contracts -= wei
+      if (contracts !== undefined && isContractRelay(row)) contracts -= wei
     },
   }
 }

@@ -1,0 +1,171 @@
+/**
+ * Reserves a payment by its payer's signature (`ReceiveWithAuthorization`, EIP-3009), which the relay wallet hands to the escrow. Only
+ * that wallet can carry it out: the token moves the money to the collector alone, which obeys the escrow, which obeys its operator.
+ */
+import { type Hex, hashTypedData } from "viem"
+import type { Authorization } from "../chain/authorizations.ts"
+import { authorizeCall, type PaymentInfo, typedPayment } from "../chain/escrow.ts"
+import type { Hash } from "../chain/hex.ts"
+import type { Network, NetworkInfo } from "../chain/networks.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
+import type { SessionStatus } from "../db/checkout-rows.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError } from "../errors.ts"
+import { type CheckedRelay, checkRelay, relayRow, relaysOf, writeRelays } from "../payouts/accept-relay.ts"
+import { isPaused } from "../payouts/pause.ts"
+import { relayError } from "../payouts/relay-error.ts"
+import { failingPayers, MAX_REVERTED, RESERVE_GAS } from "../payouts/relays.ts"
+import { escrowsOf, lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
+import { authIdOf, authorizationFaults, paymentInfoOf } from "./payment-info.ts"
+import { RESERVING } from "./words.ts"
+
+/** What a reservation needs from its submission to its block, on a network that is busy. */
+const LEAST_TIME_MS = 60_000
+/** Reservations of one session in all, so that nobody fills the database with those that end before they are signed. */
+const MAX_RELAYS = 20
+const OTHER_WAY = "Ask the merchant for another way to pay."
+
+interface Signed {
+  authorization: Authorization
+  signature: Hex
+}
+
+interface Reserving {
+  status: SessionStatus
+  txHash: Hash | null
+}
+
+/**
+ * Has a payment reserved; the same authorization again gets the same answer. Throws `AUTHORIZATION_ALREADY_USED`,
+ * `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`, `SANCTIONS_MATCH`,
+ * `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, `PAYMENTS_PAUSED`; none of them leaves a trace.
+ */
+export async function authorizeEscrow(
+  ctx: Context,
+  network: Network,
+  session: Row<"checkout_sessions">,
+  { authorization, signature }: Signed,
+): Promise<Reserving> {
+  const escrow = (await escrowsOf(ctx, [session])).get(session.id)
+  if (!escrow) throw new Error(`${session.id} has no escrow`)
+  const asked = askedOf(network, escrow, authorization)
+  const known = await knownAnswer(ctx, network, session, asked)
+  if (known) return known
+  await assertReservable(ctx, network, await standingOfEscrow(ctx, { session, escrow }), asked)
+  const checked = await checkRelay(ctx, network, {
+    merchantId: session.merchant_id,
+    purpose: `authorize:${session.id}`,
+    ...{ authorization, digest: asked.digest, signature },
+    call: {
+      to: escrow.escrow,
+      data: authorizeCall(asked.info, authorization.value, escrow.collector, signature),
+      gas: RESERVE_GAS,
+    },
+  })
+  if ("refusal" in checked) throw await relayError(ctx, network, checked, OTHER_WAY)
+  const answer = await inTransaction(ctx, async ctx => {
+    const locked = await lockEscrow(ctx, session.id)
+    if (!locked) throw new Error(`${session.id} has no escrow`)
+    const known = await knownAnswer(ctx, network, locked.session, asked)
+    if (known) return known
+    const standing = await standingOfEscrow(ctx, locked)
+    await assertReservable(ctx, network, standing, asked)
+    return await writeReservation(ctx, network, standing, { ...asked, checked })
+  })
+  await ctx.wakes.wake("payouts")
+  return answer
+}
+
+/** An authorization, and the terms and the hash that it must be of. */
+interface Asked {
+  authorization: Authorization
+  info: PaymentInfo
+  digest: Hash
+}
+
+function askedOf(network: NetworkInfo, escrow: Row<"escrows">, authorization: Authorization): Asked {
+  const info = paymentInfoOf(escrow, authorization.from)
+  const contracts = { address: escrow.escrow, collector: escrow.collector }
+  const digest = hashTypedData(typedPayment(network, contracts, info)) as Hash
+  return { authorization, info, digest }
+}
+
+/**
+ * What was answered before to this authorization, as it stands now; undefined where it is new, or its reservation ended without
+ * money. `AUTHORIZATION_ALREADY_USED` where its nonce pays for something else.
+ */
+async function knownAnswer(
+  ctx: TxContext,
+  network: NetworkInfo,
+  session: Row<"checkout_sessions">,
+  { authorization, digest }: Asked,
+): Promise<Reserving | undefined> {
+  const known = (await relaysOf(ctx, network, authorization.from, authorization.nonce)).find(
+    ({ state }) => state !== "cancelled" && state !== "reverted",
+  )
+  if (!known) return undefined
+  if (known.auth_digest !== digest || known.escrow_id !== session.id) throw new ApiError("AUTHORIZATION_ALREADY_USED")
+  return { status: session.status, txHash: known.succeeded ? known.tx_hash : null }
+}
+
+/** Makes sure, by what the database says, that this authorization reserves what this session asks for. */
+async function assertReservable(
+  ctx: TxContext,
+  network: NetworkInfo,
+  { session, escrow, calls, folded }: Standing,
+  { authorization }: Asked,
+): Promise<void> {
+  const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
+  const leftMs = session.expires_at.getTime() - ctx.now().getTime()
+  if (folded.authorized > 0n) throw new ApiError("SESSION_ALREADY_CONFIRMED")
+  if (folded.open.reserve > 0)
+    throw stop("Another payment of this checkout is already being reserved; wait for its result.")
+  if (session.status === "expired" || session.status === "failed" || leftMs <= LEAST_TIME_MS)
+    throw new ApiError("SESSION_EXPIRED", undefined, overWords(leftMs))
+  if (await isPaused(ctx, network)) throw new ApiError("PAYMENTS_PAUSED")
+  if (escrow.operator !== ctx.settings.relayWallet)
+    throw new ApiError("RELAY_UNAVAILABLE", undefined, `The service can't reserve this payment any more. ${OTHER_WAY}`)
+  const made = calls.filter(({ kind }) => kind === "reserve")
+  if (made.filter(({ state }) => state === "reverted").length >= MAX_REVERTED || made.length >= MAX_RELAYS)
+    throw stop(`Too many authorizations of this checkout failed. ${OTHER_WAY}`)
+  if ((await failingPayers(ctx, [authorization.from])).size > 0)
+    throw stop(`Too many authorizations of this wallet failed today. ${OTHER_WAY}`)
+  const differing = authorizationFaults(escrow, authorization)
+  if (differing.length > 0) throw new ApiError("AUTHORIZATION_REFUSED", differing)
+}
+
+const overWords = (leftMs: number): string =>
+  leftMs <= 0
+    ? "This checkout has expired. Start a new one."
+    : "This checkout expires within a minute, too soon for an authorization. Start a new one."
+
+async function writeReservation(
+  ctx: TxContext,
+  network: NetworkInfo,
+  { session, escrow, calls }: Standing,
+  { authorization, digest, checked }: Asked & { checked: CheckedRelay },
+): Promise<Reserving> {
+  const relayBy = new Date(session.expires_at.getTime() - LEAST_TIME_MS)
+  // A contract wallet's gas is known by its limit.
+  const gas = checked.by === "contract" && checked.gas === RESERVE_GAS.key ? checked.gas + 1n : checked.gas
+  const to = { merchantId: session.merchant_id }
+  const row = {
+    ...relayRow(ctx, network, { ...checked, gas }, { kind: "reserve", authorization, digest, relayBy, to }),
+    source_key: `escrow:${session.id}:reserve:${calls.filter(({ kind }) => kind === "reserve").length}`,
+    escrow_id: session.id,
+    to_address: escrow.escrow,
+  }
+  if ((await writeRelays(ctx, [row])).size === 0) throw new ApiError("AUTHORIZATION_ALREADY_USED")
+  const now = ctx.now()
+  await ctx.db
+    .updateTable("escrows")
+    .set({ payer: authorization.from, auth_id: authIdOf(escrow, authorization.from), updated_at: now })
+    .where("session_id", "=", session.id)
+    .execute()
+  await ctx.db
+    .updateTable("checkout_sessions")
+    .set({ status: "verifying", message: RESERVING, updated_at: now })
+    .where("id", "=", session.id)
+    .execute()
+  return { status: "verifying", txHash: null }
+}
