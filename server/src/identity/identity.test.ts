@@ -4,6 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { AUDIENCE, startIssuer } from "../../test/issuer.ts"
 import { PAYOUT_ADDRESS, paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { addressOfTerms } from "../chain/deposit-terms.ts"
+import { knownEscrows } from "../chain/escrow-deployments.ts"
 import { checksummed } from "../chain/hex.ts"
 import { termsOf } from "../chain/release-call.ts"
 import { inTransaction } from "../context.ts"
@@ -211,6 +212,9 @@ describe("/api/console/settings", () => {
     const guarded = await startService({ settings: { serviceWallets: [wallet] } })
     try {
       await guarded.merchant("alice")
+      const [address, collector, refundCollector] = ["e1", "e2", "e3"].map(byte => `0x${byte.repeat(20)}` as never)
+      const escrow = { address, collector, refundCollector, version: "v1.1" } as never
+      guarded.ctx.chain.networks[0] = { ...paperNetwork, escrow }
       const made = await guarded.call("POST", "/api/console/paywalls", { name: "a", price: 5 }, { as: "alice" })
       const { payTo } = (await guarded.call("GET", `/api/paywalls/${made.body.id}`)).body
       const refused = [
@@ -218,6 +222,8 @@ describe("/api/console/settings", () => {
         wallet,
         paperNetwork.token.address,
         paperNetwork.depositFactory,
+        ...[address, collector, refundCollector],
+        ...knownEscrows.flatMap(each => [each.address, each.collector, each.operatorRefundCollector]),
         payTo,
         "0x12",
         PAYOUT_ADDRESS.replace("E", "e"),
