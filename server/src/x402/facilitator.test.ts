@@ -248,7 +248,8 @@ describe("the facilitator", () => {
     const good = answers.filter(each => each.body.success)
     expect(good.length).toBe(1)
     const rest = answers
-      .filter(each => !each.body.success)
+      // A node that takes long on a busy machine counts as silent (503); such a request writes nothing.
+      .filter(each => !each.body.success && each.status !== 503)
       .map(each => [each.status, each.body.errorReason, each.body.transaction])
     expect([...new Set(rest.map(each => each.join(" ")))]).toEqual([
       `200 duplicate_settlement ${good[0]?.body.transaction}`,
