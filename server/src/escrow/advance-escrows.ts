@@ -146,9 +146,10 @@ async function writeStanding(
       .where("id", "=", session.id)
       .execute()
   if (isHeld && escrow.authorized_at === null) await countUse(ctx, session.link_id)
+  await notifyEscrow(ctx, { before: { session, escrow: before }, after })
+  // A capture that counts only now is notified before what was refunded of it.
   const counting = new Set(standing.calls.filter(call => standingOf(call) === "counts").map(({ id }) => id))
   await settleRefunds(ctx, { session, captured, counting })
-  await notifyEscrow(ctx, { before: { session, escrow: before }, after })
   if (status !== session.status) {
     ctx.log.info({ sessionId: session.id, from: session.status, to: status }, "session")
     paymentChanges.inc({ network: networkOf(ctx.chain, session.chain_id).name, change: `checkout ${status}` })

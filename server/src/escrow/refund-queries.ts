@@ -71,6 +71,7 @@ export async function refundsShown(ctx: Context, rows: readonly RefundRow[]) {
 /** Refunds in the API's form; `allowances` of those that wait for one. */
 export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], allowances: Allowances) {
   const shown = []
+  const needed = new Map<string, bigint>()
   for (const row of rows) {
     const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
     const status = shownStatus(row.status, row)
@@ -85,7 +86,7 @@ export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], al
       message: messageOf(row.status, row),
       recipient: checksummed(row.recipient),
       txHash: row.tx_hash,
-      approval: status === "needs_approval" ? await approvalOf(ctx, row, allowances) : null,
+      approval: status === "needs_approval" ? await approvalOf(ctx, row, allowances, needed) : null,
       createdAt: row.created_at.toISOString(),
       updatedAt: row.updated_at.toISOString(),
     })
@@ -93,11 +94,14 @@ export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], al
   return shown
 }
 
-async function approvalOf(ctx: TxContext, row: RefundRow, allowances: Allowances) {
+/** `known`: what purses need, by their keys; it is read once for each. */
+async function approvalOf(ctx: TxContext, row: RefundRow, allowances: Allowances, known: Map<string, bigint>) {
   const purse = purseOf(row)
-  const needed = await neededOf(ctx, row.chain_id, purse)
+  const key = keyOf(row.chain_id, purse)
+  const needed = known.get(key) ?? (await neededOf(ctx, row.chain_id, purse))
+  known.set(key, needed)
   const { decimals } = networkOf(ctx.chain, row.chain_id).token
-  const allowance = allowances.get(keyOf(row.chain_id, purse))
+  const allowance = allowances.get(key)
   const data = encodeFunctionData({ abi: erc20Abi, functionName: "approve", args: [purse.spender, needed] })
   return {
     owner: checksummed(purse.owner),

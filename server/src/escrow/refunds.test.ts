@@ -1,13 +1,15 @@
 // Refunds on a real chain: out of the merchant's wallet as far as it allows, to the payer, never more than was captured; and
 // every list of the merchant, and the hourly comparison, say what the chain says.
-import { encodeFunctionData, parseUnits } from "viem"
+import { encodeFunctionData, parseUnits, zeroHash } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { byHand } from "../../test/books.ts"
 import { type Escrows, escrowsOn } from "../../test/escrow.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { type Received, type Receiver, startReceiver } from "../../test/receiver.ts"
 import { authCaptureEscrowAbi, testUsdcAbi } from "../chain/abi.ts"
-import type { Address } from "../chain/hex.ts"
+import { newEndpoint } from "../chain/endpoints.ts"
+import { paymentStateCall } from "../chain/escrow.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import { checkEscrow } from "../doctor/check-escrow.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
 import { openDeliverer } from "../webhooks/deliver-events.ts"
@@ -72,6 +74,7 @@ describe("a refund", () => {
       ...{ sessionId: id, amount: "1.50", status: "needs_approval", reason: "Too late", txHash: null },
       approval: { owner: on.merchantShown, allowance: "0.00", needed: "1.50", call: { to: expect.any(String) } },
     })
+    later()
     await on.settle()
     expect((await refunds("?status=needs_approval")).data).toMatchObject([{ refundId: first.refundId }])
     expect((await session(id)).status).toBe("confirmed")
@@ -149,6 +152,18 @@ describe("a refund", () => {
       ["held", "allowance"],
     ])
     expect((await refunds(`?sessionId=${two.id}`)).data[0].approval.needed).toBe("5.00")
+    await on.allow(5_000_000n)
+    const away = encodeFunctionData({ abi: testUsdcAbi, functionName: "transfer", args: [one.buyer, 1n] })
+    await on.asMerchant({ to: rig.token, data: away })
+    later()
+    await on.settle()
+    expect((await refunds(`?sessionId=${two.id}`)).data).toMatchObject([
+      { status: "pending", approval: null, message: expect.stringMatching(/holds too little/) },
+    ])
+    await rig.mint(on.merchant, 1n)
+    later()
+    await on.settle()
+    expect((await refunds("?status=succeeded")).total).toBe(2)
   })
 
   it("that reverts leaves the payment as it was, and may be asked for again", async () => {
@@ -255,6 +270,15 @@ describe("the hourly comparison", () => {
     await compare()
     rig.proxy.spoil = (_method, _params, result) => result
     expect((await relayWallet()).status).toBe("active")
+    // Nor does one of two that reports another amount.
+    rig.proxy.spoil = (method, [call], result) =>
+      method === "eth_call" && JSON.stringify(call).includes(paymentStateSelector)
+        ? String(result).replace(AMOUNT_WORD, "0".repeat(64))
+        : result
+    const honest = newEndpoint(rig.network.name, rig.anvil.rpcUrl)
+    await compare({ ...rig.network, endpoints: [...rig.network.endpoints, honest] })
+    rig.proxy.spoil = (_method, _params, result) => result
+    expect((await relayWallet()).status).toBe("active")
     await rig.service.ctx.db
       .transaction()
       .execute(db => byHand(db, "update payouts set amount = amount - 1 where kind = 'capture'"))
@@ -290,10 +314,14 @@ describe("the hourly comparison", () => {
   })
 })
 
+const paymentStateSelector = paymentStateCall(zeroHash as Hash).slice(2, 10)
+/** 5 USDC, as the state of a payment has it. */
+const AMOUNT_WORD = (5_000_000).toString(16).padStart(64, "0")
+
 /** The comparison of this hour, now. */
-async function compare(): Promise<void> {
+async function compare(network = rig.network): Promise<void> {
   rig.service.advance(3_700_000)
-  await reconcileRound(rig.service.ctx, rig.network, rig.signer.address)
+  await reconcileRound(rig.service.ctx, network, rig.signer.address)
 }
 
 /** Events of a type that the receiver got, each checked by the clients of two other services. */
@@ -332,6 +360,16 @@ async function expectBooks(): Promise<void> {
     listed
       .filter((row: Record<string, string>) => row.type === type && row.status === status)
       .reduce((sum: bigint, row: Record<string, string>) => sum + units(row.amount ?? null), 0n)
+  const sessions = new Set(listed.map((row: Record<string, string>) => row.sessionId))
+  for (const id of sessions) {
+    const payments = listed.filter((row: Record<string, string>) => row.sessionId === id && row.type === "payment")
+    expect(payments).toMatchObject([{ id, status: (await session(String(id))).status, amount: "5.00" }])
+  }
+  expect(
+    String((await call("GET", "transactions.csv")).body)
+      .trim()
+      .split("\r\n"),
+  ).toHaveLength(listed.length + 1)
   const wallet = sumOf("capture", "final") - sumOf("refund", "final")
   expect(wallet).toBe(await rig.balanceOf(on.merchant))
   await compare()
