@@ -134,12 +134,15 @@ describe("openKeystore", () => {
   })
 })
 
+/** Settings are read a hundred times, and each time the key is derived. */
+const quick = { c: 1_000 }
+
 describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {
   const [KEYSTORE, PASSWORD, KEY] = [`${wallet}_KEYSTORE`, `${wallet}_KEYSTORE_PASSWORD_FILE`, `${wallet}_PRIVATE_KEY`]
   const key = generatePrivateKey()
   const address = privateKeyToAddress(key).toLowerCase()
   const given = (change: Env = {}): Env => ({
-    [KEYSTORE]: file(keystoreOf(key, "hunter2", foundry)),
+    [KEYSTORE]: file(keystoreOf(key, "hunter2", quick)),
     [PASSWORD]: file("hunter2\n"),
     ...change,
   })
@@ -201,7 +204,7 @@ describe.each(["PAYOUT", "RELAY"] as const)("%s_KEYSTORE", wallet => {
 
   it("must satisfy the rules of live mode like a key", () => {
     const anvil = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
-    const known = live({ [KEYSTORE]: file(keystoreOf(anvil, "hunter2", foundry)) })
+    const known = live({ [KEYSTORE]: file(keystoreOf(anvil, "hunter2", quick)) })
     expect(faultsOf(known)).toEqual([expect.stringMatching(`^${KEYSTORE} is a well-known development key`)])
     const other = wallet === "PAYOUT" ? "RELAY_PRIVATE_KEY" : "PAYOUT_PRIVATE_KEY"
     expect(faultsOf({ ...live(), [other]: key })).toEqual([expect.stringMatching(/^RELAY_.* must be another key than/)])
