@@ -107,6 +107,29 @@ describe.concurrent("a checkout", () => {
     expect(body.payerInfo).toEqual({ name: "Ada", email: "ada@example.com" })
   })
 
+  it("is reserved by a signature in a wallet without ether, captured in part, and the rest is released", async () => {
+    const session = await start({ capture: "manual" })
+    const wallet = await newWallet("50", false)
+    const page = await openPage(session.url, {}, wallet)
+    await page.getByText(/^You sign a reservation\. Blue Bottle Books can take up to 19\.90 USDC until /).waitFor()
+    await payWithPocket(page)
+    await stage(page, "reserved")
+    expect(wallet.asked.filter(method => method.startsWith("eth_s"))).toEqual(["eth_signTypedData_v4"])
+    const sessionId = session.id
+    const paid = async (name: "captured" | "released", amount: string) =>
+      await until(`it is ${name}`, async () => (await statusOf(sessionId)).reservation[name] === amount)
+    await merchant("/api/console/payments/capture", { sessionId, amount: "12.00" })
+    await paid("captured", "12.00")
+    await merchant("/api/console/payments/void", { sessionId })
+    await paid("released", "7.90")
+    await page.reload()
+    await stage(page, "paid")
+    await page.getByText("Blue Bottle Books took 12.00 of 19.90 USDC. The rest went back to your wallet.").waitFor()
+    await page.getByRole("link", { name: "View the receipt" }).click()
+    await page.waitForURL(/\/receipt\/cs_/)
+    expect(await page.locator("main").textContent()).toMatch(/Amount paid\s*12\.00 USDC.*Released\s*7\.90 USDC/s)
+  })
+
   it("is paid by a transfer, after a refusal, on the right network, with enough money", async () => {
     const session = await start()
     const wallet = { ...(await newWallet(undefined)), chainId: 1 }

@@ -141,7 +141,7 @@ export function receiptBody(t: Translate, receipt: Receipt): Html {
 ${what(t, receipt.what)}</header>
 ${ended && html`<div class="live ${ended === "released" || ended === "refunded" ? "neutral" : "bad"}"><h2 class="state">${t(ended)}</h2>${ended === "reversed" && html`<p>${t("reversedWords")}</p>`}</div>`}
 <dl class="facts ledger">
-${row(t("paidTo"), html`<bdi>${merchant}</bdi>`)}
+${ended !== "released" && row(t("paidTo"), html`<bdi>${merchant}</bdi>`)}
 ${reservation ? ledgerRows(t, receipt, reservation) : row(t("amount"), html`<bdi dir="ltr">${receipt.amount} ${token.symbol}</bdi>`)}
 ${row(t("paidOn"), html`<time datetime="${receipt.paidAt.toISOString()}">${momentOf(receipt.paidAt, lang, { zone: ZONE, dateStyle: "long" })}</time>`)}
 ${row(t("network"), html`${network.title}`)}

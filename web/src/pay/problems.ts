@@ -37,14 +37,15 @@ export function submissionProblem(t: Translate, reason: string | null, message: 
   return key ? t(key, values) : message
 }
 
-/** What went wrong with a wallet or at the server. */
-export function problemWords(t: Translate, error: Error, values: Values): string {
+/** What went wrong with a wallet or at the server; `isReserving` where no transfer pays instead of a signature. */
+export function problemWords(t: Translate, error: Error, values: Values, isReserving = false): string {
   if (error instanceof WalletFault) {
     if (error.kind === "rejected") return t("rejected")
     return error.kind === "busy" ? t("walletBusy") : t("walletFailed", { problem: error.message })
   }
   if (error instanceof Refusal) {
     if (error.code === "AUTHORIZATION_REFUSED") return t("signatureRefused", { problem: error.message })
+    if (isReserving && error.code === "RELAY_UNAVAILABLE") return t("reservePaused")
     const key = refusalWords[error.code]
     if (key) return t(key, values)
   }

@@ -154,13 +154,21 @@ describe("a payment that is reserved first", () => {
     }))
     const amounts = { authorized: "19.90", captured: "12.00", released: "7.90", refunded: "2.00", left: "0.00" }
     expect(
-      ledgerOf({ ...nothing, ...amounts, moves }).map(({ name, amount, txHashes }) => [name, amount, txHashes.length]),
+      ledgerOf({ ...nothing, ...amounts, moves }).map(({ name, amount, txHashes }) => [
+        name,
+        amount,
+        txHashes.map(each => each.at(-1)).join(""),
+      ]),
     ).toEqual([
-      ["amountReserved", "19.90", 1],
-      ["paidAmount", "12.00", 2],
-      ["amountReleased", "7.90", 1],
-      ["amountRefunded", "2.00", 1],
+      ["amountReserved", "19.90", "0"],
+      ["paidAmount", "12.00", "12"],
+      ["amountReleased", "7.90", "3"],
+      ["amountRefunded", "2.00", "4"],
     ])
     expect(ledgerOf(nothing)).toEqual([])
+    // What is still reserved is said beside what is not, and of all of it nothing twice.
+    const names = (amounts: Partial<Reservation>) => ledgerOf({ ...nothing, ...amounts }).map(({ name }) => name)
+    expect(names({ authorized: "19.90", left: "19.90" })).toEqual(["amountReserved"])
+    expect(names({ authorized: "19.90", captured: "12.00", left: "7.90" })).toContain("amountLeft")
   })
 })

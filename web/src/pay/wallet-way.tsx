@@ -78,7 +78,7 @@ export function WalletWay(props: Props) {
       return (
         <>
           <p class="note bad" role="alert">
-            {problemWords(t, step.error, values)}
+            {problemWords(t, step.error, values, status.reservation !== undefined)}
           </p>
           <Choice {...props} />
         </>
