@@ -79,17 +79,18 @@ export async function reportAlarms(
 ): Promise<void> {
   const { market, balance, dataFee } = state
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
-  const totalSpent = fees !== undefined && (await isTotalSpent(ctx, RELEASE_GAS * fees.maxFee + dataFee))
-  const flying = await inFlight(ctx, wallet)
   const since = new Date(ctx.now().getTime() - STUCK_MS)
-  const isStuck = (flying.since !== null && flying.since < since) || (await earlierStuck(ctx, network, wallet, since))
+  const [totalSpent, flying, isEarlierStuck, unswept, transfer, given_up] = await Promise.all([
+    fees !== undefined && isTotalSpent(ctx, RELEASE_GAS * fees.maxFee + dataFee),
+    inFlight(ctx, wallet),
+    earlierStuck(ctx, network, wallet, since),
+    unsweptPayments(ctx, wallet),
+    missesTransfer(ctx, wallet),
+    hasParked(ctx, network, wallet),
+  ])
+  const isStuck = (flying.since !== null && flying.since < since) || isEarlierStuck
   const reported = alarmsOf(state, { ...flying, isStuck }, totalSpent, ctx.settings.payoutMaxFee, wallet.alarms)
-  const unswept = await unsweptPayments(ctx, wallet)
-  const byRows: Partial<Record<StandingAlarm, boolean>> = {
-    transfer: await missesTransfer(ctx, wallet),
-    given_up: await hasParked(ctx, network, wallet),
-    unswept: unswept.length > 0,
-  }
+  const byRows: Partial<Record<StandingAlarm, boolean>> = { transfer, given_up, unswept: unswept.length > 0 }
   const alarms = standing.filter(each => byRows[each] ?? reported.includes(each))
   const facts = { network: network.name, wallet: wallet.lane, balance, ...market }
   if (balance !== undefined) walletGas.set(labels(network, wallet), integer(balance / GWEI))

@@ -38,12 +38,14 @@ export async function confirmPayouts(
   { latest, agreedFinalized }: WalletState,
 ): Promise<number> {
   if (latest === undefined) return 0
-  const sent = await openPayouts(ctx, wallet, "assigned", sql`i.nonce < ${latest}`)
-  // The chain's own count is proof enough: whatever is reported of their blocks, they are not mined.
-  const unused = await openPayouts(ctx, wallet, "mined", sql`i.nonce >= ${latest}`)
-  const displaced = await displacedPayouts(ctx, wallet, quorum)
-  const settled = await openPayouts(ctx, wallet, "mined", sql`i.block_number <= ${quorum.finalized}`)
-  const observed = [...new Map([...sent, ...unused, ...displaced, ...settled].map(row => [row.id, row])).values()]
+  const found = await Promise.all([
+    openPayouts(ctx, wallet, "assigned", sql`i.nonce < ${latest}`),
+    // The chain's own count is proof enough: whatever is reported of their blocks, they are not mined.
+    openPayouts(ctx, wallet, "mined", sql`i.nonce >= ${latest}`),
+    displacedPayouts(ctx, wallet, quorum),
+    openPayouts(ctx, wallet, "mined", sql`i.block_number <= ${quorum.finalized}`),
+  ])
+  const observed = [...new Map(found.flat().map(row => [row.id, row])).values()]
   if (observed.length === 0) {
     await suspectForeign(ctx, network, wallet, false)
     return 0

@@ -27,11 +27,8 @@ const isSecond = (withQueued: boolean) => sql`exists (select from payouts q wher
  * is, or its link is used up, or will be by an earlier relay. Such a relay would take money that nobody asked for. `isSigning`: right
  * before they are signed, those that wait for an earlier one that is not signed yet too.
  */
-export async function outpaid(
-  ctx: TxContext,
-  relays: readonly Row<"payouts">[],
-  isSigning = false,
-): Promise<Set<string>> {
+export async function outpaid(ctx: TxContext, all: readonly Row<"payouts">[], isSigning = false): Promise<Set<string>> {
+  const relays = all.filter(row => row.deposit_id !== null)
   if (relays.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`
     select i.id from payouts i join deposits d on d.id = i.deposit_id join checkout_sessions s on s.id = d.resource_id

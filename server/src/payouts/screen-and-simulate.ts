@@ -52,7 +52,10 @@ export async function screenAndSimulate(
 }
 
 /** The ids of payouts whose money a reorg took. */
-async function shortOf(ctx: Context, payouts: readonly Payout[]): Promise<Set<string>> {
+async function shortOf(ctx: Context, all: readonly Payout[]): Promise<Set<string>> {
+  // A relay brings its money.
+  const payouts = all.filter(({ lane }) => lane === "payout")
+  if (payouts.length === 0) return new Set()
   const { rows } = await sql<{ id: string }>`select i.id from payouts i
     where i.id in (${sql.join(payouts.map(({ id }) => sql`${id}::uuid`))}) and not has_money(i)`.execute(ctx.db)
   return new Set(rows.map(({ id }) => id))

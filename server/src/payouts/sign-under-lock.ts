@@ -16,7 +16,7 @@ import { type InFlight, inFlight } from "./in-flight.ts"
 import { type Judged, type Payout, policies, type Verdict } from "./lane-policy.ts"
 import { gasOf } from "./screen-and-simulate.ts"
 import { signAttempt } from "./sign-attempt.ts"
-import { lockTotals } from "./total-budget.ts"
+import { isContractRelay, lockTotals } from "./total-budget.ts"
 import { lockWallet } from "./wallet-row.ts"
 
 /** Transactions of a wallet that are not mined yet; nodes keep few of one sender. */
@@ -126,7 +126,8 @@ async function fitBudgets(
   const policy = policies[wallet.lane]
   const merchants = payouts.map(payout => payout.merchant_id)
   const budgets = await lockBudgets(ctx, wallet.lane, merchants)
-  const totals = await lockTotals(ctx, wallet, policy.callsContractWallets)
+  const withContracts = policy.callsContractWallets && payouts.some(isContractRelay)
+  const totals = await lockTotals(ctx, wallet, withContracts)
   // What was paid between the simulation and this lock; the next turn cancels it.
   const outdated = await policy.outdated(ctx, payouts)
   let wei = balance - flying.wei - flying.parts * dataFee

@@ -26,7 +26,7 @@ export interface Totals {
 }
 
 /** Whether a call carries out the authorization of a contract wallet. */
-const isContractRelay = ({ kind, data, gas }: Relayed): boolean =>
+export const isContractRelay = ({ kind, data, gas }: Relayed): boolean =>
   data.startsWith(CONTRACT_RELAY) || (kind === "reserve" && gas !== RESERVE_GAS.key)
 
 const ofContracts = (chainId: number) =>
@@ -64,16 +64,12 @@ async function contractRoom(ctx: TxContext, chainId: number): Promise<bigint | u
 /**
  * Locks the totals; call it inside the transaction that signs, after the merchants' budgets are locked. With a total of all
  * merchants, all wallets wait for each other here. The contract wallets of a network need no lock: one relay wallet signs for
- * them, and its row is locked already.
+ * them, and its row is locked already. `withContracts`: one of the payouts is a relay of a contract wallet.
  */
-export async function lockTotals(
-  ctx: TxContext,
-  wallet: Row<"wallets">,
-  callsContractWallets: boolean,
-): Promise<Totals> {
+export async function lockTotals(ctx: TxContext, wallet: Row<"wallets">, withContracts: boolean): Promise<Totals> {
   if (ctx.settings.gasBudgetTotal > 0n) await sql`select pg_advisory_xact_lock(${LOCK})`.execute(ctx.db)
   let total = await totalRoom(ctx)
-  let contracts = callsContractWallets ? await contractRoom(ctx, wallet.chain_id) : undefined
+  let contracts = withContracts ? await contractRoom(ctx, wallet.chain_id) : undefined
   return {
     holds: (row, wei) =>
       (total === undefined || wei <= total) && (contracts === undefined || !isContractRelay(row) || wei <= contracts),

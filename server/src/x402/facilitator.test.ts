@@ -15,6 +15,7 @@ import { checkDatabase } from "../doctor/check-database.ts"
 import { newId } from "../ids.ts"
 import { relayRow } from "../payouts/accept-relay.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
+import { endServing, takeServing } from "./lease.ts"
 import { writeFirstClaim } from "./write-claims.ts"
 
 const payTo = `0x${"5e".repeat(20)}` as Address
@@ -129,6 +130,21 @@ describe("the facilitator", () => {
       [false, true],
     ])
     expect(await stored()).toEqual([4, 4])
+
+    // Of those who ask for the right to serve at the same time, one gets it for each payment, and that one alone can end it.
+    const [one, other] = rows.flatMap(row => row?.id ?? [])
+    const rights = [one, other, one, other, one].map(id => ({ id: id ?? "", claimId: randomUUID() }))
+    const callers = ["", "", "", "", "elsewhere"]
+    const taken = await Promise.all(rights.map((right, i) => takeServing(ctx, right, callers[i] ?? "")))
+    const ended = await Promise.all(rights.map(right => endServing(ctx, right)))
+    expect(ended).toEqual(taken.map(each => each !== undefined))
+    expect([ended.filter((_, i) => i % 2 === 0), ended.filter((_, i) => i % 2 === 1)].map(each => each.sort())).toEqual(
+      [
+        [false, false, true],
+        [false, true],
+      ],
+    )
+    expect(ended[4]).toBe(false)
   })
 
   it("says what it supports, to anyone", async () => {

@@ -8,6 +8,8 @@ import type { FastifyReply, FastifyRequest } from "fastify"
 import { sql } from "kysely"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
+import { gatherBy } from "../jobs/gather.ts"
 import { addressGroup } from "../limits/buckets.ts"
 
 /** Longer than any answer waits for its settlement: a process that was killed holds the right to serve no longer. */
@@ -31,23 +33,41 @@ export interface Right {
  * right, or the request comes from another place. Exactly one caller gets it, for `answerMs`; `hasFailed` where it was served before, and
  * failed.
  */
-export async function takeServing(
+export const takeServing = (
   ctx: TxContext,
-  { id, claimId }: Right,
+  right: Right,
   caller: string,
-  answerMs?: number,
-): Promise<{ hasFailed: boolean } | undefined> {
-  const taken = await ctx.db
-    .updateTable("settlements")
-    .set({ ...serving(ctx, answerMs), claim_id: claimId })
-    .where("id", "=", id)
-    .where("caller", "=", caller)
-    .where("answered_at", "is", null)
-    .where(sql<boolean>`(claim_id is null or claim_id = ${claimId}::uuid or lease_until < clock_timestamp())`)
-    .returning("retry_until")
-    .executeTakeFirst()
-  return taken && { hasFailed: taken.retry_until !== null }
-}
+  answerMs = ANSWER_MS,
+): Promise<{ hasFailed: boolean } | undefined> => takeAll(ctx, { ...right, caller, answerMs })
+
+/** Requests whose payments are settled in one block ask at the same time. */
+const takeAll = gatherBy(async (ctx: TxContext, asked: readonly (Right & { caller: string; answerMs: number })[]) => {
+  const values = asked.map(
+    ({ id, claimId, caller, answerMs }) => sql`(${id}, ${claimId}::uuid, ${caller}, ${answerMs / 1_000}::float8)`,
+  )
+  const { rows } = await sql<{ claim_id: string; retry_until: Date | null }>`
+    update settlements s set served_at = ${ctx.now()}, answered_at = null, updated_at = ${ctx.now()}, claim_id = a.claim_id,
+      lease_until = clock_timestamp() + make_interval(secs => a.seconds)
+    from (values ${sql.join(values)}) as a (id, claim_id, caller, seconds)
+    where s.id = a.id and ${inOrder(asked)} and s.caller = a.caller and s.answered_at is null
+      and (s.claim_id is null or s.claim_id = a.claim_id or s.lease_until < clock_timestamp())
+    returning s.claim_id, s.retry_until`.execute(ctx.db)
+  // Of two requests with one payment the row names the one that got the right.
+  const taken = new Map(rows.map(row => [row.claim_id, { hasFailed: row.retry_until !== null }]))
+  return new Map(
+    asked.flatMap(each => {
+      const right = taken.get(each.claimId)
+      return right ? [[each, right] as const] : []
+    }),
+  )
+})
+
+/** Locks the rows `s` of rights in one order: two processes that write the same ones do not deadlock. */
+const inOrder = (rights: readonly Right[]) => sql`s.id in (select id from settlements
+  where id = any(${sqlArray(
+    "text",
+    rights.map(({ id }) => id),
+  )}) order by id for no key update)`
 
 const serving = (ctx: TxContext, answerMs = ANSWER_MS) => ({
   served_at: ctx.now(),
@@ -123,17 +143,20 @@ export function followAnswer(
   if (raw.destroyed) note(lost())
 }
 
-async function noteAnswered(ctx: TxContext, { id, claimId }: Right, hasToken: boolean): Promise<boolean> {
-  const noted = await ctx.db
-    .updateTable("settlements")
-    .set({ answered_at: ctx.now() })
-    .where("id", "=", id)
-    .where("claim_id", "=", claimId)
-    .where("answered_at", "is", null)
-    .$if(!hasToken, query => query.where("served_at", "is not", null))
-    .executeTakeFirst()
-  return noted.numUpdatedRows > 0n
-}
+const noteAnswered = async (ctx: TxContext, right: Right, hasToken: boolean): Promise<boolean> =>
+  (await noteAll(ctx, { ...right, hasToken })) === true
+
+const noteAll = gatherBy(async (ctx: TxContext, ends: readonly (Right & { hasToken: boolean })[]) => {
+  const values = ends.map(({ id, claimId, hasToken }) => sql`(${id}, ${claimId}::uuid, ${hasToken}::boolean)`)
+  const { rows } = await sql<{ claim_id: string }>`
+    update settlements s set answered_at = ${ctx.now()}
+    from (values ${sql.join(values)}) as e (id, claim_id, has_token)
+    where s.id = e.id and ${inOrder(ends)} and s.claim_id = e.claim_id and s.answered_at is null
+      and (e.has_token or s.served_at is not null)
+    returning s.claim_id`.execute(ctx.db)
+  const noted = new Set(rows.map(row => row.claim_id))
+  return new Map(ends.flatMap(each => (noted.has(each.claimId) ? [[each, true as const] as const] : [])))
+})
 
 /**
  * Lets the retry token serve the payment again, for a day, after the merchant's server failed; false where another request has the
