@@ -50,6 +50,10 @@ export function reservesOn(rig: PayoutRig, escrow: EscrowDeployment) {
   /** Reads the chain and folds what changed. */
   const look = async () => {
     await relays.look()
+    await relook()
+  }
+  /** Folds what is known. */
+  const relook = async () => {
     await ctx.db.updateTable("escrows").set({ run_at: ctx.now() }).where("run_at", "is not", null).execute()
     await advanceEscrows(ctx)
   }
@@ -64,6 +68,7 @@ export function reservesOn(rig: PayoutRig, escrow: EscrowDeployment) {
     rowOf,
     sign,
     look,
+    relook,
     /** Signs, sends, mines and folds whatever is due. */
     work: async () => {
       for (let i = 0; i < 3; i++) {

@@ -1,10 +1,19 @@
 // Reserved payments on a real chain: authorized by the payer's signature, captured, voided, reclaimed, reorganized.
+import { mkdtempSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { type Hex, parseSignature } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
+import type { Signed } from "../../test/relays.ts"
 import { placeEscrow, reservesOn } from "../../test/reserve.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
+import { authCaptureEscrowAbi, testUsdcAbi } from "../chain/abi.ts"
+import type { Authorization } from "../chain/authorizations.ts"
 import type { EscrowDeployment } from "../chain/escrow-deployments.ts"
-import type { Address } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
+import { advanceEscrows } from "./advance-escrows.ts"
+import { paymentInfoOf } from "./payment-info.ts"
 
 let rig: PayoutRig
 let escrow: EscrowDeployment
@@ -26,6 +35,26 @@ async function reserved(change: object = {}) {
   expect({ status, body }).toMatchObject({ status: 200, body: { status: "verifying", txHash: null } })
   await on.work()
   return { id, buyer, payer: buyer.address.toLowerCase() as Address }
+}
+
+const ctx = () => rig.service.ctx
+const AUTHORIZED = ["checkout.authorized"]
+const PAID = ["checkout.confirmed", "checkout.session.completed"]
+
+/** A reorg takes the block of the last call away, and nobody mines it again yet. */
+async function takenBack(kind: "reserve" | "capture"): Promise<void> {
+  await rig.anvil.client.setAutomine(false)
+  await rig.anvil.client.request({ method: "anvil_reorg", params: [1, []] } as never)
+  await on.round()
+  await on.relook()
+  expect((await on.calls(kind)).map(({ state }) => state)).toEqual(["assigned"])
+  await rig.anvil.client.setAutomine(true)
+}
+
+/** A signature as a contract takes it in three parts. */
+const parts = (signature: Hex) => {
+  const { v, r, s } = parseSignature(signature)
+  return [Number(v), r, s] as const
 }
 
 describe("a reserved payment", () => {
@@ -52,9 +81,267 @@ describe("a reserved payment", () => {
       escrow: { captured: "5.00", capturable: "0.00", refundable: "5.00", released: "0.00" },
     })
     expect(session.payer.toLowerCase()).toBe(payer)
-    expect(await on.events()).toEqual(
-      ["checkout.authorized", "checkout.confirmed", "checkout.session.completed"].sort(),
-    )
+    expect(await on.events()).toEqual([...AUTHORIZED, ...PAID])
     expect(await on.status(id)).toMatchObject({ status: "confirmed", captured: "5.00" })
+    expect((await on.capture(id)).body.error).toBe("INVALID_OPERATION")
+  })
+
+  it("is captured in parts, and what is left goes back an hour before the payer could take it", async () => {
+    const { id, payer } = await reserved()
+    for (const amount of ["1.50", "0.50"]) expect((await on.capture(id, amount)).body.amount).toBe(amount)
+    const { status, body } = await on.capture(id, "3.01")
+    expect({ status, error: body.error }).toEqual({ status: 409, error: "INVALID_OPERATION" })
+    expect((await on.void(id)).body.error).toBe("INVALID_OPERATION")
+    await on.work()
+    expect(await on.session(id)).toMatchObject({ status: "confirmed", amountReceived: "2.00" })
+    const { void_at } = await on.rowOf(id)
+    await on.pass(void_at.getTime() - ctx().now().getTime() - 60_000)
+    await on.work()
+    expect(await on.calls("void")).toEqual([])
+    await on.pass(60_001)
+    await on.work()
+    expect(await on.session(id)).toMatchObject({
+      ...{ status: "confirmed", amountReceived: "2.00" },
+      escrow: { captured: "2.00", released: "3.00", capturable: "0.00" },
+    })
+    expect(await rig.balanceOf(payer)).toBe(3_000_000n)
+    expect(await on.onChain(id)).toEqual({
+      ...{ hasCollectedPayment: true, capturableAmount: 0n, refundableAmount: 2_000_000n },
+    })
+    // The first capture confirms; what follows changes what was paid, and not that it was.
+    expect(await on.events()).toEqual([...AUTHORIZED, ...PAID])
+  })
+
+  it("is voided by its merchant once, and nothing was paid", async () => {
+    const { id, payer } = await reserved()
+    const answers = await Promise.all([on.void(id), on.void(id)])
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 409])
+    expect((await on.capture(id)).status).toBe(409)
+    await on.work()
+    expect(await on.session(id)).toMatchObject({
+      status: "voided",
+      amountReceived: "0.00",
+      escrow: { released: "5.00" },
+    })
+    expect(await rig.balanceOf(payer)).toBe(5_000_000n)
+    expect(await on.events()).toEqual([...AUTHORIZED, "checkout.voided"])
+    expect((await on.submit(id, await on.sign(await on.buyer(), id))).body.error).toBe("SESSION_ALREADY_CONFIRMED")
+  })
+
+  it("is captured by itself, once, though two processes advance it", async () => {
+    const before = await rig.balanceOf(MERCHANT)
+    const id = await on.start({ capture: "automatic" })
+    await on.submit(id, await on.sign(await on.buyer(), id))
+    for (let i = 0; i < 3; i++) {
+      await on.round()
+      await on.relook()
+      await Promise.all([advanceEscrows(ctx()), advanceEscrows(ctx())])
+    }
+    await on.work()
+    expect(await on.session(id)).toMatchObject({ status: "confirmed", amountReceived: "5.00" })
+    expect(await on.calls("capture")).toHaveLength(1)
+    expect(await rig.balanceOf(MERCHANT)).toBe(before + 5_000_000n)
+    expect(await on.events()).toEqual([...AUTHORIZED, ...PAID])
+  })
+
+  it("never moves more than was reserved when twenty captures and voids are asked for at once", async () => {
+    const { id, payer } = await reserved()
+    const before = await rig.balanceOf(MERCHANT)
+    const asked = Array.from({ length: 20 }, (_, i) => (i % 4 === 3 ? on.void(id) : on.capture(id, "1.00")))
+    const answers = await Promise.all(asked)
+    expect(answers.every(({ status }) => status === 200 || status === 409)).toBe(true)
+    await on.work()
+    await on.work()
+    const [captured, back] = [(await rig.balanceOf(MERCHANT)) - before, await rig.balanceOf(payer)]
+    const { capturableAmount } = await on.onChain(id)
+    expect(captured + back + capturableAmount).toBe(5_000_000n)
+    const taken = answers.filter(({ status, body }) => status === 200 && body.captureId).length
+    expect(captured).toBe(BigInt(taken) * 1_000_000n)
+    expect(taken <= 5 && taken + answers.filter(({ body }) => body.voidId).length >= 1).toBe(true)
+    const { authorized, captured: known, voided } = await on.rowOf(id)
+    expect({ authorized, known, voided }).toEqual({ authorized: 5_000_000n, known: captured, voided: back })
+  })
+
+  it("that its payer took back on chain is voided, and the service's own void ends", async () => {
+    const { id, buyer, payer } = await reserved()
+    const { authorization_expiry: expiry } = await on.rowOf(id)
+    await on.pass(expiry.getTime() - ctx().now().getTime() + 1_000)
+    await on.look()
+    expect((await on.calls("void")).map(({ state }) => state)).toEqual(["queued"])
+    await rig.anvil.client.setBalance({ address: buyer.address, value: 10n ** 18n })
+    const args = [paymentInfoOf(await on.rowOf(id), payer)] as const
+    const reclaim = { address: escrow.address, abi: authCaptureEscrowAbi, functionName: "reclaim", args } as const
+    await rig.anvil.client.writeContractSync({ ...reclaim, account: buyer } as never)
+    expect(await rig.balanceOf(payer)).toBe(5_000_000n)
+    await on.round()
+    // Not before it is final: until then a reorg may leave it out.
+    await on.relook()
+    expect((await on.session(id)).status).toBe("authorized")
+    await rig.anvil.client.mine({ blocks: 4 })
+    await on.look()
+    // What no call will change is due by time alone.
+    await ctx().db.updateTable("escrows").set({ run_at: ctx().now() }).execute()
+    await advanceEscrows(ctx())
+    expect(await on.session(id)).toMatchObject({ status: "voided", escrow: { released: "5.00", capturable: "0.00" } })
+    await ctx()
+      .db.updateTable("payouts")
+      .set({ run_at: new Date(0) })
+      .where("state", "=", "held")
+      .execute()
+    await on.round()
+    expect((await on.calls("void")).map(({ state }) => state)).toEqual(["cancelled"])
+    expect(await on.events()).toEqual([...AUTHORIZED, "checkout.voided"])
+  })
+})
+
+describe("the chain", () => {
+  it("may revert a capture: the session stays as it was, and the money goes back", async () => {
+    const { id, payer } = await reserved()
+    await rig.anvil.client.setAutomine(false)
+    await on.capture(id)
+    await on.round()
+    const { authorization_expiry: expiry } = await on.rowOf(id)
+    await rig.anvil.client.setNextBlockTimestamp({ timestamp: BigInt(expiry.getTime() / 1_000) })
+    await rig.anvil.client.mine({ blocks: 1 })
+    await rig.anvil.client.setAutomine(true)
+    await on.work()
+    expect((await on.calls("capture")).map(({ state }) => state)).toEqual(["reverted"])
+    expect(await on.session(id)).toMatchObject({
+      status: "authorized",
+      escrow: { capturable: "5.00", captured: "0.00" },
+    })
+    rig.service.advance(expiry.getTime() - ctx().now().getTime() + 1)
+    await on.work()
+    expect(await on.session(id)).toMatchObject({ status: "voided" })
+    expect(await rig.balanceOf(payer)).toBe(5_000_000n)
+    expect(await on.events()).toEqual([...AUTHORIZED, "checkout.voided"])
+  })
+
+  it("may take a capture back: its completion is reversed, and sent again when the same bytes are mined again", async () => {
+    const { id } = await reserved()
+    const before = await rig.balanceOf(MERCHANT)
+    await on.capture(id)
+    await on.round()
+    await on.round()
+    await on.look()
+    expect((await on.session(id)).status).toBe("confirmed")
+    await takenBack("capture")
+    expect(await on.session(id)).toMatchObject({ status: "authorized", amountReceived: "0.00", confirmedAt: null })
+    await on.work()
+    expect(await on.session(id)).toMatchObject({ status: "confirmed", amountReceived: "5.00" })
+    expect(await on.calls("capture")).toHaveLength(1)
+    expect(await rig.balanceOf(MERCHANT)).toBe(before + 5_000_000n)
+    expect(await on.events()).toEqual([...AUTHORIZED, ...PAID, "checkout.session.reversed", ...PAID])
+  })
+
+  it("may take a reservation back: nothing is reserved until the same bytes are mined again", async () => {
+    const id = await on.start()
+    const buyer = await on.buyer()
+    const signed = await on.sign(buyer, id)
+    await on.submit(id, signed)
+    await on.round()
+    await on.round()
+    await on.look()
+    expect((await on.session(id)).status).toBe("authorized")
+    await takenBack("reserve")
+    expect(await on.session(id)).toMatchObject({ status: "verifying", escrow: { authorized: "0.00" } })
+    expect((await on.capture(id)).status).toBe(409)
+    expect((await on.submit(id, signed)).body).toEqual({ status: "verifying", sessionId: id, txHash: null })
+    await on.work()
+    expect((await on.session(id)).status).toBe("authorized")
+    expect(await on.calls("reserve")).toHaveLength(1)
+    expect(await on.events()).toEqual(AUTHORIZED)
+  })
+})
+
+describe("a reservation", () => {
+  /** Refused, and nothing was written. */
+  async function expectRefused(id: string, signed: Signed, status: number, error: string, path?: string) {
+    const rows = async () => [await on.rowOf(id), await on.session(id), await on.relays()]
+    const before = await rows()
+    const answer = await on.submit(id, signed)
+    expect({ status: answer.status, error: answer.body.error }, JSON.stringify(answer.body)).toEqual({ status, error })
+    if (path) expect(answer.body.details.map((each: { path: string }) => each.path)).toEqual([path])
+    expect(await rows()).toEqual(before)
+  }
+
+  it.each<[keyof Authorization, Partial<Authorization>]>([
+    ["to", { to: `0x${"11".repeat(20)}` as Address }],
+    ["value", { value: 4_999_999n }],
+    ["validAfter", { validAfter: 1n }],
+    ["validBefore", { validBefore: 4_000_000_000n }],
+    ["nonce", { nonce: `0x${"22".repeat(32)}` as Hash }],
+  ])("with another %s than its checkout asks for is refused", async (name, given) => {
+    const id = await on.start()
+    await expectRefused(
+      id,
+      await on.sign(await on.buyer(), id, given),
+      422,
+      "AUTHORIZATION_REFUSED",
+      `authorization.${name}`,
+    )
+  })
+
+  it("is refused that another wallet signed, that its payer can't pay or has cancelled, or whose payer is sanctioned", async () => {
+    const id = await on.start()
+    const [buyer, other] = [await on.buyer(), await on.buyer()]
+    const own = await on.sign(buyer, id)
+    const theirs = { ...own, signature: (await on.sign(other, id)).signature }
+    await expectRefused(id, theirs, 422, "AUTHORIZATION_REFUSED", "signature")
+    const poor = await on.buyer(4_999_999n)
+    await expectRefused(id, await on.sign(poor, id), 422, "AUTHORIZATION_REFUSED")
+    const path = join(mkdtempSync(join(tmpdir(), "sluice-list-")), "sdn.txt")
+    writeFileSync(path, buyer.address)
+    ctx().settings.sanctionsFile = path
+    try {
+      await expectRefused(id, own, 403, "SANCTIONS_MATCH")
+    } finally {
+      ctx().settings.sanctionsFile = undefined
+    }
+    await rig.anvil.client.setBalance({ address: buyer.address, value: 10n ** 18n })
+    const [v, r, s] = parts(await on.signCancel(buyer, own.authorization))
+    const args = [buyer.address, own.authorization.nonce, v, r, s] as const
+    const cancel = { address: rig.token, abi: testUsdcAbi, functionName: "cancelAuthorization", args }
+    await rig.anvil.client.writeContractSync({ ...cancel, account: buyer } as never)
+    await expectRefused(id, own, 409, "AUTHORIZATION_ALREADY_USED")
+    // Whoever else pays signs the same terms.
+    expect((await on.submit(id, await on.sign(other, id))).status).toBe(200)
+    await expectRefused(id, await on.sign(await on.buyer(), id), 409, "INVALID_OPERATION")
+  })
+
+  it("is refused for a checkout that is over, and where the relay wallet is another than the one that was signed for", async () => {
+    const id = await on.start({ expiresIn: 300 })
+    const signed = await on.sign(await on.buyer(), id)
+    const { settings } = ctx()
+    const { relayWallet } = settings
+    settings.relayWallet = rig.signer.address
+    try {
+      await expectRefused(id, signed, 503, "RELAY_UNAVAILABLE")
+    } finally {
+      settings.relayWallet = relayWallet
+    }
+    rig.service.advance(300_000)
+    await expectRefused(id, signed, 410, "SESSION_EXPIRED")
+    await on.relook()
+    expect((await on.session(id)).status).toBe("expired")
+    await expectRefused(id, signed, 410, "SESSION_EXPIRED")
+  })
+
+  it("that ends without money leaves its checkout payable, by anybody, until it expires", async () => {
+    const id = await on.start()
+    const buyer = await on.buyer()
+    await on.submit(id, await on.sign(buyer, id))
+    const spend = { address: rig.token, abi: testUsdcAbi, functionName: "transfer", args: [MERCHANT, 1n] } as const
+    await rig.anvil.client.setBalance({ address: buyer.address, value: 10n ** 18n })
+    await rig.anvil.client.writeContractSync({ ...spend, account: buyer })
+    await on.round()
+    await on.relook()
+    expect((await on.calls("reserve")).map(({ state }) => state)).toEqual(["cancelled"])
+    const status = await on.status(id)
+    expect(status).toMatchObject({ status: "pending", message: expect.stringContaining("The wallet holds 4.999999") })
+    expect(await on.session(id)).toMatchObject({ authId: null, payer: null })
+    await on.submit(id, await on.sign(await on.buyer(), id))
+    await on.work()
+    expect((await on.session(id)).status).toBe("authorized")
   })
 })
