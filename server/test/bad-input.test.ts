@@ -230,7 +230,7 @@ async function settlement(): Promise<string> {
   return id
 }
 
-/** A payment through escrow that is captured, and a refund of a part of it; answers the refund's id. */
+/** A payment through escrow of which a half is captured, and a refund of a part of that; answers the refund's id. */
 async function refund(): Promise<string> {
   const { db } = service.ctx
   const session = await db
@@ -240,6 +240,7 @@ async function refund(): Promise<string> {
     .executeTakeFirstOrThrow()
   const [now, payer, hash] = [new Date(), BUYER.toLowerCase() as Address, TX_HASH as Hash]
   const later = new Date(now.getTime() + 86_400_000)
+  const soon = new Date(now.getTime() + 43_200_000)
   const paid = { status: "confirmed", capture: "manual", run_at: null, confirmed_at: now, tx_hash: hash } as const
   const empty = { payer_fields: null, payer_info: null, metadata: null }
   const common = { chain_id: 84532, merchant_id: session.merchant_id, token: paperNetwork.token.address }
@@ -253,8 +254,8 @@ async function refund(): Promise<string> {
     .values({
       ...{ ...common, ...times, session_id: EXAMPLE_REFUNDED, escrow: payer, collector: payer, version: "v1.1" },
       ...{ refund_collector: payer, operator: RELAY, receiver: payer, payer, auth_id: hash, salt: hash, nonce: hash },
-      ...{ pre_approval_expiry: later, authorization_expiry: later, refund_expiry: later, void_at: now },
-      ...{ max_amount: 5_000_000n, authorized: 5_000_000n, captured: 5_000_000n, authorized_at: now },
+      ...{ pre_approval_expiry: later, authorization_expiry: later, refund_expiry: later, void_at: soon },
+      ...{ max_amount: 10_000_000n, authorized: 10_000_000n, captured: 5_000_000n, authorized_at: now },
     })
     .execute()
   const called = (kind: "reserve" | "capture" | "refund", n: bigint, amount: bigint) => ({
@@ -277,7 +278,7 @@ async function refund(): Promise<string> {
   const open = called("refund", 2n, 1_000_000n)
   await db
     .insertInto("payouts")
-    .values([called("reserve", 0n, 5_000_000n), called("capture", 1n, 5_000_000n), open])
+    .values([called("reserve", 0n, 10_000_000n), called("capture", 1n, 5_000_000n), open])
     .execute()
   const id = `re_${"a".repeat(24)}`
   const { merchant_id } = session

@@ -1,6 +1,17 @@
 /** The wire contract of escrows. */
 import { type Static, Type } from "typebox"
-import { AddressText, Described, HashText, Money, MoneyInput, Nullable, Strict, Timestamp } from "../http/schemas.ts"
+import {
+  AddressText,
+  Described,
+  HashText,
+  Matching,
+  Money,
+  MoneyInput,
+  Nullable,
+  Strict,
+  Timestamp,
+} from "../http/schemas.ts"
+import { idPattern } from "../ids.ts"
 
 const CapturedMoney = Described(Money, "What the merchant has captured")
 const Released = Described(Money, "What went back to the payer without being captured")
@@ -55,8 +66,8 @@ export const escrowStatus = {
   ),
 }
 
-const SessionId = Type.String({ maxLength: 64, description: "The checkout's id" })
-const example = "cs_tz4a98xxat96iws9zmbrgj3a"
+const SessionId = Matching(idPattern("cs"), "A checkout session's id")
+const example = "cs_q7w2hc9n4m1xk8t5r3v6b0zd"
 const decided = {
   sessionId: Type.String(),
   amount: Money,
