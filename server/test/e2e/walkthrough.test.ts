@@ -6,11 +6,12 @@ import Stripe from "stripe"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { isTaken, newSandbox, type Run, root, type Sandbox, until } from "./program.ts"
 
-const readme = readFileSync(join(root, "README.md"), "utf8")
-const blocks = [...readme.matchAll(/^```sh(.*)\n([\s\S]*?)^```$/gm)].map(match => ({
-  kind: match[1]?.trim(),
-  text: match[2] ?? "",
-}))
+const blocksOf = (path: string) =>
+  [...readFileSync(join(root, path), "utf8").matchAll(/^```sh(.*)\n([\s\S]*?)^```$/gm)].map(match => ({
+    kind: match[1]?.trim(),
+    text: match[2] ?? "",
+  }))
+const blocks = blocksOf("README.md")
 
 let sandbox: Sandbox
 let run: Run
@@ -82,6 +83,22 @@ describe("the README's agent", () => {
     const [paywall, required] = await answersOf(walks[2]?.text)
     const { payTo } = (await sandbox.call(`/api/paywalls/${paywall.id}`)).body
     expect(required).toMatchObject({ x402Version: 1, accepts: [{ maxAmountRequired: "500000", payTo }] })
+  })
+})
+
+describe("docs/escrow.md", () => {
+  it("reserves a payment, captures a part of it, releases the rest, and refunds a part", async () => {
+    const [walk, ...others] = blocksOf("docs/escrow.md")
+    expect([walk?.kind, others]).toEqual(["walkthrough", []])
+    const [signed, reserved, captured, released, approved, end] = await answersOf(walk?.text)
+    const { sessionId } = signed
+    expect(signed).toMatchObject({ status: "verifying", txHash: null })
+    expect(reserved).toMatchObject({ sessionId, status: "authorized", capture: "manual", captured: "0.00" })
+    expect(captured).toMatchObject({ sessionId, amount: "12.00", status: "pending" })
+    expect(released).toMatchObject({ sessionId, amount: "7.90", status: "pending" })
+    expect(approved).toEqual({ result: expect.stringMatching(/^0x[0-9a-f]{64}$/) })
+    const amounts = { captured: "12.00", released: "7.90", refunded: "2.00" }
+    expect(end).toMatchObject({ sessionId, status: "partially_refunded", ...amounts })
   })
 })
 
