@@ -103,7 +103,8 @@ describe("POST /api/checkouts", () => {
       [{ amount: 5, metadata: { text: "x".repeat(4_097) } }, ["metadata"]],
       [{ amount: 5, expiresIn: 299 }, ["expiresIn"]],
       [{ amount: 5, expiresIn: 2_592_001 }, ["expiresIn"]],
-      [{ amount: 5, capture: "manual" }, ["capture"]],
+      // Neither an escrow nor a relay wallet.
+      [{ amount: 5, capture: "manual" }, ["capture", "capture"]],
       [{ amount: 5, payerInfo: ["a", "a"] }, ["payerInfo"]],
       [{ amount: 5, payerFields: ["a"], payerInfo: ["a"] }, ["payerInfo"]],
       [{ amount: 5, customerEmail: "ann" }, ["customerEmail"]],
