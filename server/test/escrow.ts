@@ -1,88 +1,35 @@
 /** Escrows in a test: the contracts on a rig's chain, checkouts that are paid through them, and a merchant's wallet. */
-import { randomUUID } from "node:crypto"
 import { encodeFunctionData, type Hex } from "viem"
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { expect } from "vitest"
-import {
-  authCaptureEscrowAbi,
-  authCaptureEscrowBytecode,
-  erc3009CollectorAbi,
-  erc3009CollectorBytecode,
-  refundCollectorAbi,
-  refundCollectorBytecode,
-  testUsdcAbi,
-} from "../src/chain/abi.ts"
-import {
-  authorizeCall,
-  paymentInfoHash,
-  paymentStateCall,
-  readPaymentState,
-  typedPayment,
-} from "../src/chain/escrow.ts"
+import { testUsdcAbi } from "../src/chain/abi.ts"
 import { type Address, checksummed } from "../src/chain/hex.ts"
-import type { Row } from "../src/db/schema.ts"
-import { advanceEscrows } from "../src/escrow/advance-escrows.ts"
-import { paymentInfoOf } from "../src/escrow/payment-info.ts"
-import { deploy } from "./anvil.ts"
 import type { PayoutRig } from "./payouts.ts"
-import { relaysOn } from "./relays.ts"
+import { placeEscrow, reservesOn } from "./reserve.ts"
 
 /** What {@link escrowsOn} returns. */
 export type Escrows = Awaited<ReturnType<typeof escrowsOn>>
 
 /** Deploys an escrow that the rig's relay wallet operates, and has the rig's network sell through it. */
 export async function escrowsOn(rig: PayoutRig) {
-  const { service, anvil, network } = rig
+  const { service, anvil } = rig
   const { ctx } = service
   const { client } = anvil
-  const address = await deploy(client, authCaptureEscrowAbi, authCaptureEscrowBytecode)
-  const collector = await deploy(client, erc3009CollectorAbi, erc3009CollectorBytecode, [address])
-  const operator = rig.relayer.address
-  const refundCollector = await deploy(client, refundCollectorAbi, refundCollectorBytecode, [address, operator])
-  const deployed = { address, version: "v1.1" as const, collector, refundCollector }
-  network.escrow = deployed
-  const relays = relaysOn(rig)
+  const deployed = await placeEscrow(rig)
+  const { address } = deployed
+  const reserves = reservesOn(rig, deployed)
   const state = { merchant: rig.signer.address }
-
-  /** The scan's head is the chain's, and every escrow is due. */
-  async function look(): Promise<void> {
-    const [{ number: block_number }, { number: finalized_number }] = [
-      await client.getBlock({ blockTag: "latest" }),
-      await client.getBlock({ blockTag: "finalized" }),
-    ]
-    await ctx.db.updateTable("cursors").set({ block_number, finalized_number }).execute()
-    await ctx.db.updateTable("escrows").set({ run_at: ctx.now() }).execute()
-    await advanceEscrows(ctx)
-  }
 
   /** Carries out what is due until it is final. */
   async function settle(): Promise<void> {
     for (let i = 0; i < 3; i++) {
-      await relays.round()
+      await reserves.round()
       await client.mine({ blocks: 2 })
-      await look()
+      await reserves.look()
     }
     await client.mine({ blocks: 2 })
-    await relays.round()
-    await look()
-  }
-
-  /** Writes what takes a signature: the call that reserves, and whose it is. */
-  async function reserve(escrow: Row<"escrows">, payer: Address, data: Hex): Promise<void> {
-    const { session_id: id, chain_id, merchant_id, nonce } = escrow
-    const now = ctx.now()
-    const auth_id = paymentInfoHash(paymentInfoOf(escrow, payer), chain_id, escrow.escrow)
-    await ctx.db.updateTable("escrows").set({ payer, auth_id }).where("session_id", "=", id).execute()
-    await ctx.db
-      .insertInto("payouts")
-      .values({
-        ...{ id: randomUUID(), chain_id, merchant_id, escrow_id: id, kind: "reserve" },
-        ...{ source_key: `escrow:${id}:reserve:0`, token: rig.token, recipient: collector, amount: escrow.max_amount },
-        ...{ to_address: address, data, gas: 400_000n, reserved: false, state: "queued", run_at: now },
-        ...{ payer, auth_nonce: nonce, auth_digest: nonce, relay_by: escrow.pre_approval_expiry },
-        ...{ created_at: now, updated_at: now },
-      })
-      .execute()
+    await reserves.round()
+    await reserves.look()
   }
 
   /** What an account that has no key here sends. */
@@ -103,12 +50,12 @@ export async function escrowsOn(rig: PayoutRig) {
       return checksummed(state.merchant)
     },
     shown: checksummed,
-    look,
+    look: reserves.look,
     settle,
     asMerchant: (call: { to: Address; data: Hex }) => sendAs(state.merchant, call),
-    round: relays.round,
+    round: reserves.round,
     begin: async () => {
-      await relays.begin()
+      await reserves.begin()
       state.merchant = privateKeyToAccount(generatePrivateKey()).address.toLowerCase() as Address
       const payoutAddress = checksummed(state.merchant)
       const { status } = await service.call("PUT", "/api/console/settings", { payoutAddress }, { as: "shop" })
@@ -125,19 +72,10 @@ export async function escrowsOn(rig: PayoutRig) {
       amount: string,
       capture: "automatic" | "manual" = "automatic",
     ): Promise<{ id: string; buyer: Address }> => {
-      const made = await service.call("POST", "/api/console/checkouts", { amount, capture }, { as: "shop" })
-      expect(made.status, JSON.stringify(made.body)).toBe(201)
-      const { id } = made.body
-      const escrow = await ctx.db
-        .selectFrom("escrows")
-        .selectAll()
-        .where("session_id", "=", id)
-        .executeTakeFirstOrThrow()
-      const account = await relays.buyer(escrow.max_amount)
-      const payer = account.address.toLowerCase() as Address
-      const info = paymentInfoOf(escrow, payer)
-      const signature = await account.signTypedData(typedPayment(network, deployed, info))
-      await reserve(escrow, payer, authorizeCall(info, escrow.max_amount, collector, signature))
+      const id = await reserves.start({ amount, capture })
+      const account = await reserves.buyer((await reserves.rowOf(id)).max_amount)
+      const taken = await reserves.submit(id, await reserves.sign(account, id))
+      expect(taken.status, JSON.stringify(taken.body)).toBe(200)
       await settle()
       const { status } = (await service.call("GET", `/api/pay/status/${id}`)).body
       expect(status).toBe(capture === "manual" ? "authorized" : "confirmed")
@@ -147,7 +85,11 @@ export async function escrowsOn(rig: PayoutRig) {
     allow: (amount: bigint) =>
       sendAs(state.merchant, {
         to: rig.token,
-        data: encodeFunctionData({ abi: testUsdcAbi, functionName: "approve", args: [refundCollector, amount] }),
+        data: encodeFunctionData({
+          abi: testUsdcAbi,
+          functionName: "approve",
+          args: [deployed.refundCollector ?? address, amount],
+        }),
       }),
     calls: (kind: "capture" | "void" | "refund") =>
       ctx.db.selectFrom("payouts").selectAll().where("kind", "=", kind).orderBy("created_at").orderBy("id").execute(),
@@ -155,16 +97,13 @@ export async function escrowsOn(rig: PayoutRig) {
     /** What was signed is sent again at once. */
     resend: async () => {
       await ctx.db.updateTable("transaction_attempts").set({ sent_at: null }).execute()
-      await relays.round()
+      await reserves.round()
     },
     /** What the escrow holds of the checkouts here, by the chain. */
     held: async (): Promise<bigint> => {
-      const rows = await ctx.db.selectFrom("escrows").select("auth_id").execute()
+      const rows = await ctx.db.selectFrom("escrows").select("session_id").where("auth_id", "is not", null).execute()
       let sum = 0n
-      for (const { auth_id: id } of rows) {
-        const { data } = id ? await client.call({ to: address, data: paymentStateCall(id) }) : {}
-        if (data) sum += readPaymentState(data).capturableAmount
-      }
+      for (const { session_id: id } of rows) sum += (await reserves.onChain(id)).capturableAmount
       return sum
     },
   }
