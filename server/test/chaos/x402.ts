@@ -224,8 +224,12 @@ const wait = () => sleep(100)
 async function buy(stage: Stage, buyer: Buyer, start: number, deadline: number): Promise<void> {
   for (let i = start; buyer.answers === 0 && performance.now() < deadline; i++) {
     const url = stage.apis[i % APIS]
-    const answer = url && (await ask(stage, buyer, url, buyer.token).catch(() => undefined))
-    if (answer === "answered") buyer.answers++
+    const { token } = buyer
+    const answer = url && (await ask(stage, buyer, url, token).catch(() => undefined))
+    // Content is good for its token as often as that is sent, and both clients have it after a 202.
+    if (answer === "answered" && token !== undefined && buyer.kind === "content")
+      buyer.answers = Math.max(1, buyer.answers)
+    else if (answer === "answered") buyer.answers++
     else if (answer && answer !== "again") return void buyer.refusals.push(answer)
     else await wait()
   }
