@@ -43,6 +43,8 @@ const environment = () => ({
   PGPORT: new URL(postgres.url).port,
   // The chain is the test's own, and so is its token.
   TOKEN_BASE_SEPOLIA: usdc,
+  // The public escrow is not on it.
+  ESCROW_BASE_SEPOLIA: "off",
 })
 
 async function shell(text: string): Promise<{ code: number; out: string; errors: string }> {
