@@ -87,7 +87,7 @@ async function advance(
     standing = await standingOfEscrow(ctx, { session, escrow: taken })
   }
   const made = await makeNext(ctx, standing)
-  return { isCalling: made, isNews: await writeStanding(ctx, locked.escrow, standing, made) }
+  return { isCalling: made, isNews: await writeStanding(ctx, locked.escrow, standing) }
 }
 
 /** Whether a capture or a void is signed whose end is not known: it may be what emptied the escrow. */
@@ -112,12 +112,7 @@ async function makeNext(ctx: TxContext, standing: Standing): Promise<boolean> {
 }
 
 /** Writes how an escrow and its session stand, and notifies the merchant; answers whether the session changed. */
-async function writeStanding(
-  ctx: TxContext,
-  before: Row<"escrows">,
-  standing: Standing,
-  made: boolean,
-): Promise<boolean> {
+async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: Standing): Promise<boolean> {
   const { session, escrow, folded } = standing
   const now = ctx.now()
   const isHeld = folded.authorized > 0n
@@ -131,7 +126,7 @@ async function writeStanding(
       ...(isFree ? { payer: null, auth_id: null } : {}),
       authorized_at: escrow.authorized_at ?? (isHeld ? now : null),
       voided_at: voided + reclaimed > 0n ? (escrow.voided_at ?? now) : null,
-      run_at: made ? null : nextLook(ctx, standing),
+      run_at: nextLook(ctx, standing),
       updated_at: now,
     },
     session: { ...session, ...rowOf(ctx, standing) },
@@ -195,7 +190,10 @@ function failureOf(calls: Standing["calls"]): string | null {
   return null
 }
 
-/** When an escrow is due again, if none of its calls changes before. */
+/**
+ * When an escrow is due again, if none of its calls changes before. A call that was made is no reason not to: while a void is held,
+ * the payer may take the money back.
+ */
 function nextLook(ctx: TxContext, { session, escrow, calls, folded }: Standing): Date | null {
   const now = ctx.now().getTime()
   if (calls.some(call => call.state === "mined" && call.succeeded && !call.deep)) return new Date(now + DEPTH_MS)

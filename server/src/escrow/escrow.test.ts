@@ -12,6 +12,7 @@ import { authCaptureEscrowAbi, testUsdcAbi } from "../chain/abi.ts"
 import type { Authorization } from "../chain/authorizations.ts"
 import type { EscrowDeployment } from "../chain/escrow-deployments.ts"
 import type { Address, Hash } from "../chain/hex.ts"
+import { alarmsInWords } from "../payouts/alarms.ts"
 import { advanceEscrows } from "./advance-escrows.ts"
 import { paymentInfoOf } from "./payment-info.ts"
 
@@ -174,13 +175,13 @@ describe("a reserved payment", () => {
     await rig.anvil.client.writeContractSync({ ...reclaim, account: buyer } as never)
     expect(await rig.balanceOf(payer)).toBe(5_000_000n)
     await on.round()
-    // Not before it is final: until then a reorg may leave it out.
-    await on.relook()
+    // Not before it is final: until then a reorg may leave it out. It is due by time alone, as no call changes.
+    rig.service.advance(61_000)
+    await advanceEscrows(ctx())
     expect((await on.session(id)).status).toBe("authorized")
     await rig.anvil.client.mine({ blocks: 4 })
     await on.look()
-    // What no call will change is due by time alone.
-    await ctx().db.updateTable("escrows").set({ run_at: ctx().now() }).execute()
+    rig.service.advance(61_000)
     await advanceEscrows(ctx())
     expect(await on.session(id)).toMatchObject({ status: "voided", escrow: { released: "5.00", capturable: "0.00" } })
     await ctx()
@@ -325,6 +326,44 @@ describe("a reservation", () => {
     await on.relook()
     expect((await on.session(id)).status).toBe("expired")
     await expectRefused(id, signed, 410, "SESSION_EXPIRED")
+  })
+
+  it("that waits while the network is paused is cancelled, and its payer reads why", async () => {
+    const id = await on.start()
+    await on.submit(id, await on.sign(await on.buyer(), id))
+    const payoutWallet = { chain_id: rig.network.chainId, lane: "payout", address: rig.signer.address.toLowerCase() }
+    await ctx().db.deleteFrom("wallets").where("lane", "=", "payout").execute()
+    await ctx()
+      .db.insertInto("wallets")
+      .values({
+        ...payoutWallet,
+        next_nonce: 0n,
+        status: "halted",
+        halted_reason: "by hand",
+        run_at: ctx().now(),
+      } as never)
+      .execute()
+    await on.round()
+    await on.relook()
+    expect((await on.calls("reserve")).map(({ state }) => state)).toEqual(["cancelled"])
+    expect(await on.session(id)).toMatchObject({
+      status: "pending",
+      message: expect.stringContaining("Payments on this network are paused"),
+    })
+  })
+
+  it("held for an earlier relay wallet is an alarm, until nothing is", async () => {
+    const { id } = await reserved()
+    const { operator } = await on.rowOf(id)
+    const alarm = expect.arrayContaining([expect.stringContaining("an earlier relay wallet")])
+    const makeIt = (change: object) => ctx().db.updateTable("escrows").set(change).execute()
+    await makeIt({ operator: MERCHANT })
+    expect(await alarmsInWords(ctx())).toEqual(alarm)
+    expect((await on.void(id)).status).toBe(503)
+    await makeIt({ operator })
+    expect(await alarmsInWords(ctx())).not.toEqual(alarm)
+    await makeIt({ operator: MERCHANT, voided: 5_000_000n })
+    expect(await alarmsInWords(ctx())).not.toEqual(alarm)
   })
 
   it("that ends without money leaves its checkout payable, by anybody, until it expires", async () => {

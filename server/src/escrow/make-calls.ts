@@ -11,7 +11,7 @@ import { NEVER } from "../payouts/insert-payout.ts"
 import type { Standing } from "./load-escrow.ts"
 import { paymentInfoOf } from "./payment-info.ts"
 
-/** What a call may take, measured with a token behind a proxy, and half as much again. */
+/** What a call may take: about three times what docs/contracts.md measures, as the live token is behind a proxy. */
 const GAS = { capture: 250_000n, void: 200_000n, refund: 350_000n }
 /** A call must be signed so long before the contract refuses it. */
 export const LEAST_TIME_MS = 300_000

@@ -2,9 +2,11 @@
  * Selling is paused on a network while the payout wallet is halted there: its key may be stolen, and whoever holds the key can
  * empty the receiving addresses. Money that arrives anyway is scanned and settled as usual.
  */
+import { sql } from "kysely"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { ApiError } from "../errors.ts"
 
 /** What of a receiving address says whether it may be paid. */
@@ -37,25 +39,28 @@ export async function pausedDeposits(
 export const isPaused = async (ctx: TxContext, network: NetworkInfo): Promise<boolean> =>
   (await pausedDeposits(ctx))(network, { factory: network.depositFactory, older_factory: false })
 
-/** The ids of the relays whose receiving address belongs to a factory that is paused on a network. */
+/**
+ * The ids of the relays that would sell something while that is paused on a network: their receiving address belongs to a factory that
+ * is, or they reserve money in the escrow.
+ */
 export async function pausedPayouts(
   ctx: Context,
   network: Network,
-  rows: readonly Pick<Row<"payouts">, "id" | "deposit_id">[],
+  rows: readonly Pick<Row<"payouts">, "id" | "deposit_id" | "kind">[],
 ): Promise<Set<string>> {
-  if (rows.every(row => row.deposit_id === null)) return new Set()
+  const ids = rows.flatMap(row => row.deposit_id ?? [])
+  if (ids.length === 0 && rows.every(row => row.kind !== "reserve")) return new Set()
   const isPausedAt = await pausedDeposits(ctx)
+  const isReservingPaused = isPausedAt(network, { factory: network.depositFactory, older_factory: false })
   const deposits = await ctx.db
     .selectFrom("deposits")
     .select(["id", "factory", "older_factory"])
-    .where(
-      "id",
-      "in",
-      rows.flatMap(row => row.deposit_id ?? []),
-    )
+    .where(sql<boolean>`id = any(${sqlArray("bigint", ids)})`)
     .execute()
   const paused = new Set(deposits.filter(each => isPausedAt(network, each)).map(({ id }) => id))
-  return new Set(rows.filter(row => row.deposit_id !== null && paused.has(row.deposit_id)).map(({ id }) => id))
+  const isPausedFor = (row: (typeof rows)[number]) =>
+    row.deposit_id === null ? row.kind === "reserve" && isReservingPaused : paused.has(row.deposit_id)
+  return new Set(rows.filter(isPausedFor).map(({ id }) => id))
 }
 
 /** Throws `PAYMENTS_PAUSED`, in words for the merchant, while selling is paused on a network. */
