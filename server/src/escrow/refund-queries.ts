@@ -17,7 +17,15 @@ interface Which {
   status?: RefundStatus | undefined
 }
 
-const needsApproval = sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 'allowance')`
+/**
+ * A refund that waits for an allowance while another of its wallet is about to be mined. What that one takes is allowed already,
+ * so a sum that is approved meanwhile would be too much.
+ */
+const isBehind = sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 'allowance' and exists (
+  select from payouts o join escrows f on f.session_id = o.escrow_id
+  where o.kind = 'refund' and o.state in ('queued', 'assigned') and (f.chain_id, f.token, f.receiver, f.refund_collector)
+    = (escrows.chain_id, escrows.token, escrows.receiver, escrows.refund_collector)))`
+const needsApproval = sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 'allowance' and not ${isBehind})`
 
 /** A merchant's refunds with their calls, not yet ordered. */
 export function refundsWhere(ctx: TxContext, { merchantId, id, sessionId, status }: Which) {
@@ -29,6 +37,7 @@ export function refundsWhere(ctx: TxContext, { merchantId, id, sessionId, status
     .selectAll("refunds")
     .select(["payouts.state", "payouts.held_reason", "payouts.held_detail", "payouts.tx_hash", "payouts.recipient"])
     .select(["escrows.chain_id", "escrows.token", "escrows.receiver", "escrows.refund_collector"])
+    .select(isBehind.as("behind"))
     .where("refunds.merchant_id", "=", merchantId)
     .$if(id !== undefined, query => query.where("refunds.id", "=", id ?? ""))
     .$if(sessionId !== undefined, query => query.where("refunds.session_id", "=", sessionId ?? ""))

@@ -39,27 +39,34 @@ export function refundable({ status, left, refundBy, now }: RefundFacts): bigint
   return "All of this checkout is refunded, or about to be: `GET /api/console/payments/refunds` lists its refunds."
 }
 
-/** The parts of a refund's call that decide where it stands. */
-type RefundCall = Pick<Row<"payouts">, "state" | "held_reason" | "held_detail">
+/** What decides where a refund stands: parts of its call. */
+interface RefundCall extends Pick<Row<"payouts">, "state" | "held_reason" | "held_detail"> {
+  /** Whether it waits for an allowance while another refund of its wallet is about to be mined. */
+  behind: boolean
+}
 
 /** The status that the chain gives a refund. `counts`: its call succeeded in a block that is deep enough. */
-export function statusByChain({ state }: Pick<RefundCall, "state">, counts: boolean): Row<"refunds">["status"] {
+export function statusByChain({ state }: Pick<Row<"payouts">, "state">, counts: boolean): Row<"refunds">["status"] {
   if (counts) return "succeeded"
   return state === "cancelled" || state === "reverted" ? "failed" : "pending"
 }
 
 /** A refund's status as its merchant sees it: one that waits for the payout wallet's approval is named. */
 export function shownStatus(status: Row<"refunds">["status"], call: RefundCall): RefundStatus {
-  return status === "pending" && call.state === "held" && call.held_reason === "allowance" ? "needs_approval" : status
+  const isShort = call.state === "held" && call.held_reason === "allowance"
+  return status === "pending" && isShort && !call.behind ? "needs_approval" : status
 }
 
 /** What its merchant should know of a refund, in sentences; null where there is nothing to do or to know. */
-export function messageOf(status: Row<"refunds">["status"], { state, held_reason: reason, held_detail }: RefundCall) {
+export function messageOf(status: Row<"refunds">["status"], call: RefundCall): string | null {
+  const { state, held_reason: reason, held_detail, behind } = call
   if (state === "reverted") return "Its transaction failed on chain, and nothing was refunded. Ask for it again."
   if (state === "cancelled") return held_detail ?? "It was not carried out."
   if (status !== "pending" || state !== "held") return null
   switch (reason) {
     case "allowance":
+      if (behind)
+        return "It waits until another refund of your payout wallet is mined. Read it again then: it says what the wallet has to approve."
       return "Your payout wallet has to approve it: send `approval.call` from there. The refund then continues."
     case "balance":
       return "Your payout wallet holds too little for it. It continues once there is enough."

@@ -139,10 +139,15 @@ describe("a refund", () => {
     const { client } = rig.anvil
     await client.setAutomine(false)
     const [a, b] = [await asked(one.id), await asked(two.id)]
-    expect([a.status, b.status, b.approval.needed]).toEqual(["pending", "needs_approval", "10.00"])
+    expect([a.status, b.status, b.approval, b.message]).toEqual([
+      ...["pending", "pending", null, expect.stringMatching(/another refund of your payout wallet/)],
+    ])
     later()
     for (let i = 0; i < 2; i++) await on.round()
     expect((await on.calls("refund")).map(({ state }) => state)).toEqual(["assigned", "held"])
+    // An approval of both would be in force when the first is mined, which has its allowance.
+    expect((await refunds("?status=needs_approval")).total).toBe(0)
+    expect((await refunds("?status=pending")).data.map(({ approval }: typeof b) => approval)).toEqual([null, null])
     await client.mine({ blocks: 1 })
     await client.setAutomine(true)
     later()
@@ -151,8 +156,9 @@ describe("a refund", () => {
       ["final", null],
       ["held", "allowance"],
     ])
-    expect((await refunds(`?sessionId=${two.id}`)).data[0].approval.needed).toBe("5.00")
-    await on.allow(5_000_000n)
+    const [waiting] = (await refunds("?status=needs_approval")).data
+    expect([waiting.refundId, waiting.approval.needed]).toEqual([b.refundId, "5.00"])
+    await approve(waiting)
     const away = encodeFunctionData({ abi: testUsdcAbi, functionName: "transfer", args: [one.buyer, 1n] })
     await on.asMerchant({ to: rig.token, data: away })
     later()
@@ -163,7 +169,7 @@ describe("a refund", () => {
     await rig.mint(on.merchant, 1n)
     later()
     await on.settle()
-    expect((await refunds("?status=succeeded")).total).toBe(2)
+    expect([(await refunds("?status=succeeded")).total, await allowed()]).toEqual([2, 0n])
   })
 
   it("that reverts leaves the payment as it was, and may be asked for again", async () => {
