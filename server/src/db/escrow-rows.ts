@@ -7,6 +7,12 @@ import type { Optional } from "./schema.ts"
 /** Written once: the payer signs the hash of these. */
 type Term<T> = ColumnType<T, T, never>
 
+/** A call that was deep enough to count while it was in this block. */
+export interface CountedCalls {
+  payout_id: string
+  block_hash: Hash
+}
+
 /** The escrow of a checkout session: its terms, and what its calls (`payouts.escrow_id`) come to in base units. */
 export interface Escrows {
   session_id: string

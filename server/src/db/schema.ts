@@ -3,7 +3,7 @@ import type { ColumnType, Generated, JSONColumnType, Selectable } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { BundleFailures, BundleHeaders, BundleRoutes, Bundles } from "./bundle-rows.ts"
 import type { CheckoutSessions, PaymentLinks, Products } from "./checkout-rows.ts"
-import type { Escrows } from "./escrow-rows.ts"
+import type { CountedCalls, Escrows } from "./escrow-rows.ts"
 import type { Branding, Invitations, Merchants, PayoutAddresses } from "./merchant-rows.ts"
 import type {
   Books,
@@ -369,6 +369,7 @@ export interface Database {
   payment_links: PaymentLinks
   checkout_sessions: CheckoutSessions
   escrows: Escrows
+  counted_calls: CountedCalls
   refunds: Refunds
   api_keys: ApiKeys
   signing_keys: SigningKeys

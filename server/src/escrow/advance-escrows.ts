@@ -7,7 +7,7 @@ import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { paymentChanges } from "../metrics.ts"
 import { standingOf } from "./fold-escrow.ts"
-import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
+import { lockEscrow, noteCounted, type Standing, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall } from "./make-calls.ts"
 import { notifyEscrow } from "./notify-escrow.ts"
 import { isEmptied } from "./read-reclaim.ts"
@@ -116,7 +116,8 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: S
   const { session, escrow, folded } = standing
   const now = ctx.now()
   const isHeld = folded.authorized > 0n
-  const isFree = !isHeld && folded.open.reserve === 0
+  // A call of an earlier payer that has not ended keeps others out: it would be taken for theirs.
+  const isFree = !isHeld && Object.values(folded.open).every(n => n === 0)
   const { authorized, captured, voided, reclaimed, refunded } = folded
   const after = {
     escrow: {
@@ -132,6 +133,7 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: S
     session: { ...session, ...rowOf(ctx, standing) },
   }
   await writeEscrow(ctx, after.escrow)
+  await noteCounted(ctx, standing.calls)
   const { status, received, message, payer, tx_hash, confirmed_at } = after.session
   const isNews = status !== session.status || received !== session.received || message !== session.message
   if (isNews || tx_hash !== session.tx_hash)

@@ -21,8 +21,10 @@ import { RESERVING } from "./words.ts"
 
 /** What a reservation needs from its submission to its block, on a network that is busy. */
 const LEAST_TIME_MS = 60_000
-/** Reservations of one session in all, so that nobody fills the database with those that end before they are signed. */
+/** Reservations of one session by one wallet. Those that are cancelled before they are signed cost nothing. */
 const MAX_RELAYS = 20
+/** The same of all wallets together, so that nobody fills the database. */
+const MAX_OF_ALL = 500
 const OTHER_WAY = "Ask the merchant for another way to pay."
 
 interface Signed {
@@ -120,13 +122,19 @@ async function assertReservable(
   if (folded.authorized > 0n) throw new ApiError("SESSION_ALREADY_CONFIRMED")
   if (folded.open.reserve > 0)
     throw stop("Another payment of this checkout is already being reserved; wait for its result.")
+  if (Object.values(folded.open).some(n => n > 0))
+    throw stop("An earlier payment of this checkout failed and is being ended. Try again in a few minutes.")
   if (session.status === "expired" || session.status === "failed" || leftMs <= LEAST_TIME_MS)
     throw new ApiError("SESSION_EXPIRED", undefined, overWords(leftMs))
   if (await isPaused(ctx, network)) throw new ApiError("PAYMENTS_PAUSED")
   if (escrow.operator !== ctx.settings.relayWallet)
     throw new ApiError("RELAY_UNAVAILABLE", undefined, `The service can't reserve this payment any more. ${OTHER_WAY}`)
   const made = calls.filter(({ kind }) => kind === "reserve")
-  if (made.filter(({ state }) => state === "reverted").length >= MAX_REVERTED || made.length >= MAX_RELAYS)
+  const own = made.filter(({ payer }) => payer === authorization.from)
+  if (made.filter(({ state }) => state === "reverted").length >= MAX_REVERTED)
+    throw stop(`Too many authorizations of this checkout failed. ${OTHER_WAY}`)
+  // What one wallet does must not keep the others out.
+  if (own.length >= MAX_RELAYS || made.length >= MAX_OF_ALL)
     throw stop(`Too many authorizations of this checkout failed. ${OTHER_WAY}`)
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
     throw stop(`Too many authorizations of this wallet failed today. ${OTHER_WAY}`)

@@ -193,6 +193,19 @@ describe("a reserved payment", () => {
     expect((await on.calls("void")).map(({ state }) => state)).toEqual(["cancelled"])
     expect(await on.events()).toEqual([...AUTHORIZED, "checkout.voided"])
   })
+
+  it("notifies its checkout's own address of what was reserved and released", async () => {
+    const { id } = await reserved({ callbackUrl: "https://shop.example/hook" })
+    await on.void(id)
+    await on.work()
+    const sent = ctx().db.selectFrom("deliveries").innerJoin("events", "events.id", "deliveries.event_id")
+    const rows = await sent.select(["events.type", "deliveries.url"]).orderBy("events.type").execute()
+    const url = "https://shop.example/hook"
+    expect(rows).toEqual([
+      { type: "checkout.authorized", url },
+      { type: "checkout.voided", url },
+    ])
+  })
 })
 
 describe("the chain", () => {
@@ -235,6 +248,43 @@ describe("the chain", () => {
     expect(await on.events()).toEqual([...AUTHORIZED, ...PAID, "checkout.session.reversed", ...PAID])
   })
 
+  it("may replace later blocks: what counted in a block that stays counts on", async () => {
+    const { id } = await reserved()
+    await on.capture(id, "2")
+    await on.round()
+    await on.round()
+    await on.look()
+    expect((await on.calls("capture")).map(({ state }) => state)).toEqual(["mined"])
+    expect((await on.session(id)).status).toBe("confirmed")
+    // The scan goes back to the final block.
+    await ctx().db.updateTable("cursors").set({ block_number: 0n }).execute()
+    await on.relook()
+    expect(await on.session(id)).toMatchObject({ status: "confirmed", amountReceived: "2.00" })
+    expect((await on.capture(id, "1")).status).toBe(200)
+    expect(await on.events()).toEqual([...AUTHORIZED, ...PAID])
+  })
+
+  it("may take a reservation back for good: what was to be captured of it ends, and another payer can pay", async () => {
+    const id = await on.start()
+    await on.submit(id, await on.sign(await on.buyer(), id))
+    await on.round()
+    await on.round()
+    await on.look()
+    expect((await on.capture(id)).status).toBe(200)
+    // As the engine writes it, once it is mined again and fails.
+    const failed = { state: "reverted", succeeded: false } as const
+    await ctx().db.updateTable("payouts").set(failed).where("kind", "=", "reserve").execute()
+    await on.relook()
+    expect(await on.session(id)).toMatchObject({ status: "pending", escrow: { authorized: "0.00" } })
+    const other = await on.buyer()
+    expect((await on.submit(id, await on.sign(other, id))).status).toBe(409)
+    await on.round()
+    expect((await on.calls("capture")).map(({ state }) => state)).toEqual(["cancelled"])
+    await on.relook()
+    expect((await on.submit(id, await on.sign(other, id))).status).toBe(200)
+    expect(await on.rowOf(id)).toMatchObject({ payer: other.address.toLowerCase() })
+  })
+
   it("may take a reservation back: nothing is reserved until the same bytes are mined again", async () => {
     const id = await on.start()
     const buyer = await on.buyer()
@@ -251,7 +301,7 @@ describe("the chain", () => {
     await on.work()
     expect((await on.session(id)).status).toBe("authorized")
     expect(await on.calls("reserve")).toHaveLength(1)
-    expect(await on.events()).toEqual(AUTHORIZED)
+    expect(await on.events()).toEqual([...AUTHORIZED, "checkout.session.reversed", ...AUTHORIZED])
   })
 })
 

@@ -11,7 +11,7 @@ export interface Escrowed {
 }
 
 /** A call's row, and whether it counts by the depth of its block. */
-type CallRow = Row<"payouts"> & Call
+type CallRow = Row<"payouts"> & Call & { /** It counted before, in the block that it is in. */ isCounted: boolean }
 
 /** An escrow with its calls, as they stand now. */
 export interface Standing extends Escrowed {
@@ -60,20 +60,39 @@ export async function standingOfEscrow(ctx: TxContext, { session, escrow }: Escr
   return { session, escrow, calls, folded: foldEscrow(facts, ctx.now()) }
 }
 
+/**
+ * Notes the calls that count, so that they do until their own block is displaced: the scan's height falls back to the final block after any
+ * reorg. Call it under the escrow's lock.
+ */
+export async function noteCounted(ctx: TxContext, calls: readonly CallRow[]): Promise<void> {
+  const fresh = calls.flatMap(({ id, state, succeeded, deep, isCounted, block_hash }) =>
+    state === "mined" && succeeded && deep && !isCounted && block_hash !== null ? [{ payout_id: id, block_hash }] : [],
+  )
+  if (fresh.length === 0) return
+  await ctx.db
+    .insertInto("counted_calls")
+    .values(fresh)
+    .onConflict(conflict =>
+      conflict.column("payout_id").doUpdateSet(eb => ({ block_hash: eb.ref("excluded.block_hash") })),
+    )
+    .execute()
+}
+
 async function callsOf(ctx: TxContext, { session_id: id, chain_id: chainId }: Row<"escrows">): Promise<CallRow[]> {
   const { confirmations } = networkOf(ctx.chain, chainId)
   const rows = await ctx.db
     .selectFrom("payouts")
     .leftJoin("cursors", "cursors.chain_id", "payouts.chain_id")
     .selectAll("payouts")
-    .select("cursors.block_number as head")
+    .leftJoin("counted_calls", "counted_calls.payout_id", "payouts.id")
+    .select(["cursors.block_number as head", "counted_calls.block_hash as counted_in"])
     .where("payouts.escrow_id", "=", id)
     .orderBy("payouts.created_at")
     .orderBy("payouts.id")
     .execute()
-  return rows.map(({ head, ...row }) => ({
-    ...row,
-    kind: row.kind as Call["kind"],
-    deep: head !== null && row.block_number !== null && head - row.block_number + 1n >= confirmations,
-  }))
+  return rows.map(({ head, counted_in, ...row }) => {
+    const isCounted = counted_in !== null && counted_in === row.block_hash
+    const isDeep = head !== null && row.block_number !== null && head - row.block_number + 1n >= confirmations
+    return { ...row, kind: row.kind as Call["kind"], deep: isCounted || isDeep, isCounted }
+  })
 }

@@ -133,8 +133,11 @@ async function holdFailing(ctx: Context, network: Network, payout: Payout, error
   return unfunded ?? { kind: "hold", reason: "simulation", detail: error.slice(0, DETAIL_LENGTH) }
 }
 
-/** The ids of captures and voids whose escrow holds nothing any more, because its payer took it back. */
-async function reclaimedPayouts(ctx: Context, payouts: readonly Payout[]): Promise<Set<string>> {
+/**
+ * The ids of captures and voids whose escrow holds nothing any more: its payer took it back, or a reorg removed the reservation and it
+ * failed when it was mined again.
+ */
+async function emptiedPayouts(ctx: Context, payouts: readonly Payout[]): Promise<Set<string>> {
   const calls = payouts.filter(({ kind }) => kind === "capture" || kind === "void")
   if (calls.length === 0) return new Set()
   const ids = calls.flatMap(({ escrow_id: id }) => id ?? [])
@@ -142,7 +145,10 @@ async function reclaimedPayouts(ctx: Context, payouts: readonly Payout[]): Promi
     .selectFrom("escrows")
     .select("session_id")
     .where("session_id", "in", ids)
-    .where("reclaimed", ">", 0n)
+    .where(
+      sql<boolean>`(reclaimed > 0 or (authorized = 0 and not exists (select from payouts r where r.escrow_id = escrows.session_id
+        and r.kind = 'reserve' and r.state in ('queued', 'held', 'assigned', 'mined', 'final'))))`,
+    )
     .execute()
   const empty = new Set(escrows.map(row => row.session_id))
   return new Set(calls.flatMap(({ id, escrow_id: of }) => (of !== null && empty.has(of) ? [id] : [])))
@@ -173,9 +179,9 @@ const relayLane: LanePolicy = {
     const needless = await outpaid(ctx, payouts)
     const failing = await failingPayers(ctx, payouts.map(payerOf))
     const outOfTurn = await refundsOutOfTurn(ctx, payouts)
-    const reclaimed = await reclaimedPayouts(ctx, payouts)
+    const reclaimed = await emptiedPayouts(ctx, payouts)
     const verdicts = payouts.map((payout): [string, Verdict | undefined] => {
-      if (reclaimed.has(payout.id)) return [payout.id, cancelled("The payer has taken back what was reserved.")]
+      if (reclaimed.has(payout.id)) return [payout.id, cancelled("Nothing is reserved any more.")]
       if (outOfTurn.has(payout.id)) return [payout.id, waitForTurn]
       // Nobody waits at a page for these: what its merchant decided, or the end of its time, asks for them.
       if (isHeldCall(payout)) return [payout.id, undefined]

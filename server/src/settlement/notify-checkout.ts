@@ -35,6 +35,8 @@ export interface CheckoutNotice {
   callbackUrl: string | null
   /** What the amounts are in, where that is another than the settlement token. */
   token?: Address
+  /** Whether a reorg removed the reservation too. */
+  isUnreserved?: boolean
   /** Of a session with an escrow, once a payer has signed. Amounts in base units. */
   reserved?: { authId: string; authorized: bigint; captured: bigint; released: bigint; captureBefore: Date }
 }
@@ -55,21 +57,21 @@ export const noticeOf = (session: Row<"checkout_sessions">) => ({
 })
 
 /**
- * Emits that something was reserved, paid or released, that a reorg removed what was paid, or that it failed or expired; call it inside the transaction
- * that makes it so. A payment that comes back is a new completion. A reversal goes to whoever was sent the completion, and
- * nothing is reversed that was never sent; failing and expiring are sent once. A session's own callback gets completions and
- * reversals and nothing else, in place of all endpoints.
+ * Emits that something was reserved, paid or released, that a reorg removed what was reserved or paid, or that it failed or expired;
+ * call it inside the transaction that makes it so. A payment that comes back is a new completion. A reversal goes to whoever was
+ * sent what it takes back, and nothing is reversed that was never sent; failing and expiring are sent once. A session's own
+ * callback gets all but those two, in place of all endpoints.
  */
 export async function notifyCheckout(
   ctx: TxContext,
   network: NetworkInfo,
-  change: "authorized" | "paid" | "voided" | "reversed" | "failed" | "expired",
+  change: "authorized" | "paid" | "voided" | "unreserved" | "reversed" | "failed" | "expired",
   notice: CheckoutNotice,
 ): Promise<void> {
   const { callbackUrl } = notice
-  const isNamed = change !== "paid" && change !== "reversed"
-  if (isNamed && callbackUrl !== null) return
-  const sequence = await nextSequence(ctx, notice.numberedIn, notice.id, isNamed ? undefined : change === "paid")
+  if ((change === "failed" || change === "expired") && callbackUrl !== null) return
+  const isPayment = change === "paid" || change === "reversed"
+  const sequence = await nextSequence(ctx, notice.numberedIn, notice.id, isPayment ? change === "paid" : undefined)
   if (sequence === undefined) return
   const data = { ...(await dataOf(ctx, network, notice)), sequence }
   const to = callbackUrl === null ? {} : { callbackUrl }
@@ -81,16 +83,15 @@ export async function notifyCheckout(
   })
   if (change === "paid") await emit(ctx, each("checkout.session.completed"))
   if (change === "paid" && callbackUrl === null) await emit(ctx, each("checkout.confirmed"))
+  const reserved = notice.isUnreserved ? (["checkout.authorized"] as const) : []
   if (change === "reversed")
     await emit(ctx, {
       ...each("checkout.session.reversed"),
-      takesBack: ["checkout.session.completed", "checkout.confirmed"],
+      takesBack: ["checkout.session.completed", "checkout.confirmed", ...reserved],
     })
+  if (change === "unreserved") await emit(ctx, { ...each("checkout.session.reversed"), takesBack: reserved })
   if (change === "authorized" || change === "voided") {
-    const reserved = reservedOf(network, notice)
-    const type = `checkout.${change}` as const
-    const dedupeKey = `${type}:${notice.id}:${reserved.authId}`
-    await emit(ctx, { ...common, type, dedupeKey, data: { ...data, ...reserved } })
+    await emit(ctx, { ...each(`checkout.${change}`), data: { ...data, ...reservedOf(network, notice) } })
   }
   if (change === "failed") await emit(ctx, once("checkout.failed"))
   if (change === "expired") await emit(ctx, once("checkout.expired"))
