@@ -25,7 +25,10 @@ const isBehind = sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 
   select from payouts o join escrows f on f.session_id = o.escrow_id
   where o.kind = 'refund' and o.state in ('queued', 'assigned') and (f.chain_id, f.token, f.receiver, f.refund_collector)
     = (escrows.chain_id, escrows.token, escrows.receiver, escrows.refund_collector)))`
-const needsApproval = sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 'allowance' and not ${isBehind})`
+/** Whether this service can still call the escrow of a refund. */
+const isOurs = ({ settings }: TxContext) => sql<boolean>`(escrows.operator = ${settings.relayWallet ?? ZERO_ADDRESS})`
+const needsApproval = (ctx: TxContext) =>
+  sql<boolean>`(payouts.state = 'held' and payouts.held_reason = 'allowance' and ${isOurs(ctx)} and not ${isBehind})`
 
 /** A merchant's refunds with their calls, not yet ordered. */
 export function refundsWhere(ctx: TxContext, { merchantId, id, sessionId, status }: Which) {
@@ -37,13 +40,13 @@ export function refundsWhere(ctx: TxContext, { merchantId, id, sessionId, status
     .selectAll("refunds")
     .select(["payouts.state", "payouts.held_reason", "payouts.held_detail", "payouts.tx_hash", "payouts.recipient"])
     .select(["escrows.chain_id", "escrows.token", "escrows.receiver", "escrows.refund_collector"])
-    .select(isBehind.as("behind"))
+    .select([isBehind.as("behind"), isOurs(ctx).as("ours")])
     .where("refunds.merchant_id", "=", merchantId)
     .$if(id !== undefined, query => query.where("refunds.id", "=", id ?? ""))
     .$if(sessionId !== undefined, query => query.where("refunds.session_id", "=", sessionId ?? ""))
     .$if(stored !== undefined, query => query.where("refunds.status", "=", stored ?? "pending"))
-    .$if(status === "needs_approval", query => query.where(needsApproval))
-    .$if(status === "pending", query => query.where(eb => eb.not(needsApproval)))
+    .$if(status === "needs_approval", query => query.where(needsApproval(ctx)))
+    .$if(status === "pending", query => query.where(eb => eb.not(needsApproval(ctx))))
 }
 
 type RefundRow = Awaited<ReturnType<ReturnType<typeof refundsWhere>["execute"]>>[number]

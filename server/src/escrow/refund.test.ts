@@ -61,15 +61,20 @@ it("only captured payments are refunded, in their time, and a refusal says why",
 })
 
 it("a refund's status follows its call: a reorg reverses a success, an end stays", () => {
-  const call = (state: PayoutState, held_reason: "allowance" | "balance" | null = null, behind = false) => ({
-    ...{ state, held_reason, held_detail: null, behind },
+  const call = (
+    state: PayoutState,
+    held_reason: "allowance" | "balance" | null = null,
+    { behind = false, ours = true } = {},
+  ) => ({
+    ...{ state, held_reason, held_detail: null, behind, ours },
   })
   expect(ends.map(end => statusByChain(end, standingOf(end) === "counts"))).toEqual([
     ...Array(5).fill("pending"),
     ...["succeeded", "succeeded", "failed", "failed"],
   ])
   expect(shownStatus("pending", call("held", "allowance"))).toBe("needs_approval")
-  expect(shownStatus("pending", call("held", "allowance", true))).toBe("pending")
+  expect(shownStatus("pending", call("held", "allowance", { behind: true }))).toBe("pending")
+  expect(shownStatus("pending", call("held", "allowance", { ours: false }))).toBe("pending")
   expect(shownStatus("pending", call("held", "balance"))).toBe("pending")
   expect(shownStatus("failed", call("cancelled"))).toBe("failed")
 })

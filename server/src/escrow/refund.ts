@@ -43,6 +43,8 @@ export function refundable({ status, left, refundBy, now }: RefundFacts): bigint
 interface RefundCall extends Pick<Row<"payouts">, "state" | "held_reason" | "held_detail"> {
   /** Whether it waits for an allowance while another refund of its wallet is about to be mined. */
   behind: boolean
+  /** Whether this service can still call its escrow. */
+  ours: boolean
 }
 
 /** The status that the chain gives a refund. `counts`: its call succeeded in a block that is deep enough. */
@@ -54,14 +56,15 @@ export function statusByChain({ state }: Pick<Row<"payouts">, "state">, counts: 
 /** A refund's status as its merchant sees it: one that waits for the payout wallet's approval is named. */
 export function shownStatus(status: Row<"refunds">["status"], call: RefundCall): RefundStatus {
   const isShort = call.state === "held" && call.held_reason === "allowance"
-  return status === "pending" && isShort && !call.behind ? "needs_approval" : status
+  return status === "pending" && isShort && call.ours && !call.behind ? "needs_approval" : status
 }
 
 /** What its merchant should know of a refund, in sentences; null where there is nothing to do or to know. */
 export function messageOf(status: Row<"refunds">["status"], call: RefundCall): string | null {
-  const { state, held_reason: reason, held_detail, behind } = call
+  const { state, held_reason: reason, held_detail, behind, ours } = call
   if (state === "reverted") return "Its transaction failed on chain, and nothing was refunded. Ask for it again."
   if (state === "cancelled") return held_detail ?? "It was not carried out."
+  if (status === "pending" && !ours && (state === "queued" || state === "held")) return NOT_OURS
   if (status !== "pending" || state !== "held") return null
   switch (reason) {
     case "allowance":

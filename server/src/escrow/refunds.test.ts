@@ -1,7 +1,7 @@
 // Refunds on a real chain: out of the merchant's wallet as far as it allows, to the payer, never more than was captured; and
 // every list of the merchant, and the hourly comparison, say what the chain says.
 import { encodeFunctionData, parseUnits, zeroHash } from "viem"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest"
 import { byHand } from "../../test/books.ts"
 import { type Escrows, escrowsOn } from "../../test/escrow.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
@@ -220,6 +220,21 @@ describe("a refund", () => {
     const events = rig.service.ctx.db.selectFrom("events").select("id").where("type", "=", "payment.refunded")
     expect(await events.execute()).toHaveLength(1)
     await expectBooks()
+  })
+
+  it("asks for no approval once the service has another relay wallet, which its collector does not serve", async () => {
+    const { id } = await on.paid("5.00")
+    const { refundId } = await asked(id)
+    const { settings } = rig.service.ctx
+    const { relayWallet } = settings
+    settings.relayWallet = rig.signer.address
+    onTestFinished(() => {
+      settings.relayWallet = relayWallet
+    })
+    expect((await refunds("?status=needs_approval")).total).toBe(0)
+    expect((await refunds("?status=pending")).data).toMatchObject([
+      { refundId, status: "pending", approval: null, message: expect.stringMatching(/another relay wallet/) },
+    ])
   })
 
   it("is refused with the reason where nothing can be refunded, and writes nothing then", async () => {
