@@ -221,7 +221,7 @@ export const settingsTable = {
   },
   GAS_BUDGET: {
     meaning:
-      "ether that the payouts of one merchant may cost in 24 hours, over all networks; more are held until then; relays get half of it; 0: no limit",
+      "ether that the payouts of one merchant may cost in 24 hours, over all networks; more are held until then; buyers' relays get half of it, a reservation counts twice, and voids are not counted; 0: no limit",
     otherwise: "0.02, in the sandbox 0",
     live: "0, or what one payout may cost at PAYOUT_MAX_FEE",
     parse: ether,

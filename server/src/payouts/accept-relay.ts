@@ -80,7 +80,9 @@ export async function checkRelay(
   const limits = call?.gas ?? RELAY_GAS
   const wallet = await relayWallet(ctx, network)
   if (!wallet) return refused("no_wallet", "")
-  if (await relaysSpent(ctx, merchantId, { chain_id: network.chainId, address: wallet }, limits.key))
+  const { chainId: chain_id } = network
+  // A call of another contract is a reservation, which takes twice its gas of the budget.
+  if (await relaysSpent(ctx, merchantId, { chain_id, address: wallet }, limits.key, call ? "reserve" : "authorize"))
     return refused("budget", NO_BUDGET)
   // Before the screening: a forged signature must not have a stranger's address sent to a source of sanctions.
   const by = await readSignature(ctx, network, { from, digest, signature })

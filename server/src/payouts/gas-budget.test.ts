@@ -213,8 +213,8 @@ describe("a merchant's gas budget", () => {
     const taken = await Promise.all(
       queued.map((row, i) =>
         inTransaction(ctx, async ctx => {
-          const budgets = await lockBudgets(ctx, "payout", [row.merchant_id])
-          if (!budgets.take(row.merchant_id, most)) return false
+          const budgets = await lockBudgets(ctx, [row.merchant_id])
+          if (!budgets.take({ ...row, amount: 1_000_000n }, most)) return false
           await signed(row, 1_000 + i, most)(ctx)
           return true
         }),
@@ -316,9 +316,9 @@ describe("the fee for the data of what is in flight", () => {
     expect(await turn()).toEqual({ assigned: 0, postponed: 1 })
     expect([simulated, await heldReasons()]).toEqual([[], ["assigned", "gas_budget"]])
     const [{ merchant_id: merchantId } = { merchant_id: "" }] = await rig.payouts()
-    expect(await relaysSpent(ctx, merchantId, wallet, RELEASE_GAS)).toBe(true)
+    expect(await relaysSpent(ctx, merchantId, wallet, RELEASE_GAS, "authorize")).toBe(true)
     ctx.settings.gasBudget = 4n * (gas + dataFee)
-    expect(await relaysSpent(ctx, merchantId, wallet, RELEASE_GAS)).toBe(false)
+    expect(await relaysSpent(ctx, merchantId, wallet, RELEASE_GAS, "authorize")).toBe(false)
   })
 })
 

@@ -6,7 +6,6 @@
 import { type RawBuilder, sql } from "kysely"
 import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
-import type { Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount, parseAmount } from "../money/amount.ts"
 import { mostOf } from "./in-flight.ts"
@@ -22,39 +21,49 @@ const RECHECKS_A_MINUTE = 500n
 /** Merchants over their budgets that one turn finds; the next turn finds the others. */
 const MERCHANTS_A_TURN = 64
 const ETHER_DECIMALS = 18
-/** What a lane may take of a merchant's budget. */
-interface Share {
-  /** Whether strangers cause every payout of the lane at little cost. */
-  isCheap: boolean
-  /** The part that the lane alone may take, as a divisor; without it, as much as any other. */
-  part?: bigint
-}
+/** What of a payout says what its gas counts for. */
+type Charged = Pick<Row<"payouts">, "kind" | "lane" | "chain_id" | "token" | "amount">
 
-/** Relays take half: strangers cause them, and must not keep the merchant's payouts from going on. */
-const shares: Record<Lane, Share> = { payout: { isCheap: false }, relay: { isCheap: true, part: 2n } }
+/**
+ * How often the gas of a relay counts among the relays that strangers cause. A reservation counts twice: once for the capture or the
+ * void that ends it, which no budget of relays may stop then.
+ */
+const relayTimes = (kind: Charged["kind"]): bigint =>
+  kind === "reserve" ? 2n : kind === "authorize" || kind === "settle" ? 1n : 0n
+
+/** The same in SQL, of rows `i`; and what of the payouts, large ones not, counts with the relays. */
+const timesOf = sql<bigint>`(case i.kind when 'reserve' then 2 when 'authorize' then 1 when 'settle' then 1 else 0 end)`
+const cheapTimesOf = (ctx: TxContext) =>
+  sql<bigint>`(case when i.lane = 'relay' then ${timesOf} when ${smallOf(ctx, sql.ref("i"))} then 1 else 0 end)`
+
+/** A void gives a payer's money back: no merchant's budget stops it, and it takes nothing of one. */
+const isFree = ({ kind }: Pick<Charged, "kind">): boolean => kind === "void"
 
 /** Wei that a merchant's payouts cost in the last 24 hours, and that those in flight may cost. */
 interface Spent {
   past: bigint
   inFlight: bigint
-  /** Both, of relays alone. */
+  /** Both, of relays that strangers cause, reservations twice. */
   relays: bigint
-  /** Both, of relays and small payouts. */
+  /** Both, of these relays and of small payouts. */
   cheap: bigint
 }
 
-/**
- * Relays and small payouts together may take three quarters of a budget: strangers cause both at little cost, for example by a
- * checkout of 0.01. The last quarter is for payouts that are worth more than they cost.
- */
-const cheapPart = (limit: bigint): bigint => (limit * 3n) / 4n
+/** Wei that are left of a budget: for all, for what is cheap to cause, and for relays that strangers cause. */
+interface Room {
+  all: bigint
+  cheap: bigint
+  relays: bigint
+}
 
-/** Wei that are left of a budget for one lane: for what is cheap to cause, and for all. */
-function roomFor(lane: Lane, limit: bigint, { past, inFlight, relays, cheap }: Spent): { cheap: bigint; all: bigint } {
+/**
+ * Relays that strangers cause may take half of a budget, and with small payouts three quarters: both cost little to cause, for
+ * example by a checkout of 0.01. The last quarter is for payouts that are worth more than they cost, captures and refunds.
+ */
+function roomFor(limit: bigint, { past, inFlight, relays, cheap }: Spent): Room {
   const all = limit - past - inFlight
-  const room = least(all, cheapPart(limit) - cheap)
-  const { part } = shares[lane]
-  return { all, cheap: part === undefined ? room : least(room, limit / part - relays) }
+  const room = least(all, (limit * 3n) / 4n - cheap)
+  return { all, cheap: room, relays: least(room, limit / 2n - relays) }
 }
 
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b)
@@ -75,7 +84,7 @@ const smallAmount = (ctx: TxContext, { token }: NetworkInfo): bigint =>
   parseAmount(ctx.settings.smallPayout, token.decimals)
 
 /** Whether a payout that was read is small. */
-export function isSmall(ctx: TxContext, row: Pick<Row<"payouts">, "chain_id" | "token" | "amount">): boolean {
+function isSmall(ctx: TxContext, row: Pick<Row<"payouts">, "chain_id" | "token" | "amount">): boolean {
   const network = networkOf(ctx.chain, row.chain_id)
   return row.token !== network.token.address || row.amount < smallAmount(ctx, network)
 }
@@ -91,20 +100,21 @@ export interface Except {
  * what is in flight may change meanwhile.
  */
 async function spentBy(ctx: TxContext, merchantIds: readonly string[]): Promise<Map<string, Spent>> {
-  const small = smallOf(ctx, sql.ref("i"))
+  const cheapTimes = cheapTimesOf(ctx)
   const { rows } = await sql<{ id: string } & Spent>`
     select m.id, ended.wei as past, open.wei as "inFlight", ended.relays + open.relays as relays,
       ended.cheap + open.cheap as cheap from merchants m
     cross join lateral (select coalesce(sum(gas_cost), 0)::numeric(78,0) as wei,
-        coalesce(sum(gas_cost) filter (where lane = 'relay'), 0)::numeric(78,0) as relays,
-        coalesce(sum(gas_cost) filter (where lane = 'relay' or ${small}), 0)::numeric(78,0) as cheap from payouts i
-      where i.merchant_id = m.id and i.gas_cost is not null and i.gas_cost_at > ${windowStart(ctx)}) ended
+        coalesce(sum(gas_cost * ${timesOf}), 0)::numeric(78,0) as relays,
+        coalesce(sum(gas_cost * ${cheapTimes}), 0)::numeric(78,0) as cheap from payouts i
+      where i.merchant_id = m.id and i.kind <> 'void' and i.gas_cost is not null
+        and i.gas_cost_at > ${windowStart(ctx)}) ended
     cross join lateral (select coalesce(sum(most), 0)::numeric(78,0) as wei,
-        coalesce(sum(most) filter (where lane = 'relay'), 0)::numeric(78,0) as relays,
-        coalesce(sum(most) filter (where lane = 'relay' or is_small), 0)::numeric(78,0) as cheap from (
-          select i.lane, ${small} as is_small, ${mostOf} as most
+        coalesce(sum(most * times), 0)::numeric(78,0) as relays,
+        coalesce(sum(most * cheap_times), 0)::numeric(78,0) as cheap from (
+          select ${timesOf} as times, ${cheapTimes} as cheap_times, ${mostOf} as most
           from payouts i join transaction_attempts a on a.payout_id = i.id
-          where i.merchant_id = m.id and i.state in ('assigned', 'mined') and i.gas_cost is null
+          where i.merchant_id = m.id and i.kind <> 'void' and i.state in ('assigned', 'mined') and i.gas_cost is null
             and not exists (select from transaction_attempts b where b.payout_id = i.id and b.n > a.n)) each) open
     where m.id in (${sql.join([...merchantIds])})`.execute(ctx.db)
   return new Map(rows.map(({ id, ...spent }) => [id, spent]))
@@ -134,7 +144,7 @@ export async function withinBudgets(
     const withSmall = new Set(payable.filter(row => isSmall(ctx, row)).map(row => row.merchant_id))
     let found = 0
     for (const [merchantId, before] of spent) {
-      const room = roomFor(wallet.lane, ctx.settings.gasBudget, before)
+      const room = roomFor(ctx.settings.gasBudget, before)
       const smallOnly = room.all >= most
       if (smallOnly && (room.cheap >= most || !withSmall.has(merchantId))) continue
       found++
@@ -173,13 +183,13 @@ async function holdDue(
   { spent, excess, smallOnly }: { spent: bigint; excess: bigint; smallOnly: boolean },
 ): Promise<number> {
   const now = ctx.now()
-  const [cheap, small] = smallOnly
-    ? [sql`and (lane = 'relay' or ${smallOf(ctx, sql.ref("payouts"))})`, sql`and ${smallOf(ctx, sql.ref("payouts"))}`]
-    : [sql``, sql``]
+  const times = smallOnly ? cheapTimesOf(ctx) : sql`1`
+  const small = smallOnly ? sql`and ${smallOf(ctx, sql.ref("payouts"))}` : sql``
   const free = await sql<{ at: Date }>`
     select gas_cost_at as at from (
-      select gas_cost_at, sum(gas_cost) over (order by gas_cost_at, id) as gone from payouts
-      where merchant_id = ${merchantId} and gas_cost is not null and gas_cost_at > ${windowStart(ctx)} ${cheap}) as costs
+      select gas_cost_at, sum(gas_cost * ${times}) over (order by gas_cost_at, id) as gone from payouts i
+      where merchant_id = ${merchantId} and kind <> 'void' and gas_cost is not null
+        and gas_cost_at > ${windowStart(ctx)}) as costs
     where gone >= ${excess} order by gas_cost_at limit 1`.execute(ctx.db)
   // Without a row the budget is taken by what is in flight, which soon costs less than it might.
   const waitMs = (free.rows[0]?.at.getTime() ?? 0) + WINDOW_MS - now.getTime()
@@ -218,15 +228,15 @@ async function heldOf(ctx: TxContext, merchantId: string): Promise<{ ahead: bigi
 
 /** What is left of some merchants' budgets, locked until the transaction ends. */
 export interface Budgets {
-  /** Takes this many wei of a merchant's budget; false, and nothing taken, when less is left for a payout of this kind. */
-  take(merchantId: string, wei: bigint, small?: boolean): boolean
+  /** Takes this many wei of its merchant's budget; false, and nothing taken, when less is left for a payout of this kind. */
+  take(payout: Charged & Pick<Row<"payouts">, "merchant_id">, wei: bigint): boolean
 }
 
 /**
  * Locks the budgets of merchants; call it inside the transaction that signs. Transactions that sign for other wallets take from
  * the same budgets, one after the other.
  */
-export async function lockBudgets(ctx: TxContext, lane: Lane, merchantIds: readonly string[]): Promise<Budgets> {
+export async function lockBudgets(ctx: TxContext, merchantIds: readonly string[]): Promise<Budgets> {
   const limit = ctx.settings.gasBudget
   if (limit === 0n || merchantIds.length === 0) return { take: () => true }
   // In order, so that two transactions that lock the same rows do not deadlock.
@@ -243,20 +253,23 @@ export async function lockBudgets(ctx: TxContext, lane: Lane, merchantIds: reado
     .orderBy("merchant_id")
     .forNoKeyUpdate()
     .execute()
-  const rooms = new Map([...(await spentBy(ctx, ids))].map(([id, spent]) => [id, roomFor(lane, limit, spent)]))
+  const rooms = new Map([...(await spentBy(ctx, ids))].map(([id, spent]) => [id, roomFor(limit, spent)]))
   return {
-    take: (merchantId, wei, isCheap = false) => {
-      const small = isCheap || shares[lane].isCheap
-      const { all, cheap } = rooms.get(merchantId) ?? { all: 0n, cheap: 0n }
-      if (wei > (small ? least(all, cheap) : all)) return false
-      rooms.set(merchantId, { all: all - wei, cheap: small ? cheap - wei : cheap })
+    take: (payout, wei) => {
+      if (isFree(payout)) return true
+      const { all, cheap, relays } = rooms.get(payout.merchant_id) ?? { all: 0n, cheap: 0n, relays: 0n }
+      const times = relayTimes(payout.kind)
+      const small = payout.lane === "payout" && isSmall(ctx, payout)
+      if (wei > all || (small && wei > cheap) || (times > 0n && wei * times > relays)) return false
+      const asCheap = small ? wei : wei * times
+      rooms.set(payout.merchant_id, { all: all - wei, cheap: cheap - asCheap, relays: relays - wei * times })
       return true
     },
   }
 }
 
 /**
- * Whether a merchant's budget has no room for another relay of this much gas, at the price of the wallet's last transaction. An
+ * Whether a merchant's budget has no room for another relay of this kind and this much gas, at the price of the wallet's last transaction. An
  * early refusal, so that no buyer waits in vain; {@link lockBudgets} decides.
  */
 export async function relaysSpent(
@@ -264,6 +277,7 @@ export async function relaysSpent(
   merchantId: string,
   wallet: Pick<Row<"wallets">, "chain_id" | "address">,
   gas: bigint,
+  kind: Charged["kind"],
 ): Promise<boolean> {
   if (ctx.settings.gasBudget === 0n) return false
   const spent = (await spentBy(ctx, [merchantId])).get(merchantId)
@@ -277,7 +291,7 @@ export async function relaysSpent(
     .limit(1)
     .executeTakeFirst()
   const most = gas * (last?.max_fee ?? 1n) + (last?.data_fee ?? 0n)
-  return spent !== undefined && roomFor("relay", ctx.settings.gasBudget, spent).cheap < most
+  return spent !== undefined && roomFor(ctx.settings.gasBudget, spent).relays < most * relayTimes(kind)
 }
 
 /** What a merchant's budget is and what of it is spent, in ether; null where there is no limit. */

@@ -11,7 +11,7 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { checkPayout, signedPayouts } from "./check-signed-transactions.ts"
-import { isSmall, lockBudgets } from "./gas-budget.ts"
+import { lockBudgets } from "./gas-budget.ts"
 import { type InFlight, inFlight } from "./in-flight.ts"
 import { type Judged, type Payout, policies, type Verdict } from "./lane-policy.ts"
 import { gasOf } from "./screen-and-simulate.ts"
@@ -125,7 +125,7 @@ async function fitBudgets(
 ): Promise<Judged[]> {
   const policy = policies[wallet.lane]
   const merchants = payouts.map(payout => payout.merchant_id)
-  const budgets = await lockBudgets(ctx, wallet.lane, merchants)
+  const budgets = await lockBudgets(ctx, merchants)
   const withContracts = policy.callsContractWallets && payouts.some(isContractRelay)
   const totals = await lockTotals(ctx, wallet, withContracts)
   // What was paid between the simulation and this lock; the next turn cancels it.
@@ -136,7 +136,7 @@ async function fitBudgets(
     const most = gasOf(payout) * fees.maxFee + dataParts(payout.data) * dataFee
     if (wei < most) return lowGas(wallet)
     if (!totals.holds(payout, most)) return policy.overTotal(payout)
-    if (!budgets.take(payout.merchant_id, most, isSmall(ctx, payout))) return policy.overBudget(payout)
+    if (!budgets.take(payout, most)) return policy.overBudget(payout)
     totals.take(payout, most)
     wei -= most
     return { kind: "sign" }

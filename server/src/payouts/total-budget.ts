@@ -1,6 +1,6 @@
 /**
  * Limits on gas in 24 hours beside each merchant's budget. `GAS_BUDGET_TOTAL` is for all merchants together: with `SIGNUP=open`
- * one person can be any number of merchants. `RELAY_CONTRACT_BUDGET` is for relays of contract wallets on each network: a
+ * one person can be any number of merchants. A void counts and is never stopped: it gives a payer's money back. `RELAY_CONTRACT_BUDGET` is for relays of contract wallets on each network: a
  * contract can approve in every simulation, and burn the gas of its relay when that is mined.
  */
 import { type RawBuilder, sql } from "kysely"
@@ -72,7 +72,8 @@ export async function lockTotals(ctx: TxContext, wallet: Row<"wallets">, withCon
   let contracts = withContracts ? await contractRoom(ctx, wallet.chain_id) : undefined
   return {
     holds: (row, wei) =>
-      (total === undefined || wei <= total) && (contracts === undefined || !isContractRelay(row) || wei <= contracts),
+      (total === undefined || row.kind === "void" || wei <= total) &&
+      (contracts === undefined || !isContractRelay(row) || wei <= contracts),
     take: (row, wei) => {
       if (total !== undefined) total -= wei
       if (contracts !== undefined && isContractRelay(row)) contracts -= wei

@@ -1,0 +1,50 @@
+// What stops the calls of an escrow: budgets of gas, endpoints, and lists of sanctions.
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest"
+import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
+import { placeEscrow, reservesOn } from "../../test/reserve.ts"
+
+let rig: PayoutRig
+let on: ReturnType<typeof reservesOn>
+beforeAll(async () => {
+  rig = await startPayoutRig()
+  on = reservesOn(rig, await placeEscrow(rig))
+})
+afterAll(() => rig.stop())
+beforeEach(() => on.begin())
+afterEach(() => {
+  Object.assign(rig.service.ctx.settings, { gasBudget: 0n, gasBudgetTotal: 0n, sanctionsFile: undefined })
+})
+
+/** A session whose payer's money is in the escrow. */
+async function reserved(): Promise<{ id: string; payer: string }> {
+  const id = await on.start()
+  const buyer = await on.buyer()
+  expect((await on.submit(id, await on.sign(buyer, id))).status).toBe(200)
+  await on.work()
+  return { id, payer: buyer.address.toLowerCase() }
+}
+
+it("Buyers who spend the relays' half of a budget stop reservations, which count twice, and no capture; nothing stops a void", async () => {
+  const { db, settings } = rig.service.ctx
+  const [first, second, third] = [await reserved(), await reserved(), await reserved()]
+  await db
+    .updateTable("payouts")
+    .set({ gas_cost: 10n ** 16n })
+    .where("kind", "=", "reserve")
+    .execute()
+  // Three of them are six, more than half of ten.
+  settings.gasBudget = 10n ** 17n
+  const other = await on.start()
+  const refused = await on.submit(other, await on.sign(await on.buyer(), other))
+  expect([refused.status, refused.body.error]).toEqual([503, "RELAY_UNAVAILABLE"])
+  await on.capture(first.id)
+  await on.work()
+  expect((await on.session(first.id)).status).toBe("confirmed")
+  Object.assign(settings, { gasBudget: 10n ** 16n, gasBudgetTotal: 10n ** 16n })
+  await on.capture(second.id)
+  await on.void(third.id)
+  await on.work()
+  const ends = (await on.calls("capture")).map(({ state, held_reason }) => [state, held_reason])
+  expect(ends.slice(1)).toEqual([["held", "gas_budget"]])
+  expect((await on.session(third.id)).status).toBe("voided")
+})
