@@ -6,6 +6,8 @@ import { setImmediate as atOnce, setTimeout as sleep } from "node:timers/promise
 
 /** A read that hangs delays the next by no more. */
 const MOST_WAIT_MS = 10
+/** Keys of one read: a statement takes 65,535 values, and a read may bind several for each key. */
+const MOST_KEYS = 1_000
 
 /**
  * A function that answers what `load` has for one key, undefined where it has nothing; rejects where the `load` that its key is in
@@ -16,9 +18,10 @@ export function gather<K, R>(load: (keys: readonly K[]) => Promise<Map<K, R>>): 
   let next: { keys: Set<K>; found: Promise<Map<K, R>> } | undefined
   const open = (): { keys: Set<K>; found: Promise<Map<K, R>> } => {
     const keys = new Set<K>()
+    const isNext = () => next?.keys === keys
     const turn = last ? Promise.race([last, sleep(MOST_WAIT_MS)]) : atOnce()
     const found = turn.then(() => {
-      next = undefined
+      if (isNext()) next = undefined
       const loaded = load([...keys])
       const over = loaded.then(
         () => {},
@@ -33,7 +36,7 @@ export function gather<K, R>(load: (keys: readonly K[]) => Promise<Map<K, R>>): 
     return { keys, found }
   }
   return async key => {
-    next ??= open()
+    if (!next || next.keys.size >= MOST_KEYS) next = open()
     next.keys.add(key)
     return (await next.found).get(key)
   }

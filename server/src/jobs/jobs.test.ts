@@ -200,6 +200,17 @@ describe("gather", () => {
     expect(await more).toEqual([1, 1, 1, undefined])
   })
 
+  it("reads no more at once than a statement takes", async () => {
+    const sizes: number[] = []
+    const read = gather(async (keys: readonly number[]) => {
+      sizes.push(keys.length)
+      return new Map(keys.map(key => [key, -key]))
+    })
+    const keys = Array.from({ length: 2_500 }, (_, i) => i + 1)
+    expect(await Promise.all(keys.map(key => read(key)))).toEqual(keys.map(key => -key))
+    expect(sizes.sort((a, b) => b - a)).toEqual([1_000, 1_000, 500])
+  })
+
   it("leaves those alone who come after a read that hangs or fails", async () => {
     const hanging = Promise.withResolvers<never>()
     const begun = Promise.withResolvers<void>()

@@ -11,6 +11,8 @@ import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import { type Authorization, authorizationDigest, relayCall } from "../chain/authorizations.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import type { Settings } from "../config/settings.ts"
+import type { Context } from "../context.ts"
+import { DatabaseUnavailable } from "../db/pool.ts"
 import { checkDatabase } from "../doctor/check-database.ts"
 import { newId } from "../ids.ts"
 import { relayRow } from "../payouts/accept-relay.ts"
@@ -130,6 +132,17 @@ describe("the facilitator", () => {
       [false, true],
     ])
     expect(await stored()).toEqual([4, 4])
+
+    // A database that is gone is waited for once.
+    let tries = 0
+    const transaction = () => {
+      tries++
+      throw new DatabaseUnavailable(new Error("no connection"))
+    }
+    const db = Object.assign(Object.create(ctx.db), { transaction })
+    const gone: Context = { ...ctx, db }
+    const refused = await Promise.allSettled(claims.map(each => writeFirstClaim(gone, each)))
+    expect([tries, refused.map(({ status }) => status)]).toEqual([1, Array(6).fill("rejected")])
 
     // Of those who ask for the right to serve at the same time, one gets it for each payment, and that one alone can end it.
     const [one, other] = rows.flatMap(row => row?.id ?? [])

@@ -45,12 +45,20 @@ async function writeSome(ctx: Context, claims: readonly NewClaim[]): Promise<Map
   } catch (error) {
     const [alone, ...others] = claims
     if (alone && others.length === 0) return new Map([[alone, error === forestalled ? { lost: true } : { error }]])
+    if (!isOfOne(error)) throw error
     // One claim's fault is not the others'.
     const each = new Map<NewClaim, Written>()
     for (const claim of claims) for (const [key, written] of await writeSome(ctx, [claim])) each.set(key, written)
     return each
   }
 }
+
+/**
+ * Whether one claim can be the reason: its row exists, or the database refuses its values. A database that is locked or gone would refuse
+ * each alone too, after as long a wait for each.
+ */
+const isOfOne = (error: unknown): boolean =>
+  error === forestalled || /^(22|23|40P01$|P0001$)/.test(`${(error as { code?: unknown })?.code ?? ""}`)
 
 /** A relay was written and its claim was not: neither may stay. */
 const forestalled = new Error("another request was quicker")
