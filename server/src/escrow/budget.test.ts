@@ -48,3 +48,30 @@ it("Buyers who spend the relays' half of a budget stop reservations, which count
   expect(ends.slice(1)).toEqual([["held", "gas_budget"]])
   expect((await on.session(third.id)).status).toBe("voided")
 })
+
+it("A call that failed often is tried again within five minutes, and in time before it ends", async () => {
+  const { client } = rig.anvil
+  const { ctx } = rig.service
+  const { id } = await reserved()
+  const code = await client.getCode({ address: rig.token })
+  await on.capture(id)
+  const waitMs = async () => {
+    await ctx.db.updateTable("payouts").set({ run_at: ctx.now(), checks: 12 }).where("kind", "=", "capture").execute()
+    const from = ctx.now().getTime()
+    await on.round()
+    const [row] = await on.calls("capture")
+    expect([row?.state, row?.held_reason]).toEqual(["held", "simulation"])
+    return { from, ms: (row?.run_at.getTime() ?? 0) - from, ends: row?.relay_by?.getTime() ?? 0 }
+  }
+  await client.setCode({ address: rig.token, bytecode: "0x60006000fd" })
+  const early = await waitMs()
+  // The clock goes on while it is tried.
+  expect(early.ms).toBeLessThan(400_000)
+  rig.service.advance(early.ends - ctx.now().getTime() - 400_000)
+  const late = await waitMs()
+  expect(late.from + late.ms).toBeLessThan(late.ends - 200_000)
+  await client.setCode({ address: rig.token, bytecode: code ?? "0x" })
+  rig.service.advance(101_000)
+  await on.work()
+  expect((await on.session(id)).status).toBe("confirmed")
+})

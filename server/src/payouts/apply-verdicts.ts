@@ -1,7 +1,7 @@
 /** Writes verdicts: payouts that are not signed now wait, are held or are cancelled. */
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
-import { recheckMs } from "./draw-shares.ts"
+import { recheckBeforeMs, recheckMs } from "./draw-shares.ts"
 import type { Judged, Payout, Verdict } from "./lane-policy.ts"
 import { cancelReturn } from "./make-returns.ts"
 import { cancelRelay } from "./relays.ts"
@@ -24,10 +24,12 @@ export async function applyVerdicts(ctx: Context, judged: readonly Judged[]): Pr
 
 async function hold(
   ctx: Context,
-  { id, checks, payment_id: paymentId, held_reason: before }: Payout,
-  { reason, detail, waitMs = recheckMs(checks) }: Extract<Verdict, { kind: "hold" }>,
+  { id, checks, payment_id: paymentId, held_reason: before, relay_by: relayBy }: Payout,
+  { reason, detail, waitMs }: Extract<Verdict, { kind: "hold" }>,
 ): Promise<void> {
   const now = ctx.now()
+  // What has a time that ends must not wait past it.
+  const longest = relayBy ? recheckBeforeMs(checks, relayBy.getTime() - now.getTime()) : recheckMs(checks)
   // A payout that was checked again and is held for the same reason is no news.
   if (reason !== before) ctx.log.warn({ payoutId: id, paymentId, reason, detail }, "a payout is held")
   await ctx.db
@@ -38,7 +40,7 @@ async function hold(
       held_detail: detail,
       // A wallet without gas, or a spent budget, is no fault of the payout.
       checks: reason === "low_gas" || reason === "gas_budget" ? checks : checks + 1,
-      run_at: new Date(now.getTime() + waitMs),
+      run_at: new Date(now.getTime() + (waitMs ?? longest)),
       updated_at: now,
     })
     .where("id", "=", id)

@@ -26,3 +26,13 @@ const DAY_MS = 24 * 60 * MINUTE_MS
 
 /** How long a payout that could not be made waits until it is checked again, in milliseconds: a minute, doubling, at most a day. */
 export const recheckMs = (checks: number): number => Math.min(MINUTE_MS * 2 ** Math.min(checks, 12), DAY_MS)
+
+const HELD_CALL_MS = 5 * MINUTE_MS
+const SECOND_MS = 1_000
+
+/**
+ * The same for a call that is worth signing only for `leftMs` more: five minutes at most, and a quarter of what is left, so that
+ * it is tried again, and more often, before its time is over; never less than a second.
+ */
+export const recheckBeforeMs = (checks: number, leftMs: number): number =>
+  Math.max(SECOND_MS, Math.min(recheckMs(checks), HELD_CALL_MS, Math.floor(leftMs / 4)))

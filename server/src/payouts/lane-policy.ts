@@ -33,7 +33,7 @@ export type Verdict =
   | { kind: "wait"; ms: number }
   /** A reorg removed its money: its promise is released until the money is there again. */
   | { kind: "short" }
-  /** `waitMs`: how long it is held; without it, longer with each check. */
+  /** `waitMs`: how long it is held; without it, longer with each check, and no longer than its time allows. */
   | { kind: "hold"; reason: HeldReason; detail: string; waitMs?: number }
   | { kind: "cancel"; reason: string }
 
