@@ -293,6 +293,27 @@ describe("a payment", () => {
     expect((await on.relays()).length).toBe(1)
   })
 
+  it("whose token was sent is good for nothing more without it, from the same place either", async () => {
+    const { url } = await paywall()
+    const asked = await required(url)
+    const payload = v2(asked, await sign(await on.buyer(), asked))
+    // Over a socket: an injected request keeps its headers elsewhere.
+    const headers = { "payment-signature": encode(payload), prefer: "wait=0" }
+    const pending = await fetch(`${origin}${url}`, { headers })
+    await pending.arrayBuffer()
+    const token = `${pending.headers.get("sluice-retry-token")}`
+    const { db } = rig.service.ctx
+    const answered = () => db.selectFrom("settlements").select("answered_at").executeTakeFirst()
+    await expect.poll(async () => (await answered())?.answered_at ?? null).not.toBeNull()
+    await db
+      .updateTable("settlements")
+      .set({ lease_until: new Date(0) })
+      .execute()
+    await on.round()
+    expect((await fetch(`${origin}${url}`, { headers })).status).not.toBe(200)
+    expect((await get(url, { "sluice-retry-token": token })).body.contentData).toEqual({ text: "the content" })
+  })
+
   it("whose answer was lost is served to the next request with it", async () => {
     const { url } = await paywall()
     const asked = await required(url)

@@ -121,9 +121,10 @@ export const releaseServing = (ctx: TxContext, { id, claimId }: Right, evenServe
  */
 export function followAnswer(
   ctx: Context,
-  { raw }: Pick<FastifyReply, "raw">,
+  reply: Pick<FastifyReply, "raw" | "hasHeader">,
   { id, claimId, evenServed }: Right & { evenServed: boolean },
 ): void {
+  const { raw } = reply
   const note = (work: Promise<unknown>) =>
     void work.catch(error =>
       ctx.log.warn({ err: error, settlementId: id }, "the end of an answer could not be recorded"),
@@ -137,7 +138,8 @@ export function followAnswer(
     ctx.wakes.wakeSparingly("payments")
   }
   const lost = () => end(() => releaseServing(ctx, { id, claimId }, evenServed))
-  raw.once("finish", () => note(end(() => noteAnswered(ctx, { id, claimId }, raw.hasHeader(RETRY_TOKEN)))))
+  // The reply's own headers: the raw response forgets those that were written with its status.
+  raw.once("finish", () => note(end(() => noteAnswered(ctx, { id, claimId }, reply.hasHeader(RETRY_TOKEN)))))
   raw.once("close", () => note(lost()))
   // It was cut while the payment was claimed.
   if (raw.destroyed) note(lost())
