@@ -1,4 +1,7 @@
 // What stops the calls of an escrow: budgets of gas, endpoints, and lists of sanctions.
+import { mkdtempSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { placeEscrow, reservesOn } from "../../test/reserve.ts"
@@ -74,4 +77,20 @@ it("A call that failed often is tried again within five minutes, and in time bef
   rig.service.advance(101_000)
   await on.work()
   expect((await on.session(id)).status).toBe("confirmed")
+})
+
+it("A capture of what a payer reserved who is on a list by now is held, and nothing moves", async () => {
+  const { settings } = rig.service.ctx
+  const { id, payer } = await reserved()
+  const path = join(mkdtempSync(join(tmpdir(), "sluice-list-")), "sdn.txt")
+  writeFileSync(path, payer)
+  settings.sanctionsFile = path
+  await on.capture(id)
+  await on.work()
+  const [row] = await on.calls("capture")
+  expect([row?.state, row?.held_reason, row?.held_detail]).toEqual([
+    ...["held", "sanctions"],
+    "the payer is on a sanctions list: file",
+  ])
+  expect((await on.onChain(id)).capturableAmount).toBe(5_000_000n)
 })

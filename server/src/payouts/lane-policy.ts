@@ -63,8 +63,8 @@ export interface LanePolicy {
   isStopped: typeof isTotalSpent
   /** The payouts whose merchants' gas budgets have room for `most` wei; how many others were held for it. */
   withinBudgets: typeof withinBudgets
-  /** Whose address is screened. */
-  partyOf(payout: Payout): Address
+  /** Whose addresses are screened, by the payout's id. */
+  partiesOf(ctx: Context, payouts: readonly Payout[]): Promise<Map<string, Address[]>>
   /** Finds reasons not to make payouts that need no endpoint; by id, only those that have one. */
   vet(ctx: Context, network: Network, payouts: readonly Payout[]): Promise<Map<string, Verdict>>
   /** The ids of payouts that are no longer wanted, read again under the wallet's lock. */
@@ -72,7 +72,7 @@ export interface LanePolicy {
   /** Reads of what receiving addresses hold, by the deposit's id: the payer may have paid by hand already. */
   arrivalReads(network: Network, payouts: readonly Payout[]): Map<bigint, RpcCall>
   /** The verdict where a party is on a sanctions list. */
-  listed(ctx: Context, payout: Payout): Promise<Verdict>
+  listed(ctx: Context, payout: Payout, party: Address): Promise<Verdict>
   /** The verdict where endpoints agree that the call fails, with an endpoint's error. */
   fails(ctx: Context, network: Network, payout: Payout, error: string): Promise<Verdict>
   /** The verdict where the gas budget of all merchants, or of contract wallets, is spent. */
@@ -81,10 +81,10 @@ export interface LanePolicy {
   overBudget(payout: Payout): Verdict
 }
 
-const holdListed = async (ctx: Context, { recipient }: Payout): Promise<Verdict> => ({
+const holdListed = async (ctx: Context, { recipient }: Payout, party: Address): Promise<Verdict> => ({
   kind: "hold",
   reason: "sanctions",
-  detail: `the recipient is on a sanctions list: ${await listedBy(ctx, recipient)}`,
+  detail: `the ${party === recipient ? "recipient" : "payer"} is on a sanctions list: ${await listedBy(ctx, party)}`,
 })
 
 const OVER_BUDGET: Verdict = {
@@ -103,7 +103,7 @@ const payoutLane: LanePolicy = {
   ours: ({ depositFactory }) => sql<boolean>`to_address = ${depositFactory}`,
   isStopped: isTotalSpent,
   withinBudgets,
-  partyOf: payout => payout.recipient,
+  partiesOf: async (_ctx, payouts) => new Map(payouts.map(({ id, recipient }) => [id, [recipient]])),
   vet: async () => new Map(),
   outdated: async () => new Set(),
   arrivalReads: () => new Map(),
@@ -157,6 +157,24 @@ async function emptiedPayouts(ctx: Context, payouts: readonly Payout[]): Promise
 /** The payer signed the authorization; the recipient is a deposit of ours. */
 const payerOf = ({ payer, recipient }: Payout): Address => payer ?? recipient
 
+/**
+ * A capture pays its merchant with the money of a payer who may have been listed since it was reserved, months ago: both are
+ * screened. Of any other call it is the payer, who is the recipient of a void and of a refund.
+ */
+async function relayParties(ctx: Context, payouts: readonly Payout[]): Promise<Map<string, Address[]>> {
+  const captures = payouts.flatMap(({ kind, escrow_id: id }) => (kind === "capture" && id !== null ? [id] : []))
+  const escrows =
+    captures.length === 0
+      ? []
+      : await ctx.db.selectFrom("escrows").select(["session_id", "payer"]).where("session_id", "in", captures).execute()
+  const payers = new Map(escrows.map(row => [row.session_id, row.payer]))
+  const partiesOf = (payout: Payout): Address[] => {
+    const payer = payout.kind === "capture" ? payers.get(payout.escrow_id ?? "") : undefined
+    return payer ? [payer, payout.recipient] : [payerOf(payout)]
+  }
+  return new Map(payouts.map(payout => [payout.id, partiesOf(payout)]))
+}
+
 const relayLane: LanePolicy = {
   keepsBooks: false,
   callsContractWallets: true,
@@ -172,7 +190,7 @@ const relayLane: LanePolicy = {
   // Relays are picked to be cancelled: nobody waits at a checkout.
   isStopped: async () => false,
   withinBudgets: async (_ctx, _wallet, due) => ({ due, held: 0 }),
-  partyOf: payerOf,
+  partiesOf: relayParties,
   vet: async (ctx, network, payouts) => {
     const cancelled = (reason: string): Verdict => ({ kind: "cancel", reason })
     const paused = await pausedPayouts(ctx, network, payouts)
@@ -201,9 +219,9 @@ const relayLane: LanePolicy = {
         kind === "authorize" && id !== null ? [[id, balanceCall(network, recipient)]] : [],
       ),
     ),
-  listed: async (ctx, payout) =>
+  listed: async (ctx, payout, party) =>
     isHeldCall(payout)
-      ? await holdListed(ctx, payout)
+      ? await holdListed(ctx, payout, party)
       : { kind: "cancel", reason: "The wallet is on a sanctions list." },
   fails: async (ctx, network, payout, error) =>
     isHeldCall(payout)

@@ -69,17 +69,20 @@ async function screenPayouts(
   payouts: readonly Payout[],
 ): Promise<Judged[]> {
   if (payouts.length === 0) return []
-  const screened = await screen(ctx, [...new Set(payouts.map(policy.partyOf))], lane)
+  const parties = await policy.partiesOf(ctx, payouts)
+  const screened = await screen(ctx, [...new Set([...parties.values()].flat())], lane)
   const vetted = await policy.vet(ctx, network, payouts)
   const judged: Judged[] = []
   for (const payout of payouts) {
-    const screening = screened.get(policy.partyOf(payout))
+    const own = parties.get(payout.id) ?? []
+    const listed = own.find(party => screened.get(party) === "listed")
+    const isClear = own.length > 0 && own.every(party => screened.get(party) === "clear")
     const verdict: Verdict =
       vetted.get(payout.id) ??
-      (screening === "clear"
-        ? { kind: "sign" }
-        : screening === "listed"
-          ? await policy.listed(ctx, payout)
+      (listed !== undefined
+        ? await policy.listed(ctx, payout, listed)
+        : isClear
+          ? { kind: "sign" }
           : { kind: "wait", ms: UNSCREENED_WAIT_MS })
     judged.push({ payout, verdict })
   }
