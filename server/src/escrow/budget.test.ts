@@ -79,7 +79,7 @@ it("A call that failed often is tried again within five minutes, and in time bef
   expect((await on.session(id)).status).toBe("confirmed")
 })
 
-it("A capture of what a payer reserved who is on a list by now is held, and nothing moves", async () => {
+it("A capture of what a payer reserved who is on a list by now is held, and so is its release, which says why", async () => {
   const { settings } = rig.service.ctx
   const { id, payer } = await reserved()
   const path = join(mkdtempSync(join(tmpdir(), "sluice-list-")), "sdn.txt")
@@ -93,4 +93,18 @@ it("A capture of what a payer reserved who is on a list by now is held, and noth
     "the payer is on a sanctions list: file",
   ])
   expect((await on.onChain(id)).capturableAmount).toBe(5_000_000n)
+  const other = await on.start()
+  settings.sanctionsFile = undefined
+  const buyer = await on.buyer()
+  await on.submit(other, await on.sign(buyer, other))
+  await on.work()
+  settings.sanctionsFile = join(mkdtempSync(join(tmpdir(), "sluice-list-")), "sdn.txt")
+  writeFileSync(settings.sanctionsFile, buyer.address)
+  await on.void(other)
+  await on.work()
+  for (const { status, body } of [await on.capture(other), await on.void(other)])
+    expect([status, body.message]).toEqual([
+      409,
+      expect.stringContaining("held for now, and tried again: the recipient"),
+    ])
 })

@@ -29,7 +29,8 @@ export async function captureEscrow(
   const standing = await heldOf(ctx, merchantId, sessionId)
   const { escrow, folded } = standing
   const { text, symbol } = wordsFor(ctx, standing)
-  if (folded.open.void > 0) throw stop("What is left of this payment is being released; nothing more can be captured.")
+  if (folded.open.void > 0)
+    throw stop(`What is left of this payment is being released; nothing more can be captured.${heldWords(standing)}`)
   if (ctx.now() >= escrow.void_at)
     throw stop(`The time to capture this payment ended at ${escrow.void_at.toISOString()}; what is left is released.`)
   const free = folded.freeToCapture
@@ -44,10 +45,16 @@ export async function captureEscrow(
 export async function voidEscrow(ctx: TxContext, merchantId: string, sessionId: string): Promise<Decided> {
   const standing = await heldOf(ctx, merchantId, sessionId)
   const { folded } = standing
-  if (folded.open.void > 0) throw stop("What is left of this payment is already being released.")
+  if (folded.open.void > 0) throw stop(`What is left of this payment is already being released.${heldWords(standing)}`)
   if (folded.open.capture > 0) throw stop("A capture of this payment is under way; wait for its result.")
   const call = await insertCall(ctx, standing, { kind: "void", amount: folded.capturable })
   return { call, amount: wordsFor(ctx, standing).text(call.amount) }
+}
+
+/** Why a void waits, as a sentence to append; empty where none is held. It is not withdrawn: no holder of the escrow locks its calls. */
+function heldWords({ calls }: Standing): string {
+  const held = calls.find(({ kind, state }) => kind === "void" && state === "held")
+  return held ? ` The release is held for now, and tried again: ${held.held_detail ?? held.held_reason}.` : ""
 }
 
 /** The merchant's escrow, locked, with something left in it that this service can move. */
