@@ -2,6 +2,7 @@
  * Where the escrow is: `AuthCaptureEscrow` of base/commerce-payments, which has the same address on every network. The
  * settings pick one with `ESCROW_<NETWORK>`; code finds it at `network.escrow`, undefined where there is none. Pure.
  */
+import { concat, getContractAddress, padHex } from "viem"
 import type { Address } from "./hex.ts"
 
 /** Which `charge` and `capture` the contract has: v1.1 takes the fee as an amount, v1.0 in hundredths of a percent. */
@@ -51,4 +52,19 @@ export const knownEscrows: readonly [KnownEscrow, ...KnownEscrow[]] = [
 export function escrowAt(address: Address, refundCollector: Address | undefined): EscrowDeployment | undefined {
   const known = knownEscrows.find(each => each.address === address)
   return known && { address, version: known.version, collector: known.collector, refundCollector }
+}
+
+/**
+ * Where an escrow keeps the tokens of an operator's payments, in lower case: a clone of the contract that the escrow creates first,
+ * at the operator's address as its salt. Pure; the contract's `getTokenStore` answers the same.
+ */
+export function tokenStoreOf(escrow: Address, operator: Address): Address {
+  const implementation = getContractAddress({ from: escrow, nonce: 1n })
+  const bytecode = concat([
+    "0x3d602d80600a3d3981f3363d3d373d3d3d363d73",
+    implementation,
+    "0x5af43d82803e903d91602b57fd5bf3",
+  ])
+  const salt = padHex(operator, { dir: "right", size: 32 })
+  return getContractAddress({ opcode: "CREATE2", from: escrow, salt, bytecode }).toLowerCase() as Address
 }

@@ -280,6 +280,15 @@ it("what a payer takes back itself is in the books, and no payment any more", as
   await expectBooks()
 })
 
+it("a payout address can't be where the escrow keeps what is reserved", async () => {
+  const payoutAddress = await rig.anvil.client.readContract({
+    ...{ address: on.escrow.address, abi: authCaptureEscrowAbi, functionName: "getTokenStore" },
+    args: [rig.service.ctx.settings.relayWallet ?? on.merchant],
+  })
+  const { status, body } = await rig.service.call("PUT", "/api/console/settings", { payoutAddress }, { as: "shop" })
+  expect([status, body.details[0].message]).toEqual([400, expect.stringMatching(/keeps reserved money/)])
+})
+
 describe("the hourly comparison", () => {
   it("stops the relay wallet for what is proven alone: an amount of the rows that the chain does not have", async () => {
     const { id } = await on.paid("5.00")

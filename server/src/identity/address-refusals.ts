@@ -1,5 +1,6 @@
 /** Addresses that must get no money of a merchant or payer. */
 import { implementationOf } from "../chain/deposit-terms.ts"
+import { knownEscrows, tokenStoreOf } from "../chain/escrow-deployments.ts"
 import type { Address } from "../chain/hex.ts"
 import { noOwnerOf } from "../chain/known-contracts.ts"
 import type { TxContext } from "../context.ts"
@@ -25,7 +26,9 @@ export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]):
     .where("address", "in", [...addresses])
     .execute()
   for (const { address } of wallets) refusals.set(address, "is a wallet of this service: use one of your own")
+  const stores = await tokenStores(ctx)
   for (const address of addresses) {
+    if (stores.has(address)) refusals.set(address, "is where the escrow keeps reserved money: use a wallet")
     const noOwner = noOwnerOf(address)
     if (noOwner) refusals.set(address, noOwner)
     if (ctx.settings.serviceWallets.includes(address))
@@ -40,4 +43,13 @@ export async function refusalsOf(ctx: TxContext, addresses: readonly Address[]):
     }
   }
   return refusals
+}
+
+/** Where escrows keep what is reserved through the relay wallets of this service, also those of earlier settings. */
+async function tokenStores(ctx: TxContext): Promise<Set<Address>> {
+  const wallets = await ctx.db.selectFrom("wallets").select("address").execute()
+  const operators = new Set([...wallets.map(({ address }) => address), ...ctx.settings.serviceWallets])
+  const served = ctx.chain.networks.flatMap(({ escrow }) => (escrow ? [escrow.address] : []))
+  const escrows = new Set([...served, ...knownEscrows.map(({ address }) => address)])
+  return new Set([...escrows].flatMap(escrow => [...operators].map(operator => tokenStoreOf(escrow, operator))))
 }
