@@ -161,11 +161,12 @@ export const payoutAlarmReasons = [
   "unswept",
   "no_key",
   "unserved",
+  "other_operator",
 ] as const
 
 export const standingAlarms = new Gauge({
   name: "sluice_payout_alarm",
-  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_warning, fee_cap, gas_total, rpc_unavailable, transfer, stuck, given_up, unswept or no_key.",
+  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_warning, fee_cap, gas_total, rpc_unavailable, transfer, stuck, given_up, unswept, no_key, unserved or other_operator.",
   labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })

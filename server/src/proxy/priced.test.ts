@@ -282,6 +282,7 @@ describe("a priced call", () => {
     respond = response => response.writeHead(503).end()
     const { answer, payment } = await paid(OSLO)
     expect(answer.status).toBe(502)
+    await expect.poll(async () => (await stored())[0]?.answered_at ?? null).not.toBeNull()
     // As a process leaves it that had noted the failure, and nothing more.
     await sql`update settlements set answered_at = null`.execute(rig.service.ctx.db)
     await forgetLease()

@@ -694,6 +694,8 @@ describe("what was paid", () => {
   it("is served again where the process died while it answered, when its lease is over", async () => {
     const { url } = await paywall()
     const { payload } = await bought(url)
+    const answered = () => rig.service.ctx.db.selectFrom("settlements").select("answered_at").executeTakeFirst()
+    await expect.poll(async () => (await answered())?.answered_at ?? null).not.toBeNull()
     await sql`update settlements set answered_at = null`.execute(rig.service.ctx.db)
     const underWay = await pay(url, payload, { prefer: "wait=0" })
     expect([underWay.status, underWay.headers["sluice-retry-token"]]).toEqual([202, undefined])
