@@ -25,8 +25,9 @@ export interface ApiOptions {
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 const claiming = /^insert into "settlements"/
-const serving = /^update "settlements" set "served_at" = \S+, "answered_at"/
-const answering = /^update "settlements" set "answered_at"/
+// One settlement by a token, or all that are asked for at the same time.
+const serving = /^\s*update (?:"settlements"|settlements s) set "?served_at"? = \S+, "?answered_at"?/
+const answering = /^\s*update (?:"settlements"|settlements s) set "?answered_at"?/
 
 /** Watches all statements about settlements. */
 function watchQueries(killAt: ApiPoint | undefined): void {
@@ -39,9 +40,10 @@ function watchQueries(killAt: ApiPoint | undefined): void {
     const text = String(given.text)
     const values = Array.isArray(given.values) ? given.values.map(String) : []
     const claim = values.filter(value => UUID.test(value)).join(" ")
-    const settlement = values.find(value => value.startsWith("set_"))
+    const settlements = values.filter(value => value.startsWith("set_"))
+    const print = (word: string) => process.stdout.write(settlements.map(id => `${word} ${id}\n`).join(""))
     if (claiming.test(text) || serving.test(text)) process.stdout.write(`claims ${claim}\n`)
-    if (serving.test(text)) process.stdout.write(`serves ${settlement}\n`)
+    if (serving.test(text)) print("serves")
     if (claiming.test(text)) {
       moment("before claim")
       claims.add(this)
@@ -55,7 +57,7 @@ function watchQueries(killAt: ApiPoint | undefined): void {
     if (!after && !answering.test(text)) return done
     return (done as Promise<unknown>).then(result => {
       if (after) moment(after)
-      else process.stdout.write(`answered ${settlement}\n`)
+      else print("answered")
       return result
     })
   } as typeof pg.Client.prototype.query

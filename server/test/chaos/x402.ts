@@ -50,7 +50,7 @@ type Kind = (typeof kinds)[number]
 const careless = `
   if starts_with(new.resource_id, 'bdl_') and new.answered_at is not null then
     new.answered_at := null;
-    new.claim_id := null;
+    new.lease_until := clock_timestamp() - interval '1 second';
   end if;
   if starts_with(new.resource_id, 'pw_') and new.served_at is not null then
     new.answered_at := new.served_at;
