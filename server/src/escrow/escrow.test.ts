@@ -285,6 +285,36 @@ describe("the chain", () => {
     expect(await on.rowOf(id)).toMatchObject({ payer: other.address.toLowerCase() })
   })
 
+  it("may take a reservation back for good: a refund that waited for its merchant ends too", async () => {
+    const id = await on.start()
+    await on.submit(id, await on.sign(await on.buyer(), id))
+    for (let i = 0; i < 2; i++) await on.round()
+    await on.look()
+    await on.capture(id)
+    for (let i = 0; i < 2; i++) await on.round()
+    await on.look()
+    const asked = await rig.service.call("POST", "/api/console/payments/refund", { sessionId: id }, { as: "shop" })
+    expect([asked.status, asked.body.status]).toEqual([201, "needs_approval"])
+    const { db } = ctx()
+    const failed = { state: "reverted", succeeded: false } as const
+    await db.updateTable("payouts").set(failed).where("kind", "in", ["reserve", "capture"]).execute()
+    await db
+      .updateTable("payouts")
+      .set({ run_at: new Date(0) })
+      .where("kind", "=", "refund")
+      .execute()
+    await on.relook()
+    await on.round()
+    const { state } = await db
+      .selectFrom("payouts")
+      .select("state")
+      .where("kind", "=", "refund")
+      .executeTakeFirstOrThrow()
+    expect(state).toBe("cancelled")
+    await on.relook()
+    expect((await on.submit(id, await on.sign(await on.buyer(), id))).status).toBe(200)
+  })
+
   it("may take a reservation back: nothing is reserved until the same bytes are mined again", async () => {
     const id = await on.start()
     const buyer = await on.buyer()

@@ -134,24 +134,29 @@ async function holdFailing(ctx: Context, network: Network, payout: Payout, error
 }
 
 /**
- * The ids of captures and voids whose escrow holds nothing any more: its payer took it back, or a reorg removed the reservation and it
- * failed when it was mined again.
+ * The ids of calls whose escrow has nothing for them any more: a reorg removed the reservation, and it failed when it was mined again; or,
+ * of captures and voids, its payer took back what was left.
  */
 async function emptiedPayouts(ctx: Context, payouts: readonly Payout[]): Promise<Set<string>> {
-  const calls = payouts.filter(({ kind }) => kind === "capture" || kind === "void")
+  const calls = payouts.filter(isHeldCall)
   if (calls.length === 0) return new Set()
   const ids = calls.flatMap(({ escrow_id: id }) => id ?? [])
   const escrows = await ctx.db
     .selectFrom("escrows")
-    .select("session_id")
+    .select([
+      "session_id",
+      sql<boolean>`(authorized = 0 and not exists (select from payouts r where r.escrow_id = escrows.session_id
+        and r.kind = 'reserve' and r.state in ('queued', 'held', 'assigned', 'mined', 'final')))`.as("unreserved"),
+      sql<boolean>`(reclaimed > 0)`.as("reclaimed"),
+    ])
     .where("session_id", "in", ids)
-    .where(
-      sql<boolean>`(reclaimed > 0 or (authorized = 0 and not exists (select from payouts r where r.escrow_id = escrows.session_id
-        and r.kind = 'reserve' and r.state in ('queued', 'held', 'assigned', 'mined', 'final'))))`,
-    )
     .execute()
-  const empty = new Set(escrows.map(row => row.session_id))
-  return new Set(calls.flatMap(({ id, escrow_id: of }) => (of !== null && empty.has(of) ? [id] : [])))
+  const known = new Map(escrows.map(row => [row.session_id, row]))
+  const isVain = ({ kind, escrow_id: of }: Payout): boolean => {
+    const escrow = known.get(of ?? "")
+    return escrow !== undefined && (escrow.unreserved || (escrow.reclaimed && kind !== "refund"))
+  }
+  return new Set(calls.filter(isVain).map(({ id }) => id))
 }
 
 /** The payer signed the authorization; the recipient is a deposit of ours. */

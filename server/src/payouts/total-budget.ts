@@ -1,7 +1,8 @@
 /**
  * Limits on gas in 24 hours beside each merchant's budget. `GAS_BUDGET_TOTAL` is for all merchants together: with `SIGNUP=open`
- * one person can be any number of merchants. A void counts and is never stopped: it gives a payer's money back. `RELAY_CONTRACT_BUDGET` is for relays of contract wallets on each network: a
- * contract can approve in every simulation, and burn the gas of its relay when that is mined.
+ * one person can be any number of merchants. A void counts and is never stopped: it gives a payer's money back.
+ * `RELAY_CONTRACT_BUDGET` is for relays of contract wallets on each network: a contract can approve in every simulation, and burn
+ * the gas of its relay when that is mined.
  */
 import { type RawBuilder, sql } from "kysely"
 import { CONTRACT_RELAY } from "../chain/authorizations.ts"
