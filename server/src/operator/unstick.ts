@@ -1,7 +1,7 @@
 /**
  * Uses up a nonce that can't be mined, with a transfer of zero from the wallet to itself as one more attempt of the
- * nonce. One of the attempts is mined. If it is the payment, nothing else is needed; if it is the empty one, the payout
- * is created again once its block is final.
+ * nonce. One of the attempts is mined. If it is the payment, nothing else is needed; if it is the empty one, a share, sweep or return
+ * is created again once its block is final, and a buyer's relay or a call of an escrow has failed.
  */
 import { sql } from "kysely"
 import { raisedFees } from "../chain/fees.ts"
@@ -27,7 +27,7 @@ export async function unstick(
   const { latest, market } = await readWalletState(network, named.address, ctx.signal)
   if (latest === undefined || market === undefined)
     throw refused("No endpoint reports the wallet's nonce and the network's fees. Try again.")
-  const { hash, terms } = await byHand(ctx, asked, async ctx => {
+  const { hash, terms, kind } = await byHand(ctx, asked, async ctx => {
     const wallet = await lockWallet(ctx, named.id)
     if (wallet.status !== "active")
       throw refused("The wallet is halted, so nothing would be sent. Resume it first: `script/wallet resume`.")
@@ -63,21 +63,45 @@ export async function unstick(
       },
       after: { nonce: last.nonce, n: again.n, hash: again.hash, ...fees_text, empty: true },
       hash: again.hash,
+      kind: last.kind,
       terms: `${gwei(fees.maxFee)} gwei`,
     }
   })
   return {
     said:
-      `The nonce ${asked.nonce} is replaced by an empty transfer, ${hash}, for at most ${terms} a unit of gas. When it is ` +
-      "final, its payout is created again; where the payout itself is mined after all, it is paid, and nothing is created again.",
+      `The nonce ${asked.nonce} is replaced by an empty transfer, ${hash}, for at most ${terms} a unit of gas. When that is ` +
+      `final, ${consequences[kind]} Where the transaction that it replaces is mined after all, it counts, and nothing is created again.`,
     hash,
   }
 }
 
+const AGAIN = "its payout is created again."
+const RELAYED =
+  "nothing was moved, and nothing is created again: anyone can still carry the authorization out until it ends, and its payer may " +
+  "pay again then."
+const CALLED =
+  "the call has failed: an automatic capture, or a void whose time has come, is made again, and its merchant may ask for any other again."
+
+/** What follows where the empty transfer is mined, by the kind of payout. */
+const consequences: Record<Row<"payouts">["kind"], string> = {
+  share: AGAIN,
+  sweep: AGAIN,
+  return: AGAIN,
+  authorize: RELAYED,
+  settle: RELAYED,
+  reserve: "nothing is reserved, and nothing is created again: its payer may sign again.",
+  capture: CALLED,
+  void: CALLED,
+  refund: "the refund has failed: its merchant may ask for another.",
+}
+
 /** The newest attempt of the lowest nonce that is not known to be in a block. */
-async function lowestUnmined(ctx: TxContext, wallet: Row<"wallets">): Promise<Row<"transaction_attempts"> | undefined> {
-  const { rows } = await sql<Row<"transaction_attempts">>`
-    select a.* from payouts i join transaction_attempts a on a.payout_id = i.id
+async function lowestUnmined(
+  ctx: TxContext,
+  wallet: Row<"wallets">,
+): Promise<(Row<"transaction_attempts"> & Pick<Row<"payouts">, "kind">) | undefined> {
+  const { rows } = await sql<Row<"transaction_attempts"> & Pick<Row<"payouts">, "kind">>`
+    select a.*, i.kind from payouts i join transaction_attempts a on a.payout_id = i.id
     where i.chain_id = ${wallet.chain_id} and i.wallet = ${wallet.address} and i.state = 'assigned'
     order by a.nonce, a.n desc limit 1`.execute(ctx.db)
   return rows[0]

@@ -4,7 +4,7 @@ import { request as httpRequest } from "node:http"
 import { sql } from "kysely"
 import type { PrivateKeyAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
-import { backUp } from "../../test/database.ts"
+import { backUp, onPostgres } from "../../test/database.ts"
 import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
@@ -90,33 +90,33 @@ const stored = async () => {
   return [rows[0]?.n, (await on.relays()).length]
 }
 
+/** Makes claims of a merchant, as they are written at first. */
+async function claimsOf(as: string) {
+  const { ctx } = rig.service
+  const merchant_id = await rig.service.merchant(as)
+  const now = ctx.now()
+  const { chainId: chain_id, token } = rig.network
+  return async ({ authorization, signature }: Signed, identifier: string | null = null) => {
+    const digest = authorizationDigest(rig.network, authorization)
+    const [id, to] = [randomUUID(), { merchantId: merchant_id }]
+    const relay = { kind: "settle" as const, authorization, digest, relayBy: now, to }
+    const { from: payer, nonce, to: pay_to, value: amount, validBefore: valid_before } = authorization
+    return {
+      relay: relayRow(ctx, rig.network, { id, data: relayCall(authorization, signature, "key"), gas: 1n }, relay),
+      settlement: {
+        ...{ id: newId("set"), merchant_id, identifier, chain_id, token: token.address },
+        ...{ payer, nonce, digest, pay_to, amount, valid_before, binding: "b", payload_hash: "p", payout_id: id },
+        ...{ from_block: 0n, created_at: now, updated_at: now },
+      },
+    }
+  }
+}
+
 describe("the facilitator", () => {
   it("claims payments at once as it would each alone, though one has another's identifier, and one comes twice", async () => {
     const { ctx } = rig.service
-    const merchant_id = await rig.service.merchant("shop")
+    const claim = await claimsOf("shop")
     const buyer = await on.buyer()
-    const now = ctx.now()
-    const claim = async (from: Signed, identifier: string | null = null) => {
-      const { authorization, signature } = from
-      const digest = authorizationDigest(rig.network, authorization)
-      const [id, to] = [randomUUID(), { merchantId: merchant_id }]
-      const relay = { kind: "settle" as const, authorization, digest, relayBy: now, to }
-      const { from: payer, nonce, to: pay_to, value: amount, validBefore: valid_before } = authorization
-      return {
-        relay: relayRow(ctx, rig.network, { id, data: relayCall(authorization, signature, "key"), gas: 1n }, relay),
-        settlement: {
-          ...{
-            id: newId("set"),
-            merchant_id,
-            identifier,
-            chain_id: rig.network.chainId,
-            token: rig.network.token.address,
-          },
-          ...{ payer, nonce, digest, pay_to, amount, valid_before, binding: "b", payload_hash: "p", payout_id: id },
-          ...{ from_block: 0n, created_at: now, updated_at: now },
-        },
-      }
-    }
     const twice = await sign(buyer)
     const claims = await Promise.all([
       ...[claim(twice), claim(twice), claim(await sign(buyer)), claim(await sign(buyer))],
@@ -158,6 +158,72 @@ describe("the facilitator", () => {
       ],
     )
     expect(ended[4]).toBe(false)
+  })
+
+  it.runIf(onPostgres)(
+    "writes claims that come with one which another process holds, and leaves that one to wait",
+    async () => {
+      const { ctx } = rig.service
+      const claim = await claimsOf("shop")
+      const buyer = await on.buyer()
+      const [nonce, id] = [await sign(buyer), await sign(buyer)]
+      const [sameNonce, sameId] = [await claim(nonce), await claim(id, "same")]
+      const innocents = await Promise.all([
+        claim(await sign(buyer)),
+        claim(await sign(buyer)),
+        claim(await sign(buyer)),
+      ])
+      const [held, letGo] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+      const gone = new Error("the other process has died")
+      const frozen = ctx.db.transaction().execute(async db => {
+        const others = [await claim(nonce), await claim(await sign(buyer), "same")]
+        await db
+          .insertInto("payouts")
+          .values(others.map(({ relay }) => relay))
+          .execute()
+        await db
+          .insertInto("settlements")
+          .values(others.map(({ settlement }) => settlement))
+          .execute()
+        held.resolve()
+        await letGo.promise
+        throw gone
+      })
+      await Promise.race([held.promise, frozen])
+      const waiting = [sameNonce, sameId].map(each => writeFirstClaim(ctx, each))
+      const rows = await Promise.all(innocents.map(each => writeFirstClaim(ctx, each))).finally(letGo.resolve)
+      expect(rows.map(row => row?.id)).toEqual(innocents.map(({ settlement }) => settlement.id))
+      await expect(frozen).rejects.toBe(gone)
+      expect((await Promise.all(waiting)).map(row => row?.id)).toEqual(
+        [sameNonce, sameId].map(each => each.settlement.id),
+      )
+    },
+  )
+
+  it.runIf(onPostgres)("claims in two processes whose identifiers cross do not deadlock", async () => {
+    const { db, log } = rig.service.ctx
+    const retried: unknown[] = []
+    const noting = Object.assign(Object.create(log), { info: (_: object, text: string) => retried.push(text) })
+    const claim = await claimsOf("shop")
+    const buyer = await on.buyer()
+    // Each takes its first identifier before either asks for its second.
+    await sql`create function slow() returns trigger language plpgsql as $$ begin
+      perform set_config('deadlock_timeout', '10ms', true), pg_sleep(0.05); return new; end $$`.execute(db)
+    await sql`create trigger slow before insert on settlements for each row execute function slow()`.execute(db)
+    const processes = await Promise.all(
+      ["ab", "ba"].map(async identifiers => {
+        const signed = [await sign(buyer), await sign(buyer)].sort((a, b) =>
+          a.authorization.nonce < b.authorization.nonce ? -1 : 1,
+        )
+        const claims = await Promise.all(signed.map((each, i) => claim(each, identifiers[i])))
+        return { ctx: { ...rig.service.ctx, log: noting }, claims }
+      }),
+    )
+    const rows = await Promise.all(
+      processes.flatMap(({ ctx, claims }) => claims.map(each => writeFirstClaim(ctx, each))),
+    ).finally(() => sql`drop function slow cascade`.execute(db))
+    expect(rows.flatMap(row => row?.identifier ?? []).sort()).toEqual(["a", "b"])
+    expect(retried).toEqual([])
   })
 
   it("says what it supports, to anyone", async () => {
@@ -412,7 +478,11 @@ describe("an operator", () => {
     await on.round()
     const [{ nonce } = { nonce: null }] = await on.relays()
     const unstick = { wallet: "relay", nonce: `${nonce}`, reason: "it can't be mined", maxFeeGwei: "900" }
-    expect((await operator.ask("/unstick", unstick)).status).toBe(200)
+    const { status, body: said } = await operator.ask("/unstick", unstick)
+    expect([status, said.said]).toEqual([
+      200,
+      expect.stringContaining("nothing was moved, and nothing is created again"),
+    ])
     await on.round()
     await client.setAutomine(true)
     await client.mine({ blocks: 4 })

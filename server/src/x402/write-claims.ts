@@ -2,8 +2,9 @@
  * Writes the first claims of payments, each with its relay. Those that come at the same time are one transaction: ten requests
  * cost what one does.
  */
-import type { InsertObject } from "kysely"
+import { type InsertObject, sql } from "kysely"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
+import { DatabaseUnavailable } from "../db/pool.ts"
 import type { Database, Row } from "../db/schema.ts"
 import { gatherBy } from "../jobs/gather.ts"
 import { type RelayRow, writeRelays } from "../payouts/accept-relay.ts"
@@ -11,54 +12,79 @@ import { type RelayRow, writeRelays } from "../payouts/accept-relay.ts"
 /** A payment's row and its relay's, as they are to be written. */
 export interface NewClaim {
   relay: RelayRow
-  settlement: InsertObject<Database, "settlements"> & Pick<Row<"settlements">, "payer" | "nonce">
+  settlement: InsertObject<Database, "settlements"> & Pick<Row<"settlements">, "chain_id" | "token" | "payer" | "nonce">
 }
 
-/** How a claim ended: with its row, as `lost` where another request was quicker, or with what the database refused it for. */
-type Written = { row: Row<"settlements"> } | { lost: true } | { error: unknown }
+/** How a claim ended: with its row, as `lost` where another request was quicker, with an error, or so that it is to be written `alone`. */
+type Written = { row: Row<"settlements"> } | { lost: true } | { error: unknown } | { alone: true }
 
 /** Claims in one transaction: with more, a statement would have too many values. */
 const CLAIMS_AT_ONCE = 100
+/** How long claims that are written together wait for a lock: behind one that another process holds, the others would wait too. */
+const SHARED_LOCK_MS = 250
 
 /** Writes a payment's claim and its relay, both or neither; undefined where another request was quicker. */
 export async function writeFirstClaim(ctx: Context, claim: NewClaim): Promise<Row<"settlements"> | undefined> {
-  const written = (await gathered(ctx, claim)) ?? { lost: true }
+  const together = (await gathered(ctx, claim)) ?? { lost: true }
+  // Each waits for itself then: one claim's fault, or its lock, is not the others'.
+  const written = "alone" in together ? await writeAlone(ctx, claim) : together
   if ("error" in written) throw written.error
   return "row" in written ? written.row : undefined
 }
 
 const gathered = gatherBy(async (ctx: Context, claims: readonly NewClaim[]): Promise<Map<NewClaim, Written>> => {
-  // In one order, so that two processes that write the same claims do not deadlock.
-  const ordered = [...claims].sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1))
   const written = new Map<NewClaim, Written>()
-  for (let start = 0; start < ordered.length; start += CLAIMS_AT_ONCE)
-    for (const [claim, each] of await writeSome(ctx, ordered.slice(start, start + CLAIMS_AT_ONCE)))
+  for (let start = 0; start < claims.length; start += CLAIMS_AT_ONCE)
+    for (const [claim, each] of await writeSome(ctx, claims.slice(start, start + CLAIMS_AT_ONCE)))
       written.set(claim, each)
   return written
 })
 
-const orderOf = ({ settlement: { payer, nonce } }: NewClaim): string => `${payer} ${nonce}`
-
 async function writeSome(ctx: Context, claims: readonly NewClaim[]): Promise<Map<NewClaim, Written>> {
+  const each = (end: Written) => new Map(claims.map((claim): [NewClaim, Written] => [claim, end]))
+  const [only] = claims
+  if (only && claims.length === 1) return each(await writeAlone(ctx, only))
   try {
-    return await inTransaction(ctx, ctx => writeAll(ctx, claims))
+    return await inTransaction(ctx, async ctx => {
+      await sql`select set_config('lock_timeout', ${`${SHARED_LOCK_MS}`}, true)`.execute(ctx.db)
+      return await writeAll(ctx, claims)
+    })
   } catch (error) {
-    const [alone, ...others] = claims
-    if (alone && others.length === 0) return new Map([[alone, error === forestalled ? { lost: true } : { error }]])
-    if (!isOfOne(error)) throw error
-    // One claim's fault is not the others'.
-    const each = new Map<NewClaim, Written>()
-    for (const claim of claims) for (const [key, written] of await writeSome(ctx, [claim])) each.set(key, written)
-    return each
+    return each(isOfOne(error) ? { alone: true } : { error })
+  }
+}
+
+async function writeAlone(ctx: Context, claim: NewClaim): Promise<Written> {
+  try {
+    return (await inTransaction(ctx, ctx => writeAll(ctx, [claim]))).get(claim) ?? { lost: true }
+  } catch (error) {
+    return error === forestalled ? { lost: true } : { error }
   }
 }
 
 /**
- * Whether one claim can be the reason: its row exists, or the database refuses its values. A database that is locked or gone would refuse
- * each alone too, after as long a wait for each.
+ * Whether one claim can be the reason: its row exists, another transaction holds it, or the database refuses its values. A database that
+ * is gone would refuse each alone too, after as long a wait for each.
  */
-const isOfOne = (error: unknown): boolean =>
-  error === forestalled || /^(22|23|40P01$|P0001$)/.test(`${(error as { code?: unknown })?.code ?? ""}`)
+function isOfOne(error: unknown): boolean {
+  const codeOf = (of: unknown) => `${(of as { code?: unknown } | undefined)?.code ?? ""}`
+  const cause = error instanceof DatabaseUnavailable ? codeOf(error.cause) : ""
+  return error === forestalled || cause === LOCK_NOT_AVAILABLE || /^(22|23|40P01$|P0001$)/.test(codeOf(error))
+}
+
+/** Postgres: the lock was not had within `lock_timeout`. */
+const LOCK_NOT_AVAILABLE = "55P03"
+
+/**
+ * The order in which relays are written, and that in which claims are: by the unique keys that each table's rows wait for, so that two
+ * processes that write claims of the same nonces or identifiers do not deadlock. Whoever waits for an identifier holds all of its nonces.
+ */
+const relayOrder = ({ settlement: { chain_id, token, payer, nonce } }: NewClaim): string =>
+  [chain_id, token, payer, nonce].join(" ")
+const claimOrder = (claim: NewClaim): string => `${claim.settlement.identifier ?? ""} ${relayOrder(claim)}`
+
+const ordered = (claims: readonly NewClaim[], by: (claim: NewClaim) => string): NewClaim[] =>
+  [...claims].sort((a, b) => (by(a) < by(b) ? -1 : 1))
 
 /** A relay was written and its claim was not: neither may stay. */
 const forestalled = new Error("another request was quicker")
@@ -66,9 +92,9 @@ const forestalled = new Error("another request was quicker")
 async function writeAll(ctx: TxContext, claims: readonly NewClaim[]): Promise<Map<NewClaim, Written>> {
   const made = await writeRelays(
     ctx,
-    claims.map(({ relay }) => relay),
+    ordered(claims, relayOrder).map(({ relay }) => relay),
   )
-  const ours = claims.filter(({ relay }) => made.has(relay.id))
+  const ours = ordered(claims, claimOrder).filter(({ relay }) => made.has(relay.id))
   const rows =
     ours.length === 0
       ? []
