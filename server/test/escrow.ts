@@ -67,12 +67,13 @@ export async function escrowsOn(rig: PayoutRig) {
       await client.setNextBlockTimestamp({ timestamp: BigInt(Math.floor(ctx.now().getTime() / 1_000)) })
       await client.mine({ blocks: 2 })
     },
-    /** A checkout that its buyer has paid, and that is captured unless it is manual. */
+    /** A checkout of a merchant that its buyer has paid, and that is captured unless it is manual. */
     paid: async (
       amount: string,
       capture: "automatic" | "manual" = "automatic",
+      as = "shop",
     ): Promise<{ id: string; buyer: Address }> => {
-      const id = await reserves.start({ amount, capture })
+      const id = await reserves.start({ amount, capture }, as)
       const account = await reserves.buyer((await reserves.rowOf(id)).max_amount)
       const taken = await reserves.submit(id, await reserves.sign(account, id))
       expect(taken.status, JSON.stringify(taken.body)).toBe(200)

@@ -59,9 +59,9 @@ export function reservesOn(rig: PayoutRig, escrow: EscrowDeployment) {
   }
   return {
     ...relays,
-    start: async (body: object = {}): Promise<string> => {
+    start: async (body: object = {}, as = "shop"): Promise<string> => {
       const asked = { amount: 5, capture: "manual", ...body }
-      const answer = await service.call("POST", "/api/console/checkouts", asked, { as: "shop" })
+      const answer = await service.call("POST", "/api/console/checkouts", asked, { as })
       expect(answer.status, JSON.stringify(answer.body)).toBe(201)
       return answer.body.id
     },

@@ -32,8 +32,8 @@ export async function escrowsOf(
 }
 
 /**
- * Locks a session, then its escrow: whoever decides about an escrow's calls holds both. A holder only adds payouts; it never locks
- * one, because the trigger that wakes an escrow runs under the lock of its payout. Undefined for a direct session, or none.
+ * Locks a session, then its escrow: whoever decides about an escrow's calls holds both. A holder adds payouts; it never waits
+ * for the lock of one, because the trigger that wakes an escrow runs under the lock of its payout (`withdraw-call.ts`). Undefined for a direct session, or none.
  */
 export async function lockEscrow(ctx: TxContext, sessionId: string): Promise<Escrowed | undefined> {
   const session = await ctx.db

@@ -8,6 +8,7 @@ import { asWritten } from "../http/json.ts"
 import { newId } from "../ids.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
 import { type Funds, firstLook, type Purse, readFunds } from "../payouts/refund-funds.ts"
+import { OTHER_OWNER, refundOwners } from "../payouts/refund-owners.ts"
 import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall, LEAST_TIME_MS } from "./make-calls.ts"
 import { NOT_ESCROW, NOT_OURS, notCaptured, refundable } from "./refund.ts"
@@ -70,8 +71,11 @@ export async function makeRefund(ctx: TxContext, merchantId: string, body: Refun
   const refundBy = new Date(expiry.getTime() - LEAST_TIME_MS)
   const left = refundable({ status: folded.status, left: folded.freeToRefund, refundBy, now: ctx.now() })
   if (typeof left === "string") throw refused(left)
+  const owners = await refundOwners(ctx, { chainId }, [escrow.receiver])
+  if ((owners.get(escrow.receiver) ?? merchantId) !== merchantId)
+    throw refused(`This can't be refunded here. ${OTHER_OWNER}`)
   const amount = amountOf(ctx, chainId, body, left)
-  const needed = amount + (await neededOf(ctx, chainId, purseOf(escrow)))
+  const needed = amount + (await neededOf(ctx, { merchantId, chainId }, purseOf(escrow)))
   const id = await write(ctx, standing, { amount, reason: body.reason ?? null }, funds && funds.allowance < needed)
   const allowances = new Map(funds ? [[keyOf(chainId, purseOf(escrow)), funds.allowance]] : [])
   const [shown] = await refundsWith(ctx, await refundsWhere(ctx, { merchantId, id }).execute(), allowances)

@@ -110,7 +110,7 @@ export async function refundsWith(ctx: TxContext, rows: readonly RefundRow[], al
 async function approvalOf(ctx: TxContext, row: RefundRow, allowances: Allowances, known: Map<string, bigint>) {
   const purse = purseOf(row)
   const key = keyOf(row.chain_id, purse)
-  const needed = known.get(key) ?? (await neededOf(ctx, row.chain_id, purse))
+  const needed = known.get(key) ?? (await neededOf(ctx, { merchantId: row.merchant_id, chainId: row.chain_id }, purse))
   known.set(key, needed)
   const { decimals } = networkOf(ctx.chain, row.chain_id).token
   const allowance = allowances.get(key)
@@ -125,11 +125,15 @@ async function approvalOf(ctx: TxContext, row: RefundRow, allowances: Allowances
   }
 }
 
-/** What a wallet has to allow for all of its refunds that are not mined, in base units. */
-export async function neededOf(ctx: TxContext, chainId: number, { token, owner, spender }: Purse): Promise<bigint> {
+/** What a wallet has to allow for all of a merchant's refunds that are not mined, in base units. */
+export async function neededOf(
+  ctx: TxContext,
+  { merchantId, chainId }: { merchantId: string; chainId: number },
+  { token, owner, spender }: Purse,
+): Promise<bigint> {
   const { rows } = await sql<{ sum: bigint }>`
     select coalesce(sum(p.amount), 0)::numeric(78,0) as sum from payouts p join escrows e on e.session_id = p.escrow_id
-    where p.kind = 'refund' and p.state in ('queued', 'held', 'assigned') and e.chain_id = ${chainId}
+    where p.kind = 'refund' and p.state in ('queued', 'held', 'assigned') and e.merchant_id = ${merchantId} and e.chain_id = ${chainId}
       and e.token = ${token} and e.receiver = ${owner} and e.refund_collector = ${spender}`.execute(ctx.db)
   return rows[0]?.sum ?? 0n
 }

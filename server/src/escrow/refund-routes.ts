@@ -1,5 +1,5 @@
 /** `/api/console/payments/refund`: money that goes back from the merchant's wallet to a payer. */
-import type { Context } from "../context.ts"
+import { type Context, inTransaction } from "../context.ts"
 import { ApiError } from "../errors.ts"
 import { idempotentlyPrepared } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
@@ -7,6 +7,7 @@ import { callingMerchant, type Server } from "../http/server.ts"
 import { makeRefund, prepareRefund } from "./make-refund.ts"
 import { refundsShown, refundsWhere } from "./refund-queries.ts"
 import { Refund, RefundCreate, RefundId, RefundList, RefundQuery } from "./refund-schema.ts"
+import { withdrawRefund } from "./withdraw-call.ts"
 
 const tags = ["transactions"]
 
@@ -73,6 +74,28 @@ export function refundRoutes(app: Server, ctx: Context): void {
       const [shown] = await refundsShown(ctx, rows)
       if (!shown) throw new ApiError("NOT_FOUND", undefined, "No refund has this id.")
       return shown
+    },
+  )
+
+  app.delete(
+    "/api/console/payments/refunds/:id",
+    {
+      schema: {
+        operationId: "withdrawRefund",
+        summary: "Withdraws a refund that is not signed yet",
+        description:
+          "The refund is `failed` then and keeps its id; its amount can be refunded again. One that waits for your wallet's approval can always be withdrawn. What the wallet has approved by then stays approved: withdraw that there.",
+        tags,
+        params: RefundId,
+        response: { 200: Refund },
+      },
+      config: { errors: ["NOT_FOUND", "INVALID_OPERATION"] },
+    },
+    async request => {
+      const merchantId = await callingMerchant(request)
+      const withdrawn = await inTransaction(ctx, ctx => withdrawRefund(ctx, merchantId, request.params.id))
+      await ctx.wakes.wake("payments")
+      return withdrawn
     },
   )
 }

@@ -21,7 +21,7 @@ const Status = Type.Unsafe<RefundStatus>({
   type: "string",
   enum: ["pending", "needs_approval", "succeeded", "failed"],
   description:
-    "pending: there is nothing to do. needs_approval: your payout wallet sends the call of `approval` first. succeeded: the payer has the money, and `payment.refunded` is sent. failed: nothing was refunded; ask again",
+    "pending: there is nothing to do. needs_approval: your payout wallet sends the call of `approval` first. succeeded: the payer has the money, and `payment.refunded` is sent. failed: nothing was refunded, or it was withdrawn; ask again",
 })
 
 const Call = Type.Object({ to: AddressText, data: Type.String({ description: "The calldata: 0x and hexadecimal" }) })
@@ -36,13 +36,13 @@ const Approval = Type.Unsafe<null | {
 }>({
   type: ["object", "null"],
   description:
-    "What your payout wallet has to allow before the refund can go on; null where nothing has to be. It covers all open refunds of that wallet, and nothing beyond them",
+    "What your payout wallet has to allow before the refund can go on; null where nothing has to be. It covers all of your open refunds out of that wallet, and nothing beyond them",
   properties: {
     owner: Described(AddressText, "Your payout wallet, which got the payment: it sends the call"),
     token: AddressText,
     spender: Described(AddressText, "The contract that pulls refunds, for this service and this escrow alone"),
     allowance: Described(Nullable(Money), "What the wallet allows now; null while no endpoint answers"),
-    needed: Described(Money, "What it has to allow: the sum of its open refunds"),
+    needed: Described(Money, "What it has to allow: the sum of your open refunds"),
     call: Described(Call, "`approve(spender, needed)` of the token, ready to be signed"),
   },
 })

@@ -23,6 +23,10 @@ export const NOT_ESCROW =
 export const NOT_OURS =
   "This service can't call the escrow of this checkout: it has another relay wallet now, or no refund collector. Send the money to the payer from your payout wallet."
 
+/** Says what became of a refund that its merchant withdrew. */
+export const WITHDRAWN =
+  "You withdrew it, and nothing was refunded. If your payout wallet has approved it already, approve what the other open refunds need, or nothing: `approve(collector, 0)`."
+
 /** Says why a checkout of which nothing was captured has no refund. */
 export const notCaptured = (status: SessionStatus): string =>
   status === "authorized"

@@ -31,7 +31,7 @@ afterAll(async () => {
 beforeEach(() => on.begin())
 
 const units = (text: string | null) => (text === null ? 0n : parseUnits(text, 6))
-const call = (method: "GET" | "POST", path: string, body?: object, as = "shop") =>
+const call = (method: "GET" | "POST" | "PUT" | "DELETE", path: string, body?: object, as = "shop") =>
   rig.service.call(method, `/api/console/${path}`, body, { as })
 const refund = (sessionId: string, more: object = {}) => call("POST", "payments/refund", { sessionId, ...more })
 const refunds = async (query = "") => (await call("GET", `payments/refunds${query}`)).body
@@ -235,6 +235,58 @@ describe("a refund", () => {
     expect((await refunds("?status=pending")).data).toMatchObject([
       { refundId, status: "pending", approval: null, message: expect.stringMatching(/another relay wallet/) },
     ])
+  })
+
+  it("comes out of a wallet for one merchant alone: who was paid to it first, or signs in as it", async () => {
+    const { id, buyer } = await on.paid("5.00")
+    const { db, settings } = rig.service.ctx
+    await call("PUT", "settings", { payoutAddress: on.merchantShown }, "rival")
+    const asRival = await on.paid("5.00", "automatic", "rival")
+    const mine = await asked(id, { amount: "2.00" })
+    expect(mine.approval.needed).toBe("2.00")
+    await refused(
+      call("POST", "payments/refund", { sessionId: asRival.id }, "rival"),
+      /wallet yourself.*no other merchant/,
+    )
+    await approve(mine)
+    later()
+    await on.settle()
+    expect([await rig.balanceOf(buyer), await rig.balanceOf(asRival.buyer), await allowed()]).toEqual([
+      2_000_000n,
+      0n,
+      0n,
+    ])
+    const next = await asked(id, { amount: "1.00" })
+    await on.allow(1_000_000n)
+    const subject = { iss: settings.baseUrl, sub: `eip155:${rig.network.chainId}:${on.merchantShown}` }
+    await db.updateTable("merchants").set(subject).where("sub", "=", "rival").execute()
+    later()
+    await on.settle()
+    expect((await call("GET", `payments/refunds/${next.refundId}`)).body).toMatchObject({
+      ...{ status: "failed", message: expect.stringMatching(/signs in as it/) },
+    })
+    await refused(refund(id), /another merchant/)
+    expect(await allowed()).toBe(1_000_000n)
+  })
+
+  it("is withdrawn by its merchant while it has no signature, and its amount is free again", async () => {
+    const { id } = await on.paid("5.00")
+    const wrong = await asked(id, { amount: "4.00" })
+    const withdraw = (refundId: string, as?: string) => call("DELETE", `payments/refunds/${refundId}`, undefined, as)
+    expect((await withdraw(wrong.refundId, "rival")).status).toBe(404)
+    for (const { status, body } of await Promise.all([withdraw(wrong.refundId), withdraw(wrong.refundId)])) {
+      expect([status, body.status, body.approval]).toEqual([200, "failed", null])
+      expect(body.message).toMatch(/You withdrew it/)
+    }
+    const right = await asked(id, { amount: "2.00" })
+    expect(right.approval.needed).toBe("2.00")
+    await on.allow(6_000_000n)
+    later()
+    await on.settle()
+    expect(await session(id)).toMatchObject({ status: "partially_refunded", escrow: { refunded: "2.00" } })
+    await refused(withdraw(right.refundId), /can't be withdrawn/)
+    expect((await refunds("?status=failed")).data).toMatchObject([{ refundId: wrong.refundId, status: "failed" }])
+    await expectBooks()
   })
 
   it("is refused with the reason where nothing can be refunded, and writes nothing then", async () => {

@@ -17,6 +17,7 @@ import { reserveShort } from "./insert-payout.ts"
 import { outpaid } from "./outpaid.ts"
 import { pausedPayouts } from "./pause.ts"
 import { refundsOutOfTurn, waitForTurn, whyUnfunded } from "./refund-funds.ts"
+import { OTHER_OWNER, refundsOfOthers } from "./refund-owners.ts"
 import { balanceCall, failingPayers, NO_BUDGET, tendRelays, whyRefused } from "./relays.ts"
 import { isTotalSpent } from "./total-budget.ts"
 import { hasEnded, usedApproval } from "./used-approval.ts"
@@ -203,8 +204,10 @@ const relayLane: LanePolicy = {
     const failing = await failingPayers(ctx, payouts.map(payerOf))
     const outOfTurn = await refundsOutOfTurn(ctx, payouts)
     const reclaimed = await emptiedPayouts(ctx, payouts)
+    const others = await refundsOfOthers(ctx, network, payouts)
     const verdicts = payouts.map((payout): [string, Verdict | undefined] => {
       if (reclaimed.has(payout.id)) return [payout.id, cancelled("Nothing is reserved any more.")]
+      if (others.has(payout.id)) return [payout.id, cancelled(OTHER_OWNER)]
       if (outOfTurn.has(payout.id)) return [payout.id, waitForTurn]
       // Nobody waits at a page for these: what its merchant decided, or the end of its time, asks for them.
       if (isHeldCall(payout)) return [payout.id, undefined]

@@ -258,7 +258,11 @@ const failuresOf = gatherBy(async (ctx: Context, payers: readonly Address[]): Pr
 })
 
 /** Cancels a relay without a nonce, with the reason in a sentence. Its authorization may be submitted again. */
-export async function cancelRelay(ctx: Context, row: Row<"payouts">, reason: string): Promise<void> {
+export async function cancelRelay(
+  ctx: TxContext,
+  row: Pick<Row<"payouts">, "id" | "chain_id">,
+  reason: string,
+): Promise<void> {
   const cancelled = await ctx.db
     .updateTable("payouts")
     .set({ state: "cancelled", held_reason: null, held_detail: reason, updated_at: ctx.now() })

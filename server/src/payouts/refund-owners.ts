@@ -1,0 +1,57 @@
+/**
+ * Whose refunds a payout wallet pays. An allowance is the wallet's, so where two merchants have one wallet, a refund of either would be
+ * paid by what the other approved. Refunds out of a wallet are one merchant's: of those who captured to it, the one that signs in as the
+ * wallet, else the one whose capture was first in the chain.
+ */
+import { sql } from "kysely"
+import { type Address, checksummed } from "../chain/hex.ts"
+import type { NetworkInfo } from "../chain/networks.ts"
+import type { TxContext } from "../context.ts"
+import { sqlArray } from "../db/sql-array.ts"
+import type { Payout } from "./lane-policy.ts"
+
+/** The merchant whose refunds each wallet pays, by wallet; none for a wallet that got no capture. */
+export async function refundOwners(
+  ctx: TxContext,
+  { chainId }: Pick<NetworkInfo, "chainId">,
+  wallets: readonly Address[],
+): Promise<Map<Address, string>> {
+  const asked = [...new Set(wallets)]
+  if (asked.length === 0) return new Map()
+  const subjects = asked.map(wallet => `eip155:${chainId}:${checksummed(wallet)}`)
+  const captures = sql`payouts i where i.kind = 'capture' and i.succeeded and i.chain_id = ${chainId}
+    and i.recipient = asked.wallet`
+  const { rows } = await sql<{ wallet: Address; owner: string | null }>`
+    select asked.wallet, coalesce(
+      (select m.id from merchants m where m.iss = ${ctx.settings.baseUrl} and m.sub = asked.subject
+        and exists (select from ${captures} and i.merchant_id = m.id)),
+      (select i.merchant_id from ${captures} order by i.block_number, i.nonce, i.id limit 1)) as owner
+    from unnest(${sqlArray("text", asked)}, ${sqlArray("text", subjects)}) as asked (wallet, subject)`.execute(ctx.db)
+  return new Map(rows.flatMap(({ wallet, owner }) => (owner === null ? [] : [[wallet, owner] as const])))
+}
+
+/** Says what the merchant does whose payout wallet pays another merchant's refunds. */
+export const OTHER_OWNER =
+  "Its payout wallet pays the refunds of another merchant of this service, which was paid to it first or signs in as it, and an approval does not say for whom it is. Send the money to the payer from the wallet yourself, or, where both merchants are yours, refund there. To refund here in future, set a payout address that no other merchant has: it is used for checkouts made after that."
+
+/** The ids of refunds whose wallets pay another merchant's refunds. */
+export async function refundsOfOthers(
+  ctx: TxContext,
+  network: Pick<NetworkInfo, "chainId">,
+  payouts: readonly Payout[],
+): Promise<Set<string>> {
+  const ids = payouts.flatMap(({ kind, escrow_id: id }) => (kind === "refund" && id !== null ? [id] : []))
+  if (ids.length === 0) return new Set()
+  const escrows = await ctx.db
+    .selectFrom("escrows")
+    .select(["session_id", "receiver"])
+    .where("session_id", "in", ids)
+    .execute()
+  const receivers = new Map(escrows.map(row => [row.session_id, row.receiver]))
+  const owners = await refundOwners(ctx, network, [...receivers.values()])
+  const isOthers = ({ kind, escrow_id: id, merchant_id: own }: Payout): boolean => {
+    const receiver = kind === "refund" ? receivers.get(id ?? "") : undefined
+    return receiver !== undefined && (owners.get(receiver) ?? own) !== own
+  }
+  return new Set(payouts.filter(isOthers).map(({ id }) => id))
+}
