@@ -20,6 +20,8 @@ export type IdPrefix =
   | "bdl"
   | "set"
   | "re"
+  | "sub"
+  | "inv"
 
 /**
  * A new id, unguessable (about 124 bits) and unique without asking the database.

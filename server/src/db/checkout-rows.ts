@@ -2,6 +2,7 @@
 import type { Generated, JSONColumnType } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
 import type { Optional, PaymentException } from "./schema.ts"
+import type { BillingInterval } from "./subscription-rows.ts"
 
 export interface Products {
   id: string
@@ -13,6 +14,12 @@ export interface Products {
   currency: string
   split_id: Optional<string>
   active: boolean
+  /** How long a period is, of a product that is subscribed to; both are null for any other. */
+  billing_interval: Optional<BillingInterval>
+  billing_count: Optional<number>
+  trial_days: Generated<number>
+  /** How many periods are billed; null: until somebody cancels. */
+  max_periods: Optional<number>
   created_at: Date
   updated_at: Date
 }

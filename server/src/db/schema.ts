@@ -25,6 +25,7 @@ import type {
   Wallets,
 } from "./payout-rows.ts"
 import type { Refunds } from "./refund-rows.ts"
+import type { Invoices, Subscriptions } from "./subscription-rows.ts"
 import type { Surpluses } from "./surplus-rows.ts"
 import type { ForeignTokens, TokenScans } from "./token-rows.ts"
 import type { Deliveries, DeliveryAttempts, Events, WebhookSecrets, Webhooks } from "./webhook-rows.ts"
@@ -61,6 +62,8 @@ interface Paywalls {
   active: boolean
   /** Whether `/.well-known/x402` lists it. */
   listed: Generated<boolean>
+  /** Whoever subscribes to this product has access. */
+  subscription_product_id: Optional<string>
   created_at: Date
   updated_at: Date
   split_id: Optional<string>
@@ -371,6 +374,8 @@ export interface Database {
   escrows: Escrows
   counted_calls: CountedCalls
   refunds: Refunds
+  subscriptions: Subscriptions
+  invoices: Invoices
   api_keys: ApiKeys
   signing_keys: SigningKeys
   nonces: Nonces

@@ -1,0 +1,42 @@
+/** The calendar of subscriptions: where billing periods begin and end. In UTC, whatever the zone of the machine. Pure. */
+
+import type { BillingInterval } from "../db/subscription-rows.ts"
+
+/** What a period is counted in. */
+export const intervals = ["day", "week", "month", "year"] as const satisfies readonly BillingInterval[]
+
+/** How long a period is: `count` times `interval`. */
+export interface Billing {
+  interval: BillingInterval
+  /** From 1 to 12. */
+  count: number
+}
+
+const DAY_MS = 86_400_000
+
+/**
+ * The n-th boundary of periods that are counted from an anchor. A day that a month does not have is its last day, and the day of
+ * the anchor returns in the next month that has it, because each boundary is counted from the anchor and not from the one before.
+ *
+ * @example boundary(new Date("2027-01-31T10:00:00Z"), { interval: "month", count: 1 }, 1) // 2027-02-28T10:00:00Z
+ */
+export function boundary(anchor: Date, { interval, count }: Billing, n: number): Date {
+  const steps = n * count
+  if (interval === "day" || interval === "week")
+    return new Date(anchor.getTime() + steps * (interval === "week" ? 7 : 1) * DAY_MS)
+  const months = anchor.getUTCMonth() + steps * (interval === "year" ? 12 : 1)
+  const moved = new Date(anchor)
+  // Day 0 of a month is the last day of the month before it.
+  const lastDay = new Date(Date.UTC(anchor.getUTCFullYear(), months + 1, 0)).getUTCDate()
+  moved.setUTCFullYear(anchor.getUTCFullYear(), months, Math.min(anchor.getUTCDate(), lastDay))
+  return moved
+}
+
+/** The end of the period that begins at `start`: the first boundary after it. `start` is not before the anchor. */
+export function endOfPeriod(anchor: Date, billing: Billing, start: Date): Date {
+  // Of days and weeks this is exact; months and years are at most a few days off per step, so the search is short.
+  const longestMs = { day: 1, week: 7, month: 31, year: 366 }[billing.interval] * billing.count * DAY_MS
+  let n = Math.floor((start.getTime() - anchor.getTime()) / longestMs)
+  while (boundary(anchor, billing, n) <= start) n++
+  return boundary(anchor, billing, n)
+}

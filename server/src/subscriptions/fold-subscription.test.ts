@@ -1,0 +1,198 @@
+import fc from "fast-check"
+import { describe, expect, it } from "vitest"
+import { intervals } from "./calendar.ts"
+import {
+  anchorAtResume,
+  CANCEL_AFTER_MS,
+  firstPeriod,
+  foldSubscription,
+  GRACE_MS,
+  type InvoiceFacts,
+  type SubscriptionFacts,
+} from "./fold-subscription.ts"
+
+const DAY = 86_400_000
+const T = new Date("2027-01-31T10:00:00Z")
+const at = (days: number) => new Date(T.getTime() + days * DAY)
+const monthly = { interval: "month", count: 1 } as const
+const first: InvoiceFacts = {
+  ...{ periodStart: T, periodEnd: new Date("2027-02-28T10:00:00Z"), dueAt: T },
+  ...{ state: "paid", paidAt: T, isFinal: true, isOfProduct: true },
+}
+const second: InvoiceFacts = {
+  ...{ periodStart: first.periodEnd, periodEnd: new Date("2027-03-31T10:00:00Z"), dueAt: first.periodEnd },
+  ...{ state: "open", paidAt: null, isFinal: false, isOfProduct: true },
+}
+const base: SubscriptionFacts = {
+  ...{ billing: monthly, anchor: T, maxPeriods: null, invoices: [first], aheadMs: 3 * DAY },
+  ...{ pausedAt: null, canceledAt: null, cancelAtPeriodEnd: false },
+}
+const fold = (days: number, change: Partial<SubscriptionFacts> = {}) =>
+  foldSubscription({ ...base, ...change }, at(days))
+const open = { invoices: [first, second] }
+const graceAfter = (date: Date) => new Date(date.getTime() + GRACE_MS)
+
+describe("a subscription", () => {
+  it.each<[string, number, Partial<SubscriptionFacts>, object]>([
+    ["never paid", 0, { invoices: [{ ...first, state: "open" }] }, { status: null, runAt: null }],
+    ["paid", 1, {}, { status: "active", next: null, accessUntil: graceAfter(first.periodEnd), runAt: at(25) }],
+    ["ahead of its next period", 25, {}, { next: expect.objectContaining({ dueAt: first.periodEnd }) }],
+    ["paid, but not finally", 25, { invoices: [{ ...first, isFinal: false }] }, { next: null, status: "active" }],
+    ["looked after too late", 40, {}, { next: expect.objectContaining({ ...{ periodStart: at(28), dueAt: at(40) } }) }],
+    ["billed", 27, open, { status: "active", next: null, runAt: at(28) }],
+    ["due", 28, open, { status: "payment_due", runAt: at(31), accessUntil: at(31) }],
+    ["due too long", 31, open, { status: "past_due", runAt: null, accessUntil: at(31) }],
+    ["past due after its session's time", 99, open, { status: "past_due" }],
+    ["unpaid to the end", 58, { invoices: [first, { ...second, state: "ended" }] }, { cancelReason: "unpaid" }],
+    ["paid late", 50, { invoices: [first, { ...second, state: "paid" }] }, { status: "active", accessUntil: at(62) }],
+    ["paused", 5, { pausedAt: at(4) }, { status: "paused", accessUntil: at(28), runAt: null }],
+    ["paused while billed", 27, { ...open, pausedAt: at(26) }, { status: "paused", isVoiding: true }],
+    [
+      "to end with its period",
+      5,
+      { cancelAtPeriodEnd: true },
+      { status: "active", accessUntil: at(28), runAt: at(28) },
+    ],
+    ["ended with its period", 28, { cancelAtPeriodEnd: true }, { status: "canceled", cancelReason: "requested" }],
+    ["canceled", 5, { canceledAt: at(4) }, { status: "canceled", accessUntil: at(4), isVoiding: false }],
+    [
+      "canceled, and paid a moment later",
+      29,
+      { canceledAt: at(28), invoices: [first, { ...second, state: "paid", paidAt: at(28.01) }] },
+      { status: "canceled", accessUntil: second.periodEnd },
+    ],
+    ["of one period", 27, { maxPeriods: 1 }, { status: "active", next: null, runAt: at(28) }],
+    ["of one period that is over", 28, { maxPeriods: 1 }, { status: "canceled", cancelReason: "completed" }],
+  ])("that is %s", (_name, days, change, expected) => {
+    expect(fold(days, change)).toMatchObject(expected)
+  })
+
+  it("begins with a trial that comes before the first period", () => {
+    expect(firstPeriod(monthly, 14, T)).toEqual({ anchor: at(14), periodEnd: new Date("2027-03-14T10:00:00Z") })
+  })
+})
+
+/** A subscription in memory that does what the fold says, as the job does in the database. */
+class Model {
+  now = T
+  facts: Omit<SubscriptionFacts, "invoices"> & { invoices: InvoiceFacts[] }
+  /** Whether somebody has begun to pay the open invoice. */
+  isPaying = false
+  isVoidAsked = false
+  /** When it was resumed after its paid time: there alone may time be that nobody was billed for. */
+  resumedAt = new Set<number>()
+
+  constructor(billing: SubscriptionFacts["billing"], maxPeriods: number | null) {
+    const { anchor, periodEnd } = firstPeriod(billing, 0, T)
+    this.facts = { ...base, billing, anchor, maxPeriods, invoices: [{ ...first, periodEnd }] }
+  }
+
+  get folded() {
+    return foldSubscription(this.facts, this.now)
+  }
+
+  get open() {
+    return this.facts.invoices.find(each => each.state === "open")
+  }
+
+  /** One round of the job, after the chain ended what is over. */
+  work() {
+    const { open } = this
+    if (open && this.now.getTime() >= open.dueAt.getTime() + CANCEL_AFTER_MS && !this.isPaying)
+      open.state = this.isVoidAsked ? "void" : "ended"
+    const { next, isVoiding } = this.folded
+    if (isVoiding) {
+      this.isVoidAsked = true
+      if (this.open && !this.isPaying) this.open.state = "void"
+    }
+    if (!next) return
+    this.isVoidAsked = false
+    this.facts.invoices.push({ ...second, ...next })
+  }
+
+  pay(isLasting: boolean) {
+    const { open } = this
+    if (!open) return
+    this.isPaying = false
+    if (isLasting) Object.assign(open, { state: "paid", paidAt: this.now, isFinal: true })
+  }
+
+  resume() {
+    const { status, paidUntil } = this.folded
+    if (status === "canceled" || !paidUntil || (this.isVoidAsked && this.open)) return
+    const wasPaused = this.facts.pausedAt !== null
+    this.facts = { ...this.facts, pausedAt: null, cancelAtPeriodEnd: false }
+    if (!wasPaused || this.now < paidUntil) return
+    this.facts.anchor = anchorAtResume(this.facts.anchor, paidUntil, this.now)
+    this.resumedAt.add(this.now.getTime())
+  }
+
+  ask(change: Partial<Omit<SubscriptionFacts, "invoices">>) {
+    if (this.folded.status === "canceled") return
+    this.facts = { ...this.facts, ...change }
+    if (this.open) this.isVoidAsked = true
+  }
+}
+
+describe("whatever happens to a subscription", () => {
+  type Step = [kind: "pay" | "begin" | "fail" | "work" | "pause" | "resume" | "stop" | "cancel" | "clock", days: number]
+  const step = fc.oneof(
+    { weight: 6, arbitrary: fc.tuple(fc.constant("clock" as const), fc.double({ min: 0.01, max: 45, noNaN: true })) },
+    { weight: 6, arbitrary: fc.tuple(fc.constantFrom("pay", "work"), fc.constant(0)) },
+    { weight: 2, arbitrary: fc.tuple(fc.constantFrom("begin", "fail", "pause", "resume", "stop"), fc.constant(0)) },
+    { weight: 1, arbitrary: fc.tuple(fc.constant("cancel" as const), fc.constant(0)) },
+  ) as fc.Arbitrary<Step>
+  const billing = fc.record({ interval: fc.constantFrom(...intervals), count: fc.integer({ min: 1, max: 3 }) })
+
+  function take(model: Model, [kind, days]: Step) {
+    if (kind === "clock") model.now = new Date(model.now.getTime() + Math.round(days * DAY))
+    if (kind === "work") model.work()
+    if (kind === "pay") model.pay(true)
+    if (kind === "begin") model.isPaying = model.open !== undefined
+    if (kind === "fail") model.pay(false)
+    if (kind === "pause") model.ask({ pausedAt: model.now })
+    if (kind === "stop") model.ask({ cancelAtPeriodEnd: true })
+    if (kind === "cancel") model.ask({ canceledAt: model.now })
+    if (kind === "resume") model.resume()
+  }
+
+  it("no period is billed twice or left out, one invoice is open at most, and access is what was paid", () => {
+    fc.assert(
+      fc.property(
+        billing,
+        fc.option(fc.integer({ min: 1, max: 6 }), { nil: null }),
+        fc.array(step, { maxLength: 60 }),
+        (billing, maxPeriods, steps) => {
+          const model = new Model(billing, maxPeriods)
+          for (const each of steps) {
+            take(model, each)
+            check(model)
+          }
+        },
+      ),
+      { numRuns: 500 },
+    )
+  })
+
+  function check({ facts, folded, now, resumedAt }: Model) {
+    const billed = facts.invoices.filter(each => each.state !== "void")
+    for (const [i, { periodStart, periodEnd }] of billed.entries()) {
+      const before = billed[i - 1]
+      expect(periodStart < periodEnd).toBe(true)
+      if (before && !resumedAt.has(periodStart.getTime())) expect(periodStart).toEqual(before.periodEnd)
+      if (before) expect(periodStart >= before.periodEnd).toBe(true)
+    }
+    const open = facts.invoices.filter(each => each.state === "open")
+    expect(open.length).toBeLessThanOrEqual(1)
+    if (facts.maxPeriods !== null) expect(billed.length).toBeLessThanOrEqual(facts.maxPeriods)
+    const paidUntil = Math.max(...billed.filter(each => each.state === "paid").map(each => each.periodEnd.getTime()))
+    expect(folded.paidUntil?.getTime()).toBe(paidUntil)
+    const accessUntil = folded.accessUntil?.getTime() ?? 0
+    const graceUntil = Math.max(paidUntil, open[0]?.dueAt.getTime() ?? 0) + GRACE_MS
+    if (folded.status === "canceled") expect(accessUntil).toBeLessThanOrEqual(Math.max(paidUntil, now.getTime()))
+    else expect(accessUntil).toBeGreaterThanOrEqual(paidUntil)
+    if (accessUntil > now.getTime()) expect(accessUntil).toBeLessThanOrEqual(graceUntil)
+    // Nothing is left that nobody will ever advance: a clock, a session or a person is waited for.
+    if (folded.status === "active" && !open[0]) expect(folded.runAt).not.toBeNull()
+  }
+})
