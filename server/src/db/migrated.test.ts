@@ -98,6 +98,7 @@ const added: Record<string, Line> = {
   payments: { agent: false },
   checkout_sessions: { agent: false, capture: "direct" },
   paywalls: { listed: false },
+  products: { trial_days: 0 },
 }
 
 /** A row of the fixture as it must be now. */

@@ -17,6 +17,7 @@ const source = [
   "bundle-rows.ts",
   "escrow-rows.ts",
   "refund-rows.ts",
+  "subscription-rows.ts",
 ]
   .map(name => readFileSync(new URL(name, import.meta.url), "utf8").replace(/\/\*\*[\s\S]*?\*\/|\/\/.*/g, ""))
   .join("\n")
