@@ -18,6 +18,7 @@ const source = [
   "escrow-rows.ts",
   "refund-rows.ts",
   "subscription-rows.ts",
+  "paywall-rows.ts",
 ]
   .map(name => readFileSync(new URL(name, import.meta.url), "utf8").replace(/\/\*\*[\s\S]*?\*\/|\/\/.*/g, ""))
   .join("\n")

@@ -24,6 +24,7 @@ import type {
   TransactionAttempts,
   Wallets,
 } from "./payout-rows.ts"
+import type { Paywalls, PaywallVersions } from "./paywall-rows.ts"
 import type { Refunds } from "./refund-rows.ts"
 import type { Invoices, Subscriptions } from "./subscription-rows.ts"
 import type { Surpluses } from "./surplus-rows.ts"
@@ -43,30 +44,6 @@ interface Resources {
   id: string
   merchant_id: string
   chain_id: number
-}
-
-interface Paywalls {
-  id: string
-  merchant_id: string
-  chain_id: number
-  name: string
-  price: bigint
-  currency: string
-  description: string | null
-  content_type: string
-  content_data: JSONColumnType<Record<string, unknown> | null, string | null, string | null>
-  content_url: string | null
-  pricing_model: string
-  access_duration_s: bigint | null
-  slug: string | null
-  active: boolean
-  /** Whether `/.well-known/x402` lists it. */
-  listed: Generated<boolean>
-  /** Whoever subscribes to this product has access. */
-  subscription_product_id: Optional<string>
-  created_at: Date
-  updated_at: Date
-  split_id: Optional<string>
 }
 
 interface Deposits {
@@ -94,16 +71,6 @@ interface Deposits {
   /** The database sets both on insert. */
   merchant_id: Generated<string>
   balanced_number: Generated<bigint | null>
-}
-
-interface PaywallVersions {
-  paywall_id: string
-  n: number
-  price: bigint
-  active: boolean
-  deposit_id: bigint
-  from_at: Date
-  until_at: Optional<Date>
 }
 
 type TransferState = "seen" | "confirmed" | "final" | "gone"

@@ -51,7 +51,7 @@ export interface Invoices {
   period_start: Optional<Date>
   period_end: Optional<Date>
   due_at: Date
-  /** As its session says; a reorg takes it back. */
+  /** As its session says; null again when a reorg removes the payment. */
   paid_at: Optional<Date>
   /** Since when nobody is to pay it any more. */
   void_asked_at: Optional<Date>
