@@ -162,11 +162,12 @@ export const payoutAlarmReasons = [
   "no_key",
   "unserved",
   "other_operator",
+  "escrow_failed",
 ] as const
 
 export const standingAlarms = new Gauge({
   name: "sluice_payout_alarm",
-  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_warning, fee_cap, gas_total, rpc_unavailable, transfer, stuck, given_up, unswept, no_key, unserved or other_operator.",
+  help: "1 while a wallet has an alarm that lasts until its reason is gone: low_gas, gas_warning, fee_cap, gas_total, rpc_unavailable, transfer, stuck, given_up, unswept, no_key, unserved, other_operator or escrow_failed.",
   labelNames: ["network", "wallet", "reason"],
   registers: [registry],
 })

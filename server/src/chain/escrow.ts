@@ -114,6 +114,10 @@ export function captureCall(version: EscrowVersion, info: PaymentInfo, amount: b
 /** Returns all that is held to the payer. The same in both versions. */
 export const voidCall = (info: PaymentInfo): Hex => encodeFunctionData({ abi, functionName: "void", args: [info] })
 
+/** The same, sent by the payer itself once the authorization has ended. The same in both versions. */
+export const reclaimCall = (info: PaymentInfo): Hex =>
+  encodeFunctionData({ abi, functionName: "reclaim", args: [info] })
+
 /** Pulls `amount` (base units) through the refund collector and pays it to the payer. The same in both versions. */
 export const refundCall = (info: PaymentInfo, amount: bigint, refundCollector: Address): Hex =>
   encodeFunctionData({ abi, functionName: "refund", args: [info, amount, refundCollector, "0x"] })

@@ -6,7 +6,7 @@ import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { refundsOfSession } from "../escrow/refund-queries.ts"
-import { shownEscrow } from "../escrow/show-escrow.ts"
+import { shownCalls, shownEscrow } from "../escrow/show-escrow.ts"
 import { callingMerchantByKey } from "../http/authenticate.ts"
 import { idempotently } from "../http/idempotency.ts"
 import { inData, newestFirst, sendList } from "../http/lists.ts"
@@ -98,7 +98,8 @@ function surfaceRoutes(app: Server, ctx: Context, { prefix, by, merchantOf }: Su
     async request => {
       const row = await sessionOf(ctx, request.params.id, await merchantOf(request))
       const whole = await wholeOf(ctx, row)
-      if (row.capture !== "direct") return { ...whole, refunds: await refundsOfSession(ctx, row) }
+      if (row.capture !== "direct")
+        return { ...whole, openCalls: await openCallsOf(ctx, row), refunds: await refundsOfSession(ctx, row) }
       if (row.recipient_set_id === null) return whole
       const payment = await ctx.db
         .selectFrom("payments")
@@ -213,3 +214,15 @@ async function wholesOf(ctx: TxContext, rows: readonly Row<"checkout_sessions">[
     ]
   })
 }
+
+const openCallsOf = async (ctx: Context, { id, chain_id: chainId }: Row<"checkout_sessions">) =>
+  shownCalls(
+    networkOf(ctx.chain, chainId),
+    await ctx.db
+      .selectFrom("payouts")
+      .selectAll()
+      .where("escrow_id", "=", id)
+      .orderBy("created_at")
+      .orderBy("id")
+      .execute(),
+  )

@@ -2,7 +2,7 @@
 import { type Static, Type } from "typebox"
 import type { PaymentException } from "../db/schema.ts"
 import { Refund } from "../escrow/refund-schema.ts"
-import { EscrowShown, escrowStatus } from "../escrow/schema.ts"
+import { EscrowShown, escrowStatus, OpenCalls } from "../escrow/schema.ts"
 import { MAX_WAIT_S } from "../http/long-poll.ts"
 import {
   AddressInput,
@@ -153,6 +153,7 @@ export const Session = Type.Object({
   }),
   metadata: Type.Unsafe<Record<string, unknown> | null>({ type: ["object", "null"], additionalProperties: true }),
   payer: Nullable(AddressText),
+  openCalls: Type.Optional(OpenCalls),
   refunds: Type.Optional(
     Type.Array(Refund, {
       description: "Of a payment through escrow, newest first; only when a single session is read",

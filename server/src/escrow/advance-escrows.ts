@@ -6,6 +6,7 @@ import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { paymentChanges } from "../metrics.ts"
+import { MAX_FAILED_CALLS } from "../payouts/escrow-alarms.ts"
 import { standingOf } from "./fold-escrow.ts"
 import { lockEscrow, noteCounted, type Standing, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall } from "./make-calls.ts"
@@ -20,11 +21,13 @@ const ESCROWS_A_ROUND = 200
 const DEPTH_MS = 1_000
 /** While only the chain can say what becomes of what is held. */
 const RECLAIM_MS = 60_000
+const MAX_RECLAIM_MS = 3_600_000
+const RECLAIM_PART = 24
 const AFTER_FAILURE_MS = 30_000
 /** No sleep is longer, so that a lost wake-up costs at most this much. */
 const MAX_SLEEP_MS = 5_000
-/** An automatic capture, or a void, that failed so often is not made again by itself. */
-const MAX_TRIES = 3
+/** An automatic capture, or a void, that failed so often is an alarm (`escrow_failed`), and is made again this much later. */
+const AFTER_FAILED_MS = 3_600_000
 
 /** Advances the escrows that are due; answers how many milliseconds the next round may wait. */
 export async function advanceEscrows(ctx: Context): Promise<number> {
@@ -96,19 +99,26 @@ const isSigned = ({ calls }: Standing): boolean =>
 
 /** Makes the call that is due by itself; answers whether it did. */
 async function makeNext(ctx: TxContext, standing: Standing): Promise<boolean> {
-  const { session, escrow, calls, folded } = standing
-  const { capturable, open } = folded
-  const isOurs = escrow.operator === ctx.settings.relayWallet
-  const tried = (kind: string) => calls.filter(each => each.kind === kind).length
-  if (capturable === 0n || open.capture + open.void > 0 || !isOurs) return false
-  if (ctx.now() >= escrow.void_at) {
-    if (tried("void") >= MAX_TRIES) return false
-    await insertCall(ctx, standing, { kind: "void", amount: capturable })
-    return true
-  }
-  if (session.capture !== "automatic" || folded.captured > 0n || tried("capture") >= MAX_TRIES) return false
-  await insertCall(ctx, standing, { kind: "capture", amount: folded.freeToCapture })
+  const { escrow, folded } = standing
+  const kind = nextKind(ctx, standing)
+  if (kind === undefined || folded.open.capture + folded.open.void > 0) return false
+  if (escrow.operator !== ctx.settings.relayWallet || ctx.now() < retryAt(standing, kind)) return false
+  await insertCall(ctx, standing, { kind, amount: kind === "void" ? folded.capturable : folded.freeToCapture })
   return true
+}
+
+/** The call that is to be made without anybody asking; undefined where none is. */
+function nextKind(ctx: TxContext, { session, escrow, folded }: Standing): "capture" | "void" | undefined {
+  if (folded.capturable === 0n) return undefined
+  if (ctx.now() >= escrow.void_at) return "void"
+  return session.capture === "automatic" && folded.captured === 0n ? "capture" : undefined
+}
+
+/** From when on a call of a kind may be made again; the epoch where it may be at once. */
+function retryAt({ calls }: Standing, kind: "capture" | "void"): Date {
+  const failed = calls.filter(call => call.kind === kind && call.state === "reverted")
+  const last = failed.at(-1)
+  return failed.length >= MAX_FAILED_CALLS && last ? new Date(last.updated_at.getTime() + AFTER_FAILED_MS) : new Date(0)
 }
 
 /** Writes how an escrow and its session stand, and notifies the merchant; answers whether the session changed. */
@@ -176,7 +186,10 @@ function rowOf(ctx: TxContext, { session, escrow, calls, folded }: Standing) {
   return {
     status: folded.status,
     received: folded.captured,
-    message: wordsOf(folded, { amount: session.amount, token, voidAt: escrow.void_at, failure: failureOf(calls) }),
+    message: wordsOf(folded, {
+      ...{ amount: session.amount, token, failure: failureOf(calls), now: ctx.now() },
+      ...{ voidAt: escrow.void_at, reclaimAt: escrow.authorization_expiry },
+    }),
     payer: isHeld ? escrow.payer : null,
     tx_hash: isHeld ? (folded.captured > 0n ? hashOf("capture") : hashOf("reserve")) : null,
     confirmed_at: folded.captured > 0n ? (session.confirmed_at ?? ctx.now()) : null,
@@ -196,14 +209,23 @@ function failureOf(calls: Standing["calls"]): string | null {
  * When an escrow is due again, if none of its calls changes before. A call that was made is no reason not to: while a void is held,
  * the payer may take the money back.
  */
-function nextLook(ctx: TxContext, { session, escrow, calls, folded }: Standing): Date | null {
+function nextLook(ctx: TxContext, standing: Standing): Date | null {
+  const { session, escrow, calls, folded } = standing
   const now = ctx.now().getTime()
   if (calls.some(call => call.state === "mined" && call.succeeded && !call.deep)) return new Date(now + DEPTH_MS)
   if (folded.status === "pending") return session.expires_at
   if (folded.capturable === 0n) return null
-  if (now < escrow.void_at.getTime()) return escrow.void_at
-  return new Date(Math.max(now + RECLAIM_MS, escrow.authorization_expiry.getTime()))
+  const expiry = escrow.authorization_expiry.getTime()
+  const isReleasing = now >= escrow.void_at.getTime()
+  const look = isReleasing ? Math.max(now + reclaimMs(now - expiry), expiry) : escrow.void_at.getTime()
+  const kind = folded.open.capture + folded.open.void > 0 ? undefined : nextKind(ctx, standing)
+  const retry = kind ? retryAt(standing, kind).getTime() : 0
+  return new Date(retry > now ? Math.min(look, retry) : look)
 }
+
+/** How long a payer's own reclaim is not looked for again, `overMs` after it became possible: a minute, and an hour after a day. */
+const reclaimMs = (overMs: number): number =>
+  Math.max(RECLAIM_MS, Math.min(MAX_RECLAIM_MS, Math.floor(overMs / RECLAIM_PART)))
 
 /** Counts a use of the link that the session came from; only links without a limit lead to an escrow. */
 async function countUse(ctx: TxContext, linkId: string | null): Promise<void> {

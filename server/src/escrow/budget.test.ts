@@ -79,7 +79,7 @@ it("A call that failed often is tried again within five minutes, and in time bef
   expect((await on.session(id)).status).toBe("confirmed")
 })
 
-it("A capture of what a payer reserved who is on a list by now is held, and so is its release, which says why", async () => {
+it("A capture of what a payer reserved who is on a list by now is held, and so is its release; each says why, and the other withdraws it", async () => {
   const { settings } = rig.service.ctx
   const { id, payer } = await reserved()
   const path = join(mkdtempSync(join(tmpdir(), "sluice-list-")), "sdn.txt")
@@ -102,9 +102,32 @@ it("A capture of what a payer reserved who is on a list by now is held, and so i
   writeFileSync(settings.sanctionsFile, buyer.address)
   await on.void(other)
   await on.work()
-  for (const { status, body } of [await on.capture(other), await on.void(other)])
-    expect([status, body.message]).toEqual([
-      409,
-      expect.stringContaining("held for now, and tried again: the recipient"),
-    ])
+  const held = "the recipient is on a sanctions list: file"
+  const openCalls = async () => (await on.session(other)).openCalls
+  expect(await openCalls()).toEqual([
+    { id: expect.stringMatching(/^po_/), kind: "void", amount: "5.00", heldFor: held },
+  ])
+  const again = await on.void(other)
+  expect([again.status, again.body.message]).toEqual([409, expect.stringContaining(`tried again: ${held}`)])
+  // A held call is no reason against the other decision.
+  expect((await on.capture(other, "6")).status).toBe(409)
+  expect((await openCalls())[0].kind).toBe("void")
+  expect((await on.capture(other, "2")).status).toBe(200)
+  await on.work()
+  expect((await openCalls()).map(({ kind, heldFor }: Record<string, string>) => [kind, heldFor])).toEqual([
+    ["capture", "the payer is on a sanctions list: file"],
+  ])
+  expect((await on.void(other)).status).toBe(200)
+  settings.sanctionsFile = undefined
+  await rig.service.ctx.db
+    .updateTable("payouts")
+    .set({ run_at: new Date(0) })
+    .where("state", "=", "held")
+    .execute()
+  await on.work()
+  expect(await on.session(other)).toMatchObject({ status: "voided", openCalls: [], escrow: { released: "5.00" } })
+  const ended = (await on.calls("capture")).filter(({ escrow_id: of }) => of === other)
+  expect(ended.map(({ state, held_detail }) => [state, held_detail])).toEqual([
+    ["cancelled", "Its merchant released it instead."],
+  ])
 })

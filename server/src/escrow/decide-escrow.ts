@@ -2,10 +2,13 @@
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { ApiError } from "../errors.ts"
-import { formatAmount } from "../money/amount.ts"
+import { ApiError, invalid } from "../errors.ts"
+import { asWritten } from "../http/json.ts"
+import { formatAmount, readAmount } from "../money/amount.ts"
 import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall } from "./make-calls.ts"
+import type { CaptureOrder } from "./schema.ts"
+import { withdrawCall } from "./withdraw-call.ts"
 
 /** A call that was made now, and its amount as the answer has it. */
 export interface Decided {
@@ -17,41 +20,74 @@ export interface Decided {
 const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
 
 /**
- * Has `amount` base units captured, by default all that is left; `SESSION_NOT_FOUND`, `INVALID_OPERATION`, `RELAY_UNAVAILABLE`. Call it
- * inside a transaction, and wake `payouts` after it.
+ * Has `amount` captured, by default all that is left; `SESSION_NOT_FOUND`, `INVALID_OPERATION`, `RELAY_UNAVAILABLE`, `VALIDATION_ERROR`. A void
+ * that is held is withdrawn for it. Call it inside a transaction, and wake `payouts` after it.
  */
-export async function captureEscrow(
-  ctx: TxContext,
-  merchantId: string,
-  sessionId: string,
-  amount: bigint | undefined,
-): Promise<Decided> {
-  const standing = await heldOf(ctx, merchantId, sessionId)
-  const { escrow, folded } = standing
-  const { text, symbol } = wordsFor(ctx, standing)
-  if (folded.open.void > 0)
-    throw stop(`What is left of this payment is being released; nothing more can be captured.${heldWords(standing)}`)
-  if (ctx.now() >= escrow.void_at)
-    throw stop(`The time to capture this payment ended at ${escrow.void_at.toISOString()}; what is left is released.`)
+export async function captureEscrow(ctx: TxContext, merchantId: string, order: CaptureOrder): Promise<Decided> {
+  const found = await heldOf(ctx, merchantId, order.sessionId)
+  const { void_at: voidAt } = found.escrow
+  if (ctx.now() >= voidAt)
+    throw stop(
+      `The time to capture this payment ended at ${voidAt.toISOString()}; what is left is released.${heldWords(found)}`,
+    )
+  const standing = await withoutHeld(ctx, found, "void", "Its merchant captured instead.")
+  const { folded } = standing
+  const { text } = wordsFor(ctx, standing)
+  if (folded.open.void > 0) throw stop("What is left of this payment is being released; nothing more can be captured.")
   const free = folded.freeToCapture
   if (free === 0n) throw stop("All of this payment is captured already, or is being captured.")
-  if (amount !== undefined && amount > free)
-    throw stop(`Only ${text(free)} ${symbol} can still be captured: ${text(folded.authorized)} were reserved.`)
-  const call = await insertCall(ctx, standing, { kind: "capture", amount: amount ?? free })
+  const call = await insertCall(ctx, standing, { kind: "capture", amount: amountOf(ctx, standing, order) })
   return { call, amount: text(call.amount) }
 }
 
-/** Has all that is left released to the payer; throws as {@link captureEscrow}, which says how to call it. */
+/** The amount that is asked for in base units: as much as other captures, or all that is left. */
+function amountOf(ctx: TxContext, standing: Standing, order: CaptureOrder): bigint {
+  const { session, folded } = standing
+  const free = folded.freeToCapture
+  if (order.amount === undefined) return free
+  const { token } = networkOf(ctx.chain, session.chain_id)
+  const written = asWritten(order, "amount")
+  const amount = readAmount("amount", written, token, formatAmount(1n, token.decimals))
+  if (typeof amount !== "bigint") throw new ApiError("VALIDATION_ERROR", [amount])
+  if (amount > free) {
+    const { text } = wordsFor(ctx, standing)
+    throw stop(`Only ${text(free)} ${token.symbol} can still be captured: ${text(folded.authorized)} were reserved.`)
+  }
+  // Each capture costs the service gas; what is left as a whole can always be taken.
+  const fault = readAmount("amount", written, token, ctx.settings.minAmount)
+  if (typeof fault !== "bigint" && amount < free) throw invalid("amount", `${fault.message}, or all that is left`)
+  return amount
+}
+
+/**
+ * Has all that is left released to the payer; throws as {@link captureEscrow}, which says how to call it. Captures that are held are
+ * withdrawn for it.
+ */
 export async function voidEscrow(ctx: TxContext, merchantId: string, sessionId: string): Promise<Decided> {
-  const standing = await heldOf(ctx, merchantId, sessionId)
+  const found = await heldOf(ctx, merchantId, sessionId)
+  if (found.folded.open.void > 0)
+    throw stop(`What is left of this payment is already being released.${heldWords(found)}`)
+  const standing = await withoutHeld(ctx, found, "capture", "Its merchant released it instead.")
   const { folded } = standing
-  if (folded.open.void > 0) throw stop(`What is left of this payment is already being released.${heldWords(standing)}`)
   if (folded.open.capture > 0) throw stop("A capture of this payment is under way; wait for its result.")
   const call = await insertCall(ctx, standing, { kind: "void", amount: folded.capturable })
   return { call, amount: wordsFor(ctx, standing).text(call.amount) }
 }
 
-/** Why a void waits, as a sentence to append; empty where none is held. It is not withdrawn: no holder of the escrow locks its calls. */
+/** How an escrow stands once its held calls of a kind are withdrawn: those that wait for something must not stop the other decision. */
+async function withoutHeld(
+  ctx: TxContext,
+  standing: Standing,
+  kind: "capture" | "void",
+  reason: string,
+): Promise<Standing> {
+  const held = standing.calls.filter(call => call.kind === kind && call.state === "held")
+  if (held.length === 0) return standing
+  for (const { id } of held) await withdrawCall(ctx, id, reason)
+  return await standingOfEscrow(ctx, standing)
+}
+
+/** Why a void waits, as a sentence to append; empty where none is held. */
 function heldWords({ calls }: Standing): string {
   const held = calls.find(({ kind, state }) => kind === "void" && state === "held")
   return held ? ` The release is held for now, and tried again: ${held.held_detail ?? held.held_reason}.` : ""
@@ -80,6 +116,6 @@ const OTHER_OPERATOR =
   "This payment was reserved with an earlier relay wallet, and only that one can capture or release it. Ask the operator of the service; the payer can take back what is left when the time to capture is over."
 
 function wordsFor(ctx: TxContext, { session }: Standing) {
-  const { decimals, symbol } = networkOf(ctx.chain, session.chain_id).token
-  return { text: (amount: bigint) => formatAmount(amount, decimals), symbol }
+  const { decimals } = networkOf(ctx.chain, session.chain_id).token
+  return { text: (amount: bigint) => formatAmount(amount, decimals) }
 }

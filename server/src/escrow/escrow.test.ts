@@ -8,13 +8,12 @@ import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import type { Signed } from "../../test/relays.ts"
 import { placeEscrow, reservesOn } from "../../test/reserve.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
-import { authCaptureEscrowAbi, testUsdcAbi } from "../chain/abi.ts"
+import { testUsdcAbi } from "../chain/abi.ts"
 import type { Authorization } from "../chain/authorizations.ts"
 import type { EscrowDeployment } from "../chain/escrow-deployments.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { alarmsInWords } from "../payouts/alarms.ts"
 import { advanceEscrows } from "./advance-escrows.ts"
-import { paymentInfoOf } from "./payment-info.ts"
 
 let rig: PayoutRig
 let escrow: EscrowDeployment
@@ -163,16 +162,24 @@ describe("a reserved payment", () => {
     expect({ authorized, known, voided }).toEqual({ authorized: 5_000_000n, known: captured, voided: back })
   })
 
-  it("that its payer took back on chain is voided, and the service's own void ends", async () => {
+  it("that its payer took back with what the status gives it is voided, and the service's own void ends", async () => {
     const { id, buyer, payer } = await reserved()
-    const { authorization_expiry: expiry } = await on.rowOf(id)
+    const { authorization_expiry: expiry, void_at: voidAt } = await on.rowOf(id)
+    const message = async () => (await on.status(id)).message
+    expect(await message()).toContain(`until ${voidAt.toISOString()}`)
+    await on.pass(voidAt.getTime() - ctx().now().getTime() + 1_000)
+    await on.look()
+    expect(await message()).toMatch(
+      `being released to the payer. What is not back by ${expiry.toISOString()}, the payer`,
+    )
     await on.pass(expiry.getTime() - ctx().now().getTime() + 1_000)
     await on.look()
+    expect(await message()).toContain("The payer can take them back now, without the service")
     expect((await on.calls("void")).map(({ state }) => state)).toEqual(["queued"])
     await rig.anvil.client.setBalance({ address: buyer.address, value: 10n ** 18n })
-    const args = [paymentInfoOf(await on.rowOf(id), payer)] as const
-    const reclaim = { address: escrow.address, abi: authCaptureEscrowAbi, functionName: "reclaim", args } as const
-    await rig.anvil.client.writeContractSync({ ...reclaim, account: buyer } as never)
+    const { reclaim } = await on.status(id)
+    expect(reclaim).toMatchObject({ from: buyer.address, after: expiry.toISOString() })
+    await rig.anvil.client.sendTransactionSync({ account: buyer, to: reclaim.to, data: reclaim.data } as never)
     expect(await rig.balanceOf(payer)).toBe(5_000_000n)
     await on.round()
     // Not before it is final: until then a reorg may leave it out. It is due by time alone, as no call changes.
@@ -192,6 +199,53 @@ describe("a reserved payment", () => {
     await on.round()
     expect((await on.calls("void")).map(({ state }) => state)).toEqual(["cancelled"])
     expect(await on.events()).toEqual([...AUTHORIZED, "checkout.voided"])
+  })
+
+  it("whose release failed on chain three times raises an alarm, and is released an hour later", async () => {
+    const { id, payer } = await reserved()
+    const { void_at: voidAt } = await on.rowOf(id)
+    await on.pass(voidAt.getTime() - ctx().now().getTime() + 1_000)
+    const { client } = rig.anvil
+    const code = (await client.getCode({ address: rig.token })) ?? "0x"
+    // It succeeds when it is simulated, and the token refuses it in its block.
+    const fail = async () => {
+      await on.relook()
+      await client.setAutomine(false)
+      await on.round()
+      await client.setCode({ address: rig.token, bytecode: "0x60006000fd" })
+      await client.mine({ blocks: 1 })
+      await client.setCode({ address: rig.token, bytecode: code })
+      await client.mine({ blocks: 4 })
+      await client.setAutomine(true)
+      await on.round()
+    }
+    const alarm = expect.arrayContaining([expect.stringContaining("escrow_failed")])
+    for (let i = 0; i < 2; i++) await fail()
+    expect(await alarmsInWords(ctx())).not.toEqual(alarm)
+    await fail()
+    await on.relook()
+    expect((await on.calls("void")).map(({ state }) => state)).toEqual(["reverted", "reverted", "reverted"])
+    expect(await alarmsInWords(ctx())).toEqual(alarm)
+    const { run_at: due } = await on.rowOf(id)
+    expect(due?.getTime()).toBeLessThanOrEqual(ctx().now().getTime() + 3_600_000)
+    await on.pass(3_600_000)
+    await on.work()
+    expect((await on.session(id)).status).toBe("voided")
+    expect(await rig.balanceOf(payer)).toBe(5_000_000n)
+    expect(await alarmsInWords(ctx())).not.toEqual(alarm)
+  })
+
+  it("is captured to its last unit, also where that is less than a capture may be", async () => {
+    const { id } = await reserved()
+    const refused = await on.capture(id, "0.005")
+    expect([refused.status, refused.body.details[0].path]).toEqual([400, "amount"])
+    expect((await on.capture(id, "4.995")).status).toBe(200)
+    expect((await on.capture(id, "0.005")).body.amount).toBe("0.005")
+    await on.work()
+    expect(await on.session(id)).toMatchObject({
+      status: "confirmed",
+      escrow: { captured: "5.00", capturable: "0.00" },
+    })
   })
 
   it("notifies its checkout's own address of what was reserved and released", async () => {

@@ -1,12 +1,8 @@
 /** `/api/console/payments/capture` and `/void`: what a merchant does with reserved money. */
-import { networkOf } from "../chain/networks.ts"
-import type { Context, TxContext } from "../context.ts"
-import { ApiError } from "../errors.ts"
+import type { Context } from "../context.ts"
 import { idempotently } from "../http/idempotency.ts"
-import { asWritten } from "../http/json.ts"
 import { callingMerchant, type Server } from "../http/server.ts"
 import { payoutIdOf } from "../ids.ts"
-import { readAmount } from "../money/amount.ts"
 import { captureEscrow, type Decided, voidEscrow } from "./decide-escrow.ts"
 import { Captured, CaptureOrder, Voided, VoidOrder } from "./schema.ts"
 
@@ -32,8 +28,7 @@ export function escrowRoutes(app: Server, ctx: Context): void {
       const merchantId = await callingMerchant(request)
       const { body } = request
       const answer = await idempotently(ctx, request, reply, merchantId, async ctx => {
-        const amount = await amountOf(ctx, merchantId, body)
-        const { call, ...rest } = await captureEscrow(ctx, merchantId, body.sessionId, amount)
+        const { call, ...rest } = await captureEscrow(ctx, merchantId, body)
         return { captureId: payoutIdOf(call.id), sessionId: body.sessionId, ...begun(rest) }
       })
       await ctx.wakes.wake("payouts")
@@ -67,19 +62,3 @@ export function escrowRoutes(app: Server, ctx: Context): void {
 }
 
 const begun = ({ amount }: Omit<Decided, "call">) => ({ amount, status: "pending" as const, txHash: null })
-
-/** The amount that is asked for in base units; undefined for all that is left. */
-async function amountOf(ctx: TxContext, merchantId: string, body: CaptureOrder): Promise<bigint | undefined> {
-  if (body.amount === undefined) return undefined
-  const session = await ctx.db
-    .selectFrom("checkout_sessions")
-    .select("chain_id")
-    .where("id", "=", body.sessionId)
-    .where("merchant_id", "=", merchantId)
-    .executeTakeFirst()
-  if (!session) throw new ApiError("SESSION_NOT_FOUND")
-  const { token } = networkOf(ctx.chain, session.chain_id)
-  const amount = readAmount("amount", asWritten(body, "amount"), token, ctx.settings.minAmount)
-  if (typeof amount !== "bigint") throw new ApiError("VALIDATION_ERROR", [amount])
-  return amount
-}

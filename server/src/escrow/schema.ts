@@ -42,12 +42,43 @@ export const EscrowShown = Type.Unsafe<EscrowFields | null>({
   description: "Where the money is reserved; null for a direct checkout",
 })
 
+/** The captures and voids of a session that are not mined yet. */
+export const OpenCalls = Type.Array(
+  Type.Object({
+    id: Type.String(),
+    kind: Type.Union([Type.Literal("capture"), Type.Literal("void")]),
+    amount: Money,
+    heldFor: Described(
+      Nullable(Type.String()),
+      "Why it can't be carried out now; it is tried again, and the other decision withdraws it. Null while nothing is against it",
+    ),
+  }),
+  {
+    description:
+      "Captures and voids of a payment through escrow that are not mined yet; only when a single session is read",
+  },
+)
+
+const reclaimFields = Type.Object({
+  from: Described(AddressText, "The payer, who sends it"),
+  after: Described(Timestamp, "From then on the contract takes it"),
+  to: Described(AddressText, "The escrow contract"),
+  data: Type.String({ description: "The calldata: 0x and hexadecimal" }),
+})
+const Reclaim = Type.Unsafe<null | Static<typeof reclaimFields>>({
+  ...reclaimFields,
+  type: ["object", "null"],
+  description:
+    "The transaction with which the payer takes back what is left in the escrow, without the service, once its time is over; null where nothing is left",
+})
+
 /** What the status answer adds for a session with an escrow. */
 export const escrowStatus = {
   captured: Type.Optional(CapturedMoney),
   released: Type.Optional(Released),
   refunded: Type.Optional(Refunded),
   captureBefore: Type.Optional(CaptureBefore),
+  reclaim: Type.Optional(Reclaim),
   authorization: Type.Optional(
     Type.Object(
       {

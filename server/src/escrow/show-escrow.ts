@@ -1,9 +1,11 @@
 /** What answers say of an escrow: to its merchant, and to its payer. Pure. */
+import { reclaimCall } from "../chain/escrow.ts"
 import { type Address, checksummed } from "../chain/hex.ts"
 import type { NetworkInfo } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
+import { payoutIdOf } from "../ids.ts"
 import { formatAmount } from "../money/amount.ts"
-import { secondsOf } from "./payment-info.ts"
+import { paymentInfoOf, secondsOf } from "./payment-info.ts"
 
 /** The statuses in which a payer has done his part. */
 export const paidStatuses: readonly Row<"checkout_sessions">["status"][] = [
@@ -35,6 +37,36 @@ export function shownEscrow({ token: { decimals } }: NetworkInfo, escrow: Row<"e
   }
 }
 
+/** The captures and voids of an escrow that are not mined, as its merchant sees them, oldest first. */
+export const shownCalls = (
+  { token: { decimals } }: NetworkInfo,
+  calls: readonly Pick<Row<"payouts">, "id" | "kind" | "amount" | "state" | "held_reason" | "held_detail">[],
+) =>
+  calls.flatMap(({ id, kind, amount, state, held_reason, held_detail }) =>
+    (kind === "capture" || kind === "void") && ["queued", "held", "assigned"].includes(state)
+      ? [
+          {
+            id: payoutIdOf(id),
+            kind,
+            amount: formatAmount(amount, decimals),
+            heldFor: state === "held" ? (held_detail ?? held_reason) : null,
+          },
+        ]
+      : [],
+  )
+
+/** How a payer takes back what is left once the authorization has ended: a transaction of its wallet. Null where nothing is left. */
+function shownReclaim(escrow: Row<"escrows">) {
+  const { payer, authorized, captured, voided, reclaimed } = escrow
+  if (payer === null || authorized === captured + voided + reclaimed) return null
+  return {
+    from: checksummed(payer),
+    after: escrow.authorization_expiry.toISOString(),
+    to: checksummed(escrow.escrow),
+    data: reclaimCall(paymentInfoOf(escrow, payer)),
+  }
+}
+
 /** What the status answer adds for a payer, and while he may pay, what he signs: `ReceiveWithAuthorization` in the domain of the token. */
 export function shownToPayer(
   { token: { decimals } }: NetworkInfo,
@@ -49,6 +81,7 @@ export function shownToPayer(
     released: text(escrow.voided + escrow.reclaimed),
     refunded: text(escrow.refunded),
     captureBefore: escrow.void_at.toISOString(),
+    reclaim: shownReclaim(escrow),
     ...(payable && status === "pending"
       ? {
           authorization: {

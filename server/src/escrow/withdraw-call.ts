@@ -11,7 +11,7 @@ import { refundsWhere, refundsWith } from "./refund-queries.ts"
  * Cancels a call without a nonce, and says whether it did. Call it under the escrow's lock. It never waits for the lock of a payout, whose
  * holder may wait for the escrow: whatever somebody is signing or ending at the moment is left alone.
  */
-async function withdrawCall(ctx: TxContext, id: string, reason: string): Promise<boolean> {
+export async function withdrawCall(ctx: TxContext, id: string, reason: string): Promise<boolean> {
   const free = await ctx.db
     .selectFrom("payouts")
     .select(["id", "chain_id"])

@@ -8,26 +8,35 @@ type Stands = Pick<FoldedEscrow, "status" | "authorized" | "captured" | "voided"
 /** While a payment is being reserved. */
 export const RESERVING = "The payment is being reserved."
 
+/** Where a session's times stand: until when its merchant may capture, and from when on its payer can take back what is left. */
+interface Times {
+  now: Date
+  voidAt: Date
+  reclaimAt: Date
+}
+
 /** The message of a session; `failure` is why the last reservation was none. */
 export function wordsOf(
   { status, authorized, captured, voided, reclaimed, refunded }: Stands,
-  { amount, token, voidAt, failure }: { amount: bigint; token: Token; voidAt: Date; failure: string | null },
+  { amount, token, failure, ...times }: { amount: bigint; token: Token; failure: string | null } & Times,
 ): string {
   const text = (base: bigint) => `${formatAmount(base, token.decimals)} ${token.symbol}`
+  const left = authorized - captured - voided - reclaimed
   switch (status) {
     case "pending":
       return failure ?? firstWords(amount, token)
     case "verifying":
       return RESERVING
     case "authorized":
-      return `${text(authorized)} are reserved for the merchant until ${voidAt.toISOString()}. What is not captured by then is released.`
+      if (times.now >= times.voidAt) return leftWords(text(left), times)
+      return `${text(authorized)} are reserved for the merchant until ${times.voidAt.toISOString()}. What is not captured by then is released.`
     case "voided":
       return reclaimed > 0n
         ? "The payer took the reserved money back. Nothing was paid."
         : "The reserved money was released to the payer. Nothing was paid."
     case "confirmed":
       if (captured === authorized) return "The payment is confirmed."
-      return `The payment is confirmed: ${text(captured)} of ${text(authorized)} were captured${voided + reclaimed > 0n ? ", and the rest was released" : ""}.`
+      return `The payment is confirmed: ${text(captured)} of ${text(authorized)} were captured${voided + reclaimed > 0n ? ", and the rest was released" : ""}.${left > 0n && times.now >= times.voidAt ? ` ${leftWords(text(left), times)}` : ""}`
     case "partially_refunded":
       return `${text(refunded)} of ${text(captured)} were refunded.`
     case "refunded":
@@ -38,6 +47,12 @@ export function wordsOf(
       return "The time to pay is over. Start a new checkout."
   }
 }
+
+/** What becomes of money that was not captured in time. */
+const leftWords = (left: string, { now, reclaimAt }: Times): string =>
+  now < reclaimAt
+    ? `The time to capture is over: ${left} are being released to the payer. What is not back by ${reclaimAt.toISOString()}, the payer can take back without the service.`
+    : `${left} could not be released yet, which is still tried. The payer can take them back now, without the service: with the transaction in \`reclaim\`.`
 
 /** The words of a session that nobody has begun to pay. */
 export const firstWords = (amount: bigint, token: Token): string =>

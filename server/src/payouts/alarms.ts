@@ -21,6 +21,7 @@ import {
   walletHalted,
   walletPayouts,
 } from "../metrics.ts"
+import { ESCROW_FAILED, OTHER_OPERATOR, underOtherOperator, withFailedCalls } from "./escrow-alarms.ts"
 import { type InFlight, inFlight } from "./in-flight.ts"
 import { NEVER } from "./insert-payout.ts"
 import { isTotalSpent } from "./total-budget.ts"
@@ -279,9 +280,6 @@ export const NO_KEY =
 export const UNSERVED =
   "payouts have waited for an hour at receiving addresses of a deposit factory that nothing serves: docs/operations.md says how to run a process for another factory (Keys), and docs/alarms.md what else can be done"
 const UNSERVED_MS = 3_600_000
-/** What is wrong where the escrow holds payments that the relay wallet has no say over. */
-const OTHER_OPERATOR =
-  "the escrow holds payments that obey an earlier relay wallet, so nothing captures them or gives them back before their payers take them back: docs/alarms.md (other_operator) says what can be done"
 const reported = new Set<string>()
 
 /** The networks where payouts wait and no process has the key. */
@@ -313,27 +311,23 @@ async function unserved(ctx: Context): Promise<Set<number>> {
   return new Set(rows.map(row => row.chain_id))
 }
 
-/** The networks whose escrow holds money of checkouts that were made for another relay wallet: it alone may call the escrow for them. */
-async function underOtherOperator(ctx: Context): Promise<Set<number>> {
-  const { rows } = await sql<{ chain_id: number }>`select distinct chain_id from escrows
-    where authorized > captured + voided + reclaimed and operator is distinct from ${ctx.settings.relayWallet ?? null}::text`.execute(
-    ctx.db,
-  )
-  return new Set(rows.map(row => row.chain_id))
-}
-
 /** Reports networks whose payouts wait for a key or for another process, and logs each once: no payout round there could. */
 export async function reportWaiting(ctx: Context): Promise<void> {
   report(ctx, "no_key", await withoutKey(ctx), NO_KEY)
   report(ctx, "unserved", await unserved(ctx), UNSERVED)
   report(ctx, "other_operator", await underOtherOperator(ctx), OTHER_OPERATOR)
+  report(ctx, "escrow_failed", await withFailedCalls(ctx), ESCROW_FAILED)
 }
 
-type WaitingReason = "no_key" | "unserved" | "other_operator"
+type WaitingReason = "no_key" | "unserved" | "other_operator" | "escrow_failed"
 
 function report(ctx: Context, reason: WaitingReason, networks: ReadonlySet<number>, said: string): void {
   for (const { name, chainId } of ctx.chain.networks) {
-    const labels = { network: name, wallet: reason === "other_operator" ? "relay" : "payout", reason }
+    const labels = {
+      network: name,
+      wallet: reason === "other_operator" || reason === "escrow_failed" ? "relay" : "payout",
+      reason,
+    }
     const key = `${chainId} ${reason}`
     standingAlarms.set(labels, networks.has(chainId) ? 1 : 0)
     if (!networks.has(chainId)) reported.delete(key)
@@ -353,6 +347,7 @@ export async function alarmsInWords(ctx: Context): Promise<string[]> {
   const keyless = await withoutKey(ctx)
   const waiting = await unserved(ctx)
   const otherOperator = await underOtherOperator(ctx)
+  const failedCalls = await withFailedCalls(ctx)
   const held = await sql<{ chain_id: number; held_reason: HeldReason; n: number }>`
     select chain_id, held_reason, count(*)::int as n from payouts where state = 'held'
     group by 1, 2 order by 1, 2`.execute(ctx.db)
@@ -365,6 +360,7 @@ export async function alarmsInWords(ctx: Context): Promise<string[]> {
       ...lacksKey,
       ...(waiting.has(chainId) ? [`${name}: ${UNSERVED}`] : []),
       ...(otherOperator.has(chainId) ? [`${name}: ${OTHER_OPERATOR}`] : []),
+      ...(failedCalls.has(chainId) ? [`${name}: ${ESCROW_FAILED}`] : []),
       // The row of a wallet that is no longer used stays in the table.
       ...wallets
         .filter(wallet => wallet.chain_id === chainId && (ours.length === 0 || ours.includes(wallet.address)))
