@@ -1,18 +1,34 @@
-/** How the tests are found and run: each file in a worker of its own, on real parts. */
+/** How the tests are found and run: on real parts, each file on the database that `engines.ts` says. */
 import { defineConfig } from "vitest/config"
+import { onBoth, ownDatabase } from "./server/test/engines.ts"
 import { LongestFirst } from "./server/test/longest-first.ts"
+
+const everything = ["server/**/*.test.ts", "contracts/**/*.test.ts", "web/**/*.test.ts"]
+const exclude = ["**/node_modules/**"]
+const common = {
+  globalSetup: ["server/test/snapshot.ts"],
+  isolate: false,
+  // For what never ends. Tests start whole programs, and on a busy machine each start takes ten times as long; conditions
+  // that do not come to hold are reported by `until` before.
+  testTimeout: 300_000,
+  hookTimeout: 300_000,
+  // More than two cores: many tests wait for blocks, browsers and processes. With two workers a whole run used 1.3 cores.
+  maxWorkers: 3,
+}
+
+/** The server of tests on Postgres. What runs on the embedded database must not see it. */
+const { DATABASE_URL } = process.env
+delete process.env.DATABASE_URL
+const embedded = DATABASE_URL ? [...ownDatabase, ...Object.keys(onBoth)] : everything
+const onPostgres = { include: everything, exclude: [...exclude, ...ownDatabase], env: { DATABASE_URL } }
 
 export default defineConfig({
   test: {
-    include: ["server/**/*.test.ts", "contracts/**/*.test.ts", "web/**/*.test.ts"],
-    globalSetup: ["server/test/snapshot.ts"],
-    isolate: false,
-    // For what never ends. Tests start whole programs, and on a busy machine each start takes ten times as long; conditions
-    // that do not come to hold are reported by `until` before.
-    testTimeout: 300_000,
-    hookTimeout: 300_000,
-    // More than two cores: many tests wait for blocks, browsers and processes. With two workers a whole run used 1.3 cores.
-    maxWorkers: 3,
     sequence: { sequencer: LongestFirst },
+    maxWorkers: common.maxWorkers,
+    projects: [
+      { test: { ...common, name: "embedded", include: embedded, exclude } },
+      ...(DATABASE_URL ? [{ test: { ...common, name: "postgres", ...onPostgres } }] : []),
+    ],
   },
 })

@@ -1,0 +1,44 @@
+/**
+ * Which tests run on which database. A test file runs on Postgres, unless it is named here: production runs on Postgres, and
+ * a test takes half of the CPU there. Where no Postgres is at hand everything runs on the embedded database.
+ */
+
+/** They see no Postgres: they start programs and give each its database, use none, or open the embedded one by themselves. */
+export const ownDatabase = [
+  "server/test/chaos/**",
+  "server/test/e2e/**",
+  "server/test/x402/**",
+  "contracts/**",
+  "server/src/db/migrations.test.ts",
+]
+
+/**
+ * They run on the embedded database too, for the reason beside each. It is Postgres compiled to WebAssembly and answers a
+ * statement alike. What differs is around it: everything shares one connection, on which transactions wait for each other;
+ * its own driver parses types, notifies and reports errors. Each feature with statements has a file here, which
+ * `tidy.test.ts` holds. Its folder, lock and recovery are tested by the programs of `e2e`.
+ */
+export const onBoth: Record<string, string> = {
+  "server/src/db/db.test.ts": "int8 and numeric by its driver, rollback, many transactions at once",
+  "server/src/db/migrated.test.ts": "the rows of an older version, and the service that goes on with them",
+  "server/src/db/schema.test.ts": "what its driver answers for each column",
+  "server/src/db/sql-array.test.ts": "arrays as parameters",
+  "server/src/context.test.ts": "an error in a transaction",
+  "server/src/jobs/jobs.test.ts": "leases, wakes, and rivals on one connection",
+  "server/src/http/idempotency.test.ts": "a key that many requests bring at once, on one connection",
+  "server/src/settlement/settle.test.ts": "many settle one transfer at once, on one connection",
+  "server/src/webhooks/deliver-events.test.ts": "rivals deliver the same events, on one connection",
+  "server/src/x402/facilitator.test.ts": "fifty settle one payment at once, on one connection",
+  "server/src/identity/identity.test.ts": "first tokens at once make one merchant",
+  "server/src/checkouts/splits.test.ts": "a checkout from its session to its payouts and events",
+  "server/src/payouts/one-endpoint.test.ts": "payouts, relays, and what is held",
+  "server/src/operator/unstick.test.ts": "what an operator changes while payouts are sent",
+  "server/src/escrow/create-escrow.test.ts": "reservations, and the states that the database refuses",
+  "server/src/deposits/versions.test.ts": "addresses that replace others",
+  "server/src/paywalls/routes.test.ts": "submissions, and exact answers of the API",
+  "server/src/proxy/sell-bundle.test.ts": "thousands of transfers at one address",
+  "server/src/splits/routes.test.ts": "lists of rows in one answer",
+  "server/src/books/books.test.ts": "sums of numeric, and long exports",
+  "server/src/reconciliation/check-books.test.ts": "the longest statements",
+  "server/src/scanner/scan-foreign-tokens.test.ts": "amounts beyond all sense",
+}
