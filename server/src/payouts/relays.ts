@@ -21,7 +21,7 @@ import { gatherBy } from "../jobs/gather.ts"
 import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
 import { verifySoon } from "../scanner/queries.ts"
-import { agreedTrial, askEach, reportDisagreement, type Trial } from "./trials.ts"
+import { agreedTrial, askEach, askTogether, reportDisagreement, type Trial } from "./trials.ts"
 
 /**
  * The highest gas limits of relays. A key's signature takes some 100,000. A contract's takes what the contract likes, a passkey
@@ -105,7 +105,8 @@ export async function tryRelay(
     ...(by === "contract" ? [{ method: "eth_estimateGas", params: [call] }] : []),
     ...(deposit ? [balanceCall(network, deposit.address)] : []),
   ]
-  const answers = await askEach(network, calls, ctx.signal)
+  // A contract wallet decides how long a node is busy with its call.
+  const answers = await (by === "key" ? askTogether(ctx, { network, calls }) : askEach(network, calls, ctx.signal))
   const trials = answers.flatMap(results => trialOf(results, by) ?? [])
   const agreed = agreedTrial(network, trials)
   if (!agreed) {

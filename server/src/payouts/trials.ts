@@ -8,6 +8,7 @@ import type { RpcCall, RpcResult } from "../chain/rpc.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
+import { gatherBy } from "../jobs/gather.ts"
 import { payoutAlarms } from "../metrics.ts"
 
 /** What one endpoint says that a call would do; `used`: the nonce of its authorization is used. */
@@ -49,4 +50,48 @@ export async function askEach(
   const ready = awake(network.endpoints)
   const endpoints = ready.length < quorumOf(network) ? network.endpoints : ready
   return await Promise.all(endpoints.map(endpoint => ask(endpoint, calls, signal)))
+}
+
+/** What one request asks of a network's endpoints. */
+interface Question {
+  network: Network
+  calls: readonly RpcCall[]
+}
+
+/** Requests whose calls are one exchange: endpoints take 50 calls in one, and a request has two or three. */
+const ASKED_TOGETHER = 16
+
+/**
+ * The same as {@link askEach}, in one exchange with what other requests ask at the same time. For calls whose cost and length no caller
+ * chooses: all wait for the slowest.
+ */
+export const askTogether = async (ctx: Context, question: Question): Promise<(RpcResult[] | undefined)[]> =>
+  (await gathered(ctx, question)) ?? []
+
+const gathered = gatherBy(async (ctx: Context, questions: readonly Question[]) => {
+  const exchanges = [...Map.groupBy(questions, each => each.network)].flatMap(([network, asked]) =>
+    Array.from({ length: Math.ceil(asked.length / ASKED_TOGETHER) }, (_, i) =>
+      exchange(ctx, network, asked.slice(i * ASKED_TOGETHER, (i + 1) * ASKED_TOGETHER)),
+    ),
+  )
+  return new Map((await Promise.all(exchanges)).flat())
+})
+
+async function exchange(
+  ctx: Context,
+  network: Network,
+  questions: readonly Question[],
+): Promise<[Question, (RpcResult[] | undefined)[]][]> {
+  const answers = await askEach(
+    network,
+    questions.flatMap(({ calls }) => calls),
+    ctx.signal,
+  )
+  let start = 0
+  return questions.map(question => {
+    const end = start + question.calls.length
+    const own = answers.map(results => results?.slice(start, end))
+    start = end
+    return [question, own]
+  })
 }

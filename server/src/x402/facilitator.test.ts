@@ -1,25 +1,29 @@
 // The facilitator: another server's payments, settled once each, whatever is asked twice or lost on the way.
 import { randomUUID } from "node:crypto"
 import { request as httpRequest } from "node:http"
-import { sql } from "kysely"
+import { sql, type UpdateObject } from "kysely"
 import type { PrivateKeyAccount } from "viem/accounts"
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest"
 import { backUp, onPostgres } from "../../test/database.ts"
 import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../../test/relays.ts"
 import { type Authorization, authorizationDigest, relayCall } from "../chain/authorizations.ts"
-import { type Address, checksummed } from "../chain/hex.ts"
+import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import type { Settings } from "../config/settings.ts"
 import type { Context } from "../context.ts"
 import { DatabaseUnavailable } from "../db/pool.ts"
+import type { Database } from "../db/schema.ts"
 import { checkDatabase } from "../doctor/check-database.ts"
 import { newId } from "../ids.ts"
 import { relayRow } from "../payouts/accept-relay.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
 import { endServing, takeServing } from "./lease.ts"
+import { type Outcome, outcomeOf, readSettlement, readUnlessPending } from "./outcome.ts"
 import { writeFirstClaim } from "./write-claims.ts"
 
+/** The first bytes of `authorizationState(address,bytes32)`. */
+const AUTHORIZATION_STATE = "0xe94a0102"
 const payTo = `0x${"5e".repeat(20)}` as Address
 
 let rig: PayoutRig
@@ -295,6 +299,65 @@ describe("the facilitator", () => {
     expect((await post("/x402/verify", body)).body).toMatchObject({ isValid: false, invalidReason: reason })
     expect((await settle(body)).body).toMatchObject({ success: false, errorReason: reason, transaction: "" })
     expect(await stored()).toEqual([0, 0])
+  })
+
+  it("simulates what comes at once in one exchange, and answers each for itself", async () => {
+    const [rich, poor] = [await on.buyer(), await on.buyer(9_999n)]
+    const buyers = [rich, rich, poor, rich, rich, rich]
+    const signed = await Promise.all(buyers.map(buyer => sign(buyer)))
+    const exchanges = vi.spyOn(globalThis, "fetch")
+    const answers = await Promise.all(signed.map(each => post("/x402/verify", bodyOf(each))))
+    const simulated = exchanges.mock.calls.filter(
+      ([url, init]) => url === rig.proxy.url && `${init?.body}`.includes(AUTHORIZATION_STATE),
+    )
+    exchanges.mockRestore()
+    expect(answers.map(({ body }) => body.invalidReason ?? "valid")).toEqual(
+      buyers.map(buyer => (buyer === poor ? "insufficient_funds" : "valid")),
+    )
+    expect(simulated.length).toBeLessThan(signed.length)
+  })
+
+  it("reads again, of those who wait, whatever is not pending", async () => {
+    const { ctx } = rig.service
+    const claim = await claimsOf("shop")
+    const row = await writeFirstClaim(ctx, await claim(await sign(await on.buyer())))
+    const { id = "", payout_id: payout = "" } = row ?? {}
+    const hash = `0x${"12".repeat(32)}` as Hash
+    const at = { wallet: rig.relayer.address, nonce: 7n, tx_hash: hash, block_hash: hash, block_number: 1n }
+    const of = (set: UpdateObject<Database, "payouts">) =>
+      ctx.db.updateTable("payouts").set(set).where("id", "=", payout).execute()
+    const note = (set: UpdateObject<Database, "settlements">) =>
+      ctx.db.updateTable("settlements").set(set).where("id", "=", id).execute()
+    const back = () =>
+      ctx.db.transaction().execute(async db => {
+        await sql`set local session_replication_role = replica`.execute(db)
+        const none = { wallet: null, nonce: null, tx_hash: null, block_hash: null, block_number: null, succeeded: null }
+        await db
+          .updateTable("payouts")
+          .set({ ...none, state: "queued" })
+          .where("id", "=", payout)
+          .execute()
+        await db
+          .updateTable("settlements")
+          .set({ found_hash: null, found_block: null, failed_at: null })
+          .where("id", "=", id)
+          .execute()
+      })
+    const states: [Outcome["state"] | undefined, () => Promise<unknown>][] = [
+      ["pending", async () => {}],
+      ["settled", () => note({ found_hash: hash, found_block: 1n })],
+      ["failed", () => note({ failed_at: ctx.now() })],
+      [undefined, () => of({ state: "cancelled" })],
+      ["settled", () => of({ ...at, state: "mined", succeeded: true })],
+      [undefined, () => of({ ...at, state: "mined", succeeded: false })],
+      ["pending", () => of({ wallet: at.wallet, nonce: at.nonce, state: "assigned" })],
+    ]
+    for (const [expected, become] of states) {
+      await become()
+      const [read, moved] = await Promise.all([readSettlement(ctx, id), readUnlessPending(ctx, id)])
+      expect([read && outcomeOf(read)?.state, moved]).toEqual([expected, expected === "pending" ? undefined : read])
+      await back()
+    }
   })
 
   it("answers a malformed payload with every fault", async () => {

@@ -10,7 +10,7 @@ import type { Network } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
-import { awaitEnd } from "../http/long-poll.ts"
+import { awaitSettlement } from "./await-settlement.ts"
 import { checkPayment, matchPrice } from "./check-payment.ts"
 import { bindingOf, type Claimed, claimPayment, type Sale } from "./claim.ts"
 import { followAnswer, releaseServing, takeRetry, takeServing } from "./lease.ts"
@@ -164,7 +164,8 @@ export async function settle(
   const row = await awaitSettled(ctx, reply, claimed, { waitS: asked.timeoutS, confirmations: wanted })
   const outcome = await resolveOutcome(ctx, asked.price.network, row)
   // Somebody else's transaction may have been found just now.
-  const last = row.found_hash === null ? ((await readSettlement(ctx, row.id)) ?? row) : row
+  const isNews = row.found_hash === null && outcomeOf(row) === undefined
+  const last = isNews ? ((await readSettlement(ctx, row.id)) ?? row) : row
   if (outcome.state === "settled" && (await isDeep(ctx, last, wanted))) {
     const success = { success: true, payer: checksummed(payer), transaction: outcome.txHash, ...shared }
     if ((await takeServing(ctx, right, merchantId)) || (isIdentified && (await takeRetry(ctx, right, true))))
@@ -195,17 +196,13 @@ async function awaitSettled(
   { settlement, claimId, isIdentified }: Claimed,
   { waitS, confirmations }: { waitS: number; confirmations: number },
 ): Promise<Settlement> {
-  const read = async () => {
-    const row = await readSettlement(ctx, settlement.id)
-    if (!row) throw new Error(`the settlement ${settlement.id} is not there`)
-    return { row, isDeep: await isDeep(ctx, row, confirmations) }
+  const isOver = async (row: Settlement) => {
+    if (outcomeOf(row)?.state !== "settled") return true
+    const isAnswerable = isIdentified || row.answered_at !== null || row.claim_id === claimId || row.is_free
+    return isAnswerable && (await isDeep(ctx, row, confirmations))
   }
-  const isOver = ({ row, isDeep }: Awaited<ReturnType<typeof read>>) => {
-    const outcome = outcomeOf(row)
-    if (outcome?.state !== "settled") return outcome === undefined
-    return isDeep && (isIdentified || row.answered_at !== null || row.claim_id === claimId || row.is_free)
-  }
-  return (await awaitEnd(ctx, reply, waitS, read, isOver, confirmations > 1 ? DEPTH_MS : undefined)).row
+  const everyMs = confirmations > 1 ? DEPTH_MS : undefined
+  return await awaitSettlement(ctx, reply, settlement.id, { waitS, everyMs }, isOver)
 }
 
 /** Whether the transfer's block is as deep as asked for, counting itself, by the scan's own height. */

@@ -38,17 +38,27 @@ export type Settlement = Row<"settlements"> &
 /** A settlement with the state of its relay. Whoever waits for one reads at each wake-up, so that reads come by the dozen. */
 export const readSettlement = (ctx: TxContext, id: string): Promise<Settlement | undefined> => settlementsOf(ctx.db, id)
 
-const settlementsOf = gatherBy(async (db: Db, ids: readonly string[]): Promise<Map<string, Settlement>> => {
-  const rows = await db
+/** The same; undefined while it is pending by the rows. Of what is read by those who wait, most is pending. */
+export const readUnlessPending = (ctx: TxContext, id: string): Promise<Settlement | undefined> => movedOf(ctx.db, id)
+
+const rowsOf = (db: Db, ids: readonly string[]) =>
+  db
     .selectFrom("settlements")
     .innerJoin("payouts", "payouts.id", "settlements.payout_id")
     .selectAll("settlements")
     .select(["payouts.state", "payouts.succeeded", "payouts.tx_hash", "payouts.held_detail", "payouts.block_number"])
     .select(sql<boolean>`settlements.claim_id is null or settlements.lease_until < clock_timestamp()`.as("is_free"))
     .where("settlements.id", "in", ids)
-    .execute()
-  return new Map(rows.map(row => [row.id, row]))
-})
+
+const byId = (rows: readonly Settlement[]): Map<string, Settlement> => new Map(rows.map(row => [row.id, row]))
+
+const settlementsOf = gatherBy(async (db: Db, ids: readonly string[]) => byId(await rowsOf(db, ids).execute()))
+
+/** Whether {@link outcomeOf} has another answer than `pending`. */
+const isMoved = sql<boolean>`(settlements.found_hash is not null or settlements.failed_at is not null
+  or payouts.succeeded is not null or payouts.state = 'cancelled')`
+
+const movedOf = gatherBy(async (db: Db, ids: readonly string[]) => byId(await rowsOf(db, ids).where(isMoved).execute()))
 
 /** The outcome by the rows alone; undefined where the chain has to be asked, because the relay moved nothing. */
 export function outcomeOf({ state, succeeded, tx_hash, found_hash, failed_at }: Settlement): Outcome | undefined {

@@ -9,7 +9,7 @@ import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
-import { awaitEnd } from "../http/long-poll.ts"
+import { awaitSettlement } from "./await-settlement.ts"
 import type { Prices } from "./check-payment.ts"
 import { bindingOf, type Claimed, claimPayment, type Offered } from "./claim.ts"
 import {
@@ -23,7 +23,7 @@ import {
   takeRetry,
   takeServing,
 } from "./lease.ts"
-import { type Outcome, outcomeOf, readSettlement, resolveOutcome } from "./outcome.ts"
+import { type Outcome, outcomeOf, readSettlement, resolveOutcome, type Settlement } from "./outcome.ts"
 import { networkName, paymentRequired, readPayment, responseHeaders, type Sold, type Version } from "./protocol.ts"
 import { type Refusal, refuse } from "./reasons.ts"
 import { offerExtensions, receiptExtensions, signReceipt } from "./statements.ts"
@@ -140,20 +140,14 @@ async function awaitOutcome(
   const caller = callerOf(ctx, request)
   const others = waiting.get(settlement.id) ?? 0
   const isMine = settlement.claim_id === claimId
-  const read = async () => {
-    const row = await readSettlement(ctx, settlement.id)
-    if (!row) throw new Error(`the settlement ${settlement.id} is not there`)
-    return row
-  }
-  const isOver = (row: Awaited<ReturnType<typeof read>>) => {
-    const outcome = outcomeOf(row)
-    if (outcome?.state !== "settled") return outcome === undefined
+  const isOver = (row: Settlement) => {
+    if (outcomeOf(row)?.state !== "settled") return true
     return isIdentified || row.answered_at !== null || row.claim_id === claimId || row.is_free || row.caller !== caller
   }
   if (!isMine) waiting.set(settlement.id, others + 1)
   try {
-    const patience = isMine || others < MOST_WAITING ? waitS : 0
-    return await resolveOutcome(ctx, network, await awaitEnd(ctx, reply, patience, read, isOver))
+    const patience = { waitS: isMine || others < MOST_WAITING ? waitS : 0 }
+    return await resolveOutcome(ctx, network, await awaitSettlement(ctx, reply, settlement.id, patience, isOver))
   } finally {
     const left = (waiting.get(settlement.id) ?? 1) - 1
     if (!isMine && left > 0) waiting.set(settlement.id, left)
