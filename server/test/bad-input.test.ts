@@ -17,6 +17,7 @@ import type { Document, Operation, Parameter, Schema } from "./contract.ts"
 import { AUDIENCE } from "./issuer.ts"
 import { type Receiver, startReceiver } from "./receiver.ts"
 import { PAYOUT_ADDRESS, paperNetwork, startService, type TestService } from "./service.ts"
+import { newRecurring } from "./subscriptions.ts"
 import { accessFields, signInFields, signMessage } from "./wallet.ts"
 
 const METRICS_TOKEN = "m-token"
@@ -93,7 +94,8 @@ async function prepare(): Promise<void> {
   await service.empty()
   await service.merchant("shop")
   await service.merchant("rival")
-  const film = { name: "Film", price: 5, slug: "film" }
+  const subscriptionProductId = await newRecurring(service, "shop")
+  const film = { name: "Film", price: 5, slug: "film", subscriptionProductId }
   const { id } = (await service.call("POST", "/api/console/paywalls", film, { as: "shop" })).body
   const recipients = [
     { address: BUYER, percent: 70 },

@@ -38,7 +38,9 @@ export const limitRows: readonly LimitRow[] = [
   { bucket: "agent", path: "/api/(p|agent)/*", credential: "none" },
   { bucket: "linkStart", method: "POST", path: "/api/pay/sessions", credential: "none" },
   { bucket: "linkStart", path: "/p/:slug/start", credential: "none" },
-  { bucket: "pages", path: "/(pay|paywall|p|receipt|return|logo)/*", credential: "none" },
+  { bucket: "linkStart", method: "POST", path: "/api/paywalls/:id/subscribe", credential: "none" },
+  { bucket: "linkStart", path: "/paywall/:id/subscribe", credential: "none" },
+  { bucket: "pages", path: "/(pay|paywall|p|receipt|return|logo|invoice|subscriptions)/*", credential: "none" },
   { bucket: "public", path: "/*", credential: "none" },
 ]
 

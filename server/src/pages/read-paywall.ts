@@ -52,7 +52,7 @@ export async function paywallStatus(ctx: Context, id: string, payer: Payer): Pro
   const { address, txHash } = payer
   const [stale, access, payment, open] = await Promise.all([
     isStale(ctx, row.chain_id),
-    address && accessOf(ctx, id, address),
+    address && accessOf(ctx, row, address),
     address && txHash && stateOf(ctx, row, txHash, address),
     address ? openOf(ctx, id, token.address, address) : { seen: 0n, confirmed: 0n },
   ])

@@ -5,6 +5,7 @@ import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { type Anvil, deployContractWallet, startAnvil } from "../../test/anvil.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
+import { newInvoice, newRecurring, newSubscription } from "../../test/subscriptions.ts"
 import { accessFields, BASE_URL, type Fields, signInFields, signMessage } from "../../test/wallet.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
 import type { Network } from "../chain/networks.ts"
@@ -237,6 +238,148 @@ describe("POST /api/paywalls/:id/access", () => {
       await limited.stop()
     }
   })
+})
+
+describe("a subscription", () => {
+  const DAY = 24 * HOUR
+  const inDays = (days: number) => new Date(service.ctx.now().getTime() + days * DAY)
+  const change = (id: string, body: object) => service.call("PUT", `/api/console/paywalls/${id}`, body, { as: "shop" })
+  const setSubscription = (id: string, values: object) =>
+    service.ctx.db.updateTable("subscriptions").set(values).where("id", "=", id).execute()
+  const shown = async (id: string) =>
+    (await service.call("GET", `/paywall/${id}/status?address=${account.address}`)).body.accessUntil
+
+  it("opens a paywall as long as its access lasts, for verify, the token and the page alike", async () => {
+    const product = await newRecurring(service, "shop")
+    const series = await paywall({ subscriptionProductId: product })
+    expect(await verify(series)).toEqual({ hasAccess: false })
+    const { id, sessionId } = await newSubscription(service, "shop", product, account.address)
+    const session = service.ctx.db.selectFrom("checkout_sessions").select("tx_hash").where("id", "=", sessionId)
+    const { tx_hash } = await session.executeTakeFirstOrThrow()
+    /** Until when it is open by everything that says so; null for closed. */
+    const opens = async () => {
+      const { hasAccess, expiresAt = null, txHash = null } = await verify(series)
+      const status = (await open(series)).status
+      expect([status, await shown(series), txHash]).toEqual(hasAccess ? [200, expiresAt, tx_hash] : [403, null, null])
+      return expiresAt && new Date(expiresAt)
+    }
+    expect(await opens()).toEqual(await untilOf(id))
+    expect(await verify(series, other.address)).toEqual({ hasAccess: false })
+    expect(await verify(film)).toEqual({ hasAccess: false })
+
+    // Due, in its grace: what was paid is over, and access is not.
+    await setSubscription(id, { status: "payment_due", paid_until: inDays(-1), access_until: inDays(2) })
+    expect(await opens()).toEqual(await untilOf(id))
+    await setSubscription(id, { status: "past_due", access_until: service.ctx.now() })
+    expect(await opens()).toBeNull()
+    await setSubscription(id, { status: "paused", paid_until: inDays(9), access_until: inDays(9) })
+    expect(await opens()).toEqual(await untilOf(id))
+    await setSubscription(id, { access_until: inDays(-1) })
+    expect(await opens()).toBeNull()
+    const ended = { status: "canceled", cancel_reason: "requested", ended_at: service.ctx.now() }
+    await setSubscription(id, { ...ended, access_until: inDays(9) })
+    expect(await opens()).toEqual(await untilOf(id))
+    await setSubscription(id, { access_until: service.ctx.now() })
+    expect(await opens()).toBeNull()
+  })
+
+  it("opens what was paid for last, until the product that it changed to is paid", async () => {
+    const [basic, pro] = [await newRecurring(service, "shop"), await newRecurring(service, "shop", { name: "Pro" })]
+    const news = await paywall({ subscriptionProductId: basic })
+    const archive = await paywall({ subscriptionProductId: pro })
+    const opens = async () => [(await verify(news)).hasAccess, (await verify(archive)).hasAccess]
+    const { id } = await newSubscription(service, "shop", basic, account.address)
+    await setSubscription(id, { product_id: pro })
+    const next = await newInvoice(service, "shop", id)
+    expect(await opens()).toEqual([true, false])
+    await service.ctx.db
+      .updateTable("invoices")
+      .set({ paid_at: service.ctx.now() })
+      .where("id", "=", next.invoiceId)
+      .execute()
+    await service.ctx.db
+      .updateTable("checkout_sessions")
+      .set({ tx_hash: `0x${"9a".repeat(32)}` as never })
+      .where("id", "=", next.sessionId)
+      .execute()
+    expect(await opens()).toEqual([false, true])
+    expect(await verify(archive)).toMatchObject({ txHash: `0x${"9a".repeat(32)}` })
+    // A contract of the same address may be somebody else's on another network.
+    await setSubscription(id, { chain_id: 8453 })
+    expect(await opens()).toEqual([false, false])
+  })
+
+  it("gives the later of its end and a grant's, and its calls are not counted", async () => {
+    const product = await newRecurring(service, "shop")
+    const api = await paywall({ pricingModel: "per_call", subscriptionProductId: product })
+    const consume = async () =>
+      (
+        await service.call(
+          "POST",
+          `/api/paywalls/${api}/consume`,
+          { address: account.address },
+          { headers: { "x-api-key": apiKey } },
+        )
+      ).body
+    await grant(api, { durationS: 3_600n })
+    const { id } = await newSubscription(service, "shop", product, account.address)
+    expect(new Date((await verify(api)).expiresAt)).toEqual(await untilOf(id))
+    for (let i = 0; i < 2; i++) expect(await consume()).toEqual({ allowed: true, remaining: null })
+    await setSubscription(id, { access_until: new Date(service.ctx.now().getTime() + 60_000) })
+    expect(new Date((await verify(api)).expiresAt).getTime()).toBeGreaterThan(service.ctx.now().getTime() + HOUR / 2)
+    service.advance(61_000)
+    expect([await consume(), await consume()]).toEqual([
+      { allowed: true, remaining: 0 },
+      { allowed: false, remaining: 0 },
+    ])
+  })
+
+  it("is of the merchant's own recurring product on the paywall's network, can be changed and taken away, and is started by anyone", async () => {
+    await service.merchant("rival")
+    const product = await newRecurring(service, "shop")
+    const once = (await service.call("POST", "/api/console/products", { name: "Book", price: 5 }, { as: "shop" })).body
+    const elsewhere = await newRecurring(service, "shop")
+    await service.ctx.db.updateTable("products").set({ chain_id: 8453 }).where("id", "=", elsewhere).execute()
+    service.ctx.chain.networks = [network, { ...network, name: "base" as const, chainId: 8453 }]
+    const refused = { status: 400, body: { error: "VALIDATION_ERROR", details: [{ path: "subscriptionProductId" }] } }
+    for (const bad of [await newRecurring(service, "rival"), once.id, elsewhere, "prod_none", 7]) {
+      expect(await change(film, { subscriptionProductId: bad, name: "Changed" })).toMatchObject(refused)
+      const body = { name: "New", price: 5, subscriptionProductId: bad }
+      expect(await service.call("POST", "/api/console/paywalls", body, { as: "shop" })).toMatchObject(refused)
+    }
+    const read = async () => [
+      (await service.call("GET", `/api/console/paywalls/${film}`, undefined, { as: "shop" })).body,
+      (await service.call("GET", `/api/paywalls/${film}`)).body,
+    ]
+    for (const each of await read()) expect(each).toMatchObject({ name: "Film", subscriptionProductId: null })
+    const start = () => service.call("POST", `/api/paywalls/${film}/subscribe`)
+    expect(await start()).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
+    expect((await change(film, { subscriptionProductId: product })).body).toMatchObject({
+      subscriptionProductId: product,
+    })
+    for (const each of await read()) expect(each).toMatchObject({ subscriptionProductId: product })
+    expect((await change(film, { name: "Film" })).body.subscriptionProductId).toBe(product)
+
+    await newSubscription(service, "shop", product, account.address)
+    expect((await verify(film)).hasAccess).toBe(true)
+    const started = await start()
+    expect(started).toMatchObject({ status: 201, body: { amount: "5.00", currency: "USDC" } })
+    const session = service.ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", started.body.sessionId)
+    expect(await session.executeTakeFirst()).toMatchObject({
+      product_id: product,
+      redirect_url: `${BASE_URL}/paywall/${film}`,
+    })
+    await service.call("PUT", `/api/console/products/${product}`, { active: false }, { as: "shop" })
+    expect(await start()).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
+    // Who has subscribed keeps access; without the product nobody has it by a subscription.
+    expect((await verify(film)).hasAccess).toBe(true)
+    expect((await change(film, { subscriptionProductId: null })).body.subscriptionProductId).toBeNull()
+    expect(await verify(film)).toEqual({ hasAccess: false })
+  })
+
+  const untilOf = async (id: string) =>
+    (await service.ctx.db.selectFrom("subscriptions").select("access_until").where("id", "=", id).executeTakeFirst())
+      ?.access_until
 })
 
 describe("a signature for one thing", () => {

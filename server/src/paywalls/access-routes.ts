@@ -55,7 +55,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
       const paywall = await publicPaywall(ctx, request.params.id)
       const door: Door = { ...doorOf(ctx, paywall), address }
       const proof = await proveWallet(ctx, door, request.body)
-      const access = await accessOf(ctx, paywall.id, address)
+      const access = await accessOf(ctx, paywall, address)
       if (!access) throw new ApiError("ACCESS_REQUIRED")
       await useProof(ctx, door, proof)
       // What is left of the access by the service's clock, in the wall time of tokens.
@@ -78,7 +78,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
         operationId: "consumeCall",
         summary: "Uses up one call that an address paid for",
         description:
-          "For a `per_call` paywall, each payment is one call. For others, calls are not counted: all are allowed while the access lasts, and `remaining` is null.",
+          "For a `per_call` paywall, each payment is one call. For others, calls are not counted: all are allowed while the access lasts, and `remaining` is null. Access by a subscription has no number of calls, and uses up none that were paid for.",
         tags: ["paywalls"],
         params: Id,
         body: Consume,
@@ -91,7 +91,7 @@ export function accessRoutes(app: Server, ctx: Context): void {
       const address = addressField("address", request.body.address)
       const paywall = await publicPaywall(ctx, request.params.id)
       if (paywall.merchant_id !== merchantId) throw new ApiError("PAYWALL_NOT_FOUND")
-      return await idempotently(ctx, request, reply, merchantId, ctx => takeCall(ctx, paywall.id, address))
+      return await idempotently(ctx, request, reply, merchantId, ctx => takeCall(ctx, paywall, address))
     },
   )
 }

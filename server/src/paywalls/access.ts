@@ -1,7 +1,11 @@
-/** Who has access to what until when: the fold of an address's grants, kept in one row that is also their lock. */
+/**
+ * Who has access to what until when: the fold of an address's grants, kept in one row that is also their lock; and where a paywall
+ * names a product, what a subscription of it opens, which is read when it is asked for.
+ */
 import { sql } from "kysely"
 import type { Address, Hash } from "../chain/hex.ts"
-import type { Context, TxContext } from "../context.ts"
+import type { TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
 import { foldGrants } from "./grant.ts"
 
 /** Holds the grants of (paywall, address) still until the transaction ends. */
@@ -26,21 +30,65 @@ export async function foldAccess(ctx: TxContext, paywallId: string, address: Add
     .execute()
 }
 
-/** The access that an address holds now, or undefined; what is used up is none. */
+/** A paywall, as far as access to it follows from it. */
+type Opened = Pick<Row<"paywalls">, "id" | "merchant_id" | "chain_id" | "subscription_product_id">
+
+/**
+ * The access that an address holds now, by its grants or by a subscription, whichever lasts longer; undefined for none, and what
+ * is used up is none. One statement: `verify` asks it.
+ */
 export async function accessOf(
-  ctx: Context,
-  paywallId: string,
+  ctx: TxContext,
+  paywall: Opened,
   address: Address,
 ): Promise<{ expiresAt: Date; txHash: Hash } | undefined> {
-  const row = await ctx.db
+  const granted = ctx.db
     .selectFrom("access")
     .select(["expires_at", "tx_hash"])
-    .where("paywall_id", "=", paywallId)
+    .where("paywall_id", "=", paywall.id)
     .where("address", "=", address)
     .where("expires_at", ">", ctx.now())
     .where(eb => eb.or([eb("calls_left", "is", null), eb("calls_left", ">", 0)]))
-    .executeTakeFirst()
+  const subscribed = subscribedTo(ctx, paywall, address)
+  const row = subscribed
+    ? await ctx.db
+        .selectFrom(granted.unionAll(subscribed).as("held"))
+        .select(["expires_at", "tx_hash"])
+        .orderBy("expires_at", "desc")
+        .limit(1)
+        .executeTakeFirst()
+    : await granted.executeTakeFirst()
   return row?.expires_at && row.tx_hash ? { expiresAt: row.expires_at, txHash: row.tx_hash } : undefined
+}
+
+/**
+ * What an address's subscriptions open now, with the transaction that paid last; undefined where the paywall is opened by none. What
+ * was paid for counts: a subscription that changes to another product opens the old one until the new one is paid. Of one network
+ * alone, as a contract at one address can have another owner on each.
+ */
+function subscribedTo(ctx: TxContext, { merchant_id, chain_id, subscription_product_id }: Opened, address: Address) {
+  if (subscription_product_id === null) return undefined
+  return ctx.db
+    .selectFrom("subscriptions")
+    .innerJoinLateral(
+      eb =>
+        eb
+          .selectFrom("invoices")
+          .innerJoin("checkout_sessions", "checkout_sessions.id", "invoices.session_id")
+          .select(["invoices.product_id", "checkout_sessions.tx_hash"])
+          .whereRef("invoices.subscription_id", "=", "subscriptions.id")
+          .where("invoices.paid_at", "is not", null)
+          .orderBy("invoices.sequence", "desc")
+          .limit(1)
+          .as("last"),
+      join => join.onTrue(),
+    )
+    .select(["subscriptions.access_until as expires_at", "last.tx_hash"])
+    .where("subscriptions.payer", "=", address)
+    .where("subscriptions.merchant_id", "=", merchant_id)
+    .where("subscriptions.chain_id", "=", chain_id)
+    .where("subscriptions.access_until", ">", ctx.now())
+    .where("last.product_id", "=", subscription_product_id)
 }
 
 /** Whether a call may be made now; `remaining` null is as many as fit into the time. */
@@ -51,10 +99,13 @@ export interface Consumed {
 
 /**
  * Takes one call off what an address paid for; call it inside a transaction. Where access has no number of calls, all are
- * allowed while it lasts. It costs the same however many grants there are, as whoever pays by the call has thousands.
+ * allowed while it lasts, and a subscription's comes first. It costs the same however many grants there are, as whoever pays by
+ * the call has thousands.
  */
-export async function takeCall(ctx: TxContext, paywallId: string, address: Address): Promise<Consumed> {
+export async function takeCall(ctx: TxContext, paywall: Opened, address: Address): Promise<Consumed> {
   const none = { allowed: false, remaining: 0 }
+  if (await subscribedTo(ctx, paywall, address)?.limit(1).executeTakeFirst()) return { allowed: true, remaining: null }
+  const paywallId = paywall.id
   let held = await holdAccess(ctx, paywallId, address)
   if (held && (!held.since_at || (held.calls_left === null && (await endsInCalls(ctx, paywallId, address))))) {
     await foldAccess(ctx, paywallId, address)

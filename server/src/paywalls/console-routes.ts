@@ -253,6 +253,7 @@ function createdOf(ctx: TxContext, row: Row<"paywalls">) {
     slug: row.slug,
     listed: row.listed,
     splitId: row.split_id,
+    subscriptionProductId: row.subscription_product_id,
     chain: networkOf(ctx.chain, row.chain_id).name,
     accessDuration: seconds(row.access_duration_s),
   }

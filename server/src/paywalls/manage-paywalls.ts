@@ -19,12 +19,14 @@ import { recipientSetOf } from "../splits/splits.ts"
 import { foldAccess, lockAccess } from "./access.ts"
 import { contentFaults, defaultDuration, durationAfter } from "./paywall.ts"
 import type { PaywallChange, PaywallCreate } from "./schema.ts"
+import { subscriptionFaults } from "./subscription-faults.ts"
 
 /** Makes a paywall with a receiving address of its own; `PAYMENTS_PAUSED`. Call it inside a transaction. */
 export async function createPaywall(ctx: TxContext, merchantId: string, body: PaywallCreate): Promise<Row<"paywalls">> {
   const network = networkAsked(ctx.chain, body.chain)
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
   const faults = [...currencyFaults(network, body.currency), ...contentFaults(body)]
+  faults.push(...(await subscriptionFaults(ctx, merchantId, network, body.subscriptionProductId)))
   const price = readAmount("price", asWritten(body, "price"), network.token, ctx.settings.minAmount, split?.size)
   if (typeof price !== "bigint") faults.push(price)
   if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
@@ -53,6 +55,7 @@ export async function createPaywall(ctx: TxContext, merchantId: string, body: Pa
         access_duration_s: durationAfter({ pricingModel, durationS: defaultDuration(pricingModel) }, body),
         slug: body.slug ?? null,
         listed: body.listed ?? false,
+        subscription_product_id: body.subscriptionProductId ?? null,
         split_id: body.splitId ?? null,
         active: true,
         created_at: now,
@@ -90,6 +93,7 @@ export async function changePaywall(
       const network = networkOf(ctx.chain, before.chain_id)
       const { token } = network
       const faults = contentFaults(body)
+      faults.push(...(await subscriptionFaults(ctx, merchantId, network, body.subscriptionProductId)))
       const price =
         body.price === undefined && !body.splitId
           ? before.price
@@ -127,6 +131,7 @@ export async function changePaywall(
             : { content_data: body.contentData && JSON.stringify(body.contentData) }),
           ...(body.slug === undefined ? {} : { slug: body.slug }),
           ...(body.listed === undefined ? {} : { listed: body.listed }),
+          ...(body.subscriptionProductId === undefined ? {} : { subscription_product_id: body.subscriptionProductId }),
           ...(body.splitId === undefined ? {} : { split_id: body.splitId }),
         })
         .where("id", "=", id)

@@ -4,19 +4,31 @@ import { addressField } from "../chain/address-field.ts"
 import { checksummed, parseHash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
+import { sessionUrl } from "../checkouts/show-session.ts"
 import type { Context } from "../context.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError } from "../errors.ts"
 import { awaitEnd, MAX_WAIT_S } from "../http/long-poll.ts"
 import { AddressText, Described } from "../http/schemas.ts"
-import type { Server } from "../http/server.ts"
+import { orEmptyBody, type Server } from "../http/server.ts"
+import { NoBody } from "../identity/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 import { pausedDeposits } from "../payouts/pause.ts"
 import { statusMessage } from "../scanner/submission-faults.ts"
 import { accessOf } from "./access.ts"
 import { payToOf } from "./manage-paywalls.ts"
-import { AccessAnswer, Id, PaymentId, PaymentStatus, PaymentSubmit, PaymentSubmitted, PublicPaywall } from "./schema.ts"
+import {
+  AccessAnswer,
+  Id,
+  PaymentId,
+  PaymentStatus,
+  PaymentSubmit,
+  PaymentSubmitted,
+  PublicPaywall,
+  Subscribed,
+} from "./schema.ts"
 import { paymentState, publicPaywall, submitPayment } from "./submissions.ts"
+import { startSubscription } from "./subscribe.ts"
 
 const tags = ["buyers"]
 
@@ -59,6 +71,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
         currency: row.currency,
         contentType: row.content_type,
         pricingModel: row.pricing_model,
+        subscriptionProductId: row.subscription_product_id,
         active: row.active,
         chain,
         chainId,
@@ -76,7 +89,7 @@ export function paywallRoutes(app: Server, ctx: Context): void {
         operationId: "verifyAccess",
         summary: "Whether an address has access now",
         description:
-          "Reports what an address has paid for, not who sends the request. A request with an API key counts against the key's rate limit.",
+          "Reports what an address has paid for, not who sends the request. Where the paywall has a `subscriptionProductId`, a subscription of that product opens it until its grace is over, and `txHash` is its last payment. A request with an API key counts against the key's rate limit.",
         tags,
         params: Id,
         querystring: AddressQuery,
@@ -86,11 +99,41 @@ export function paywallRoutes(app: Server, ctx: Context): void {
     },
     async request => {
       const address = addressField("address", request.query.address)
-      const { id } = await publicPaywall(ctx, request.params.id)
-      await watch(ctx, id)
-      const access = await accessOf(ctx, id, address)
+      const paywall = await publicPaywall(ctx, request.params.id)
+      await watch(ctx, paywall.id)
+      const access = await accessOf(ctx, paywall, address)
       if (!access) return { hasAccess: false }
       return { hasAccess: true, expiresAt: access.expiresAt.toISOString(), txHash: access.txHash }
+    },
+  )
+
+  app.post(
+    "/api/paywalls/:id/subscribe",
+    {
+      schema: {
+        operationId: "subscribeToPaywall",
+        summary: "Starts a checkout of the subscription that opens a paywall",
+        description:
+          "For a paywall with a `subscriptionProductId`. The checkout is the first period of a subscription that belongs to the wallet that pays it, and leads back to the paywall's page.",
+        tags,
+        params: Id,
+        body: NoBody,
+        response: { 201: Subscribed },
+      },
+      config: { errors: ["PAYWALL_NOT_FOUND", "INVALID_OPERATION", "PAYOUT_ADDRESS_REQUIRED", "PAYMENTS_PAUSED"] },
+      preValidation: orEmptyBody,
+    },
+    async (request, reply) => {
+      const session = await startSubscription(ctx, await publicPaywall(ctx, request.params.id))
+      const { token } = networkOf(ctx.chain, session.chain_id)
+      reply.code(201)
+      return {
+        sessionId: session.id,
+        url: sessionUrl(ctx, session.id),
+        amount: formatAmount(session.amount, token.decimals),
+        currency: session.currency,
+        expiresAt: session.expires_at.toISOString(),
+      }
     },
   )
 

@@ -33,6 +33,14 @@ export const Id = Type.Object({
 export const GrantId = Type.Object({ ...Id.properties, grantId: Type.String({ description: "The grant's id" }) })
 export const PaymentId = Type.Object({ ...Id.properties, txHash: Described(HashText, "The hash that was submitted") })
 
+const SubscriptionProduct = Nullable(
+  Type.String({
+    maxLength: 64,
+    description:
+      "One of your products with a `billingInterval`, on the paywall's network: whoever subscribes to it has access",
+    examples: ["prod_tz4a98xxat96iws9zmbrgj3a"],
+  }),
+)
 const Listed = Type.Boolean({
   description: "Whether `/.well-known/x402` lists it for agents, by its slug; false by default",
 })
@@ -51,6 +59,7 @@ export const PaywallCreate = Strict(
     slug: Type.Optional(Slug),
     listed: Type.Optional(Listed),
     splitId: Type.Optional(SplitId),
+    subscriptionProductId: Type.Optional(SubscriptionProduct),
     chain: Type.Optional(
       Type.String({ maxLength: 32, description: "A network of this service; without it, the default network" }),
     ),
@@ -72,6 +81,7 @@ export const PaywallChange = Strict(
     slug: Type.Optional(Slug),
     listed: Type.Optional(Listed),
     splitId: Type.Optional(SplitId),
+    subscriptionProductId: Type.Optional(SubscriptionProduct),
     accessDuration: Type.Optional(AccessDuration),
   },
   { price: "4.50", description: "Half an hour, in English" },
@@ -96,6 +106,7 @@ const created = {
   slug: Nullable(Type.String()),
   listed: Type.Boolean(),
   splitId: Nullable(Type.String()),
+  subscriptionProductId: Nullable(Type.String()),
   chain: Type.String(),
   accessDuration: Nullable(Type.Integer()),
 }
@@ -145,6 +156,9 @@ export const PublicPaywall = Type.Object({
   currency: Type.String(),
   contentType: Type.String(),
   pricingModel: Type.String(),
+  subscriptionProductId: Nullable(
+    Type.String({ description: "Whoever subscribes to this product has access; `POST /api/paywalls/:id/subscribe`" }),
+  ),
   active: Type.Boolean(),
   chain: Type.String(),
   chainId: Type.Integer(),
@@ -182,6 +196,14 @@ export const PaymentStatus = Type.Object({
   message: Type.String(),
   confirmations: Type.Integer(),
   requiredConfirmations: Type.Integer(),
+})
+
+export const Subscribed = Type.Object({
+  sessionId: Type.String({ pattern: idPattern("cs") }),
+  url: Type.String({ description: "Where the first period is paid" }),
+  amount: Money,
+  currency: Type.String(),
+  expiresAt: Timestamp,
 })
 
 export const AccessProve = Strict(

@@ -1,0 +1,21 @@
+/** Which product may open a paywall by its subscriptions. */
+import { type NetworkInfo, networkOf } from "../chain/networks.ts"
+import { ownProduct } from "../checkouts/catalog.ts"
+import type { TxContext } from "../context.ts"
+import type { ErrorDetail } from "../errors.ts"
+
+/** What is wrong with the product that a paywall is to be opened by; nothing is with none. */
+export async function subscriptionFaults(
+  ctx: TxContext,
+  merchantId: string,
+  network: NetworkInfo,
+  productId: string | null | undefined,
+): Promise<ErrorDetail[]> {
+  if (typeof productId !== "string") return []
+  const path = "subscriptionProductId"
+  const product = await ownProduct(ctx, merchantId, productId)
+  if (!product?.billing_interval)
+    return [{ path, message: "must be the id of one of your products that have a `billingInterval`" }]
+  if (networkOf(ctx.chain, product.chain_id).name === network.name) return []
+  return [{ path, message: `must be a product on ${network.name}, the network of the paywall` }]
+}
