@@ -52,6 +52,42 @@ it("Buyers who spend the relays' half of a budget stop reservations, which count
   expect((await on.session(third.id)).status).toBe("voided")
 })
 
+it("Buyers get half of the budget of all merchants, which stops no payment's first capture, and the others only when merchants spent it", async () => {
+  const { db, settings } = rig.service.ctx
+  const [one, two] = [await reserved(), await reserved()]
+  await db
+    .updateTable("payouts")
+    .set({ gas_cost: 10n ** 16n })
+    .where("kind", "=", "reserve")
+    .execute()
+  // Two of them are four in the half, and two of the whole.
+  settings.gasBudgetTotal = 6n * 10n ** 16n
+  const other = await on.start()
+  const signed = await on.sign(await on.buyer(), other)
+  const refused = await on.submit(other, signed)
+  expect([refused.status, refused.body.error]).toEqual([503, "RELAY_UNAVAILABLE"])
+  for (const amount of ["1", "2"]) await on.capture(one.id, amount)
+  await on.work()
+  expect(await on.session(one.id)).toMatchObject({ escrow: { captured: "3.00" } })
+  settings.gasBudgetTotal = 10n ** 16n
+  for (const amount of ["1", "2"]) await on.capture(two.id, amount)
+  await on.work()
+  expect(await on.session(two.id)).toMatchObject({ escrow: { captured: "1.00" } })
+  expect((await on.calls("capture")).filter(({ state }) => state === "held")).toMatchObject([
+    { amount: 2_000_000n, held_reason: "gas_budget" },
+  ])
+  settings.gasBudgetTotal = 9n * 10n ** 16n
+  expect((await on.submit(other, signed)).status).toBe(200)
+  await db
+    .updateTable("payouts")
+    .set({ run_at: new Date(0) })
+    .where("state", "=", "held")
+    .execute()
+  await on.work()
+  expect(await on.session(two.id)).toMatchObject({ escrow: { captured: "3.00" } })
+  expect((await on.session(other)).status).toBe("authorized")
+})
+
 it("A call that failed often is tried again within five minutes, and in time before it ends", async () => {
   const { client } = rig.anvil
   const { ctx } = rig.service

@@ -97,7 +97,7 @@ export async function checkRelay(
   if (trial === "used" || trial === "unseen") return refused(trial, "")
   if ("words" in trial) return refused(trial.isShort ? "short" : "fails", trial.words)
   const { gas, most } = trial
-  if (await isTotalSpent(ctx, most)) return refused("budget", NO_BUDGET)
+  if (await isTotalSpent(ctx, most, call ? "reserve" : "authorize")) return refused("budget", NO_BUDGET)
   if (by === "contract" && (await areContractRelaysSpent(ctx, network.chainId, most)))
     return refused("budget", NO_CONTRACT_BUDGET)
   return { id, data, gas, by }

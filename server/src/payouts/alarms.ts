@@ -45,7 +45,8 @@ const words: Record<StandingAlarm, string> = {
   gas_warning: `has gas for fewer than ${ENOUGH_PAYOUTS} payouts`,
   fee_cap: "pays no more than PAYOUT_MAX_FEE, the network asks for more, and payouts wait",
   rpc_unavailable: "can't be observed: no endpoint reports its nonce, its gas and the fees, and payouts wait",
-  gas_total: "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait",
+  gas_total:
+    "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait; or relays spent their half of it, and none is accepted",
   transfer: "has a payout that was mined without its transfer, and a person must look",
   stuck:
     "has sent a payout, or an earlier wallet of its lane has, that is in no block after 15 minutes: `script/wallet show` says what endpoints answer, and docs/alarms.md what to do",
@@ -82,7 +83,8 @@ export async function reportAlarms(
   const fees = market && firstFees(market, ctx.settings.payoutMaxFee)
   const since = new Date(ctx.now().getTime() - STUCK_MS)
   const [totalSpent, flying, isEarlierStuck, unswept, transfer, given_up] = await Promise.all([
-    fees !== undefined && isTotalSpent(ctx, RELEASE_GAS * fees.maxFee + dataFee),
+    fees !== undefined &&
+      isTotalSpent(ctx, RELEASE_GAS * fees.maxFee + dataFee, wallet.lane === "relay" ? "authorize" : "share"),
     inFlight(ctx, wallet),
     earlierStuck(ctx, network, wallet, since),
     unsweptPayments(ctx, wallet),

@@ -28,11 +28,11 @@ type Charged = Pick<Row<"payouts">, "kind" | "lane" | "chain_id" | "token" | "am
  * How often the gas of a relay counts among the relays that strangers cause. A reservation counts twice: once for the capture or the
  * void that ends it, which no budget of relays may stop then.
  */
-const relayTimes = (kind: Charged["kind"]): bigint =>
+export const relayTimes = (kind: Charged["kind"]): bigint =>
   kind === "reserve" ? 2n : kind === "authorize" || kind === "settle" ? 1n : 0n
 
 /** The same in SQL, of rows `i`; and what of the payouts, large ones not, counts with the relays. */
-const timesOf = sql<bigint>`(case i.kind when 'reserve' then 2 when 'authorize' then 1 when 'settle' then 1 else 0 end)`
+export const timesOf = sql<bigint>`(case i.kind when 'reserve' then 2 when 'authorize' then 1 when 'settle' then 1 else 0 end)`
 const cheapTimesOf = (ctx: TxContext) =>
   sql<bigint>`(case when i.lane = 'relay' then ${timesOf} when ${smallOf(ctx, sql.ref("i"))} then 1 else 0 end)`
 

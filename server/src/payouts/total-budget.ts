@@ -1,6 +1,8 @@
 /**
  * Limits on gas in 24 hours beside each merchant's budget. `GAS_BUDGET_TOTAL` is for all merchants together: with `SIGNUP=open`
- * one person can be any number of merchants. A void counts and is never stopped: it gives a payer's money back.
+ * one person can be any number of merchants. Relays that strangers cause get half of it, so that payouts, captures and refunds never
+ * wait for them. A reservation counts twice in that half, for the call that ends it: a void, and the first capture of a payment,
+ * count and are never stopped.
  * `RELAY_CONTRACT_BUDGET` is for relays of contract wallets on each network: a contract can approve in every simulation, and burn
  * the gas of its relay when that is mined.
  */
@@ -8,6 +10,7 @@ import { type RawBuilder, sql } from "kysely"
 import { CONTRACT_RELAY } from "../chain/authorizations.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { relayTimes, timesOf } from "./gas-budget.ts"
 import { mostOf } from "./in-flight.ts"
 import { RESERVE_GAS } from "./relays.ts"
 
@@ -17,11 +20,13 @@ const LOCK = 7_582_412
 
 /** What of a payout says whether it calls a contract wallet. */
 type Relayed = Pick<Row<"payouts">, "kind" | "data" | "gas">
+/** What of it says which part of the total it may use. */
+type Totalled = Relayed & Pick<Row<"payouts">, "source_key">
 
 /** What is left of the totals, locked until the transaction ends. */
 export interface Totals {
   /** Whether this many wei are left for a payout. Nothing is taken: another budget may still refuse it. */
-  holds(row: Relayed, wei: bigint): boolean
+  holds(row: Totalled, wei: bigint): boolean
   /** Takes this many wei for a payout that is signed. */
   take(row: Relayed, wei: bigint): void
 }
@@ -34,13 +39,15 @@ const ofContracts = (chainId: number) =>
   sql<boolean>`i.lane = 'relay' and i.chain_id = ${chainId} and (i.data like ${`${CONTRACT_RELAY}%`}
     or (i.kind = 'reserve' and i.gas <> ${RESERVE_GAS.key}))`
 
-/** Wei that payouts cost in the last 24 hours, and that those in flight may cost. */
-async function spentOn(ctx: TxContext, which: RawBuilder<boolean>): Promise<bigint> {
+const ONCE = sql<bigint>`1`
+
+/** Wei that payouts cost in the last 24 hours, and that those in flight may cost; each counts so many `times`. */
+async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, times: RawBuilder<bigint> = ONCE): Promise<bigint> {
   const since = new Date(ctx.now().getTime() - WINDOW_MS)
   const { rows } = await sql<{ wei: bigint }>`
-    select ((select coalesce(sum(i.gas_cost), 0) from payouts i
+    select ((select coalesce(sum(i.gas_cost * ${times}), 0) from payouts i
         where i.gas_cost is not null and i.gas_cost_at > ${since} and ${which})
-      + (select coalesce(sum(${mostOf}), 0) from wallets w
+      + (select coalesce(sum(${mostOf} * ${times}), 0) from wallets w
           join payouts i on i.chain_id = w.chain_id and i.wallet = w.address and i.state in ('assigned', 'mined')
           join transaction_attempts a on a.payout_id = i.id
         where i.gas_cost is null and ${which}
@@ -50,11 +57,29 @@ async function spentOn(ctx: TxContext, which: RawBuilder<boolean>): Promise<bigi
   return rows[0]?.wei ?? 0n
 }
 
-/** Wei that are left for all merchants together; undefined where there is no limit. Takes no lock. */
-async function totalRoom(ctx: TxContext): Promise<bigint | undefined> {
-  const { gasBudgetTotal: limit } = ctx.settings
-  return limit === 0n ? undefined : limit - (await spentOn(ctx, sql<boolean>`true`))
+/** Wei that are left for all merchants together, and of that for relays that strangers cause. */
+interface Room {
+  all: bigint
+  relays: bigint
 }
+
+/** What is left of the total; undefined where there is no limit. Takes no lock. */
+async function totalRoom(ctx: TxContext): Promise<Room | undefined> {
+  const { gasBudgetTotal: limit } = ctx.settings
+  if (limit === 0n) return undefined
+  const [all, relays] = await Promise.all([
+    spentOn(ctx, sql<boolean>`true`),
+    spentOn(ctx, sql<boolean>`i.lane = 'relay'`, timesOf),
+  ])
+  return { all: limit - all, relays: limit / 2n - relays }
+}
+
+const hasRoom = ({ all, relays }: Room, { kind }: Pick<Row<"payouts">, "kind">, wei: bigint): boolean =>
+  wei <= all && (relayTimes(kind) === 0n || wei * relayTimes(kind) <= relays)
+
+/** A call that its reservation has paid for: the void, or the first capture, of a payment. */
+const isPrepaid = ({ kind, source_key: key }: Pick<Row<"payouts">, "kind" | "source_key">): boolean =>
+  kind === "void" || (kind === "capture" && key.endsWith(":capture:0"))
 
 /** The same for a network's contract wallets. */
 async function contractRoom(ctx: TxContext, chainId: number): Promise<bigint | undefined> {
@@ -73,22 +98,26 @@ export async function lockTotals(ctx: TxContext, wallet: Row<"wallets">, withCon
   let contracts = withContracts ? await contractRoom(ctx, wallet.chain_id) : undefined
   return {
     holds: (row, wei) =>
-      (total === undefined || row.kind === "void" || wei <= total) &&
+      (total === undefined || isPrepaid(row) || hasRoom(total, row, wei)) &&
       (contracts === undefined || !isContractRelay(row) || wei <= contracts),
     take: (row, wei) => {
-      if (total !== undefined) total -= wei
+      if (total !== undefined) total = { all: total.all - wei, relays: total.relays - wei * relayTimes(row.kind) }
       if (contracts !== undefined && isContractRelay(row)) contracts -= wei
     },
   }
 }
 
 /**
- * Whether all merchants together have no room for one more transaction of `most` wei; as {@link lockTotals} decides it, as
- * otherwise a round would pick, simulate and refuse the same payouts again and again.
+ * Whether all merchants together have no room for one more transaction of `most` wei, by default a payout; as {@link lockTotals} decides it,
+ * as otherwise a round would pick, simulate and refuse the same payouts again and again.
  */
-export async function isTotalSpent(ctx: Context, most: bigint): Promise<boolean> {
+export async function isTotalSpent(
+  ctx: Context,
+  most: bigint,
+  kind: Row<"payouts">["kind"] = "share",
+): Promise<boolean> {
   const room = await totalRoom(ctx)
-  return room !== undefined && most > room
+  return room !== undefined && !hasRoom(room, { kind }, most)
 }
 
 /** Whether a network's contract wallets have no room for one more relay of `most` wei. */
