@@ -70,6 +70,10 @@ export interface Reservation {
   left: string
   /** Until when the merchant may capture. */
   captureBefore: string
+  /** What becomes of what is left: the merchant may take it; its time is over, and it is released; the payer may take it back by now. */
+  phase: "held" | "releasing" | "reclaimable"
+  /** The transaction with which the payer takes back what is left, once `after` has passed; null where nothing is left. */
+  reclaim: { after: string; to: string; data: string } | null
   /** What is to be signed; null when nothing is. */
   terms: ReserveTerms | null
   moves: Move[]

@@ -2,7 +2,7 @@
 import { languages } from "../../../web/src/i18n/languages.ts"
 import type { Translate } from "../../../web/src/i18n/words.ts"
 import type { LinkPage, PageBase, PayPage, Reservation, ReturnPage } from "../../../web/src/page-data.ts"
-import { ledgerOf } from "../../../web/src/pay/reservation.ts"
+import { ledgerOf, reclaimFacts } from "../../../web/src/pay/reservation.ts"
 import { isPayable, stageOf } from "../../../web/src/pay/stage.ts"
 import { wordsOf } from "../../../web/src/pay/words-of.ts"
 import { localAmount } from "../../../web/src/ui/amounts.ts"
@@ -30,7 +30,8 @@ ${words.title && html`<h2 class="state">${words.title}</h2>`}
 ${words.text && html`<p>${words.text}</p>`}
 ${isPayable(stage) && status.reservation && html`<div class="plain"><p class="note">${t("reserveNoScript")}</p></div>`}
 ${isPayable(stage) && status.payTo !== undefined && !status.reservation && byHand(t, page, status.payTo)}
-${status.reservation && ledger(t, page, status.reservation)}`,
+${status.reservation && ledger(t, page, status.reservation)}
+${status.reservation && takeBack(t, status.reservation)}`,
   )
 }
 
@@ -41,6 +42,13 @@ const ZONE = "UTC"
 function ledger(t: Translate, page: PageBase, reservation: Reservation): Html | null {
   const rows = ledgerRows(t, page, reservation)
   return rows.length === 0 ? null : html`<dl class="facts ledger">${rows}</dl>`
+}
+
+/** How the payer takes back what is left, without the service. */
+function takeBack(t: Translate, reservation: Reservation): Html | null {
+  const facts = reclaimFacts(reservation)
+  if (facts.length === 0) return null
+  return html`<dl class="facts">${facts.map(({ name, value }) => html`<div class="long"><dt>${t(name)}</dt><dd><code dir="ltr">${value}</code></dd></div>`)}</dl>`
 }
 
 const ledgerRows = (t: Translate, page: PageBase, reservation: Reservation): Html[] =>

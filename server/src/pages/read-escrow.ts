@@ -23,12 +23,15 @@ export async function standingOfSession(
 
 /** What became of a reservation, with the transactions that count; `terms` are what is to be signed now. */
 export function reservationOf(
+  ctx: TxContext,
   network: NetworkInfo,
   { session, escrow, calls }: Standing,
   terms: Reservation["terms"] = null,
 ): Reservation {
   const text = (amount: bigint) => formatAmount(amount, network.token.decimals)
-  const { captured, released, refunded, captureBefore } = shownToPayer(network, session, escrow, { payable: false })
+  const { captured, released, refunded, captureBefore, reclaim } = shownToPayer(network, session, escrow, {
+    payable: false,
+  })
   const moves = calls.flatMap(call =>
     call.tx_hash !== null && standingOf(call) === "counts"
       ? [{ kind: moveKinds[call.kind as EscrowCallKind], txHash: call.tx_hash }]
@@ -37,12 +40,15 @@ export function reservationOf(
   return {
     capture: session.capture === "manual" ? "manual" : "automatic",
     authorized: text(escrow.authorized),
-    ...{ captured, released, refunded, captureBefore },
+    ...{ captured, released, refunded, captureBefore, reclaim, phase: phaseOf(ctx.now(), escrow) },
     left: text(escrow.authorized - escrow.captured - escrow.voided - escrow.reclaimed),
     terms,
     moves,
   }
 }
+
+const phaseOf = (now: Date, { void_at, authorization_expiry }: Row<"escrows">): Reservation["phase"] =>
+  now < void_at ? "held" : now < authorization_expiry ? "releasing" : "reclaimable"
 
 /** What differs in the state of a checkout that is reserved first; nobody sends money to an address for it. */
 export function reservedStatus(
@@ -59,6 +65,6 @@ export function reservedStatus(
     missing: escrow.authorized > 0n ? nothing : amount,
     relaying: folded.open.reserve > 0,
     over: ctx.now() >= session.expires_at,
-    reservation: reservationOf(network, standing, terms),
+    reservation: reservationOf(ctx, network, standing, terms),
   }
 }

@@ -39,7 +39,7 @@ async function reservedReceipt(ctx: Context, id: string, lang: Language): Promis
   const { escrow } = standing
   if (!escrow.authorized_at || !ended.has(session.status)) throw new ApiError("PAYMENT_NOT_FOUND")
   const network = networkOf(ctx.chain, session.chain_id)
-  const reservation = reservationOf(network, standing)
+  const reservation = reservationOf(ctx, network, standing)
   return {
     ...(await pageBase(ctx, { merchantId: session.merchant_id, network, lang })),
     id,

@@ -126,6 +126,17 @@ export const ar: Catalogue = {
   reservedClose: "يمكنك إغلاق هذه الصفحة. افتحها مجددًا لترى ما دُفع.",
   takenPart: "أخذ {merchant} مبلغ {paid} من {amount} {symbol}. الباقي محجوز حتى {time}.",
   takenRest: "أخذ {merchant} مبلغ {paid} من {amount} {symbol}. عاد الباقي إلى محفظتك.",
+  releasing: "بانتظار إلغاء الحجز",
+  releasingWords:
+    "انتهت مهلة الأخذ. سيعود {left} {symbol} إلى محفظتك تلقائيًا. إذا لم يصل بحلول {time}، فافتح هذه الصفحة مجددًا: فهي تبيّن كيف تستعيده بنفسك.",
+  takeBack: "يمكنك استعادة أموالك",
+  takeBackWords:
+    "تعذّر إلغاء حجز {left} {symbol} في الوقت المحدد. استعده بنفسك: أرسل من المحفظة التي دفعت معاملة إلى عقد الضمان، بالبيانات أدناه ودون مبلغ. تكلّف رسوم شبكة صغيرة. ونحن نواصل المحاولة أيضًا.",
+  takenReleasing: "أخذ {merchant} مبلغ {paid} من {amount} {symbol}. سيعود الباقي إلى محفظتك تلقائيًا.",
+  takenTakeBack:
+    "أخذ {merchant} مبلغ {paid} من {amount} {symbol}. تعذّر إلغاء حجز {left} {symbol} في الوقت المحدد. استعده بنفسك: أرسل من المحفظة التي دفعت معاملة إلى عقد الضمان، بالبيانات أدناه ودون مبلغ.",
+  escrowContract: "عقد الضمان",
+  transactionData: "بيانات المعاملة",
   released: "أُلغي حجز المبلغ",
   releasedWords: "لم يأخذ {merchant} شيئًا. عاد {released} {symbol} إلى محفظتك.",
   refunded: "رُدّت دفعتك",

@@ -138,6 +138,18 @@ export const de: Catalogue = {
   reservedClose: "Sie können diese Seite schließen. Öffnen Sie sie wieder, um zu sehen, was bezahlt wurde.",
   takenPart: "{merchant} hat {paid} von {amount} {symbol} eingezogen. Der Rest bleibt bis {time} reserviert.",
   takenRest: "{merchant} hat {paid} von {amount} {symbol} eingezogen. Der Rest ging in Ihre Wallet zurück.",
+  releasing: "Wird freigegeben",
+  releasingWords:
+    "Die Zeit zum Einziehen ist vorbei. {left} {symbol} gehen von selbst in Ihre Wallet zurück. Sind sie bis {time} nicht da, öffnen Sie diese Seite wieder: Sie zeigt, wie Sie das Geld selbst zurückholen.",
+  takeBack: "Sie können Ihr Geld zurückholen",
+  takeBackWords:
+    "{left} {symbol} konnten nicht rechtzeitig freigegeben werden. Holen Sie sie selbst zurück: Senden Sie aus der Wallet, die bezahlt hat, eine Transaktion an den Treuhandvertrag, mit den Daten unten und ohne Betrag. Sie kostet eine kleine Netzgebühr. Wir versuchen es auch weiter.",
+  takenReleasing:
+    "{merchant} hat {paid} von {amount} {symbol} eingezogen. Der Rest geht von selbst in Ihre Wallet zurück.",
+  takenTakeBack:
+    "{merchant} hat {paid} von {amount} {symbol} eingezogen. {left} {symbol} konnten nicht rechtzeitig freigegeben werden. Holen Sie sie selbst zurück: Senden Sie aus der Wallet, die bezahlt hat, eine Transaktion an den Treuhandvertrag, mit den Daten unten und ohne Betrag.",
+  escrowContract: "Treuhandvertrag",
+  transactionData: "Daten der Transaktion",
   released: "Ihre Reservierung wurde freigegeben",
   releasedWords: "{merchant} hat nichts eingezogen. {released} {symbol} gingen in Ihre Wallet zurück.",
   refunded: "Ihre Zahlung wurde erstattet",

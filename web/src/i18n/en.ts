@@ -145,6 +145,17 @@ export const en = {
   reservedClose: "You may close this page. Open it again to see what was paid.",
   takenPart: "{merchant} took {paid} of {amount} {symbol}. The rest is reserved until {time}.",
   takenRest: "{merchant} took {paid} of {amount} {symbol}. The rest went back to your wallet.",
+  releasing: "Waiting to be released",
+  releasingWords:
+    "The time to take it is over. {left} {symbol} comes back to your wallet by itself. If it is not there by {time}, open this page again: it shows how to take it back yourself.",
+  takeBack: "You can take your money back",
+  takeBackWords:
+    "{left} {symbol} could not be released in time. Take it back yourself: send a transaction from the wallet that paid to the escrow contract, with the data below and no amount. It costs a small network fee. We keep trying, too.",
+  takenReleasing: "{merchant} took {paid} of {amount} {symbol}. The rest comes back to your wallet by itself.",
+  takenTakeBack:
+    "{merchant} took {paid} of {amount} {symbol}. {left} {symbol} could not be released in time. Take it back yourself: send a transaction from the wallet that paid to the escrow contract, with the data below and no amount.",
+  escrowContract: "Escrow contract",
+  transactionData: "Transaction data",
   released: "Your reservation was released",
   releasedWords: "{merchant} took nothing. {released} {symbol} went back to your wallet.",
   refunded: "Your payment was refunded",

@@ -131,6 +131,17 @@ export const es: Catalogue = {
   reservedClose: "Puede cerrar esta página. Ábrala de nuevo para ver lo que se pagó.",
   takenPart: "{merchant} cobró {paid} de {amount} {symbol}. El resto sigue reservado hasta: {time}.",
   takenRest: "{merchant} cobró {paid} de {amount} {symbol}. El resto volvió a su billetera.",
+  releasing: "Pendiente de liberarse",
+  releasingWords:
+    "El plazo para cobrar terminó. {left} {symbol} vuelven solos a su billetera. Si no están allí antes de: {time}, abra de nuevo esta página: muestra cómo recuperarlos usted mismo.",
+  takeBack: "Puede recuperar su dinero",
+  takeBackWords:
+    "{left} {symbol} no pudieron liberarse a tiempo. Recupérelos usted mismo: desde la billetera que pagó, envíe una transacción al contrato de depósito, con los datos de abajo y sin importe. Cuesta una pequeña comisión de red. Nosotros también seguimos intentándolo.",
+  takenReleasing: "{merchant} cobró {paid} de {amount} {symbol}. El resto vuelve solo a su billetera.",
+  takenTakeBack:
+    "{merchant} cobró {paid} de {amount} {symbol}. {left} {symbol} no pudieron liberarse a tiempo. Recupérelos usted mismo: desde la billetera que pagó, envíe una transacción al contrato de depósito, con los datos de abajo y sin importe.",
+  escrowContract: "Contrato de depósito",
+  transactionData: "Datos de la transacción",
   released: "Su reserva se liberó",
   releasedWords: "{merchant} no cobró nada. Volvieron {released} {symbol} a su billetera.",
   refunded: "Su pago se reembolsó",

@@ -136,6 +136,18 @@ export const fr: Catalogue = {
   reservedClose: "Vous pouvez fermer cette page. Rouvrez-la pour voir ce qui a été payé.",
   takenPart: "{merchant} a encaissé {paid} {symbol} sur {amount}. Le reste est réservé jusqu’à : {time}.",
   takenRest: "{merchant} a encaissé {paid} {symbol} sur {amount}. Le reste est revenu dans votre portefeuille.",
+  releasing: "En attente de libération",
+  releasingWords:
+    "Le délai d’encaissement est passé. {left} {symbol} reviennent d’eux-mêmes dans votre portefeuille. S’ils n’y sont pas avant : {time}, rouvrez cette page : elle montre comment les reprendre vous-même.",
+  takeBack: "Vous pouvez reprendre votre argent",
+  takeBackWords:
+    "{left} {symbol} n’ont pas pu être libérés à temps. Reprenez-les vous-même : depuis le portefeuille qui a payé, envoyez une transaction au contrat de séquestre, avec les données ci-dessous et sans montant. Elle coûte de petits frais de réseau. Nous continuons aussi d’essayer.",
+  takenReleasing:
+    "{merchant} a encaissé {paid} {symbol} sur {amount}. Le reste revient de lui-même dans votre portefeuille.",
+  takenTakeBack:
+    "{merchant} a encaissé {paid} {symbol} sur {amount}. {left} {symbol} n’ont pas pu être libérés à temps. Reprenez-les vous-même : depuis le portefeuille qui a payé, envoyez une transaction au contrat de séquestre, avec les données ci-dessous et sans montant.",
+  escrowContract: "Contrat de séquestre",
+  transactionData: "Données de la transaction",
   released: "Votre réservation a été libérée",
   releasedWords: "{merchant} n’a rien encaissé. {released} {symbol} sont revenus dans votre portefeuille.",
   refunded: "Votre paiement a été remboursé",

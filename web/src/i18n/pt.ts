@@ -131,6 +131,17 @@ export const pt: Catalogue = {
   reservedClose: "Você pode fechar esta página. Abra-a de novo para ver o que foi pago.",
   takenPart: "{merchant} cobrou {paid} de {amount} {symbol}. O resto fica reservado até: {time}.",
   takenRest: "{merchant} cobrou {paid} de {amount} {symbol}. O resto voltou para sua carteira.",
+  releasing: "Aguardando liberação",
+  releasingWords:
+    "O prazo para cobrar terminou. {left} {symbol} voltam sozinhos para sua carteira. Se não estiverem lá até: {time}, abra esta página de novo: ela mostra como você mesmo os recupera.",
+  takeBack: "Você pode recuperar seu dinheiro",
+  takeBackWords:
+    "{left} {symbol} não puderam ser liberados a tempo. Recupere-os você mesmo: da carteira que pagou, envie uma transação ao contrato de custódia, com os dados abaixo e sem valor. Ela custa uma pequena taxa de rede. Nós também continuamos tentando.",
+  takenReleasing: "{merchant} cobrou {paid} de {amount} {symbol}. O resto volta sozinho para sua carteira.",
+  takenTakeBack:
+    "{merchant} cobrou {paid} de {amount} {symbol}. {left} {symbol} não puderam ser liberados a tempo. Recupere-os você mesmo: da carteira que pagou, envie uma transação ao contrato de custódia, com os dados abaixo e sem valor.",
+  escrowContract: "Contrato de custódia",
+  transactionData: "Dados da transação",
   released: "Sua reserva foi liberada",
   releasedWords: "{merchant} não cobrou nada. Voltaram {released} {symbol} para sua carteira.",
   refunded: "Seu pagamento foi reembolsado",

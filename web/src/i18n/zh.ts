@@ -125,6 +125,17 @@ export const zh: Catalogue = {
   reservedClose: "您可以关闭此页面。再次打开即可查看已付金额。",
   takenPart: "{merchant} 已收取 {amount} {symbol} 中的 {paid}。其余部分预留至 {time}。",
   takenRest: "{merchant} 已收取 {amount} {symbol} 中的 {paid}。其余部分已退回您的钱包。",
+  releasing: "等待解除预留",
+  releasingWords:
+    "收款期限已过。{left} {symbol} 会自动退回您的钱包。如果到 {time} 仍未到账，请再次打开本页：页面会说明如何自行取回。",
+  takeBack: "您可以取回您的款项",
+  takeBackWords:
+    "{left} {symbol} 未能按时解除预留。请自行取回：用付款的钱包向托管合约发送一笔交易，附上下面的数据，金额为零。需要少量网络费用。我们也会继续尝试。",
+  takenReleasing: "{merchant} 已收取 {amount} {symbol} 中的 {paid}。其余部分会自动退回您的钱包。",
+  takenTakeBack:
+    "{merchant} 已收取 {amount} {symbol} 中的 {paid}。{left} {symbol} 未能按时解除预留。请自行取回：用付款的钱包向托管合约发送一笔交易，附上下面的数据，金额为零。",
+  escrowContract: "托管合约",
+  transactionData: "交易数据",
   released: "您的预留已解除",
   releasedWords: "{merchant} 没有收取任何款项。{released} {symbol} 已退回您的钱包。",
   refunded: "您的付款已退款",

@@ -3,12 +3,15 @@ import { useEffect, useState } from "preact/hooks"
 import type { CheckoutPage, CheckoutStatus, PayPage, Reservation } from "../page-data.ts"
 import { short } from "../ui/amounts.ts"
 import { useWords } from "../ui/context.ts"
+import { CopyRow } from "../ui/copy.tsx"
 import { momentOf } from "../ui/moments.ts"
 import { isEmbedded, newTab } from "./embedded.ts"
-import { ledgerOf } from "./reservation.ts"
+import { ledgerOf, reclaimFacts } from "./reservation.ts"
 import { isDone, isZero, type Stage } from "./stage.ts"
 
 const REDIRECT_S = 6
+/** The characters of an address; what is longer is shortened. */
+const LONG = 42
 
 interface Props {
   page: PayPage
@@ -74,17 +77,23 @@ function Reserved({ page, status, reservation, stage, wasOpen }: ReservedProps) 
             )}
           </div>
         ))}
-        {!isZero(reservation.left) && (
+        {!isZero(reservation.left) && reservation.phase === "held" && (
           <div>
             <dt>{t("reservedUntil")}</dt>
             <dd>{momentOf(reservation.captureBefore, lang)}</dd>
           </div>
         )}
       </dl>
-      {stage === "reserved" ? (
+      {reclaimFacts(reservation).length > 0 && (
+        <dl class="facts">
+          {reclaimFacts(reservation).map(({ name, value }) => (
+            <CopyRow key={name} name={t(name)} value={value} text={value.length > LONG ? short(value) : value} />
+          ))}
+        </dl>
+      )}
+      {stage !== "reserved" && <ReceiptLink page={page} id={status.sessionId} />}
+      {stage === "reserved" && reservation.phase === "held" && (
         <p class="quiet center">{t(isDone(stage, status) ? "reservedClose" : "canClose")}</p>
-      ) : (
-        <ReceiptLink page={page} id={status.sessionId} />
       )}
       {redirectUrl && isDone(stage, status) && <Return url={redirectUrl} merchant={page.merchant} auto={wasOpen} />}
     </div>

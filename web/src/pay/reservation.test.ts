@@ -21,8 +21,9 @@ const terms = {
 }
 const nothing: Reservation = {
   ...{ capture: "manual", authorized: "0.00", captured: "0.00", released: "0.00", refunded: "0.00", left: "0.00" },
-  ...{ captureBefore: "2026-01-31T12:00:00.000Z", terms: null, moves: [] },
+  ...{ captureBefore: "2026-01-31T12:00:00.000Z", terms: null, moves: [], phase: "held", reclaim: null },
 }
+const reclaim = { after: "2026-01-31T13:00:00.000Z", to: `0x${"e5".repeat(20)}`, data: `0x${"0f".repeat(420)}` }
 const base: CheckoutStatus = {
   ...{ sessionId: "cs_1", status: "pending", exception: null, message: "", amount: "19.90", amountReceived: "0.00" },
   ...{ arriving: "0.00", missing: "19.90", paused: false, stale: false, relaying: false, gasless: true },
@@ -61,6 +62,24 @@ describe("a payment that is reserved first", () => {
     ],
     ["signed", { ...base, status: "verifying", relaying: true }, "reserving", "Reserving your payment|"],
     ["reserved", withAmounts("authorized", { left: "19.90" }), "reserved", "Reserved until Jan 31, 2026, 12:00"],
+    [
+      "that its merchant did not take in time",
+      withAmounts("authorized", { left: "19.90", phase: "releasing", reclaim }),
+      "reserved",
+      "Waiting to be released|The time to take it is over. 19.90 USDC comes back to your wallet by itself. If it is not there by Jan 31, 2026, 1:00",
+    ],
+    [
+      "that was not released in time",
+      withAmounts("authorized", { left: "19.90", phase: "reclaimable", reclaim }),
+      "reserved",
+      "You can take your money back|19.90 USDC could not be released in time.",
+    ],
+    [
+      "captured in part, and the rest not released in time",
+      withAmounts("confirmed", { captured: "12.00", left: "7.90", phase: "reclaimable", reclaim }),
+      "paid",
+      "Payment complete|Blue Bottle Books took 12.00 of 19.90 USDC. 7.90 USDC could not be released in time. Take it back",
+    ],
     [
       "reserved, to be captured at once",
       withAmounts("authorized", { capture: "automatic", left: "19.90" }),
@@ -120,6 +139,19 @@ describe("a payment that is reserved first", () => {
     expect(stageOf(status, {})).toBe(stage)
     expect(said(status).replaceAll("\u00a0", " ")).toContain(words)
     for (const lang of Object.keys(languages) as Language[]) expect(said(status, lang)).not.toMatch(/[{}]|undefined/)
+  })
+
+  it("is done for its payer while its merchant may take it, and not while it is to come back", () => {
+    const phases = ["held", "releasing", "reclaimable"] as const
+    const seen = phases.map(phase => {
+      const status = withAmounts("authorized", { left: "19.90", phase, reclaim })
+      return [isDone("reserved", status), isSettled(status)]
+    })
+    expect(seen).toEqual([
+      [true, true],
+      [false, false],
+      [false, false],
+    ])
   })
 
   it("is asked for while nothing is reserved, and what was signed is not asked for again", () => {

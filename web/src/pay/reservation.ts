@@ -31,6 +31,18 @@ export function ledgerOf({ authorized, captured, left, released, refunded, moves
   return lines.filter(({ amount }) => !isZero(amount))
 }
 
+/** What is said of the rest of a payment that was captured in part. */
+const restOf = { held: "takenPart", releasing: "takenReleasing", reclaimable: "takenTakeBack" } as const
+
+/** The transaction that takes back what is left, as a list of facts; empty while its time has not come. */
+export const reclaimFacts = ({ phase, reclaim }: Reservation): { name: keyof Catalogue; value: string }[] =>
+  phase === "reclaimable" && reclaim
+    ? [
+        { name: "escrowContract", value: reclaim.to },
+        { name: "transactionData", value: reclaim.data },
+      ]
+    : []
+
 /** The heading and the sentence of a stage of such a payment; undefined where they are those of any checkout. */
 export function reservationWords(
   t: Translate,
@@ -39,7 +51,7 @@ export function reservationWords(
 ): StageWords | undefined {
   if (!reservation) return undefined
   const local = (amount: string) => localAmount(amount, page.lang)
-  const { capture, captured, left, released, refunded, captureBefore } = reservation
+  const { capture, captured, left, released, refunded, captureBefore, phase, reclaim } = reservation
   const values = {
     merchant: page.merchant,
     symbol: page.token.symbol,
@@ -47,7 +59,8 @@ export function reservationWords(
     paid: local(captured),
     released: local(released),
     refunded: local(refunded),
-    time: momentOf(captureBefore, page.lang, { zone }),
+    left: local(left),
+    time: momentOf(phase === "held" || !reclaim ? captureBefore : reclaim.after, page.lang, { zone }),
   }
   switch (stage) {
     case "pay":
@@ -55,6 +68,8 @@ export function reservationWords(
     case "reserving":
       return { title: t("reserving"), text: t("reservingWords"), tone: "wait" }
     case "reserved":
+      if (phase === "releasing") return { title: t("releasing"), text: t("releasingWords", values), tone: "wait" }
+      if (phase === "reclaimable") return { title: t("takeBack"), text: t("takeBackWords", values), tone: "warn" }
       return capture === "manual"
         ? {
             title: t("reserved", { time: values.time.replaceAll(" ", "\u00a0") }),
@@ -63,7 +78,7 @@ export function reservationWords(
           }
         : { title: t("reservedAtOnce"), text: t("reservedAtOnceWords", values), tone: "wait" }
     case "paid": {
-      const rest = !isZero(left) ? "takenPart" : !isZero(released) ? "takenRest" : "paidWords"
+      const rest = !isZero(left) ? restOf[phase] : !isZero(released) ? "takenRest" : "paidWords"
       const back = isZero(refunded) ? "" : ` ${t("refundedPart", values)}`
       return { title: t("paid"), text: t(rest, values) + back, tone: "good" }
     }

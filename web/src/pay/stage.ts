@@ -74,9 +74,9 @@ export const isPayable = (stage: Stage): boolean => stage === "pay" || stage ===
 /** Whether little can follow: money was taken, released or refunded, or the merchant decides some time. */
 export const isSettled = ({ status, reservation }: CheckoutStatus): boolean =>
   status === "authorized"
-    ? reservation?.capture === "manual"
+    ? reservation?.capture === "manual" && reservation.phase === "held"
     : ["confirmed", "partially_refunded", "refunded", "voided"].includes(status)
 
 /** Whether this payer has done all there is to do. What is captured at once is not done before that. */
 export const isDone = (stage: Stage, { reservation }: CheckoutStatus): boolean =>
-  stage === "paid" || (stage === "reserved" && reservation?.capture === "manual")
+  stage === "paid" || (stage === "reserved" && reservation?.capture === "manual" && reservation.phase === "held")
