@@ -5,10 +5,10 @@
 
 /** They see no Postgres: they start programs and give each its database, use none, or open the embedded one by themselves. */
 export const ownDatabase = [
-  "server/test/chaos/**",
-  "server/test/e2e/**",
-  "server/test/x402/**",
-  "contracts/**",
+  "server/test/chaos/**/*.test.ts",
+  "server/test/e2e/**/*.test.ts",
+  "server/test/x402/**/*.test.ts",
+  "contracts/**/*.test.ts",
   "server/src/db/migrations.test.ts",
 ]
 

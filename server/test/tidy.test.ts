@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process"
 import { readFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
 import { errorTable } from "../src/errors.ts"
-import { onBoth } from "./engines.ts"
+import { onBoth, ownDatabase } from "./engines.ts"
 import { longFunctions } from "./long-functions.ts"
 import { longest } from "./longest-first.ts"
 
@@ -180,6 +180,7 @@ describe("the style law", () => {
   it("each folder with statements has a test on the embedded database too", () => {
     const named = Object.keys(onBoth)
     expect(named.filter(path => !files.includes(path))).toEqual([])
+    expect([...ownDatabase, ...named].filter(path => !path.endsWith(".test.ts"))).toEqual([])
     const rooms = new Set(product.filter(path => /(select|delete)From\(|sql(<.*>)?`/.test(textOf(path))).map(roomOf))
     // Programs run the statements of these on the embedded database in `e2e` and `web`; those of `chain` name no table.
     for (const elsewhere of ["chain", "cli", "pages", "sandbox", undefined]) rooms.delete(elsewhere)
