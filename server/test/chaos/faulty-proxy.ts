@@ -45,12 +45,18 @@ interface Entry {
   params: unknown[]
 }
 
+const WORD_OF_ONE = `0x${"1".padStart(64, "0")}`
+/** Whether a nonce of an authorization is asked for. */
+const isAuthorizationState = (method: string, [call]: unknown[]): boolean =>
+  method === "eth_call" && `${(call as { data?: unknown } | undefined)?.data}`.startsWith("0xe94a0102")
+
 /** What a liar returns instead of the truth; answers that decide nothing stay as they are. */
-function liedOf(method: string, result: unknown, random: () => number): unknown {
+function liedOf({ method, params }: Pick<Entry, "method" | "params">, result: unknown, random: () => number): unknown {
   const hash = `0x${Math.floor(random() * 2 ** 32)
     .toString(16)
     .padStart(64, "0")}`
   if (method === "eth_getTransactionCount") return `0x${Math.floor(random() * 2_000).toString(16)}`
+  if (isAuthorizationState(method, params)) return result === WORD_OF_ONE ? `0x${"0".repeat(64)}` : WORD_OF_ONE
   if (typeof result !== "object" || result === null) return result
   if (method === "eth_getTransactionReceipt")
     return random() < 0.5 ? { ...result, status: "0x0", logs: [] } : { ...result, blockHash: hash }
@@ -94,7 +100,7 @@ export async function startFaultyProxy(target: string, random: () => number): Pr
       if (method === "eth_getTransactionReceipt" && random() < rates.forget) return { ...reply, result: null }
       if (method === "eth_getBlockByNumber" && `${params[0]}`.startsWith("0x") && random() < rates.hide)
         return { ...reply, result: null }
-      return random() < rates.lie ? { ...reply, result: liedOf(method, reply.result, random) } : reply
+      return random() < rates.lie ? { ...reply, result: liedOf({ method, params }, reply.result, random) } : reply
     })
     response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(spoilt))
   }

@@ -1,6 +1,6 @@
 /**
  * The chaos that agents' payments must outlive: two API processes and a relay worker, each ended by SIGKILL at each step between a
- * payment's claim and its answer, while two clients bring each payment at once, and blocks are displaced.
+ * payment's claim and its answer, while two clients bring each payment at once, blocks are displaced, and one of three endpoints lies.
  */
 import { type ChildProcess, spawn } from "node:child_process"
 import { once } from "node:events"
@@ -15,6 +15,7 @@ import { openOwnPostgres } from "../database.ts"
 import { root, until } from "../e2e/program.ts"
 import { type PayoutRig, startPayoutRig } from "../payouts.ts"
 import { relaysOn, type Signed, signAuthorization } from "../relays.ts"
+import { type FaultyProxy, type Rates, startFaultyProxy } from "./faulty-proxy.ts"
 import type { KillPoint, WorkerOptions } from "./payout-worker.ts"
 import type { ApiOptions } from "./x402-api.ts"
 import { unsettled } from "./x402-verify.ts"
@@ -96,6 +97,8 @@ interface Stage {
   on: ReturnType<typeof relaysOn>
   databaseUrl: string
   origin: Server
+  /** Endpoints beside the chain itself: an honest one, and one that fails and lies. */
+  proxies: FaultyProxy[]
   paths: Record<Kind, string>
   key: string
   apis: (string | undefined)[]
@@ -115,6 +118,8 @@ export async function runX402Chaos(options: X402ChaosOptions): Promise<X402Repor
   try {
     const waves = await enrol(stage, options)
     await stage.rig.anvil.client.setAutomine(false)
+    const liar = stage.proxies.at(-1)
+    if (liar && !options.mutant) liar.rates = LIES
     const playing = [
       mineAndReorg(stage, options, report, over.signal),
       keepRelaying(stage, options, report, over.signal),
@@ -150,6 +155,7 @@ export async function runX402Chaos(options: X402ChaosOptions): Promise<X402Repor
     for (const child of stage.children) child.kill("SIGKILL")
     stage.origin.closeAllConnections()
     stage.origin.close()
+    for (const proxy of stage.proxies) await proxy.stop()
     await stage.rig.stop()
   }
 }
@@ -157,6 +163,9 @@ export async function runX402Chaos(options: X402ChaosOptions): Promise<X402Repor
 /** Whether each way of being ended was met often enough. */
 const isOver = ({ kills }: X402Report, options: X402ChaosOptions): boolean =>
   options.mutant || [...pointsOf(options), ...relayPoints].every(point => (kills[point] ?? 0) >= options.killsOfEach)
+
+/** What one of three endpoints does: less than a quorum. */
+const LIES: Rates = { refuse: 0.05, breakOff: 0, takeAndBreak: 0.2, swallow: 0.2, forget: 0.1, hide: 0.1, lie: 0.1 }
 
 async function setStage({ postgresUrl, mutant }: X402ChaosOptions): Promise<Stage> {
   const rig = await startPayoutRig({}, await openOwnPostgres(postgresUrl))
@@ -188,7 +197,23 @@ async function setStage({ postgresUrl, mutant }: X402ChaosOptions): Promise<Stag
     POST: "/api/p/weather/now",
     facilitator: "/x402/settle",
   }
-  return { rig, on, databaseUrl, origin, paths, key, apis: [], children: new Set(), cut: new Set(), doomed: new Set() }
+  const proxies = [
+    await startFaultyProxy(rig.anvil.rpcUrl, Math.random),
+    await startFaultyProxy(rig.anvil.rpcUrl, Math.random),
+  ]
+  return {
+    rig,
+    on,
+    databaseUrl,
+    origin,
+    proxies,
+    paths,
+    key,
+    apis: [],
+    children: new Set(),
+    cut: new Set(),
+    doomed: new Set(),
+  }
 }
 
 /** Whoever may see a careless service be killed comes before those who need it alive. */
@@ -341,10 +366,10 @@ function start(
   )
 }
 
-const settingsOf = ({ rig }: Stage) => {
+const settingsOf = ({ rig, proxies }: Stage, place: number) => {
   const { name, chainId, token, depositFactory } = rig.network
   const rest = { token: token.address, depositFactory, confirmations: 1, sanctionsOracle: undefined }
-  return { name, chainId, rpcUrls: [rig.anvil.rpcUrl], ...rest }
+  return { name, chainId, rpcUrls: [rig.anvil.rpcUrl, ...proxies.map(proxy => proxy.url(place))], ...rest }
 }
 
 /** Where the next API process is to be ended; a careless one where it shows, once. */
@@ -366,7 +391,7 @@ async function keepServing(
     const [claims, serves] = [new Set<string>(), new Set<string>()]
     const program: ApiOptions = {
       databaseUrl: stage.databaseUrl,
-      network: settingsOf(stage),
+      network: settingsOf(stage, place),
       relayWallet: stage.rig.relayer.address,
       killAt,
     }
@@ -405,7 +430,7 @@ async function keepRelaying(
     const killAt = point && { point, nth: 1 }
     const program: WorkerOptions = {
       databaseUrl: stage.databaseUrl,
-      network: settingsOf(stage),
+      network: settingsOf(stage, APIS),
       key: toHex(privateKey),
       lane: "relay",
       killAt,
