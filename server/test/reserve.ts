@@ -4,6 +4,8 @@ import { expect } from "vitest"
 import {
   authCaptureEscrowAbi,
   authCaptureEscrowBytecode,
+  authCaptureEscrowV10Abi,
+  authCaptureEscrowV10Bytecode,
   erc3009CollectorAbi,
   erc3009CollectorBytecode,
   refundCollectorAbi,
@@ -11,7 +13,7 @@ import {
 } from "../src/chain/abi.ts"
 import type { Authorization } from "../src/chain/authorizations.ts"
 import { type PaymentState, paymentStateCall, readPaymentState, typedPayment } from "../src/chain/escrow.ts"
-import type { EscrowDeployment } from "../src/chain/escrow-deployments.ts"
+import type { EscrowDeployment, EscrowVersion } from "../src/chain/escrow-deployments.ts"
 import type { Address, Hash } from "../src/chain/hex.ts"
 import type { Row } from "../src/db/schema.ts"
 import { advanceEscrows } from "../src/escrow/advance-escrows.ts"
@@ -21,12 +23,18 @@ import type { PayoutRig } from "./payouts.ts"
 import { bodyOf, relaysOn, type Signed } from "./relays.ts"
 
 /** Deploys an escrow that the rig's relay wallet operates, and has the rig's network sell through it. */
-export async function placeEscrow({ anvil: { client }, network, relayer }: PayoutRig): Promise<EscrowDeployment> {
-  const address = await deploy(client, authCaptureEscrowAbi, authCaptureEscrowBytecode)
+export async function placeEscrow(
+  { anvil: { client }, network, relayer }: PayoutRig,
+  version: EscrowVersion = "v1.1",
+): Promise<EscrowDeployment> {
+  const address =
+    version === "v1.0"
+      ? await deploy(client, authCaptureEscrowV10Abi, authCaptureEscrowV10Bytecode)
+      : await deploy(client, authCaptureEscrowAbi, authCaptureEscrowBytecode)
   const collector = await deploy(client, erc3009CollectorAbi, erc3009CollectorBytecode, [address])
   const args = [address, relayer.address]
   const refundCollector = await deploy(client, refundCollectorAbi, refundCollectorBytecode, args)
-  network.escrow = { address, version: "v1.1", collector, refundCollector }
+  network.escrow = { address, version, collector, refundCollector }
   return network.escrow
 }
 

@@ -11,7 +11,7 @@ import { standingOf } from "./fold-escrow.ts"
 import { lockEscrow, noteCounted, type Standing, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall } from "./make-calls.ts"
 import { notifyEscrow } from "./notify-escrow.ts"
-import { isEmptied } from "./read-reclaim.ts"
+import { emptiedOf } from "./read-reclaim.ts"
 import { settleRefunds } from "./settle-refunds.ts"
 import { wordsOf } from "./words.ts"
 
@@ -40,7 +40,11 @@ export async function advanceEscrows(ctx: Context): Promise<number> {
     .limit(ESCROWS_A_ROUND)
     .execute()
   let isCalling = false
-  for (const escrow of due) isCalling = (await tryAdvancing(ctx, escrow)) || isCalling
+  const emptied = await emptiedOf(ctx, due).catch(error => {
+    ctx.log.error({ err: error }, "what payers took back could not be read and will be tried again")
+    return new Set<string>()
+  })
+  for (const escrow of due) isCalling = (await tryAdvancing(ctx, escrow, emptied.has(escrow.session_id))) || isCalling
   if (isCalling) await ctx.wakes.wake("payouts")
   if (due.length === ESCROWS_A_ROUND) return 0
   const next = await ctx.db
@@ -55,10 +59,9 @@ export async function advanceEscrows(ctx: Context): Promise<number> {
 }
 
 /** Advances one escrow; answers whether it made a call. A failure is logged, and the escrow is due again later. */
-async function tryAdvancing(ctx: Context, escrow: Row<"escrows">): Promise<boolean> {
+async function tryAdvancing(ctx: Context, escrow: Row<"escrows">, emptied: boolean): Promise<boolean> {
   const { session_id: sessionId } = escrow
   try {
-    const emptied = await isEmptied(ctx, escrow)
     const { isCalling, isNews } = await inTransaction(ctx, ctx => advance(ctx, sessionId, emptied))
     if (isNews) {
       ctx.wakes.wakeSoon("deliveries")
@@ -188,7 +191,7 @@ function rowOf(ctx: TxContext, { session, escrow, calls, folded }: Standing) {
     received: folded.captured,
     message: wordsOf(folded, {
       ...{ amount: session.amount, token, failure: failureOf(calls), now: ctx.now() },
-      ...{ voidAt: escrow.void_at, reclaimAt: escrow.authorization_expiry },
+      ...{ expiresAt: session.expires_at, voidAt: escrow.void_at, reclaimAt: escrow.authorization_expiry },
     }),
     payer: isHeld ? escrow.payer : null,
     tx_hash: isHeld ? (folded.captured > 0n ? hashOf("capture") : hashOf("reserve")) : null,

@@ -14,7 +14,8 @@ import { ApiError } from "../errors.ts"
 import { type CheckedRelay, checkRelay, relayRow, relaysOf, writeRelays } from "../payouts/accept-relay.ts"
 import { isPaused } from "../payouts/pause.ts"
 import { relayError } from "../payouts/relay-error.ts"
-import { failingPayers, MAX_REVERTED, RESERVE_GAS } from "../payouts/relays.ts"
+import { failingPayers, RESERVE_GAS } from "../payouts/relays.ts"
+import { isSpent } from "./fold-escrow.ts"
 import { escrowsOf, lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
 import { authIdOf, authorizationFaults, paymentInfoOf } from "./payment-info.ts"
 import { RESERVING } from "./words.ts"
@@ -23,8 +24,6 @@ import { RESERVING } from "./words.ts"
 const LEAST_TIME_MS = 60_000
 /** Reservations of one session by one wallet. Those that are cancelled before they are signed cost nothing. */
 const MAX_RELAYS = 20
-/** The same of all wallets together, so that nobody fills the database. */
-const MAX_OF_ALL = 500
 const OTHER_WAY = "Ask the merchant for another way to pay."
 
 interface Signed {
@@ -124,18 +123,16 @@ async function assertReservable(
     throw stop("Another payment of this checkout is already being reserved; wait for its result.")
   if (Object.values(folded.open).some(n => n > 0))
     throw stop("An earlier payment of this checkout failed and is being ended. Try again in a few minutes.")
+  if (isSpent(calls)) throw stop(`Too many authorizations of this checkout failed. ${OTHER_WAY}`)
   if (session.status === "expired" || session.status === "failed" || leftMs <= LEAST_TIME_MS)
     throw new ApiError("SESSION_EXPIRED", undefined, overWords(leftMs))
   if (await isPaused(ctx, network)) throw new ApiError("PAYMENTS_PAUSED")
   if (escrow.operator !== ctx.settings.relayWallet)
     throw new ApiError("RELAY_UNAVAILABLE", undefined, `The service can't reserve this payment any more. ${OTHER_WAY}`)
-  const made = calls.filter(({ kind }) => kind === "reserve")
-  const own = made.filter(({ payer }) => payer === authorization.from)
-  if (made.filter(({ state }) => state === "reverted").length >= MAX_REVERTED)
-    throw stop(`Too many authorizations of this checkout failed. ${OTHER_WAY}`)
+  const own = calls.filter(({ kind, payer }) => kind === "reserve" && payer === authorization.from)
   // What one wallet does must not keep the others out.
-  if (own.length >= MAX_RELAYS || made.length >= MAX_OF_ALL)
-    throw stop(`Too many authorizations of this checkout failed. ${OTHER_WAY}`)
+  if (own.length >= MAX_RELAYS)
+    throw stop("Too many authorizations of this checkout by this wallet failed. Pay with another wallet.")
   if ((await failingPayers(ctx, [authorization.from])).size > 0)
     throw stop(`Too many authorizations of this wallet failed today. ${OTHER_WAY}`)
   const differing = authorizationFaults(escrow, authorization)

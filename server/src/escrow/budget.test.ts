@@ -88,6 +88,37 @@ it("Buyers get half of the budget of all merchants, which stops no payment's fir
   expect((await on.session(other)).status).toBe("authorized")
 })
 
+it("Captures of a merchant whose budget is spent are held together, before any is simulated, and in time before they end", async () => {
+  const { db, settings } = rig.service.ctx
+  const { id } = await reserved()
+  for (let i = 0; i < 20; i++) expect((await on.capture(id, "0.10")).status).toBe(200)
+  await db
+    .updateTable("payouts")
+    .set({ gas_cost: 10n ** 16n })
+    .where("kind", "=", "reserve")
+    .execute()
+  settings.gasBudget = 10n ** 16n
+  const { escrow } = await on.rowOf(id)
+  let simulated = 0
+  rig.proxy.spoil = (method, [call], result) => {
+    if (method === "eth_call" && (call as { to?: string }).to === escrow) simulated++
+    return result
+  }
+  await on.round()
+  const captures = await on.calls("capture")
+  expect([simulated, captures.filter(({ held_reason: reason }) => reason === "gas_budget").length]).toEqual([0, 20])
+  const waits = captures.map(({ run_at: at }) => at.getTime() - rig.service.ctx.now().getTime())
+  expect(Math.max(...waits)).toBeLessThanOrEqual(300_000)
+  settings.gasBudget = 10n ** 18n
+  await db
+    .updateTable("payouts")
+    .set({ run_at: new Date(0) })
+    .where("state", "=", "held")
+    .execute()
+  for (let i = 0; i < 2; i++) await on.work()
+  expect(await on.session(id)).toMatchObject({ escrow: { captured: "2.00" } })
+})
+
 it("A call that failed often is tried again within five minutes, and in time before it ends", async () => {
   const { client } = rig.anvil
   const { ctx } = rig.service

@@ -95,7 +95,7 @@ describe("a checkout with an escrow", () => {
     expect((await create(asked)).body.escrow.address).toBe(body.escrow.address)
     const nonces = await service.ctx.db.selectFrom("escrows").select("nonce").execute()
     expect(new Set(nonces.map(({ nonce }) => nonce)).size).toBe(2)
-    expect(await sessionOf(body.id)).toEqual({ ...body, refunds: [] })
+    expect(await sessionOf(body.id)).toEqual({ ...body, openCalls: [], refunds: [] })
     expect((await service.call("GET", "/api/console/checkouts", undefined, { as: "shop" })).body.total).toBe(2)
   })
 

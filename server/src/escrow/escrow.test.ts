@@ -2,8 +2,10 @@
 import { mkdtempSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { sql } from "kysely"
 import { type Hex, parseSignature } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
+import { deployContractWallet } from "../../test/anvil.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import type { Signed } from "../../test/relays.ts"
 import { placeEscrow, reservesOn } from "../../test/reserve.ts"
@@ -11,8 +13,9 @@ import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
 import type { Authorization } from "../chain/authorizations.ts"
 import type { EscrowDeployment } from "../chain/escrow-deployments.ts"
-import type { Address, Hash } from "../chain/hex.ts"
+import { type Address, checksummed, type Hash } from "../chain/hex.ts"
 import { alarmsInWords } from "../payouts/alarms.ts"
+import { tendRelays } from "../payouts/relays.ts"
 import { advanceEscrows } from "./advance-escrows.ts"
 
 let rig: PayoutRig
@@ -49,6 +52,20 @@ async function takenBack(kind: "reserve" | "capture"): Promise<void> {
   await on.relook()
   expect((await on.calls(kind)).map(({ state }) => state)).toEqual(["assigned"])
   await rig.anvil.client.setAutomine(true)
+}
+
+/** What is queued succeeds when it is simulated, and the token refuses it in its block. */
+async function failOnChain(): Promise<void> {
+  const { client } = rig.anvil
+  const code = (await client.getCode({ address: rig.token })) ?? "0x"
+  await client.setAutomine(false)
+  await on.round()
+  await client.setCode({ address: rig.token, bytecode: "0x60006000fd" })
+  await client.mine({ blocks: 1 })
+  await client.setCode({ address: rig.token, bytecode: code })
+  await client.mine({ blocks: 4 })
+  await client.setAutomine(true)
+  await on.round()
 }
 
 /** A signature as a contract takes it in three parts. */
@@ -205,19 +222,9 @@ describe("a reserved payment", () => {
     const { id, payer } = await reserved()
     const { void_at: voidAt } = await on.rowOf(id)
     await on.pass(voidAt.getTime() - ctx().now().getTime() + 1_000)
-    const { client } = rig.anvil
-    const code = (await client.getCode({ address: rig.token })) ?? "0x"
-    // It succeeds when it is simulated, and the token refuses it in its block.
     const fail = async () => {
       await on.relook()
-      await client.setAutomine(false)
-      await on.round()
-      await client.setCode({ address: rig.token, bytecode: "0x60006000fd" })
-      await client.mine({ blocks: 1 })
-      await client.setCode({ address: rig.token, bytecode: code })
-      await client.mine({ blocks: 4 })
-      await client.setAutomine(true)
-      await on.round()
+      await failOnChain()
     }
     const alarm = expect.arrayContaining([expect.stringContaining("escrow_failed")])
     for (let i = 0; i < 2; i++) await fail()
@@ -233,6 +240,65 @@ describe("a reserved payment", () => {
     expect((await on.session(id)).status).toBe("voided")
     expect(await rig.balanceOf(payer)).toBe(5_000_000n)
     expect(await alarmsInWords(ctx())).not.toEqual(alarm)
+  })
+
+  it("that its payer does not take back is checked less and less often, and all of a network together", async () => {
+    const [one, two] = [await reserved(), await reserved()]
+    const { operator, authorization_expiry: expiry } = await on.rowOf(two.id)
+    const operated = (by: object) => ctx().db.updateTable("escrows").set(by).execute()
+    await operated({ operator: MERCHANT })
+    await on.pass(expiry.getTime() - ctx().now().getTime() + 86_400_000)
+    await operated({ operator })
+    const { client } = rig.anvil
+    const { reclaim } = await on.status(one.id)
+    await client.setBalance({ address: one.buyer.address, value: 10n ** 18n })
+    await client.sendTransactionSync({ account: one.buyer, to: reclaim.to, data: reclaim.data } as never)
+    await operated({ operator: MERCHANT })
+    await client.mine({ blocks: 5 })
+    await on.look()
+    expect([(await on.session(one.id)).status, (await on.session(two.id)).status]).toEqual(["voided", "authorized"])
+    const { run_at: due } = await on.rowOf(two.id)
+    expect(due?.getTime()).toBeGreaterThan(ctx().now().getTime() + 1_800_000)
+  })
+
+  it("is paid by a contract wallet's own word (ERC-1271)", async () => {
+    const id = await on.start()
+    const key = await on.buyer(0n)
+    const wallet = await deployContractWallet(rig.anvil.client, key.address)
+    await rig.mint(wallet, 5_000_000n)
+    const stranger = await on.sign(await on.buyer(), id, { from: wallet })
+    expect((await on.submit(id, stranger)).body.error).toBe("AUTHORIZATION_REFUSED")
+    expect((await on.submit(id, await on.sign(key, id, { from: wallet }))).status).toBe(200)
+    await on.work()
+    expect(await on.session(id)).toMatchObject({ status: "authorized", payer: checksummed(wallet) })
+    await on.capture(id, "2")
+    await on.work()
+    await on.void(id)
+    await on.work()
+    expect(await on.session(id)).toMatchObject({ escrow: { captured: "2.00", released: "3.00" } })
+    expect(await rig.balanceOf(wallet)).toBe(3_000_000n)
+  })
+
+  it("is reserved, captured and released through the escrow of version 1.0, too", async () => {
+    const older = reservesOn(rig, await placeEscrow(rig, "v1.0"))
+    try {
+      const id = await older.start()
+      const buyer = await older.buyer()
+      expect((await older.submit(id, await older.sign(buyer, id))).status).toBe(200)
+      await older.work()
+      await older.capture(id, "2")
+      await older.work()
+      await older.void(id)
+      await older.work()
+      expect(await older.session(id)).toMatchObject({
+        status: "confirmed",
+        escrow: { captured: "2.00", released: "3.00" },
+      })
+      expect(await older.onChain(id)).toMatchObject({ capturableAmount: 0n, refundableAmount: 2_000_000n })
+      expect(await rig.balanceOf(buyer.address.toLowerCase() as Address)).toBe(3_000_000n)
+    } finally {
+      rig.network.escrow = escrow
+    }
   })
 
   it("is captured to its last unit, also where that is less than a capture may be", async () => {
@@ -460,6 +526,60 @@ describe("a reservation", () => {
     await on.relook()
     expect((await on.session(id)).status).toBe("expired")
     await expectRefused(id, signed, 410, "SESSION_EXPIRED")
+  })
+
+  it("that failed on chain three times ends its checkout, which says so and asks nobody to sign", async () => {
+    const id = await on.start()
+    const ask = async () => await on.submit(id, await on.sign(await on.buyer(), id))
+    for (let i = 0; i < 3; i++) {
+      expect((await on.status(id)).authorization).toBeDefined()
+      expect((await ask()).status).toBe(200)
+      await failOnChain()
+      await on.relook()
+    }
+    const status = await on.status(id)
+    expect(status).toMatchObject({ status: "failed", message: expect.stringMatching(/Nothing was paid. Start a new/) })
+    expect(status.authorization).toBeUndefined()
+    const { status: code, body } = await ask()
+    expect([code, body.message]).toEqual([409, expect.stringContaining("Too many authorizations of this checkout")])
+    expect(await on.events()).toEqual(["checkout.failed"])
+  })
+
+  it("that ended twenty times keeps its own wallet out and no other; after five hundred the checkout ends", async () => {
+    const id = await on.start()
+    const buyer = await on.buyer()
+    await on.submit(id, await on.sign(buyer, id))
+    await ctx().db.updateTable("payouts").set({ state: "cancelled" }).execute()
+    const { db } = ctx()
+    const [first] = await on.calls("reserve")
+    if (!first) throw new Error("nothing was submitted")
+    const add = (from: number, to: number) =>
+      sql`insert into payouts select (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(), 'source_key', 'again:' || n))).*
+        from payouts i, generate_series(${from}::int, ${to - 1}::int) n where i.id = ${first.id}`.execute(db)
+    await add(1, 20)
+    await on.relook()
+    const own = await on.submit(id, await on.sign(buyer, id))
+    expect([own.status, own.body.message]).toEqual([409, expect.stringContaining("by this wallet failed")])
+    const other = await on.buyer()
+    expect((await on.submit(id, await on.sign(other, id))).status).toBe(200)
+    await db.updateTable("payouts").set({ state: "cancelled" }).where("state", "=", "queued").execute()
+    await add(20, 499)
+    await on.relook()
+    expect((await on.status(id)).status).toBe("failed")
+    expect((await on.submit(id, await on.sign(other, id))).body.error).toBe("INVALID_OPERATION")
+  })
+
+  it("that was accepted and has no relay wallet any more ends with its time", async () => {
+    const id = await on.start({ expiresIn: 300 })
+    await on.submit(id, await on.sign(await on.buyer(), id))
+    await tendRelays(ctx(), rig.network)
+    await on.relook()
+    expect((await on.session(id)).status).toBe("verifying")
+    rig.service.advance(300_000)
+    await tendRelays(ctx(), rig.network)
+    await on.relook()
+    expect((await on.session(id)).status).toBe("expired")
+    expect((await on.calls("reserve")).map(({ state }) => state)).toEqual(["cancelled"])
   })
 
   it("that waits while the network is paused is cancelled, and its payer reads why", async () => {

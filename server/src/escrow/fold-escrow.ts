@@ -49,6 +49,19 @@ export function standingOf({ state, succeeded, deep }: Omit<Call, "kind" | "amou
 }
 
 /**
+ * After so many reservations that failed on chain, or that ended in any way, no more are made: each of the first cost us gas, and
+ * the others must not fill the database.
+ */
+const MOST_FAILED = 3
+const MOST_ENDED = 500
+
+/** Whether so many reservations of a checkout ended without money that it takes no more. */
+export function isSpent(calls: readonly Call[]): boolean {
+  const ended = calls.filter(call => call.kind === "reserve" && standingOf(call) === "ended")
+  return ended.length >= MOST_ENDED || ended.filter(({ state }) => state === "reverted").length >= MOST_FAILED
+}
+
+/**
  * How an escrow stands at a time. Without a reservation that counts nothing does: a reorg that takes it takes what followed
  * from it. What is refunded is never more than what is captured.
  */
@@ -90,6 +103,7 @@ export function foldEscrow({ calls, reclaimed: taken, expiresAt }: EscrowFacts, 
     if (isHeld) return capturable > 0n ? "authorized" : "voided"
     if (open.reserve > 0) return "verifying"
     // Exact: only this service can carry out what a payer signed, and it accepts nothing after the end.
+    if (isSpent(calls)) return "failed"
     if (now >= expiresAt)
       return calls.some(({ kind, state }) => kind === "reserve" && state === "reverted") ? "failed" : "expired"
     return "pending"

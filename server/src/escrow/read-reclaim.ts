@@ -1,5 +1,6 @@
-/** Whether a payer took its money back, after the authorization ended: a fact of the chain alone, as no call of ours says so. */
+/** Which payers took their money back, after the authorization ended: a fact of the chain alone, as no call of ours says so. */
 import { paymentStateCall, readPaymentState } from "../chain/escrow.ts"
+import type { Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import { hexNumber, type RpcResult } from "../chain/rpc.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
@@ -11,26 +12,48 @@ import { askEach } from "../payouts/trials.ts"
 const heldBy = ({ authorized, captured, voided, reclaimed }: Row<"escrows">): bigint =>
   authorized - captured - voided - reclaimed
 
+/** Payments that one request asks about. */
+const ESCROWS_A_REQUEST = 100
+
 /**
- * Whether a final block holds nothing of an escrow whose authorization has ended, though its row says otherwise. A quorum of
- * endpoints must say so; what they can't answer is no.
+ * Of these escrows, those of which a final block holds nothing though their authorization has ended and their rows say otherwise, by their
+ * sessions. A quorum of endpoints must say so; what they can't answer is no. All of a network are asked about together: where the
+ * relay wallet was changed, thousands may wait for their payers.
  */
-export async function isEmptied(ctx: Context, escrow: Row<"escrows">): Promise<boolean> {
-  const { auth_id: authId, chain_id: chainId, authorization_expiry: expiry } = escrow
-  if (authId === null || heldBy(escrow) === 0n || ctx.now() < expiry) return false
+export async function emptiedOf(ctx: Context, escrows: readonly Row<"escrows">[]): Promise<Set<string>> {
+  const over = escrows.filter(
+    each => each.auth_id !== null && heldBy(each) > 0n && ctx.now() >= each.authorization_expiry,
+  )
+  const networks = [...Map.groupBy(over, each => each.chain_id)]
+  const found = await Promise.all(networks.map(([chainId, of]) => emptiedOn(ctx, chainId, of)))
+  return new Set(found.flat())
+}
+
+async function emptiedOn(ctx: Context, chainId: number, escrows: readonly Row<"escrows">[]): Promise<string[]> {
   const network = networkOf(ctx.chain, chainId)
   const cursor = await ctx.db
     .selectFrom("cursors")
     .select("finalized_number")
     .where("chain_id", "=", chainId)
     .executeTakeFirst()
-  if (!cursor) return false
-  const call = { to: escrow.escrow, data: paymentStateCall(authId) }
-  const params = [call, hexNumber(cursor.finalized_number)]
-  const answers = await askEach(network, [{ method: "eth_call", params }], ctx.signal)
-  const empty = answers.filter(results => isEmpty(results?.[0]))
-  const held = answers.filter(results => results?.[0]?.ok && !isEmpty(results[0]))
-  return empty.length >= quorumOf(network) && held.length < empty.length
+  if (!cursor) return []
+  const block = hexNumber(cursor.finalized_number)
+  const emptied: string[] = []
+  for (let start = 0; start < escrows.length; start += ESCROWS_A_REQUEST) {
+    const part = escrows.slice(start, start + ESCROWS_A_REQUEST)
+    const calls = part.map(({ escrow: to, auth_id: authId }) => ({
+      method: "eth_call",
+      params: [{ to, data: paymentStateCall(authId as Hash) }, block],
+    }))
+    const answers = await askEach(network, calls, ctx.signal)
+    for (const [i, { session_id: id }] of part.entries()) {
+      const results = answers.map(each => each?.[i])
+      const empty = results.filter(isEmpty)
+      const held = results.filter(result => result?.ok && !isEmpty(result))
+      if (empty.length >= quorumOf(network) && held.length < empty.length) emptied.push(id)
+    }
+  }
+  return emptied
 }
 
 /** Collected once, and nothing left. Before it was collected, an older block says so too, of another kind of nothing. */

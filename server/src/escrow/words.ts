@@ -8,9 +8,10 @@ type Stands = Pick<FoldedEscrow, "status" | "authorized" | "captured" | "voided"
 /** While a payment is being reserved. */
 export const RESERVING = "The payment is being reserved."
 
-/** Where a session's times stand: until when its merchant may capture, and from when on its payer can take back what is left. */
+/** Where a session's times stand: its end, until when its merchant may capture, and from when on its payer can take back what is left. */
 interface Times {
   now: Date
+  expiresAt: Date
   voidAt: Date
   reclaimAt: Date
 }
@@ -42,6 +43,8 @@ export function wordsOf(
     case "refunded":
       return "The payment was refunded."
     case "failed":
+      if (times.now < times.expiresAt)
+        return "Too many payments that were signed for this checkout failed. Nothing was paid. Start a new checkout."
       return "The time to pay is over, and the payment that was signed failed on chain. Start a new checkout."
     case "expired":
       return "The time to pay is over. Start a new checkout."

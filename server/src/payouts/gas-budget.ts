@@ -161,6 +161,53 @@ export async function withinBudgets(
   return { due: payable, held }
 }
 
+/**
+ * The due calls of the relay lane without the captures and refunds of merchants whose budgets have no room: of those, all that are due are
+ * held at once, before any is simulated. Somebody's thousand held captures must not keep a buyer waiting.
+ */
+export async function ownCallsWithinBudgets(
+  ctx: Context,
+  wallet: Row<"wallets">,
+  due: Row<"payouts">[],
+  most: bigint,
+  dueAgain: (except: Except) => Promise<Row<"payouts">[]>,
+): Promise<{ due: Row<"payouts">[]; held: number }> {
+  if (ctx.settings.gasBudget === 0n) return { due, held: 0 }
+  const over = new Set<string>()
+  const isOver = (row: Row<"payouts">) => isOwn(row) && over.has(row.merchant_id)
+  let payable = due
+  let held = 0
+  for (;;) {
+    const asked = new Set(payable.flatMap(row => (isOwn(row) ? [row.merchant_id] : [])))
+    const spent = asked.size > 0 ? await spentBy(ctx, [...asked]) : new Map<string, Spent>()
+    const full = [...spent].flatMap(([id, each]) => (roomFor(ctx.settings.gasBudget, each).all < most ? [id] : []))
+    if (full.length === 0) return { due: payable, held }
+    for (const merchantId of full) {
+      over.add(merchantId)
+      held += await holdOwnCalls(ctx, wallet, merchantId)
+    }
+    const next = over.size < MERCHANTS_A_TURN ? await dueAgain({ merchants: [], small: [] }) : payable
+    payable = next.filter(row => !isOver(row))
+  }
+}
+
+const isOwn = ({ kind }: Pick<Row<"payouts">, "kind">): boolean => kind === "capture" || kind === "refund"
+
+/** Holds a merchant's due captures and refunds, each at most five minutes and a quarter of the time that it has; answers how many. */
+async function holdOwnCalls(ctx: Context, wallet: Row<"wallets">, merchantId: string): Promise<number> {
+  const now = ctx.now()
+  const held = await sql`
+    update payouts set state = 'held', held_reason = 'gas_budget', updated_at = ${now},
+      held_detail = 'the merchant''s gas budget of a day is spent',
+      run_at = ${now}::timestamptz + greatest(interval '1 second', least(interval '5 minutes', (relay_by - ${now}) / 4))
+    where id in (select id from payouts where merchant_id = ${merchantId} and chain_id = ${wallet.chain_id}
+      and lane = 'relay' and kind in ('capture', 'refund') and state in ('queued', 'held') and run_at <= ${now}
+      order by run_at limit ${HELD_AT_ONCE} for no key update skip locked)
+    returning id`.execute(ctx.db)
+  ctx.log.warn({ merchantId, calls: held.rows.length }, "captures and refunds are held: GAS_BUDGET is spent")
+  return held.rows.length
+}
+
 /** Makes payouts that are held for their budgets due now; call it at the start, as the budget may have been raised. */
 export async function recheckBudgets(ctx: Context): Promise<void> {
   await ctx.db

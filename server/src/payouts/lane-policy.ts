@@ -12,7 +12,7 @@ import type { Context, TxContext } from "../context.ts"
 import type { HeldReason, Lane } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { verifySoon } from "../scanner/queries.ts"
-import { withinBudgets } from "./gas-budget.ts"
+import { ownCallsWithinBudgets, withinBudgets } from "./gas-budget.ts"
 import { reserveShort } from "./insert-payout.ts"
 import { outpaid } from "./outpaid.ts"
 import { pausedPayouts } from "./pause.ts"
@@ -195,7 +195,7 @@ const relayLane: LanePolicy = {
     or exists (select from escrows e where e.session_id = payouts.escrow_id and e.operator = ${address}))`,
   // Relays are picked to be cancelled: nobody waits at a checkout.
   isStopped: async () => false,
-  withinBudgets: async (_ctx, _wallet, due) => ({ due, held: 0 }),
+  withinBudgets: ownCallsWithinBudgets,
   partiesOf: relayParties,
   vet: async (ctx, network, payouts) => {
     const cancelled = (reason: string): Verdict => ({ kind: "cancel", reason })

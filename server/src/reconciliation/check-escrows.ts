@@ -15,8 +15,6 @@ import type { Context } from "../context.ts"
 import type { Compared } from "./report.ts"
 
 const ESCROWS_A_CALL = 500
-/** What can still be captured or refunded, and is compared each hour. */
-const MOST_ESCROWS = 20_000
 /** What ended so long ago is not compared any more. */
 const ENDED_MS = 7 * 86_400_000
 
@@ -33,31 +31,55 @@ interface Booked {
   over: boolean
 }
 
-/** Compares every escrow of a network that can still change; answers the first proven difference, and what was not proven. */
-export async function checkEscrows(ctx: Context, network: Network, quorum: Quorum): Promise<Compared> {
-  const escrows = await bookedBy(ctx, network, quorum)
+/**
+ * Compares every escrow of a network that can still change, `pageSize` in a call; answers the first proven difference, and what was not
+ * proven.
+ */
+export async function checkEscrows(
+  ctx: Context,
+  network: Network,
+  quorum: Quorum,
+  pageSize = ESCROWS_A_CALL,
+): Promise<Compared> {
   let unproven: string | undefined
-  for (let start = 0; start < escrows.length; start += ESCROWS_A_CALL) {
-    const part = escrows.slice(start, start + ESCROWS_A_CALL)
-    const reported = await statesByEndpoint(ctx, network, part, quorum.finalized)
-    for (const [i, escrow] of part.entries()) {
-      const states = reported.flatMap(each => each[i] ?? [])
-      const differing = states.filter(state => !agrees(escrow, state))
-      const agreeing = states.length - differing.length
-      if (differing.length === 0 && agreeing >= quorumOf(network)) continue
-      const words = wordsFor(escrow, differing[0], quorum.finalized)
-      const isProven = differing.length >= quorumOf(network) && differing.every(state => isSame(state, differing[0]))
-      // A call may have become final since its row was read.
-      if (isProven && agreeing < differing.length && (await stands(ctx, network, quorum, escrow)))
-        return { finding: { table: "escrows", id: escrow.session_id, words } }
-      if (differing.length > 0 || agreeing < quorumOf(network)) unproven ??= words
-    }
+  let after = ""
+  for (;;) {
+    const page = await bookedBy(ctx, network, quorum, { after, limit: pageSize })
+    const compared = await comparePage(ctx, network, quorum, page)
+    if (compared.finding) return compared
+    unproven ??= compared.unproven
+    const last = page.at(-1)
+    if (page.length < pageSize || !last) break
+    after = last.session_id
+  }
+  return unproven === undefined ? {} : { unproven }
+}
+
+async function comparePage(ctx: Context, network: Network, quorum: Quorum, page: readonly Booked[]): Promise<Compared> {
+  let unproven: string | undefined
+  const reported = await statesByEndpoint(ctx, network, page, quorum.finalized)
+  for (const [i, escrow] of page.entries()) {
+    const states = reported.flatMap(each => each[i] ?? [])
+    const differing = states.filter(state => !agrees(escrow, state))
+    const agreeing = states.length - differing.length
+    if (differing.length === 0 && agreeing >= quorumOf(network)) continue
+    const words = wordsFor(escrow, differing[0], quorum.finalized)
+    const isProven = differing.length >= quorumOf(network) && differing.every(state => isSame(state, differing[0]))
+    // A call may have become final since its row was read.
+    if (isProven && agreeing < differing.length && (await stands(ctx, network, quorum, escrow)))
+      return { finding: { table: "escrows", id: escrow.session_id, words } }
+    if (differing.length > 0 || agreeing < quorumOf(network)) unproven ??= words
   }
   return unproven === undefined ? {} : { unproven }
 }
 
 /** Escrows without a call that may be in a block up to the finalized one and is not final by the rows. */
-async function bookedBy(ctx: Context, network: Network, quorum: Quorum, only?: string): Promise<Booked[]> {
+async function bookedBy(
+  ctx: Context,
+  network: Network,
+  quorum: Quorum,
+  { only, after = "", limit }: { only?: string; after?: string; limit: number },
+): Promise<Booked[]> {
   const { finalized } = quorum
   await quorum.learn([finalized], [])
   // By the chain's clock, which decides when a payer may take back what is left.
@@ -72,7 +94,8 @@ async function bookedBy(ctx: Context, network: Network, quorum: Quorum, only?: s
       and e.refund_expiry > ${new Date(ctx.now().getTime() - ENDED_MS)} and ${only === undefined ? sql`true` : sql`e.session_id = ${only}`}
       and not exists (select from payouts i where i.escrow_id = e.session_id
         and (i.state = 'assigned' or (i.state = 'mined' and i.block_number <= ${finalized})))
-    order by e.session_id limit ${MOST_ESCROWS}`.execute(ctx.db)
+      and e.session_id > ${after}
+    order by e.session_id limit ${limit}`.execute(ctx.db)
   return rows
 }
 
@@ -96,7 +119,7 @@ const isSame = (a: PaymentState, b: PaymentState | undefined): boolean =>
   a.refundableAmount === b.refundableAmount
 
 async function stands(ctx: Context, network: Network, quorum: Quorum, before: Booked): Promise<boolean> {
-  const [now] = await bookedBy(ctx, network, quorum, before.session_id)
+  const [now] = await bookedBy(ctx, network, quorum, { only: before.session_id, limit: 1 })
   return (
     now !== undefined &&
     now.authorized === before.authorized &&
@@ -113,6 +136,7 @@ async function statesByEndpoint(
   escrows: readonly Booked[],
   at: bigint,
 ): Promise<(PaymentState | undefined)[][]> {
+  if (escrows.length === 0) return []
   const reads = escrows.map(({ escrow: to, auth_id: id }) => ({ to, data: paymentStateCall(id) }))
   const statesOf = async (endpoint: Endpoint) => {
     const [result] = (await ask(endpoint, [multicall(reads, at)], ctx.signal)) ?? []
