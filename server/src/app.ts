@@ -30,6 +30,7 @@ import { proxyRoutes } from "./proxy/routes.ts"
 import { exceptionRoutes } from "./settlement/exception-routes.ts"
 import { returnAddressRoutes } from "./settlement/return-address-routes.ts"
 import { splitRoutes } from "./splits/routes.ts"
+import { subscriberRoutes } from "./subscriptions/subscriber-routes.ts"
 import { troublesNow } from "./troubles.ts"
 import { deliveryRoutes } from "./webhooks/delivery-routes.ts"
 import { webhookDocument } from "./webhooks/events.ts"
@@ -90,6 +91,7 @@ export function openApp(
     proxyRoutes(routes, ctx, callPayments)
     agentRoutes(routes, ctx)
     facilitatorRoutes(routes, ctx)
+    subscriberRoutes(routes, ctx)
     pageRoutes(routes, ctx, assets)
   })
   app.addHook("onClose", () => sender.close())

@@ -17,7 +17,7 @@ import type { Document, Operation, Parameter, Schema } from "./contract.ts"
 import { AUDIENCE } from "./issuer.ts"
 import { type Receiver, startReceiver } from "./receiver.ts"
 import { PAYOUT_ADDRESS, paperNetwork, startService, type TestService } from "./service.ts"
-import { newRecurring } from "./subscriptions.ts"
+import { newRecurring, newSubscription } from "./subscriptions.ts"
 import { accessFields, signInFields, signMessage } from "./wallet.ts"
 
 const METRICS_TOKEN = "m-token"
@@ -40,6 +40,8 @@ interface Route {
   isConsole: boolean
   /** Whether it asks for an API key. */
   needsKey: boolean
+  /** Whether it asks for a wallet's token. */
+  needsWallet: boolean
   takesKey: boolean
   params: Parameter[]
   query: Parameter[]
@@ -56,6 +58,7 @@ const routes = Object.entries(committed.paths).flatMap(([path, item]) =>
       operation,
       isConsole: path.startsWith("/api/console/"),
       needsKey: JSON.stringify(operation.security) === '[{"apiKey":[]}]',
+      needsWallet: JSON.stringify(operation.security) === '[{"wallet":[]}]',
       takesKey: JSON.stringify(operation.parameters ?? []).includes("#/components/parameters/idempotencyKey"),
       params: parameters.filter(each => each.in === "path"),
       query: parameters.filter(each => each.in === "query"),
@@ -69,6 +72,7 @@ let receiver: Receiver
 /** What stands in paths: things that exist and are the shop's, `id` by the first part of the path. */
 let ids: Record<string, string>
 let apiKeys: Record<"shop" | "rival", string>
+let walletToken: string
 
 beforeAll(async () => {
   service = await startService({ settings: { metricsToken: METRICS_TOKEN, relayWallet: RELAY } })
@@ -121,6 +125,7 @@ async function prepare(): Promise<void> {
     ...(await checkouts()),
     grantId: `grant_${"a".repeat(24)}`,
     slug: "api",
+    subscriptions: (await newSubscription(service, "shop", subscriptionProductId, wallet.address)).id,
     settlements: await settlement(),
     refunds: await refund(),
     from: BUYER,
@@ -129,6 +134,8 @@ async function prepare(): Promise<void> {
     address: (await service.call("GET", `/api/paywalls/${id}`)).body.payTo,
   }
   await grant(id)
+  const subscriber = await service.call("POST", "/api/subscriptions/token", await subscriberProof())
+  walletToken = subscriber.body.accessToken
   // Used, so that it is not noted for another minute.
   for (const key of Object.values(apiKeys))
     await service.call("GET", `/api/paywalls/${id}/verify?address=${BUYER}`, undefined, {
@@ -420,6 +427,12 @@ interface Sent {
   as?: string
 }
 
+/** The wallet's signature for its subscriptions. */
+async function subscriberProof(): Promise<object> {
+  const { body } = await service.call("POST", "/api/subscriptions/nonce", { address: wallet.address })
+  return { message: body.message, signature: await wallet.signMessage({ message: body.message }) }
+}
+
 /** Bodies that can't be written down beforehand: signed ones, and one that must be known. */
 const signed: Record<string, () => Promise<object>> = {
   "POST /api/pay/authorize": takenAuthorization,
@@ -427,6 +440,7 @@ const signed: Record<string, () => Promise<object>> = {
     const { body } = await service.call("POST", "/api/auth/nonce")
     return await signMessage(wallet, body.nonce, signInFields)
   },
+  "POST /api/subscriptions/token": subscriberProof,
   "POST /api/pay/return-address": async () => {
     const asked = { id: EXAMPLE_SESSION, address: BUYER }
     const { body } = await service.call("POST", "/api/pay/return-address/nonce", asked)
@@ -452,9 +466,16 @@ function send(route: Route, given: Sent = {}) {
   const body = "body" in given ? given.body : route.body && JSON.stringify(route.body.example)
   const metrics = route.path === "/metrics" ? { authorization: `Bearer ${METRICS_TOKEN}` } : {}
   const key = route.needsKey ? { "x-api-key": apiKeys.shop } : {}
+  const token = route.needsWallet ? { authorization: `Bearer ${walletToken}` } : {}
   const { as = route.isConsole && !given.headers?.authorization ? "shop" : undefined } = given
   return service.call(route.method, `${path}${query && `?${query}`}`, body, {
-    headers: { ...metrics, ...key, ...(route.takesKey ? { "idempotency-key": randomUUID() } : {}), ...given.headers },
+    headers: {
+      ...metrics,
+      ...key,
+      ...token,
+      ...(route.takesKey ? { "idempotency-key": randomUUID() } : {}),
+      ...given.headers,
+    },
     ...(as === undefined ? {} : { as }),
   })
 }

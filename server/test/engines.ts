@@ -36,6 +36,7 @@ export const onBoth: Record<string, string> = {
   "server/src/escrow/create-escrow.test.ts": "reservations, and the states that the database refuses",
   "server/src/deposits/versions.test.ts": "addresses that replace others",
   "server/src/paywalls/routes.test.ts": "submissions, and exact answers of the API",
+  "server/src/subscriptions/subscriber-routes.test.ts": "what a subscriber sees, exactly",
   "server/src/proxy/sell-bundle.test.ts": "thousands of transfers at one address",
   "server/src/splits/routes.test.ts": "lists of rows in one answer",
   "server/src/books/books.test.ts": "sums of numeric, and long exports",

@@ -79,6 +79,37 @@ export interface Reservation {
   moves: Move[]
 }
 
+/** How long the periods of a subscription are. */
+export interface BillingPeriod {
+  interval: "day" | "week" | "month" | "year"
+  count: number
+}
+
+/** What a checkout begins, or renews. */
+export interface Renewal extends BillingPeriod {
+  product: string
+  /** Given before the first period; 0 once it has begun. */
+  trialDays: number
+  /** How many periods are billed; null: until somebody cancels. */
+  maxPeriods: number | null
+}
+
+/** An invoice of a subscription that has begun. */
+interface InvoiceStatus {
+  id: string
+  /** due: within the grace. past_due: after it. canceled: its subscription is over. */
+  state: "open" | "due" | "past_due" | "paid" | "void" | "canceled"
+  periodStart: string
+  periodEnd: string
+  /** Whether its period is not over. */
+  lasts: boolean
+  dueAt: string
+  /** Until when access lasts without a payment. */
+  graceUntil: string
+  /** When the subscription ends without a payment. */
+  endsAt: string
+}
+
 /** The state of a checkout; all amounts are decimal text in whole tokens. */
 export interface CheckoutStatus {
   sessionId: string
@@ -119,12 +150,15 @@ export interface CheckoutStatus {
   /** Only of a checkout whose payment is reserved first: nobody sends money to an address for it. */
   reservation?: Reservation
   submission: { txHash: string; status: string; reason: string | null; message: string } | null
+  /** Only of a subscription; null of the first one, until it has begun. */
+  invoice?: InvoiceStatus | null
 }
 
-/** `/pay/:sessionId`. */
+/** `/pay/:sessionId`, and `/invoice/:id` of an invoice's. */
 export interface CheckoutPage extends PageBase {
   kind: "checkout"
   description: string | null
+  renewal?: Renewal
   status: CheckoutStatus
 }
 
@@ -144,6 +178,8 @@ export interface PaywallPage extends PageBase {
   /** Seconds of access for one payment; null without an end. */
   accessSeconds: number | null
   active: boolean
+  /** What opens it beside paying once; null for nothing. */
+  subscription: (Renewal & { amount: string }) | null
   status: PaywallStatus
 }
 
@@ -172,8 +208,13 @@ export interface ReturnPage extends PageBase {
   payer: string
 }
 
+/** `/subscriptions`: of no merchant, as a wallet may have subscribed to many. */
+export interface SubscriptionsPage extends Pick<PageBase, "lang" | "sandbox"> {
+  kind: "subscriptions"
+}
+
 /** What the script finds in a page. */
-export type PageData = CheckoutPage | PaywallPage | LinkPage | EndedPage | ReturnPage
+export type PageData = CheckoutPage | PaywallPage | LinkPage | EndedPage | ReturnPage | SubscriptionsPage
 
 /** A page on which something is paid. */
 export type PayPage = CheckoutPage | PaywallPage

@@ -12,6 +12,7 @@ import { advanceEscrows } from "../../server/src/escrow/advance-escrows.ts"
 import { settleDue } from "../../server/src/settlement/settle.ts"
 import { until } from "../../server/test/e2e/program.ts"
 import { paperNetwork, startService, type TestService } from "../../server/test/service.ts"
+import { type InvoiceMade, newInvoice, newRecurring, newSubscription } from "../../server/test/subscriptions.ts"
 import { injectWallet, isSound, newContext, openBrowser, type TestWallet, type Visit, visit } from "./browser.ts"
 
 let service: TestService
@@ -173,6 +174,35 @@ const turn = (page: Page, hidden: boolean) =>
   }, hidden)
 const payButtons = (page: Page) => page.getByRole("button", { name: /^Pay with/ }).count()
 
+const inDays = (days: number) => new Date(service.ctx.now().getTime() + days * 86_400_000)
+const ended = { status: "canceled", cancel_reason: "unpaid", ended_at: new Date() } as const
+/** A subscription to a product with a long name. */
+async function subscribe(change: Parameters<typeof newSubscription>[4] = {}, payer: string = PAYER) {
+  const product = await newRecurring(service, "shop", { name: `Press pass ${"W".repeat(60)}` })
+  return await newSubscription(service, "shop", product, payer, change)
+}
+/** The second invoice of a subscription. */
+async function invoice(
+  fields: InvoiceMade["invoice"] = {},
+  session: InvoiceMade["session"] = {},
+  change: Parameters<typeof newSubscription>[4] = {},
+): Promise<string> {
+  const { id } = await subscribe(change)
+  return (await newInvoice(service, "shop", id, { invoice: fields, session })).invoiceId
+}
+/** A subscription whose first invoice nobody has paid. */
+async function unbegun() {
+  const product = await newRecurring(service, "shop", { trialDays: 14 })
+  const none = { payer: null, started_at: null, anchor: null, status: null, paid_until: null, access_until: null }
+  const unpaid = { period_start: null, period_end: null, paid_at: null }
+  const session = { status: "pending", confirmed_at: null, tx_hash: null, received: 0n } as const
+  return await newSubscription(service, "shop", product, PAYER, none, { invoice: unpaid, session })
+}
+async function subscribable(): Promise<string> {
+  const subscriptionProductId = await newRecurring(service, "shop")
+  return (await make("POST", "/api/console/paywalls", { name: "Film", price: 5, subscriptionProductId })).id
+}
+
 describe.concurrent("every state", () => {
   /** The path of a page in each state, and what shows that it is there. */
   const states: Record<string, () => Promise<[path: string, shown: string]>> = {
@@ -318,6 +348,24 @@ describe.concurrent("every state", () => {
       await make("PUT", `/api/console/payment-links/${id}`, { active: false })
       return [`/p/${slug}`, ".state"]
     },
+    "a subscription's first checkout": async () => [`/pay/${(await unbegun()).sessionId}`, "[role=tab]"],
+    "an invoice": async () => [`/invoice/${await invoice()}`, "[role=tab]"],
+    "an invoice that is due": async () => [`/invoice/${await invoice({ due_at: inDays(-1) })}`, "[data-stage=pay] h2"],
+    "an invoice that is overdue": async () => [
+      `/invoice/${await invoice({ due_at: inDays(-5) })}`,
+      "[data-stage=pay] h2",
+    ],
+    "an invoice that was withdrawn": async () => [
+      `/invoice/${await invoice({ void_asked_at: new Date() })}`,
+      "[data-stage=expired]",
+    ],
+    "an invoice that nobody paid": async () => [
+      `/invoice/${await invoice({}, { status: "expired" }, ended)}`,
+      "[data-stage=expired]",
+    ],
+    "an invoice that is paid": async () => [`/invoice/${(await subscribe()).invoiceId}`, "[data-stage=paid]"],
+    "a paywall that a subscription opens": async () => [`/paywall/${await subscribable()}`, "[role=tab]"],
+    "the page of a subscriber": async () => ["/subscriptions", "button"],
     "no page": async () => ["/nothing", ".state"],
   }
 
@@ -666,6 +714,104 @@ describe.concurrent("a link", () => {
     await setSession(first, { status: "expired" })
     await page.goto(`${url}/p/${slug}`)
     expect(await visited()).not.toBe(first)
+  })
+})
+
+describe.concurrent("an invoice", () => {
+  it("is paid like any checkout, says when it is due, and is withdrawn while its page is open", async () => {
+    const { id } = await subscribe()
+    const { invoiceId, sessionId } = await newInvoice(service, "shop", id, { invoice: { due_at: inDays(-1) } })
+    const [page, other] = [await open(`/invoice/${invoiceId}`), await open(`/invoice/${await invoice()}`)]
+    await page
+      .getByText(/^Renews every month\. You pay each invoice yourself; nothing is charged by itself\.$/)
+      .waitFor()
+    await page.getByText("Payment is due").waitFor()
+    await page.getByText(/^Pay by .* to keep your access\.$/).waitFor()
+    expect(await page.getByText("Pay before").count()).toBe(0)
+    expect(await payButtons(page)).toBe(1)
+    await arrive(sessionId, 500n)
+    await stage(page, "confirming")
+    await confirm(sessionId)
+    await stage(page, "paid")
+    await page.getByText("Blue Bottle Books").first().waitFor()
+    const receipt = page.getByRole("link", { name: "View the receipt" })
+    expect(await receipt.getAttribute("href")).toBe(`/receipt/${sessionId}?lang=en`)
+
+    await other.getByRole("button", { name: "Pay with the test wallet" }).waitFor()
+    const invoices = service.ctx.db.updateTable("invoices").set({ void_asked_at: service.ctx.now() })
+    await invoices.where("id", "=", other.url().split("/").at(-1) ?? "").execute()
+    await service.ctx.wakes.wake("payments")
+    await other.getByText("This invoice was withdrawn").waitFor()
+    expect(await payButtons(other)).toBe(0)
+  })
+
+  it("can be read without JavaScript in each state, and a subscription can be started", async () => {
+    const plain = await open("/nothing", { javaScriptEnabled: false })
+    const read = async (path: string) => {
+      await plain.goto(url + path)
+      return (await plain.locator("main").textContent()) ?? ""
+    }
+    expect(await read(`/invoice/${await invoice({ due_at: inDays(-5) })}`)).toMatch(
+      /Press pass.*Renews every month.*Period.*–.*Due.*UTC.*Payment is overdue.*5\.00 USDC.*0x[0-9a-fA-F]{40}/s,
+    )
+    expect(await read(`/invoice/${await invoice({ void_asked_at: new Date() })}`)).toMatch(/was withdrawn(?!.*0x)/s)
+    expect(await read(`/invoice/${(await subscribe()).invoiceId}`)).toMatch(
+      /Your subscription is paid until .* UTC\..*View the receipt.*Manage your subscriptions/s,
+    )
+    expect(await read(`/pay/${(await unbegun()).sessionId}`)).toMatch(
+      /Starts with 14 days for free.*Renews every month.*0x[0-9a-fA-F]{40}/s,
+    )
+    expect(await read("/subscriptions")).toContain("This page needs JavaScript and a wallet in your browser")
+    expect(await read("/invoice/inv_nothing")).toContain("This page does not exist")
+    await read(`/paywall/${await subscribable()}`)
+    await plain.getByRole("button", { name: "Subscribe: 5.00 USDC every month" }).click()
+    await plain.waitForURL(/\/pay\/cs_/)
+    expect(await plain.locator("main").textContent()).toMatch(/5\.00 USDC.*0x[0-9a-fA-F]{40}/s)
+  })
+})
+
+describe.concurrent("a subscriber", () => {
+  it("signs in with a wallet, sees its subscriptions alone, and what is to be paid", async () => {
+    const account = privateKeyToAccount(generatePrivateKey())
+    const wallet: TestWallet = { account, chainId: paperNetwork.chainId, asked: [] }
+    const page = await open("/nothing", { viewport: { width: 320, height: 700 } })
+    await injectWallet(page, "http://127.0.0.1:1", wallet)
+    const enter = async () => {
+      await page.goto(`${url}/subscriptions`)
+      await page.getByRole("button", { name: "Sign in with Pocket" }).click()
+    }
+    await enter()
+    await page.getByText("This wallet has subscribed to nothing here.").waitFor()
+    await isSound(page)
+    const active = await subscribe({}, account.address)
+    const late = await subscribe({ status: "past_due" }, account.address)
+    const { invoiceId } = await newInvoice(service, "shop", late.id, { invoice: { due_at: inDays(-5) } })
+    await subscribe({ status: "paused", paused_at: new Date() }, account.address)
+    await subscribe(ended, account.address)
+    await enter()
+    await page.locator("[data-subscription]").first().waitFor()
+    const shown = page.locator("[data-subscription]")
+    expect(await shown.evaluateAll(all => all.map(each => each.getAttribute("data-subscription")).sort())).toEqual([
+      ...["active", "canceled", "past_due", "paused"],
+    ])
+    const due = page.locator("[data-subscription=past_due]").getByRole("link", { name: "Pay 5.00 USDC" })
+    expect(await due.getAttribute("href")).toBe(`/invoice/${invoiceId}?lang=en`)
+    const first = page.locator("[data-subscription=active]")
+    await first.getByText("Invoices").click()
+    const receipt = first.getByRole("link", { name: /^View the receipt/ })
+    expect(await receipt.getAttribute("href")).toBe(`/receipt/${active.sessionId}?lang=en`)
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme })
+      await isSound(page)
+    }
+    expect(wallet.asked).not.toContain("eth_sendTransaction")
+    // The sign-in is over.
+    await page.route("**/api/subscriptions/**", route =>
+      route.fulfill({ status: 401, json: { error: "UNAUTHORIZED", message: "Sign in." } }),
+    )
+    await page.locator("[data-subscription=paused]").getByText("Invoices").click()
+    await page.getByText("Your sign-in is over. Please sign again.").waitFor()
+    await page.getByRole("button", { name: "Sign in with Pocket" }).waitFor()
   })
 })
 

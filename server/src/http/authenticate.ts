@@ -24,17 +24,20 @@ declare module "fastify" {
     subject: Subject | undefined
     /** Set once an API key that was required or sent is verified. */
     apiKey: ApiKey | undefined
+    /** The wallet (CAIP-10) that signed in; set on a subscriber's routes once the token is verified. */
+    wallet: string | undefined
     /** The merchant of a console request, set once its route has asked. */
     merchantId: string | undefined
   }
 }
 
-/** `token`: a bearer token. `key`: an API key. `optional key`: an API key, or none. */
-export type Credential = "token" | "key" | "optional key"
+/** `token`: a merchant's bearer token. `wallet`: a subscriber's. `key`: an API key. `optional key`: an API key, or none. */
+export type Credential = "token" | "wallet" | "key" | "optional key"
 
 /** All other paths are public. */
 const rules: { path: RegExp; credential: Credential }[] = [
   { path: /^\/api\/console(\/|$)/, credential: "token" },
+  { path: /^\/api\/subscriptions(?!\/(nonce|token)$)(\/|$)/, credential: "wallet" },
   { path: /^\/api\/checkouts(\/|$)/, credential: "key" },
   { path: /^\/x402\/(verify|settle|settlements)(\/|$)/, credential: "key" },
   { path: /^\/api\/paywalls\/[^/]+\/consume$/, credential: "key" },
@@ -51,6 +54,7 @@ export const isPrivate = (path: string): boolean => ["token", "key"].includes(cr
 export interface Caller {
   subject: Subject | undefined
   apiKey: ApiKey | undefined
+  wallet?: string | undefined
 }
 
 /** What the server asks about callers. */
@@ -77,6 +81,20 @@ export function callingMerchantByKey(request: FastifyRequest): string {
   if (!request.apiKey) throw keyNeeded()
   return request.apiKey.merchantId
 }
+
+/** The wallet (CAIP-10) that signed in; throws `UNAUTHORIZED` without one. */
+export function callingWallet(request: FastifyRequest): string {
+  if (!request.wallet) throw walletNeeded()
+  return request.wallet
+}
+
+/** The refusal of a request whose token of a wallet is missing or not valid. */
+export const walletNeeded = () =>
+  new ApiError(
+    "UNAUTHORIZED",
+    undefined,
+    "This request needs a valid token of a wallet: `Authorization: Bearer <token>`. Sign in with `POST /api/subscriptions/token`.",
+  )
 
 /** The refusal of a request whose API key is missing or not valid. */
 export const keyNeeded = () =>

@@ -50,6 +50,8 @@ describe("the document", () => {
       "post /api/checkouts": [{ apiKey: [] }],
       "get /api/checkouts": [{ apiKey: [] }],
       "get /api/checkouts/{id}": [{ apiKey: [] }],
+      "get /api/subscriptions": [{ wallet: [] }],
+      "get /api/subscriptions/{id}/invoices": [{ wallet: [] }],
       "get /metrics": [{ metrics: [] }],
       "post /x402/verify": [{ apiKey: [] }],
       "post /x402/settle": [{ apiKey: [] }],

@@ -29,6 +29,7 @@ const tags = [
   { name: "buyers", description: "What buyers, and the pages that serve them, ask; without credentials" },
   { name: "checkouts", description: "Checkout sessions, one for each payment; for a merchant's server and console" },
   { name: "payers", description: "What a payer's page asks about a checkout; without credentials" },
+  { name: "subscribers", description: "What a wallet has subscribed to; with a token for its signature" },
   { name: "products", description: "What is sold at checkouts, with a price" },
   { name: "payment links", description: "Addresses that start a checkout for anyone who opens them" },
   { name: "bundles", description: "APIs behind a price, route by route, that the service forwards calls to" },
@@ -59,12 +60,23 @@ const securitySchemes = {
     name: "x-api-key",
     description: "A key that a merchant created with `POST /api/console/api-keys`",
   },
+  wallet: {
+    type: "http",
+    scheme: "bearer",
+    bearerFormat: "JWT",
+    description: "A token of `POST /api/subscriptions/token`, for the wallet that signed",
+  },
   metrics: { type: "http", scheme: "bearer", description: "The operator's `METRICS_TOKEN`" },
 } as const
 
 /** Which of them a route accepts; an empty list means no credential. */
 const securityOf = (url: string): Record<string, string[]>[] => {
-  const byCredential = { token: [{ bearer: [] }], key: [{ apiKey: [] }], "optional key": [{}, { apiKey: [] }] }
+  const byCredential = {
+    token: [{ bearer: [] }],
+    wallet: [{ wallet: [] }],
+    key: [{ apiKey: [] }],
+    "optional key": [{}, { apiKey: [] }],
+  }
   const credential: Credential | undefined = credentialOf(url)
   return credential ? byCredential[credential] : url === "/metrics" ? [{ metrics: [] }] : []
 }

@@ -95,6 +95,7 @@ export function openServer(ctx: Context, identities: Identities, bounds?: Bounds
   app.decorate("identities", identities)
   app.decorateRequest("subject", undefined)
   app.decorateRequest("apiKey", undefined)
+  app.decorateRequest("wallet", undefined)
   app.decorateRequest("merchantId", undefined)
   readJsonAlone(app)
   app.addHook("onRequest", async (request, reply) => {
@@ -183,6 +184,7 @@ function admitCallers(app: Server, identities: Identities, { admit, isRefused }:
       const caller = await identities.authenticate(pathOf(request), request.headers, isRefused(request))
       request.subject = caller.subject
       request.apiKey = caller.apiKey
+      request.wallet = caller.wallet
       const subject = caller.subject && `${caller.subject.iss} ${caller.subject.sub}`
       if (!(await admit(request, reply, { subject, apiKey: caller.apiKey }))) return reply
       if (caller.refusal !== undefined) throw caller.refusal

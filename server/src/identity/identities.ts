@@ -1,13 +1,13 @@
 /** Finds the owner of a credential: a bearer token's subject, or an API key's merchant. */
 import type { Context } from "../context.ts"
 import { ApiError } from "../errors.ts"
-import { type Caller, credentialOf, type Identities, keyNeeded } from "../http/authenticate.ts"
+import { type Caller, credentialOf, type Identities, keyNeeded, walletNeeded } from "../http/authenticate.ts"
 import { gather } from "../jobs/gather.ts"
 import { apiKeyOf, keysByHash } from "./api-keys.ts"
 import { merchantOf } from "./merchants.ts"
 import { negativeCache } from "./negative-cache.ts"
 import { type Lookup, sharedLookup } from "./shared-lookup.ts"
-import { namesUs, signingKeysById, verifyConsoleToken } from "./signing-keys.ts"
+import { namesUs, signingKeysById, verifyConsoleToken, verifySubscriberToken } from "./signing-keys.ts"
 import type { TokenIssuer } from "./tokens.ts"
 
 /** A caller without a credential. */
@@ -25,8 +25,12 @@ export function openIdentities(ctx: Context, tokens: TokenIssuer): Identities {
   const authenticate: Identities["authenticate"] = async (path, headers, isRefused) => {
     const credential = credentialOf(path)
     try {
+      const token = /^Bearer ([\w.~+/-]+=*)$/i.exec(headers.authorization ?? "")?.[1]
+      if (credential === "wallet") {
+        const wallet = token && (await verifySubscriberToken(ctx, absent, signingKeys(isRefused), token))
+        return wallet ? { ...stranger, wallet } : { ...stranger, refusal: walletNeeded() }
+      }
       if (credential === "token") {
-        const token = /^Bearer ([\w.~+/-]+=*)$/i.exec(headers.authorization ?? "")?.[1]
         const ours = async (token: string) => await verifyConsoleToken(ctx, absent, signingKeys(isRefused), token)
         const subject = token && (await (namesUs(ctx, token) ? ours(token) : tokens.verify(token)))
         return subject ? { ...stranger, subject } : { ...stranger, refusal: new ApiError("UNAUTHORIZED") }

@@ -3,10 +3,10 @@ import type { Context, TxContext } from "../context.ts"
 import { randomText } from "../ids.ts"
 
 /**
- * What a wallet can sign for: to sign in as a merchant, to open a paywall that it paid, to name a return address, or to
- * approve a change of who gets a merchant's money.
+ * What a wallet can sign for: to sign in as a merchant, to open a paywall that it paid, to name a return address, to
+ * approve a change of who gets a merchant's money, or to see and cancel its subscriptions.
  */
-type Purpose = "sign-in" | "paywall" | "return" | "wallet-lock"
+type Purpose = "sign-in" | "paywall" | "return" | "wallet-lock" | "subscriptions"
 
 /** What a nonce is for. `resource` is the paywall's id, or the payment and its return address, or empty. */
 export interface NonceUse {

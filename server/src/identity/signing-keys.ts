@@ -40,7 +40,14 @@ export const CONSOLE_TOKEN_MS = 3_600_000
 const RETIRED_MS = LEAD_MS + CONSOLE_TOKEN_MS + 3_600_000
 
 /** The header names the purpose of a token, so that one kind is never accepted as another (RFC 8725, 3.11). */
-export const TOKEN_TYPES = { console: "console+jwt", paywallAccess: "paywall-access+jwt" } as const
+export const TOKEN_TYPES = {
+  console: "console+jwt",
+  paywallAccess: "paywall-access+jwt",
+  subscriber: "subscriber+jwt",
+} as const
+
+/** The audience of subscribers' tokens. */
+export const SUBSCRIBERS = "urn:sluice:subscriptions"
 
 /** Signs a token; `expiresAt` is wall time, rounded down to whole seconds. */
 export async function signToken(
@@ -100,17 +107,37 @@ export async function verifyConsoleToken(
   lookUp: Lookup<Row<"signing_keys">>,
   token: string,
 ): Promise<Subject | undefined> {
-  const issuer = ctx.settings.baseUrl
+  const { oidcAudience: audience, baseUrl: iss } = ctx.settings
+  const sub = await subjectOf(ctx, absent, lookUp, token, { typ: TOKEN_TYPES.console, audience })
+  return sub ? { iss, sub } : undefined
+}
+
+/** The wallet (CAIP-10) that a subscriber's token names, or undefined when the token is not valid or is for another purpose. */
+export async function verifySubscriberToken(
+  ctx: Context,
+  absent: NegativeCache,
+  lookUp: Lookup<Row<"signing_keys">>,
+  token: string,
+): Promise<string | undefined> {
+  return await subjectOf(ctx, absent, lookUp, token, { typ: TOKEN_TYPES.subscriber, audience: SUBSCRIBERS })
+}
+
+async function subjectOf(
+  ctx: Context,
+  absent: NegativeCache,
+  lookUp: Lookup<Row<"signing_keys">>,
+  token: string,
+  purpose: { typ: string; audience: string },
+): Promise<string | undefined> {
   try {
     const { payload } = await jwtVerify(token, ({ kid }) => publicKey(absent, lookUp, kid), {
-      issuer,
-      audience: ctx.settings.oidcAudience,
-      typ: TOKEN_TYPES.console,
+      ...purpose,
+      issuer: ctx.settings.baseUrl,
       algorithms: [ALGORITHM],
       clockTolerance: LEEWAY_S,
       requiredClaims: ["exp", "sub"],
     })
-    return payload.sub ? { iss: issuer, sub: payload.sub } : undefined
+    return payload.sub
   } catch (error) {
     if (error instanceof errors.JOSEError) return undefined
     throw error

@@ -30,6 +30,7 @@ const statements: Record<Door["purpose"], string> = {
   "sign-in": "Sign in as a merchant.",
   paywall: "Prove that this wallet is yours, to open what it paid for.",
   return: "Name the address that your money goes back to.",
+  subscriptions: "See and cancel the subscriptions of this wallet.",
 }
 
 /**
@@ -66,13 +67,16 @@ export interface Proof {
   address: Address
   network: Network
   nonce: string
+  /** Whether the key of the address signed, which is the same on every network; otherwise a contract of this network did. */
+  isByKey: boolean
 }
 
 /** A wallet as the subject of a token (CAIP-10), with the checksum that wallets display. */
-export const caip10Of = ({ address, network }: Proof): string => `eip155:${network.chainId}:${checksummed(address)}`
+export const caip10Of = ({ address, network }: Pick<Proof, "address" | "network">): string =>
+  `eip155:${network.chainId}:${checksummed(address)}`
 
 const resourceOf = ({ purpose, resource }: NonceUse): string =>
-  purpose === "sign-in" ? "urn:sluice:sign-in" : `urn:sluice:${purpose}:${resource}`
+  resource === "" ? `urn:sluice:${purpose}` : `urn:sluice:${purpose}:${resource}`
 
 /**
  * The wallet that signed this message for this purpose. Throws `VALIDATION_ERROR` for text that is not such a message,
@@ -96,9 +100,11 @@ export async function proveWallet(ctx: Context, door: Door, { message, signature
   const network = door.networks.find(each => `${each.chainId}` === parsed.chainId)
   // Checked before the signature: without a nonce of ours, nobody can make us ask a node.
   if (!network || !(await isNonceGood(ctx, parsed.nonce, door))) throw nonceGone()
-  if (!(await isSignedBy(ctx, network, parsed.address, message, signature as Hex)))
-    throw refused("signature", `is not the signature of ${checksummed(parsed.address)} for this message`)
-  return { address: parsed.address, network, nonce: parsed.nonce }
+  const { address, nonce } = parsed
+  const isByKey = await isByKeyOf(address, message, signature as Hex)
+  if (!isByKey && !(await isApproved(ctx, network, address, hashMessage(message), signature as Hex)))
+    throw refused("signature", `is not the signature of ${checksummed(address)} for this message`)
+  return { address, network, nonce, isByKey }
 }
 
 /** Uses a proof's nonce up; throws `SIGNATURE_REFUSED` for all but the first caller. */
@@ -115,14 +121,7 @@ const refused = (path: string, ...faults: string[]) =>
 const nonceGone = () =>
   refused("message", "has a nonce that is unknown here, already used, or too old: ask for a new one and sign again")
 
-async function isSignedBy(
-  ctx: Context,
-  network: Network,
-  address: Address,
-  message: string,
-  signature: Hex,
-): Promise<boolean> {
+async function isByKeyOf(address: Address, message: string, signature: Hex): Promise<boolean> {
   const recovered = await recoverMessageAddress({ message, signature }).catch(() => undefined)
-  if (recovered?.toLowerCase() === address) return true
-  return await isApproved(ctx, network, address, hashMessage(message), signature)
+  return recovered?.toLowerCase() === address
 }

@@ -1,7 +1,17 @@
 /** The HTML of the pages before their script runs: all that is needed to pay, without one. Pure. */
-import { languages } from "../../../web/src/i18n/languages.ts"
+import { type Language, languages } from "../../../web/src/i18n/languages.ts"
 import type { Translate } from "../../../web/src/i18n/words.ts"
-import type { LinkPage, PageBase, PayPage, Reservation, ReturnPage } from "../../../web/src/page-data.ts"
+import type {
+  CheckoutStatus,
+  LinkPage,
+  PageBase,
+  PayPage,
+  PaywallPage,
+  Reservation,
+  ReturnPage,
+  SubscriptionsPage,
+} from "../../../web/src/page-data.ts"
+import { everyOf, periodOf, renewalWords } from "../../../web/src/pay/billing.ts"
 import { ledgerOf, reclaimFacts } from "../../../web/src/pay/reservation.ts"
 import { isPayable, stageOf } from "../../../web/src/pay/stage.ts"
 import { wordsOf } from "../../../web/src/pay/words-of.ts"
@@ -17,22 +27,45 @@ export function payBody(t: Translate, page: PayPage): Html {
   const stage = stageOf(status, {})
   const words = wordsOf(t, page, status, stage, ZONE)
   const asked = stage === "part" ? status.missing : status.amount
+  const renewal = page.kind === "checkout" ? page.renewal : undefined
   return card(
     t,
     page,
     html`<header class="head">${payee(page)}
 ${page.kind === "paywall" && html`<p class="name"><bdi>${page.name}</bdi></p>`}
+${renewal && html`<p class="name"><bdi>${renewal.product}</bdi></p>`}
 ${what(t, description)}
 <h1 class="amount"><span class="number">${localAmount(asked, page.lang)}</span> <span class="unit">${token.symbol}</span></h1>
 <p class="quiet">${t("onNetwork", { symbol: token.symbol, network: network.title })}</p>
-${isPayable(stage) && page.kind === "checkout" && html`<p class="quiet">${t("payBefore", { time: momentOf(status.expiresAt, page.lang, { zone: ZONE }) })}</p>`}</header>
+${isPayable(stage) && page.kind === "checkout" && !status.invoice && html`<p class="quiet">${t("payBefore", { time: momentOf(status.expiresAt, page.lang, { zone: ZONE }) })}</p>`}
+${isPayable(stage) && renewal && html`<p class="quiet renews">${renewalWords(t, page.lang, renewal)}</p>`}</header>
+${status.invoice && invoiceFacts(t, page.lang, status.invoice)}
 ${words.title && html`<h2 class="state">${words.title}</h2>`}
 ${words.text && html`<p>${words.text}</p>`}
 ${isPayable(stage) && status.reservation && html`<div class="plain"><p class="note">${t("reserveNoScript")}</p></div>`}
 ${isPayable(stage) && status.payTo !== undefined && !status.reservation && byHand(t, page, status.payTo)}
 ${status.reservation && ledger(t, page, status.reservation)}
-${status.reservation && takeBack(t, status.reservation)}`,
+${status.reservation && takeBack(t, status.reservation)}
+${status.invoice && stage === "paid" && link(`/receipt/${status.sessionId}?lang=${page.lang}`, t("viewReceipt"))}
+${page.kind === "paywall" && stage !== "paid" && !status.paused && subscribing(t, page)}
+${status.invoice && link(`/subscriptions?lang=${page.lang}`, t("manageSubscription"))}`,
   )
+}
+
+const link = (href: string, words: string): Html => html`<a class="link center" href="${href}">${words}</a>`
+
+/** For which days an invoice is, and when it is due. */
+const invoiceFacts = (t: Translate, lang: Language, invoice: NonNullable<CheckoutStatus["invoice"]>): Html =>
+  html`<dl class="facts ledger"><div><dt>${t("period")}</dt><dd>${periodOf(invoice.periodStart, invoice.periodEnd, lang, ZONE)}</dd></div>
+<div><dt>${t("dueOn")}</dt><dd>${momentOf(invoice.dueAt, lang, { zone: ZONE })}</dd></div></dl>`
+
+/** The other way to open a paywall, where it has one. */
+function subscribing(t: Translate, { lang, subscription, status, token }: PaywallPage): Html | null {
+  if (!subscription) return null
+  const amount = localAmount(subscription.amount, lang)
+  return html`<form class="stack" action="/paywall/${status.sessionId}/subscribe"><input type="hidden" name="lang" value="${lang}">
+<button class="secondary">${t("subscribeFor", { amount, symbol: token.symbol, every: everyOf(t, lang, subscription) })}</button>
+<p class="quiet center">${renewalWords(t, lang, subscription)}</p></form>`
 }
 
 /** A page without a script can't know the time zone of its reader. */
@@ -66,7 +99,12 @@ function transaction({ network }: PageBase, txHash: string): Html {
 }
 
 /** A card with nothing but what is in it, and the languages; where a script comes, it brings its own choice of them. */
-const card = (t: Translate, { sandbox, lang }: PageBase, body: Html, { path = "", isFinal = false } = {}): Html =>
+const card = (
+  t: Translate,
+  { sandbox, lang }: Pick<PageBase, "sandbox" | "lang">,
+  body: Html,
+  { path = "", isFinal = false } = {},
+): Html =>
   html`<main id="app" class="page"><div class="card">${sandbox && html`<p class="test">${t("testMode")}</p>`}${body}</div>
 ${languageLinks(t, lang, isFinal ? "" : "plain", path)}</main>`
 
@@ -133,6 +171,16 @@ export const returnBody = (t: Translate, base: PageBase, page: ReturnPage | null
       : html`<header class="head">${payee(base)}
 <h1 class="state">${t("returnNothing")}</h1></header><p class="center">${t("returnNothingWords")}</p>`,
     { isFinal: page === null },
+  )
+
+/** The page of a subscriber, who signs in by the script. */
+export const subscriptionsBody = (t: Translate, page: SubscriptionsPage): Html =>
+  card(
+    t,
+    page,
+    html`<header class="head"><h1 class="state">${t("subscriptions")}</h1></header>
+<p class="center">${t("subscriptionsWords")}</p>
+<div class="plain"><p class="note">${t("subscriptionsNoScript")}</p></div>`,
   )
 
 /** A receipt; it needs no script. */

@@ -14,6 +14,7 @@ import { isStale } from "../scanner/scan-lag.ts"
 import { httpLink } from "./html.ts"
 import { pageBase } from "./page-base.ts"
 import { reservedStatus, standingOfSession } from "./read-escrow.ts"
+import { invoiceStatus, renewalOf } from "./read-invoice.ts"
 
 /** Relays that may still move money. */
 const OPEN = ["queued", "held", "assigned", "mined"] as const
@@ -22,14 +23,18 @@ const OPEN = ["queued", "held", "assigned", "mined"] as const
 export async function checkoutPage(ctx: Context, id: string, lang: Language): Promise<CheckoutPage> {
   const session = await sessionOf(ctx, id)
   const network = networkOf(ctx.chain, session.chain_id)
-  const [base, status] = await Promise.all([
+  const [base, status, renewal] = await Promise.all([
     pageBase(ctx, { merchantId: session.merchant_id, network, lang }),
     checkoutStatus(ctx, id),
+    renewalOf(ctx, session),
   ])
+  const description = session.description === null ? null : shown(session.description)
   return {
     kind: "checkout",
     ...base,
-    description: session.description === null ? null : shown(session.description),
+    // A renewal is described by its product, which the page names anyway.
+    description: description === renewal?.product ? null : description,
+    ...(renewal ? { renewal } : {}),
     status,
   }
 }
@@ -38,11 +43,12 @@ export async function checkoutPage(ctx: Context, id: string, lang: Language): Pr
 export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): Promise<CheckoutStatus> {
   const session = await sessionOf(ctx, id)
   const network = networkOf(ctx.chain, session.chain_id)
-  const [status, stale, relayer, standing] = await Promise.all([
+  const [status, stale, relayer, standing, invoice] = await Promise.all([
     statusOf(ctx, id, txHash),
     isStale(ctx, network.chainId),
     hasRelayer(ctx, network.chainId),
     standingOfSession(ctx, session),
+    invoiceStatus(ctx, session),
   ])
   const moving = standing
     ? { ...reservedStatus(ctx, network, standing, status.authorization ?? null), gasless: relayer }
@@ -57,6 +63,9 @@ export async function checkoutStatus(ctx: Context, id: string, txHash?: Hash): P
     amount,
     amountReceived,
     ...moving,
+    // Nobody is to pay what was withdrawn, also before its session is closed.
+    ...(invoice?.state === "void" ? { over: true } : {}),
+    ...(invoice === undefined ? {} : { invoice }),
     ...(status.payTo === undefined ? {} : { payTo: status.payTo }),
     paused,
     stale,

@@ -64,8 +64,9 @@ async function paymentReceipt(ctx: Context, id: string, lang: Language): Promise
     .selectFrom("payments")
     .leftJoin("checkout_sessions", "checkout_sessions.id", "payments.resource_id")
     .leftJoin("paywalls", "paywalls.id", "payments.resource_id")
+    .leftJoin("products", "products.id", "checkout_sessions.product_id")
     .selectAll("payments")
-    .select(["checkout_sessions.description as ordered", "paywalls.name as unlocked"])
+    .select(["checkout_sessions.description as ordered", "paywalls.name as unlocked", "products.name as product"])
     .where(eb =>
       eb.or([eb("payments.id", "=", id), eb.and([eb("checkout_sessions.id", "=", id), eb("beside", "=", false)])]),
     )
@@ -75,7 +76,7 @@ async function paymentReceipt(ctx: Context, id: string, lang: Language): Promise
     .executeTakeFirst()
   if (!row || row.status === "open") throw new ApiError("PAYMENT_NOT_FOUND")
   const network = networkOf(ctx.chain, row.chain_id)
-  const what = row.ordered ?? row.unlocked
+  const what = row.ordered ?? row.product ?? row.unlocked
   return {
     ...(await pageBase(ctx, { merchantId: row.merchant_id, network, lang })),
     id: row.id,

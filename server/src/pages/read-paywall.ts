@@ -16,6 +16,7 @@ import { payToOf } from "../paywalls/manage-paywalls.ts"
 import { paymentState, publicPaywall } from "../paywalls/submissions.ts"
 import { isStale } from "../scanner/scan-lag.ts"
 import { pageBase } from "./page-base.ts"
+import { subscriptionOffered } from "./read-invoice.ts"
 
 /** Whose payment, and by which transaction; both may be missing. */
 export interface Payer {
@@ -27,9 +28,10 @@ export interface Payer {
 export async function paywallPage(ctx: Context, id: string, lang: Language): Promise<PaywallPage> {
   const row = await publicPaywall(ctx, id)
   const network = networkOf(ctx.chain, row.chain_id)
-  const [base, status] = await Promise.all([
+  const [base, status, subscription] = await Promise.all([
     pageBase(ctx, { merchantId: row.merchant_id, network, lang }),
     paywallStatus(ctx, id, {}),
+    subscriptionOffered(ctx, row),
   ])
   return {
     kind: "paywall",
@@ -38,6 +40,7 @@ export async function paywallPage(ctx: Context, id: string, lang: Language): Pro
     description: row.description === null ? null : shown(row.description),
     accessSeconds: row.access_duration_s === null ? null : Number.parseInt(row.access_duration_s.toString(), 10),
     active: row.active,
+    subscription,
     status,
   }
 }

@@ -3,7 +3,13 @@ import type { FastifyRequest } from "fastify"
 import { catalogues } from "../../../web/src/i18n/all.ts"
 import type { Language } from "../../../web/src/i18n/languages.ts"
 import type { Translate } from "../../../web/src/i18n/words.ts"
-import type { CheckoutStatus, EndedPage, PaywallStatus } from "../../../web/src/page-data.ts"
+import type {
+  CheckoutStatus,
+  EndedPage,
+  PageBase,
+  PaywallStatus,
+  SubscriptionsPage,
+} from "../../../web/src/page-data.ts"
 import { isSettled } from "../../../web/src/pay/stage.ts"
 import { amountTyped } from "../../../web/src/ui/amounts.ts"
 import { parseAddress, parseHash } from "../chain/hex.ts"
@@ -14,9 +20,12 @@ import { ApiError, errorTable } from "../errors.ts"
 import { type Source, sendEvents, sendState } from "../http/event-stream.ts"
 import type { Server } from "../http/server.ts"
 import { logoOf } from "../identity/branding.ts"
+import { publicPaywall } from "../paywalls/submissions.ts"
+import { startSubscription } from "../paywalls/subscribe.ts"
 import { type Assets, assetRoutes } from "./assets.ts"
-import { linkBody, linkEndedBody, payBody, receiptBody, returnBody } from "./bodies.ts"
+import { linkBody, linkEndedBody, payBody, receiptBody, returnBody, subscriptionsBody } from "./bodies.ts"
 import { checkoutPage, checkoutStatus } from "./read-checkout.ts"
+import { sessionOfInvoice } from "./read-invoice.ts"
 import { linkPage, paywallOfSlug, receiptOf, returnPage } from "./read-payment.ts"
 import { paywallPage, paywallStatus } from "./read-paywall.ts"
 import { type Page, pageSender, type SendPage } from "./send-page.ts"
@@ -40,12 +49,20 @@ export function pageRoutes(app: Server, ctx: Context, assets: Assets): void {
 
 /** `/pay/:sessionId`, and its states. */
 function checkoutRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
+  const shownCheckout = async (sessionId: string, lang: Language, t: Translate): Promise<Page & { base: PageBase }> => {
+    const data = await checkoutPage(ctx, sessionId, lang)
+    await watch(ctx, sessionId)
+    return { title: t("payTo", { merchant: data.merchant }), body: payBody(t, data), base: data, framed: true, data }
+  }
   app.get("/pay/:sessionId", { schema: hidden }, async (request, reply) => {
     const { sessionId } = request.params as { sessionId: string }
+    return await sendPage(request, reply, (t, lang) => shownCheckout(sessionId, lang, t))
+  })
+  app.get("/invoice/:id", { schema: hidden }, async (request, reply) => {
+    const { id } = request.params as { id: string }
     return await sendPage(request, reply, async (t, lang) => {
-      const data = await checkoutPage(ctx, sessionId, lang)
-      await watch(ctx, sessionId)
-      return { title: t("payTo", { merchant: data.merchant }), body: payBody(t, data), base: data, framed: true, data }
+      const page = await shownCheckout(await sessionOfInvoice(ctx, id), lang, t)
+      return { ...page, title: `${t("invoice")} · ${page.base.merchant}` }
     })
   })
 
@@ -79,6 +96,21 @@ function paywallRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
       return { title: `${data.name} · ${data.merchant}`, body: payBody(t, data), base: data, framed: true, data }
     })
   })
+  // Counts as the start of a link's checkout does, and is one. A HEAD must start nothing.
+  app.get("/paywall/:id/subscribe", { schema: hidden, exposeHeadRoute: false }, async (request, reply) => {
+    refuseBackground(request)
+    const { id } = request.params as { id: string }
+    const query = languageIn(request)
+    const start = async () => await startSubscription(ctx, await publicPaywall(ctx, id))
+    const session = await start().catch(error => error as Error)
+    if (!(session instanceof Error)) return reply.redirect(`/pay/${session.id}${query}`, SEE_OTHER)
+    // The paywall's page shows whether it can be paid now.
+    if (session instanceof ApiError && errorTable[session.code].status < 500)
+      return reply.redirect(`/paywall/${encodeURIComponent(id)}${query}`, SEE_OTHER)
+    return await sendPage(request, reply, async () => {
+      throw session
+    })
+  })
   const paywallSource = (request: FastifyRequest): Source<PaywallStatus> => {
     const { id } = request.params as { id: string }
     const { address, txHash } = request.query as { address?: unknown; txHash?: unknown }
@@ -110,29 +142,36 @@ function linkRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
   // Counts as `POST /api/pay/sessions` does. A HEAD must start nothing.
   app.get("/p/:slug/start", { schema: hidden, exposeHeadRoute: false }, async (request, reply) => {
     const { slug } = request.params as { slug: string }
-    const { "sec-fetch-site": site, "sec-fetch-dest": dest } = request.headers
-    // Any site can make its visitors' browsers ask for this, as the address of a picture.
-    if (site === "cross-site" && dest !== "document")
-      throw new ApiError(
-        "FORBIDDEN",
-        undefined,
-        "Another site can't start a checkout in the background. Open the link's page.",
-      )
-    const { amount: typed = "", lang: asked = "" } = request.query as { amount?: unknown; lang?: unknown }
+    refuseBackground(request)
+    const { amount: typed = "" } = request.query as { amount?: unknown }
     const amount = typeof typed === "string" ? amountTyped(typed) : undefined
     const start = async () =>
       await inTransaction(ctx, ctx => createLinkSession(ctx, { slug, ...(amount && { amount }) }))
     const session = await start().catch(error => error as Error)
-    if (!(session instanceof Error)) {
-      const query = Object.hasOwn(catalogues, String(asked)) ? `?lang=${asked}` : ""
-      return reply.redirect(`/pay/${session.id}${query}`, SEE_OTHER)
-    }
+    if (!(session instanceof Error)) return reply.redirect(`/pay/${session.id}${languageIn(request)}`, SEE_OTHER)
     return await sendPage(request, reply, async (t, lang) => {
       if (!(session instanceof ApiError) || errorTable[session.code].status >= 500) throw session
       reply.code(errorTable[session.code].status)
       return await shownLink(ctx, slug, lang, t, session)
     })
   })
+}
+
+/** Any site can make its visitors' browsers ask for an address, as that of a picture; `FORBIDDEN`. */
+function refuseBackground({ headers }: FastifyRequest): void {
+  const { "sec-fetch-site": site, "sec-fetch-dest": dest } = headers
+  if (site === "cross-site" && dest !== "document")
+    throw new ApiError(
+      "FORBIDDEN",
+      undefined,
+      "Another site can't start a checkout in the background. Open the link's page.",
+    )
+}
+
+/** The language that was chosen, for the address that follows. */
+function languageIn(request: FastifyRequest): string {
+  const { lang = "" } = request.query as { lang?: unknown }
+  return Object.hasOwn(catalogues, String(lang)) ? `?lang=${lang}` : ""
 }
 
 /** The page of a link, or of one that starts no checkout any more; with what was wrong with what was typed. */
@@ -146,8 +185,14 @@ async function shownLink(ctx: Context, slug: string, lang: Language, t: Translat
   return { title: `${data.title} · ${data.merchant}`, body: linkBody(t, data, words), base, framed: true, data }
 }
 
-/** Receipts and returns. */
+/** Receipts and returns, and the page of a subscriber. */
 function otherRoutes(app: Server, ctx: Context, sendPage: SendPage): void {
+  app.get("/subscriptions", { schema: hidden }, async (request, reply) =>
+    sendPage(request, reply, async (t, lang) => {
+      const data: SubscriptionsPage = { kind: "subscriptions", lang, sandbox: ctx.settings.mode === "sandbox" }
+      return { title: t("subscriptions"), body: subscriptionsBody(t, data), data }
+    }),
+  )
   app.get("/receipt/:id", { schema: hidden }, async (request, reply) => {
     const { id } = request.params as { id: string }
     return await sendPage(request, reply, async (t, lang) => {

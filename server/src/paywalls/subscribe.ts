@@ -6,7 +6,7 @@ import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 
 /** The product whose subscription opens a paywall, while it is sold; undefined for none. */
-async function productToSubscribe(
+export async function productToSubscribe(
   ctx: TxContext,
   { merchant_id, subscription_product_id }: Pick<Row<"paywalls">, "merchant_id" | "subscription_product_id">,
 ): Promise<Row<"products"> | undefined> {

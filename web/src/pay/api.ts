@@ -11,11 +11,21 @@ export class Refusal extends Error {
 }
 
 /** Posts JSON; throws a {@link Refusal} with the server's code, or `OFFLINE` where it can't be reached. */
-export async function post<T>(path: string, body: object): Promise<T> {
+export const post = <T>(path: string, body: object): Promise<T> => call<T>("POST", path, { body })
+
+/** A request with or without a body and a token; throws as {@link post} does. */
+export async function call<T>(
+  method: "GET" | "POST",
+  path: string,
+  { body, token }: { body?: object; token?: string },
+): Promise<T> {
   const response = await fetch(path, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(body),
+    method,
+    headers: {
+      ...(body === undefined ? {} : { "content-type": "application/json" }),
+      ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   }).catch(() => {
     throw new Refusal("OFFLINE", "")
   })

@@ -10,6 +10,7 @@ import { End } from "./end.tsx"
 import { Fields } from "./fields.tsx"
 import { follow, type Offline } from "./live.ts"
 import { submissionProblem } from "./problems.ts"
+import { InvoiceFacts, ManageLink, Renews, Subscribe } from "./renewal.tsx"
 import { isDone, isPayable, isSettled, type Stage, stageOf } from "./stage.ts"
 import { type Memory, onOtherTab, recall, remember } from "./store.ts"
 import { useWallet, type Way } from "./use-wallet.ts"
@@ -88,6 +89,7 @@ export function Checkout({ page }: { page: PayPage }) {
   if (stage === "reserving") tried.current = true
   const asked = stage === "part" ? status.missing : status.amount
   const { symbol } = page.token
+  const renewal = page.kind === "checkout" ? page.renewal : undefined
   return (
     <Card
       page={page}
@@ -98,14 +100,21 @@ export function Checkout({ page }: { page: PayPage }) {
               <bdi>{page.name}</bdi>
             </p>
           )}
+          {renewal && (
+            <p class="name">
+              <bdi>{renewal.product}</bdi>
+            </p>
+          )}
           <What text={page.description} />
           <Amount page={page} amount={asked} as="h1" />
           {local(asked) !== asked && <p class="quiet">{t("exactly", { amount: asked, symbol })}</p>}
           <p class="quiet">{t("onNetwork", { symbol, network: page.network.title })}</p>
-          {payable && page.kind === "checkout" && <Deadline expiresAt={status.expiresAt} />}
+          {payable && page.kind === "checkout" && !status.invoice && <Deadline expiresAt={status.expiresAt} />}
+          {payable && renewal && <Renews renewal={renewal} />}
         </>
       }
     >
+      {stage !== "paid" && <InvoiceFacts status={status} />}
       <StateWords stage={stage} status={status} words={words} />
       {offline && !isSettled(status) && <OfflineNote {...offline} />}
       {payable && tried.current && (
@@ -127,6 +136,8 @@ export function Checkout({ page }: { page: PayPage }) {
       {page.kind === "paywall" && (payable || stage === "paid" || stage === "paused") && (
         <Access page={page} status={status} wallets={wallets} changed={live.changed} isPaid={stage === "paid"} />
       )}
+      {page.kind === "paywall" && (payable || (stage === "paused" && !status.paused)) && <Subscribe page={page} />}
+      {status.invoice && <ManageLink />}
     </Card>
   )
 }

@@ -6,6 +6,7 @@ import { useWords } from "../ui/context.ts"
 import { CopyRow } from "../ui/copy.tsx"
 import { momentOf } from "../ui/moments.ts"
 import { isEmbedded, newTab } from "./embedded.ts"
+import { InvoicePeriod } from "./renewal.tsx"
 import { ledgerOf, reclaimFacts } from "./reservation.ts"
 import { isDone, isZero, type Stage } from "./stage.ts"
 
@@ -142,6 +143,7 @@ function Paid({ page, status, wasOpen }: { page: CheckoutPage; status: CheckoutS
             <bdi>{page.merchant}</bdi>
           </dd>
         </div>
+        {status.invoice && <InvoicePeriod invoice={status.invoice} />}
         {txHash && (
           <div>
             <dt>{t("transaction")}</dt>

@@ -16,13 +16,18 @@ async function start(): Promise<void> {
   const text = document.getElementById("data")?.textContent
   if (!root || !text) return
   const page = JSON.parse(text) as PageData
-  answerSite(page.brand.allowedOrigins)
+  if (page.kind !== "subscriptions") answerSite(page.brand.allowedOrigins)
   if (page.kind === "ended") return
+  // A page of its own, which payers need not load.
+  const Subscriptions =
+    page.kind === "subscriptions" ? (await import("../subscriptions/subscriptions.tsx")).Subscriptions : undefined
   const t = translator(await loadCatalogue(page.lang))
   root.replaceChildren()
   render(
     <WordsContext.Provider value={{ t, lang: page.lang }}>
-      {page.kind === "link" ? (
+      {page.kind === "subscriptions" ? (
+        Subscriptions && <Subscriptions page={page} />
+      ) : page.kind === "link" ? (
         <Link page={page} />
       ) : page.kind === "return" ? (
         <Return page={page} />

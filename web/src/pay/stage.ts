@@ -72,10 +72,11 @@ export const isZero = (amount: string): boolean => !/[1-9]/.test(amount)
 export const isPayable = (stage: Stage): boolean => stage === "pay" || stage === "part"
 
 /** Whether little can follow: money was taken, released or refunded, or the merchant decides some time. */
-export const isSettled = ({ status, reservation }: CheckoutStatus): boolean =>
+export const isSettled = ({ status, reservation, invoice }: CheckoutStatus): boolean =>
   status === "authorized"
     ? reservation?.capture === "manual" && reservation.phase === "held"
-    : ["confirmed", "partially_refunded", "refunded", "voided"].includes(status)
+    : // A subscription begins a moment after its first payment.
+      invoice !== null && ["confirmed", "partially_refunded", "refunded", "voided"].includes(status)
 
 /** Whether this payer has done all there is to do. What is captured at once is not done before that. */
 export const isDone = (stage: Stage, { reservation }: CheckoutStatus): boolean =>

@@ -39,10 +39,12 @@ export async function accountOf(provider: Provider): Promise<string> {
 }
 
 /** Whether the wallet is on this network. */
-export async function isOn(provider: Provider, { chainId }: NetworkFacts): Promise<boolean> {
-  const answer = await ask<string | number>(provider, "eth_chainId")
-  return Number(answer) === chainId
-}
+export const isOn = async (provider: Provider, { chainId }: NetworkFacts): Promise<boolean> =>
+  (await chainOf(provider)) === chainId
+
+/** The chain id of the network that the wallet is on. */
+export const chainOf = async (provider: Provider): Promise<number> =>
+  Number(await ask<string | number>(provider, "eth_chainId"))
 
 /** Has the wallet change to the network, and adds the network where the wallet does not know it. */
 export async function switchTo(provider: Provider, network: NetworkFacts): Promise<void> {

@@ -2,6 +2,7 @@
 import type { Translate } from "../i18n/words.ts"
 import type { CheckoutStatus, PayPage } from "../page-data.ts"
 import { localAmount } from "../ui/amounts.ts"
+import { invoiceWords } from "./billing.ts"
 import { reservationWords } from "./reservation.ts"
 import { isZero, type Stage } from "./stage.ts"
 
@@ -14,7 +15,8 @@ export interface StageWords {
 
 /** The heading and the sentence of a stage; times in `zone`, or else in the reader's. */
 export function wordsOf(t: Translate, page: PayPage, status: CheckoutStatus, stage: Stage, zone?: "UTC"): StageWords {
-  return reservationWords(t, page, { ...status, stage, zone }) ?? transferWords(t, page, status, stage)
+  const shown = { ...status, stage, zone }
+  return reservationWords(t, page, shown) ?? invoiceWords(t, page, shown) ?? transferWords(t, page, status, stage)
 }
 
 function transferWords(t: Translate, page: PayPage, status: CheckoutStatus, stage: Stage): StageWords {

@@ -1,0 +1,163 @@
+/** What a subscriber sees: the subscriptions of one wallet and their invoices. No e-mail address, no metadata, nobody else's. */
+import type { Static } from "typebox"
+import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { ApiError } from "../errors.ts"
+import { newestFirst } from "../http/lists.ts"
+import { formatAmount } from "../money/amount.ts"
+import type { SubscriberInvoices, SubscriberSubscription } from "./subscriber-schema.ts"
+
+/** A wallet that signed in. */
+interface SignedWallet {
+  address: Address
+  /** The network of a contract wallet; undefined where the address's own key signed, which is the same on every network. */
+  chainId: number | undefined
+}
+
+/** The subject of a subscriber's token: network 0 for an address whose own key signed. */
+export const walletSubject = (address: Address, chainId: number | undefined): string =>
+  `eip155:${chainId ?? 0}:${checksummed(address)}`
+
+/** The wallet of a token's subject. */
+export function walletOf(subject: string): SignedWallet {
+  const [, chainId, text] = /^eip155:(\d+):(0x[0-9a-fA-F]{40})$/.exec(subject) ?? []
+  const address = parseAddress(text)
+  if (!address) throw new Error("a subscriber's token names no wallet")
+  return { address, chainId: chainId === "0" ? undefined : Number(chainId) }
+}
+
+/** A subscription with what it is called by. */
+type Shown = Row<"subscriptions"> & { merchant: string | null; product: string; price: bigint; currency: string }
+
+/** The subscriptions of a wallet that have begun. A contract's are those of its network alone. */
+const ownSubscriptions = (ctx: TxContext, { address, chainId }: SignedWallet) =>
+  ctx.db
+    .selectFrom("subscriptions")
+    .innerJoin("products", "products.id", "subscriptions.product_id")
+    .innerJoin("merchants", "merchants.id", "subscriptions.merchant_id")
+    .selectAll("subscriptions")
+    .select(["products.name as product", "products.price", "products.currency", "merchants.name as merchant"])
+    .where("subscriptions.payer", "=", address)
+    .where("subscriptions.status", "is not", null)
+    .$if(chainId !== undefined, query => query.where("subscriptions.chain_id", "=", chainId ?? 0))
+
+/** A wallet's subscriptions, newest first. */
+export const subscriptionsOf = (ctx: TxContext, wallet: SignedWallet) =>
+  newestFirst(ownSubscriptions(ctx, wallet), { at: "subscriptions.started_at", id: "subscriptions.id" })
+
+/** One of a wallet's subscriptions; `NOT_FOUND`, also for anyone else's. */
+export async function ownSubscription(ctx: TxContext, wallet: SignedWallet, id: string): Promise<Shown> {
+  const row = await ownSubscriptions(ctx, wallet).where("subscriptions.id", "=", id).executeTakeFirst()
+  if (!row) throw new ApiError("NOT_FOUND")
+  return row
+}
+
+/** Subscriptions as their subscriber gets them. */
+export async function shownToSubscriber(ctx: TxContext, rows: readonly Shown[]): Promise<SubscriberSubscription[]> {
+  const ids = rows.map(({ id }) => id)
+  if (ids.length === 0) return []
+  const [open, paid] = [await openInvoices(ctx, ids), await paidPeriods(ctx, ids)]
+  return rows.map(row => {
+    const { token, name: chain } = networkOf(ctx.chain, row.chain_id)
+    const paidUntil = begun(row.paid_until).toISOString()
+    const isLast = row.max_periods !== null && (paid.get(row.id) ?? 0) >= row.max_periods
+    const isEnding = row.status !== "canceled" && (row.cancel_at_period_end || isLast)
+    const invoice = open.get(row.id)
+    return {
+      id: row.id,
+      merchant: row.merchant ?? "",
+      product: row.product,
+      ...{ amount: formatAmount(row.price, token.decimals), currency: row.currency, chain },
+      ...{ billingInterval: row.billing_interval, billingCount: row.billing_count },
+      status: begun(row.status),
+      startedAt: begun(row.started_at).toISOString(),
+      paidUntil,
+      accessUntil: begun(row.access_until).toISOString(),
+      cancelAtPeriodEnd: row.cancel_at_period_end,
+      nextDueAt: row.status === "active" && !isEnding && !invoice ? paidUntil : null,
+      endsAt: isEnding ? paidUntil : null,
+      openInvoice: invoice ? invoiceOf(ctx, invoice, token.decimals) : null,
+    }
+  })
+}
+
+function begun<T>(value: T | null): T {
+  if (value === null) throw new Error("a subscription that has not begun is shown")
+  return value
+}
+
+const invoiceOf = (
+  ctx: TxContext,
+  { id, amount, currency, due_at }: Pick<Row<"invoices">, "id" | "amount" | "currency" | "due_at">,
+  decimals: number,
+) => ({
+  id,
+  url: `${ctx.settings.baseUrl}/invoice/${id}`,
+  amount: formatAmount(amount, decimals),
+  currency,
+  dueAt: due_at.toISOString(),
+})
+
+/** The invoices that can be paid now, by subscription. */
+async function openInvoices(ctx: TxContext, ids: readonly string[]) {
+  const rows = await ctx.db
+    .selectFrom("invoices")
+    .innerJoin("checkout_sessions", "checkout_sessions.id", "invoices.session_id")
+    .select(["invoices.id", "subscription_id", "invoices.amount", "invoices.currency", "due_at"])
+    .where("subscription_id", "in", ids)
+    .where("paid_at", "is", null)
+    .where("voided_at", "is", null)
+    .where("checkout_sessions.status", "in", ["pending", "verifying"])
+    .where(eb => eb.or([eb("void_asked_at", "is", null), eb("checkout_sessions.status", "=", "verifying")]))
+    .execute()
+  return new Map(rows.map(row => [row.subscription_id, row]))
+}
+
+/** How many periods of its present product each subscription has paid. */
+async function paidPeriods(ctx: TxContext, ids: readonly string[]): Promise<Map<string, number>> {
+  const rows = await ctx.db
+    .selectFrom("invoices")
+    .innerJoin("subscriptions", "subscriptions.id", "invoices.subscription_id")
+    .select(eb => ["subscriptions.id", eb.fn.countAll<string>().as("paid")])
+    .where("subscriptions.id", "in", ids)
+    .where("max_periods", "is not", null)
+    .where("invoices.paid_at", "is not", null)
+    .whereRef("invoices.product_id", "=", "subscriptions.product_id")
+    .groupBy("subscriptions.id")
+    .execute()
+  return new Map(rows.map(({ id, paid }) => [id, Number(paid)]))
+}
+
+/** The invoices of one subscription, newest first. */
+export const invoicesOf = (ctx: TxContext, subscriptionId: string) =>
+  newestFirst(
+    ctx.db
+      .selectFrom("invoices")
+      .innerJoin("checkout_sessions", "checkout_sessions.id", "invoices.session_id")
+      .selectAll("invoices")
+      .select("checkout_sessions.status")
+      .where("subscription_id", "=", subscriptionId)
+      .where("period_start", "is not", null),
+    { at: "invoices.created_at", id: "invoices.id" },
+  )
+
+/** An invoice as its subscriber gets it. */
+export function invoiceToSubscriber(
+  ctx: TxContext,
+  decimals: number,
+  row: Row<"invoices"> & Pick<Row<"checkout_sessions">, "status">,
+): Static<typeof SubscriberInvoices>["data"][number] {
+  const { paid_at, voided_at, void_asked_at, session_id } = row
+  const isOpen = row.status === "pending" || row.status === "verifying"
+  const isVoid = voided_at !== null || (void_asked_at !== null && row.status === "pending")
+  return {
+    ...invoiceOf(ctx, row, decimals),
+    status: paid_at !== null ? "paid" : isVoid ? "void" : isOpen ? "open" : "unpaid",
+    periodStart: begun(row.period_start).toISOString(),
+    periodEnd: begun(row.period_end).toISOString(),
+    paidAt: paid_at === null ? null : paid_at.toISOString(),
+    receiptUrl: paid_at === null ? null : `${ctx.settings.baseUrl}/receipt/${session_id}`,
+  }
+}

@@ -1,0 +1,129 @@
+/** `/api/subscriptions`: a wallet signs in, sees what it has subscribed to, and cancels it. */
+import { addressField } from "../chain/address-field.ts"
+import { checksummed } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import { callingWallet } from "../http/authenticate.ts"
+import { inData, sendList } from "../http/lists.ts"
+import { Page } from "../http/schemas.ts"
+import type { Server } from "../http/server.ts"
+import { NonceAnswer } from "../identity/schema.ts"
+import { SUBSCRIBERS, signToken, TOKEN_TYPES } from "../identity/signing-keys.ts"
+import { type Door, offerNonce, proveWallet, useProof } from "../identity/wallets.ts"
+import {
+  invoicesOf,
+  invoiceToSubscriber,
+  ownSubscription,
+  shownToSubscriber,
+  subscriptionsOf,
+  walletOf,
+  walletSubject,
+} from "./read-subscriber.ts"
+import {
+  SubscriberInvoices,
+  SubscriberNonce,
+  SubscriberSignIn,
+  SubscriberSubscriptions,
+  SubscriberToken,
+  SubscriptionId,
+} from "./subscriber-schema.ts"
+
+/** A subscriber stays signed in for so long, in milliseconds. */
+const TOKEN_MS = 15 * 60_000
+const TOKEN_PATH = "/api/subscriptions/token"
+const tags = ["subscribers"]
+
+export function subscriberRoutes(app: Server, ctx: Context): void {
+  signInRoutes(app, ctx)
+  readRoutes(app, ctx)
+}
+
+function signInRoutes(app: Server, ctx: Context): void {
+  const door = (): Door => ({
+    ...{ purpose: "subscriptions", resource: "", path: TOKEN_PATH },
+    networks: ctx.chain.networks,
+  })
+  app.post(
+    "/api/subscriptions/nonce",
+    {
+      schema: {
+        operationId: "createSubscriberNonce",
+        summary: "Issues the nonce of one sign-in, valid for ten minutes, and the message to sign",
+        tags,
+        body: SubscriberNonce,
+        response: { 200: NonceAnswer },
+      },
+    },
+    async request => {
+      const address = checksummed(addressField("address", request.body.address))
+      const offer = await offerNonce(ctx, door())
+      return { ...offer, message: offer.message.replace("{address}", address) }
+    },
+  )
+
+  app.post(
+    TOKEN_PATH,
+    {
+      schema: {
+        operationId: "signInSubscriber",
+        summary: "Signs a wallet in to see and cancel its subscriptions, for a quarter of an hour",
+        description:
+          "The message (EIP-4361) names the domain of `BASE_URL`, the URI `<BASE_URL>/api/subscriptions/token`, a network of this service, the nonce, and the single resource `urn:sluice:subscriptions`. A wallet that signs with the key of its address sees its subscriptions on every network; a contract wallet (ERC-1271) those of the network that the message names, as a contract at one address can have another owner on each.",
+        tags,
+        body: SubscriberSignIn,
+        response: { 200: SubscriberToken },
+      },
+      config: { errors: ["SIGNATURE_REFUSED", "CHAIN_UNAVAILABLE"] },
+    },
+    async request => {
+      const proof = await proveWallet(ctx, door(), request.body)
+      await useProof(ctx, door(), proof)
+      const address = checksummed(proof.address)
+      const expiresAt = new Date(Math.floor((Date.now() + TOKEN_MS) / 1_000) * 1_000)
+      const sub = walletSubject(proof.address, proof.isByKey ? undefined : proof.network.chainId)
+      const token = { typ: TOKEN_TYPES.subscriber, aud: SUBSCRIBERS, sub, expiresAt }
+      return { accessToken: await signToken(ctx, token), expiresAt: expiresAt.toISOString(), address }
+    },
+  )
+}
+
+function readRoutes(app: Server, ctx: Context): void {
+  app.get(
+    "/api/subscriptions",
+    {
+      schema: {
+        operationId: "listOwnSubscriptions",
+        summary: "What the wallet has subscribed to, with the invoice that can be paid",
+        description: "Those that it began: whoever pays later, a subscription is of the wallet that paid first.",
+        tags,
+        querystring: Page,
+        response: { 200: SubscriberSubscriptions },
+      },
+    },
+    async (request, reply) => {
+      const source = subscriptionsOf(ctx, walletOf(callingWallet(request)))
+      return await sendList(ctx, reply, request.query, source, rows => shownToSubscriber(ctx, rows), inData)
+    },
+  )
+
+  app.get(
+    "/api/subscriptions/:id/invoices",
+    {
+      schema: {
+        operationId: "listOwnInvoices",
+        summary: "The invoices of one of the wallet's subscriptions, with their receipts",
+        tags,
+        params: SubscriptionId,
+        querystring: Page,
+        response: { 200: SubscriberInvoices },
+      },
+    },
+    async (request, reply) => {
+      const { id, chain_id } = await ownSubscription(ctx, walletOf(callingWallet(request)), request.params.id)
+      const { decimals } = networkOf(ctx.chain, chain_id).token
+      const formatted = (rows: Parameters<typeof invoiceToSubscriber>[2][]) =>
+        rows.map(row => invoiceToSubscriber(ctx, decimals, row))
+      return await sendList(ctx, reply, request.query, invoicesOf(ctx, id), formatted, inData)
+    },
+  )
+}

@@ -1,0 +1,69 @@
+/** What a checkout shows of the subscription that it begins or renews, and how one is begun at a paywall. */
+import type { CheckoutStatus, PaywallPage, Renewal } from "../page-data.ts"
+import { useWords } from "../ui/context.ts"
+import { momentOf } from "../ui/moments.ts"
+import { everyOf, periodOf, renewalWords } from "./billing.ts"
+import { newTab } from "./embedded.ts"
+
+/** For which days an invoice is, and when it is due; nothing for a checkout that is no invoice yet. */
+export function InvoiceFacts({ status: { invoice } }: { status: CheckoutStatus }) {
+  const { t, lang } = useWords()
+  if (!invoice) return null
+  return (
+    <dl class="facts ledger">
+      <InvoicePeriod invoice={invoice} />
+      <div>
+        <dt>{t("dueOn")}</dt>
+        <dd>{momentOf(invoice.dueAt, lang)}</dd>
+      </div>
+    </dl>
+  )
+}
+
+/** The row of the days that are paid for. */
+export function InvoicePeriod({ invoice }: { invoice: NonNullable<CheckoutStatus["invoice"]> }) {
+  const { t, lang } = useWords()
+  return (
+    <div>
+      <dt>{t("period")}</dt>
+      <dd>{periodOf(invoice.periodStart, invoice.periodEnd, lang)}</dd>
+    </div>
+  )
+}
+
+/** That it renews, and that nothing is charged by itself. */
+export function Renews({ renewal }: { renewal: Renewal }) {
+  const { t, lang } = useWords()
+  return <p class="quiet renews">{renewalWords(t, lang, renewal)}</p>
+}
+
+/** The way to the subscriber's own page. */
+export function ManageLink() {
+  const { t, lang } = useWords()
+  return (
+    <a class="link center" target={newTab} href={`/subscriptions?lang=${lang}`}>
+      {t("manageSubscription")}
+    </a>
+  )
+}
+
+/** The other way to open a paywall, where it has one: a form, as without a script. */
+export function Subscribe({ page }: { page: PaywallPage }) {
+  const { t, lang, local } = useWords()
+  const { subscription, status } = page
+  if (!subscription) return null
+  const values = {
+    symbol: page.token.symbol,
+    amount: local(subscription.amount),
+    every: everyOf(t, lang, subscription),
+  }
+  return (
+    <form class="stack" action={`/paywall/${status.sessionId}/subscribe`}>
+      <input type="hidden" name="lang" value={lang} />
+      <button type="submit" class="secondary">
+        {t("subscribeFor", values)}
+      </button>
+      <p class="quiet center">{renewalWords(t, lang, subscription)}</p>
+    </form>
+  )
+}
