@@ -2,25 +2,33 @@
 import { BaseSequencer, type TestSpecification } from "vitest/node"
 
 /**
- * The files that take 40 seconds and more, the longest first. Vitest knows durations only from an earlier run, and a fresh
- * clone has none: it starts the largest files first, and some of these are small. With the durations of one whole run two
- * workers ended 105 s apart in that order, and within 1 s of each other in this one (computed).
+ * The files that take the most time, the longest first, of those with programs and then of those on Postgres. Vitest knows
+ * durations only from an earlier run, and a fresh clone has none: it starts the largest files first, and some of these are
+ * small. Whoever measures anew: the end and the start of each file are in the JSON report.
  */
 export const longest = [
   "server/test/chaos/payouts.test.ts",
-  "server/test/e2e/kill.test.ts",
   "server/test/e2e/wallet.test.ts",
-  "web/test/checkout.test.ts",
+  "server/test/e2e/kill.test.ts",
   "contracts/deposit-properties.test.ts",
-  "server/src/scanner/faulty-endpoints.test.ts",
-  "server/test/e2e/webhooks-kill.test.ts",
-  "server/test/e2e/live.test.ts",
-  "server/test/e2e/payouts.test.ts",
-  "server/test/e2e/stop.test.ts",
-  "server/test/e2e/restore.test.ts",
-  "server/src/sandbox/local-chain.test.ts",
   "server/test/e2e/walkthrough.test.ts",
   "server/test/x402/clients.test.ts",
+  "server/test/e2e/workers.test.ts",
+  "server/test/e2e/live.test.ts",
+  "server/test/e2e/restore.test.ts",
+  "contracts/escrow-properties.test.ts",
+  "server/test/chaos/x402.test.ts",
+  "server/test/e2e/payouts.test.ts",
+  "server/test/e2e/webhooks-kill.test.ts",
+  "server/test/e2e/memory.test.ts",
+  "server/test/e2e/go-live.test.ts",
+  "server/test/e2e/stop.test.ts",
+  "server/src/scanner/faulty-endpoints.test.ts",
+  "server/src/x402/agents.test.ts",
+  "web/test/checkout.test.ts",
+  "server/src/sandbox/local-chain.test.ts",
+  "server/test/bad-input.test.ts",
+  "server/src/scanner/lying-nodes.test.ts",
 ]
 
 const rank = ({ moduleId }: TestSpecification): number => {

@@ -3,7 +3,7 @@
  * Redis start their own. Ends with the failures and one plain line of counts.
  */
 import { spawn, spawnSync } from "node:child_process"
-import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { postgresBinaries, startPostgres } from "./postgres.ts"
@@ -48,6 +48,11 @@ async function tests(more: Record<string, string>): Promise<void> {
   const file = join(scratch, "report.json")
   const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${file}`]
   const { ok } = await run(["npx", "vitest", "run", ...reporters], "inherit", more)
+  if (!existsSync(file)) {
+    counts.failed++
+    failures.push("vitest ended without a report")
+    return
+  }
   const report = JSON.parse(readFileSync(file, "utf8")) as Report
   counts.passed += report.numPassedTests
   counts.skipped += report.numPendingTests
