@@ -4,7 +4,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node"
 /**
  * The files that take the most time, the longest first, of those with programs and then of those on Postgres. Vitest knows
  * durations only from an earlier run, and a fresh clone has none: it starts the largest files first, and some of these are
- * small. Whoever measures anew: the end and the start of each file are in the JSON report.
+ * small. The JSON report of a run has the start and the end of each file.
  */
 export const longest = [
   "server/test/chaos/payouts.test.ts",
