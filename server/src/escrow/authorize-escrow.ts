@@ -50,9 +50,11 @@ export async function authorizeEscrow(
   const escrow = (await escrowsOf(ctx, [session])).get(session.id)
   if (!escrow) throw new Error(`${session.id} has no escrow`)
   const asked = askedOf(network, escrow, authorization)
+  // Read before the answer is looked for: of what it shows nothing is this authorization's, which another request may write meanwhile.
+  const standing = await standingOfEscrow(ctx, { session, escrow })
   const known = await knownAnswer(ctx, network, session, asked)
   if (known) return known
-  await assertReservable(ctx, network, await standingOfEscrow(ctx, { session, escrow }), asked)
+  await assertReservable(ctx, network, standing, asked)
   const checked = await checkRelay(ctx, network, {
     merchantId: session.merchant_id,
     purpose: `authorize:${session.id}`,
@@ -63,7 +65,12 @@ export async function authorizeEscrow(
       gas: RESERVE_GAS,
     },
   })
-  if ("refusal" in checked) throw await relayError(ctx, network, checked, OTHER_WAY)
+  if ("refusal" in checked) {
+    // The same request was quicker elsewhere, and is carried out: the token refuses a second time.
+    const first = await knownAnswer(ctx, network, session, asked)
+    if (first) return first
+    throw await relayError(ctx, network, checked, OTHER_WAY)
+  }
   const answer = await inTransaction(ctx, async ctx => {
     const locked = await lockEscrow(ctx, session.id)
     if (!locked) throw new Error(`${session.id} has no escrow`)

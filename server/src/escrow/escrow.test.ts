@@ -14,9 +14,11 @@ import { testUsdcAbi } from "../chain/abi.ts"
 import type { Authorization } from "../chain/authorizations.ts"
 import type { EscrowDeployment } from "../chain/escrow-deployments.ts"
 import { type Address, checksummed, type Hash } from "../chain/hex.ts"
+import type { Db } from "../db/open.ts"
 import { alarmsInWords } from "../payouts/alarms.ts"
 import { tendRelays } from "../payouts/relays.ts"
 import { advanceEscrows } from "./advance-escrows.ts"
+import { authorizeEscrow } from "./authorize-escrow.ts"
 
 let rig: PayoutRig
 let escrow: EscrowDeployment
@@ -66,6 +68,33 @@ async function failOnChain(): Promise<void> {
   await client.mine({ blocks: 4 })
   await client.setAutomine(true)
   await on.round()
+}
+
+/** A database that, after its `nth` read of calls, lets somebody else do something first. */
+function slowed(db: Db, nth: number, between: () => Promise<void>): Db {
+  let left = nth
+  const builder = <T extends object>(of: T): T =>
+    new Proxy(of, {
+      get: (target, name) => {
+        const value = Reflect.get(target, name)
+        if (typeof value !== "function") return value
+        return (...args: unknown[]) => {
+          const made = value.apply(target, args)
+          if (name !== "execute") return builder(made)
+          return made.then(async (rows: unknown) => {
+            if (--left === 0) await between()
+            return rows
+          })
+        }
+      },
+    })
+  const selectFrom = (table: "payouts") => (table === "payouts" ? builder(db.selectFrom(table)) : db.selectFrom(table))
+  return new Proxy(db, {
+    get: (target, name) => {
+      const value = name === "selectFrom" ? selectFrom : Reflect.get(target, name)
+      return typeof value === "function" ? value.bind(target) : value
+    },
+  })
 }
 
 /** A signature as a contract takes it in three parts. */
@@ -481,6 +510,21 @@ describe("a reservation", () => {
       "AUTHORIZATION_REFUSED",
       `authorization.${name}`,
     )
+  })
+
+  it.each([1, 2])("that another request brings meanwhile gets the same answer (after read %i)", async nth => {
+    const id = await on.start()
+    const signed = await on.sign(await on.buyer(), id)
+    const { ctx } = rig.service
+    const session = await ctx.db.selectFrom("checkout_sessions").selectAll().where("id", "=", id).executeTakeFirst()
+    const db = slowed(ctx.db, nth, async () => {
+      expect((await on.submit(id, signed)).status).toBe(200)
+      await on.work()
+    })
+    if (!session) throw new Error("no session")
+    await authorizeEscrow({ ...ctx, db }, rig.network, session, signed)
+    expect(await on.calls("reserve")).toHaveLength(1)
+    expect((await on.session(id)).status).toBe("authorized")
   })
 
   it("is refused that another wallet signed, that its payer can't pay or has cancelled, or whose payer is sanctioned", async () => {
