@@ -12,6 +12,7 @@ import { lockEscrow, noteCounted, type Standing, standingOfEscrow } from "./load
 import { insertCall } from "./make-calls.ts"
 import { notifyEscrow } from "./notify-escrow.ts"
 import { emptiedOf } from "./read-reclaim.ts"
+import { remakeRefund } from "./remake-refund.ts"
 import { settleRefunds } from "./settle-refunds.ts"
 import { wordsOf } from "./words.ts"
 
@@ -86,14 +87,19 @@ async function advance(
   const due = locked?.escrow.run_at
   if (!locked || !due || due > ctx.now()) return { isCalling: false, isNews: false }
   let standing = await standingOfEscrow(ctx, locked)
+  let isCalling = false
+  while (await remakeRefund(ctx, standing)) {
+    isCalling = true
+    standing = await standingOfEscrow(ctx, locked)
+  }
   if (emptied && standing.folded.capturable > 0n && !isSigned(standing)) {
     const { session, escrow, folded } = standing
     const taken = { ...escrow, reclaimed: folded.reclaimed + folded.capturable }
     ctx.log.warn({ sessionId, amount: `${folded.capturable}` }, "a payer took back what was reserved")
     standing = await standingOfEscrow(ctx, { session, escrow: taken })
   }
-  const made = await makeNext(ctx, standing)
-  return { isCalling: made, isNews: await writeStanding(ctx, locked.escrow, standing) }
+  isCalling = (await makeNext(ctx, standing)) || isCalling
+  return { isCalling, isNews: await writeStanding(ctx, locked.escrow, standing) }
 }
 
 /** Whether a capture or a void is signed whose end is not known: it may be what emptied the escrow. */

@@ -224,6 +224,38 @@ describe("a refund", () => {
     await expectBooks()
   })
 
+  it("that counted, and that a reorg removes for good with its allowance, is made again and notified once", async () => {
+    const { id, buyer } = await on.paid("5.00")
+    await on.allow(5_000_000n)
+    const { refundId } = await asked(id)
+    await on.round()
+    await on.look()
+    expect((await session(id)).status).toBe("refunded")
+    const { client } = rig.anvil
+    await client.setAutomine(false)
+    await client.request({ method: "anvil_reorg", params: [1, []] } as never)
+    // The wallet withdraws what it had allowed before the refund is mined again.
+    await on.allow(0n)
+    await client.mine({ blocks: 1 })
+    await on.round()
+    await on.resend()
+    await client.mine({ blocks: 1 })
+    await client.setAutomine(true)
+    await on.settle()
+    expect((await on.calls("refund")).map(({ state }) => state)).toEqual(["reverted", "held"])
+    const open = (await refunds("?status=needs_approval")).data
+    expect(open).toMatchObject([{ refundId, amount: "5.00", approval: { needed: "5.00" } }])
+    expect((await session(id)).status).toBe("confirmed")
+    await approve(open[0])
+    later()
+    await on.settle()
+    expect(await session(id)).toMatchObject({ status: "refunded", refunds: [{ status: "succeeded" }] })
+    expect([await rig.balanceOf(buyer), await allowed()]).toEqual([5_000_000n, 0n])
+    const events = rig.service.ctx.db.selectFrom("events").select("id").where("type", "=", "payment.refunded")
+    expect(await events.execute()).toHaveLength(1)
+    await expectBooks()
+  })
+
   it("asks for no approval once the service has another relay wallet, which its collector does not serve", async () => {
     const { id } = await on.paid("5.00")
     const { refundId } = await asked(id)
