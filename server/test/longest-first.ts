@@ -8,6 +8,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node"
  */
 export const longest = [
   "server/test/chaos/payouts.test.ts",
+  "server/test/chaos/escrow.test.ts",
   "server/test/e2e/wallet.test.ts",
   "server/test/e2e/kill.test.ts",
   "contracts/deposit-properties.test.ts",

@@ -54,9 +54,13 @@ export interface PayoutRig {
   stop(): Promise<void>
 }
 
-/** Starts everything. */
-export async function startPayoutRig(settings: Partial<Settings> = {}, database?: OpenDatabase): Promise<PayoutRig> {
-  const anvil = await startAnvil()
+/** Starts everything; `chain`: how its anvil is started. */
+export async function startPayoutRig(
+  settings: Partial<Settings> = {},
+  database?: OpenDatabase,
+  chain: Parameters<typeof startAnvil>[0] = {},
+): Promise<PayoutRig> {
+  const anvil = await startAnvil(chain)
   const { client, accounts } = anvil
   await placeMulticall3(client)
   const token = await deployTestUsdc(client)

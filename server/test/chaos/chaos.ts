@@ -451,7 +451,7 @@ async function wasCareless({ database }: Stage): Promise<boolean> {
 }
 
 /** A generator of numbers from 0 to 1 that a seed repeats (mulberry32). */
-function randomOf(seed: number): () => number {
+export function randomOf(seed: number): () => number {
   let state = seed
   return () => {
     state = (state + 0x6d2b79f5) | 0

@@ -34,8 +34,10 @@ export interface FaultyProxy {
   rates: Rates
   /** Hashes of all that workers ever asked to be sent. */
   broadcast: Set<Hex>
-  /** Called at each of both moments with the worker that sends; true when it was ended, and nothing goes on for it. */
-  onSend: (worker: number, point: SendPoint) => boolean
+  /** Called at each of both moments with the worker that sends, and what; true when it was ended, and nothing goes on for it. */
+  onSend: (worker: number, point: SendPoint, raws: Hex[]) => boolean
+  /** What it returns instead of the truth. */
+  lieOf: typeof liedOf
   stop(): Promise<void>
 }
 
@@ -51,7 +53,11 @@ const isAuthorizationState = (method: string, [call]: unknown[]): boolean =>
   method === "eth_call" && `${(call as { data?: unknown } | undefined)?.data}`.startsWith("0xe94a0102")
 
 /** What a liar returns instead of the truth; answers that decide nothing stay as they are. */
-function liedOf({ method, params }: Pick<Entry, "method" | "params">, result: unknown, random: () => number): unknown {
+export function liedOf(
+  { method, params }: Pick<Entry, "method" | "params">,
+  result: unknown,
+  random: () => number,
+): unknown {
   const hash = `0x${Math.floor(random() * 2 ** 32)
     .toString(16)
     .padStart(64, "0")}`
@@ -78,8 +84,9 @@ export async function startFaultyProxy(target: string, random: () => number): Pr
     const entries = JSON.parse(text) as Entry[]
     const { rates } = proxy
     const sends = entries.filter(({ method }) => method === "eth_sendRawTransaction")
-    for (const { params } of sends) proxy.broadcast.add(keccak256(params[0] as Hex))
-    if (sends.length > 0 && proxy.onSend(worker, "before send")) return void response.destroy()
+    const raws = sends.map(({ params }) => params[0] as Hex)
+    for (const raw of raws) proxy.broadcast.add(keccak256(raw))
+    if (sends.length > 0 && proxy.onSend(worker, "before send", raws)) return void response.destroy()
     if (random() < rates.refuse) return void response.writeHead(502).end("bad gateway")
     const swallowed = new Set(sends.filter(() => random() < rates.swallow).map(({ id }) => id))
     const passed = entries.filter(({ id }) => !swallowed.has(id))
@@ -92,7 +99,7 @@ export async function startFaultyProxy(target: string, random: () => number): Pr
       })
       replies.push(...((await relayed.json()) as typeof replies))
     }
-    if (sends.length > 0 && proxy.onSend(worker, "after send")) return void response.destroy()
+    if (sends.length > 0 && proxy.onSend(worker, "after send", raws)) return void response.destroy()
     if (random() < (sends.length > 0 ? rates.takeAndBreak : rates.breakOff)) return void response.destroy()
     for (const { id, params } of sends) if (swallowed.has(id)) replies.push({ id, result: keccak256(params[0] as Hex) })
     const spoilt = replies.map(reply => {
@@ -100,7 +107,7 @@ export async function startFaultyProxy(target: string, random: () => number): Pr
       if (method === "eth_getTransactionReceipt" && random() < rates.forget) return { ...reply, result: null }
       if (method === "eth_getBlockByNumber" && `${params[0]}`.startsWith("0x") && random() < rates.hide)
         return { ...reply, result: null }
-      return random() < rates.lie ? { ...reply, result: liedOf({ method, params }, reply.result, random) } : reply
+      return random() < rates.lie ? { ...reply, result: proxy.lieOf({ method, params }, reply.result, random) } : reply
     })
     response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(spoilt))
   }
@@ -111,6 +118,7 @@ export async function startFaultyProxy(target: string, random: () => number): Pr
     rates: noFaults,
     broadcast: new Set(),
     onSend: () => false,
+    lieOf: liedOf,
     stop: () =>
       new Promise(resolve => {
         server.closeAllConnections()

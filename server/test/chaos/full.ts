@@ -1,7 +1,9 @@
-/** `script/chaos`: the chaos of payouts, then of agents' payments, at full size, with reports; ends with 1 when anything did not hold. */
+/** `script/chaos`: the chaos of payouts, of agents' payments and of escrows, at full size, with reports; ends with 1 when anything did not hold. */
 import { parseArgs } from "node:util"
 import { startPostgres } from "../postgres.ts"
 import { runChaos } from "./chaos.ts"
+import { allPoints, runEscrowChaos } from "./escrow.ts"
+import { caught as caughtAll } from "./escrow-careless.ts"
 import { runX402Chaos } from "./x402.ts"
 
 const { values } = parseArgs({
@@ -10,6 +12,7 @@ const { values } = parseArgs({
     workers: { type: "string", default: "4" },
     kills: { type: "string", default: "15" },
     "agent-kills": { type: "string", default: "8" },
+    "escrow-kills": { type: "string", default: "2" },
     seed: { type: "string", default: `${Date.now() % 1_000_000}` },
     verbose: { type: "boolean" },
   },
@@ -20,6 +23,7 @@ const postgres = await startPostgres()
 const say = values.verbose ? { say: print } : {}
 const payouts = whole(values.payouts)
 const agentKills = whole(values["agent-kills"])
+const escrowKills = whole(values["escrow-kills"])
 const reports: Record<string, { violations: string[] }> = {}
 try {
   if (payouts > 0)
@@ -37,6 +41,22 @@ try {
     })
   const agents = { waves: 3 * agentKills, killsOfEach: agentKills, reorgs: true, limitMs: 1_800_000, ...say }
   if (agentKills > 0) reports.agents = await runX402Chaos({ ...agents, postgresUrl: postgres.url })
+  // A careless service first, so that the checks are known to see. A wave meets some ten kills.
+  const escrows = {
+    killsOfEach: escrowKills,
+    seed: whole(values.seed),
+    reorgs: true,
+    postgresUrl: postgres.url,
+    ...say,
+  }
+  if (escrowKills > 0) {
+    const careless = { ...escrows, points: ["after row capture"], killsOfEach: 1, waves: 1, mostWaves: 1, mutant: true }
+    const caught = await runEscrowChaos({ ...careless, limitMs: 120_000 })
+    const missed = caughtAll.filter(words => !caught.violations.some(each => words.test(each)))
+    const most = { waves: 4 * escrowKills, mostWaves: 24 * escrowKills, limitMs: 7_200_000 }
+    reports.escrows = await runEscrowChaos({ ...escrows, ...most, points: allPoints })
+    reports.escrows.violations.push(...missed.map(words => `a careless service was not caught: ${words}`))
+  }
 } finally {
   await postgres.stop()
 }

@@ -4,6 +4,7 @@ import { type Hex, keccak256, parseAbiItem, parseTransaction } from "viem"
 import type { Address } from "../../src/chain/hex.ts"
 import { payoutIdIn } from "../../src/chain/release-call.ts"
 import type { Db } from "../../src/db/open.ts"
+import type { Row } from "../../src/db/schema.ts"
 import type { Anvil } from "../anvil.ts"
 
 const transferEvent = parseAbiItem("event Transfer(address indexed from, address indexed to, uint256 value)")
@@ -17,6 +18,41 @@ export interface Expected {
   owed: Map<Address, bigint>
   /** Hashes of all that was ever handed to a node. */
   broadcast: ReadonlySet<Hex>
+}
+
+/** What does not hold of signed transactions (I1 to I3): only what is committed is sent, and a nonce is one payout's alone. */
+export function attemptFaults(attempts: readonly Row<"transaction_attempts">[], broadcast: ReadonlySet<Hex>): string[] {
+  const found: string[] = []
+  const say = (wrong: boolean, words: string) => void (wrong && found.push(words))
+  const hashes = new Set<string>(attempts.map(attempt => attempt.hash))
+  say(
+    [...broadcast].some(hash => !hashes.has(hash)),
+    "I1: bytes were broadcast that are no committed attempt",
+  )
+  say(
+    attempts.some(({ raw, hash }) => keccak256(raw) !== hash),
+    "I1: an attempt has another hash than its bytes",
+  )
+
+  const payload = (raw: Hex) => {
+    const { to, value, data, gas, nonce } = parseTransaction(raw)
+    return { text: `${to} ${value ?? 0n} ${data} ${gas}`, nonce: BigInt(nonce ?? 0), id: payoutIdIn(data ?? "0x") }
+  }
+  for (const [nonce, group] of Map.groupBy(attempts, attempt => attempt.nonce)) {
+    const payloads = group.map(attempt => payload(attempt.raw))
+    say(new Set(payloads.map(each => each.text)).size > 1, `I2: the attempts of nonce ${nonce} differ`)
+    say(
+      payloads.some(each => each.nonce !== nonce),
+      `I2: an attempt of nonce ${nonce} was signed with another`,
+    )
+    say(
+      payloads.some((each, i) => each.id !== group[i]?.payout_id),
+      `I2: an attempt of nonce ${nonce} names another payout`,
+    )
+  }
+  for (const [id, group] of Map.groupBy(attempts, attempt => attempt.payout_id))
+    say(new Set(group.map(attempt => attempt.nonce)).size > 1, `I3: the payout ${id} had several nonces`)
+  return found
 }
 
 /** Everything that does not hold, in words; empty when all does. */
@@ -56,34 +92,7 @@ export async function violations(db: Db, { client }: Anvil, expected: Expected):
   say(row.status !== "active", `the wallet is halted: ${row.halted_reason}`)
   say(row.next_nonce !== count, `next_nonce is ${row.next_nonce}, the chain has ${count}: jammed`)
 
-  const hashes = new Set<string>(attempts.map(attempt => attempt.hash))
-  say(
-    [...broadcast].some(hash => !hashes.has(hash)),
-    "I1: bytes were broadcast that are no committed attempt",
-  )
-  say(
-    attempts.some(({ raw, hash }) => keccak256(raw) !== hash),
-    "I1: an attempt has another hash than its bytes",
-  )
-
-  const payload = (raw: Hex) => {
-    const { to, value, data, gas, nonce } = parseTransaction(raw)
-    return { text: `${to} ${value ?? 0n} ${data} ${gas}`, nonce: BigInt(nonce ?? 0), id: payoutIdIn(data ?? "0x") }
-  }
-  for (const [nonce, group] of Map.groupBy(attempts, attempt => attempt.nonce)) {
-    const payloads = group.map(attempt => payload(attempt.raw))
-    say(new Set(payloads.map(each => each.text)).size > 1, `I2: the attempts of nonce ${nonce} differ`)
-    say(
-      payloads.some(each => each.nonce !== nonce),
-      `I2: an attempt of nonce ${nonce} was signed with another`,
-    )
-    say(
-      payloads.some((each, i) => each.id !== group[i]?.payout_id),
-      `I2: an attempt of nonce ${nonce} names another payout`,
-    )
-  }
-  for (const [id, group] of Map.groupBy(attempts, attempt => attempt.payout_id))
-    say(new Set(group.map(attempt => attempt.nonce)).size > 1, `I3: the payout ${id} had several nonces`)
+  found.push(...attemptFaults(attempts, broadcast))
 
   const nonces = new Set(attempts.map(attempt => attempt.nonce))
   for (let nonce = firstNonce; nonce < row.next_nonce; nonce++)

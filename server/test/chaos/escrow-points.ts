@@ -1,0 +1,101 @@
+/**
+ * The moments at which processes are ended in the chaos of escrows, and how a process notices them: in its signer and in its database
+ * driver. The product knows nothing of it. Each moment is named by what happens and of which call: `within row capture` is after
+ * the row of a capture was written and before that is committed.
+ */
+import pg from "pg"
+import { type Hex, parseTransaction, toFunctionSelector } from "viem"
+import { authCaptureEscrowAbi as abi } from "../../src/chain/abi.ts"
+
+/** The calls of an escrow. */
+const kinds = ["reserve", "capture", "void", "refund"] as const
+type Kind = (typeof kinds)[number]
+
+const ofEach = (...names: string[]) => kinds.flatMap(kind => names.map(name => `${name} ${kind}`))
+const events = ["checkout.authorized", "checkout.session.completed", "checkout.voided", "payment.refunded"]
+
+/** In an API process: a call is asked for, its row is written, and committed. */
+export const apiPoints = ofEach("before row", "within row", "after row")
+
+/** In a worker: a call is signed, written, committed; found mined or final; counted, with its event; made by itself; displaced. */
+export const workerPoints = [
+  ...ofEach("before attempt", "within attempt", "after attempt"),
+  ...ofEach("before mined", "after mined", "before final", "within counted", "after counted"),
+  ...events.map(type => `within event ${type}`),
+  "within event checkout.session.reversed",
+  ...["capture", "void"].map(kind => `within own ${kind}`),
+  "before displaced",
+  "after displaced",
+]
+
+/** Noticed by the endpoints: just before, and just after, what a worker sends reaches the chain. */
+export const sendPoints = ofEach("before send", "after send")
+
+const functions = { reserve: "authorize", capture: "capture", void: "void", refund: "refund" }
+const selectors = new Map(
+  kinds.map(kind => {
+    const call = abi.find(each => each.type === "function" && each.name === functions[kind])
+    if (call?.type !== "function") throw new Error(`no function for ${kind}`)
+    return [toFunctionSelector(call), kind]
+  }),
+)
+
+/** Which call of an escrow this calldata is. */
+const kindOfCall = (data: Hex = "0x"): Kind | undefined => selectors.get(data.slice(0, 10) as Hex)
+
+/** The same of signed bytes. */
+export const kindOfRaw = (raw: Hex): Kind | undefined => kindOfCall(parseTransaction(raw).data)
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+
+/** What a statement does, as points name it; `kindOf` knows payouts that were read. */
+function namesOf(role: "api" | "worker", text: string, values: unknown[], kindOf: (id: unknown) => Kind | undefined) {
+  const kind = () => values.find(value => kinds.includes(value as Kind))
+  const idsOf = (isMeant: (i: number) => boolean) =>
+    values.flatMap((value, i) => (UUID.test(String(value)) && isMeant(i) ? (kindOf(value) ?? []) : []))
+  if (/^insert into "payouts"/.test(text)) return [`${role === "api" ? "row" : "own"} ${kind()}`]
+  if (/^insert into "transaction_attempts"/.test(text))
+    return values.flatMap(value =>
+      /^0x02[0-9a-f]{100}/.test(String(value)) ? `attempt ${kindOfRaw(value as Hex)}` : [],
+    )
+  if (/^\s*update payouts i set state = s.state/.test(text))
+    return ["mined", "final"].flatMap(state => idsOf(i => values[i + 1] === state).map(each => `${state} ${each}`))
+  if (/^update "payouts" set "state" = \$1, "tx_hash"/.test(text)) return ["displaced"]
+  if (/^insert into "counted_calls"/.test(text)) return idsOf(() => true).map(each => `counted ${each}`)
+  if (/^insert into "events"/.test(text))
+    return values.flatMap(each => (/^[a-z]+(\.[a-z]+)+$/.test(`${each}`) ? `event ${each}` : []))
+  return []
+}
+
+/** Watches all statements of this process, and calls `moment` with each point that is met. */
+export function watchStatements(role: "api" | "worker", moment: (point: string) => void): void {
+  const open = new WeakMap<pg.Client, Set<string>>()
+  const known = new Map<unknown, Kind>()
+  const learn = (rows: unknown) => {
+    for (const row of Array.isArray(rows) ? rows : [])
+      if (kinds.includes(row?.kind) && UUID.test(row.id)) known.set(row.id, row.kind)
+  }
+  const query = pg.Client.prototype.query as (...args: unknown[]) => unknown
+  pg.Client.prototype.query = function watchedQuery(this: pg.Client, ...args: unknown[]): unknown {
+    const [first, second] = args
+    const given = typeof first === "string" ? { text: first, values: second } : (first as pg.QueryConfig)
+    const text = String(given.text)
+    const names = new Set(namesOf(role, text, Array.isArray(given.values) ? given.values : [], id => known.get(id)))
+    if (/^(begin|start transaction)/.test(text)) open.set(this, new Set())
+    if (text === "rollback") open.delete(this)
+    for (const name of names) moment(`before ${name}`)
+    const pending = open.get(this)
+    const isCommit = text === "commit" && pending !== undefined
+    if (isCommit) for (const name of pending) moment(`within ${name}`)
+    const done = query.apply(this, args)
+    if (!(done instanceof Promise)) return done
+    return done.then(result => {
+      learn(result?.rows)
+      const committed = isCommit ? pending : pending ? [] : names
+      if (!isCommit) for (const name of names) pending?.add(name)
+      else open.delete(this)
+      for (const name of committed) moment(`after ${name}`)
+      return result
+    })
+  } as typeof pg.Client.prototype.query
+}
