@@ -116,11 +116,10 @@ function escrowLie(...[call, result, random]: Parameters<typeof liedOf>): unknow
   const { method, params } = call
   if (method === "eth_getLogs") return []
   if (method === "eth_getBlockByNumber" && !`${params[0]}`.startsWith("0x") && random() < 0.5) {
+    // A head far ahead of the chain, or far behind it.
     const { number, ...block } = result as { number: Hex }
-    return {
-      ...block,
-      number: toHex(BigInt(number) + BigInt(Math.floor(random() * 20)) - 10n < 0n ? 0n : BigInt(number) + 9n),
-    }
+    const other = BigInt(number) + (random() < 0.5 ? 9n : -9n)
+    return { ...block, number: toHex(other < 0n ? 0n : other) }
   }
   if (method !== "eth_call") return liedOf(call, result, random)
   // A call that fails succeeds, and what a payment has is another's: three words.
