@@ -1,4 +1,4 @@
-/** Refunds that merchants were told of, and that a reorg took back for good: each is made again. */
+/** Refunds that merchants were notified of, and that a reorg removed for good: each is made again. */
 import type { TxContext } from "../context.ts"
 import { firstLook } from "../payouts/refund-funds.ts"
 import type { Standing } from "./load-escrow.ts"

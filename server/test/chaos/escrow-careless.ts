@@ -1,6 +1,6 @@
 /**
  * A careless service, as triggers: it forgets that a capture was answered, which nobody notices until a process is killed in between; it
- * forgets that its merchant was told of a payment; and once something is reserved, no reorg takes it back.
+ * forgets that its merchant was notified of a payment; and once something is reserved, no reorg removes it.
  */
 import { sql } from "kysely"
 import type { Db } from "../../src/db/open.ts"

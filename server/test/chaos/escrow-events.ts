@@ -50,10 +50,10 @@ export async function eventFaults(db: Db, { id, struck }: Deal, sums: Sums): Pro
     .where("session_id", "=", id)
     .where("status", "=", "succeeded")
     .execute()
-  const told = of("payment.refunded").map(({ data }) => data.refundId)
-  say(new Set(told).size !== told.length, "payment.refunded was sent twice")
-  for (const refund of refunded) say(!told.includes(refund.id), `payment.refunded was never sent of ${refund.id}`)
+  const notified = of("payment.refunded").map(({ data }) => data.refundId)
+  say(new Set(notified).size !== notified.length, "payment.refunded was sent twice")
+  for (const refund of refunded) say(!notified.includes(refund.id), `payment.refunded was never sent of ${refund.id}`)
   // Of a refund that a reorg removed for good, since its merchant withdrew the allowance, it was sent before.
-  say(told.length > refunded.length && !struck, "payment.refunded was sent of a refund that was none")
+  say(notified.length > refunded.length && !struck, "payment.refunded was sent of a refund that was none")
   return found
 }

@@ -59,7 +59,7 @@ const stories = {
 export type Story = keyof typeof stories
 export const allStories = Object.keys(stories) as Story[]
 
-/** What a merchant asked for, and was told is on its way. */
+/** What a merchant asked for, and what it was answered. */
 interface Ask {
   what: "capture" | "void" | "refund"
   id: string
