@@ -313,7 +313,7 @@ async function steadily({ ctx, merchantId }: Place, ms: number): Promise<void> {
         merchantId,
         type: "subscription.renewal.created",
         orderKey: `cs_${n}`,
-        data: { ...data, sentAt: clock() },
+        data: { ...data, sentAt: clock() } as never,
       }),
     )
     ctx.wakes.wakeSoon("deliveries")

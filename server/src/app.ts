@@ -30,6 +30,7 @@ import { proxyRoutes } from "./proxy/routes.ts"
 import { exceptionRoutes } from "./settlement/exception-routes.ts"
 import { returnAddressRoutes } from "./settlement/return-address-routes.ts"
 import { splitRoutes } from "./splits/routes.ts"
+import { subscriptionRoutes } from "./subscriptions/routes.ts"
 import { subscriberRoutes } from "./subscriptions/subscriber-routes.ts"
 import { troublesNow } from "./troubles.ts"
 import { deliveryRoutes } from "./webhooks/delivery-routes.ts"
@@ -73,6 +74,7 @@ export function openApp(
     checkoutRoutes(routes, ctx)
     payRoutes(routes, ctx)
     catalogRoutes(routes, ctx)
+    subscriptionRoutes(routes, ctx)
     transactionRoutes(routes, ctx)
     exceptionRoutes(routes, ctx)
     refundRoutes(routes, ctx)

@@ -47,7 +47,7 @@ it.runIf(onPostgres)(
     const emitAndHold = (own: number) =>
       inTransaction(ctx, async ctx => {
         runs++
-        await emit(ctx, { merchantId, type: "subscription.renewal.created", orderKey: `${own}`, data: {} })
+        await emit(ctx, { merchantId, type: "subscription.renewal.created", orderKey: `${own}`, data: {} as never })
         written[own]?.resolve()
         await written[1 - own]?.promise
         await changeSettings(ctx, merchantId, { payoutAddresses: {} })

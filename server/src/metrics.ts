@@ -57,6 +57,13 @@ export const paymentChanges = new Counter({
   registers: [registry],
 })
 
+export const subscriptionChanges = new Counter({
+  name: "sluice_subscriptions_total",
+  help: "Subscriptions that changed their status, by the new one, and invoices of renewals (`invoiced`).",
+  labelNames: ["network", "change"],
+  registers: [registry],
+})
+
 export const limitsInstances = new Gauge({
   name: "sluice_limits_instances",
   help: "Processes that share the rate limits through Redis, by the last count of their heartbeats.",

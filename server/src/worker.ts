@@ -21,6 +21,7 @@ import { foreignTokenRound } from "./scanner/scan-foreign-tokens.ts"
 import { ensureCursor, msUntilDue } from "./scanner/scan-round.ts"
 import { notifyDuePayments } from "./settlement/notify-paid.ts"
 import { verifyRound } from "./settlement/verify-payments.ts"
+import { advanceSubscriptions } from "./subscriptions/advance-subscriptions.ts"
 import { forgetOldEvents, runDeliveries } from "./webhooks/deliver-events.ts"
 import { forgetExpiredSecrets } from "./webhooks/secrets.ts"
 import { openSender } from "./webhooks/send.ts"
@@ -33,6 +34,7 @@ const WAKE_GAP_MS = 5_000
 const NOTIFY_GAP_MS = 1_000
 const PAYOUT_GAP_MS = 250
 const ESCROW_GAP_MS = 250
+const SUBSCRIPTION_GAP_MS = 250
 
 /** All loops of this installation. */
 function loopsOf(ctx: Context): Loop[] {
@@ -43,7 +45,7 @@ function loopsOf(ctx: Context): Loop[] {
     ...payoutLoops(ctx, network),
     ...bookLoops(ctx, network),
   ])
-  return [...ofNetworks, notifyPaid, escrows, housekeeping]
+  return [...ofNetworks, notifyPaid, escrows, subscriptions, housekeeping]
 }
 
 const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network): Loop[] => [
@@ -113,6 +115,13 @@ const notifyPaid: Loop = {
 }
 
 const escrows: Loop = { name: "escrows", wokenBy: "payments", gapMs: ESCROW_GAP_MS, round: advanceEscrows }
+
+const subscriptions: Loop = {
+  name: "subscriptions",
+  wokenBy: "payments",
+  gapMs: SUBSCRIPTION_GAP_MS,
+  round: advanceSubscriptions,
+}
 
 const housekeeping: Loop = {
   name: "housekeeping",

@@ -128,6 +128,7 @@ async function prepare(): Promise<void> {
     subscriptions: (await newSubscription(service, "shop", subscriptionProductId, wallet.address)).id,
     settlements: await settlement(),
     refunds: await refund(),
+    ...(await subscription()),
     from: BUYER,
     nonce: TX_HASH,
     txHash: TX_HASH,
@@ -166,6 +167,28 @@ async function checkouts(): Promise<Record<string, string>> {
     bundles: await make("bundles", { name: "API", originUrl: "https://api.example", slug: "api", routes: [] }),
     "payment-links": await make("payment-links", { slug: "donate", title: "Donate" }),
   }
+}
+
+/** A subscription whose first invoice is paid. */
+async function subscription(): Promise<Record<string, string>> {
+  const { db } = service.ctx
+  const terms = { name: "Magazine", price: 5, billingInterval: "month" }
+  const productId = (await service.call("POST", "/api/console/products", terms, { as: "shop" })).body.id
+  await service.call("POST", "/api/console/checkouts", { productId }, { as: "shop" })
+  const [now, payer] = [new Date(), BUYER.toLowerCase() as Address]
+  const later = new Date(now.getTime() + 2_592_000_000)
+  const begun = {
+    status: "active",
+    payer,
+    started_at: now,
+    anchor: now,
+    paid_until: later,
+    access_until: later,
+  } as const
+  const { id } = await db.updateTable("subscriptions").set(begun).returning("id").executeTakeFirstOrThrow()
+  const paid = { period_start: now, period_end: later, paid_at: now }
+  const invoice = await db.updateTable("invoices").set(paid).returning("id").executeTakeFirstOrThrow()
+  return { subscriptions: id, invoices: invoice.id }
 }
 
 /** The example's authorization, and that it was taken before: no node is asked again. */

@@ -11,7 +11,6 @@ import { formatAmount } from "../money/amount.ts"
 import { approveAttachment, noSplit } from "../splits/split-guard.ts"
 import { changeLink, changeProduct, createLink, createProduct, ownLinkById, ownProduct, switchOff } from "./catalog.ts"
 import {
-  Deleted,
   Link,
   LinkChange,
   LinkCreate,
@@ -22,7 +21,8 @@ import {
   ProductCreate,
   ProductId,
   ProductList,
-} from "./schema.ts"
+} from "./catalog-schema.ts"
+import { Deleted } from "./schema.ts"
 
 export function catalogRoutes(app: Server, ctx: Context): void {
   const products = "/api/console/products"
@@ -281,6 +281,10 @@ function productOf(ctx: TxContext, row: Row<"products">) {
     chain,
     splitId: row.split_id,
     active: row.active,
+    billingInterval: row.billing_interval,
+    billingCount: row.billing_count,
+    trialDays: row.trial_days,
+    maxPeriods: row.max_periods,
     createdAt: row.created_at.toISOString(),
     updatedAt: row.updated_at.toISOString(),
   }

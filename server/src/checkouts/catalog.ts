@@ -13,8 +13,8 @@ import { formatAmount, readAmount } from "../money/amount.ts"
 import { partsFaults } from "../splits/split.ts"
 import { emitAttached } from "../splits/split-guard.ts"
 import { recipientSetOf } from "../splits/splits.ts"
-import { redirectFaults } from "./input-faults.ts"
-import type { LinkChange, LinkCreate, ProductChange, ProductCreate } from "./schema.ts"
+import type { LinkChange, LinkCreate, ProductChange, ProductCreate } from "./catalog-schema.ts"
+import { changedTermsFaults, redirectFaults, subscriptionFaults } from "./input-faults.ts"
 
 /** Makes a product; call it inside a transaction. */
 export async function createProduct(ctx: TxContext, merchantId: string, body: ProductCreate): Promise<Row<"products">> {
@@ -23,6 +23,7 @@ export async function createProduct(ctx: TxContext, merchantId: string, body: Pr
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
   const price = readAmount("price", asWritten(body, "price"), network.token, ctx.settings.minAmount, split?.size)
   if (typeof price !== "bigint") faults.push(price)
+  faults.push(...subscriptionFaults(body, body.billingInterval !== undefined))
   if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   const now = ctx.now()
   const made = await ctx.db
@@ -37,6 +38,10 @@ export async function createProduct(ctx: TxContext, merchantId: string, body: Pr
       currency: network.token.symbol,
       split_id: body.splitId ?? null,
       active: true,
+      billing_interval: body.billingInterval ?? null,
+      billing_count: body.billingInterval === undefined ? null : (body.billingCount ?? 1),
+      trial_days: body.trialDays ?? 0,
+      max_periods: body.maxPeriods ?? null,
       created_at: now,
       updated_at: now,
     })
@@ -59,7 +64,9 @@ export async function changeProduct(
   const split = await recipientSetOf(ctx, merchantId, body.splitId === undefined ? before.split_id : body.splitId)
   const written = asWritten(body, "price") ?? formatAmount(before.price, token.decimals)
   const price = readAmount("price", written, token, ctx.settings.minAmount, split?.size)
-  if (typeof price !== "bigint") throw new ApiError("VALIDATION_ERROR", [price])
+  const faults = changedTermsFaults(before, body)
+  if (typeof price !== "bigint") faults.push(price)
+  if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
   return await ctx.db
     .updateTable("products")
@@ -69,6 +76,8 @@ export async function changeProduct(
       ...(body.active === undefined ? {} : { active: body.active }),
       ...(body.price === undefined ? {} : { price }),
       ...(body.splitId === undefined ? {} : { split_id: body.splitId }),
+      ...(body.trialDays === undefined ? {} : { trial_days: body.trialDays }),
+      ...(body.maxPeriods === undefined ? {} : { max_periods: body.maxPeriods }),
       updated_at: ctx.now(),
     })
     .where("id", "=", id)

@@ -21,6 +21,7 @@ import { freshSubmission, verifySoon } from "../scanner/queries.ts"
 import { partsFaults } from "../splits/split.ts"
 import { recipientSetOf, recipientsOf } from "../splits/splits.ts"
 import { receiverFault } from "../webhooks/webhook.ts"
+import { beginSubscription, isRecurring } from "./begin-subscription.ts"
 import { isOnSale, ownLink, ownProduct } from "./catalog.ts"
 import { metadataFaults, redirectFaults } from "./input-faults.ts"
 import { assertAsked } from "./payer-info.ts"
@@ -41,7 +42,7 @@ interface Terms {
   network: NetworkInfo
   amount: bigint
   link: Row<"payment_links"> | undefined
-  productId: string | null
+  product: Row<"products"> | undefined
   splitId: string | null
   /** Who is paid which part, as it is now; undefined: all is the merchant's. */
   setId: bigint | undefined
@@ -65,6 +66,8 @@ export async function createSession(
       path: "payerInfo",
       message: "can't be given together with `payerFields`: it is the old name of that field",
     })
+  if (isRecurring(terms.product) && (body.capture ?? "direct") !== "direct")
+    faults.push({ path: "capture", message: "must be `direct` for a product with `billingInterval`" })
   const callbackFault = body.callbackUrl === undefined ? undefined : receiverFault(ctx.settings, body.callbackUrl)
   if (callbackFault) faults.push({ path: "callbackUrl", message: callbackFault })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
@@ -84,11 +87,46 @@ export async function createLinkSession(
   return await insertSession(ctx, link.merchant_id, await linkTerms(ctx, link, body), {}, agentCaller)
 }
 
+/** What a renewal takes over from the session of the period before. */
+type Inherited = Pick<Row<"checkout_sessions">, "redirect_url" | "callback_url" | "metadata" | "payer_fields">
+
+/**
+ * The session of a subscription's next period: the product at the price and with the split of now. `PAYMENTS_PAUSED`,
+ * `PAYOUT_ADDRESS_REQUIRED`, `VALIDATION_ERROR` where the price is below what can be paid; nothing is written then.
+ */
+export async function createRenewalSession(
+  ctx: TxContext,
+  product: Row<"products">,
+  { before, customerEmail, expiresAt }: { before: Inherited; customerEmail: string | null; expiresAt: Date },
+): Promise<Row<"checkout_sessions">> {
+  const { merchant_id: merchantId, price: amount, split_id: splitId } = product
+  const network = networkOf(ctx.chain, product.chain_id)
+  await assertSelling(ctx, network)
+  const split = await recipientSetOf(ctx, merchantId, splitId)
+  const terms = { network, amount, link: undefined, product, splitId, setId: split?.setId }
+  return await insertSession(ctx, merchantId, terms, {
+    description: product.name,
+    expiresAt,
+    isRenewal: true,
+    ...(before.redirect_url === null ? {} : { redirectUrl: before.redirect_url }),
+    ...(before.callback_url === null ? {} : { callbackUrl: before.callback_url }),
+    ...(before.metadata === null ? {} : { metadata: before.metadata }),
+    ...(before.payer_fields === null ? {} : { payerFields: before.payer_fields }),
+    ...(customerEmail === null ? {} : { customerEmail }),
+  })
+}
+
+/** A request, or what a renewal is made of. */
+interface SessionBody extends CheckoutCreate {
+  expiresAt?: Date
+  isRenewal?: boolean
+}
+
 async function insertSession(
   ctx: TxContext,
   merchantId: string,
-  { network, amount, link, productId, splitId, setId }: Terms,
-  body: CheckoutCreate,
+  { network, amount, link, product, splitId, setId }: Terms,
+  body: SessionBody,
   agentCaller?: string,
 ): Promise<Row<"checkout_sessions">> {
   const now = ctx.now()
@@ -97,7 +135,7 @@ async function insertSession(
   const faults = partsFaults(ctx.settings.minAmount, network, amount, { size })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   const owner = await payoutAddressOn(ctx, merchantId, network)
-  const expiresAt = new Date(now.getTime() + (body.expiresIn ?? DEFAULT_LIFE_S) * 1_000)
+  const expiresAt = body.expiresAt ?? new Date(now.getTime() + (body.expiresIn ?? DEFAULT_LIFE_S) * 1_000)
   const { capture = "direct" } = body
   const json = (value: unknown) => (value === undefined ? null : JSON.stringify(value))
   const session = await ctx.db
@@ -112,7 +150,7 @@ async function insertSession(
       redirect_url: body.redirectUrl ?? link?.redirect_url ?? null,
       callback_url: body.callbackUrl ?? null,
       link_id: link?.id ?? null,
-      product_id: productId,
+      product_id: product?.id ?? null,
       split_id: splitId,
       recipient_set_id: setId ?? null,
       customer_email: body.customerEmail ?? null,
@@ -137,7 +175,12 @@ async function insertSession(
   }
   const opensAt = new Date(expiresAt.getTime() + OPEN_AFTER_MS)
   const parties = { owner, approver: await approverOf(ctx, network, merchantId, owner), recipientSetId: setId ?? null }
-  await makeDeposit(ctx, network, { resourceId: session.id, ...parties, opensAt, watchedMs: WATCHED_MS })
+  // Nobody has a renewal's page open yet.
+  const watchedMs = body.isRenewal ? 0 : WATCHED_MS
+  await makeDeposit(ctx, network, { resourceId: session.id, ...parties, opensAt, watchedMs })
+  // An agent pays for one call, and is not billed again.
+  if (isRecurring(product) && !body.isRenewal && agentCaller === undefined)
+    await beginSubscription(ctx, session, product)
   return session
 }
 
@@ -173,7 +216,7 @@ async function termsOf(ctx: TxContext, merchantId: string, body: CheckoutCreate)
         : amount,
     )
   if (typeof amount !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
-  return { network, amount, link: undefined, productId: product?.id ?? null, splitId, setId: split?.setId }
+  return { network, amount, link: undefined, product, splitId, setId: split?.setId }
 }
 
 async function linkTerms(
@@ -184,7 +227,8 @@ async function linkTerms(
   const network = networkOf(ctx.chain, link.chain_id)
   const splitId = body.splitId ?? link.split_id
   const split = await recipientSetOf(ctx, link.merchant_id, splitId)
-  const terms = { network, link, productId: link.product_id, splitId, setId: split?.setId }
+  const product = link.product_id === null ? undefined : await ownProduct(ctx, link.merchant_id, link.product_id)
+  const terms = { network, link, product, splitId, setId: split?.setId }
   if (link.amount !== null) {
     if (body.amount !== undefined) throw invalid("amount", "can't be given: this link has a fixed amount")
     return { ...terms, amount: link.amount }
@@ -310,7 +354,7 @@ export async function closeSession(ctx: Context, merchantId: string, id: string)
 }
 
 /** Whether a pending session ended now; its expiry is worked off at once. */
-async function endPending(ctx: TxContext, merchantId: string, id: string): Promise<boolean> {
+export async function endPending(ctx: TxContext, merchantId: string, id: string): Promise<boolean> {
   const now = ctx.now()
   const closed = await ctx.db
     .updateTable("checkout_sessions")

@@ -1,5 +1,7 @@
 /** What can be wrong with the fields of a checkout or link beyond their schema. Pure. */
+import type { Row } from "../db/schema.ts"
 import type { ErrorDetail } from "../errors.ts"
+import type { ProductCreate } from "./catalog-schema.ts"
 
 const METADATA_BYTES = 4_096
 
@@ -14,3 +16,25 @@ export const redirectFaults = (redirectUrl: string | null | undefined): ErrorDet
   redirectUrl && (!URL.canParse(redirectUrl) || /[\s\p{Cc}]/u.test(redirectUrl))
     ? [{ path: "redirectUrl", message: "must be a valid http(s) address" }]
     : []
+
+type SubscriptionTerms = Partial<Pick<ProductCreate, "billingInterval" | "billingCount" | "trialDays" | "maxPeriods">>
+
+/** What is wrong with terms of subscriptions, of a product that is `recurring` or not. */
+export function subscriptionFaults({ billingCount, trialDays, maxPeriods }: SubscriptionTerms, recurring: boolean) {
+  if (recurring) return []
+  const given = Object.entries({ billingCount, trialDays: trialDays || undefined, maxPeriods: maxPeriods ?? undefined })
+  return given.flatMap(([path, value]): ErrorDetail[] =>
+    value === undefined ? [] : [{ path, message: "can't be given for a product without `billingInterval`" }],
+  )
+}
+
+/** The same of a change: how long a period is stays as it is. */
+export function changedTermsFaults(before: Row<"products">, body: SubscriptionTerms): ErrorDetail[] {
+  const isOther = {
+    billingInterval: body.billingInterval !== undefined && body.billingInterval !== before.billing_interval,
+    billingCount: body.billingCount !== undefined && body.billingCount !== before.billing_count,
+  }
+  const message = "can't be changed: make another product, and move its subscribers to it"
+  const changed = Object.entries(isOther).flatMap(([path, is]): ErrorDetail[] => (is ? [{ path, message }] : []))
+  return changed.length > 0 ? changed : subscriptionFaults(body, before.billing_interval !== null)
+}

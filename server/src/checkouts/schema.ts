@@ -12,25 +12,26 @@ import {
   Matching,
   Money,
   MoneyInput,
-  Name,
   Nullable,
   Page,
   patternOf,
   Strict,
   Timestamp,
 } from "../http/schemas.ts"
-import { TimeInput } from "../http/time.ts"
 import { Signature } from "../identity/schema.ts"
 import { idPattern } from "../ids.ts"
 import { SplitId } from "../splits/schema.ts"
 
-const Text = Type.String({ maxLength: 2_000 })
-const Url = Matching("^https?://", "An http(s) address", { maxLength: 2_048 })
-const Slug = Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens")
-const SoldProduct = Matching(idPattern("prod"), "The id of a product, `prod_` and 24 characters")
+export const Text = Type.String({ maxLength: 2_000 })
+export const Url = Matching("^https?://", "An http(s) address", { maxLength: 2_048 })
+export const Slug = Matching("^[a-z0-9-]{3,64}$", "3 to 64 lower-case letters, digits and hyphens")
+export const SoldProduct = Matching(idPattern("prod"), "The id of a product, `prod_` and 24 characters")
 const Email = Matching("^[^@\\s]+@[^@\\s]+$", "An e-mail address", { maxLength: 320 })
-const Chain = Type.String({ maxLength: 32, description: "A network of this service; without it, the default network" })
-const Currency = Type.String({ maxLength: 32, description: "The symbol of the network's settlement token" })
+export const Chain = Type.String({
+  maxLength: 32,
+  description: "A network of this service; without it, the default network",
+})
+export const Currency = Type.String({ maxLength: 32, description: "The symbol of the network's settlement token" })
 const Metadata = Type.Record(Type.String(), Type.Unknown(), {
   description: "The merchant's own data; at most 4 KB as JSON",
 })
@@ -56,8 +57,6 @@ const EXAMPLE_HASH = `0x${"5f".repeat(32)}`
 export const SessionId = Type.Object({
   id: Type.String({ description: "The session's id", examples: ["cs_tz4a98xxat96iws9zmbrgj3a"] }),
 })
-export const ProductId = Type.Object({ id: Type.String({ description: "The product's id" }) })
-export const LinkId = Type.Object({ id: Type.String({ description: "The payment link's id" }) })
 
 export const CheckoutCreate = Strict(
   {
@@ -304,87 +303,4 @@ export const PayAuthorized = Type.Object({
   txHash: Described(Nullable(HashText), "The hash of the transfer, once it is mined"),
 })
 
-export const ProductCreate = Strict(
-  {
-    name: Name,
-    price: MoneyInput,
-    description: Type.Optional(Nullable(Text)),
-    currency: Type.Optional(Currency),
-    chain: Type.Optional(Chain),
-    splitId: Type.Optional(SplitId),
-  },
-  { name: "Annual report", price: 49 },
-)
-export type ProductCreate = Static<typeof ProductCreate>
-export const ProductChange = Strict(
-  {
-    name: Type.Optional(Name),
-    price: Type.Optional(MoneyInput),
-    description: Type.Optional(Nullable(Text)),
-    active: Type.Optional(Type.Boolean()),
-    splitId: Type.Optional(SplitId),
-  },
-  { price: "45.50" },
-)
-export type ProductChange = Static<typeof ProductChange>
-export const Product = Type.Object({
-  id: Type.String({ pattern: idPattern("prod") }),
-  name: Type.String(),
-  description: Nullable(Type.String()),
-  price: Money,
-  currency: Type.String(),
-  chain: Type.String(),
-  splitId: Nullable(Type.String()),
-  active: Type.Boolean(),
-  createdAt: Timestamp,
-  updatedAt: Timestamp,
-})
-export const ProductList = Type.Object({ data: Type.Array(Product), total: Type.Integer() })
-
-const linkTerms = {
-  splitId: Type.Optional(SplitId),
-  description: Type.Optional(Nullable(Text)),
-  redirectUrl: Type.Optional(Nullable(Url)),
-  maxUses: Type.Optional(Nullable(Type.Integer({ minimum: 1, maximum: 1_000_000, description: "Null: no limit" }))),
-  expiresAt: Type.Optional(Nullable(TimeInput)),
-}
-export const LinkCreate = Strict(
-  {
-    slug: Type.Optional(Described(Slug, "3 to 64 lower-case letters, digits and hyphens; a random slug by default")),
-    title: Name,
-    amount: Type.Optional(Described(MoneyInput, "Without it, and without a product, the payer chooses the amount")),
-    productId: Type.Optional(Described(SoldProduct, "Sells this product at its price")),
-    currency: Type.Optional(Currency),
-    chain: Type.Optional(Chain),
-    ...linkTerms,
-  },
-  { slug: "spring-sale", title: "Spring sale", amount: 25, maxUses: 100 },
-)
-export type LinkCreate = Static<typeof LinkCreate>
-export const LinkChange = Strict(
-  { title: Type.Optional(Name), active: Type.Optional(Type.Boolean()), ...linkTerms },
-  { maxUses: 200 },
-)
-export type LinkChange = Static<typeof LinkChange>
-export const Link = Type.Object({
-  // Those of before the prefix was `plink_` keep theirs.
-  id: Type.String({ pattern: idPattern("plink").replace("plink", "p?link") }),
-  slug: Type.String(),
-  url: Type.String({ description: "The page that starts a checkout" }),
-  title: Type.String(),
-  description: Nullable(Type.String()),
-  amount: Nullable(Money),
-  currency: Type.String(),
-  chain: Type.String(),
-  productId: Nullable(Type.String()),
-  splitId: Nullable(Type.String()),
-  redirectUrl: Nullable(Type.String()),
-  maxUses: Nullable(Type.Integer()),
-  uses: Type.Integer(),
-  expiresAt: Nullable(Timestamp),
-  active: Type.Boolean(),
-  createdAt: Timestamp,
-  updatedAt: Timestamp,
-})
-export const LinkList = Type.Object({ data: Type.Array(Link), total: Type.Integer() })
 export const Deleted = Type.Object({ deleted: Type.Literal(true), id: Type.String() })

@@ -204,6 +204,11 @@ export const settingsTable = {
     fallback: "90d",
     parse: durationWithin(86_400, 36_500 * 86_400),
   },
+  INVOICE_AHEAD: {
+    meaning: "how long before a subscription's next period its invoice is made; of short periods, half a period",
+    fallback: "3d",
+    parse: durationWithin(0, 30 * 86_400),
+  },
   ORIGIN_TIMEOUT: {
     meaning: "how long the origin of a proxied API may take to begin its answer, and between two parts of it",
     fallback: "60s",

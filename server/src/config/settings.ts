@@ -97,6 +97,8 @@ export interface Settings {
   webhooks: WebhookSettings
   /** How long the origin of a bundle may take to begin its answer, and between two parts of it. */
   originTimeoutMs: number
+  /** How long before its period an invoice is made. */
+  invoiceAheadMs: number
 }
 
 /** How events are delivered. */
@@ -212,6 +214,7 @@ export function examineSettings(env: Record<string, string | undefined> = proces
     rpcPort: read("RPC_PORT"),
     webhooks: webhookSettings(reader, mode),
     originTimeoutMs: read("ORIGIN_TIMEOUT"),
+    invoiceAheadMs: read("INVOICE_AHEAD"),
   }
   faults.push(...faultsTogether(settings, reader))
   return { settings, faults, unknown: unknownIn(env, settings.networks) }

@@ -30,6 +30,7 @@ const tags = [
   { name: "checkouts", description: "Checkout sessions, one for each payment; for a merchant's server and console" },
   { name: "payers", description: "What a payer's page asks about a checkout; without credentials" },
   { name: "subscribers", description: "What a wallet has subscribed to; with a token for its signature" },
+  { name: "subscriptions", description: "Products that are billed again every period, and their invoices" },
   { name: "products", description: "What is sold at checkouts, with a price" },
   { name: "payment links", description: "Addresses that start a checkout for anyone who opens them" },
   { name: "bundles", description: "APIs behind a price, route by route, that the service forwards calls to" },

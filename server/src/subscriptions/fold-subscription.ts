@@ -60,7 +60,8 @@ export interface FoldedSubscription {
   runAt: Date | null
 }
 
-const NONE: FoldedSubscription = {
+/** A subscription that has not begun. */
+export const NONE: FoldedSubscription = {
   ...{
     status: null,
     cancelReason: null,

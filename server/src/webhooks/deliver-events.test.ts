@@ -67,7 +67,7 @@ const send = (more: Partial<NewEvent<"subscription.renewal.created">> = {}) =>
       merchantId,
       type: "subscription.renewal.created",
       orderKey: `cs_${Math.random()}`,
-      data: { n: 1 },
+      data: { n: 1 } as never,
       ...more,
     }),
   )
@@ -97,7 +97,7 @@ describe("a delivery", () => {
   it("carries the event as it was written, signed, under its own key", async () => {
     const to = await receiver()
     const { secret } = await register(to.url)
-    const id = await send({ data: { name: "Zoë", amount: "5.00" } })
+    const id = await send({ data: { name: "Zoë", amount: "5.00" } as never })
     await deliver()
     const { body, headers } = to.received[1] as Received
     const event = (await service.call("GET", "/api/console/events", undefined, { as })).body.data[0]
@@ -242,7 +242,7 @@ describe("a delivery", () => {
     expect(emitted.filter(id => id !== undefined)).toHaveLength(1)
     await expect(
       inTransaction(service.ctx, async ctx => {
-        await emit(ctx, { merchantId, type: "subscription.renewal.created", orderKey: "x", data: {} })
+        await emit(ctx, { merchantId, type: "subscription.renewal.created", orderKey: "x", data: {} as never })
         throw new Error("no")
       }),
     ).rejects.toThrow("no")
@@ -259,8 +259,8 @@ describe("a delivery", () => {
       if (n === 1) held.promise.then(() => response.writeHead(200).end())
       else response.writeHead(200).end()
     })
-    for (const n of [1, 2, 3]) await send({ orderKey: "cs_1", data: { n } })
-    await send({ orderKey: "cs_2", data: { n: 9 } })
+    for (const n of [1, 2, 3]) await send({ orderKey: "cs_1", data: { n } as never })
+    await send({ orderKey: "cs_2", data: { n: 9 } as never })
     expect(await deliverer.round()).toBe(2)
     await to.got(3)
     expect(await deliverer.round()).toBe(0)
@@ -274,7 +274,7 @@ describe("a delivery", () => {
     const to = await receiver()
     await register(to.url)
     to.answer((response, { body }) => response.writeHead(JSON.parse(body).data.n === 1 ? 500 : 200).end())
-    for (const n of [1, 2]) await send({ orderKey: "cs_1", data: { n } })
+    for (const n of [1, 2]) await send({ orderKey: "cs_1", data: { n } as never })
     await deliver()
     const rows = await service.ctx.db.selectFrom("deliveries").select("status").orderBy("seq").execute()
     expect(rows).toEqual([{ status: "pending" }, { status: "delivered" }])

@@ -109,13 +109,47 @@ const refund = Type.Object({
   ...about,
 })
 
-/** The features that emit these do not exist yet; until then nothing sends them. */
-const Later = Type.Record(Type.String(), Type.Unknown())
+const renewal = Type.Object({
+  subscriptionId: Type.String(),
+  invoiceId: Described(Type.String(), "Use it as the key to recognize repeats"),
+  checkoutSessionId: Described(Type.String(), "What the invoice is paid with; its own events say when it is paid"),
+  amount: Money,
+  currency: Type.String(),
+  hostedUrl: Described(Type.String(), "The page to send the subscriber to"),
+  dueAt: Described(Timestamp, "Three days after it the subscription is past due"),
+  periodStart: Timestamp,
+  periodEnd: Timestamp,
+  merchantId: Type.String(),
+  productId: Type.String(),
+  customerEmail: Nullable(Type.String()),
+  sequence: about.sequence,
+})
+
+const subscription = Type.Object({
+  subscriptionId: Type.String(),
+  merchantId: Type.String(),
+  productId: Type.String(),
+  status: Type.Enum(["active", "payment_due", "past_due", "paused", "canceled"], { type: "string" }),
+  cancelReason: Described(
+    Nullable(Type.String()),
+    "Why it is canceled: `requested`, `unpaid`, or `completed` after its last period",
+  ),
+  payer: Nullable(AddressText),
+  customerEmail: Nullable(Type.String()),
+  paidUntil: Nullable(Timestamp),
+  accessUntil: Nullable(Timestamp),
+  invoiceId: Described(Nullable(Type.String()), "The invoice that can be paid now"),
+  hostedUrl: Described(Nullable(Type.String()), "The page where that is paid"),
+  sequence: about.sequence,
+})
 
 const schemas = {
   "checkout.session.completed": checkout,
   "payment.refunded": refund,
-  "subscription.renewal.created": Later,
+  "subscription.renewal.created": renewal,
+  "subscription.past_due": subscription,
+  "subscription.canceled": subscription,
+  "subscription.resumed": subscription,
   "checkout.confirmed": checkout,
   "checkout.failed": checkout,
   "checkout.expired": checkout,
@@ -170,6 +204,9 @@ const summaries: Record<EventType, string> = {
   "payment.refunded":
     "A refund of a payment through escrow succeeded, full or partial; sent once for each refund, when it is mined",
   "subscription.renewal.created": "The invoice and checkout session of a renewal were created",
+  "subscription.past_due": "An invoice was not paid three days after it was due, and access ended",
+  "subscription.canceled": "A subscription ended: as somebody asked, unpaid for 30 days, or after its last period",
+  "subscription.resumed": "A subscription runs again after a pause, or after a late payment",
   "checkout.confirmed": "A payment was verified on chain",
   "checkout.failed": "A transaction failed or was not valid",
   "checkout.expired": "A session timed out without a payment",

@@ -41,7 +41,7 @@ const rows = async () => (await service.ctx.db.selectFrom("webhooks").selectAll(
 
 const send = (n: number) =>
   inTransaction(service.ctx, ctx =>
-    emit(ctx, { merchantId, type: "subscription.renewal.created", orderKey: `cs_${n}`, data: { n } }),
+    emit(ctx, { merchantId, type: "subscription.renewal.created", orderKey: `cs_${n}`, data: { n } as never }),
   )
 const callBack = (n: number) =>
   inTransaction(service.ctx, ctx =>
@@ -49,7 +49,7 @@ const callBack = (n: number) =>
       merchantId,
       type: "subscription.renewal.created",
       orderKey: `cs_${`${n}`.repeat(24)}`,
-      data: { n },
+      data: { n } as never,
       callbackUrl: `${to.url}/own`,
     }),
   )

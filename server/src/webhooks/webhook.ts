@@ -23,6 +23,9 @@ export const namedEvents = [
   "checkout.authorized",
   "checkout.voided",
   "paywall.granted",
+  "subscription.past_due",
+  "subscription.canceled",
+  "subscription.resumed",
 ] as const
 
 /**

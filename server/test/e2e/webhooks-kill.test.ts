@@ -85,7 +85,7 @@ async function kill(child: ChildProcess): Promise<void> {
 async function send(n = 1): Promise<void> {
   for (let i = 0; i < n; i++)
     await inTransaction(ctx, ctx =>
-      emit(ctx, { merchantId, type: "subscription.renewal.created", orderKey: `cs_${i}`, data: { i } }),
+      emit(ctx, { merchantId, type: "subscription.renewal.created", orderKey: `cs_${i}`, data: { i } as never }),
     )
 }
 

@@ -1,0 +1,81 @@
+/** What merchants are sent about subscriptions. */
+import { checksummed } from "../chain/hex.ts"
+import { type NetworkInfo, networkOf } from "../chain/networks.ts"
+import { sessionUrl } from "../checkouts/show-session.ts"
+import type { TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { formatAmount } from "../money/amount.ts"
+import { emit } from "../webhooks/emit.ts"
+
+/** Emits that an invoice was made; call it in the transaction that makes it. A checkout's own callback gets it in place of all endpoints. */
+export async function notifyRenewal(
+  ctx: TxContext,
+  { id, merchant_id: merchantId, chain_id, event_sequence: sequence }: Row<"subscriptions">,
+  invoice: Row<"invoices">,
+  session: Row<"checkout_sessions">,
+): Promise<void> {
+  const { token }: NetworkInfo = networkOf(ctx.chain, chain_id)
+  await emit(ctx, {
+    ...{ merchantId, type: "subscription.renewal.created", dedupeKey: `subscription.renewal.created:${invoice.id}` },
+    orderKey: id,
+    data: {
+      subscriptionId: id,
+      invoiceId: invoice.id,
+      checkoutSessionId: session.id,
+      amount: formatAmount(invoice.amount, token.decimals),
+      currency: invoice.currency,
+      hostedUrl: sessionUrl(ctx, session.id),
+      dueAt: invoice.due_at.toISOString(),
+      periodStart: textOf(invoice.period_start),
+      periodEnd: textOf(invoice.period_end),
+      ...{ merchantId, productId: invoice.product_id, customerEmail: session.customer_email, sequence },
+    },
+    ...(session.callback_url === null ? {} : { callbackUrl: session.callback_url }),
+  })
+}
+
+/** A period is set by the time that an invoice is shown to anyone. */
+export function textOf(date: Date | null): string {
+  if (!date) throw new Error("this invoice has no period yet")
+  return date.toISOString()
+}
+
+type Change = "past_due" | "canceled" | "resumed"
+
+/** What a change of status is called, of those that somebody may want to hear of. */
+export function changeOf(
+  before: Row<"subscriptions">["status"],
+  after: Row<"subscriptions">["status"],
+): Change | undefined {
+  if (before === after) return undefined
+  if (after === "past_due" || after === "canceled") return after
+  const isRunning = after === "active" || after === "payment_due"
+  const wasStopped = before === "paused" || before === "past_due" || before === "canceled"
+  return isRunning && wasStopped ? "resumed" : undefined
+}
+
+/** Emits a change of status; `subscription` is as it stands now, `open` the invoice that can be paid. */
+export async function notifyChange(
+  ctx: TxContext,
+  change: Change,
+  subscription: Row<"subscriptions">,
+  open: Row<"invoices"> | undefined,
+): Promise<void> {
+  const { id, merchant_id: merchantId, status, payer, event_sequence: sequence } = subscription
+  const type = `subscription.${change}` as const
+  if (status === null) throw new Error("a subscription that has not begun is not notified")
+  await emit(ctx, {
+    ...{ merchantId, type, dedupeKey: `${type}:${id}:${sequence}`, orderKey: id },
+    data: {
+      subscriptionId: id,
+      ...{ merchantId, status, productId: subscription.product_id, customerEmail: subscription.customer_email },
+      payer: payer && checksummed(payer),
+      cancelReason: subscription.cancel_reason,
+      paidUntil: subscription.paid_until?.toISOString() ?? null,
+      accessUntil: subscription.access_until?.toISOString() ?? null,
+      invoiceId: open?.id ?? null,
+      hostedUrl: open ? sessionUrl(ctx, open.session_id) : null,
+      sequence,
+    },
+  })
+}

@@ -1,0 +1,114 @@
+/** The wire contract of subscriptions and invoices. */
+import { Type } from "typebox"
+import { BillingInterval } from "../checkouts/catalog-schema.ts"
+import { SoldProduct } from "../checkouts/schema.ts"
+import type { Row } from "../db/schema.ts"
+import { AddressText, Described, Matching, Money, Nullable, Page, Strict, Timestamp } from "../http/schemas.ts"
+import { idPattern } from "../ids.ts"
+
+type Status = NonNullable<Row<"subscriptions">["status"]>
+const statuses: Status[] = ["active", "payment_due", "past_due", "paused", "canceled"]
+const Status = Type.Unsafe<Status>({
+  type: "string",
+  enum: statuses,
+  description:
+    "`active`; `payment_due` for three days from the due time of an invoice; then `past_due`, without access; `paused`; `canceled`",
+})
+const reasons: Row<"subscriptions">["cancel_reason"][] = ["requested", "unpaid", "completed", null]
+
+/** What became of an invoice. */
+export type InvoiceStatus = "open" | "paid" | "unpaid" | "void"
+const invoiceStatuses: InvoiceStatus[] = ["open", "paid", "unpaid", "void"]
+const InvoiceStatus = Type.Unsafe<InvoiceStatus>({
+  type: "string",
+  enum: invoiceStatuses,
+  description:
+    "`open` while it can be paid; `paid`; `unpaid` when its time was over, which cancels the subscription; `void` when the subscription was paused or canceled before",
+})
+
+export const Invoice = Type.Object({
+  id: Type.String({ pattern: idPattern("inv") }),
+  subscriptionId: Type.String(),
+  sequence: Type.Integer({ description: "1 for the first of its subscription" }),
+  status: InvoiceStatus,
+  amount: Money,
+  currency: Type.String(),
+  chain: Type.String(),
+  productId: Type.String(),
+  checkoutSessionId: Type.String(),
+  hostedUrl: Described(Type.String(), "The page where it is paid"),
+  periodStart: Timestamp,
+  periodEnd: Timestamp,
+  dueAt: Timestamp,
+  paidAt: Nullable(Timestamp),
+  createdAt: Timestamp,
+})
+export const InvoiceList = Type.Object({ data: Type.Array(Invoice), total: Type.Integer() })
+
+export const Subscription = Type.Object({
+  id: Type.String({ pattern: idPattern("sub") }),
+  status: Status,
+  cancelReason: Type.Unsafe<Row<"subscriptions">["cancel_reason"]>({
+    type: ["string", "null"],
+    enum: reasons,
+    description: "Why it is canceled: somebody asked, nobody paid, or its last period is over",
+  }),
+  productId: Described(Type.String(), "What the next invoice is for, at the product's price of that time"),
+  billingInterval: BillingInterval,
+  billingCount: Type.Integer(),
+  trialDays: Described(Type.Integer(), "As they were when it began"),
+  maxPeriods: Nullable(Type.Integer()),
+  chain: Type.String(),
+  payer: Described(AddressText, "Who paid first: paywalls are open to this wallet"),
+  customerEmail: Nullable(Type.String()),
+  paidUntil: Timestamp,
+  accessUntil: Timestamp,
+  cancelAtPeriodEnd: Type.Boolean(),
+  startedAt: Timestamp,
+  pausedAt: Nullable(Timestamp),
+  endedAt: Nullable(Timestamp),
+  updatedAt: Timestamp,
+})
+export const SubscriptionWhole = Type.Object({
+  ...Subscription.properties,
+  invoices: Type.Array(Invoice, { description: "Newest first, at most 100; `GET /api/console/invoices` has all" }),
+})
+export const SubscriptionList = Type.Object({ data: Type.Array(Subscription), total: Type.Integer() })
+
+export const SubscriptionId = Type.Object({ id: Type.String({ description: "The subscription's id" }) })
+export const InvoiceId = Type.Object({ id: Type.String({ description: "The invoice's id" }) })
+
+const subscriptionFilters = {
+  status: Type.Optional(Described(Status, "Filter by status")),
+  productId: Type.Optional(Described(SoldProduct, "Filter by product")),
+  q: Type.Optional(
+    Matching(
+      "^(0x[0-9a-fA-F]{40}|(sub|cs|inv)_[a-z0-9]{24}|[^@\\s]+@[^@\\s]+)$",
+      "An id (`sub_`, `inv_`, `cs_`), the address of a payer, or an e-mail address",
+      { maxLength: 320 },
+    ),
+  ),
+}
+export const SubscriptionFilters = Type.Object(subscriptionFilters)
+export const SubscriptionQuery = Type.Object({ ...Page.properties, ...subscriptionFilters })
+
+const invoiceFilters = {
+  status: Type.Optional(Described(InvoiceStatus, "Filter by status")),
+  subscriptionId: Type.Optional(Matching(idPattern("sub"), "The id of a subscription, `sub_` and 24 characters")),
+}
+export const InvoiceFilters = Type.Object(invoiceFilters)
+export const InvoiceQuery = Type.Object({ ...Page.properties, ...invoiceFilters })
+
+export const SubscriptionCancel = Strict(
+  {
+    at: Type.Enum(["now", "period_end"], {
+      type: "string",
+      description: "`now` ends access at once; `period_end` with the time that is paid",
+    }),
+  },
+  { at: "period_end" },
+)
+export const SubscriptionChange = Strict(
+  { productId: Described(SoldProduct, "A product with `billingInterval` on the same network") },
+  { productId: "prod_tz4a98xxat96iws9zmbrgj3a" },
+)

@@ -1,0 +1,46 @@
+/** Subscriptions and invoices in the API's form, and as CSV. */
+import { checksummed } from "../chain/hex.ts"
+import { networkOf } from "../chain/networks.ts"
+import { sessionUrl } from "../checkouts/show-session.ts"
+import type { TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { formatAmount } from "../money/amount.ts"
+import { textOf } from "./notify-subscription.ts"
+import type { InvoiceRow } from "./queries.ts"
+
+/** A subscription that has begun, as its merchant sees it. */
+export function shownSubscription(ctx: TxContext, row: Row<"subscriptions">) {
+  const { status, payer, paid_until, access_until, started_at } = row
+  if (!status || !payer || !paid_until || !access_until || !started_at)
+    throw new Error("a subscription that has not begun is not shown")
+  return {
+    id: row.id,
+    ...{ status, cancelReason: row.cancel_reason, productId: row.product_id },
+    ...{ billingInterval: row.billing_interval, billingCount: row.billing_count },
+    ...{ trialDays: row.trial_days, maxPeriods: row.max_periods },
+    chain: networkOf(ctx.chain, row.chain_id).name,
+    payer: checksummed(payer),
+    customerEmail: row.customer_email,
+    paidUntil: paid_until.toISOString(),
+    accessUntil: access_until.toISOString(),
+    cancelAtPeriodEnd: row.cancel_at_period_end,
+    startedAt: started_at.toISOString(),
+    pausedAt: row.paused_at?.toISOString() ?? null,
+    endedAt: row.ended_at?.toISOString() ?? null,
+    updatedAt: row.updated_at.toISOString(),
+  }
+}
+
+/** An invoice whose period is set, as its merchant sees it. */
+export function shownInvoice(ctx: TxContext, row: InvoiceRow) {
+  const { name: chain, token } = networkOf(ctx.chain, row.chain_id)
+  return {
+    ...{ id: row.id, subscriptionId: row.subscription_id, sequence: row.sequence, status: row.status },
+    ...{ amount: formatAmount(row.amount, token.decimals), currency: row.currency, chain },
+    ...{ productId: row.product_id, checkoutSessionId: row.session_id, hostedUrl: sessionUrl(ctx, row.session_id) },
+    ...{ periodStart: textOf(row.period_start), periodEnd: textOf(row.period_end) },
+    dueAt: row.due_at.toISOString(),
+    paidAt: row.paid_at?.toISOString() ?? null,
+    createdAt: row.created_at.toISOString(),
+  }
+}

@@ -1,0 +1,330 @@
+// Subscriptions by the real service and its jobs, over a clock that is moved: what is billed when, and what becomes of it.
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { later, SUBSCRIBER, type SubscriptionRig, startSubscriptionRig } from "../../test/subscription-rig.ts"
+import type { Address } from "../chain/hex.ts"
+
+let rig: SubscriptionRig
+beforeAll(async () => {
+  rig = await startSubscriptionRig()
+})
+afterAll(() => rig?.stop())
+
+const day = (date: Date | null) => date?.toISOString().slice(0, 10)
+const types = async () => (await rig.events()).map(({ type }) => type)
+
+/** Pays each invoice on its due day, until so many were paid; answers where the periods begin and end. */
+async function payOn(id: string, count: number): Promise<(string | undefined)[][]> {
+  for (let i = 0; i < 3 * count; i++) {
+    const invoices = await rig.invoices(id)
+    const last = invoices.at(-1)
+    if (!last) throw new Error("no invoice")
+    if (last.paid_at && invoices.length === count)
+      return invoices.map(each => [day(each.period_start), day(each.period_end)])
+    if (!last.paid_at) {
+      rig.to(last.due_at)
+      await rig.pay(last.session_id)
+      await rig.look()
+    } else {
+      rig.to(later(last.period_end as Date, -0.4))
+      await rig.look()
+    }
+  }
+  throw new Error("not so many invoices were made")
+}
+
+describe("the calendar of a subscription", () => {
+  it.each<[string, string, object, string[]]>([
+    [
+      "a month from 31 January, over a leap year",
+      "2027-12-31T22:30:00Z",
+      { billingInterval: "month" },
+      ["2027-12-31", "2028-01-31", "2028-02-29", "2028-03-31", "2028-04-30"],
+    ],
+    [
+      "a year from 29 February",
+      "2028-02-29T10:00:00Z",
+      { billingInterval: "year" },
+      ["2028-02-29", "2029-02-28", "2030-02-28", "2031-02-28", "2032-02-29"],
+    ],
+    [
+      "a quarter to its end",
+      "2026-11-30T23:59:59Z",
+      { billingInterval: "month", billingCount: 3 },
+      ["2026-11-30", "2027-02-28", "2027-05-30", "2027-08-30"],
+    ],
+    [
+      "a day",
+      "2027-03-27T23:00:00Z",
+      { billingInterval: "day" },
+      ["2027-03-27", "2027-03-28", "2027-03-29", "2027-03-30"],
+    ],
+    [
+      "a trial of 14 days",
+      "2027-01-17T00:00:00Z",
+      { billingInterval: "month", trialDays: 14 },
+      ["2027-01-17", "2027-02-28", "2027-03-31", "2027-04-30"],
+    ],
+  ])("of %s has no gap", async (_name, at, terms, days) => {
+    await rig.begin(at)
+    const id = await rig.subscribed(terms)
+    const periods = days.slice(1).map((end, i) => [days[i], end])
+    expect(await payOn(id, periods.length)).toEqual(periods)
+    expect((await rig.events()).map(each => [each.type, each.periodStart.slice(0, 10)])).toEqual(
+      periods.slice(1).map(([start]) => ["renewal.created", start]),
+    )
+  })
+})
+
+describe("a subscription", () => {
+  it("begins with its first confirmed payment, and the event of its renewal has every field", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const productId = await rig.product({ name: "Magazine" })
+    const session = await rig.start(productId, { customerEmail: "a@b.example", metadata: { reader: 7 } })
+    expect((await rig.call("GET", "subscriptions")).body).toEqual({ data: [], total: 0 })
+    await rig.pay(session, { state: "confirmed" })
+    await rig.look()
+    const [shown] = (await rig.call("GET", "subscriptions")).body.data
+    expect(shown).toMatchObject({
+      ...{ status: "active", productId, billingInterval: "month", billingCount: 1, customerEmail: "a@b.example" },
+      ...{ startedAt: "2027-01-31T10:00:00.000Z", paidUntil: "2027-02-28T10:00:00.000Z" },
+      ...{ accessUntil: "2027-03-03T10:00:00.000Z", cancelAtPeriodEnd: false },
+    })
+    expect(shown.payer.toLowerCase()).toBe(SUBSCRIBER)
+    await rig.call("PUT", `products/${productId}`, { price: "6.00" })
+    rig.to("2027-02-25T10:00:00Z")
+    await rig.look()
+    // A reorg can still remove the payment: a second invoice would be open beside the first.
+    expect(await rig.invoices(shown.id)).toHaveLength(1)
+    await rig.finalize()
+    rig.to("2027-02-25T10:02:00Z")
+    await rig.look()
+    const [, invoice] = await rig.invoices(shown.id)
+    expect(await rig.events()).toEqual([
+      {
+        type: "renewal.created",
+        ...{ subscriptionId: shown.id, invoiceId: invoice?.id, checkoutSessionId: invoice?.session_id },
+        ...{ amount: "6.00", currency: "USDC", hostedUrl: expect.stringMatching(`/pay/${invoice?.session_id}$`) },
+        ...{ dueAt: "2027-02-28T10:00:00.000Z", periodStart: "2027-02-28T10:00:00.000Z" },
+        ...{ periodEnd: "2027-03-31T10:00:00.000Z", productId, customerEmail: "a@b.example", sequence: 1 },
+        merchantId: expect.any(String),
+      },
+    ])
+    const { body } = await rig.call("GET", `checkouts/${invoice?.session_id}`)
+    expect(body).toMatchObject({
+      ...{ amount: "6.00", description: "Magazine", customerEmail: "a@b.example", metadata: { reader: 7 } },
+      ...{ status: "pending", expiresAt: "2027-03-30T10:00:00.000Z", productId },
+    })
+    const keys = await rig.service.ctx.db
+      .selectFrom("events")
+      .select("dedupe_key")
+      .where("type", "like", "subscription.%")
+      .execute()
+    expect(keys).toEqual([{ dedupe_key: `subscription.renewal.created:${invoice?.id}` }])
+  })
+
+  it("that is not paid is due, past due without access, and canceled; a payment found later brings it back", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const id = await rig.subscribed()
+    const statuses: string[] = []
+    for (const at of ["2027-02-27", "2027-03-01", "2027-03-04", "2027-03-30"]) {
+      rig.to(`${at}T09:00:00Z`)
+      await rig.look()
+      const { status, accessUntil } = await rig.read(id)
+      statuses.push(`${status} ${accessUntil.slice(0, 10)}`)
+    }
+    expect(statuses).toEqual([
+      ...["active 2027-03-03", "payment_due 2027-03-03", "past_due 2027-03-03", "past_due 2027-03-03"],
+    ])
+    const session = await rig.open(id)
+    rig.to("2027-03-30T10:00:01Z")
+    await rig.look()
+    expect(await rig.read(id)).toMatchObject({
+      status: "canceled",
+      cancelReason: "unpaid",
+      accessUntil: "2027-02-28T10:00:00.000Z",
+    })
+    // It was mined in the last second, by somebody whose page was closed.
+    await rig.pay(session, { at: new Date("2027-03-30T10:00:00Z") })
+    await rig.look()
+    // Its period is nearly over, so that the next invoice is there at once.
+    expect(await rig.read(id)).toMatchObject({ status: "active", endedAt: null, paidUntil: "2027-03-31T10:00:00.000Z" })
+    expect(await rig.invoices(id)).toHaveLength(3)
+    expect(await types()).toEqual(["renewal.created", "past_due", "canceled", "renewal.created", "resumed"])
+    const [, pastDue] = await rig.events()
+    expect(pastDue).toMatchObject({ status: "past_due", hostedUrl: expect.stringMatching(`/pay/${session}$`) })
+  })
+
+  it("that is paid in the second in which it would be canceled is not, though the clock is beyond", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const id = await rig.subscribed()
+    rig.to("2027-02-26T10:00:00Z")
+    await rig.look()
+    const session = await rig.open(id)
+    rig.to("2027-03-30T10:00:05Z")
+    await rig.pay(session, { at: new Date("2027-03-30T10:00:00Z") })
+    await rig.look()
+    expect(await rig.read(id)).toMatchObject({ status: "active", paidUntil: "2027-03-31T10:00:00.000Z" })
+    expect(await types()).not.toContain("canceled")
+  })
+
+  it("is billed for each period once after its worker was down for three", async () => {
+    await rig.begin("2027-01-01T00:00:00Z")
+    const id = await rig.subscribed()
+    rig.to("2027-04-10T00:00:00Z")
+    await rig.look()
+    for (let i = 0; i < 3; i++) {
+      const { dueAt, hostedUrl } = (await rig.events()).at(-1)
+      expect(new Date(dueAt) >= new Date("2027-04-10T00:00:00Z")).toBe(true)
+      await rig.pay(hostedUrl.split("/").at(-1))
+      await rig.look()
+    }
+    const periods = (await rig.invoices(id)).map(each => [
+      day(each.period_start),
+      day(each.period_end),
+      each.paid_at !== null,
+    ])
+    expect(periods).toEqual([
+      ["2027-01-01", "2027-02-01", true],
+      ["2027-02-01", "2027-03-01", true],
+      ["2027-03-01", "2027-04-01", true],
+      ["2027-04-01", "2027-05-01", true],
+    ])
+    expect(await types()).toEqual(["renewal.created", "renewal.created", "renewal.created"])
+  })
+
+  it("is paused across a renewal, and not billed for the time that nobody had", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const id = await rig.subscribed()
+    rig.to("2027-02-26T10:00:00Z")
+    await rig.look()
+    const voided = await rig.open(id)
+    expect((await rig.ask(id, "pause")).body).toMatchObject({
+      status: "paused",
+      accessUntil: "2027-02-28T10:00:00.000Z",
+    })
+    expect(await rig.ask(id, "pause")).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
+    await rig.look()
+    expect((await rig.call("GET", `checkouts/${voided}`)).body.status).toBe("expired")
+    rig.to("2027-04-10T08:00:00Z")
+    await rig.look()
+    expect(await rig.invoices(id)).toHaveLength(2)
+    // The first invoice after it is due at once, and its period begins now.
+    expect((await rig.ask(id, "resume")).body.status).toBe("payment_due")
+    expect((await rig.invoices(id)).map(each => [day(each.period_start), day(each.period_end)])).toEqual([
+      ...[
+        ["2027-01-31", "2027-02-28"],
+        ["2027-02-28", "2027-03-31"],
+        ["2027-04-10", "2027-05-10"],
+      ],
+    ])
+    expect(await types()).toEqual(["renewal.created", "renewal.created", "resumed"])
+    expect(
+      (await rig.call("GET", `invoices?subscriptionId=${id}`)).body.data.map((each: { status: string }) => each.status),
+    ).toEqual(["open", "void", "paid"])
+  })
+
+  it("that somebody is paying while it is paused counts that payment", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const id = await rig.subscribed()
+    rig.to("2027-02-26T10:00:00Z")
+    await rig.look()
+    const session = await rig.open(id)
+    const txHash = `0x${"5f".repeat(32)}`
+    await rig.service.call("POST", "/api/pay/confirm", { sessionId: session, txHash })
+    await rig.ask(id, "pause")
+    await rig.look()
+    expect((await rig.ask(id, "resume")).body.message).toContain("Somebody is paying")
+    await rig.pay(session)
+    await rig.look()
+    expect(await rig.read(id)).toMatchObject({ status: "paused", paidUntil: "2027-03-31T10:00:00.000Z" })
+    expect((await rig.ask(id, "resume")).body).toMatchObject({ status: "active", pausedAt: null })
+  })
+
+  it("is canceled at its period's end, which can be taken back until then, and at once for good", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const id = await rig.subscribed()
+    rig.to("2027-02-26T10:00:00Z")
+    await rig.look()
+    const end = { at: "period_end" }
+    expect((await rig.ask(id, "cancel", end)).body).toMatchObject({ status: "active", cancelAtPeriodEnd: true })
+    expect((await rig.ask(id, "resume")).body.message).toContain("is being closed")
+    await rig.look()
+    expect((await rig.ask(id, "resume")).body).toMatchObject({ status: "active", cancelAtPeriodEnd: false })
+    await rig.pay(await rig.open(id))
+    await rig.look()
+    await rig.ask(id, "cancel", end)
+    rig.to("2027-03-31T10:00:00Z")
+    await rig.look()
+    expect(await rig.read(id)).toMatchObject({
+      status: "canceled",
+      cancelReason: "requested",
+      accessUntil: "2027-03-31T10:00:00.000Z",
+    })
+    expect(await rig.ask(id, "resume")).toMatchObject({ status: 409 })
+    expect(await types()).toEqual(["renewal.created", "renewal.created", "canceled"])
+    const other = await rig.subscribed()
+    expect((await rig.ask(other, "cancel", { at: "now" })).body).toMatchObject({
+      status: "canceled",
+      accessUntil: rig.now().toISOString(),
+    })
+  })
+
+  it("ends after its last period, and moves to another product from its next invoice on", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const id = await rig.subscribed({ maxPeriods: 2 })
+    await payOn(id, 2)
+    rig.to("2027-03-31T10:00:00Z")
+    await rig.look()
+    expect(await rig.read(id)).toMatchObject({ status: "canceled", cancelReason: "completed" })
+    rig.to("2027-05-31T10:00:00Z")
+    const moved = await rig.subscribed()
+    const [week, single] = [
+      await rig.product({ price: 2, billingInterval: "week" }),
+      await rig.product({ billingInterval: undefined }),
+    ]
+    expect(await rig.call("PUT", `subscriptions/${moved}`, { productId: single })).toMatchObject({ status: 400 })
+    expect((await rig.call("PUT", `subscriptions/${moved}`, { productId: week })).body).toMatchObject({
+      productId: week,
+      billingInterval: "week",
+    })
+    expect((await payOn(moved, 3)).slice(1)).toEqual([
+      ["2027-06-30", "2027-07-07"],
+      ["2027-07-07", "2027-07-14"],
+    ])
+    expect((await rig.events()).at(-1)).toMatchObject({ amount: "2.00" })
+  })
+
+  it("loses its beginning with a first payment that a reorg removes, and begins again when that is back", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const session = await rig.start(await rig.product())
+    await rig.pay(session, { state: "confirmed" })
+    await rig.look()
+    await rig.reorg(session, "gone")
+    await rig.look()
+    expect((await rig.call("GET", "subscriptions")).body.total).toBe(0)
+    rig.to("2027-01-31T11:00:00Z")
+    await rig.reorg(session, "confirmed")
+    await rig.look()
+    expect((await rig.call("GET", "subscriptions")).body.data).toMatchObject([
+      { status: "active", startedAt: "2027-01-31T11:00:00.000Z" },
+    ])
+  })
+
+  it("is paid by anyone, and stays the first payer's; an escrow for it is refused", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const productId = await rig.product()
+    const { status, body } = await rig.call("POST", "checkouts", { productId, capture: "manual" })
+    expect({ status, details: body.details }).toMatchObject({
+      status: 400,
+      details: expect.arrayContaining([
+        expect.objectContaining({ path: "capture", message: expect.stringContaining("must be `direct`") }),
+      ]),
+    })
+    const id = await rig.subscribed()
+    rig.to("2027-02-28T10:00:00Z")
+    await rig.look()
+    await rig.pay(await rig.open(id), { from: `0x${"cd".repeat(20)}` as Address })
+    await rig.look()
+    expect((await rig.read(id)).payer.toLowerCase()).toBe(SUBSCRIBER)
+  })
+})
