@@ -26,6 +26,8 @@ export const onBoth: Record<string, string> = {
   "server/src/context.test.ts": "an error in a transaction",
   "server/src/jobs/jobs.test.ts": "leases, wakes, and rivals on one connection",
   "server/src/http/idempotency.test.ts": "a key that many requests bring at once, on one connection",
+  "server/src/subscriptions/subscriptions.test.ts":
+    "intervals and nulls as it reads them, and two jobs on one connection",
   "server/src/settlement/settle.test.ts": "many settle one transfer at once, on one connection",
   "server/src/webhooks/deliver-events.test.ts": "rivals deliver the same events, on one connection",
   "server/src/x402/facilitator.test.ts": "fifty settle one payment at once, on one connection",
