@@ -1,7 +1,9 @@
 // Subscriptions by the real service and its jobs, over a clock that is moved: what is billed when, and what becomes of it.
+import { sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { later, SUBSCRIBER, type SubscriptionRig, startSubscriptionRig } from "../../test/subscription-rig.ts"
 import type { Address } from "../chain/hex.ts"
+import { advanceSubscriptions } from "./advance-subscriptions.ts"
 
 let rig: SubscriptionRig
 beforeAll(async () => {
@@ -326,5 +328,83 @@ describe("a subscription", () => {
     await rig.pay(await rig.open(id), { from: `0x${"cd".repeat(20)}` as Address })
     await rig.look()
     expect((await rig.read(id)).payer.toLowerCase()).toBe(SUBSCRIBER)
+  })
+})
+
+describe("the job", () => {
+  const dueAt = "2027-02-26T10:00:00Z"
+  const many = async (count: number): Promise<string[]> => {
+    const product = await rig.product()
+    for (let i = 0; i < count; i++) await rig.pay(await rig.start(product))
+    await rig.look()
+    const rows = await rig.service.ctx.db.selectFrom("subscriptions").select("id").orderBy("id").execute()
+    return rows.map(({ id }) => id)
+  }
+
+  it("makes one invoice of each period, though four run at once while payments are settled", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const ids = await many(8)
+    rig.to(dueAt)
+    const jobs = () => Array.from({ length: 4 }, () => advanceSubscriptions(rig.service.ctx))
+    await Promise.all(jobs())
+    const open = await Promise.all(ids.map(id => rig.open(id)))
+    await Promise.all([
+      ...jobs(),
+      ...open.slice(0, 5).map(each => rig.pay(each)),
+      ...ids.slice(3, 6).map(id => rig.ask(id, "pause")),
+      ...jobs(),
+    ])
+    await rig.look()
+    const counts = await Promise.all(ids.map(async id => (await rig.invoices(id)).length))
+    expect(counts).toEqual(ids.map(() => 2))
+    expect(await types()).toEqual(ids.map(() => "renewal.created"))
+    const statuses = await Promise.all(ids.map(async id => (await rig.read(id)).status))
+    expect(statuses).toEqual([...Array(3).fill("active"), ...Array(3).fill("paused"), ...Array(2).fill("active")])
+    const paid = await Promise.all(ids.map(async id => (await rig.read(id)).paidUntil.slice(0, 7)))
+    expect(paid.slice(0, 3)).toEqual(Array(3).fill("2027-03"))
+    expect(paid.slice(5)).toEqual(Array(3).fill("2027-02"))
+  })
+
+  it("that ends between an invoice and its event leaves neither, and the next makes both once", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const [id = ""] = await many(1)
+    const { ctx } = rig.service
+    await sql`create function fail_renewal() returns trigger language plpgsql as $$ begin
+      if new.type = 'subscription.renewal.created' then raise 'ended here'; end if; return new; end $$`.execute(ctx.db)
+    await sql`create trigger fail_renewal before insert on events for each row execute function fail_renewal()`.execute(
+      ctx.db,
+    )
+    rig.to(dueAt)
+    await rig.look()
+    const sessions = () => ctx.db.selectFrom("checkout_sessions").select("id").execute()
+    expect([(await rig.invoices(id)).length, (await sessions()).length, await types()]).toEqual([1, 1, []])
+    await sql`drop function fail_renewal cascade`.execute(ctx.db)
+    rig.to(later(rig.now(), 0.001))
+    await rig.look()
+    await rig.look()
+    expect([(await rig.invoices(id)).length, (await sessions()).length, await types()]).toEqual([
+      ...[2, 2, ["renewal.created"]],
+    ])
+  })
+
+  it("makes no invoice while payments are paused, skips none, and takes nobody's access for it", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const [id = ""] = await many(1)
+    const { ctx } = rig.service
+    const address = `0x${"77".repeat(20)}` as Address
+    const wallet = { chain_id: 84532, address, next_nonce: 0n, run_at: rig.now(), halted_reason: "a test" }
+    await ctx.db
+      .insertInto("wallets")
+      .values({ ...wallet, status: "halted" })
+      .execute()
+    rig.to("2027-03-10T10:00:00Z")
+    await rig.look()
+    const { status, accessUntil } = await rig.read(id)
+    expect([(await rig.invoices(id)).length, status, accessUntil.slice(0, 10)]).toEqual([1, "active", "2027-03-13"])
+    await ctx.db.updateTable("wallets").set({ status: "active", halted_reason: null }).execute()
+    rig.to("2027-03-10T10:02:00Z")
+    await rig.look()
+    expect((await rig.events()).at(-1)).toMatchObject({ periodStart: "2027-02-28T10:00:00.000Z" })
+    expect(await rig.read(id)).toMatchObject({ status: "payment_due" })
   })
 })
