@@ -520,6 +520,38 @@ describe("after its time", () => {
     await latePage.getByText("Your payment arrived too late").waitFor()
   })
 
+  it("a subscription's next invoice is paid on its page, and the wallet that pays it cancels it", async () => {
+    const daily = { name: "Daily news", price: "2.50", billingInterval: "day" }
+    const { id: productId } = await merchant("/api/console/products", daily)
+    const { url } = await merchant("/api/console/checkouts", { productId })
+    const wallet = await newWallet("50")
+    const page = await openPage(url, {}, wallet)
+    await page.getByText("Renews every day. You pay each invoice yourself; nothing is charged by itself.").waitFor()
+    await payWithPocket(page)
+    await stage(page, "paid")
+    await page.getByText(/^Your subscription is paid until /).waitFor()
+    // Half a day before its period, once the first payment is final.
+    await sandbox.call("/sandbox/clock", { advance: "13h" })
+    await sandbox.call("/sandbox/mine", { blocks: 12 })
+    const open = async () => (await merchant("/api/console/invoices?status=open")).data[0]?.id
+    await until("the next invoice is made", async () => (await open()) !== undefined)
+    await page.goto(`${sandbox.url}/invoice/${await open()}`)
+    await page.getByText("Daily news").waitFor()
+    await isSoundEverywhere(page)
+    await payWithPocket(page)
+    await stage(page, "paid")
+    await page.goto(`${sandbox.url}/subscriptions`)
+    await button(page, "Sign in with Pocket").click()
+    await page.getByText("Invoices").click()
+    await until("both have a receipt", async () => (await page.getByRole("link", { name: /receipt/ }).count()) === 2)
+    await button(page, "Cancel this subscription").click()
+    await isSoundEverywhere(page)
+    await button(page, "Yes, cancel it").click()
+    await page.getByText(/^It is canceled, and ends on /).waitFor()
+    const { data } = await merchant("/api/console/subscriptions")
+    expect(data).toMatchObject([{ productId, cancelAtPeriodEnd: true, status: "active" }])
+  })
+
   it("asks for no money while the chain's node stands still, and recovers by itself", async () => {
     const session = await start()
     const page = await openPage(session.url)

@@ -771,7 +771,7 @@ describe.concurrent("an invoice", () => {
 })
 
 describe.concurrent("a subscriber", () => {
-  it("signs in with a wallet, sees its subscriptions alone, and what is to be paid", async () => {
+  it("signs in with a wallet, sees its subscriptions alone, pays, and cancels and goes on", async () => {
     const account = privateKeyToAccount(generatePrivateKey())
     const wallet: TestWallet = { account, chainId: paperNetwork.chainId, asked: [] }
     const page = await open("/nothing", { viewport: { width: 320, height: 700 } })
@@ -800,16 +800,27 @@ describe.concurrent("a subscriber", () => {
     await first.getByText("Invoices").click()
     const receipt = first.getByRole("link", { name: /^View the receipt/ })
     expect(await receipt.getAttribute("href")).toBe(`/receipt/${active.sessionId}?lang=en`)
+    await first.getByRole("button", { name: "Cancel this subscription" }).click()
+    await page.waitForFunction(() => document.activeElement?.textContent === "Keep it")
     for (const colorScheme of ["light", "dark"] as const) {
       await page.emulateMedia({ colorScheme })
       await isSound(page)
     }
+    await first.getByRole("button", { name: "Yes, cancel it" }).click()
+    await first.getByText(/^It is canceled, and ends on /).waitFor()
+    await first.getByText("Ending").waitFor()
+    const row = service.ctx.db.selectFrom("subscriptions").select("cancel_at_period_end").where("id", "=", active.id)
+    expect(await row.executeTakeFirst()).toEqual({ cancel_at_period_end: true })
+    await first.getByRole("button", { name: "Continue this subscription" }).click()
+    await first.getByText("It continues. Nothing has changed.").waitFor()
+    expect(await row.executeTakeFirst()).toEqual({ cancel_at_period_end: false })
     expect(wallet.asked).not.toContain("eth_sendTransaction")
     // The sign-in is over.
     await page.route("**/api/subscriptions/**", route =>
       route.fulfill({ status: 401, json: { error: "UNAUTHORIZED", message: "Sign in." } }),
     )
-    await page.locator("[data-subscription=paused]").getByText("Invoices").click()
+    await first.getByRole("button", { name: "Cancel this subscription" }).click()
+    await first.getByRole("button", { name: "Yes, cancel it" }).click()
     await page.getByText("Your sign-in is over. Please sign again.").waitFor()
     await page.getByRole("button", { name: "Sign in with Pocket" }).waitFor()
   })

@@ -52,6 +52,8 @@ describe("the document", () => {
       "get /api/checkouts/{id}": [{ apiKey: [] }],
       "get /api/subscriptions": [{ wallet: [] }],
       "get /api/subscriptions/{id}/invoices": [{ wallet: [] }],
+      "post /api/subscriptions/{id}/cancel": [{ wallet: [] }],
+      "post /api/subscriptions/{id}/resume": [{ wallet: [] }],
       "get /metrics": [{ metrics: [] }],
       "post /x402/verify": [{ apiKey: [] }],
       "post /x402/settle": [{ apiKey: [] }],

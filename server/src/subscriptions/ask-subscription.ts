@@ -24,6 +24,10 @@ export const pauseSubscription = (ctx: TxContext, owner: Owner, id: string): Pro
 export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription, invoices, session }) => {
     const { paused_at, cancel_at_period_end, anchor, paid_until } = subscription
+    if ("payer" in owner && !cancel_at_period_end)
+      throw refused(
+        "Only a subscription that is canceled at its period's end can be kept. A paused one is resumed by its merchant.",
+      )
     if (!paused_at && !cancel_at_period_end)
       throw refused("Only a subscription that is paused, or canceled at its period's end, can be resumed.")
     const last = invoices.at(-1)
@@ -34,6 +38,8 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
           ? "The open invoice of this subscription is being closed. Try again in a minute."
           : "Somebody is paying the open invoice of this subscription. Try again once that payment is confirmed or over.",
       )
+    // A pause is the merchant's: its subscriber takes back what itself asked for.
+    if ("payer" in owner) return { cancel_at_period_end: false }
     if (!paused_at || !anchor || !paid_until) return { paused_at: null, cancel_at_period_end: false }
     return { paused_at: null, cancel_at_period_end: false, anchor: anchorAtResume(anchor, paid_until, ctx.now()) }
   })

@@ -1,7 +1,6 @@
 /** What merchants are sent about subscriptions. */
 import { checksummed } from "../chain/hex.ts"
 import { type NetworkInfo, networkOf } from "../chain/networks.ts"
-import { sessionUrl } from "../checkouts/show-session.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
@@ -24,7 +23,7 @@ export async function notifyRenewal(
       checkoutSessionId: session.id,
       amount: formatAmount(invoice.amount, token.decimals),
       currency: invoice.currency,
-      hostedUrl: sessionUrl(ctx, session.id),
+      hostedUrl: invoiceUrl(ctx, invoice.id),
       dueAt: invoice.due_at.toISOString(),
       periodStart: textOf(invoice.period_start),
       periodEnd: textOf(invoice.period_end),
@@ -33,6 +32,9 @@ export async function notifyRenewal(
     ...(session.callback_url === null ? {} : { callbackUrl: session.callback_url }),
   })
 }
+
+/** The page on which an invoice is shown, and paid. */
+export const invoiceUrl = (ctx: TxContext, id: string): string => `${ctx.settings.baseUrl}/invoice/${id}`
 
 /** A period is set by the time that an invoice is shown to anyone. */
 export function textOf(date: Date | null): string {
@@ -74,7 +76,7 @@ export async function notifyChange(
       paidUntil: subscription.paid_until?.toISOString() ?? null,
       accessUntil: subscription.access_until?.toISOString() ?? null,
       invoiceId: open?.id ?? null,
-      hostedUrl: open ? sessionUrl(ctx, open.session_id) : null,
+      hostedUrl: open ? invoiceUrl(ctx, open.id) : null,
       sequence,
     },
   })

@@ -7,6 +7,7 @@ import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 import { newestFirst } from "../http/lists.ts"
 import { formatAmount } from "../money/amount.ts"
+import { invoiceUrl } from "./notify-subscription.ts"
 import type { SubscriberInvoices, SubscriberSubscription } from "./subscriber-schema.ts"
 
 /** A wallet that signed in. */
@@ -94,7 +95,7 @@ const invoiceOf = (
   decimals: number,
 ) => ({
   id,
-  url: `${ctx.settings.baseUrl}/invoice/${id}`,
+  url: invoiceUrl(ctx, id),
   amount: formatAmount(amount, decimals),
   currency,
   dueAt: due_at.toISOString(),

@@ -1,11 +1,10 @@
 /** Subscriptions and invoices in the API's form, and as CSV. */
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import { sessionUrl } from "../checkouts/show-session.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
-import { textOf } from "./notify-subscription.ts"
+import { invoiceUrl, textOf } from "./notify-subscription.ts"
 import type { InvoiceRow } from "./queries.ts"
 
 /** A subscription that has begun, as its merchant sees it. */
@@ -37,7 +36,7 @@ export function shownInvoice(ctx: TxContext, row: InvoiceRow) {
   return {
     ...{ id: row.id, subscriptionId: row.subscription_id, sequence: row.sequence, status: row.status },
     ...{ amount: formatAmount(row.amount, token.decimals), currency: row.currency, chain },
-    ...{ productId: row.product_id, checkoutSessionId: row.session_id, hostedUrl: sessionUrl(ctx, row.session_id) },
+    ...{ productId: row.product_id, checkoutSessionId: row.session_id, hostedUrl: invoiceUrl(ctx, row.id) },
     ...{ periodStart: textOf(row.period_start), periodEnd: textOf(row.period_end) },
     dueAt: row.due_at.toISOString(),
     paidAt: row.paid_at?.toISOString() ?? null,

@@ -50,6 +50,8 @@ const invoices = (id: string, headers = mine) =>
 const subscribe = (
   ...[change, first]: [Parameters<typeof newSubscription>[4]?, Parameters<typeof newSubscription>[5]?]
 ) => newSubscription(service, "shop", product, account.address, change, first)
+const ask = (id: string, what: "cancel" | "resume", headers = mine) =>
+  service.call("POST", `/api/subscriptions/${id}/${what}`, undefined, { headers })
 const inDays = (days: number) => new Date(service.ctx.now().getTime() + days * DAY)
 const rows = async () => [
   await service.ctx.db.selectFrom("subscriptions").selectAll().orderBy("id").execute(),
@@ -106,12 +108,55 @@ describe("a subscriber", () => {
     ])
   })
 
+  it("cancels with the time that is paid, and takes that back; a pause is its merchant's", async () => {
+    const { id } = await subscribe()
+    const { invoiceId } = await newInvoice(service, "shop", id, { invoice: { due_at: inDays(2) } })
+    const canceled = await ask(id, "cancel")
+    const { paidUntil } = canceled.body
+    expect(canceled).toMatchObject({
+      status: 200,
+      body: {
+        id,
+        status: "active",
+        cancelAtPeriodEnd: true,
+        endsAt: paidUntil,
+        accessUntil: paidUntil,
+        openInvoice: null,
+      },
+    })
+    expect((await invoices(id)).body.data[0]).toMatchObject({ id: invoiceId, status: "void" })
+    const refused = { status: 409, body: { error: "INVALID_OPERATION" } }
+    expect(await ask(id, "cancel")).toMatchObject(refused)
+    // Its invoice is still being closed, and can't be billed a second time.
+    expect(await ask(id, "resume")).toMatchObject(refused)
+
+    const again = await subscribe()
+    const resumed = [(await ask(again.id, "cancel")).status, await ask(again.id, "resume")]
+    expect(resumed).toMatchObject([200, { status: 200, body: { cancelAtPeriodEnd: false, endsAt: null } }])
+    expect(await ask(again.id, "resume")).toMatchObject(refused)
+    const paused = await subscribe({ status: "paused", paused_at: inDays(-1) })
+    expect(await ask(paused.id, "resume")).toMatchObject(refused)
+    expect([(await ask(paused.id, "cancel")).status, await ask(paused.id, "resume")]).toMatchObject([
+      200,
+      { status: 200, body: { status: "paused", cancelAtPeriodEnd: false } },
+    ])
+    const over = await subscribe(
+      { paid_until: inDays(-1) },
+      { invoice: { period_end: inDays(-1), period_start: inDays(-30) } },
+    )
+    expect((await ask(over.id, "cancel")).body).toMatchObject({ status: "canceled" })
+    expect(await ask(over.id, "cancel")).toMatchObject(refused)
+  })
+
   it("404 for another's, and nothing of it changes; one that has not begun is nobody's", async () => {
     const { id } = await subscribe()
     const none = { status: null, paid_until: null, access_until: null }
     const reversed = await subscribe(none, { session: { status: "pending", confirmed_at: null, tx_hash: null } })
     const before = await rows()
-    const answers = [...[await invoices(id, theirs), await invoices(reversed.id), await invoices("sub_none")]]
+    const answers = [
+      ...[await invoices(id, theirs), await ask(id, "cancel", theirs), await ask(id, "resume", theirs)],
+      ...[await invoices(reversed.id), await ask(reversed.id, "cancel"), await ask("sub_none", "cancel")],
+    ]
     for (const answer of answers) expect(answer).toMatchObject({ status: 404, body: { error: "NOT_FOUND" } })
     expect(await rows()).toEqual(before)
     expect(await list(theirs)).toEqual({ data: [], total: 0 })

@@ -2,14 +2,15 @@
 import { addressField } from "../chain/address-field.ts"
 import { checksummed } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
-import type { Context } from "../context.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
 import { callingWallet } from "../http/authenticate.ts"
 import { inData, sendList } from "../http/lists.ts"
 import { Page } from "../http/schemas.ts"
-import type { Server } from "../http/server.ts"
-import { NonceAnswer } from "../identity/schema.ts"
+import { orEmptyBody, type Server } from "../http/server.ts"
+import { NoBody, NonceAnswer } from "../identity/schema.ts"
 import { SUBSCRIBERS, signToken, TOKEN_TYPES } from "../identity/signing-keys.ts"
 import { type Door, offerNonce, proveWallet, useProof } from "../identity/wallets.ts"
+import { cancelSubscription, resumeSubscription } from "./ask-subscription.ts"
 import {
   invoicesOf,
   invoiceToSubscriber,
@@ -23,6 +24,7 @@ import {
   SubscriberInvoices,
   SubscriberNonce,
   SubscriberSignIn,
+  SubscriberSubscription,
   SubscriberSubscriptions,
   SubscriberToken,
   SubscriptionId,
@@ -36,6 +38,7 @@ const tags = ["subscribers"]
 export function subscriberRoutes(app: Server, ctx: Context): void {
   signInRoutes(app, ctx)
   readRoutes(app, ctx)
+  changeRoutes(app, ctx)
 }
 
 function signInRoutes(app: Server, ctx: Context): void {
@@ -126,4 +129,67 @@ function readRoutes(app: Server, ctx: Context): void {
       return await sendList(ctx, reply, request.query, invoicesOf(ctx, id), formatted, inData)
     },
   )
+}
+
+function changeRoutes(app: Server, ctx: Context): void {
+  app.post(
+    "/api/subscriptions/:id/cancel",
+    {
+      schema: {
+        operationId: "cancelOwnSubscription",
+        summary: "Cancels a subscription with the time that is paid",
+        description:
+          "Until then it can be taken back with `resume`. An open invoice is closed, unless somebody has begun to pay it. Where the paid time is over, the subscription ends at once.",
+        tags,
+        params: SubscriptionId,
+        body: NoBody,
+        response: { 200: SubscriberSubscription },
+      },
+      config: { errors: ["INVALID_OPERATION"] },
+      preValidation: orEmptyBody,
+    },
+    async request =>
+      await changed(ctx, walletOf(callingWallet(request)), request.params.id, (ctx, { id, payer }) =>
+        cancelSubscription(ctx, { payer }, id, "period_end"),
+      ),
+  )
+
+  app.post(
+    "/api/subscriptions/:id/resume",
+    {
+      schema: {
+        operationId: "resumeOwnSubscription",
+        summary: "Keeps a subscription that was to end with the time that is paid",
+        description: "One that its merchant has paused, its merchant resumes.",
+        tags,
+        params: SubscriptionId,
+        body: NoBody,
+        response: { 200: SubscriberSubscription },
+      },
+      config: { errors: ["INVALID_OPERATION"] },
+      preValidation: orEmptyBody,
+    },
+    async request =>
+      await changed(ctx, walletOf(callingWallet(request)), request.params.id, (ctx, { id, payer }) =>
+        resumeSubscription(ctx, { payer }, id),
+      ),
+  )
+}
+
+/** Changes one of the wallet's subscriptions, and answers it as it is then. */
+async function changed(
+  ctx: Context,
+  wallet: ReturnType<typeof walletOf>,
+  id: string,
+  change: (ctx: TxContext, subscription: { id: string; payer: string }) => Promise<unknown>,
+): Promise<SubscriberSubscription> {
+  const [shown] = await inTransaction(ctx, async ctx => {
+    await ownSubscription(ctx, wallet, id)
+    await change(ctx, { id, payer: wallet.address })
+    return await shownToSubscriber(ctx, [await ownSubscription(ctx, wallet, id)])
+  })
+  if (!shown) throw new Error("a subscription is not there after it was changed")
+  ctx.wakes.wakeSoon("deliveries")
+  await ctx.wakes.wake("payments")
+  return shown
 }

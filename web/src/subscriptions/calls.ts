@@ -69,3 +69,7 @@ export const invoicesOf = (
   offset: number,
 ): Promise<{ data: Invoice[]; total: number }> =>
   call("GET", `/api/subscriptions/${id}/invoices?limit=${PAGE}&offset=${offset}`, { token })
+
+/** Cancels a subscription with the time that is paid, or takes that back. */
+export const change = ({ token }: Session, id: string, what: "cancel" | "resume"): Promise<Subscription> =>
+  call("POST", `/api/subscriptions/${id}/${what}`, { token, body: {} })

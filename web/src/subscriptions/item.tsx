@@ -7,10 +7,12 @@ import { useWords } from "../ui/context.ts"
 import { momentOf } from "../ui/moments.ts"
 import { shown } from "../ui/shown.ts"
 import { type Invoice, invoicesOf, type Session, type Subscription } from "./calls.ts"
+import { Cancel } from "./cancel.tsx"
 
 interface Props {
   session: Session
   subscription: Subscription
+  change: (changed: Subscription) => void
   fail: (error: unknown) => void
   heading?: Ref<HTMLHeadingElement>
 }
@@ -27,7 +29,7 @@ function badgeOf({ status, endsAt }: Subscription): [key: keyof Catalogue, tone:
 }
 
 /** What it is, its state, and what can be done. */
-export function Item({ session, subscription, fail, heading }: Props) {
+export function Item({ session, subscription, change, fail, heading }: Props) {
   const { t, lang, local } = useWords()
   const { id, product, merchant, openInvoice, status } = subscription
   const [badge, tone] = badgeOf(subscription)
@@ -60,6 +62,7 @@ export function Item({ session, subscription, fail, heading }: Props) {
         </a>
       )}
       <Invoices session={session} id={id} fail={fail} />
+      {status !== "canceled" && <Cancel {...{ session, subscription, change, fail }} />}
     </li>
   )
 }

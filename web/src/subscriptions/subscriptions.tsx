@@ -73,7 +73,17 @@ export function Subscriptions({ page }: { page: SubscriptionsPage }) {
           <span class="spinner" aria-hidden="true" />
         </div>
       )}
-      {session && list && <Listed session={session} list={list} fail={fail} more={() => load(session, list.data)} />}
+      {session && list && (
+        <Listed
+          session={session}
+          list={list}
+          change={changed =>
+            setList({ ...list, data: list.data.map(each => (each.id === changed.id ? changed : each)) })
+          }
+          fail={fail}
+          more={() => load(session, list.data)}
+        />
+      )}
     </div>
   )
 }
@@ -97,11 +107,12 @@ function SignIn({ sandbox, enter }: { sandbox: boolean; enter: (wallet: Wallet) 
 interface ListedProps {
   session: Session
   list: { data: Subscription[]; total: number }
+  change: (changed: Subscription) => void
   fail: (error: unknown) => void
   more: () => void
 }
 
-function Listed({ session, list, fail, more }: ListedProps) {
+function Listed({ session, list, change, fail, more }: ListedProps) {
   const { t } = useWords()
   const first = useRef<HTMLHeadingElement>(null)
   // The buttons of the sign-in are gone, and the focus with them.
@@ -123,6 +134,7 @@ function Listed({ session, list, fail, more }: ListedProps) {
             key={each.id}
             session={session}
             subscription={each}
+            change={change}
             fail={fail}
             {...(i === 0 ? { heading: first } : {})}
           />
