@@ -11,6 +11,7 @@ import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { SessionStatus } from "../db/checkout-rows.ts"
 import type { PayoutState } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { isUsedUp } from "../db/used-up.ts"
 import { watch } from "../deposits/deposits.ts"
 import { ApiError, type ErrorDetail } from "../errors.ts"
 import { authorizeEscrow } from "../escrow/authorize-escrow.ts"
@@ -258,11 +259,4 @@ function overWords(leftMs: number, until: string | undefined): string {
   const words =
     leftMs <= 0 ? "This checkout has expired." : "This checkout expires within a minute, too soon for an authorization."
   return until === undefined ? `${words} Start a new one.` : `${words} ${replayCaution(until, "expired")}`
-}
-
-/** Whether others took all uses of the link: more money would only wait for the merchant. */
-async function isUsedUp(ctx: TxContext, linkId: string | null): Promise<boolean> {
-  if (linkId === null) return false
-  const link = await ctx.db.selectFrom("payment_links").selectAll().where("id", "=", linkId).executeTakeFirst()
-  return link !== undefined && link.max_uses !== null && link.uses >= link.max_uses
 }

@@ -50,6 +50,8 @@ export interface Escrows {
   authorized_at: Optional<Date>
   voided_at: Optional<Date>
   run_at: Optional<Date>
+  /** Rounds since the last that advanced it. */
+  failed_rounds: Generated<number>
   created_at: Date
   updated_at: Date
 }

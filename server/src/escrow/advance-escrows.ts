@@ -2,6 +2,7 @@
  * The job that advances escrows: it folds the calls of each that is due, writes what they come to, notifies the merchant, and makes
  * the call that is due next. A trigger makes an escrow due whenever the chain, or its end, changed one of its calls.
  */
+import { sql } from "kysely"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -71,8 +72,31 @@ async function tryAdvancing(ctx: Context, escrow: Row<"escrows">, emptied: boole
     return isCalling
   } catch (error) {
     ctx.log.error({ err: error, sessionId }, "an escrow could not be advanced and will be tried again")
-    const again = new Date(ctx.now().getTime() + AFTER_FAILURE_MS)
-    await ctx.db.updateTable("escrows").set({ run_at: again }).where("session_id", "=", sessionId).execute()
+    await noteFailure(ctx, sessionId)
+    return await releaseAnyway(ctx, sessionId)
+  }
+}
+
+/** An escrow that fails locks its payer's money, so it is counted for the alarm `escrow_failed`. */
+async function noteFailure(ctx: Context, sessionId: string): Promise<void> {
+  const again = new Date(ctx.now().getTime() + AFTER_FAILURE_MS)
+  await ctx.db
+    .updateTable("escrows")
+    .set(eb => ({ run_at: again, failed_rounds: eb("failed_rounds", "+", 1) }))
+    .where("session_id", "=", sessionId)
+    .execute()
+}
+
+/** Makes the void that is due, whatever else fails: the payer's money does not wait for a notification or a row. Answers whether it did. */
+async function releaseAnyway(ctx: Context, sessionId: string): Promise<boolean> {
+  try {
+    return await inTransaction(ctx, async ctx => {
+      const locked = await lockEscrow(ctx, sessionId)
+      if (!locked || ctx.now() < locked.escrow.void_at) return false
+      return await makeNext(ctx, await standingOfEscrow(ctx, locked))
+    })
+  } catch (error) {
+    ctx.log.error({ err: error, sessionId }, "what a payer reserved could not be released and will be tried again")
     return false
   }
 }
@@ -147,6 +171,7 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: S
       authorized_at: escrow.authorized_at ?? (isHeld ? now : null),
       voided_at: voided + reclaimed > 0n ? (escrow.voided_at ?? now) : null,
       run_at: nextLook(ctx, standing),
+      failed_rounds: 0,
       updated_at: now,
     },
     session: { ...session, ...rowOf(ctx, standing) },
@@ -175,12 +200,12 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: S
 
 async function writeEscrow(ctx: TxContext, escrow: Row<"escrows">): Promise<void> {
   const { authorized, captured, voided, reclaimed, refunded, payer, auth_id } = escrow
-  const { authorized_at, voided_at, run_at, updated_at } = escrow
+  const { authorized_at, voided_at, run_at, failed_rounds, updated_at } = escrow
   await ctx.db
     .updateTable("escrows")
     .set({
       ...{ authorized, captured, voided, reclaimed, refunded, payer, auth_id },
-      ...{ authorized_at, voided_at, run_at, updated_at },
+      ...{ authorized_at, voided_at, run_at, failed_rounds, updated_at },
     })
     .where("session_id", "=", escrow.session_id)
     .execute()
@@ -236,12 +261,15 @@ function nextLook(ctx: TxContext, standing: Standing): Date | null {
 const reclaimMs = (overMs: number): number =>
   Math.max(RECLAIM_MS, Math.min(MAX_RECLAIM_MS, Math.floor(overMs / RECLAIM_PART)))
 
-/** Counts a use of the link that the session came from; only links without a limit lead to an escrow. */
+/**
+ * Counts a use of the link that the session came from. Only links without a limit lead to an escrow, and one that is limited later counts as
+ * far as it goes: the money is reserved whatever the link says.
+ */
 async function countUse(ctx: TxContext, linkId: string | null): Promise<void> {
   if (linkId === null) return
   await ctx.db
     .updateTable("payment_links")
-    .set(eb => ({ uses: eb("uses", "+", 1) }))
+    .set({ uses: sql<number>`least(uses + 1, coalesce(max_uses, uses + 1))` })
     .where("id", "=", linkId)
     .execute()
 }

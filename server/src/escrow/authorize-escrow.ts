@@ -10,6 +10,7 @@ import type { Network, NetworkInfo } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { SessionStatus } from "../db/checkout-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { isUsedUp } from "../db/used-up.ts"
 import { ApiError } from "../errors.ts"
 import { type CheckedRelay, checkRelay, relayRow, relaysOf, writeRelays } from "../payouts/accept-relay.ts"
 import { isPaused } from "../payouts/pause.ts"
@@ -38,7 +39,7 @@ interface Reserving {
 
 /**
  * Has a payment reserved; the same authorization again gets the same answer. Throws `AUTHORIZATION_ALREADY_USED`,
- * `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`, `SANCTIONS_MATCH`,
+ * `SESSION_ALREADY_CONFIRMED`, `SESSION_EXPIRED`, `LINK_UNAVAILABLE`, `INVALID_OPERATION`, `AUTHORIZATION_REFUSED`, `SANCTIONS_MATCH`,
  * `RELAY_UNAVAILABLE`, `CHAIN_UNAVAILABLE`, `PAYMENTS_PAUSED`; none of them leaves a trace.
  */
 export async function authorizeEscrow(
@@ -134,6 +135,7 @@ async function assertReservable(
   if (session.status === "expired" || session.status === "failed" || leftMs <= LEAST_TIME_MS)
     throw new ApiError("SESSION_EXPIRED", undefined, overWords(leftMs))
   if (await isPaused(ctx, network)) throw new ApiError("PAYMENTS_PAUSED")
+  if (await isUsedUp(ctx, session.link_id)) throw new ApiError("LINK_UNAVAILABLE")
   if (escrow.operator !== ctx.settings.relayWallet)
     throw new ApiError("RELAY_UNAVAILABLE", undefined, `The service can't reserve this payment any more. ${OTHER_WAY}`)
   const own = calls.filter(({ kind, payer }) => kind === "reserve" && payer === authorization.from)

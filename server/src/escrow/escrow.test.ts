@@ -271,6 +271,48 @@ describe("a reserved payment", () => {
     expect(await alarmsInWords(ctx())).not.toEqual(alarm)
   })
 
+  it("whose merchant can't be notified raises an alarm, and still goes back to its payer in time", async () => {
+    const { db } = ctx()
+    const id = await on.start()
+    const callback = (url: string | null) =>
+      db.updateTable("checkout_sessions").set({ callback_url: url }).where("id", "=", id).execute()
+    await callback("no address")
+    const buyer = await on.buyer()
+    expect((await on.submit(id, await on.sign(buyer, id))).status).toBe(200)
+    const alarm = expect.arrayContaining([expect.stringContaining("escrow_failed")])
+    await on.round()
+    for (let i = 0; i < 2; i++) await on.look()
+    expect(await alarmsInWords(ctx())).not.toEqual(alarm)
+    for (let i = 0; i < 2; i++) await on.look()
+    expect(await alarmsInWords(ctx())).toEqual(alarm)
+    const { void_at: voidAt } = await on.rowOf(id)
+    await on.pass(voidAt.getTime() - ctx().now().getTime() + 1_000)
+    await on.work()
+    expect(await rig.balanceOf(buyer.address.toLowerCase() as Address)).toBe(5_000_000n)
+    expect((await on.calls("void")).length).toBe(1)
+    await callback(null)
+    await on.look()
+    expect((await on.session(id)).status).toBe("voided")
+    expect(await alarmsInWords(ctx())).not.toEqual(alarm)
+  })
+
+  it("is captured or released though its link was limited after its checkout was made, and nobody signs beyond the limit", async () => {
+    const call = (method: "POST" | "PUT", path: string, body: object) =>
+      rig.service.call(method, `/api/console/${path}`, body, { as: "shop" })
+    const link = (await call("POST", "payment-links", { slug: "limited", title: "A", amount: 5 })).body.id
+    const ids: string[] = []
+    for (let i = 0; i < 3; i++) ids.push(await on.start({ slug: "limited", amount: undefined }))
+    const [one = "", two = "", three = ""] = ids
+    for (const id of [one, two]) expect((await on.submit(id, await on.sign(await on.buyer(), id))).status).toBe(200)
+    expect((await call("PUT", `payment-links/${link}`, { maxUses: 1 })).status).toBe(200)
+    await on.work()
+    for (const id of [one, two]) expect((await on.session(id)).status).toBe("authorized")
+    const late = await on.submit(three, await on.sign(await on.buyer(), three))
+    expect([late.status, late.body.error]).toEqual([expect.any(Number), "LINK_UNAVAILABLE"])
+    const { uses } = await ctx().db.selectFrom("payment_links").select("uses").executeTakeFirstOrThrow()
+    expect(uses).toBe(1)
+  })
+
   it("that its payer does not take back is checked less and less often, and all of a network together", async () => {
     const [one, two] = [await reserved(), await reserved()]
     const { operator, authorization_expiry: expiry } = await on.rowOf(two.id)

@@ -7,9 +7,11 @@ export const OTHER_OPERATOR =
   "the escrow holds payments that obey an earlier relay wallet, so nothing captures them or gives them back before their payers take them back: docs/alarms.md (other_operator) says what can be done"
 /** So many captures, or voids, of one payment that failed on chain are an alarm. */
 export const MAX_FAILED_CALLS = 3
+/** So many rounds that could not write what became of a payment are an alarm; the index of 0052 has the same number. */
+const MAX_FAILED_ROUNDS = 3
 /** What is wrong where reserved money can be neither captured nor given back. */
 export const ESCROW_FAILED =
-  "captures or releases of reserved money failed on chain three times, and the money is still in the escrow: docs/alarms.md (escrow_failed) says what can be done"
+  "captures or releases of reserved money failed on chain three times, or the service failed as often to write what became of a reserved payment: docs/alarms.md (escrow_failed) says what can be done"
 /** The networks whose escrow holds money of checkouts that were made for another relay wallet: it alone may call the escrow for them. */
 export async function underOtherOperator(ctx: Context): Promise<Set<number>> {
   const { rows } = await sql<{ chain_id: number }>`select distinct chain_id from escrows
@@ -19,11 +21,12 @@ export async function underOtherOperator(ctx: Context): Promise<Set<number>> {
   return new Set(rows.map(row => row.chain_id))
 }
 
-/** The networks with money in the escrow whose capture or release failed too often. */
+/** The networks with money in the escrow whose capture or release failed too often, or whose escrow could not be advanced. */
 export async function withFailedCalls(ctx: Context): Promise<Set<number>> {
   const { rows } = await sql<{ chain_id: number }>`select distinct e.chain_id from escrows e
     join (select escrow_id from payouts where kind in ('capture', 'void') and state = 'reverted'
       group by escrow_id, kind having count(*) >= ${MAX_FAILED_CALLS}) f on f.escrow_id = e.session_id
-    where e.authorized > e.captured + e.voided + e.reclaimed`.execute(ctx.db)
+    where e.authorized > e.captured + e.voided + e.reclaimed
+    union select chain_id from escrows where failed_rounds >= ${sql.lit(MAX_FAILED_ROUNDS)}`.execute(ctx.db)
   return new Set(rows.map(row => row.chain_id))
 }

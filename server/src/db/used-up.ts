@@ -1,0 +1,9 @@
+/** Whether a link sells no more. */
+import type { TxContext } from "../context.ts"
+
+/** Whether others took all uses of the link: more money would only wait for the merchant. */
+export async function isUsedUp(ctx: TxContext, linkId: string | null): Promise<boolean> {
+  if (linkId === null) return false
+  const link = await ctx.db.selectFrom("payment_links").selectAll().where("id", "=", linkId).executeTakeFirst()
+  return link !== undefined && link.max_uses !== null && link.uses >= link.max_uses
+}
