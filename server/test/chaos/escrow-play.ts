@@ -17,7 +17,7 @@ import { FINAL_DEPTH, type Merchant, pass, type Stage, signedBy } from "./escrow
 
 const ETHER = 10n ** 18n
 const REST_MS = 100
-const POLL_MS = 150
+const POLL_MS = 300
 /** Tries of what is refused for a reason that may pass: another call is under way, or a reorg removed what it is about. */
 const TRIES = 60
 const APIS = 2

@@ -27,7 +27,7 @@ import { escrowViolations } from "./escrow-verify.ts"
 
 const BLOCK_MS = 150
 const LEASE_MS = 200
-const RECONCILE_MS = 500
+const RECONCILE_MS = 2_000
 /** Blocks that wait until a call that is to be displaced has counted. */
 const MOST_HELD = 100
 const ELSEWHERE = `0x${"e1".repeat(20)}` as Address
