@@ -99,6 +99,7 @@ async function prepare(): Promise<void> {
   await service.merchant("shop")
   await service.merchant("rival")
   const subscriptionProductId = await newRecurring(service, "shop")
+  const subscribed = await newSubscription(service, "shop", subscriptionProductId, wallet.address)
   const film = { name: "Film", price: 5, slug: "film", subscriptionProductId }
   const { id } = (await service.call("POST", "/api/console/paywalls", film, { as: "shop" })).body
   const recipients = [
@@ -125,10 +126,11 @@ async function prepare(): Promise<void> {
     ...(await checkouts()),
     grantId: `grant_${"a".repeat(24)}`,
     slug: "api",
-    subscriptions: (await newSubscription(service, "shop", subscriptionProductId, wallet.address)).id,
+    subscriptions: subscribed.id,
+    subscriptionProductId,
+    invoices: subscribed.invoiceId,
     settlements: await settlement(),
     refunds: await refund(),
-    ...(await subscription()),
     from: BUYER,
     nonce: TX_HASH,
     txHash: TX_HASH,
@@ -167,28 +169,6 @@ async function checkouts(): Promise<Record<string, string>> {
     bundles: await make("bundles", { name: "API", originUrl: "https://api.example", slug: "api", routes: [] }),
     "payment-links": await make("payment-links", { slug: "donate", title: "Donate" }),
   }
-}
-
-/** A subscription whose first invoice is paid. */
-async function subscription(): Promise<Record<string, string>> {
-  const { db } = service.ctx
-  const terms = { name: "Magazine", price: 5, billingInterval: "month" }
-  const productId = (await service.call("POST", "/api/console/products", terms, { as: "shop" })).body.id
-  await service.call("POST", "/api/console/checkouts", { productId }, { as: "shop" })
-  const [now, payer] = [new Date(), BUYER.toLowerCase() as Address]
-  const later = new Date(now.getTime() + 2_592_000_000)
-  const begun = {
-    status: "active",
-    payer,
-    started_at: now,
-    anchor: now,
-    paid_until: later,
-    access_until: later,
-  } as const
-  const { id } = await db.updateTable("subscriptions").set(begun).returning("id").executeTakeFirstOrThrow()
-  const paid = { period_start: now, period_end: later, paid_at: now }
-  const invoice = await db.updateTable("invoices").set(paid).returning("id").executeTakeFirstOrThrow()
-  return { subscriptions: id, invoices: invoice.id }
 }
 
 /** The example's authorization, and that it was taken before: no node is asked again. */
@@ -464,6 +444,7 @@ const signed: Record<string, () => Promise<object>> = {
     return await signMessage(wallet, body.nonce, signInFields)
   },
   "POST /api/subscriptions/token": subscriberProof,
+  "PUT /api/console/subscriptions/{id}": async () => ({ productId: ids.subscriptionProductId }),
   "POST /api/pay/return-address": async () => {
     const asked = { id: EXAMPLE_SESSION, address: BUYER }
     const { body } = await service.call("POST", "/api/pay/return-address/nonce", asked)

@@ -1,4 +1,4 @@
-/** What a merchant or subscriber asks of a subscription: pause, resume, cancel, and of a merchant another product. */
+/** What a merchant asks of a subscription: pause, resume, cancel, another product. Asked again, it changes nothing. */
 import { isRecurring } from "../checkouts/begin-subscription.ts"
 import { ownProduct } from "../checkouts/catalog.ts"
 import type { TxContext } from "../context.ts"
@@ -15,10 +15,7 @@ const refused = (message: string) => new ApiError("INVALID_OPERATION", undefined
 
 /** Pauses a subscription: its open invoice is closed, and none is made until it is resumed. */
 export const pauseSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
-  change(ctx, owner, id, held => {
-    if (held.subscription.paused_at) throw refused("This subscription is paused already.")
-    return { paused_at: ctx.now() }
-  })
+  change(ctx, owner, id, ({ subscription }) => (subscription.paused_at ? {} : { paused_at: ctx.now() }))
 
 /** Resumes a paused subscription, or keeps one that was to end with its period. */
 export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
@@ -28,8 +25,7 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
       throw refused(
         "Only a subscription that is canceled at its period's end can be kept. A paused one is resumed by its merchant.",
       )
-    if (!paused_at && !cancel_at_period_end)
-      throw refused("Only a subscription that is paused, or canceled at its period's end, can be resumed.")
+    if (!paused_at && !cancel_at_period_end) return {}
     const last = invoices.at(-1)
     // Until it is closed it can be paid, and a second invoice beside it would be for the same period.
     if (last?.void_asked_at && !last.voided_at && !last.paid_at && !isEnded(session))
@@ -55,8 +51,7 @@ export const cancelSubscription = (
     // Where the paid time is over, its end is now.
     const isNow = at === "now" || !paid_until || paid_until <= ctx.now()
     if (isNow) return { canceled_at: ctx.now() }
-    if (cancel_at_period_end) throw refused("This subscription is canceled at its period's end already.")
-    return { cancel_at_period_end: true }
+    return cancel_at_period_end ? {} : { cancel_at_period_end: true }
   })
 
 /** Has the next invoice made for another product. Its periods are counted from where the paid time ends, if they are of another length. */
