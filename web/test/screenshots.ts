@@ -233,6 +233,75 @@ async function reserved(): Promise<void> {
   await shoot("escrow-captured")
 }
 
+/** A subscription: at a paywall, its first checkout, its next invoice in each state, and its subscriber's page. */
+async function subscribed(): Promise<void> {
+  const get = async (path: string) => (await sandbox.call(path, undefined, auth)).body
+  const { id: productId } = await post("/api/console/products", {
+    name: "Press pass",
+    price: 5,
+    billingInterval: "day",
+  })
+  const archive = { name: "The archive", price: 20, subscriptionProductId: productId }
+  await page.goto(`${sandbox.url}/paywall/${(await post("/api/console/paywalls", archive)).id}`)
+  await page.getByRole("button", { name: /^Subscribe/ }).waitFor()
+  await shoot("subscription-paywall")
+  await page.goto((await post("/api/console/checkouts", { productId })).url)
+  await page.getByText("Renews every day.").waitFor()
+  await shoot("subscription-first")
+  await press(/test wallet/)
+  await page.getByText("Your subscription is paid until").waitFor()
+  await shoot("subscription-begun")
+  await sandbox.call("/sandbox/clock", { advance: "13h" })
+  await sandbox.call("/sandbox/mine", { blocks: 12 })
+  const open = async () => (await get("/api/console/invoices?status=open")).data[0]
+  await until("the next invoice is made", async () => (await open()) !== undefined)
+  const { id, checkoutSessionId } = await open()
+  const url = `${sandbox.url}/invoice/${id}`
+  await page.goto(url)
+  await page.getByRole("tab").first().waitFor()
+  await shoot("invoice")
+  await page.goto(`${url}?lang=ar`)
+  await page.getByRole("tab").first().waitFor()
+  await shoot("invoice-arabic")
+  await page.route("**/events*", route => route.fulfill({ status: 503 }))
+  for (const [state, change] of Object.entries({
+    due: {},
+    past_due: {},
+    void: { status: "expired" },
+    canceled: { status: "expired" },
+  })) {
+    await page.route("**/status*", async route => {
+      const response = await route.fetch({ url: `${sandbox.url}/pay/${checkoutSessionId}/status` })
+      const status = await response.json()
+      await route.fulfill({ response, json: { ...status, ...change, invoice: { ...status.invoice, state } } })
+    })
+    const answered = page.waitForResponse(/\/status/)
+    await page.goto(url)
+    await answered
+    await page.locator("[data-stage] h2").waitFor()
+    await shoot(`invoice-${state.replace("_", "-")}`)
+    await page.unroute("**/status*")
+  }
+  await page.unroute("**/events*")
+  const plain = await visit(browser, sandbox, { javaScriptEnabled: false })
+  await plain.page.goto(url)
+  await shoot("invoice-without-script", plain.page)
+  await plain.page.goto(`${sandbox.url}/subscriptions`)
+  await shoot("subscriptions-without-script", plain.page)
+  await plain.close()
+  await page.goto(`${sandbox.url}/subscriptions`)
+  await page.getByRole("button", { name: /^Sign in/ }).waitFor()
+  await shoot("subscriptions-sign-in")
+  await press(/^Sign in/)
+  await page.getByText("Invoices").click()
+  await page.getByRole("link", { name: /receipt/ }).waitFor()
+  await press("Cancel this subscription")
+  await shoot("subscriptions")
+  await press("Yes, cancel it")
+  await page.getByText(/^It is canceled/).waitFor()
+  await shoot("subscriptions-canceled")
+}
+
 try {
   await page.goto((await order({ payerFields: ["name", "email"] })).url)
   await press("Continue")
@@ -346,6 +415,7 @@ try {
   await withWallet()
   await faked()
   await reserved()
+  await subscribed()
   process.stdout.write(`The pictures are in ${folder}.\n`)
 } finally {
   await browser.close()

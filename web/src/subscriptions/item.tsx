@@ -61,7 +61,8 @@ export function Item({ session, subscription, change, fail, heading }: Props) {
           {t("payInvoice", { amount: local(openInvoice.amount), symbol: openInvoice.currency })}
         </a>
       )}
-      <Invoices session={session} id={id} fail={fail} />
+      {/* Those that are known are old once one was paid or withdrawn. */}
+      <Invoices key={openInvoice?.id} session={session} id={id} fail={fail} />
       {status !== "canceled" && <Cancel {...{ session, subscription, change, fail }} />}
     </li>
   )
