@@ -1,4 +1,4 @@
-/** What a merchant asks of a subscription: pause, resume, cancel, another product. Asked again, it changes nothing. */
+/** What a merchant or subscriber asks of a subscription: pause, resume, cancel, another product. Asked again, it changes nothing. */
 import { isRecurring } from "../checkouts/begin-subscription.ts"
 import { ownProduct } from "../checkouts/catalog.ts"
 import type { TxContext } from "../context.ts"
@@ -21,11 +21,9 @@ export const pauseSubscription = (ctx: TxContext, owner: Owner, id: string): Pro
 export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription, invoices, session }) => {
     const { paused_at, cancel_at_period_end, anchor, paid_until } = subscription
-    if ("payer" in owner && !cancel_at_period_end)
-      throw refused(
-        "Only a subscription that is canceled at its period's end can be kept. A paused one is resumed by its merchant.",
-      )
     if (!paused_at && !cancel_at_period_end) return {}
+    if ("payer" in owner && !cancel_at_period_end)
+      throw refused("This subscription is paused by its merchant, who alone can resume it.")
     const last = invoices.at(-1)
     // Until it is closed it can be paid, and a second invoice beside it would be for the same period.
     if (last?.void_asked_at && !last.voided_at && !last.paid_at && !isEnded(session))
