@@ -18,7 +18,7 @@ export async function escrowsOn(rig: PayoutRig) {
   const deployed = await placeEscrow(rig)
   const { address } = deployed
   const reserves = reservesOn(rig, deployed)
-  const state = { merchant: rig.signer.address }
+  const state = { merchant: rig.signer.address, key: privateKeyToAccount(generatePrivateKey()) }
 
   /** Carries out what is due until it is final. */
   async function settle(): Promise<void> {
@@ -56,11 +56,22 @@ export async function escrowsOn(rig: PayoutRig) {
     round: reserves.round,
     begin: async () => {
       await reserves.begin()
-      state.merchant = privateKeyToAccount(generatePrivateKey()).address.toLowerCase() as Address
+      state.key = privateKeyToAccount(generatePrivateKey())
+      state.merchant = state.key.address.toLowerCase() as Address
       const payoutAddress = checksummed(state.merchant)
       const { status } = await service.call("PUT", "/api/console/settings", { payoutAddress }, { as: "shop" })
       expect(status).toBe(200)
       await service.merchant("rival")
+    },
+    /** The shop switches its wallet lock on, or off, which its payout wallet signs. */
+    lock: async (walletLock: boolean) => {
+      const send = (headers = {}) =>
+        service.call("PUT", "/api/console/settings", { walletLock }, { as: "shop", headers })
+      const { details } = (await send()).body
+      const signatures = details.map((each: { typedData: never }) => state.key.signTypedData(each.typedData))
+      const header = [details[0].typedData.message.nonce, ...(await Promise.all(signatures))].join(" ")
+      const answer = await send({ "wallet-signature": header })
+      expect(answer.status, JSON.stringify(answer.body)).toBe(200)
     },
     advance: async (ms: number) => {
       service.advance(ms)

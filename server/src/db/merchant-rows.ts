@@ -38,3 +38,13 @@ export interface Branding {
   logo_type: Optional<string>
   logo_hash: Optional<string>
 }
+
+/** A payout wallet that signed when its merchant switched the wallet lock on. */
+export interface WalletProofs {
+  merchant_id: string
+  chain_id: number
+  address: Address
+  /** Whether its key signed, which is the same on every network; else its contract did, on this one. */
+  by_key: boolean
+  proven_at: Date
+}

@@ -4,7 +4,7 @@ import type { Address, Hash } from "../chain/hex.ts"
 import type { BundleFailures, BundleHeaders, BundleRoutes, Bundles } from "./bundle-rows.ts"
 import type { CheckoutSessions, PaymentLinks, Products } from "./checkout-rows.ts"
 import type { CountedCalls, Escrows } from "./escrow-rows.ts"
-import type { Branding, Invitations, Merchants, PayoutAddresses } from "./merchant-rows.ts"
+import type { Branding, Invitations, Merchants, PayoutAddresses, WalletProofs } from "./merchant-rows.ts"
 import type {
   Books,
   ClaimBooks,
@@ -310,6 +310,7 @@ export interface Database {
   branding: Branding
   invitations: Invitations
   payout_addresses: PayoutAddresses
+  wallet_proofs: WalletProofs
   resources: Resources
   paywalls: Paywalls
   deposits: Deposits

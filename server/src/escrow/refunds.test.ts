@@ -12,6 +12,7 @@ import { paymentStateCall } from "../chain/escrow.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { openQuorum } from "../chain/quorum.ts"
 import { checkEscrow } from "../doctor/check-escrow.ts"
+import { refundOwners } from "../payouts/refund-owners.ts"
 import { checkEscrows } from "../reconciliation/check-escrows.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
 import { openDeliverer } from "../webhooks/deliver-events.ts"
@@ -280,7 +281,7 @@ describe("a refund", () => {
     expect(mine.approval.needed).toBe("2.00")
     await refused(
       call("POST", "payments/refund", { sessionId: asRival.id }, "rival"),
-      /wallet yourself.*no other merchant/,
+      /switch your wallet lock on.*wallet yourself/,
     )
     await approve(mine)
     later()
@@ -301,6 +302,29 @@ describe("a refund", () => {
     })
     await refused(refund(id), /another merchant/)
     expect(await allowed()).toBe(1_000_000n)
+  })
+
+  it("comes out of a wallet for the merchant that proved it, whoever was paid to it first", async () => {
+    const sale = await on.paid("5.00", "manual")
+    await call("PUT", "settings", { payoutAddress: on.merchantShown }, "rival")
+    const cent = await on.paid("0.01", "automatic", "rival")
+    expect((await call("POST", "payments/capture", { sessionId: sale.id })).status).toBe(200)
+    await on.settle()
+    await refused(refund(sale.id), /switch your wallet lock on/)
+    await on.lock(true)
+    await on.lock(false)
+    await approve(await asked(sale.id))
+    later()
+    await on.settle()
+    expect([await rig.balanceOf(sale.buyer), (await session(sale.id)).status]).toEqual([5_000_000n, "refunded"])
+    await refused(call("POST", "payments/refund", { sessionId: cent.id }, "rival"), /another merchant.*proved/)
+    // A key is the same on every network.
+    const { merchant_id: shop } = await rig.service.ctx.db
+      .selectFrom("escrows")
+      .select("merchant_id")
+      .where("session_id", "=", sale.id)
+      .executeTakeFirstOrThrow()
+    expect(await refundOwners(rig.service.ctx, { chainId: 480 }, [on.merchant])).toEqual(new Map([[on.merchant, shop]]))
   })
 
   it("is withdrawn by its merchant while it has no signature, and its amount is free again", async () => {

@@ -2,7 +2,7 @@
  * The wallet lock. While a merchant has it on, changes of who gets the merchant's money need the signature of its
  * payout wallet, so that a stolen console token changes nothing. A request without the signature is refused with the
  * exact EIP-712 data to sign; the same request with the header `Wallet-Signature: <nonce> <signature>` is carried out.
- * Switching the lock on needs the signature of every payout address.
+ * Switching the lock on needs the signature of every payout address, and proves that they are the merchant's.
  */
 import { createHash } from "node:crypto"
 import { isDeepStrictEqual } from "node:util"
@@ -88,7 +88,7 @@ export async function approvedByWallet(
     change !== undefined && (change.always === true || (await isLocked(ctx, merchantId)))
   const checked = await read(ctx)
   const wallets = checked && (await isNeeded(ctx, checked)) ? await signingWallets(ctx, merchantId, checked) : undefined
-  const signer = checked && wallets ? await signerOf(ctx, request, merchantId, checked.words, wallets) : undefined
+  const signed = checked && wallets ? await signersOf(ctx, request, merchantId, checked.words, wallets) : undefined
   const hold = async (ctx: TxContext) => {
     await lockMerchant(ctx.db, merchantId)
     const present = await read(ctx)
@@ -103,23 +103,41 @@ export async function approvedByWallet(
         undefined,
         "Another request changed the settings at the same time. Send the request again.",
       )
+    if (present.byAll && signed) await writeProofs(ctx, merchantId, signed)
   }
-  return { signer, hold }
+  return { signer: signed?.[0], hold }
 }
 
-/** Who signed a change, the first of `wallets`; all of them must have. Uses the signatures up. */
-async function signerOf(
+/** Notes wallets that signed for their merchant to be the only way to its settings: `payouts/refund-owners.ts` asks whose they are. */
+async function writeProofs(ctx: TxContext, merchantId: string, signers: readonly Signer[]): Promise<void> {
+  const proven = signers.map(({ chainId, address, byKey }) => ({
+    ...{ merchant_id: merchantId, chain_id: chainId, address, by_key: byKey, proven_at: ctx.now() },
+  }))
+  await ctx.db
+    .insertInto("wallet_proofs")
+    .values(proven)
+    .onConflict(conflict =>
+      conflict.columns(["merchant_id", "chain_id", "address"]).doUpdateSet(eb => ({
+        by_key: eb.ref("excluded.by_key"),
+        proven_at: eb.ref("excluded.proven_at"),
+      })),
+    )
+    .execute()
+}
+
+/** Who signed a change: all of `wallets`, in their order. Uses the signatures up. */
+async function signersOf(
   ctx: Context,
   request: Pick<FastifyRequest, "headers">,
   merchantId: string,
   change: WalletChange,
   wallets: SigningWallets,
-): Promise<Signer> {
+): Promise<[Signer, ...Signer[]]> {
   const typedOf = typedChange(ctx, merchantId, change)
   const use: NonceUse = { purpose: "wallet-lock", resource: resourceOf(merchantId, wallets, change) }
   const header = request.headers[HEADER.toLowerCase()]
   const [, nonce = "", list = ""] = FORM.exec(`${header ?? ""}`) ?? []
-  const answer = async (): Promise<Signer | string> => {
+  const answer = async (): Promise<[Signer, ...Signer[]] | string> => {
     if (header === undefined) return "is missing"
     const expiresAt = await nonceExpiry(ctx, nonce, use)
     if (!expiresAt) return "does not belong to this change, was already used, or is too old"
@@ -130,7 +148,9 @@ async function signerOf(
     const { keys, missing } = await checkSignatures(ctx, wallets, signatures, digestOf)
     if (missing.length > 0) return `is not the signature of ${missing.map(nameOf).join(" and ")} for this change`
     if (!(await takeNonce(ctx, nonce, use))) return "was already used"
-    return { ...wallets[0], byKey: keys.has(wallets[0].address) }
+    const [first, ...others] = wallets
+    const signerOf = (wallet: Wallet): Signer => ({ ...wallet, byKey: keys.has(wallet.address) })
+    return [signerOf(first), ...others.map(signerOf)]
   }
   const answered = await answer()
   if (typeof answered !== "string") return answered

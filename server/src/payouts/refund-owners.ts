@@ -1,7 +1,7 @@
 /**
  * Whose refunds a payout wallet pays. An allowance is the wallet's, so where two merchants have one wallet, a refund of either would be
- * paid by what the other approved. Refunds out of a wallet are one merchant's: of those who captured to it, the one that signs in as the
- * wallet, else the one whose capture was first in the chain.
+ * paid by what the other approved. Refunds out of a wallet are one merchant's: the one that proved the wallet last, by switching its wallet
+ * lock on; else, of those who captured to it, the one that signs in as the wallet, or whose capture was first in the chain.
  */
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
@@ -10,7 +10,7 @@ import type { TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { Payout } from "./lane-policy.ts"
 
-/** The merchant whose refunds each wallet pays, by wallet; none for a wallet that got no capture. */
+/** The merchant whose refunds each wallet pays, by wallet; none for a wallet that nobody proved and that got no capture. */
 export async function refundOwners(
   ctx: TxContext,
   { chainId }: Pick<NetworkInfo, "chainId">,
@@ -23,6 +23,8 @@ export async function refundOwners(
     and i.recipient = asked.wallet`
   const { rows } = await sql<{ wallet: Address; owner: string | null }>`
     select asked.wallet, coalesce(
+      (select p.merchant_id from wallet_proofs p where p.address = asked.wallet and (p.by_key or p.chain_id = ${chainId})
+        order by p.proven_at desc, p.merchant_id limit 1),
       (select m.id from merchants m where m.iss = ${ctx.settings.baseUrl} and m.sub = asked.subject
         and exists (select from ${captures} and i.merchant_id = m.id)),
       (select i.merchant_id from ${captures} order by i.block_number, i.nonce, i.id limit 1)) as owner
@@ -32,7 +34,7 @@ export async function refundOwners(
 
 /** Says what the merchant does whose payout wallet pays another merchant's refunds. */
 export const OTHER_OWNER =
-  "Its payout wallet pays the refunds of another merchant of this service, which was paid to it first or signs in as it, and an approval does not say for whom it is. Send the money to the payer from the wallet yourself, or, where both merchants are yours, refund there. To refund here in future, set a payout address that no other merchant has: it is used for checkouts made after that."
+  "Its payout wallet pays the refunds of another merchant of this service, which proved that wallet, signs in as it or was paid to it first, and an approval does not say for whom it is. Is it your wallet? Then have it sign for you: while it is your payout address, switch your wallet lock on (PUT /api/console/settings with walletLock: true; first off, if it is on). Its refunds are yours from then on, those of earlier sales too. Else send the money to the payer from the wallet yourself, or refund with the other merchant, if that is yours too."
 
 /** The ids of refunds whose wallets pay another merchant's refunds. */
 export async function refundsOfOthers(
