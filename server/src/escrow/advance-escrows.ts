@@ -141,10 +141,13 @@ async function makeNext(ctx: TxContext, standing: Standing): Promise<boolean> {
 }
 
 /** The call that is to be made without anybody asking; undefined where none is. */
-function nextKind(ctx: TxContext, { session, escrow, folded }: Standing): "capture" | "void" | undefined {
+function nextKind(ctx: TxContext, { session, escrow, calls, folded }: Standing): "capture" | "void" | undefined {
   if (folded.capturable === 0n) return undefined
   if (ctx.now() >= escrow.void_at) return "void"
-  return session.capture === "automatic" && folded.captured === 0n ? "capture" : undefined
+  if (session.capture !== "automatic" || folded.captured > 0n) return undefined
+  // A void that failed on chain is made again: its merchant gave up the sale.
+  const last = calls.findLast(({ kind, state }) => (kind === "capture" || kind === "void") && state !== "cancelled")
+  return last?.kind === "void" ? "void" : "capture"
 }
 
 /** From when on a call of a kind may be made again; the epoch where it may be at once. */

@@ -88,6 +88,32 @@ it("Buyers get half of the budget of all merchants, which stops no payment's fir
   expect((await on.session(other)).status).toBe("authorized")
 })
 
+it("A capture that was withdrawn for a void, and asked for again, is still the payment's first: its reservation has paid for it", async () => {
+  const { db, settings } = rig.service.ctx
+  const { id } = await reserved()
+  const [now, later] = [new Date(0), new Date(rig.service.ctx.now().getTime() + 86_400_000)]
+  const hold = (held_reason: "simulation" | null) =>
+    db
+      .updateTable("payouts")
+      .set(held_reason ? { state: "held", held_reason, run_at: later } : { run_at: now })
+      .where("state", "in", ["queued", "held"])
+      .execute()
+  expect((await on.capture(id)).status).toBe(200)
+  await hold("simulation")
+  expect((await on.void(id)).status).toBe(200)
+  await hold("simulation")
+  expect((await on.capture(id, "2")).status).toBe(200)
+  expect((await on.capture(id, "1")).status).toBe(200)
+  settings.gasBudgetTotal = 1n
+  await on.work()
+  expect(await on.session(id)).toMatchObject({ status: "confirmed", escrow: { captured: "2.00" } })
+  expect((await on.calls("capture")).map(({ state, held_detail: detail }) => [state, detail])).toEqual([
+    ["cancelled", expect.any(String)],
+    ["final", null],
+    ["held", expect.stringContaining("of all merchants")],
+  ])
+})
+
 it("Captures of a merchant whose budget is spent are held together, before any is simulated, and in time before they end", async () => {
   const { db, settings } = rig.service.ctx
   const { id } = await reserved()

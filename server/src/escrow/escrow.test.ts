@@ -313,6 +313,39 @@ describe("a reserved payment", () => {
     expect(uses).toBe(1)
   })
 
+  it("says that a capture asked for in time is carried out, not that its money is released", async () => {
+    const { id } = await reserved()
+    const { void_at: voidAt } = await on.rowOf(id)
+    await on.pass(voidAt.getTime() - ctx().now().getTime() - 60_000)
+    expect((await on.capture(id, "3")).status).toBe(200)
+    await on.pass(120_000)
+    await on.relook()
+    expect((await on.status(id)).message).toMatch(/asked for in time is being carried out/)
+    await on.work()
+    expect(await on.session(id)).toMatchObject({ escrow: { captured: "3.00", released: "2.00" } })
+  })
+
+  it("of an automatic checkout that its merchant voids is not captured when the void fails on chain", async () => {
+    const { db } = ctx()
+    const id = await on.start({ capture: "automatic" })
+    expect((await on.submit(id, await on.sign(await on.buyer(), id))).status).toBe(200)
+    await on.round()
+    await on.look()
+    const at = new Date(ctx().now().getTime() + 86_400_000)
+    await db
+      .updateTable("payouts")
+      .set({ state: "held", held_reason: "simulation", run_at: at })
+      .where("kind", "=", "capture")
+      .execute()
+    expect((await on.void(id)).status).toBe(200)
+    await failOnChain()
+    await on.relook()
+    await on.work()
+    expect((await on.session(id)).status).toBe("voided")
+    expect((await on.calls("capture")).map(({ state }) => state)).toEqual(["cancelled"])
+    expect((await on.calls("void")).map(({ state }) => state)).toEqual(["reverted", "final"])
+  })
+
   it("that its payer does not take back is checked less and less often, and all of a network together", async () => {
     const [one, two] = [await reserved(), await reserved()]
     const { operator, authorization_expiry: expiry } = await on.rowOf(two.id)

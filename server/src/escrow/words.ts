@@ -3,7 +3,7 @@ import type { Token } from "../chain/networks.ts"
 import { formatAmount } from "../money/amount.ts"
 import type { FoldedEscrow } from "./fold-escrow.ts"
 
-type Stands = Pick<FoldedEscrow, "status" | "authorized" | "captured" | "voided" | "reclaimed" | "refunded">
+type Stands = Pick<FoldedEscrow, "status" | "authorized" | "captured" | "voided" | "reclaimed" | "refunded" | "open">
 
 /** While a payment is being reserved. */
 export const RESERVING = "The payment is being reserved."
@@ -18,18 +18,19 @@ interface Times {
 
 /** The message of a session; `failure` is why the last reservation was none. */
 export function wordsOf(
-  { status, authorized, captured, voided, reclaimed, refunded }: Stands,
+  { status, authorized, captured, voided, reclaimed, refunded, open }: Stands,
   { amount, token, failure, ...times }: { amount: bigint; token: Token; failure: string | null } & Times,
 ): string {
   const text = (base: bigint) => `${formatAmount(base, token.decimals)} ${token.symbol}`
   const left = authorized - captured - voided - reclaimed
+  const over = () => (open.capture > 0 && times.now < times.reclaimAt ? CAPTURING : leftWords(text(left), times))
   switch (status) {
     case "pending":
       return failure ?? firstWords(amount, token)
     case "verifying":
       return RESERVING
     case "authorized":
-      if (times.now >= times.voidAt) return leftWords(text(left), times)
+      if (times.now >= times.voidAt) return over()
       return `${text(authorized)} are reserved for the merchant until ${times.voidAt.toISOString()}. What is not captured by then is released.`
     case "voided":
       return reclaimed > 0n
@@ -37,7 +38,7 @@ export function wordsOf(
         : "The reserved money was released to the payer. Nothing was paid."
     case "confirmed":
       if (captured === authorized) return "The payment is confirmed."
-      return `The payment is confirmed: ${text(captured)} of ${text(authorized)} were captured${voided + reclaimed > 0n ? ", and the rest was released" : ""}.${left > 0n && times.now >= times.voidAt ? ` ${leftWords(text(left), times)}` : ""}`
+      return `The payment is confirmed: ${text(captured)} of ${text(authorized)} were captured${voided + reclaimed > 0n ? ", and the rest was released" : ""}.${left > 0n && times.now >= times.voidAt ? ` ${over()}` : ""}`
     case "partially_refunded":
       return `${text(refunded)} of ${text(captured)} were refunded.`
     case "refunded":
@@ -50,6 +51,10 @@ export function wordsOf(
       return "The time to pay is over. Start a new checkout."
   }
 }
+
+/** While a capture is carried out that was asked for before the time to capture was over. */
+const CAPTURING =
+  "A capture that the merchant asked for in time is being carried out. What it does not take is released to the payer."
 
 /** What becomes of money that was not captured in time. */
 const leftWords = (left: string, { now, reclaimAt }: Times): string =>

@@ -88,9 +88,9 @@ const holdListed = async (ctx: Context, { recipient }: Payout, party: Address): 
   detail: `the ${party === recipient ? "recipient" : "payer"} is on a sanctions list: ${await listedBy(ctx, party)}`,
 })
 
-const OVER_BUDGET: Verdict = {
-  kind: "hold",
-  reason: "gas_budget",
+const OVER_BUDGET = {
+  kind: "hold" as const,
+  reason: "gas_budget" as const,
   detail: "the merchant's gas budget of a day is spent",
   waitMs: BUDGET_WAIT_MS,
 }
@@ -125,8 +125,10 @@ const payoutLane: LanePolicy = {
  */
 const isHeldCall = ({ kind }: Payout): boolean => kind === "capture" || kind === "void" || kind === "refund"
 
-const overRelays = (payout: Payout): Verdict =>
-  isHeldCall(payout) ? OVER_BUDGET : { kind: "cancel", reason: NO_BUDGET }
+const overRelays =
+  (held: Verdict) =>
+  (payout: Payout): Verdict =>
+    isHeldCall(payout) ? held : { kind: "cancel", reason: NO_BUDGET }
 
 /** Why a call of an escrow is held that the endpoints say fails: a refund may only wait for its merchant's wallet. */
 async function holdFailing(ctx: Context, network: Network, payout: Payout, error: string): Promise<Verdict> {
@@ -238,8 +240,8 @@ const relayLane: LanePolicy = {
           kind: "cancel",
           reason: (await whyRefused(ctx, network, payerOf(payout), payout.amount, error)).words,
         },
-  overTotal: overRelays,
-  overBudget: overRelays,
+  overTotal: overRelays({ ...OVER_BUDGET, detail: "the gas budget of all merchants of a day is spent" }),
+  overBudget: overRelays(OVER_BUDGET),
 }
 
 /** The policy of each lane. */

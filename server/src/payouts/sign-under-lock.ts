@@ -127,7 +127,7 @@ async function fitBudgets(
   const merchants = payouts.map(payout => payout.merchant_id)
   const budgets = await lockBudgets(ctx, merchants)
   const withContracts = policy.callsContractWallets && payouts.some(isContractRelay)
-  const totals = await lockTotals(ctx, wallet, withContracts)
+  const totals = await lockTotals(ctx, wallet, payouts, withContracts)
   // What was paid between the simulation and this lock; the next turn cancels it.
   const outdated = await policy.outdated(ctx, payouts)
   let wei = balance - flying.wei - flying.parts * dataFee

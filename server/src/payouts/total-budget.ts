@@ -10,6 +10,7 @@ import { type RawBuilder, sql } from "kysely"
 import { CONTRACT_RELAY } from "../chain/authorizations.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { relayTimes, timesOf } from "./gas-budget.ts"
 import { mostOf } from "./in-flight.ts"
 import { RESERVE_GAS } from "./relays.ts"
@@ -21,7 +22,7 @@ const LOCK = 7_582_412
 /** What of a payout says whether it calls a contract wallet. */
 type Relayed = Pick<Row<"payouts">, "kind" | "data" | "gas">
 /** What of it says which part of the total it may use. */
-type Totalled = Relayed & Pick<Row<"payouts">, "source_key">
+type Totalled = Relayed & Pick<Row<"payouts">, "id" | "escrow_id">
 
 /** What is left of the totals, locked until the transaction ends. */
 export interface Totals {
@@ -77,9 +78,20 @@ async function totalRoom(ctx: TxContext): Promise<Room | undefined> {
 const hasRoom = ({ all, relays }: Room, { kind }: Pick<Row<"payouts">, "kind">, wei: bigint): boolean =>
   wei <= all && (relayTimes(kind) === 0n || wei * relayTimes(kind) <= relays)
 
-/** A call that its reservation has paid for: the void, or the first capture, of a payment. */
-const isPrepaid = ({ kind, source_key: key }: Pick<Row<"payouts">, "kind" | "source_key">): boolean =>
-  kind === "void" || (kind === "capture" && key.endsWith(":capture:0"))
+/** Which calls their reservations have paid for: each void, and one capture of each payment, unless another was signed and did not fail. */
+async function prepaidOf(ctx: TxContext, payouts: readonly Totalled[]): Promise<(row: Totalled) => boolean> {
+  const escrows = payouts.flatMap(({ kind, escrow_id: id }) => (kind === "capture" && id !== null ? [id] : []))
+  const { rows } = await sql<{ escrow_id: string }>`select distinct escrow_id from payouts
+    where escrow_id = any(${sqlArray("text", escrows)}) and kind = 'capture' and state in ('assigned', 'mined', 'final')`.execute(
+    ctx.db,
+  )
+  const captured = new Set(rows.map(row => row.escrow_id))
+  // Of several in one round, the first.
+  const first = new Map<string | null, string>()
+  for (const { kind, escrow_id: of, id } of payouts) if (kind === "capture" && !first.has(of)) first.set(of, id)
+  return ({ kind, escrow_id: of, id }) =>
+    kind === "void" || (kind === "capture" && of !== null && !captured.has(of) && first.get(of) === id)
+}
 
 /** The same for a network's contract wallets. */
 async function contractRoom(ctx: TxContext, chainId: number): Promise<bigint | undefined> {
@@ -92,9 +104,15 @@ async function contractRoom(ctx: TxContext, chainId: number): Promise<bigint | u
  * merchants, all wallets wait for each other here. The contract wallets of a network need no lock: one relay wallet signs for
  * them, and its row is locked already. `withContracts`: one of the payouts is a relay of a contract wallet.
  */
-export async function lockTotals(ctx: TxContext, wallet: Row<"wallets">, withContracts: boolean): Promise<Totals> {
+export async function lockTotals(
+  ctx: TxContext,
+  wallet: Row<"wallets">,
+  payouts: readonly Totalled[],
+  withContracts: boolean,
+): Promise<Totals> {
   if (ctx.settings.gasBudgetTotal > 0n) await sql`select pg_advisory_xact_lock(${LOCK})`.execute(ctx.db)
   let total = await totalRoom(ctx)
+  const isPrepaid = total === undefined ? () => true : await prepaidOf(ctx, payouts)
   let contracts = withContracts ? await contractRoom(ctx, wallet.chain_id) : undefined
   return {
     holds: (row, wei) =>
