@@ -102,6 +102,21 @@ describe("docs/escrow.md", () => {
   })
 })
 
+describe("docs/subscriptions.md", () => {
+  it("begins a subscription with its first payment, and makes the invoice of the next period", async () => {
+    const [walk, ...others] = blocksOf("docs/subscriptions.md")
+    expect([walk?.kind, others]).toEqual(["walkthrough", []])
+    const [sent, begun, clock, renewed] = await answersOf(walk?.text)
+    expect([sent.txHash, Number.isNaN(Date.parse(clock.now))]).toEqual([expect.stringMatching(/^0x/), false])
+    const [subscription] = begun.data
+    const { id: subscriptionId, paidUntil: periodStart, productId } = subscription
+    expect(begun.total).toBe(1)
+    expect(subscription).toMatchObject({ status: "active", trialDays: 14, customerEmail: "reader@shop.example" })
+    const invoice = { subscriptionId, productId, sequence: 2, status: "open", amount: "5.00", periodStart }
+    expect(renewed).toMatchObject({ data: [invoice], total: 1 })
+  })
+})
+
 describe("script/server", () => {
   it("prints a curl that makes a paywall", async () => {
     const text = run.output()
