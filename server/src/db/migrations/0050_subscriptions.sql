@@ -55,8 +55,6 @@ create table subscriptions (
 create index subscriptions_due on subscriptions (run_at, id) where run_at is not null;
 create index subscriptions_of_merchant on subscriptions (merchant_id, started_at desc, id desc) where started_at is not null;
 create index subscriptions_of_payer on subscriptions (payer, started_at desc, id desc) where payer is not null;
--- What opens a paywall.
-create index subscriptions_access on subscriptions (product_id, payer, access_until) where payer is not null;
 
 create table invoices (
   id text primary key check (starts_with(id, 'inv_')),
