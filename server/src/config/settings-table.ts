@@ -233,7 +233,7 @@ export const settingsTable = {
   },
   GAS_BUDGET_TOTAL: {
     meaning:
-      "ether that the payouts and relays of all merchants together may cost in 24 hours; more wait, and relays are refused; buyers' relays get half of it, a reservation counts twice, and no void and no first capture of a payment is stopped; 0: no limit",
+      "ether that the payouts and relays of all merchants together may cost in 24 hours; more wait, and relays are refused; buyers' relays get half of it, a reservation counts twice, so that the void or first capture of its payment is neither stopped nor counted; 0: no limit",
     otherwise: "0; in live mode with SIGNUP=open 0.2",
     parse: ether,
   },

@@ -116,8 +116,19 @@ it("A capture that was withdrawn for a void, and asked for again, is still the p
 
 it("Captures of a merchant whose budget is spent are held together, before any is simulated, and in time before they end", async () => {
   const { db, settings } = rig.service.ctx
-  const { id } = await reserved()
-  for (let i = 0; i < 20; i++) expect((await on.capture(id, "0.10")).status).toBe(200)
+  const voided = await reserved()
+  await on.void(voided.id)
+  await on.work()
+  const ids = [(await reserved()).id, (await reserved()).id]
+  const [id = ""] = ids
+  for (const id of ids) {
+    for (let i = 0; i < 8; i++) expect((await on.capture(id, "0.10")).status).toBe(200)
+    const more = await on.capture(id, "0.10")
+    expect([more.status, more.body.message]).toEqual([
+      409,
+      expect.stringContaining("8 captures of this payment are under way"),
+    ])
+  }
   await db
     .updateTable("payouts")
     .set({ gas_cost: 10n ** 16n })
@@ -132,7 +143,7 @@ it("Captures of a merchant whose budget is spent are held together, before any i
   }
   await on.round()
   const captures = await on.calls("capture")
-  expect([simulated, captures.filter(({ held_reason: reason }) => reason === "gas_budget").length]).toEqual([0, 20])
+  expect([simulated, captures.filter(({ held_reason: reason }) => reason === "gas_budget").length]).toEqual([0, 16])
   const waits = captures.map(({ run_at: at }) => at.getTime() - rig.service.ctx.now().getTime())
   expect(Math.max(...waits)).toBeLessThanOrEqual(300_000)
   settings.gasBudget = 10n ** 18n
@@ -142,7 +153,21 @@ it("Captures of a merchant whose budget is spent are held together, before any i
     .where("state", "=", "held")
     .execute()
   for (let i = 0; i < 2; i++) await on.work()
-  expect(await on.session(id)).toMatchObject({ escrow: { captured: "2.00" } })
+  for (const id of ids) expect(await on.session(id)).toMatchObject({ escrow: { captured: "0.80" } })
+  await db
+    .updateTable("payouts")
+    .set({ gas_cost: 10n ** 16n })
+    .where("kind", "in", ["capture", "void"])
+    .execute()
+  // Three reservations with the void and the two first captures are six; the fourteen others count once each.
+  Object.assign(settings, { gasBudget: 0n, gasBudgetTotal: 21n * 10n ** 16n })
+  expect((await on.capture(id, "1")).status).toBe(200)
+  await on.work()
+  expect(await on.session(id)).toMatchObject({ escrow: { captured: "1.80" } })
+  settings.gasBudgetTotal = 20n * 10n ** 16n
+  expect((await on.capture(id, "1")).status).toBe(200)
+  await on.work()
+  expect((await on.calls("capture")).at(-1)).toMatchObject({ state: "held", held_reason: "gas_budget" })
 })
 
 it("A call that failed often is tried again within five minutes, and in time before it ends", async () => {

@@ -17,6 +17,11 @@ export interface Decided {
   amount: string
 }
 
+/** Captures of one payment that may be open at once: all relays share 16 places a turn, and nobody's captures may take them all. */
+const MOST_OPEN = 8
+/** Captures of one payment: each request and each fold reads them all. What is left as a whole can be captured beyond it. */
+const MOST_CAPTURES = 100
+
 const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
 
 /**
@@ -36,7 +41,14 @@ export async function captureEscrow(ctx: TxContext, merchantId: string, order: C
   if (folded.open.void > 0) throw stop("What is left of this payment is being released; nothing more can be captured.")
   const free = folded.freeToCapture
   if (free === 0n) throw stop("All of this payment is captured already, or is being captured.")
-  const call = await insertCall(ctx, standing, { kind: "capture", amount: amountOf(ctx, standing, order) })
+  if (folded.open.capture >= MOST_OPEN)
+    throw stop(`${MOST_OPEN} captures of this payment are under way; wait until one of them has its result.`)
+  const amount = amountOf(ctx, standing, order)
+  if (amount < free && standing.calls.filter(({ kind }) => kind === "capture").length >= MOST_CAPTURES)
+    throw stop(
+      `A payment is captured ${MOST_CAPTURES} times at most. Leave \`amount\` out to capture all that is left.`,
+    )
+  const call = await insertCall(ctx, standing, { kind: "capture", amount })
   return { call, amount: text(call.amount) }
 }
 

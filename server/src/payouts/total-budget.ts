@@ -1,8 +1,8 @@
 /**
  * Limits on gas in 24 hours beside each merchant's budget. `GAS_BUDGET_TOTAL` is for all merchants together: with `SIGNUP=open`
  * one person can be any number of merchants. Relays that strangers cause get half of it, so that payouts, captures and refunds never
- * wait for them. A reservation counts twice in that half, for the call that ends it: a void, and the first capture of a payment,
- * count and are never stopped.
+ * wait for them. A reservation counts twice, for the call that ends it: so a void, and the first capture of a payment, are never
+ * stopped, and count no more, however many of them come due in one day.
  * `RELAY_CONTRACT_BUDGET` is for relays of contract wallets on each network: a contract can approve in every simulation, and burn
  * the gas of its relay when that is mined.
  */
@@ -29,7 +29,7 @@ export interface Totals {
   /** Whether this many wei are left for a payout. Nothing is taken: another budget may still refuse it. */
   holds(row: Totalled, wei: bigint): boolean
   /** Takes this many wei for a payout that is signed. */
-  take(row: Relayed, wei: bigint): void
+  take(row: Totalled, wei: bigint): void
 }
 
 /** Whether a call carries out the authorization of a contract wallet. */
@@ -41,6 +41,13 @@ const ofContracts = (chainId: number) =>
     or (i.kind = 'reserve' and i.gas <> ${RESERVE_GAS.key}))`
 
 const ONCE = sql<bigint>`1`
+
+/** Whether the reservation of a call `i` has counted for it; as {@link prepaidOf} has it of calls that are not signed. */
+const isPrepaidCall = sql<boolean>`(i.kind = 'void' or i.kind = 'capture' and not exists (select from payouts c
+    where c.escrow_id = i.escrow_id and c.kind = 'capture' and c.state in ('assigned', 'mined', 'final') and c.nonce < i.nonce))`
+/** Of what counts in the whole. */
+const wholeTimesOf = sql<bigint>`(case i.kind when 'reserve' then 2 else 1 end)`
+const wholeTimes = (kind: Row<"payouts">["kind"]): bigint => (kind === "reserve" ? 2n : 1n)
 
 /** Wei that payouts cost in the last 24 hours, and that those in flight may cost; each counts so many `times`. */
 async function spentOn(ctx: TxContext, which: RawBuilder<boolean>, times: RawBuilder<bigint> = ONCE): Promise<bigint> {
@@ -69,14 +76,14 @@ async function totalRoom(ctx: TxContext): Promise<Room | undefined> {
   const { gasBudgetTotal: limit } = ctx.settings
   if (limit === 0n) return undefined
   const [all, relays] = await Promise.all([
-    spentOn(ctx, sql<boolean>`true`),
+    spentOn(ctx, sql<boolean>`not ${isPrepaidCall}`, wholeTimesOf),
     spentOn(ctx, sql<boolean>`i.lane = 'relay'`, timesOf),
   ])
   return { all: limit - all, relays: limit / 2n - relays }
 }
 
 const hasRoom = ({ all, relays }: Room, { kind }: Pick<Row<"payouts">, "kind">, wei: bigint): boolean =>
-  wei <= all && (relayTimes(kind) === 0n || wei * relayTimes(kind) <= relays)
+  wei * wholeTimes(kind) <= all && (relayTimes(kind) === 0n || wei * relayTimes(kind) <= relays)
 
 /** Which calls their reservations have paid for: each void, and one capture of each payment, unless another was signed and did not fail. */
 async function prepaidOf(ctx: TxContext, payouts: readonly Totalled[]): Promise<(row: Totalled) => boolean> {
@@ -119,7 +126,8 @@ export async function lockTotals(
       (total === undefined || isPrepaid(row) || hasRoom(total, row, wei)) &&
       (contracts === undefined || !isContractRelay(row) || wei <= contracts),
     take: (row, wei) => {
-      if (total !== undefined) total = { all: total.all - wei, relays: total.relays - wei * relayTimes(row.kind) }
+      const whole = isPrepaid(row) ? 0n : wei * wholeTimes(row.kind)
+      if (total !== undefined) total = { all: total.all - whole, relays: total.relays - wei * relayTimes(row.kind) }
       if (contracts !== undefined && isContractRelay(row)) contracts -= wei
     },
   }
