@@ -23,6 +23,7 @@ const BLOCKED_MS = 60_000
 /** Advances a subscription that this transaction holds, and answers its row; events are emitted in the same transaction. */
 export async function advance(ctx: TxContext, held: Held): Promise<Row<"subscriptions">> {
   const before = held.subscription
+  await reportLost(ctx, held)
   let now = await noteLast(ctx, begun(held))
   let folded = foldedOf(ctx, now)
   let runAt = folded.runAt
@@ -80,6 +81,28 @@ async function noteLast(ctx: TxContext, held: Held): Promise<Held> {
   const isVoid = last.void_asked_at !== null && isEnded(session)
   const voided_at = last.voided_at ?? (isVoid ? ctx.now() : null)
   return await writeLast(ctx, held, { ...last, paid_at, voided_at }, invoices)
+}
+
+/** Logs each earlier invoice whose payment a reorg removed though it was final. The invoice stays paid: an operator decides. */
+async function reportLost(ctx: TxContext, { subscription, invoices }: Held): Promise<void> {
+  if (invoices.length < 2) return
+  const earlier = invoices.slice(0, -1).filter(each => each.paid_at)
+  if (earlier.length === 0) return
+  const lost = await ctx.db
+    .selectFrom("checkout_sessions")
+    .select("id")
+    .where(
+      "id",
+      "in",
+      earlier.map(each => each.session_id),
+    )
+    .where("status", "<>", "confirmed")
+    .execute()
+  for (const { id: sessionId } of lost)
+    ctx.log.error(
+      { subscriptionId: subscription.id, sessionId },
+      "a reorg removed the payment of an earlier invoice, which was final: the period stays paid, and money is missing for it",
+    )
 }
 
 const lastOf = ({ invoices }: Pick<Held, "invoices">): Row<"invoices"> => {

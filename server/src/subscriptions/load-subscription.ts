@@ -19,7 +19,7 @@ export interface Held {
 
 /**
  * Locks a subscription, after the session of its open invoice: whoever settles that one holds it when a trigger makes the
- * subscription due. Undefined where there is none, and with `isSkipping` while another process holds it.
+ * subscription due. Undefined where there is none, and with `isSkipping` while another process holds either.
  */
 export async function holdSubscription(
   ctx: TxContext,
@@ -28,7 +28,7 @@ export async function holdSubscription(
 ): Promise<Held | undefined> {
   const { rows: held } = await sql<{ id: string }>`select s.id from checkout_sessions s where s.id in (
       select session_id from invoices where subscription_id = ${id} and paid_at is null and voided_at is null)
-    for no key update`.execute(ctx.db)
+    for no key update ${sql.raw(isSkipping ? "skip locked" : "")}`.execute(ctx.db)
   const subscription = await ctx.db
     .selectFrom("subscriptions")
     .selectAll()
@@ -51,6 +51,7 @@ export async function holdSubscription(
     .where("id", "=", last.session_id)
     .executeTakeFirstOrThrow()
   const isSessionHeld = held.some(each => each.id === session.id)
+  if (isSkipping && !isSessionHeld && !last.paid_at && !last.voided_at) return undefined
   return { subscription, invoices, session, isSessionHeld, isFinal: await isFinal(ctx, session) }
 }
 

@@ -1,8 +1,12 @@
 // Subscriptions by the real service and its jobs, over a clock that is moved: what is billed when, and what becomes of it.
 import { sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { onPostgres } from "../../test/database.ts"
 import { later, SUBSCRIBER, type SubscriptionRig, startSubscriptionRig } from "../../test/subscription-rig.ts"
 import type { Address } from "../chain/hex.ts"
+import { createLinkSession } from "../checkouts/create-session.ts"
+import { inTransaction } from "../context.ts"
+import { openLog } from "../log.ts"
 import { advanceSubscriptions } from "./advance-subscriptions.ts"
 
 let rig: SubscriptionRig
@@ -334,6 +338,137 @@ describe("a subscription", () => {
   })
 })
 
+describe("what a subscription is", () => {
+  it("is listed, filtered and exported with its invoices, to its merchant alone", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const [one, two] = [await rig.subscribed({}, { customerEmail: "a@b.example" }), await rig.subscribed()]
+    rig.to("2027-02-26T10:00:00Z")
+    await rig.look()
+    await rig.ask(two, "cancel", { at: "now" })
+    await rig.look()
+    const [, open] = await rig.invoices(one)
+    const ids = async (path: string) =>
+      (await rig.call("GET", path)).body.data.map((each: { id: string }) => each.id).sort()
+    const { productId } = await rig.read(one)
+    const found: [string, string[]][] = [
+      ["", [one, two].sort()],
+      ["?status=active", [one]],
+      ["?status=canceled", [two]],
+      ["?status=paused", []],
+      [`?productId=${productId}`, [one]],
+      [`?q=${SUBSCRIBER}`, [one, two].sort()],
+      [`?q=0x${"cd".repeat(20)}`, []],
+      [`?q=${two}`, [two]],
+      ["?q=a@b.example", [one]],
+      [`?q=${open?.id}`, [one]],
+      [`?q=${open?.session_id}`, [one]],
+    ]
+    const linesOf = async (path: string, as = "shop"): Promise<string[]> =>
+      (await rig.service.call("GET", `/api/console/${path}`, undefined, { as })).body.split("\r\n").slice(0, -1)
+    const heads = async (path: string) => (await linesOf(path)).slice(1).map(line => line.split(",")[0])
+    for (const [query, expected] of found) {
+      expect([query, await ids(`subscriptions${query}`)]).toEqual([query, expected])
+      expect([query, (await heads(`subscriptions.csv${query}`)).sort()]).toEqual([query, expected])
+    }
+    const all = [...(await rig.invoices(one)), ...(await rig.invoices(two))]
+    const [paid, ended, other] = [all[0], all[3], all[2]].map(each => each?.id)
+    const invoices: [string, (string | undefined)[]][] = [
+      ["?status=paid", [paid, other]],
+      ["?status=open", [open?.id]],
+      ["?status=void", [ended]],
+      ["?status=unpaid", []],
+      [`?subscriptionId=${one}`, [paid, open?.id]],
+      [`?subscriptionId=${two}&status=paid`, [other]],
+    ]
+    for (const [query, expected] of invoices) {
+      expect([query, await ids(`invoices${query}`)]).toEqual([query, expected.sort()])
+      expect([query, (await heads(`invoices.csv${query}`)).sort()]).toEqual([query, expected])
+    }
+    const [names, line] = await linesOf(`subscriptions.csv?q=${one}`)
+    expect(names).toBe(
+      "id,status,cancelReason,productId,billingInterval,billingCount,maxPeriods,chain,payer,startedAt,paidUntil,accessUntil,pausedAt,endedAt",
+    )
+    // No text from outside: a spreadsheet would take it for a formula.
+    expect(line?.toLowerCase()).toBe(
+      `${one},active,,${productId},month,1,,base-sepolia,${SUBSCRIBER},2027-01-31t10:00:00.000z,2027-02-28t10:00:00.000z,2027-03-03t10:00:00.000z,,`,
+    )
+    const [columns, row] = await linesOf("invoices.csv?status=open")
+    expect(columns).toBe(
+      "id,subscriptionId,sequence,status,amount,currency,chain,productId,checkoutSessionId,periodStart,periodEnd,dueAt,paidAt,createdAt",
+    )
+    const cells = [open?.id, one, 2, "open", "5.00", "USDC", "base-sepolia", productId, open?.session_id]
+    expect(row).toContain(`${cells.join(",")},2027-02-28T10:00:00.000Z,2027-03-31T10:00:00.000Z,`)
+    await rig.service.merchant("rival")
+    for (const path of ["subscriptions.csv", "invoices.csv"]) expect(await linesOf(path, "rival")).toHaveLength(1)
+  })
+
+  it("keeps its pace: another interval or count is refused, and a move to another pace while an invoice is open", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const id = await rig.subscribed()
+    const { productId } = await rig.read(id)
+    const products = () => rig.service.ctx.db.selectFrom("products").selectAll().orderBy("id").execute()
+    const week = await rig.product({ billingInterval: "week" })
+    const before = await products()
+    for (const [path, value] of [
+      ["billingInterval", "week"],
+      ["billingCount", 2],
+    ] as const) {
+      const answer = await rig.call("PUT", `products/${productId}`, { price: "6.00", [path]: value })
+      expect(answer).toMatchObject({ status: 400, body: { error: "VALIDATION_ERROR", details: [{ path }] } })
+    }
+    expect(await products()).toEqual(before)
+    const same = { billingInterval: "month", billingCount: 1 }
+    expect(await rig.call("PUT", `products/${productId}`, same)).toMatchObject({ status: 200 })
+    rig.to("2027-02-26T10:00:00Z")
+    await rig.look()
+    const moved = await rig.call("PUT", `subscriptions/${id}`, { productId: week })
+    expect(moved).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
+    expect(await rig.read(id)).toMatchObject({ productId, billingInterval: "month" })
+  })
+
+  it("begins by a payment link for a person, and never for an agent", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const { ctx } = rig.service
+    const link = (
+      await rig.call("POST", "payment-links", { title: "Magazine", slug: "magazine", productId: await rig.product() })
+    ).body
+    const counts = async () =>
+      Promise.all(
+        (["subscriptions", "invoices"] as const).map(
+          async table => (await ctx.db.selectFrom(table).selectAll().execute()).length,
+        ),
+      )
+    for (const [caller, expected] of [
+      ["192.0.2.1", [0, 0]],
+      [undefined, [1, 1]],
+    ] as const) {
+      const { id } = await inTransaction(ctx, ctx => createLinkSession(ctx, { slug: link.slug }, caller))
+      await rig.pay(id)
+      await rig.look()
+      expect([caller, await counts()]).toEqual([caller, expected])
+    }
+  })
+
+  it("stays paid where a reorg removes an earlier payment that was final, and says so in the log", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const { ctx } = rig.service
+    const id = await rig.subscribed()
+    await payOn(id, 2)
+    const lines: { level: number; msg: string; subscriptionId: string; sessionId: string }[] = []
+    const { log } = ctx
+    ctx.log = openLog("error", { write: line => void lines.push(JSON.parse(line)) })
+    const [first] = await rig.invoices(id)
+    const before = await rig.read(id)
+    await rig.reorg(first?.session_id ?? "", "gone")
+    await rig.look()
+    ctx.log = log
+    expect(await rig.read(id)).toEqual({ ...before, updatedAt: expect.any(String) })
+    expect(lines.filter(each => each.subscriptionId === id)).toMatchObject([
+      { sessionId: first?.session_id, msg: expect.stringContaining("removed the payment of an earlier invoice") },
+    ])
+  })
+})
+
 describe("the job", () => {
   const dueAt = "2027-02-26T10:00:00Z"
   const many = async (count: number): Promise<string[]> => {
@@ -409,5 +544,38 @@ describe("the job", () => {
     await rig.look()
     expect((await rig.events()).at(-1)).toMatchObject({ periodStart: "2027-02-28T10:00:00.000Z" })
     expect(await rig.read(id)).toMatchObject({ status: "payment_due" })
+  })
+
+  // The embedded database has one connection, on which nothing else runs while a transaction is open.
+  it.runIf(onPostgres)("leaves alone what another process holds, and makes the round of the others", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const [held = "", paying = "", free = ""] = await many(3)
+    rig.to(dueAt)
+    await rig.look()
+    await rig.pay(await rig.open(held))
+    await rig.look()
+    rig.to("2027-03-30T10:00:00Z")
+    const session = await rig.open(paying)
+    const { db } = rig.service.ctx
+    const states = async () =>
+      await Promise.all(
+        [held, paying, free].map(async id => [(await rig.invoices(id)).length, (await rig.read(id)).status]),
+      )
+    await db.transaction().execute(async other => {
+      await other.selectFrom("subscriptions").select("id").where("id", "=", held).forNoKeyUpdate().execute()
+      await other.selectFrom("checkout_sessions").select("id").where("id", "=", session).forNoKeyUpdate().execute()
+      await advanceSubscriptions(rig.service.ctx)
+      expect(await states()).toEqual([
+        [2, "active"],
+        [2, "active"],
+        [2, "past_due"],
+      ])
+    })
+    await advanceSubscriptions(rig.service.ctx)
+    expect(await states()).toEqual([
+      [3, "active"],
+      [2, "past_due"],
+      [2, "past_due"],
+    ])
   })
 })
