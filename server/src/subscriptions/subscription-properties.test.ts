@@ -87,7 +87,7 @@ async function agree(id: string): Promise<void> {
   if (row.status !== "canceled") expect(Number(row.access_until)).toBeGreaterThanOrEqual(Number(row.paid_until))
   const open = invoices.filter(each => !each.paid_at && !each.void_asked_at)
   if (row.status === "paused" || row.cancel_reason === "requested") expect(open).toEqual([])
-  // Looked at again, nothing changes.
+  // Advanced a second time, nothing changes.
   await db.updateTable("subscriptions").set({ run_at: rig.now() }).where("id", "=", id).execute()
   await rig.look()
   const { updated_at: _, run_at: __, ...kept } = row
