@@ -16,9 +16,10 @@ export const onPostgres = process.env.DATABASE_URL !== undefined
 
 const archives = new Map<string, Blob>()
 
-/** A migrated, empty database. */
+/** A migrated, empty database. Read now, as a bench starts its server after this file is loaded. */
 export async function openTestDatabase(): Promise<OpenDatabase> {
-  return onPostgres ? await openOwnPostgres(process.env.DATABASE_URL ?? "") : await openSnapshot()
+  const { DATABASE_URL } = process.env
+  return DATABASE_URL === undefined ? await openSnapshot() : await openOwnPostgres(DATABASE_URL)
 }
 
 /** Loads an archive of {@link makeSnapshot}; makes the files where there is none, as no set-up runs before benches. */

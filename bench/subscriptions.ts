@@ -1,0 +1,126 @@
+/**
+ * What an invoice costs the job when many subscriptions are due at once, beside one durable commit of one row on the same Postgres,
+ * and how long `/healthz` and a console list take meanwhile, beside the same list before. Jobs and API share this process and its
+ * pool, which is the worst case. 1,000 and 10,000, or the numbers that are given.
+ */
+import { performance } from "node:perf_hooks"
+import { setImmediate as turn } from "node:timers/promises"
+import { sql } from "kysely"
+import { AUDIENCE } from "../server/test/issuer.ts"
+import { startPostgres } from "../server/test/postgres.ts"
+
+const SIZES = process.argv.length > 2 ? process.argv.slice(2).map(Number) : [1_000, 10_000]
+const WARM_UP = 200
+const COMMITS = 1_000
+const PROBES = 50
+
+const postgres = await startPostgres({ fsync: true })
+process.env.DATABASE_URL = postgres.url
+const { startService } = await import("../server/test/service.ts")
+const { openApp } = await import("../server/src/app.ts")
+const { tokenIssuer } = await import("../server/src/identity/tokens.ts")
+const { advanceSubscriptions } = await import("../server/src/subscriptions/advance-subscriptions.ts")
+
+const service = await startService()
+const { ctx } = service
+// Without the check of answers against the document, which the tests' own calls make.
+const app = openApp(ctx, tokenIssuer(service.issuer.issuer, AUDIENCE))
+const headers = { authorization: `Bearer ${await service.issuer.token("shop")}` }
+const say = (text: string) => process.stdout.write(`${text}\n`)
+const paths = ["/healthz", "/api/console/subscriptions?limit=100", "/api/console/invoices?limit=100"] as const
+
+/** A shop with so many subscriptions of one product, paid six days ago, whose next invoice is to be made now. */
+async function fill(count: number): Promise<void> {
+  await service.empty()
+  const shop = await service.merchant("shop")
+  const body = { name: "Magazine", price: "5.00", billingInterval: "week" }
+  const { id: product } = (await service.call("POST", "/api/console/products", body, { as: "shop" })).body
+  const numbers = sql`generate_series(1, ${sql.lit(count)}) as i`
+  const id = (prefix: string) => sql`(${sql.lit(prefix)} || lpad(i::text, 24, '0'))`
+  const payer = sql`('0x' || substr(md5(i::text) || md5('x' || i), 1, 40))`
+  const now = sql`${ctx.now()}::timestamptz`
+  const [start, end] = [sql`${now} - interval '6 days'`, sql`${now} + interval '1 day'`]
+  await sql`insert into checkout_sessions (id, merchant_id, chain_id, amount, currency, status, received, tx_hash, payer, confirmed_at,
+      product_id, expires_at, created_at, updated_at)
+    select ${id("cs_")}, ${shop}, 84532, 5000000, 'USDC', 'confirmed', 5000000, '0x' || md5(i::text) || md5('x' || i), ${payer}, ${start},
+      ${product}, ${end}, ${start}, ${start} from ${numbers}`.execute(ctx.db)
+  await sql`insert into subscriptions (id, merchant_id, chain_id, product_id, billing_interval, billing_count, trial_days, payer, started_at,
+      anchor, status, paid_until, access_until, run_at, created_at, updated_at)
+    select ${id("sub_")}, ${shop}, 84532, ${product}, 'week', 1, 0, ${payer}, ${start}, ${start}, 'active', ${end},
+      ${end} + interval '3 days', ${now}, ${start}, ${start} from ${numbers}`.execute(ctx.db)
+  await sql`insert into invoices (id, subscription_id, merchant_id, sequence, session_id, product_id, amount, currency, period_start,
+      period_end, due_at, paid_at, created_at, updated_at)
+    select ${id("inv_")}, ${id("sub_")}, ${shop}, 1, ${id("cs_")}, ${product}, 5000000, 'USDC', ${start}, ${end}, ${start}, ${start},
+      ${start}, ${start} from ${numbers}`.execute(ctx.db)
+  await sql`vacuum analyze`.execute(ctx.db)
+}
+
+/** Milliseconds of one durable commit of one row. */
+async function commit(): Promise<number> {
+  await sql`create table if not exists bench_rows (n bigint)`.execute(ctx.db)
+  const startedAt = performance.now()
+  for (let n = 0; n < COMMITS; n++)
+    await ctx.db.transaction().execute(async db => void (await sql`insert into bench_rows values (${n})`.execute(db)))
+  return (performance.now() - startedAt) / COMMITS
+}
+
+type Times = Record<string, number[]>
+
+/** Asks for each path in turn, over and over, until it is told to end; answers all times in milliseconds. */
+async function probe(isOver: () => boolean): Promise<Times> {
+  const times: Times = Object.fromEntries(paths.map(url => [url, []]))
+  while (!isOver())
+    for (const url of paths) {
+      const startedAt = performance.now()
+      const { statusCode } = await app.inject({ url, headers })
+      if (statusCode !== 200) throw new Error(`${url}: ${statusCode}`)
+      times[url]?.push(performance.now() - startedAt)
+      await turn()
+    }
+  return times
+}
+
+const at = (values: number[] = [], part: number): number =>
+  [...values].sort((a, b) => a - b)[Math.floor(values.length * part)] ?? Number.NaN
+
+/** Advances all that are due, as the loop does; answers milliseconds of an invoice, after it counted them. */
+async function advanceAll(count: number): Promise<number> {
+  const startedAt = performance.now()
+  while ((await advanceSubscriptions(ctx)) === 0);
+  const ms = (performance.now() - startedAt) / count
+  const { rows } = await sql<{ n: string }>`select count(*) as n from invoices where sequence = 2`.execute(ctx.db)
+  if (Number(rows[0]?.n) !== count) throw new Error(`${rows[0]?.n} invoices were made of ${count}`)
+  return ms
+}
+
+await fill(WARM_UP)
+await advanceAll(WARM_UP)
+let first: number | undefined
+for (const size of SIZES) {
+  await fill(size)
+  const bare = await commit()
+  let asked = 0
+  const before = await probe(() => asked++ >= PROBES)
+  const alone = await advanceAll(size)
+  await fill(size)
+  let isOver = false
+  const probes = probe(() => isOver)
+  const probed = await advanceAll(size)
+  isOver = true
+  const during = await probes
+  first ??= alone
+  say(`\n${size.toLocaleString("en")} due at once
+  an invoice, nobody asking         ${alone.toFixed(2)} ms   ${(alone / bare).toFixed(1)} bare commits of ${bare.toFixed(2)} ms, ${(alone / first).toFixed(2)} of the first size
+  an invoice, one caller asking     ${probed.toFixed(2)} ms   ${(probed / alone).toFixed(2)}`)
+  for (const url of paths) {
+    const [p50, p99, idle] = [at(during[url], 0.5), at(during[url], 0.99), at(before[url], 0.5)]
+    const ratio = (p50 / idle).toFixed(2)
+    say(
+      `  ${url.padEnd(40)}${idle.toFixed(1)} ms idle, ${p50.toFixed(1)} meanwhile (p99 ${p99.toFixed(1)}), ratio ${ratio}`,
+    )
+  }
+}
+await app.close()
+await service.stop()
+await postgres.stop()
+process.exit(0)
