@@ -66,7 +66,7 @@ async function commit(): Promise<number> {
 
 type Times = Record<string, number[]>
 
-/** Asks for each path in turn, over and over, until it is told to end; answers all times in milliseconds. */
+/** Asks for each path in turn, over and over, until `isOver`; answers all times in milliseconds. */
 async function probe(isOver: () => boolean): Promise<Times> {
   const times: Times = Object.fromEntries(paths.map(url => [url, []]))
   while (!isOver())
