@@ -10,7 +10,7 @@ import { AUDIENCE } from "../server/test/issuer.ts"
 import { startPostgres } from "../server/test/postgres.ts"
 
 const SIZES = process.argv.length > 2 ? process.argv.slice(2).map(Number) : [1_000, 10_000]
-const WARM_UP = 200
+const FIRST_RUN = 200
 const COMMITS = 1_000
 const PROBES = 50
 
@@ -93,8 +93,8 @@ async function advanceAll(count: number): Promise<number> {
   return ms
 }
 
-await fill(WARM_UP)
-await advanceAll(WARM_UP)
+await fill(FIRST_RUN)
+await advanceAll(FIRST_RUN)
 let first: number | undefined
 for (const size of SIZES) {
   await fill(size)
