@@ -283,7 +283,7 @@ describe("a subscription", () => {
     expect(await opens()).toBeNull()
   })
 
-  it("opens what was paid for last, until the product that it changed to is paid", async () => {
+  it("opens what was paid for last, until the product that it changed to is paid and its period begins", async () => {
     const [basic, pro] = [await newRecurring(service, "shop"), await newRecurring(service, "shop", { name: "Pro" })]
     const news = await paywall({ subscriptionProductId: basic })
     const archive = await paywall({ subscriptionProductId: pro })
@@ -301,6 +301,13 @@ describe("a subscription", () => {
       .updateTable("checkout_sessions")
       .set({ tx_hash: `0x${"9a".repeat(32)}` as never })
       .where("id", "=", next.sessionId)
+      .execute()
+    // Its period has not begun.
+    expect(await opens()).toEqual([true, false])
+    await service.ctx.db
+      .updateTable("invoices")
+      .set({ period_start: service.ctx.now() })
+      .where("id", "=", next.invoiceId)
       .execute()
     expect(await opens()).toEqual([false, true])
     expect(await verify(archive)).toMatchObject({ txHash: `0x${"9a".repeat(32)}` })

@@ -157,6 +157,7 @@ describe("GET /api/paywalls/:id", () => {
       chain: "base-sepolia",
       chainId: 84532,
       paused: false,
+      subscriptionProductId: null,
       payTo: expect.stringMatching(/^0x[0-9a-fA-F]{40}$/),
       token: { address: paperNetwork.token.address, decimals: 6, symbol: "USDC" },
     })

@@ -156,6 +156,23 @@ describe("whatever happens to a subscription", () => {
     if (kind === "resume") model.resume()
   }
 
+  it.each([1, 2, 7] as const)(
+    "who pays each period of %i days as late as it can gets no more time than it paid for",
+    count => {
+      const model = new Model({ interval: "day", count }, null)
+      let opened = 0
+      for (let hour = 0; hour < 60 * 24; hour++) {
+        model.now = new Date(T.getTime() + (hour * DAY) / 24)
+        model.work()
+        if (model.now < (model.folded.accessUntil ?? T)) opened++
+        else model.pay(true)
+      }
+      const paid = model.facts.invoices.filter(each => each.state === "paid").length
+      expect(paid).toBeGreaterThan(5)
+      expect(opened / 24).toBeLessThanOrEqual(paid * count + GRACE_MS / DAY)
+    },
+  )
+
   it("no period is billed twice or left out, one invoice is open at most, and access is what was paid", () => {
     fc.assert(
       fc.property(

@@ -50,7 +50,7 @@ export interface FoldedSubscription {
   cancelReason: Row<"subscriptions">["cancel_reason"]
   /** Until when it is paid. Null without a status. */
   paidUntil: Date | null
-  /** Until when it opens paywalls: to renew it, the payer has `GRACE_MS` after the paid time, or after an invoice that came late. */
+  /** Until when it opens paywalls: through the grace after the paid time, or after an invoice that the service made late. */
   accessUntil: Date | null
   /** The invoice to make now. */
   next: Pick<InvoiceFacts, "periodStart" | "periodEnd" | "dueAt"> | null
@@ -98,15 +98,21 @@ export function foldSubscription(facts: SubscriptionFacts, now: Date): FoldedSub
     return { ...common, status, isVoiding: open !== undefined, runAt: now < paidUntil ? paidUntil : null }
   }
   if (facts.pausedAt !== null) return { ...common, status: "paused", isVoiding: open !== undefined }
-  return open ? waiting(common, open, now) : renewing(common, facts, paid, now)
+  return open ? waiting(common, open, paid, now) : renewing(common, facts, paid, now)
 }
 
 type Common = Omit<FoldedSubscription, "status"> & { paidUntil: Date }
 
 /** While an invoice is open. Its session's end, and no clock, cancels the subscription: a payment at the last second counts. */
-function waiting(common: Common, { dueAt }: InvoiceFacts, now: Date): FoldedSubscription {
+function waiting(common: Common, open: InvoiceFacts, paid: readonly InvoiceFacts[], now: Date): FoldedSubscription {
+  const { dueAt } = open
+  const last = paid.at(-1)
+  // Who paid the last period before it ended was not late: the service was, if the invoice is due after its period began. Else each
+  // period that is paid when access has ended would open the grace again, and of days one in three be paid.
+  const isPunctual = last?.paidAt != null && last.paidAt <= last.periodEnd
+  const from = isPunctual ? latest([common.paidUntil, dueAt]) : common.paidUntil
   const pastAt = new Date(dueAt.getTime() + GRACE_MS)
-  const accessUntil = new Date(latest([common.paidUntil, dueAt]).getTime() + GRACE_MS)
+  const accessUntil = new Date(from.getTime() + GRACE_MS)
   if (now < dueAt) return { ...common, accessUntil, status: "active", runAt: dueAt }
   if (now < pastAt) return { ...common, accessUntil, status: "payment_due", runAt: pastAt }
   return { ...common, accessUntil, status: "past_due" }
@@ -119,9 +125,9 @@ function renewing(
   paid: readonly InvoiceFacts[],
   now: Date,
 ): FoldedSubscription {
-  const accessUntil = new Date(common.paidUntil.getTime() + GRACE_MS)
   const periodStart = latest([common.paidUntil, anchor])
   const periodEnd = endOfPeriod(anchor, billing, periodStart)
+  const accessUntil = new Date(common.paidUntil.getTime() + GRACE_MS)
   // Of short periods, half: the payer of a day is not asked for a day that begins after the next.
   const ahead = Math.min(aheadMs, (periodEnd.getTime() - periodStart.getTime()) / 2)
   const makeAt = new Date(periodStart.getTime() - ahead)
