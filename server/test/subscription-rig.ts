@@ -22,7 +22,7 @@ export interface SubscriptionRig {
   now(): Date
   /** Moves the clock, without a look. */
   to(at: string | Date): void
-  call(method: "GET" | "POST" | "PUT", path: string, body?: object): Promise<{ status: number; body: Body }>
+  call(method: "GET" | "POST" | "PUT" | "DELETE", path: string, body?: object): Promise<{ status: number; body: Body }>
   product(terms?: object): Promise<string>
   /** A checkout of the product. */
   start(productId: string, more?: object): Promise<string>

@@ -14,7 +14,7 @@ import { partsFaults } from "../splits/split.ts"
 import { emitAttached } from "../splits/split-guard.ts"
 import { recipientSetOf } from "../splits/splits.ts"
 import type { LinkChange, LinkCreate, ProductChange, ProductCreate } from "./catalog-schema.ts"
-import { changedTermsFaults, redirectFaults, subscriptionFaults } from "./input-faults.ts"
+import { changedTermsFaults, ownSplitFaults, redirectFaults, subscriptionFaults } from "./input-faults.ts"
 
 /** Makes a product; call it inside a transaction. */
 export async function createProduct(ctx: TxContext, merchantId: string, body: ProductCreate): Promise<Row<"products">> {
@@ -68,7 +68,7 @@ export async function changeProduct(
   if (typeof price !== "bigint") faults.push(price)
   if (typeof price !== "bigint" || faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   if (body.splitId !== undefined) await emitAttached(ctx, merchantId, id, before.split_id, body.splitId)
-  return await ctx.db
+  const changed = await ctx.db
     .updateTable("products")
     .set({
       ...(body.name === undefined ? {} : { name: body.name }),
@@ -83,6 +83,20 @@ export async function changeProduct(
     .where("id", "=", id)
     .returningAll()
     .executeTakeFirstOrThrow()
+  if (changed.billing_interval !== null) await changeItsLinks(ctx, before, changed)
+  return changed
+}
+
+/** The links of a product with `billingInterval` sell what its renewals will cost, split as they will be. */
+async function changeItsLinks(ctx: TxContext, before: Row<"products">, { id, price, split_id }: Row<"products">) {
+  if (price === before.price && split_id === before.split_id) return
+  const links = await ctx.db
+    .updateTable("payment_links")
+    .set({ amount: price, split_id, updated_at: ctx.now() })
+    .where("product_id", "=", id)
+    .returning(["id", "merchant_id"])
+    .execute()
+  for (const link of links) await emitAttached(ctx, link.merchant_id, link.id, before.split_id, split_id)
 }
 
 /** Switches a product or link off; `NOT_FOUND` for anyone else's, and for one that is off already. */
@@ -103,18 +117,27 @@ export async function switchOff(
 }
 
 /** The merchant's product, or undefined. */
-export const ownProduct = (ctx: TxContext, merchantId: string, id: string): Promise<Row<"products"> | undefined> =>
+export const ownProduct = (
+  ctx: TxContext,
+  merchantId: string,
+  id: string,
+  { isHeld = false } = {},
+): Promise<Row<"products"> | undefined> =>
   ctx.db
     .selectFrom("products")
     .selectAll()
     .where("id", "=", id)
     .where("merchant_id", "=", merchantId)
+    .$if(isHeld, query => query.forShare())
     .executeTakeFirst()
 
 /** Makes a payment link; call it inside a transaction. `SLUG_TAKEN`, `PAYOUT_ADDRESS_REQUIRED`. */
 export async function createLink(ctx: TxContext, merchantId: string, body: LinkCreate): Promise<Row<"payment_links">> {
   const faults: ErrorDetail[] = []
-  const product = body.productId === undefined ? undefined : await ownProduct(ctx, merchantId, body.productId)
+  // Held, so that a change of the product finds this link, or is found by it.
+  const product =
+    body.productId === undefined ? undefined : await ownProduct(ctx, merchantId, body.productId, { isHeld: true })
+  faults.push(...ownSplitFaults(product, body.splitId ?? undefined))
   if (body.productId !== undefined && !product?.active)
     faults.push({ path: "productId", message: "must be the id of one of your active products" })
   if (product && body.amount !== undefined)
@@ -175,6 +198,7 @@ export async function changeLink(
   body: LinkChange,
 ): Promise<Row<"payment_links">> {
   const faults = redirectFaults(body.redirectUrl)
+  if (body.splitId !== undefined) faults.push(...ownSplitFaults(await productOfLink(ctx, merchantId, id), body.splitId))
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   const split = await recipientSetOf(ctx, merchantId, body.splitId)
   if (split) await assertLinkDivisible(ctx, merchantId, id, split)
@@ -211,6 +235,11 @@ export async function changeLink(
   throw new ApiError("VALIDATION_ERROR", [
     { path: "maxUses", message: `must be at least ${link.uses}: the link was already used that often` },
   ])
+}
+
+async function productOfLink(ctx: TxContext, merchantId: string, id: string): Promise<Row<"products"> | undefined> {
+  const productId = (await ownLinkById(ctx, merchantId, id))?.product_id
+  return productId ? await ownProduct(ctx, merchantId, productId) : undefined
 }
 
 async function assertLinkDivisible(
@@ -252,8 +281,15 @@ export const ownLink = (ctx: TxContext, merchantId: string, slug: string): Promi
     .where("merchant_id", "=", merchantId)
     .executeTakeFirst()
 
-/** Whether a link can be paid: switched on, in its time, and not used up. */
-export const isOnSale = (ctx: TxContext, link: Row<"payment_links">): boolean =>
-  link.active &&
-  (link.expires_at === null || link.expires_at > ctx.now()) &&
-  (link.max_uses === null || link.uses < link.max_uses)
+/** Whether a link can be paid: switched on, in its time, not used up, and of no product with `billingInterval` that is off. */
+export async function isOnSale(ctx: TxContext, link: Row<"payment_links">): Promise<boolean> {
+  if (!link.active || (link.expires_at !== null && link.expires_at <= ctx.now())) return false
+  if (link.max_uses !== null && link.uses >= link.max_uses) return false
+  if (link.product_id === null) return true
+  const product = await ctx.db
+    .selectFrom("products")
+    .select(["active", "billing_interval"])
+    .where("id", "=", link.product_id)
+    .executeTakeFirstOrThrow()
+  return product.active || product.billing_interval === null
+}

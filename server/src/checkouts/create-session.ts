@@ -23,7 +23,7 @@ import { recipientSetOf, recipientsOf } from "../splits/splits.ts"
 import { receiverFault } from "../webhooks/webhook.ts"
 import { beginSubscription, isRecurring } from "./begin-subscription.ts"
 import { isOnSale, ownLink, ownProduct } from "./catalog.ts"
-import { metadataFaults, redirectFaults } from "./input-faults.ts"
+import { metadataFaults, ownSplitFaults, redirectFaults } from "./input-faults.ts"
 import { assertAsked } from "./payer-info.ts"
 import type { CheckoutCreate, PayConfirm } from "./schema.ts"
 
@@ -68,6 +68,7 @@ export async function createSession(
     })
   if (isRecurring(terms.product) && (body.capture ?? "direct") !== "direct")
     faults.push({ path: "capture", message: "must be `direct` for a product with `billingInterval`" })
+  faults.push(...ownSplitFaults(terms.product, body.splitId ?? undefined))
   const callbackFault = body.callbackUrl === undefined ? undefined : receiverFault(ctx.settings, body.callbackUrl)
   if (callbackFault) faults.push({ path: "callbackUrl", message: callbackFault })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
@@ -82,7 +83,7 @@ export async function createLinkSession(
 ): Promise<Row<"checkout_sessions">> {
   const link = await ctx.db.selectFrom("payment_links").selectAll().where("slug", "=", body.slug).executeTakeFirst()
   if (!link) throw new ApiError("LINK_NOT_FOUND")
-  if (!isOnSale(ctx, link)) throw new ApiError("LINK_UNAVAILABLE")
+  if (!(await isOnSale(ctx, link))) throw new ApiError("LINK_UNAVAILABLE")
   if (await isPaused(ctx, networkOf(ctx.chain, link.chain_id))) throw new ApiError("PAYMENTS_PAUSED")
   return await insertSession(ctx, link.merchant_id, await linkTerms(ctx, link, body), {}, agentCaller)
 }
@@ -191,7 +192,7 @@ async function termsOf(ctx: TxContext, merchantId: string, body: CheckoutCreate)
   if (body.slug !== undefined) {
     const link = await ownLink(ctx, merchantId, body.slug)
     if (!link) throw invalid("slug", "must be the slug of one of your payment links")
-    if (!isOnSale(ctx, link)) throw new ApiError("LINK_UNAVAILABLE")
+    if (!(await isOnSale(ctx, link))) throw new ApiError("LINK_UNAVAILABLE")
     return await linkTerms(ctx, link, body)
   }
   const product = body.productId === undefined ? undefined : await ownProduct(ctx, merchantId, body.productId)
@@ -344,13 +345,28 @@ async function submit(ctx: TxContext, session: Row<"checkout_sessions">, txHash:
 
 const OVER = "This checkout is over: it has expired, or was deleted."
 
-/** Ends a session that nobody has begun to pay; `SESSION_NOT_FOUND` once it is over, `INVALID_OPERATION` for any other. Late money is still found. */
+/** Ends a session that nobody has begun to pay; `SESSION_NOT_FOUND` once it is over, `INVALID_OPERATION` for any other and for a subscription's renewal. Late money is still found. */
 export async function closeSession(ctx: Context, merchantId: string, id: string): Promise<void> {
-  if (await inTransaction(ctx, ctx => endPending(ctx, merchantId, id))) return
+  if (await inTransaction(ctx, ctx => endUnlessRenewal(ctx, merchantId, id))) return
   const { status } = await sessionOf(ctx, id, merchantId)
   // A closed one stays pending until its expiry is worked off.
   if (status === "pending" || status === "expired") throw new ApiError("SESSION_NOT_FOUND", undefined, OVER)
   throw new ApiError("INVALID_OPERATION", undefined, `Only a pending checkout can be closed; this one is ${status}.`)
+}
+
+/** Ends a pending session. A subscription would be canceled by the end of its invoice's, so its merchant asks for that itself. */
+async function endUnlessRenewal(ctx: TxContext, merchantId: string, id: string): Promise<boolean> {
+  if (!(await endPending(ctx, merchantId, id))) return false
+  const subscription = await ctx.db
+    .selectFrom("invoices")
+    .innerJoin("subscriptions", "subscriptions.id", "invoices.subscription_id")
+    .select("subscriptions.id")
+    .where("invoices.session_id", "=", id)
+    .where("subscriptions.status", "is not", null)
+    .executeTakeFirst()
+  if (!subscription) return true
+  const message = `This checkout is an invoice of ${subscription.id}: pause or cancel the subscription instead.`
+  throw new ApiError("INVALID_OPERATION", undefined, message)
 }
 
 /** Whether a pending session ended now; its expiry is worked off at once. */

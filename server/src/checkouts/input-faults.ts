@@ -17,6 +17,15 @@ export const redirectFaults = (redirectUrl: string | null | undefined): ErrorDet
     ? [{ path: "redirectUrl", message: "must be a valid http(s) address" }]
     : []
 
+/** A subscription's periods are all split alike: as its product says. */
+export const ownSplitFaults = (
+  product: Pick<Row<"products">, "billing_interval"> | undefined,
+  splitId: string | null | undefined,
+): ErrorDetail[] =>
+  splitId !== undefined && product && product.billing_interval !== null
+    ? [{ path: "splitId", message: "can't be given for a product with `billingInterval`: set the product's `splitId`" }]
+    : []
+
 type SubscriptionTerms = Partial<Pick<ProductCreate, "billingInterval" | "billingCount" | "trialDays" | "maxPeriods">>
 
 /** What is wrong with terms of subscriptions, of a product that is `recurring` or not. */

@@ -131,7 +131,7 @@ export async function linkPage(
   if (!link) throw new ApiError("LINK_NOT_FOUND")
   const network = networkOf(ctx.chain, link.chain_id)
   const base = await pageBase(ctx, { merchantId: link.merchant_id, network, lang })
-  if (!isOnSale(ctx, link)) return { base, data: null }
+  if (!(await isOnSale(ctx, link))) return { base, data: null }
   const amount = link.amount === null ? null : formatAmount(link.amount, network.token.decimals)
   const description = link.description === null ? null : shown(link.description)
   return {

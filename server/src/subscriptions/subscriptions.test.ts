@@ -336,6 +336,51 @@ describe("a subscription", () => {
     await rig.look()
     expect((await rig.read(id)).payer.toLowerCase()).toBe(SUBSCRIBER)
   })
+
+  it("is split as its product says: a checkout or a link of it has no split of its own", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const productId = await rig.product()
+    const recipients = [40, 60].map((percent, i) => ({ address: `0x${`${i + 1}1`.repeat(20)}`, percent }))
+    const splitId = (await rig.call("POST", "splits", { name: "two", recipients })).body.id
+    const link = (await rig.call("POST", "payment-links", { title: "Magazine", productId })).body
+    const refused = { status: 400, body: { details: [{ path: "splitId" }] } }
+    expect(await rig.call("POST", "checkouts", { productId, splitId })).toMatchObject(refused)
+    expect(await rig.call("POST", "checkouts", { slug: link.slug, splitId })).toMatchObject(refused)
+    expect(await rig.call("POST", "payment-links", { title: "Other", productId, splitId })).toMatchObject(refused)
+    expect(await rig.call("PUT", `payment-links/${link.id}`, { splitId })).toMatchObject(refused)
+    await rig.call("PUT", `products/${productId}`, { splitId })
+    expect((await rig.call("POST", "checkouts", { slug: link.slug })).body).toMatchObject({ splitId })
+  })
+
+  it("is sold by a link at its product's present price, and not once that is off", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const productId = await rig.product()
+    const { id, slug } = (await rig.call("POST", "payment-links", { title: "Magazine", productId })).body
+    await rig.call("PUT", `products/${productId}`, { price: "9.00" })
+    expect((await rig.call("GET", `payment-links/${id}`)).body).toMatchObject({ amount: "9.00" })
+    const sell = () => rig.service.call("POST", "/api/pay/sessions", { slug })
+    expect(await sell()).toMatchObject({ status: 201, body: { amount: "9.00" } })
+    await rig.call("DELETE", `products/${productId}`)
+    expect(await sell()).toMatchObject({ status: 410, body: { error: "LINK_UNAVAILABLE" } })
+    await rig.call("PUT", `products/${productId}`, { active: true })
+    expect((await sell()).status).toBe(201)
+  })
+
+  it("is not canceled by closing the checkout of its invoice, which is refused", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const productId = await rig.product()
+    expect((await rig.call("DELETE", `checkouts/${await rig.start(productId)}`)).status).toBe(200)
+    const id = await rig.subscribed()
+    rig.to("2027-02-26T10:00:00Z")
+    await rig.look()
+    const session = await rig.open(id)
+    expect(await rig.call("DELETE", `checkouts/${session}`)).toMatchObject({
+      status: 409,
+      body: { error: "INVALID_OPERATION", message: expect.stringContaining("pause or cancel") },
+    })
+    await rig.look()
+    expect([await rig.open(id), (await rig.read(id)).status]).toEqual([session, "active"])
+  })
 })
 
 describe("what a subscription is", () => {
