@@ -78,6 +78,8 @@ function subscribedTo(ctx: TxContext, { merchant_id, chain_id, subscription_prod
           .select(["invoices.product_id", "checkout_sessions.tx_hash"])
           .whereRef("invoices.subscription_id", "=", "subscriptions.id")
           .where("invoices.paid_at", "is not", null)
+          // A payment that a reorg removed a moment ago.
+          .where("checkout_sessions.tx_hash", "is not", null)
           // A period that is paid ahead opens the paywall when it begins; a trial comes before the first.
           .where(eb => eb.or([eb("invoices.period_start", "<=", ctx.now()), eb("invoices.sequence", "=", 1)]))
           .orderBy("invoices.sequence", "desc")

@@ -77,9 +77,11 @@ function begun(held: Held): Held {
 async function noteLast(ctx: TxContext, held: Held): Promise<Held> {
   const { invoices, session } = held
   const last = lastOf(held)
-  const paid_at = session.status === "confirmed" && !last.voided_at ? (last.paid_at ?? session.confirmed_at) : null
+  // Money that was found after a void, or that the merchant accepted then, is not for nothing: no later invoice has its period.
+  const isPaid = session.status === "confirmed"
+  const paid_at = isPaid ? (last.paid_at ?? session.confirmed_at) : null
   const isVoid = last.void_asked_at !== null && isEnded(session)
-  const voided_at = last.voided_at ?? (isVoid ? ctx.now() : null)
+  const voided_at = isPaid ? null : (last.voided_at ?? (isVoid ? ctx.now() : null))
   return await writeLast(ctx, held, { ...last, paid_at, voided_at }, invoices)
 }
 

@@ -249,6 +249,27 @@ describe("a subscription", () => {
     expect((await rig.ask(id, "resume")).body).toMatchObject({ status: "active", pausedAt: null })
   })
 
+  it("that was paused before its payment was mined has the period whose late money its merchant accepts", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const id = await rig.subscribed()
+    rig.to("2027-02-26T10:00:00Z")
+    await rig.look()
+    const session = await rig.open(id)
+    await rig.ask(id, "pause")
+    await rig.look()
+    rig.to(later(rig.now(), 0.1))
+    await rig.pay(session)
+    await rig.look()
+    expect((await rig.invoices(id)).at(-1)).toMatchObject({ paid_at: null, voided_at: expect.any(Date) })
+    const { data } = (await rig.call("GET", "payments")).body
+    expect((await rig.call("POST", `payments/${data[0].id}/accept`, {})).status).toBe(200)
+    await rig.look()
+    expect(await rig.read(id)).toMatchObject({ status: "paused", paidUntil: "2027-03-31T10:00:00.000Z" })
+    expect((await rig.ask(id, "resume")).body.status).toBe("active")
+    await rig.look()
+    expect(await rig.invoices(id)).toHaveLength(2)
+  })
+
   it("is canceled at its period's end, which can be taken back until then, and at once for good", async () => {
     await rig.begin("2027-01-31T10:00:00Z")
     const id = await rig.subscribed()
