@@ -35,6 +35,7 @@ describe("POST /api/console/paywalls", () => {
       slug: null,
       listed: false,
       splitId: null,
+      subscriptionProductId: null,
       chain: "base-sepolia",
       accessDuration: null,
       active: true,
