@@ -376,6 +376,9 @@ describe("a subscription", () => {
       product_id: product,
       redirect_url: `${BASE_URL}/paywall/${film}`,
     })
+    await change(film, { active: false })
+    expect(await start()).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
+    await change(film, { active: true })
     await service.call("PUT", `/api/console/products/${product}`, { active: false }, { as: "shop" })
     expect(await start()).toMatchObject({ status: 409, body: { error: "INVALID_OPERATION" } })
     // Who has subscribed keeps access; without the product nobody has it by a subscription.

@@ -5,12 +5,12 @@ import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError } from "../errors.ts"
 
-/** The product whose subscription opens a paywall, while it is sold; undefined for none. */
+/** The product whose subscription opens a paywall, while both are sold; undefined for none. */
 export async function productToSubscribe(
   ctx: TxContext,
-  { merchant_id, subscription_product_id }: Pick<Row<"paywalls">, "merchant_id" | "subscription_product_id">,
+  { merchant_id, subscription_product_id, active }: Row<"paywalls">,
 ): Promise<Row<"products"> | undefined> {
-  if (subscription_product_id === null) return undefined
+  if (!active || subscription_product_id === null) return undefined
   const product = await ownProduct(ctx, merchant_id, subscription_product_id)
   return product?.active ? product : undefined
 }

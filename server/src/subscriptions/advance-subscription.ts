@@ -35,14 +35,15 @@ export async function advance(ctx: TxContext, held: Held): Promise<Row<"subscrip
   }
   if (folded.next) {
     const made = await makeInvoice(ctx, now, folded.next)
-    if (made) {
+    if ("invoices" in made) {
       now = made
       folded = foldedOf(ctx, now)
       ;({ runAt, accessUntil } = folded)
     } else {
       runAt = new Date(ctx.now().getTime() + BLOCKED_MS)
-      // Nobody can pay meanwhile, so nobody loses access for it.
-      accessUntil = new Date(folded.next.dueAt.getTime() + GRACE_MS)
+      // While the network is paused nobody can pay, so nobody loses access for it. What its merchant has to change ends with the grace:
+      // else a price that is too low now would be access for ever.
+      if (made.refused.code === "PAYMENTS_PAUSED") accessUntil = new Date(folded.next.dueAt.getTime() + GRACE_MS)
     }
   }
   return await write(ctx, before, now, { ...folded, runAt, accessUntil })
@@ -140,12 +141,12 @@ async function voidLast(ctx: TxContext, held: Held): Promise<Held> {
   return await writeLast(ctx, held, { ...last, void_asked_at: last.void_asked_at ?? ctx.now() }, held.invoices)
 }
 
-/** Makes the next invoice with its session and event; undefined while no session can be made. */
+/** Makes the next invoice with its session and event, or answers why no session can be made. */
 async function makeInvoice(
   ctx: TxContext,
   held: Held,
   { periodStart, periodEnd, dueAt }: NonNullable<FoldedSubscription["next"]>,
-): Promise<Held | undefined> {
+): Promise<Held | { refused: ApiError }> {
   const { subscription } = held
   const { id, merchant_id, customer_email: customerEmail } = subscription
   const product = await ctx.db
@@ -161,7 +162,7 @@ async function makeInvoice(
     // These are thrown before anything is written, so that the transaction goes on.
     if (!(error instanceof ApiError)) throw error
     ctx.log.warn({ subscriptionId: id, err: error }, "an invoice can't be made now, and will be tried again")
-    return undefined
+    return { refused: error }
   }
   const now = ctx.now()
   const invoice = await ctx.db

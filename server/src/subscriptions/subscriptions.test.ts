@@ -612,6 +612,22 @@ describe("the job", () => {
     expect(await rig.read(id)).toMatchObject({ status: "payment_due" })
   })
 
+  it("gives no access beyond the grace where its price is too low to be paid by now", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const [id = ""] = await many(1)
+    const { settings } = rig.service.ctx
+    const { minAmount } = settings
+    settings.minAmount = "100"
+    rig.to("2027-05-10T10:00:00Z")
+    await rig.look()
+    const { accessUntil } = await rig.read(id)
+    settings.minAmount = minAmount
+    expect([(await rig.invoices(id)).length, accessUntil]).toEqual([1, "2027-03-03T10:00:00.000Z"])
+    rig.to("2027-05-10T10:02:00Z")
+    await rig.look()
+    expect(await rig.invoices(id)).toHaveLength(2)
+  })
+
   // The embedded database has one connection, on which nothing else runs while a transaction is open.
   it.runIf(onPostgres)("leaves alone what another process holds, and makes the round of the others", async () => {
     await rig.begin("2027-01-31T10:00:00Z")
