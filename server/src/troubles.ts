@@ -1,6 +1,6 @@
 /**
- * The service's current problems, as `/readyz` of any process reports them: the scan of the networks, endpoints, and
- * payouts.
+ * The service's current problems, as `/readyz` of any process reports them: the scan of the networks, endpoints,
+ * payouts, and subscriptions.
  */
 
 import { troublesInWords } from "./chain/endpoint-troubles.ts"
@@ -8,10 +8,19 @@ import type { Context } from "./context.ts"
 import type { Troubles } from "./http/health.ts"
 import { alarmsInWords } from "./payouts/alarms.ts"
 import { scanTroubles } from "./scanner/scan-lag.ts"
+import { failingSubscriptions } from "./subscriptions/advance-subscriptions.ts"
 
 /** Queries only the database; `standing` are the alarms of this process's own checks. */
 export async function troublesNow(ctx: Context, standing: readonly string[] = []): Promise<Troubles> {
-  const [scan, payouts, endpoints] = await Promise.all([scanTroubles(ctx), alarmsInWords(ctx), troublesInWords(ctx)])
+  const [scan, payouts, endpoints, subscriptions] = await Promise.all([
+    scanTroubles(ctx),
+    alarmsInWords(ctx),
+    troublesInWords(ctx),
+    failingSubscriptions(ctx),
+  ])
   // A wallet without gas, for example, is noticed by its rounds and by the checks, in the same words.
-  return { faults: scan.faults, alarms: [...new Set([...standing, ...scan.alarms, ...payouts, ...endpoints])] }
+  return {
+    faults: scan.faults,
+    alarms: [...new Set([...standing, ...scan.alarms, ...payouts, ...endpoints, ...subscriptions])],
+  }
 }

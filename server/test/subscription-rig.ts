@@ -26,8 +26,11 @@ export interface SubscriptionRig {
   product(terms?: object): Promise<string>
   /** A checkout of the product. */
   start(productId: string, more?: object): Promise<string>
-  /** A transfer of what a session costs, mined now (or `at`), and settled. */
-  pay(sessionId: string, options?: { from?: Address; at?: Date; state?: "confirmed" | "final" }): Promise<void>
+  /** A transfer of what a session costs (or `value`), mined now (or `at`), and settled. */
+  pay(
+    sessionId: string,
+    options?: { from?: Address; at?: Date; state?: "seen" | "confirmed" | "final"; value?: bigint },
+  ): Promise<void>
   /** All transfers are final now. */
   finalize(): Promise<void>
   /** A reorg removes what was paid for a session, or brings it back. */
@@ -89,7 +92,7 @@ export async function startSubscriptionRig(settings: Partial<Settings> = {}): Pr
     product: async terms =>
       (await made("products", { name: "Magazine", price: "5.00", billingInterval: "month", ...terms })).id,
     start: async (productId, more) => (await made("checkouts", { productId, ...more })).id,
-    pay: async (sessionId, { from = SUBSCRIBER, at = clock, state = "final" } = {}) => {
+    pay: async (sessionId, { from = SUBSCRIBER, at = clock, state = "final", value } = {}) => {
       const deposit = await ctx.db
         .selectFrom("deposits")
         .selectAll()
@@ -107,7 +110,7 @@ export async function startSubscriptionRig(settings: Partial<Settings> = {}): Pr
           tx_hash: randomHash(),
           token: paperNetwork.token.address,
           to_address: deposit.address,
-          ...{ k: 0, deposit_id: deposit.id, from_address: from, value: amount, block_number: 1n },
+          ...{ k: 0, deposit_id: deposit.id, from_address: from, value: value ?? amount, block_number: 1n },
           ...{ block_hash: randomHash(), log_index: 0, block_time: at, state, run_at: clock, created_at: clock },
         })
         .execute()

@@ -37,8 +37,8 @@ const LATE_WATCH_MS = 30 * 86_400_000
 /** Hashes of one session that are read together: a payer has one or two. */
 const MAX_OPEN_HASHES = 10
 
-/** What a session is to sell, read from a request or a link. */
-interface Terms {
+/** What a session is to sell, read from a request, a link or a subscription. */
+export interface Terms {
   network: NetworkInfo
   amount: bigint
   link: Row<"payment_links"> | undefined
@@ -88,101 +88,78 @@ export async function createLinkSession(
   return await insertSession(ctx, link.merchant_id, await linkTerms(ctx, link, body), {}, agentCaller)
 }
 
-/** What a renewal takes over from the session of the period before. */
-type Inherited = Pick<Row<"checkout_sessions">, "redirect_url" | "callback_url" | "metadata" | "payer_fields">
-
-/**
- * The session of a subscription's next period: the product at the price and with the split of now. `PAYMENTS_PAUSED`,
- * `PAYOUT_ADDRESS_REQUIRED`, `VALIDATION_ERROR` where the price is below what can be paid; nothing is written then.
- */
-export async function createRenewalSession(
-  ctx: TxContext,
-  product: Row<"products">,
-  { before, customerEmail, expiresAt }: { before: Inherited; customerEmail: string | null; expiresAt: Date },
-): Promise<Row<"checkout_sessions">> {
-  const { merchant_id: merchantId, price: amount, split_id: splitId } = product
-  const network = networkOf(ctx.chain, product.chain_id)
-  await assertSelling(ctx, network)
-  const split = await recipientSetOf(ctx, merchantId, splitId)
-  const terms = { network, amount, link: undefined, product, splitId, setId: split?.setId }
-  return await insertSession(ctx, merchantId, terms, {
-    description: product.name,
-    expiresAt,
-    isRenewal: true,
-    ...(before.redirect_url === null ? {} : { redirectUrl: before.redirect_url }),
-    ...(before.callback_url === null ? {} : { callbackUrl: before.callback_url }),
-    ...(before.metadata === null ? {} : { metadata: before.metadata }),
-    ...(before.payer_fields === null ? {} : { payerFields: before.payer_fields }),
-    ...(customerEmail === null ? {} : { customerEmail }),
-  })
-}
-
-/** A request, or what a renewal is made of. */
-interface SessionBody extends CheckoutCreate {
-  expiresAt?: Date
-  isRenewal?: boolean
-}
-
 async function insertSession(
   ctx: TxContext,
   merchantId: string,
-  { network, amount, link, product, splitId, setId }: Terms,
-  body: SessionBody,
+  terms: Terms,
+  body: CheckoutCreate,
   agentCaller?: string,
 ): Promise<Row<"checkout_sessions">> {
-  const now = ctx.now()
+  const { network, amount, product, setId } = terms
   // A price of its own may have been set when the split had fewer recipients; each is a transfer that we pay for.
   const size = setId === undefined ? 1 : ((await recipientsOf(ctx, [setId])).get(setId)?.length ?? 1)
   const faults = partsFaults(ctx.settings.minAmount, network, amount, { size })
   if (faults.length > 0) throw new ApiError("VALIDATION_ERROR", faults)
   const owner = await payoutAddressOn(ctx, merchantId, network)
-  const expiresAt = body.expiresAt ?? new Date(now.getTime() + (body.expiresIn ?? DEFAULT_LIFE_S) * 1_000)
-  const { capture = "direct" } = body
-  const json = (value: unknown) => (value === undefined ? null : JSON.stringify(value))
-  const session = await ctx.db
-    .insertInto("checkout_sessions")
-    .values({
-      id: newId("cs"),
-      merchant_id: merchantId,
-      chain_id: network.chainId,
-      amount,
-      currency: network.token.symbol,
-      description: body.description ?? link?.description ?? null,
-      redirect_url: body.redirectUrl ?? link?.redirect_url ?? null,
-      callback_url: body.callbackUrl ?? null,
-      link_id: link?.id ?? null,
-      product_id: product?.id ?? null,
-      split_id: splitId,
-      recipient_set_id: setId ?? null,
-      customer_email: body.customerEmail ?? null,
-      payer_fields: json(body.payerFields ?? body.payerInfo),
-      payer_info: null,
-      metadata: json(body.metadata),
-      status: "pending",
-      capture,
-      message: capture === "direct" ? null : firstWords(amount, network.token),
-      agent: agentCaller !== undefined,
-      agent_caller: agentCaller ?? null,
-      expires_at: expiresAt,
-      run_at: capture === "direct" ? expiresAt : null,
-      created_at: now,
-      updated_at: now,
-    })
-    .returningAll()
-    .executeTakeFirstOrThrow()
-  if (capture !== "direct") {
+  const row = sessionRow(ctx, merchantId, terms, body, agentCaller)
+  const session = await ctx.db.insertInto("checkout_sessions").values(row).returningAll().executeTakeFirstOrThrow()
+  if (session.capture !== "direct") {
     await makeEscrow(ctx, network, session, owner, body)
     return session
   }
-  const opensAt = new Date(expiresAt.getTime() + OPEN_AFTER_MS)
-  const parties = { owner, approver: await approverOf(ctx, network, merchantId, owner), recipientSetId: setId ?? null }
-  // Nobody has a renewal's page open yet.
-  const watchedMs = body.isRenewal ? 0 : WATCHED_MS
-  await makeDeposit(ctx, network, { resourceId: session.id, ...parties, opensAt, watchedMs })
+  const approver = await approverOf(ctx, network, merchantId, owner)
+  const parties = { owner, approver, recipientSetId: setId ?? null }
+  await makeDeposit(ctx, network, { ...depositOf(session), ...parties, watchedMs: WATCHED_MS })
   // An agent pays for one call, and is not billed again.
-  if (isRecurring(product) && !body.isRenewal && agentCaller === undefined)
-    await beginSubscription(ctx, session, product)
+  if (isRecurring(product) && agentCaller === undefined) await beginSubscription(ctx, session, product)
   return session
+}
+
+/** What the receiving address of a session is for, and until when it is the session's. */
+export const depositOf = ({ id, expires_at }: Pick<Row<"checkout_sessions">, "id" | "expires_at">) => ({
+  resourceId: id,
+  opensAt: new Date(expires_at.getTime() + OPEN_AFTER_MS),
+})
+
+/** A session as it begins: nobody has paid. */
+export function sessionRow(
+  ctx: TxContext,
+  merchantId: string,
+  { network, amount, link, product, splitId, setId }: Terms,
+  body: CheckoutCreate & { expiresAt?: Date },
+  agentCaller?: string,
+) {
+  const now = ctx.now()
+  const expiresAt = body.expiresAt ?? new Date(now.getTime() + (body.expiresIn ?? DEFAULT_LIFE_S) * 1_000)
+  const { capture = "direct" } = body
+  const json = (value: unknown) => (value === undefined ? null : JSON.stringify(value))
+  return {
+    id: newId("cs"),
+    merchant_id: merchantId,
+    chain_id: network.chainId,
+    amount,
+    currency: network.token.symbol,
+    description: body.description ?? link?.description ?? null,
+    redirect_url: body.redirectUrl ?? link?.redirect_url ?? null,
+    callback_url: body.callbackUrl ?? null,
+    link_id: link?.id ?? null,
+    product_id: product?.id ?? null,
+    split_id: splitId,
+    recipient_set_id: setId ?? null,
+    customer_email: body.customerEmail ?? null,
+    payer_fields: json(body.payerFields ?? body.payerInfo),
+    payer_info: null,
+    metadata: json(body.metadata),
+    status: "pending" as const,
+    capture,
+    message: capture === "direct" ? null : firstWords(amount, network.token),
+    agent: agentCaller !== undefined,
+    agent_caller: agentCaller ?? null,
+    expires_at: expiresAt,
+    run_at: capture === "direct" ? expiresAt : null,
+    created_at: now,
+    updated_at: now,
+  }
 }
 
 /** What is sold, and for how much: said by the request, by a link, or by a product, and by one of them only. */
@@ -356,7 +333,7 @@ export async function closeSession(ctx: Context, merchantId: string, id: string)
 
 /** Ends a pending session. A subscription would be canceled by the end of its invoice's, so its merchant asks for that itself. */
 async function endUnlessRenewal(ctx: TxContext, merchantId: string, id: string): Promise<boolean> {
-  if (!(await endPending(ctx, merchantId, id))) return false
+  if ((await endPending(ctx, [id], merchantId)).length === 0) return false
   const subscription = await ctx.db
     .selectFrom("invoices")
     .innerJoin("subscriptions", "subscriptions.id", "invoices.subscription_id")
@@ -369,18 +346,21 @@ async function endUnlessRenewal(ctx: TxContext, merchantId: string, id: string):
   throw new ApiError("INVALID_OPERATION", undefined, message)
 }
 
-/** Whether a pending session ended now; its expiry is worked off at once. */
-export async function endPending(ctx: TxContext, merchantId: string, id: string): Promise<boolean> {
+/** Which of these sessions were pending and ended now; their expiry is worked off at once. Without a merchant, whoever's they are. */
+export async function endPending(ctx: TxContext, ids: readonly string[], merchantId?: string): Promise<string[]> {
+  if (ids.length === 0) return []
   const now = ctx.now()
   const closed = await ctx.db
     .updateTable("checkout_sessions")
     .set({ expires_at: now, run_at: sql`case when capture = 'direct' then ${now}::timestamptz end`, updated_at: now })
-    .where("id", "=", id)
-    .where("merchant_id", "=", merchantId)
+    .where("id", "in", ids)
+    .$if(merchantId !== undefined, query => query.where("merchant_id", "=", merchantId ?? ""))
     .where("status", "=", "pending")
     .where("expires_at", ">", now)
-    .executeTakeFirst()
-  if (closed.numUpdatedRows === 0n) return false
-  await ctx.db.updateTable("escrows").set({ run_at: now }).where("session_id", "=", id).execute()
-  return true
+    .returning("id")
+    .execute()
+  const ended = closed.map(({ id }) => id)
+  if (ended.length > 0)
+    await ctx.db.updateTable("escrows").set({ run_at: now }).where("session_id", "in", ended).execute()
+  return ended
 }

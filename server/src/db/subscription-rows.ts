@@ -26,12 +26,18 @@ export interface Subscriptions {
   /** Asked for; `cancel_at_period_end`: with the time that is paid. */
   canceled_at: Optional<Date>
   cancel_at_period_end: Generated<boolean>
+  /** Who asked for either: each takes back only its own wish. */
+  cancel_asked_by: Optional<"merchant" | "subscriber" | "both">
   status: Optional<"active" | "payment_due" | "past_due" | "paused" | "canceled">
   cancel_reason: Optional<"requested" | "unpaid" | "completed">
   ended_at: Optional<Date>
   paid_until: Optional<Date>
   access_until: Optional<Date>
   event_sequence: Generated<number>
+  /** Why the invoice that is due can't be made. */
+  blocked_by: Optional<"payments_paused" | "payout_address" | "price">
+  /** Rounds in which it could not be advanced, since the last in which it was. */
+  failed_rounds: Generated<number>
   run_at: Optional<Date>
   created_at: Date
   updated_at: Date

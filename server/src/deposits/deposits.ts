@@ -27,18 +27,29 @@ interface DepositTerms extends Parties {
 }
 
 /** Creates a receiving address. */
-export async function makeDeposit(
+export async function makeDeposit(ctx: TxContext, network: NetworkInfo, terms: DepositTerms): Promise<Row<"deposits">> {
+  const [row] = await makeDeposits(ctx, [{ network, ...terms }])
+  if (!row) throw new Error("a receiving address was not created")
+  return row
+}
+
+/** Creates receiving addresses, in one statement. */
+export async function makeDeposits(
   ctx: TxContext,
-  network: NetworkInfo,
-  { resourceId, owner, approver, recipientSetId, opensAt, watchedMs }: DepositTerms,
-): Promise<Row<"deposits">> {
-  const salt = `0x${randomBytes(32).toString("hex")}` as Hash
-  const openAfter = BigInt(Math.floor(opensAt.getTime() / 1_000))
-  const factory = network.depositFactory
-  const hash = payeesHash(await payeesOf(ctx, recipientSetId))
-  return await ctx.db
-    .insertInto("deposits")
-    .values({
+  all: readonly (DepositTerms & { network: NetworkInfo })[],
+): Promise<Row<"deposits">[]> {
+  if (all.length === 0) return []
+  const sets = await payeesOfSets(
+    ctx,
+    all.flatMap(each => each.recipientSetId ?? []),
+  )
+  const now = ctx.now()
+  const rows = all.map(({ network, resourceId, owner, approver, recipientSetId, opensAt, watchedMs }) => {
+    const salt = `0x${randomBytes(32).toString("hex")}` as Hash
+    const openAfter = BigInt(Math.floor(opensAt.getTime() / 1_000))
+    const factory = network.depositFactory
+    const hash = payeesHash(recipientSetId === null ? [] : (sets.get(recipientSetId) ?? []))
+    return {
       chain_id: network.chainId,
       address: addressOfTerms(factory, salt, { owner, approver, payeesHash: hash, openAfter }),
       factory,
@@ -49,11 +60,11 @@ export async function makeDeposit(
       recipient_set_id: recipientSetId,
       open_after_s: openAfter,
       resource_id: resourceId,
-      created_at: ctx.now(),
-      watched_until: new Date(ctx.now().getTime() + watchedMs),
-    })
-    .returningAll()
-    .executeTakeFirstOrThrow()
+      created_at: now,
+      watched_until: new Date(now.getTime() + watchedMs),
+    }
+  })
+  return await ctx.db.insertInto("deposits").values(rows).returningAll().execute()
 }
 
 /** Creates a receiving address for a paywall or bundle, whose money can go to these parties alone. */

@@ -27,8 +27,11 @@ export async function approverOf(
     .select("approver")
     .where("id", "=", merchantId)
     .executeTakeFirstOrThrow()
-  return approverOr(ctx, approver) === "wallet" ? owner : network.depositFactory
+  return approverAddress(ctx, approver, owner, network.depositFactory)
 }
+
+const approverAddress = (ctx: TxContext, chosen: Approver | null, owner: Address, factory: Address): Address =>
+  approverOr(ctx, chosen) === "wallet" ? owner : factory
 
 /**
  * The parties of a paywall or bundle as its merchant's settings and its split are now; throws where no payout address is set.
@@ -48,4 +51,22 @@ export async function partiesOf(
   if (!row) throw new Error(`${id} has no payout address on ${network.name}`)
   const { merchant_id, owner, set_id } = row
   return { owner, approver: await approverOf(ctx, network, merchant_id, owner), recipientSetId: set_id }
+}
+
+/** Whose new addresses on a network they are, and who approves returns there: of each merchant with a payout address there. */
+export async function sellersOn(
+  ctx: TxContext,
+  merchantIds: readonly string[],
+): Promise<(merchantId: string, network: NetworkInfo) => Pick<Parties, "owner" | "approver"> | undefined> {
+  const rows = await ctx.db
+    .selectFrom("payout_addresses")
+    .innerJoin("merchants", "merchants.id", "payout_addresses.merchant_id")
+    .select(["merchants.id", "merchants.approver", "payout_addresses.chain_id", "payout_addresses.address"])
+    .where("merchants.id", "in", [...new Set(merchantIds)])
+    .execute()
+  const byMerchant = new Map(rows.map(row => [`${row.id} ${row.chain_id}`, row]))
+  return (merchantId, { chainId, depositFactory }) => {
+    const row = byMerchant.get(`${merchantId} ${chainId}`)
+    return row && { owner: row.address, approver: approverAddress(ctx, row.approver, row.address, depositFactory) }
+  }
 }

@@ -135,12 +135,39 @@ export async function recipientSetOf(
   ctx: TxContext,
   merchantId: string,
   splitId: string | null | undefined,
-): Promise<{ setId: bigint; size: number } | undefined> {
+): Promise<RecipientSet | undefined> {
   if (splitId === null || splitId === undefined) return undefined
-  const row = await ctx.db.selectFrom("splits").selectAll().where("id", "=", splitId).forShare().executeTakeFirst()
-  if (!row) throw invalid("splitId", "must be the id of one of your splits")
-  if (row.merchant_id !== merchantId) throw new ApiError("FORBIDDEN")
-  return { setId: row.set_id, size: (await recipientsOf(ctx, [row.set_id])).get(row.set_id)?.length ?? 0 }
+  const set = (await recipientSetsOf(ctx, [splitId])).get(splitId)
+  if (!set) throw invalid("splitId", "must be the id of one of your splits")
+  if (set.merchantId !== merchantId) throw new ApiError("FORBIDDEN")
+  return set
+}
+
+/** Who is paid which part by a split, and how many they are. */
+export interface RecipientSet {
+  merchantId: string
+  setId: bigint
+  size: number
+}
+
+/** The sets of these splits, which it locks until the transaction ends. */
+export async function recipientSetsOf(ctx: TxContext, splitIds: readonly string[]): Promise<Map<string, RecipientSet>> {
+  if (splitIds.length === 0) return new Map()
+  const query = ctx.db
+    .selectFrom("splits")
+    .selectAll()
+    .where("id", "in", [...new Set(splitIds)])
+  const rows = await query.orderBy("id").forShare().execute()
+  const recipients = await recipientsOf(
+    ctx,
+    rows.map(({ set_id }) => set_id),
+  )
+  return new Map(
+    rows.map(({ id, merchant_id: merchantId, set_id: setId }) => [
+      id,
+      { merchantId, setId, size: recipients.get(setId)?.length ?? 0 },
+    ]),
+  )
 }
 
 /** The recipients of sets, in order. */

@@ -1,11 +1,17 @@
-/** Advances one subscription: notes what became of its invoices, folds them, writes that, and makes the invoice that is due next. */
+/**
+ * Advances subscriptions: notes what became of their invoices, folds them, writes that, and makes the invoices that are due next. A
+ * round's and a request's take the same way: what is read and written is one statement of a kind, however many they are.
+ */
 import { networkOf } from "../chain/networks.ts"
-import { createRenewalSession, endPending } from "../checkouts/create-session.ts"
+import { type BlockedBy, createRenewals } from "../checkouts/create-renewals.ts"
+import { endPending } from "../checkouts/create-session.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { ApiError } from "../errors.ts"
 import { newId } from "../ids.ts"
 import { subscriptionChanges } from "../metrics.ts"
+import type { NewEvent } from "../webhooks/emit.ts"
+import { emitAll } from "../webhooks/emit.ts"
+import type { EventData } from "../webhooks/events.ts"
 import {
   CANCEL_AFTER_MS,
   type FoldedSubscription,
@@ -14,39 +20,55 @@ import {
   GRACE_MS,
   NONE,
 } from "./fold-subscription.ts"
-import { factsOf, type Held, isEnded } from "./load-subscription.ts"
-import { changeOf, notifyChange, notifyRenewal } from "./notify-subscription.ts"
+import { factsOf, type Held, isEnded, lastOf } from "./load-subscription.ts"
+import { changeEvent, changeOf, renewalEvent } from "./notify-subscription.ts"
+import { insertInvoices, lostPayments, writeInvoices, writeSubscriptions } from "./queries.ts"
 
-/** While no session can be made: the network is paused, or the merchant has no payout address. */
-const BLOCKED_MS = 60_000
+/** How soon it is tried again where payments are paused, and where the merchant has something to change. */
+const BLOCKED_MS: Record<BlockedBy, number> = { payments_paused: 60_000, payout_address: 600_000, price: 600_000 }
 
-/** Advances a subscription that this transaction holds, and answers its row; events are emitted in the same transaction. */
-export async function advance(ctx: TxContext, held: Held): Promise<Row<"subscriptions">> {
-  const before = held.subscription
-  await reportLost(ctx, held)
-  let now = await noteLast(ctx, begun(held))
-  let folded = foldedOf(ctx, now)
-  let runAt = folded.runAt
-  let { accessUntil } = folded
-  if (folded.isVoiding) {
-    now = await voidLast(ctx, now)
-    // Held by nobody who could close it: it was made since. The next look holds it.
-    if (!now.isSessionHeld) runAt = ctx.now()
-  }
-  if (folded.next) {
-    const made = await makeInvoice(ctx, now, folded.next)
-    if ("invoices" in made) {
-      now = made
-      folded = foldedOf(ctx, now)
-      ;({ runAt, accessUntil } = folded)
-    } else {
-      runAt = new Date(ctx.now().getTime() + BLOCKED_MS)
-      // While the network is paused nobody can pay, so nobody loses access for it. What its merchant has to change ends with the grace:
-      // else a price that is too low now would be access for ever.
-      if (made.refused.code === "PAYMENTS_PAUSED") accessUntil = new Date(folded.next.dueAt.getTime() + GRACE_MS)
-    }
-  }
-  return await write(ctx, before, now, { ...folded, runAt, accessUntil })
+/** A subscription while it is advanced. */
+interface Standing {
+  before: Row<"subscriptions">
+  held: Held
+  folded: FoldedSubscription
+  blockedBy: BlockedBy | null
+  events: NewEvent<keyof EventData>[]
+}
+
+/** Advances subscriptions that this transaction holds, and answers their rows; events are emitted in the same transaction. */
+export async function advance(ctx: TxContext, all: readonly Held[]): Promise<Row<"subscriptions">[]> {
+  if (all.length === 0) return []
+  await reportLost(ctx, all)
+  const standings = all.map(held => standingOf(ctx, held))
+  const closing = standings.filter(({ folded, held }) => folded.isVoiding && held.isSessionHeld)
+  await endPending(
+    ctx,
+    closing.map(({ held }) => held.session.id),
+  )
+  await writeInvoices(
+    ctx,
+    standings.flatMap(({ held }, i) => changed(all[i], held)),
+  )
+  await makeInvoices(ctx, standings)
+  const rows = standings.map(standing => rowOf(ctx, standing))
+  await writeSubscriptions(ctx, rows)
+  await emitAll(
+    ctx,
+    standings.flatMap(({ events }) => events),
+  )
+  return rows
+}
+
+function standingOf(ctx: TxContext, before: Held): Standing {
+  const held = noteLast(ctx, begun(before))
+  const folded = foldedOf(ctx, held)
+  const standing = { before: before.subscription, held, folded, blockedBy: null, events: [] }
+  if (!folded.isVoiding) return standing
+  const last = lastOf(held.invoices)
+  const voiding = withLast(held, { ...last, void_asked_at: last.void_asked_at ?? ctx.now() })
+  // Held by nobody who could close it: it was made since. The next round holds it.
+  return { ...standing, held: voiding, folded: held.isSessionHeld ? folded : { ...folded, runAt: ctx.now() } }
 }
 
 function foldedOf(ctx: TxContext, held: Held): FoldedSubscription {
@@ -58,155 +80,156 @@ function foldedOf(ctx: TxContext, held: Held): FoldedSubscription {
 function begun(held: Held): Held {
   const { subscription, invoices, session } = held
   const [first, ...later] = invoices
-  const { confirmed_at: startedAt, payer } = session
+  const { confirmed_at: startedAt } = session
+  const payer = held.payer ?? session.payer
   const isBeginning = subscription.status === null && later.length === 0 && session.status === "confirmed"
   if (!isBeginning || !first || !startedAt) return held
   if (!payer) throw new Error("a confirmed session has no payer")
   const billing = { interval: subscription.billing_interval, count: subscription.billing_count }
   const { anchor, periodEnd } = firstPeriod(billing, subscription.trial_days, startedAt)
-  return {
-    ...held,
-    subscription: {
-      ...subscription,
-      ...{ started_at: startedAt, anchor, payer, customer_email: session.customer_email },
-    },
-    invoices: [{ ...first, period_start: startedAt, period_end: periodEnd }],
-  }
+  // What the merchant said of its customer is not changed by whoever has the checkout's link.
+  const customer_email = subscription.customer_email ?? session.customer_email
+  return withLast(
+    { ...held, subscription: { ...subscription, started_at: startedAt, anchor, payer, customer_email } },
+    { ...first, period_start: startedAt, period_end: periodEnd },
+  )
 }
 
+const withLast = (held: Held, last: Row<"invoices">): Held => ({
+  ...held,
+  invoices: [...held.invoices.slice(0, -1), last],
+})
+
 /** Notes whether the last invoice is paid, or void. All before it were paid for good when it was made, or are void. */
-async function noteLast(ctx: TxContext, held: Held): Promise<Held> {
-  const { invoices, session } = held
-  const last = lastOf(held)
+function noteLast(ctx: TxContext, held: Held): Held {
+  const { subscription, session } = held
+  const last = lastOf(held.invoices)
   // Money that was found after a void, or that the merchant accepted then, is not for nothing: no later invoice has its period.
   const isPaid = session.status === "confirmed"
   const paid_at = isPaid ? (last.paid_at ?? session.confirmed_at) : null
   const isVoid = last.void_asked_at !== null && isEnded(session)
   const voided_at = isPaid ? null : (last.voided_at ?? (isVoid ? ctx.now() : null))
-  return await writeLast(ctx, held, { ...last, paid_at, voided_at }, invoices)
+  const noted = withLast(held, { ...last, paid_at, voided_at })
+  const isBack = isPaid && !last.paid_at && subscription.cancel_reason === "unpaid"
+  return isBack ? back(ctx, noted) : noted
+}
+
+/** A subscription that was canceled as unpaid goes on. Where the period that is paid now was over, nobody had it: it begins now. */
+function back(ctx: TxContext, held: Held): Held {
+  const subscription = { ...held.subscription, cancel_reason: null }
+  const last = lastOf(held.invoices)
+  const now = ctx.now()
+  if (!last.period_end || last.period_end > now) return { ...held, subscription }
+  const billing = { interval: subscription.billing_interval, count: subscription.billing_count }
+  const { anchor, periodEnd } = firstPeriod(billing, 0, now)
+  return withLast(
+    { ...held, subscription: { ...subscription, anchor } },
+    { ...last, period_start: anchor, period_end: periodEnd },
+  )
 }
 
 /** Logs each earlier invoice whose payment a reorg removed though it was final. The invoice stays paid: an operator decides. */
-async function reportLost(ctx: TxContext, { subscription, invoices }: Held): Promise<void> {
-  if (invoices.length < 2) return
-  const earlier = invoices.slice(0, -1).filter(each => each.paid_at)
-  if (earlier.length === 0) return
-  const lost = await ctx.db
-    .selectFrom("checkout_sessions")
-    .select("id")
-    .where(
-      "id",
-      "in",
-      earlier.map(each => each.session_id),
-    )
-    .where("status", "<>", "confirmed")
-    .execute()
-  for (const { id: sessionId } of lost)
+async function reportLost(ctx: TxContext, all: readonly Held[]): Promise<void> {
+  const earlier = all.flatMap(({ invoices }) => invoices.slice(0, -1).filter(each => each.paid_at))
+  for (const { subscriptionId, sessionId } of await lostPayments(ctx, earlier))
     ctx.log.error(
-      { subscriptionId: subscription.id, sessionId },
+      { subscriptionId, sessionId },
       "a reorg removed the payment of an earlier invoice, which was final: the period stays paid, and money is missing for it",
     )
 }
 
-const lastOf = ({ invoices }: Pick<Held, "invoices">): Row<"invoices"> => {
-  const last = invoices.at(-1)
-  if (!last) throw new Error("a subscription has no invoice")
-  return last
+/** The last invoice as it is now, where something of it changed. */
+function changed(before: Held | undefined, now: Held): Row<"invoices">[] {
+  const [was, is] = [before && lastOf(before.invoices), lastOf(now.invoices)]
+  const names = ["paid_at", "voided_at", "void_asked_at", "period_start", "period_end"] as const
+  return names.some(name => was?.[name]?.getTime() !== is[name]?.getTime()) ? [is] : []
 }
 
-/** Writes what changed of the last invoice; a period too. */
-async function writeLast(
-  ctx: TxContext,
-  held: Held,
-  last: Row<"invoices">,
-  invoices: readonly Row<"invoices">[],
-): Promise<Held> {
-  const { paid_at, voided_at, void_asked_at, period_start, period_end } = last
-  const fields = { paid_at, voided_at, void_asked_at, period_start, period_end }
-  await ctx.db
-    .updateTable("invoices")
-    .set({ ...fields, updated_at: ctx.now() })
-    .where("id", "=", last.id)
-    .where(eb =>
-      eb.or(Object.entries(fields).map(([name, value]) => eb(name as keyof typeof fields, "is distinct from", value))),
-    )
-    .execute()
-  return { ...held, invoices: [...invoices.slice(0, -1), last] }
-}
-
-/** Ends the open invoice's session, if nobody has begun to pay it. */
-async function voidLast(ctx: TxContext, held: Held): Promise<Held> {
-  const last = lastOf(held)
-  if (held.isSessionHeld) await endPending(ctx, last.merchant_id, last.session_id)
-  return await writeLast(ctx, held, { ...last, void_asked_at: last.void_asked_at ?? ctx.now() }, held.invoices)
-}
-
-/** Makes the next invoice with its session and event, or answers why no session can be made. */
-async function makeInvoice(
-  ctx: TxContext,
-  held: Held,
-  { periodStart, periodEnd, dueAt }: NonNullable<FoldedSubscription["next"]>,
-): Promise<Held | { refused: ApiError }> {
-  const { subscription } = held
-  const { id, merchant_id, customer_email: customerEmail } = subscription
-  const product = await ctx.db
+/** Makes the next invoices with their sessions and events, or notes why one can't be made now. */
+async function makeInvoices(ctx: TxContext, standings: readonly Standing[]): Promise<void> {
+  const due = standings.flatMap(standing => (standing.folded.next ? [{ standing, next: standing.folded.next }] : []))
+  if (due.length === 0) return
+  const ids = new Set(due.map(({ standing }) => standing.held.subscription.product_id))
+  const products = await ctx.db
     .selectFrom("products")
     .selectAll()
-    .where("id", "=", subscription.product_id)
-    .executeTakeFirstOrThrow()
-  let session: Row<"checkout_sessions">
-  try {
-    const expiresAt = new Date(dueAt.getTime() + CANCEL_AFTER_MS)
-    session = await createRenewalSession(ctx, product, { before: held.session, customerEmail, expiresAt })
-  } catch (error) {
-    // These are thrown before anything is written, so that the transaction goes on.
-    if (!(error instanceof ApiError)) throw error
-    ctx.log.warn({ subscriptionId: id, err: error }, "an invoice can't be made now, and will be tried again")
-    return { refused: error }
+    .where("id", "in", [...ids])
+    .execute()
+  const byId = new Map(products.map(product => [product.id, product]))
+  const made = await createRenewals(
+    ctx,
+    due.map(({ standing: { held }, next }) => {
+      const { product_id, customer_email: customerEmail } = held.subscription
+      const product = byId.get(product_id)
+      if (!product) throw new Error("a subscription has no product")
+      const expiresAt = new Date(next.dueAt.getTime() + CANCEL_AFTER_MS)
+      return { product, before: held.session, customerEmail, expiresAt }
+    }),
+  )
+  const invoices: Row<"invoices">[] = []
+  for (const [i, { standing, next }] of due.entries()) {
+    const session = made[i]
+    if (session === undefined) throw new Error("a renewal has no answer")
+    if (typeof session === "string") block(ctx, standing, next, session)
+    else invoices.push(bill(ctx, standing, next, session))
   }
-  const now = ctx.now()
-  const invoice = await ctx.db
-    .insertInto("invoices")
-    .values({
-      ...{ id: newId("inv"), subscription_id: id, merchant_id, sequence: lastOf(held).sequence + 1 },
-      ...{ session_id: session.id, product_id: product.id, amount: session.amount, currency: session.currency },
-      ...{ period_start: periodStart, period_end: periodEnd, due_at: dueAt, created_at: now, updated_at: now },
-    })
-    .returningAll()
-    .executeTakeFirstOrThrow()
-  const numbered = { ...subscription, event_sequence: subscription.event_sequence + 1 }
-  await notifyRenewal(ctx, numbered, invoice, session)
-  subscriptionChanges.inc({ network: networkOf(ctx.chain, subscription.chain_id).name, change: "invoiced" })
-  const invoices = [...held.invoices, invoice]
-  return { subscription: numbered, invoices, session, isSessionHeld: true, isFinal: false }
+  await insertInvoices(ctx, invoices)
 }
 
-/** Writes the state of a subscription, and notifies the merchant of a change. */
-async function write(
+type Next = NonNullable<FoldedSubscription["next"]>
+
+/** Notes why the next invoice can't be made, and when it is tried again. */
+function block(ctx: TxContext, standing: Standing, { dueAt }: Next, blockedBy: BlockedBy): void {
+  const runAt = new Date(ctx.now().getTime() + BLOCKED_MS[blockedBy])
+  standing.blockedBy = blockedBy
+  standing.folded = { ...standing.folded, runAt }
+  // While the network is paused nobody can pay, so nobody loses access for it. What its merchant has to change ends with the grace:
+  // else a price that is too low now would be access for ever.
+  if (blockedBy === "payments_paused") standing.folded.accessUntil = new Date(dueAt.getTime() + GRACE_MS)
+}
+
+/** The next invoice, which the subscription now has, with its event. */
+function bill(
   ctx: TxContext,
-  before: Row<"subscriptions">,
-  held: Held,
-  { status, cancelReason, paidUntil, accessUntil, runAt }: FoldedSubscription,
-): Promise<Row<"subscriptions">> {
+  standing: Standing,
+  { periodStart, periodEnd, dueAt }: Next,
+  session: Row<"checkout_sessions">,
+): Row<"invoices"> {
+  const { held } = standing
+  const { id, merchant_id, product_id, chain_id, event_sequence } = held.subscription
   const now = ctx.now()
-  const change = changeOf(before.status, status)
-  const { event_sequence, started_at, anchor, payer, customer_email } = held.subscription
-  const fields = {
-    ...{ status, cancel_reason: cancelReason, paid_until: paidUntil, access_until: accessUntil },
-    ...{ started_at, anchor, payer, customer_email, run_at: runAt },
-    ended_at: status === "canceled" ? (before.ended_at ?? now) : null,
-    event_sequence: event_sequence + (change ? 1 : 0),
+  const invoice: Row<"invoices"> = {
+    ...{ id: newId("inv"), subscription_id: id, merchant_id, sequence: lastOf(held.invoices).sequence + 1 },
+    ...{ session_id: session.id, product_id, amount: session.amount, currency: session.currency },
+    ...{ period_start: periodStart, period_end: periodEnd, due_at: dueAt, created_at: now, updated_at: now },
+    ...{ paid_at: null, void_asked_at: null, voided_at: null },
   }
-  const row = await ctx.db
-    .updateTable("subscriptions")
-    .set({ ...fields, updated_at: now })
-    .where("id", "=", before.id)
-    .returningAll()
-    .executeTakeFirstOrThrow()
+  const subscription = { ...held.subscription, event_sequence: event_sequence + 1 }
+  const invoices = [...held.invoices, invoice]
+  standing.held = { ...held, subscription, invoices, session, isSessionHeld: true, isFinal: false }
+  standing.folded = foldedOf(ctx, standing.held)
+  standing.events.push(renewalEvent(ctx, subscription, invoice, session))
+  subscriptionChanges.inc({ network: networkOf(ctx.chain, chain_id).name, change: "invoiced" })
+  return invoice
+}
+
+/** A subscription's row as it is now, with the event of a change. */
+function rowOf(ctx: TxContext, standing: Standing): Row<"subscriptions"> {
+  const { before, held, blockedBy, events } = standing
+  const { status, cancelReason, paidUntil, accessUntil, runAt } = standing.folded
+  const change = changeOf(before.status, status)
+  const now = ctx.now()
+  const row: Row<"subscriptions"> = {
+    ...held.subscription,
+    ...{ status, cancel_reason: cancelReason, paid_until: paidUntil, access_until: accessUntil, run_at: runAt },
+    ...{ blocked_by: blockedBy, failed_rounds: 0, updated_at: now },
+    ended_at: status === "canceled" ? (before.ended_at ?? now) : null,
+    event_sequence: held.subscription.event_sequence + (change ? 1 : 0),
+  }
   if (status === before.status) return row
-  const last = lastOf(held)
+  const last = lastOf(held.invoices)
   const isOpen = !last.paid_at && !last.void_asked_at && !isEnded(held.session)
-  if (change) await notifyChange(ctx, change, row, isOpen ? last : undefined)
+  if (change) events.push(changeEvent(ctx, change, row, isOpen ? last : undefined))
   ctx.log.info({ subscriptionId: row.id, from: before.status, to: status }, "subscription")
   subscriptionChanges.inc({ network: networkOf(ctx.chain, row.chain_id).name, change: status ?? "reversed" })
   return row

@@ -1,55 +1,88 @@
 /**
  * The job that advances subscriptions which are due: a period begins or ends, or a trigger saw that a session of theirs changed its
- * status. Each is advanced in a transaction of its own, so that a process which ends leaves nothing half done.
+ * status. A round advances many in one transaction, so that a process which ends leaves nothing half done. Where that fails, each is
+ * advanced alone: one that can't be delays nobody.
  */
-import { type Context, inTransaction } from "../context.ts"
-import { advance } from "./advance-subscription.ts"
-import { holdSubscription } from "./load-subscription.ts"
 
-/** Subscriptions that one round takes; the rest follow at once. */
-const SUBSCRIPTIONS_A_ROUND = 200
+import { sql } from "kysely"
+import { networkOf } from "../chain/networks.ts"
+import { type Context, inTransaction, type TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { subscriptionChanges } from "../metrics.ts"
+import { advance } from "./advance-subscription.ts"
+import { holdFree, lockDue } from "./load-subscription.ts"
+
+/** Subscriptions of one transaction; the rest follow at once. Whoever asks for a change of one waits for it. */
+const SUBSCRIPTIONS_A_ROUND = 100
+/** After the first failure; each that follows doubles it. */
 const AFTER_FAILURE_MS = 60_000
+const MAX_AFTER_FAILURE_MS = 3_600_000
 /** No sleep is longer, so that a lost wake-up costs at most this much. */
 const MAX_SLEEP_MS = 5_000
+/** How soon what another process holds is tried again. */
+const HELD_MS = 200
 
 /** Advances the subscriptions that are due; answers how many milliseconds the next round may wait. */
 export async function advanceSubscriptions(ctx: Context): Promise<number> {
-  const due = await dueSubscriptions(ctx, SUBSCRIPTIONS_A_ROUND, ctx.now())
-  for (const { id } of due) await tryAdvancing(ctx, id)
+  const due: Row<"subscriptions">[] = []
+  try {
+    await advanceDue(ctx, undefined, due)
+  } catch (error) {
+    ctx.log.warn({ err: error, subscriptions: due.length }, "a round of subscriptions failed, and each is tried alone")
+    for (const each of due) await advanceAlone(ctx, each)
+  }
   if (due.length > 0) ctx.wakes.wakeSoon("deliveries")
   if (due.length === SUBSCRIPTIONS_A_ROUND) return 0
-  const [next] = await dueSubscriptions(ctx, 1)
+  const next = await ctx.db
+    .selectFrom("subscriptions")
+    .select("run_at")
+    .where("run_at", "is not", null)
+    .where("chain_id", "in", chainsOf(ctx))
+    .orderBy("run_at")
+    .limit(1)
+    .executeTakeFirst()
   const waitMs = next?.run_at ? next.run_at.getTime() - ctx.now().getTime() : MAX_SLEEP_MS
-  return Math.max(0, Math.min(MAX_SLEEP_MS, waitMs))
+  return Math.max(HELD_MS, Math.min(MAX_SLEEP_MS, waitMs))
 }
 
-/** Those of the networks that this service serves, the longest due first. */
-const dueSubscriptions = (ctx: Context, limit: number, until?: Date) =>
-  ctx.db
-    .selectFrom("subscriptions")
-    .select(["id", "run_at"])
-    .where("run_at", until ? "<=" : "is not", until ?? null)
-    .where(
-      "chain_id",
-      "in",
-      ctx.chain.networks.map(({ chainId }) => chainId),
-    )
-    .orderBy("run_at")
-    .orderBy("id")
-    .limit(limit)
-    .execute()
+const chainsOf = (ctx: TxContext): number[] => ctx.chain.networks.map(({ chainId }) => chainId)
 
-/** Advances one subscription, unless another process does. A failure is logged, and it is due again later. */
-async function tryAdvancing(ctx: Context, id: string): Promise<void> {
+/** Advances what is due in one transaction, `only` one or a round; `due` has what it found, also where it fails. */
+async function advanceDue(ctx: Context, only: string | undefined, due: Row<"subscriptions">[]): Promise<void> {
+  await inTransaction(ctx, async ctx => {
+    const locked = await lockDue(ctx, { limit: SUBSCRIPTIONS_A_ROUND, only })
+    due.splice(0, due.length, ...locked)
+    await advance(ctx, await holdFree(ctx, locked))
+  })
+}
+
+/** Advances one subscription. A failure is logged and counted for the alarm, and the subscription is due again later. */
+async function advanceAlone(ctx: Context, { id, chain_id, failed_rounds }: Row<"subscriptions">): Promise<void> {
   try {
-    await inTransaction(ctx, async ctx => {
-      const held = await holdSubscription(ctx, id, { isSkipping: true })
-      const due = held?.subscription.run_at
-      if (held && due && due <= ctx.now()) await advance(ctx, held)
-    })
+    await advanceDue(ctx, id, [])
   } catch (error) {
     ctx.log.error({ err: error, subscriptionId: id }, "a subscription could not be advanced and will be tried again")
-    const again = new Date(ctx.now().getTime() + AFTER_FAILURE_MS)
-    await ctx.db.updateTable("subscriptions").set({ run_at: again }).where("id", "=", id).execute()
+    subscriptionChanges.inc({ network: networkOf(ctx.chain, chain_id).name, change: "failed" })
+    const again = new Date(ctx.now().getTime() + Math.min(AFTER_FAILURE_MS * 2 ** failed_rounds, MAX_AFTER_FAILURE_MS))
+    await ctx.db
+      .updateTable("subscriptions")
+      .set(eb => ({ run_at: again, failed_rounds: eb("failed_rounds", "+", 1) }))
+      .where("id", "=", id)
+      .execute()
   }
+}
+
+/** So many rounds that could not advance a subscription are an alarm; the index of 0054 has the same number. */
+const MAX_FAILED_ROUNDS = 3
+
+/** The alarm of subscriptions that can't be advanced, in words that anyone may read. */
+export async function failingSubscriptions(ctx: TxContext): Promise<string[]> {
+  const { rows } = await sql<{ chain_id: number; n: number }>`select chain_id, count(*)::int as n from subscriptions
+    where failed_rounds >= ${sql.lit(MAX_FAILED_ROUNDS)} group by 1 order by 1`.execute(ctx.db)
+  return rows
+    .filter(({ chain_id }) => chainsOf(ctx).includes(chain_id))
+    .map(
+      ({ chain_id, n }) =>
+        `${networkOf(ctx.chain, chain_id).name}: ${n} subscriptions could not be advanced three times in a row: docs/alarms.md (subscription_failed) says what to do`,
+    )
 }

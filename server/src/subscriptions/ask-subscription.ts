@@ -6,7 +6,8 @@ import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { advance } from "./advance-subscription.ts"
 import { anchorAtResume } from "./fold-subscription.ts"
-import { type Held, holdSubscription, isEnded } from "./load-subscription.ts"
+import { type Held, holdSubscription, isEnded, lastOf } from "./load-subscription.ts"
+import { writeInvoices } from "./queries.ts"
 
 /** Whose subscription it has to be. */
 export type Owner = { merchantId: string } | { payer: string }
@@ -17,26 +18,57 @@ const refused = (message: string) => new ApiError("INVALID_OPERATION", undefined
 export const pauseSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription }) => (subscription.paused_at ? {} : { paused_at: ctx.now() }))
 
-/** Resumes a paused subscription, or keeps one that was to end with its period. */
+/** So many invoices of one period are made for a subscriber that cancels and takes it back, again and again: each is an event. */
+const MOST_VOIDED = 3
+
+/** Resumes a paused subscription, or keeps one that was to end with its period, as far as whoever asks has asked for that. */
 export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription, invoices, session }) => {
-    const { paused_at, cancel_at_period_end, anchor, paid_until } = subscription
-    if (!paused_at && !cancel_at_period_end) return {}
-    if ("payer" in owner && !cancel_at_period_end)
-      throw refused("This subscription is paused by its merchant, who alone can resume it.")
-    const last = invoices.at(-1)
-    // Until it is closed it can be paid, and a second invoice beside it would be for the same period.
-    if (last?.void_asked_at && !last.voided_at && !last.paid_at && !isEnded(session))
+    const { paused_at, cancel_asked_by, anchor, paid_until } = subscription
+    const left = withoutWish(cancel_asked_by, wisherOf(owner))
+    const isKept = left !== cancel_asked_by
+    // A pause is the merchant's.
+    const isPaused = paused_at !== null && "merchantId" in owner
+    if (!isKept && !isPaused) {
+      if (paused_at) throw refused("This subscription is paused by its merchant, who alone can resume it.")
+      if (!cancel_asked_by) return {}
       throw refused(
-        session.status === "pending"
-          ? "The open invoice of this subscription is being closed. Try again in a minute."
-          : "Somebody is paying the open invoice of this subscription. Try again once that payment is confirmed or over.",
+        "payer" in owner
+          ? "The merchant has ended this subscription with the time that is paid, and alone can take that back."
+          : "Its subscriber has canceled this subscription with the time that is paid, and alone can take that back.",
       )
-    // A pause is the merchant's: its subscriber takes back what itself asked for.
-    if ("payer" in owner) return { cancel_at_period_end: false }
-    if (!paused_at || !anchor || !paid_until) return { paused_at: null, cancel_at_period_end: false }
-    return { paused_at: null, cancel_at_period_end: false, anchor: anchorAtResume(anchor, paid_until, ctx.now()) }
+    }
+    const last = lastOf(invoices)
+    // Until it is closed it can be paid, and a second invoice beside it would be for the same period.
+    if (last.void_asked_at && !last.voided_at && !last.paid_at && !isEnded(session)) throw refused(stillOpen(session))
+    if ("payer" in owner && invoices.slice(-MOST_VOIDED).every(each => each.voided_at))
+      throw refused(
+        "This subscription was canceled and resumed too often for its next period. Ask its merchant to resume it.",
+      )
+    const kept = { cancel_asked_by: left, cancel_at_period_end: left !== null }
+    if (!isPaused || !anchor || !paid_until) return kept
+    return { ...kept, paused_at: null, anchor: anchorAtResume(anchor, paid_until, ctx.now()) }
   })
+
+/** Why the open invoice's session is not over, and what ends it. */
+function stillOpen({ status, exception }: Row<"checkout_sessions">): string {
+  if (status === "pending") return "The open invoice of this subscription is being closed. Try again in a minute."
+  if (exception === "underpaid")
+    return "A part of the open invoice of this subscription is paid. Its merchant accepts that payment or returns it first (`/api/console/payments`)."
+  return "Somebody is paying the open invoice of this subscription. Try again once that payment is confirmed or over."
+}
+
+type Wisher = "merchant" | "subscriber"
+type Wishers = Row<"subscriptions">["cancel_asked_by"]
+
+const wisherOf = (owner: Owner): Wisher => ("payer" in owner ? "subscriber" : "merchant")
+
+const withWish = (by: Wishers, wisher: Wisher): Wishers => (by === null || by === wisher ? wisher : "both")
+
+function withoutWish(by: Wishers, wisher: Wisher): Wishers {
+  if (by === "both") return wisher === "merchant" ? "subscriber" : "merchant"
+  return by === wisher ? null : by
+}
 
 /** Cancels a subscription at once, or with the time that is paid. */
 export const cancelSubscription = (
@@ -45,11 +77,12 @@ export const cancelSubscription = (
   id: string,
   at: "now" | "period_end",
 ): Promise<Row<"subscriptions">> =>
-  change(ctx, owner, id, ({ subscription: { cancel_at_period_end, paid_until } }) => {
+  change(ctx, owner, id, ({ subscription: { cancel_asked_by, paid_until } }) => {
+    const asked = { cancel_asked_by: withWish(cancel_asked_by, wisherOf(owner)) }
     // Where the paid time is over, its end is now.
     const isNow = at === "now" || !paid_until || paid_until <= ctx.now()
-    if (isNow) return { canceled_at: ctx.now() }
-    return cancel_at_period_end ? {} : { cancel_at_period_end: true }
+    if (isNow) return { ...asked, canceled_at: ctx.now() }
+    return asked.cancel_asked_by === cancel_asked_by ? {} : { ...asked, cancel_at_period_end: true }
   })
 
 /** Has the next invoice made for another product. Its periods are counted from where the paid time ends, if they are of another length. */
@@ -86,6 +119,7 @@ type Change = Partial<
     | "paused_at"
     | "canceled_at"
     | "cancel_at_period_end"
+    | "cancel_asked_by"
     | "anchor"
     | "product_id"
     | "billing_interval"
@@ -111,5 +145,17 @@ async function change(
   const fields = changeOf(held)
   if (Object.keys(fields).length > 0)
     await ctx.db.updateTable("subscriptions").set(fields).where("id", "=", id).execute()
-  return await advance(ctx, { ...held, subscription: { ...subscription, ...fields } })
+  const asked = { ...held, subscription: { ...subscription, ...fields } }
+  const [row] = await advance(ctx, [fields.canceled_at ? await closeLast(ctx, asked, fields.canceled_at) : asked])
+  if (!row) throw new Error("a subscription was not advanced")
+  return row
+}
+
+/** Notes of the last invoice that it was not paid when the subscription was canceled: what is paid after that opens its own period. */
+async function closeLast(ctx: TxContext, held: Held, canceledAt: Date): Promise<Held> {
+  const last = lastOf(held.invoices)
+  if (last.paid_at || held.session.status === "confirmed") return held
+  const closed = { ...last, void_asked_at: canceledAt }
+  await writeInvoices(ctx, [closed])
+  return { ...held, invoices: [...held.invoices.slice(0, -1), closed] }
 }

@@ -17,11 +17,11 @@ const at = (days: number) => new Date(T.getTime() + days * DAY)
 const monthly = { interval: "month", count: 1 } as const
 const first: InvoiceFacts = {
   ...{ periodStart: T, periodEnd: new Date("2027-02-28T10:00:00Z"), dueAt: T },
-  ...{ state: "paid", paidAt: T, isFinal: true, isOfProduct: true },
+  ...{ state: "paid", paidAt: T, isFinal: true, isOfProduct: true, wasUnpaidAtCancel: false },
 }
 const second: InvoiceFacts = {
   ...{ periodStart: first.periodEnd, periodEnd: new Date("2027-03-31T10:00:00Z"), dueAt: first.periodEnd },
-  ...{ state: "open", paidAt: null, isFinal: false, isOfProduct: true },
+  ...{ state: "open", paidAt: null, isFinal: false, isOfProduct: true, wasUnpaidAtCancel: false },
 }
 const base: SubscriptionFacts = {
   ...{ billing: monthly, anchor: T, maxPeriods: null, invoices: [first], aheadMs: 3 * DAY },
@@ -58,8 +58,14 @@ describe("a subscription", () => {
     [
       "canceled, and paid a moment later",
       29,
-      { canceledAt: at(28), invoices: [first, { ...second, state: "paid", paidAt: at(28.01) }] },
+      { canceledAt: at(28), invoices: [first, { ...second, state: "paid", wasUnpaidAtCancel: true }] },
       { status: "canceled", accessUntil: second.periodEnd },
+    ],
+    [
+      "canceled, and then a reorg moved the payment that it had",
+      5,
+      { canceledAt: at(4), invoices: [{ ...first, paidAt: at(4.5) }] },
+      { status: "canceled", accessUntil: at(4) },
     ],
     ["of one period", 27, { maxPeriods: 1 }, { status: "active", next: null, runAt: at(28) }],
     ["of one period that is over", 28, { maxPeriods: 1 }, { status: "canceled", cancelReason: "completed" }],
@@ -131,6 +137,7 @@ class Model {
     if (this.folded.status === "canceled") return
     this.facts = { ...this.facts, ...change }
     if (this.open) this.isVoidAsked = true
+    if (this.open && change.canceledAt) this.open.wasUnpaidAtCancel = true
   }
 }
 

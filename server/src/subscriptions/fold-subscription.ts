@@ -23,8 +23,10 @@ export interface InvoiceFacts {
   paidAt: Date | null
   /** Whether a reorg can still take its payment back. */
   isFinal: boolean
-  /** Whether it is for the product that the subscription has now: these count towards `maxPeriods`. */
+  /** Whether it is for the product that the subscription has now, since it was moved there: these count towards `maxPeriods`. */
   isOfProduct: boolean
+  /** Whether it was still to be paid when the subscription was canceled at once. No clock says so: a reorg moves the payment's time. */
+  wasUnpaidAtCancel: boolean
 }
 
 export interface SubscriptionFacts {
@@ -84,7 +86,7 @@ export function foldSubscription(facts: SubscriptionFacts, now: Date): FoldedSub
   if (facts.canceledAt !== null) {
     // What was paid after it was canceled is not taken for nothing: it opens its own period.
     const since = facts.canceledAt
-    const after = paid.filter(each => each.paidAt !== null && each.paidAt > since).map(each => each.periodEnd)
+    const after = paid.filter(each => each.wasUnpaidAtCancel).map(each => each.periodEnd)
     const accessUntil = latest([since, ...after])
     return { ...common, status: "canceled", cancelReason: "requested", accessUntil, isVoiding: open !== undefined }
   }

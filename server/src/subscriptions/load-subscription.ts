@@ -1,7 +1,9 @@
-/** Reads a subscription with its invoices, locked, as the facts that it is folded from. */
+/** Reads subscriptions with their invoices, locked, as the facts that they are folded from. One statement of a kind for all of them. */
 import { sql } from "kysely"
+import type { Address } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import type { InvoiceFacts, SubscriptionFacts } from "./fold-subscription.ts"
 
 /** A subscription that this transaction holds. */
@@ -15,60 +17,133 @@ export interface Held {
   isSessionHeld: boolean
   /** Whether no reorg can remove the last invoice's payment. */
   isFinal: boolean
+  /** Who brought most of its first payment, where it begins with it now. */
+  payer: Address | undefined
 }
 
 /**
  * Locks a subscription, after the session of its open invoice: whoever settles that one holds it when a trigger makes the
- * subscription due. Undefined where there is none, and with `isSkipping` while another process holds either.
+ * subscription due. Undefined where there is none.
  */
-export async function holdSubscription(
-  ctx: TxContext,
-  id: string,
-  { isSkipping = false } = {},
-): Promise<Held | undefined> {
-  const { rows: held } = await sql<{ id: string }>`select s.id from checkout_sessions s where s.id in (
-      select session_id from invoices where subscription_id = ${id} and paid_at is null and voided_at is null)
-    for no key update ${sql.raw(isSkipping ? "skip locked" : "")}`.execute(ctx.db)
-  const subscription = await ctx.db
-    .selectFrom("subscriptions")
-    .selectAll()
-    .where("id", "=", id)
-    .forNoKeyUpdate()
-    .$if(isSkipping, query => query.skipLocked())
-    .executeTakeFirst()
-  if (!subscription) return undefined
-  const invoices = await ctx.db
-    .selectFrom("invoices")
-    .selectAll()
-    .where("subscription_id", "=", id)
-    .orderBy("sequence")
-    .execute()
-  const last = invoices.at(-1)
-  if (!last) throw new Error("a subscription has no invoice")
-  const session = await ctx.db
-    .selectFrom("checkout_sessions")
-    .selectAll()
-    .where("id", "=", last.session_id)
-    .executeTakeFirstOrThrow()
-  const isSessionHeld = held.some(each => each.id === session.id)
-  if (isSkipping && !isSessionHeld && !last.paid_at && !last.voided_at) return undefined
-  return { subscription, invoices, session, isSessionHeld, isFinal: await isFinal(ctx, session) }
+export async function holdSubscription(ctx: TxContext, id: string): Promise<Held | undefined> {
+  const sessions = await holdOpenSessions(ctx, [id])
+  const query = ctx.db.selectFrom("subscriptions").selectAll().where("id", "=", id)
+  const [held] = await readHeld(ctx, await query.forNoKeyUpdate().execute(), sessions)
+  return held
 }
 
-async function isFinal(ctx: TxContext, { id, status }: Row<"checkout_sessions">): Promise<boolean> {
-  if (status !== "confirmed") return false
-  const open = await ctx.db
-    .selectFrom("payments")
-    .innerJoin("claims", "claims.payment_id", "payments.id")
-    .innerJoin("transfers", "transfers.id", "claims.transfer_id")
-    .select("transfers.id")
-    .where("payments.resource_id", "=", id)
-    .where("payments.status", "=", "granted")
-    .where("payments.beside", "=", false)
-    .where("transfers.state", "<>", "final")
-    .limit(1)
-    .executeTakeFirst()
-  return open === undefined
+/** Locks subscriptions that are due, the longest first, and leaves to others what they hold. `only`: none but this one. */
+export async function lockDue(
+  ctx: TxContext,
+  { limit, only }: { limit: number; only: string | undefined },
+): Promise<Row<"subscriptions">[]> {
+  const chains = ctx.chain.networks.map(({ chainId }) => chainId)
+  return await ctx.db
+    .selectFrom("subscriptions")
+    .selectAll()
+    .where("run_at", "<=", ctx.now())
+    .where("chain_id", "in", chains)
+    .$if(only !== undefined, query => query.where("id", "=", only ?? ""))
+    .orderBy("run_at")
+    .orderBy("id")
+    .limit(limit)
+    .forNoKeyUpdate()
+    .skipLocked()
+    .execute()
+}
+
+/** Of subscriptions that are locked, those whose open invoice's session nobody else holds. The others are due again in a second. */
+export async function holdFree(ctx: TxContext, locked: readonly Row<"subscriptions">[]): Promise<Held[]> {
+  const ids = locked.map(({ id }) => id)
+  const all = await readHeld(ctx, locked, await holdOpenSessions(ctx, ids, "skip locked"))
+  const isFree = ({ isSessionHeld, invoices }: Held) => isSessionHeld || !isOpen(lastOf(invoices))
+  const busy = all.filter(held => !isFree(held)).map(({ subscription }) => subscription.id)
+  if (busy.length > 0) {
+    const again = new Date(ctx.now().getTime() + BUSY_MS)
+    await ctx.db.updateTable("subscriptions").set({ run_at: again }).where("id", "in", busy).execute()
+  }
+  return all.filter(isFree)
+}
+
+const BUSY_MS = 1_000
+
+const isOpen = ({ paid_at, voided_at }: Row<"invoices">): boolean => !paid_at && !voided_at
+
+/** The last invoice; a subscription is never without one. */
+export function lastOf(invoices: readonly Row<"invoices">[]): Row<"invoices"> {
+  const last = invoices.at(-1)
+  if (!last) throw new Error("a subscription has no invoice")
+  return last
+}
+
+async function holdOpenSessions(ctx: TxContext, ids: readonly string[], wait = ""): Promise<Set<string>> {
+  const { rows } = await sql<{ id: string }>`select s.id from checkout_sessions s where s.id in (
+      select session_id from invoices where subscription_id = any(${sqlArray("text", ids)})
+        and paid_at is null and voided_at is null)
+    for no key update ${sql.raw(wait)}`.execute(ctx.db)
+  return new Set(rows.map(({ id }) => id))
+}
+
+async function readHeld(
+  ctx: TxContext,
+  subscriptions: readonly Row<"subscriptions">[],
+  heldSessions: ReadonlySet<string>,
+): Promise<Held[]> {
+  if (subscriptions.length === 0) return []
+  const ids = subscriptions.map(({ id }) => id)
+  const rows = await ctx.db
+    .selectFrom("invoices")
+    .selectAll()
+    .where(sql<boolean>`subscription_id = any(${sqlArray("text", ids)})`)
+    .orderBy("subscription_id")
+    .orderBy("sequence")
+    .execute()
+  const invoices = Map.groupBy(rows, row => row.subscription_id)
+  const lasts = subscriptions.map(({ id }) => lastOf(invoices.get(id) ?? []).session_id)
+  const sessions = await ctx.db
+    .selectFrom("checkout_sessions")
+    .selectAll()
+    .where(sql<boolean>`id = any(${sqlArray("text", lasts)})`)
+    .execute()
+  const byId = new Map(sessions.map(session => [session.id, session]))
+  const confirmed = sessions.filter(({ status }) => status === "confirmed").map(({ id }) => id)
+  const open = await reversible(ctx, confirmed)
+  const beginning = new Set(subscriptions.filter(({ status }) => status === null).map(({ id }) => id))
+  const first = rows.filter(each => beginning.has(each.subscription_id)).map(each => each.session_id)
+  const payers = await payersOf(ctx, first)
+  return subscriptions.map((subscription): Held => {
+    const own = invoices.get(subscription.id) ?? []
+    const session = byId.get(lastOf(own).session_id)
+    if (!session) throw new Error("an invoice has no session")
+    return {
+      ...{ subscription, invoices: own, session, payer: payers.get(session.id) },
+      isSessionHeld: heldSessions.has(session.id),
+      isFinal: session.status === "confirmed" && !open.has(session.id),
+    }
+  })
+}
+
+/** Those of these confirmed sessions whose payment a reorg can remove. */
+async function reversible(ctx: TxContext, sessionIds: readonly string[]): Promise<Set<string>> {
+  if (sessionIds.length === 0) return new Set()
+  const { rows } = await sql<{ id: string }>`select distinct p.resource_id as id from payments p
+      join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
+    where p.resource_id = any(${sqlArray("text", sessionIds)}) and p.status = 'granted' and not p.beside and t.state <> 'final'`.execute(
+    ctx.db,
+  )
+  return new Set(rows.map(({ id }) => id))
+}
+
+/** Who brought most of what paid these sessions, the earliest of several. The last cent may be a stranger's, who bought nothing with it. */
+async function payersOf(ctx: TxContext, sessionIds: readonly string[]): Promise<Map<string, Address>> {
+  if (sessionIds.length === 0) return new Map()
+  const { rows } = await sql<{ id: string; payer: Address }>`
+    select distinct on (p.resource_id) p.resource_id as id, t.from_address as payer from payments p
+      join claims c on c.payment_id = p.id join transfers t on t.id = c.transfer_id
+    where p.resource_id = any(${sqlArray("text", sessionIds)}) and p.status = 'granted' and not p.beside and t.state <> 'gone'
+    group by p.resource_id, t.from_address
+    order by p.resource_id, sum(t.value) desc, min((t.block_number, t.log_index)::text), t.from_address`.execute(ctx.db)
+  return new Map(rows.map(({ id, payer }) => [id, payer]))
 }
 
 /** Whether nobody can pay a session any more. Money that the merchant accepts can still confirm it. */
@@ -80,22 +155,34 @@ export function factsOf(
   { subscription, invoices, session, isFinal }: Held,
   aheadMs: number,
 ): SubscriptionFacts | undefined {
+  const { product_id, canceled_at: canceledAt } = subscription
   if (!subscription.anchor) return undefined
+  // Of the product that it has now, since it was moved there. What was voided was never bought.
+  const lastOfOther = invoices.findLastIndex(each => each.product_id !== product_id && !each.voided_at)
+  // Once it is canceled as unpaid, dust that is on its way to the session changes nothing: a payment does.
+  const isOver = isEnded(session) || subscription.cancel_reason === "unpaid"
   return {
     billing: { interval: subscription.billing_interval, count: subscription.billing_count },
     anchor: subscription.anchor,
     maxPeriods: subscription.max_periods,
     pausedAt: subscription.paused_at,
-    canceledAt: subscription.canceled_at,
+    canceledAt,
     cancelAtPeriodEnd: subscription.cancel_at_period_end,
     aheadMs,
-    invoices: invoices.flatMap((invoice): InvoiceFacts[] => {
+    invoices: invoices.flatMap((invoice, i): InvoiceFacts[] => {
       const { period_start: periodStart, period_end: periodEnd, due_at: dueAt, paid_at: paidAt } = invoice
       if (!periodStart || !periodEnd) return []
-      const isOfProduct = invoice.product_id === subscription.product_id
       const isLast = invoice === invoices.at(-1)
-      const state = invoice.voided_at ? "void" : paidAt ? "paid" : isEnded(session) ? "ended" : "open"
-      return [{ periodStart, periodEnd, dueAt, state, paidAt, isFinal: isLast ? isFinal : true, isOfProduct }]
+      const { void_asked_at: closedAt } = invoice
+      return [
+        {
+          ...{ periodStart, periodEnd, dueAt, paidAt },
+          state: invoice.voided_at ? "void" : paidAt ? "paid" : isOver ? "ended" : "open",
+          isFinal: isLast ? isFinal : true,
+          isOfProduct: i > lastOfOther,
+          wasUnpaidAtCancel: canceledAt !== null && closedAt !== null && closedAt >= canceledAt,
+        },
+      ]
     }),
   }
 }

@@ -4,17 +4,17 @@ import { type NetworkInfo, networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
-import { emit } from "../webhooks/emit.ts"
+import type { NewEvent } from "../webhooks/emit.ts"
 
-/** Emits that an invoice was made; call it in the transaction that makes it. A checkout's own callback gets it in place of all endpoints. */
-export async function notifyRenewal(
+/** The event of an invoice that was made. A checkout's own callback gets it in place of all endpoints. */
+export function renewalEvent(
   ctx: TxContext,
   { id, merchant_id: merchantId, chain_id, event_sequence: sequence }: Row<"subscriptions">,
   invoice: Row<"invoices">,
   session: Row<"checkout_sessions">,
-): Promise<void> {
+): NewEvent<"subscription.renewal.created"> {
   const { token }: NetworkInfo = networkOf(ctx.chain, chain_id)
-  await emit(ctx, {
+  return {
     ...{ merchantId, type: "subscription.renewal.created", dedupeKey: `subscription.renewal.created:${invoice.id}` },
     orderKey: id,
     data: {
@@ -30,7 +30,7 @@ export async function notifyRenewal(
       ...{ merchantId, productId: invoice.product_id, customerEmail: session.customer_email, sequence },
     },
     ...(session.callback_url === null ? {} : { callbackUrl: session.callback_url }),
-  })
+  }
 }
 
 /** The page on which an invoice is shown, and paid. */
@@ -56,17 +56,17 @@ export function changeOf(
   return isRunning && wasStopped ? "resumed" : undefined
 }
 
-/** Emits a change of status; `subscription` is as it stands now, `open` the invoice that can be paid. */
-export async function notifyChange(
+/** The event of a change of status; `subscription` is as it stands now, `open` the invoice that can be paid. */
+export function changeEvent(
   ctx: TxContext,
   change: Change,
   subscription: Row<"subscriptions">,
   open: Row<"invoices"> | undefined,
-): Promise<void> {
+): NewEvent<`subscription.${Change}`> {
   const { id, merchant_id: merchantId, status, payer, event_sequence: sequence } = subscription
   const type = `subscription.${change}` as const
   if (status === null) throw new Error("a subscription that has not begun is not notified")
-  await emit(ctx, {
+  return {
     ...{ merchantId, type, dedupeKey: `${type}:${id}:${sequence}`, orderKey: id },
     data: {
       subscriptionId: id,
@@ -79,5 +79,5 @@ export async function notifyChange(
       hostedUrl: open ? invoiceUrl(ctx, open.id) : null,
       sequence,
     },
-  })
+  }
 }

@@ -1,8 +1,9 @@
-/** A merchant's subscriptions and invoices: those that have begun. */
+/** Subscriptions and invoices in SQL: what a merchant sees, which is those that have begun, and what the job writes. */
 import { sql } from "kysely"
 import { parseAddress } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import type { InvoiceStatus } from "./schema.ts"
 
 /** What narrows the list of subscriptions; `q`: an id, a payer or an e-mail address. */
@@ -41,17 +42,20 @@ export interface InvoiceFilter {
 
 const statusOf = sql<InvoiceStatus>`case when invoices.voided_at is not null then 'void'
   when invoices.paid_at is not null then 'paid'
-  when checkout_sessions.status in ('expired', 'failed') then 'unpaid' else 'open' end`
+  when checkout_sessions.status in ('expired', 'failed') or subscriptions.cancel_reason = 'unpaid' then 'unpaid'
+  else 'open' end`
 
 /** The merchant's invoices that match, not yet ordered, with what became of them. */
 export function invoicesOf(ctx: TxContext, merchantId: string, { status, subscriptionId, id }: InvoiceFilter) {
   let query = ctx.db
     .selectFrom("invoices")
     .innerJoin("checkout_sessions", "checkout_sessions.id", "invoices.session_id")
+    .innerJoin("subscriptions", "subscriptions.id", "invoices.subscription_id")
     .selectAll("invoices")
     .select(["checkout_sessions.chain_id", statusOf.as("status")])
     .where("invoices.merchant_id", "=", merchantId)
-    .where("invoices.period_start", "is not", null)
+    // Where a reorg removed the first payment, there is no subscription until it is back.
+    .where("subscriptions.status", "is not", null)
   if (status !== undefined) query = query.where(statusOf, "=", status)
   if (subscriptionId !== undefined) query = query.where("subscription_id", "=", subscriptionId)
   if (id !== undefined) query = query.where("invoices.id", "=", id)
@@ -60,3 +64,60 @@ export function invoicesOf(ctx: TxContext, merchantId: string, { status, subscri
 
 /** A row of {@link invoicesOf}. */
 export type InvoiceRow = Row<"invoices"> & { chain_id: number; status: InvoiceStatus }
+
+/** Those of these invoices whose session is not paid any more. */
+export async function lostPayments(
+  ctx: TxContext,
+  invoices: readonly Row<"invoices">[],
+): Promise<{ subscriptionId: string; sessionId: string }[]> {
+  if (invoices.length === 0) return []
+  const bySession = new Map(invoices.map(each => [each.session_id, each.subscription_id]))
+  const { rows } = await sql<{ id: string }>`select id from checkout_sessions
+    where id = any(${sqlArray("text", bySession.keys())}) and status <> 'confirmed'`.execute(ctx.db)
+  return rows.map(({ id }) => ({ subscriptionId: bySession.get(id) ?? "", sessionId: id }))
+}
+
+/** Writes what becomes of invoices: payment, void, period. */
+export async function writeInvoices(ctx: TxContext, invoices: readonly Row<"invoices">[]): Promise<void> {
+  if (invoices.length === 0) return
+  const rows = JSON.stringify(
+    invoices.map(({ id, paid_at, voided_at, void_asked_at, period_start, period_end }) => {
+      return { id, paid_at, voided_at, void_asked_at, period_start, period_end }
+    }),
+  )
+  await sql`update invoices i set paid_at = r.paid_at, voided_at = r.voided_at, void_asked_at = r.void_asked_at,
+      period_start = r.period_start, period_end = r.period_end, updated_at = ${ctx.now()}
+    from jsonb_to_recordset(${rows}::jsonb) as r(id text, paid_at timestamptz, voided_at timestamptz, void_asked_at timestamptz,
+      period_start timestamptz, period_end timestamptz) where i.id = r.id`.execute(ctx.db)
+}
+
+/** Inserts new invoices. */
+export async function insertInvoices(ctx: TxContext, invoices: Row<"invoices">[]): Promise<void> {
+  if (invoices.length > 0) await ctx.db.insertInto("invoices").values(invoices).execute()
+}
+
+/** Writes how subscriptions stand. What somebody asked for is written where it is asked. */
+export async function writeSubscriptions(
+  ctx: TxContext,
+  subscriptions: readonly Row<"subscriptions">[],
+): Promise<void> {
+  const rows = JSON.stringify(
+    subscriptions.map(row => {
+      const { id, status, cancel_reason, paid_until, access_until, run_at, ended_at, event_sequence } = row
+      const { started_at, anchor, payer, customer_email, blocked_by, updated_at } = row
+      const begun = { started_at, anchor, payer, customer_email }
+      return {
+        ...{ id, status, cancel_reason, paid_until, access_until, run_at, ended_at, event_sequence },
+        ...{ ...begun, blocked_by, updated_at },
+      }
+    }),
+  )
+  await sql`update subscriptions s set status = r.status, cancel_reason = r.cancel_reason, paid_until = r.paid_until,
+      access_until = r.access_until, run_at = r.run_at, ended_at = r.ended_at, event_sequence = r.event_sequence,
+      started_at = r.started_at, anchor = r.anchor, payer = r.payer, customer_email = r.customer_email, blocked_by = r.blocked_by,
+      failed_rounds = 0, updated_at = r.updated_at
+    from jsonb_to_recordset(${rows}::jsonb) as r(id text, status text, cancel_reason text, paid_until timestamptz,
+      access_until timestamptz, run_at timestamptz, ended_at timestamptz, event_sequence integer, started_at timestamptz,
+      anchor timestamptz, payer evm_address, customer_email text, blocked_by text, updated_at timestamptz)
+    where s.id = r.id`.execute(ctx.db)
+}

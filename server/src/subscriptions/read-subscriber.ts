@@ -1,9 +1,11 @@
 /** What a subscriber sees: the subscriptions of one wallet and their invoices. No e-mail address, no metadata, nobody else's. */
+import { sql } from "kysely"
 import type { Static } from "typebox"
 import { type Address, checksummed, parseAddress } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { ApiError } from "../errors.ts"
 import { newestFirst } from "../http/lists.ts"
 import { formatAmount } from "../money/amount.ts"
@@ -65,7 +67,7 @@ export async function shownToSubscriber(ctx: TxContext, rows: readonly Shown[]):
     const paidUntil = begun(row.paid_until).toISOString()
     const isLast = row.max_periods !== null && (paid.get(row.id) ?? 0) >= row.max_periods
     const isEnding = row.status !== "canceled" && (row.cancel_at_period_end || isLast)
-    const invoice = open.get(row.id)
+    const invoice = row.cancel_reason === "unpaid" ? undefined : open.get(row.id)
     return {
       id: row.id,
       merchant: row.merchant ?? "",
@@ -77,6 +79,7 @@ export async function shownToSubscriber(ctx: TxContext, rows: readonly Shown[]):
       paidUntil,
       accessUntil: begun(row.access_until).toISOString(),
       cancelAtPeriodEnd: row.cancel_at_period_end,
+      canResume: row.status !== "canceled" && row.cancel_asked_by === "subscriber",
       nextDueAt: row.status === "active" && !isEnding && !invoice ? paidUntil : null,
       endsAt: isEnding ? paidUntil : null,
       openInvoice: invoice ? invoiceOf(ctx, invoice, token.decimals) : null,
@@ -116,19 +119,15 @@ async function openInvoices(ctx: TxContext, ids: readonly string[]) {
   return new Map(rows.map(row => [row.subscription_id, row]))
 }
 
-/** How many periods of its present product each subscription has paid. */
+/** How many periods of its present product each subscription has paid, since it was moved there. */
 async function paidPeriods(ctx: TxContext, ids: readonly string[]): Promise<Map<string, number>> {
-  const rows = await ctx.db
-    .selectFrom("invoices")
-    .innerJoin("subscriptions", "subscriptions.id", "invoices.subscription_id")
-    .select(eb => ["subscriptions.id", eb.fn.countAll<string>().as("paid")])
-    .where("subscriptions.id", "in", ids)
-    .where("max_periods", "is not", null)
-    .where("invoices.paid_at", "is not", null)
-    .whereRef("invoices.product_id", "=", "subscriptions.product_id")
-    .groupBy("subscriptions.id")
-    .execute()
-  return new Map(rows.map(({ id, paid }) => [id, Number(paid)]))
+  const { rows } = await sql<{ id: string; paid: number }>`select s.id, count(*)::int as paid from subscriptions s
+      join invoices i on i.subscription_id = s.id
+    where s.id = any(${sqlArray("text", ids)}) and s.max_periods is not null and i.paid_at is not null
+      and i.sequence > coalesce((select max(o.sequence) from invoices o
+        where o.subscription_id = s.id and o.product_id <> s.product_id and o.voided_at is null), 0)
+    group by s.id`.execute(ctx.db)
+  return new Map(rows.map(({ id, paid }) => [id, paid]))
 }
 
 /** The invoices of one subscription, newest first. */

@@ -16,6 +16,9 @@ const Status = Type.Unsafe<Status>({
 })
 const reasons: Row<"subscriptions">["cancel_reason"][] = ["requested", "unpaid", "completed", null]
 
+const wishers: Row<"subscriptions">["cancel_asked_by"][] = ["merchant", "subscriber", "both", null]
+const blocks: Row<"subscriptions">["blocked_by"][] = ["payments_paused", "payout_address", "price", null]
+
 /** What became of an invoice. */
 export type InvoiceStatus = "open" | "paid" | "unpaid" | "void"
 const invoiceStatuses: InvoiceStatus[] = ["open", "paid", "unpaid", "void"]
@@ -64,6 +67,17 @@ export const Subscription = Type.Object({
   paidUntil: Timestamp,
   accessUntil: Timestamp,
   cancelAtPeriodEnd: Type.Boolean(),
+  cancelAskedBy: Type.Unsafe<Row<"subscriptions">["cancel_asked_by"]>({
+    type: ["string", "null"],
+    enum: wishers,
+    description: "Who asked for its end: each takes back only its own wish, with `resume`",
+  }),
+  blockedBy: Type.Unsafe<Row<"subscriptions">["blocked_by"]>({
+    type: ["string", "null"],
+    enum: blocks,
+    description:
+      "Why the invoice that is due can't be made: `payout_address`: set one for the network; `price`: the product costs less than can be paid now, or less than its split needs; `payments_paused`: the service takes no payments for now. It is tried again by itself, within ten minutes of a change",
+  }),
   startedAt: Timestamp,
   pausedAt: Nullable(Timestamp),
   endedAt: Nullable(Timestamp),

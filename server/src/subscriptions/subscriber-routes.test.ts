@@ -67,7 +67,7 @@ describe("a subscriber", () => {
       ...{ id, merchant: "Blue Bottle Books", product: "Press pass", amount: "5.00", currency: "USDC" },
       ...{ chain: "base-sepolia", billingInterval: "month", billingCount: 1, status: "active" },
       ...{ startedAt: expect.any(String), paidUntil: expect.any(String), accessUntil: expect.any(String) },
-      ...{ cancelAtPeriodEnd: false, nextDueAt: null, endsAt: null },
+      ...{ cancelAtPeriodEnd: false, canResume: false, nextDueAt: null, endsAt: null },
       openInvoice: {
         ...{ id: open.invoiceId, url: `${BASE_URL}/invoice/${open.invoiceId}`, amount: "5.00", currency: "USDC" },
         dueAt: expect.any(String),
@@ -90,12 +90,13 @@ describe("a subscriber", () => {
       return [nextDueAt === paidUntil, endsAt === paidUntil, openInvoice]
     }
     expect(await times()).toEqual([true, false, null])
-    expect(await times({ cancel_at_period_end: true })).toEqual([false, true, null])
+    const ending = { cancel_at_period_end: true, cancel_asked_by: "subscriber" } as const
+    expect(await times(ending)).toEqual([false, true, null])
     expect(await times({ max_periods: 1 })).toEqual([false, true, null])
     expect(await times({ max_periods: 2 })).toEqual([true, false, null])
     expect(await times({ status: "paused", paused_at: inDays(-1) })).toEqual([false, false, null])
     const over = { status: "canceled", cancel_reason: "unpaid", ended_at: inDays(-1) } as const
-    expect(await times({ ...over, cancel_at_period_end: true })).toEqual([false, false, null])
+    expect(await times({ ...over, ...ending })).toEqual([false, false, null])
     // Withdrawn, and not closed yet: nobody is asked to pay it, unless somebody has begun to.
     const { id } = await subscribe()
     const withdrawn = await newInvoice(service, "shop", id, { invoice: { void_asked_at: inDays(0) } })
@@ -119,6 +120,7 @@ describe("a subscriber", () => {
         id,
         status: "active",
         cancelAtPeriodEnd: true,
+        canResume: true,
         endsAt: paidUntil,
         accessUntil: paidUntil,
         openInvoice: null,

@@ -45,6 +45,7 @@ export const SubscriberSubscription = Type.Object({
   paidUntil: Timestamp,
   accessUntil: Timestamp,
   cancelAtPeriodEnd: Type.Boolean({ description: "Canceled: it ends with what is paid" }),
+  canResume: Type.Boolean({ description: "Whether the wallet can take that back: not what the merchant asked for" }),
   nextDueAt: Nullable(
     Type.String({
       format: "date-time",

@@ -2,11 +2,14 @@
 import { sql } from "kysely"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { onPostgres } from "../../test/database.ts"
+import { paperNetwork } from "../../test/service.ts"
 import { later, SUBSCRIBER, type SubscriptionRig, startSubscriptionRig } from "../../test/subscription-rig.ts"
 import type { Address } from "../chain/hex.ts"
 import { createLinkSession } from "../checkouts/create-session.ts"
 import { inTransaction } from "../context.ts"
 import { openLog } from "../log.ts"
+import { settleDue } from "../settlement/settle.ts"
+import { troublesNow } from "../troubles.ts"
 import { advanceSubscriptions } from "./advance-subscriptions.ts"
 
 let rig: SubscriptionRig
@@ -321,7 +324,8 @@ describe("a subscription", () => {
       ["2027-06-30", "2027-07-07"],
       ["2027-07-07", "2027-07-14"],
     ])
-    expect((await rig.events()).at(-1)).toMatchObject({ amount: "2.00" })
+    const ofMoved = (await rig.events()).filter(each => each.subscriptionId === moved)
+    expect(ofMoved.at(-1)).toMatchObject({ amount: "2.00" })
   })
 
   it("loses its beginning with a first payment that a reorg removes, and begins again when that is back", async () => {
@@ -591,6 +595,57 @@ describe("the job", () => {
     ])
   })
 
+  it("is delayed by none that can't be advanced, which is tried ever later and is an alarm", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    const [bad = "", ...good] = await many(4)
+    const { ctx } = rig.service
+    await sql`create function fail_one() returns trigger language plpgsql as $$ begin
+      if new.body::text like ${sql.lit(`%${bad}%`)} then raise 'this one'; end if; return new; end $$`.execute(ctx.db)
+    await sql`create trigger fail_one before insert on events for each row execute function fail_one()`.execute(ctx.db)
+    rig.to(dueAt)
+    const waits: number[] = []
+    for (let round = 1; round <= 3; round++) {
+      expect((await troublesNow(ctx)).alarms.join()).not.toContain("subscription_failed")
+      await rig.look()
+      const { run_at } = await ctx.db
+        .selectFrom("subscriptions")
+        .select("run_at")
+        .where("id", "=", bad)
+        .executeTakeFirstOrThrow()
+      waits.push(Math.round((Number(run_at) - Number(rig.now())) / 60_000))
+      rig.to(run_at ?? dueAt)
+    }
+    expect(waits).toEqual([1, 2, 4])
+    expect(await Promise.all(good.map(async id => (await rig.invoices(id)).length))).toEqual([2, 2, 2])
+    expect((await rig.invoices(bad)).length).toBe(1)
+    expect((await troublesNow(ctx)).alarms.join()).toContain("1 subscriptions could not be advanced")
+    await sql`drop function fail_one cascade`.execute(ctx.db)
+    await rig.look()
+    expect((await rig.invoices(bad)).length).toBe(2)
+    expect((await troublesNow(ctx)).alarms.join()).not.toContain("subscription_failed")
+  })
+
+  it("has nothing to do for a checkout that nobody paid", async () => {
+    await rig.begin("2027-01-31T10:00:00Z")
+    await rig.start(await rig.product())
+    rig.to("2027-02-02T10:00:00Z")
+    await rig.service.ctx.db
+      .updateTable("cursors")
+      .set({ block_time: later(rig.now(), 1) })
+      .execute()
+    await settleDue(rig.service.ctx, paperNetwork)
+    await rig.service.ctx.db
+      .updateTable("cursors")
+      .set({ block_time: later(rig.now(), 1) })
+      .execute()
+    rig.to(later(rig.now(), 0.01))
+    await settleDue(rig.service.ctx, paperNetwork)
+    const { db } = rig.service.ctx
+    const rows = await db.selectFrom("checkout_sessions").select("status").execute()
+    const due = await db.selectFrom("subscriptions").select("run_at").execute()
+    expect([rows, due]).toEqual([[{ status: "expired" }], [{ run_at: null }]])
+  })
+
   it("makes no invoice while payments are paused, skips none, and takes nobody's access for it", async () => {
     await rig.begin("2027-01-31T10:00:00Z")
     const [id = ""] = await many(1)
@@ -623,7 +678,7 @@ describe("the job", () => {
     const { accessUntil } = await rig.read(id)
     settings.minAmount = minAmount
     expect([(await rig.invoices(id)).length, accessUntil]).toEqual([1, "2027-03-03T10:00:00.000Z"])
-    rig.to("2027-05-10T10:02:00Z")
+    rig.to("2027-05-10T10:11:00Z")
     await rig.look()
     expect(await rig.invoices(id)).toHaveLength(2)
   })
@@ -653,6 +708,7 @@ describe("the job", () => {
         [2, "past_due"],
       ])
     })
+    rig.to(later(rig.now(), 0.001))
     await advanceSubscriptions(rig.service.ctx)
     expect(await states()).toEqual([
       [3, "active"],

@@ -1,7 +1,8 @@
 /** The outbox: an event and its deliveries are inserted in the transaction that causes them. */
-import { sql } from "kysely"
+import { type Insertable, sql } from "kysely"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import type { Deliveries } from "../db/webhook-rows.ts"
 import { ApiError } from "../errors.ts"
 import { newId } from "../ids.ts"
 import type { EventData } from "./events.ts"
@@ -42,26 +43,49 @@ const MINUTE_MS = 60_000
  * `RATE_LIMITED` where the merchant's changes of the last minute were sent too often already. Returns the event's id, or undefined when
  * the event already existed. Call it inside a transaction, and `wakes.wakeSoon("deliveries")` once that has committed.
  */
-export async function emit<T extends keyof EventData>(ctx: TxContext, event: NewEvent<T>): Promise<string | undefined> {
-  const { merchantId, type, data, orderKey, callbackUrl, onlyTo } = event
-  const id = newId("evt")
+export const emit = async <T extends keyof EventData>(
+  ctx: TxContext,
+  event: NewEvent<T>,
+): Promise<string | undefined> => (await emitAll(ctx, [event]))[0]
+
+/** Does what {@link emit} does for each of these events, in their order, with as many statements as for one. */
+export async function emitAll(
+  ctx: TxContext,
+  events: readonly NewEvent<keyof EventData>[],
+): Promise<(string | undefined)[]> {
+  if (events.length === 0) return []
   const now = ctx.now()
+  const numbered = events.map(event => ({ ...event, id: newId("evt") }))
   const made = await ctx.db
     .insertInto("events")
-    .values({
-      id,
-      merchant_id: merchantId,
-      type,
-      dedupe_key: event.dedupeKey ?? id,
-      body: JSON.stringify({ id, event: type, createdAt: now.toISOString(), data }),
-      created_at: now,
-    })
+    .values(
+      numbered.map(({ id, merchantId, type, dedupeKey, data }) => ({
+        ...{ id, merchant_id: merchantId, type, dedupe_key: dedupeKey ?? id, created_at: now },
+        body: JSON.stringify({ id, event: type, createdAt: now.toISOString(), data }),
+      })),
+    )
     .onConflict(conflict => conflict.columns(["merchant_id", "dedupe_key"]).doNothing())
-    .executeTakeFirst()
-  if (made.numInsertedOrUpdatedRows === 0n) return undefined
+    .returning("id")
+    .execute()
+  const isMade = new Set(made.map(({ id }) => id))
+  const fresh = numbered.filter(({ id }) => isMade.has(id))
+  const webhooks = await liveWebhooks(ctx, fresh)
+  const deliveries = []
+  for (const event of fresh) deliveries.push(...(await deliveriesOf(ctx, event, webhooks)))
+  if (deliveries.length > 0) await ctx.db.insertInto("deliveries").values(deliveries).execute()
+  return numbered.map(({ id }) => (isMade.has(id) ? id : undefined))
+}
 
+/** What an event is sent as: to its callback, or to each endpoint of its merchant that wants it. */
+async function deliveriesOf(
+  ctx: TxContext,
+  event: NewEvent<keyof EventData> & { id: string },
+  webhooks: readonly Row<"webhooks">[],
+): Promise<Insertable<Deliveries>[]> {
+  const { merchantId, type, orderKey, callbackUrl, onlyTo } = event
+  const now = ctx.now()
   const common = {
-    event_id: id,
+    event_id: event.id,
     merchant_id: merchantId,
     order_key: orderKey,
     run_at: now,
@@ -71,36 +95,28 @@ export async function emit<T extends keyof EventData>(ctx: TxContext, event: New
   if (callbackUrl !== undefined) {
     // By origin: sessions of one shop share its connections, and a shop's callbacks do not delay those of another shop.
     const lane = `${merchantId} ${new URL(callbackUrl).origin}`
-    const delivery = { id: newId("dlv"), url: callbackUrl, lane, status: "pending" as const, ...common }
-    await ctx.db.insertInto("deliveries").values(delivery).execute()
-    return id
+    return [{ id: newId("dlv"), url: callbackUrl, lane, status: "pending", ...common }]
   }
-  const endpoints = await liveWebhooks(ctx, merchantId)
   const sentBefore = event.takesBack ? await sentTo(ctx, event, event.takesBack) : new Set()
   const isMeant = (webhook: Row<"webhooks">) => wants(webhook.events, type) || sentBefore.has(webhook.id)
-  const to = endpoints.filter(each =>
-    onlyTo === undefined ? isMeant(each) && each.id !== event.except : each.id === onlyTo,
+  const to = webhooks.filter(
+    each =>
+      each.merchant_id === merchantId &&
+      (onlyTo === undefined ? isMeant(each) && each.id !== event.except : each.id === onlyTo),
   )
   if (isUnconditional(type)) await assertNotices(ctx, merchantId, to.length)
-  if (to.length > 0)
-    await ctx.db
-      .insertInto("deliveries")
-      .values(
-        to.map(webhook => {
-          const sends = webhook.active || onlyTo !== undefined
-          return {
-            id: newId("dlv"),
-            webhook_id: webhook.id,
-            lane: webhook.id,
-            status: sends ? ("pending" as const) : ("skipped" as const),
-            by_hand: onlyTo !== undefined,
-            ...common,
-            ...(sends && isUnconditional(type) ? boundTo(webhook, orderKey) : {}),
-          }
-        }),
-      )
-      .execute()
-  return id
+  return to.map(webhook => {
+    const sends = webhook.active || onlyTo !== undefined
+    return {
+      id: newId("dlv"),
+      webhook_id: webhook.id,
+      lane: webhook.id,
+      status: sends ? "pending" : "skipped",
+      by_hand: onlyTo !== undefined,
+      ...common,
+      ...(sends && isUnconditional(type) ? boundTo(webhook, orderKey) : {}),
+    }
+  })
 }
 
 /** What binds a delivery to an endpoint's current address. In the lane, one endpoint's deliveries wait for no other's. */
@@ -142,10 +158,17 @@ async function sentTo(
   return new Set(rows.map(row => row.webhook_id))
 }
 
-const liveWebhooks = (ctx: TxContext, merchantId: string): Promise<Row<"webhooks">[]> =>
-  ctx.db
+/** The endpoints of the merchants whose events are not sent to a callback. */
+async function liveWebhooks(
+  ctx: TxContext,
+  events: readonly Pick<NewEvent<keyof EventData>, "merchantId" | "callbackUrl">[],
+): Promise<Row<"webhooks">[]> {
+  const merchants = new Set(events.filter(each => each.callbackUrl === undefined).map(each => each.merchantId))
+  if (merchants.size === 0) return []
+  return await ctx.db
     .selectFrom("webhooks")
     .selectAll()
-    .where("merchant_id", "=", merchantId)
+    .where("merchant_id", "in", [...merchants])
     .where("deleted_at", "is", null)
     .execute()
+}

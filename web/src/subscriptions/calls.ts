@@ -23,6 +23,7 @@ export interface Subscription {
   paidUntil: string
   accessUntil: string
   cancelAtPeriodEnd: boolean
+  canResume: boolean
   nextDueAt: string | null
   endsAt: string | null
   openInvoice: { id: string; amount: string; currency: string; dueAt: string } | null

@@ -15,7 +15,7 @@ interface Props {
 /** Ends it with the time that is paid, after a question; or goes on after all. */
 export function Cancel({ session, subscription, change, fail }: Props) {
   const { t, lang } = useWords()
-  const { id, product, paidUntil, cancelAtPeriodEnd } = subscription
+  const { id, product, paidUntil, cancelAtPeriodEnd, canResume } = subscription
   const [asks, setAsks] = useState(false)
   const [done, setDone] = useState("")
   const said = useRef<HTMLParagraphElement>(null)
@@ -42,11 +42,11 @@ export function Cancel({ session, subscription, change, fail }: Props) {
       <p role="status" class="said note" tabIndex={-1} ref={said}>
         {done}
       </p>
-      {cancelAtPeriodEnd ? (
+      {canResume ? (
         <button type="button" class="secondary" onClick={() => carryOut("resume")}>
           {t("keepSubscription")}
         </button>
-      ) : asks ? (
+      ) : cancelAtPeriodEnd ? null : asks ? (
         <div class="note stack">
           <p>{t(isOver ? "cancelQuestionNow" : "cancelQuestion", { product: shown(product), time })}</p>
           <button type="button" class="secondary" ref={keep} onClick={() => setAsks(false)}>
