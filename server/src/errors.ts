@@ -256,7 +256,7 @@ export const errorTable = {
   PAYMENTS_PAUSED: {
     status: 503,
     message: "Payments on this network are paused. Do not send money now; try again later.",
-    help: "The service's payout wallet is halted on the network, so nothing is for sale there. The operator sees the reason with `script/wallet show`, removes it, and resumes the wallet. Money that arrives in the meantime is still found and counted.",
+    help: "The service's payout wallet is halted on the network, so nothing is for sale there. The operator sees the reason with `sluice wallet show`, removes it, and resumes the wallet. Money that arrives in the meantime is still found and counted.",
     retryAfterS: 60,
   },
   DATABASE_UNAVAILABLE: {

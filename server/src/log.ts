@@ -23,7 +23,14 @@ const secret = [
 export function openLog(level: string, destination?: DestinationStream): Logger {
   const options = {
     level,
+    formatters: { level: (label: string) => ({ level: label }) },
     redact: { paths: secret.flatMap(name => [`["${name}"]`, `*["${name}"]`, `*.*["${name}"]`]), censor: "[secret]" },
   }
   return destination ? pino(options, destination) : pino(options)
+}
+
+/** Switches a running process to `debug`, and back to the `usual` level at the next call; logs which it has now. */
+export function toggleDebug(log: Logger, usual: string): void {
+  log.level = log.level === "debug" ? usual : "debug"
+  log.info({ logLevel: log.level }, "the log level has changed")
 }

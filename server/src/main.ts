@@ -27,7 +27,7 @@ import { tokenIssuer, watchIssuer } from "./identity/tokens.ts"
 import { freeLeases } from "./jobs/claim.ts"
 import { openWakes } from "./jobs/wake.ts"
 import { openLimits, processLimits } from "./limits/limiter.ts"
-import { openLog } from "./log.ts"
+import { openLog, toggleDebug } from "./log.ts"
 import { registry } from "./metrics.ts"
 import { openAdmin } from "./operator/admin.ts"
 import { serveOnSocket } from "./operator/socket.ts"
@@ -41,7 +41,7 @@ import { runWorker } from "./worker.ts"
 
 const usage = `Sluice: stablecoin payments, self-hosted.
 
-  script/server [--reset] [--role all|api|worker]
+  sluice start [--reset] [--role all|api|worker]
 
   --role   what this process does; all by default. Several processes need DATABASE_URL.
   --reset  wipes the sandbox first.
@@ -81,9 +81,10 @@ async function main(): Promise<void> {
   const cleanups: Cleanup[] = []
   const failed = Promise.withResolvers<never>()
   for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => shutdown.onSignal(name))
+  process.on("SIGUSR2", () => toggleDebug(log, given.logLevel))
   try {
     const start = { given, flags, log, shutdown, cleanups, fail: failed.reject }
-    await Promise.race([run(start), failed.promise])
+    await Promise.race([serve(start), failed.promise])
   } catch (error) {
     if (!shutdown.stopping.aborted) {
       shutdown.stop("failure")
@@ -108,7 +109,7 @@ interface Start {
   fail: (error: Error) => void
 }
 
-async function run(start: Start): Promise<void> {
+async function serve(start: Start): Promise<void> {
   const { given, flags, log, shutdown, cleanups } = start
   const { stopping: signal, draining } = shutdown
   if (given.databaseUrl === undefined || given.mode === "sandbox") cleanups.push(lockDataDir(given.dataDir))
@@ -119,8 +120,7 @@ async function run(start: Start): Promise<void> {
       ? undefined
       : await openStartupServer({ host: given.host, port }, isWorker ? "HEALTH_PORT" : "PORT")
   if (startup) cleanups.push(() => startup.close())
-  const { startSandbox } = given.mode === "sandbox" ? await import("./sandbox/start.ts") : { startSandbox: undefined }
-  const sandbox = await startSandbox?.(given, log, { reset: flags.reset ?? false, cleanups, fail: start.fail })
+  const sandbox = given.mode === "sandbox" ? await startSandbox(start) : undefined
   const settings = sandbox?.settings ?? given
   const { ctx, database } = await openContext(start, settings, startup, sandbox?.now)
   await checkBeforeWork(ctx, flags.role)
@@ -139,7 +139,7 @@ async function run(start: Start): Promise<void> {
   void standing.watch()
   // Where merchants sign in with wallets alone, there is no issuer to ask.
   if (!isWorker && settings.oidcIssuer !== settings.baseUrl) void watchIssuer(tokens, log, signal)
-  if (flags.role !== "api") cleanups.push(await serveOnSocket(openAdmin(ctx), settings.dataDir, log))
+  if (flags.role !== "api") cleanups.push(await serveOnSocket(openAdmin(ctx, database.copy), settings.dataDir, log))
   if (settings.metricsPort !== undefined) cleanups.push(await serveMetrics(settings.metricsHost, settings.metricsPort))
   if (flags.role !== "api") {
     // Ends within one round after the signal; the database is closed after it.
@@ -151,6 +151,17 @@ async function run(start: Start): Promise<void> {
   log.info({ mode: settings.mode, role: flags.role, baseUrl: settings.baseUrl }, "started")
   await aborted(signal)
   log.info({ reason: signal.reason }, "stopping")
+}
+
+/** The sandbox; throws a sentence where its packages were not installed, as in the package for operators. */
+async function startSandbox({ given, log, flags, cleanups, fail }: Start) {
+  const { startSandbox } = await import("./sandbox/start.ts").catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "ERR_MODULE_NOT_FOUND") throw error
+    throw new Error(
+      "MODE is sandbox, and this installation has none: it is part of the sources (script/server). Set MODE to test or live.",
+    )
+  })
+  return await startSandbox(given, log, { reset: flags.reset ?? false, cleanups, fail })
 }
 
 /** Connects to everything that the service works with: the migrated database, the networks, the limits. */
@@ -242,11 +253,15 @@ async function serveMetrics(host: string, port: number): Promise<Cleanup> {
 const listen = (server: HttpServer, host: string, port: number): Promise<void> =>
   new Promise((resolve, reject) => server.once("error", reject).listen(port, host, resolve))
 
-main().then(
-  // Whatever still holds the event loop (an idle keep-alive to a node) is not worth waiting for.
-  () => process.exit(0),
-  (error: Error) => {
-    process.stderr.write(`\nSluice can't run. ${error.message}\n`)
-    process.exit(1)
-  },
-)
+/** Runs the program with the arguments of the process, and ends it. */
+export const run = (): Promise<void> =>
+  main().then(
+    // Whatever still holds the event loop (an idle keep-alive to a node) is not worth waiting for.
+    () => process.exit(0),
+    (error: Error) => {
+      process.stderr.write(`\nSluice can't run. ${error.message}\n`)
+      process.exit(1)
+    },
+  )
+
+if (import.meta.main) void run()

@@ -45,7 +45,7 @@ export const endpointAlarms = new Gauge({
 
 export const setupAlarms = new Gauge({
   name: "sluice_setup_alarm",
-  help: "1 while a check of the settings, secrets, database, networks or address of this process needs a person, as `script/doctor` makes it.",
+  help: "1 while a check of the settings, secrets, database, networks or address of this process needs a person, as `sluice doctor` makes it.",
   labelNames: ["part", "check"],
   registers: [registry],
 })

@@ -14,14 +14,14 @@ type Keys = Pick<TestService["ctx"]["settings"], "payoutSigner" | "relaySigner">
 
 /** What a worker warns of at its start; it is stopped at once. */
 async function warningsOf(keys: Keys): Promise<string[]> {
-  const lines: { level: number; msg: string }[] = []
+  const lines: { level: string; msg: string }[] = []
   const log = openLog("info", { write: line => void lines.push(JSON.parse(line)) })
   const { ctx } = service
   const stop = new AbortController()
   const running = runWorker({ ...ctx, log, settings: { ...ctx.settings, ...keys }, signal: stop.signal })
   stop.abort()
   await running
-  return lines.filter(({ level }) => level === 40).map(({ msg }) => msg)
+  return lines.filter(({ level }) => level === "warn").map(({ msg }) => msg)
 }
 
 // That no money moves out of deposits is an alarm in /readyz, which `cli/doctor.test.ts` tests, and not a line in the log.

@@ -1,4 +1,4 @@
-/** `script/deploy`: deploys the deposit factory or the refund collector on a network, and prints the setting that names it. */
+/** `sluice deploy`: deploys the deposit factory or the refund collector on a network, and prints the setting that names it. */
 import { mkdirSync, readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { createInterface } from "node:readline/promises"
@@ -19,9 +19,9 @@ import { type Deployment, deployContract } from "./deploy-contract.ts"
 
 const usage = `Deploys the deposit factory, or the refund collector of the escrow, and prints the setting that names it.
 
-  script/deploy --network ${networkNames.join("|")} --guardian ADDRESS --key-file FILE [--operator ADDRESS]
+  sluice deploy --network ${networkNames.join("|")} --guardian ADDRESS --key-file FILE [--operator ADDRESS]
                 [--rpc URL]... [--yes]
-  script/deploy --contract refund-collector --network ... --key-file FILE [--operator ADDRESS] [--rpc URL]... [--yes]
+  sluice deploy --contract refund-collector --network ... --key-file FILE [--operator ADDRESS] [--rpc URL]... [--yes]
 
   --contract NAME     factory (the default), or refund-collector: it pulls refunds of payments through the network's escrow
                       (ESCROW_<NETWORK>) from merchants' wallets, and serves that escrow and its operator alone, for ever.
@@ -223,7 +223,8 @@ async function ask(question: string): Promise<string> {
   return await terminal.question(question).finally(() => terminal.close())
 }
 
-if (import.meta.main)
+/** Runs the command with the arguments of the process, and ends it. */
+export const run = (): Promise<void> =>
   deploy(process.argv.slice(2), {
     say: line => void process.stderr.write(`${line}\n`),
     ask: process.stdin.isTTY ? ask : undefined,
@@ -235,7 +236,7 @@ if (import.meta.main)
     },
     (error: Error) => {
       const isUsage = error instanceof UsageError
-      process.stderr.write(`${error.message}${isUsage ? "\nRun `script/deploy --help` for its usage." : ""}\n`)
+      process.stderr.write(`${error.message}${isUsage ? "\nRun `sluice deploy --help` for its usage." : ""}\n`)
       process.exit(isUsage ? 2 : 1)
     },
   )

@@ -176,7 +176,7 @@ describe("what the doctor finds", () => {
       "no factory",
       () => ({ DEPOSIT_FACTORY_BASE_SEPOLIA: `0x${"12".repeat(20)}` }),
       [at("factory fault")],
-      /there is no deposit factory at 0x1212.*`script\/deploy --network base-sepolia --guardian ADDRESS`/,
+      /there is no deposit factory at 0x1212.*`sluice deploy --network base-sepolia --guardian ADDRESS`/,
     ],
     [
       "another contract as the factory",
@@ -425,7 +425,7 @@ describe("script/doctor", () => {
         todo: expect.any(String),
       },
     ])
-    expect(wrong).toMatchObject({ code: 2, out: "", errors: expect.stringContaining("script/doctor --help") })
+    expect(wrong).toMatchObject({ code: 2, out: "", errors: expect.stringContaining("sluice doctor --help") })
   })
 
   it("colours its levels on a terminal, and keeps to its width", () => {

@@ -1,4 +1,4 @@
-/** `script/doctor`: checks every setting and every part of an installation, and says what to do. It changes nothing. */
+/** `sluice doctor`: checks every setting and every part of an installation, and says what to do. It changes nothing. */
 import { parseArgs } from "node:util"
 import pg from "pg"
 import { examineSettings, type Settings } from "../config/settings.ts"
@@ -9,7 +9,7 @@ import { findingsText } from "./print-findings.ts"
 
 const usage = `Checks the settings and everything that they name, and says what to do about each fault. It changes nothing.
 
-  script/doctor [--json]
+  sluice doctor [--json]
 
   --json   the findings for programs: { ok, findings: [{ part, check, level, message, todo }] }
   --help   this text
@@ -76,12 +76,13 @@ async function main(): Promise<void> {
   process.exitCode = ok ? 0 : 1
 }
 
-if (import.meta.main)
+/** Runs the command with the arguments of the process, and ends it. */
+export const run = (): Promise<void> =>
   main().then(
     // A kept connection to a node is not worth waiting for.
     () => process.exit(),
     (error: Error) => {
-      process.stderr.write(`${error.message}\nRun \`script/doctor --help\` for its usage.\n`)
+      process.stderr.write(`${error.message}\nRun \`sluice doctor --help\` for its usage.\n`)
       process.exit(2)
     },
   )

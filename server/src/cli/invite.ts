@@ -1,5 +1,5 @@
 /**
- * `script/invite SUBJECT [ISSUER]`: lets a subject become a merchant where sign-up is by invitation. A program of its own,
+ * `sluice invite SUBJECT [ISSUER]`: lets a subject become a merchant where sign-up is by invitation. A program of its own,
  * with the environment of the service.
  */
 import { existsSync } from "node:fs"
@@ -14,7 +14,7 @@ import type { Subject } from "../http/authenticate.ts"
 
 const usage = `Lets a subject of the identity provider become a merchant, where SIGNUP=invite (as in live mode).
 
-  script/invite SUBJECT [ISSUER]
+  sluice invite SUBJECT [ISSUER]
 
   SUBJECT  the \`sub\` of the person's tokens, exactly as it is there.
   ISSUER   the \`iss\` of the tokens; OIDC_ISSUER by default. BASE_URL for a wallet, whose SUBJECT is
@@ -95,9 +95,10 @@ function lockForUs(dir: string): () => void {
   }
 }
 
-if (import.meta.main)
+/** Runs the command with the arguments of the process. */
+export const run = (): Promise<void> =>
   main().then(
-    said => process.stdout.write(`${said}\n`),
+    said => void process.stdout.write(`${said}\n`),
     (error: Error) => {
       process.stderr.write(`\nNobody was invited. ${error.message}\n`)
       process.exitCode = 1

@@ -1,5 +1,5 @@
 /**
- * `script/migrate`: brings the database to this version's schema and ends, so that a deployment of several processes can
+ * `sluice migrate`: brings the database to this version's schema and ends, so that a deployment of several processes can
  * migrate once, before any of them starts. It needs no keys and no network.
  */
 import { existsSync } from "node:fs"
@@ -11,7 +11,7 @@ import { openDatabase } from "../db/open.ts"
 
 const usage = `Brings the database to this version's schema, and prints each migration that it applies.
 
-  script/migrate
+  sluice migrate
 
 It reads DATABASE_URL; without it, the embedded database in DATA_DIR. Back up first, and stop all processes of the
 service: a migration may rewrite the tables that they use. A failed migration changes nothing.
@@ -41,7 +41,9 @@ async function main(print: (line: string) => void): Promise<void> {
   print(steps === 0 ? "The database has this version's schema already." : "The database has this version's schema now.")
 }
 
-main(line => void process.stdout.write(`${line}\n`)).catch((error: Error) => {
-  process.stderr.write(`\nNothing was migrated. ${error.message}\n`)
-  process.exitCode = 1
-})
+/** Runs the command with the arguments of the process. */
+export const run = (): Promise<void> =>
+  main(line => void process.stdout.write(`${line}\n`)).catch((error: Error) => {
+    process.stderr.write(`\nNothing was migrated. ${error.message}\n`)
+    process.exitCode = 1
+  })

@@ -1,4 +1,4 @@
-/** What `script/doctor` prints for a person. Pure. */
+/** What `sluice doctor` prints for a person. Pure. */
 import { type Finding, isBad, type Level } from "../doctor/finding.ts"
 
 /** How the text is laid out: its width in columns, and whether the levels are coloured. */

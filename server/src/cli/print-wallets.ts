@@ -1,4 +1,4 @@
-/** The service's answers to `script/wallet` as plain text. Pure. */
+/** The service's answers to `sluice wallet` as plain text. Pure. */
 import type { actionLog } from "../operator/actions.ts"
 import type { heldPayouts } from "../operator/held-payouts.ts"
 import type { showWallets } from "../operator/show.ts"

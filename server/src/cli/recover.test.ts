@@ -47,7 +47,7 @@ async function shell(text: string) {
   const here = text.replaceAll("https://rpc.example", rig.anvil.rpcUrl).replaceAll("script/", `${root}script/`)
   const run = promisify(execFile)("bash", ["-euo", "pipefail", "-c", here], {
     cwd: dir,
-    env: plainEnv(),
+    env: { ...plainEnv(), PATH: `${root}script:${process.env.PATH}` },
   })
   return await run.then(
     ({ stdout }) => ({ code: 0, said: stdout }),

@@ -1,5 +1,5 @@
 /**
- * `script/recover`: sends the money at receiving addresses to their owners after the recovery time. It needs the
+ * `sluice recover`: sends the money at receiving addresses to their owners after the recovery time. It needs the
  * addresses' terms, a node, and any account with a little gas: neither the service, nor its database, nor its keys.
  */
 import { readFileSync } from "node:fs"
@@ -22,8 +22,8 @@ import { readBlock, readReceipt } from "../chain/transfers.ts"
 
 const usage = `Sends the money at receiving addresses to their owners after the recovery time, without the service.
 
-  script/recover --rpc URL --terms FILE [--address ADDRESS]... [--key-file FILE] [--dry-run]
-  script/recover --rpc URL --factory A --salt S --owner A --approver A --payees-hash H --open-after N --token A
+  sluice recover --rpc URL --terms FILE [--address ADDRESS]... [--key-file FILE] [--dry-run]
+  sluice recover --rpc URL --factory A --salt S --owner A --approver A --payees-hash H --open-after N --token A
                  [--key-file FILE] [--dry-run]
 
   --rpc URL         a node of the network.
@@ -267,7 +267,8 @@ async function recover(
   }
 }
 
-if (import.meta.main)
+/** Runs the command with the arguments of the process. */
+export const run = (): Promise<void> =>
   // A token's symbol can be any text.
   main(line => process.stdout.write(`${line.replace(/(?!\n)\p{C}/gu, "\ufffd")}\n`)).catch((error: Error) => {
     process.stderr.write(`\n${error.message}\n`)

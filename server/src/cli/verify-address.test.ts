@@ -110,7 +110,7 @@ it("takes the terms from deposits.csv, as a command that reaches no network", as
   })
   expect(await run([address, "--terms", "none.csv"])).toEqual({
     code: 2,
-    said: "none.csv can't be read: ENOENT.\nRun `script/verify-address --help` for its usage.\n",
+    said: "none.csv can't be read: ENOENT.\nRun `sluice verify-address --help` for its usage.\n",
   })
 })
 

@@ -1,5 +1,5 @@
 /**
- * `script/verify-address`: computes a receiving address from its terms and compares the two. It asks nobody, so neither the
+ * `sluice verify-address`: computes a receiving address from its terms and compares the two. It asks nobody, so neither the
  * service nor a node has to be trusted for the answer.
  */
 import { readFileSync } from "node:fs"
@@ -10,8 +10,8 @@ import { factoryDeployment } from "../deposits/factory-deployment.ts"
 
 const usage = `Checks offline that a receiving address belongs to these terms.
 
-  script/verify-address ADDRESS --factory A --salt S --owner A --approver A [--payees LIST] --open-after N
-  script/verify-address ADDRESS --terms FILE
+  sluice verify-address ADDRESS --factory A --salt S --owner A --approver A [--payees LIST] --open-after N
+  sluice verify-address ADDRESS --terms FILE
 
   ADDRESS         the address that a buyer was asked to pay to.
   --factory A     the contract that makes the addresses; compare it with the operator's.
@@ -190,9 +190,12 @@ function main(): number {
     return ok ? 0 : 1
   } catch (error) {
     if (!(error instanceof UsageError)) throw error
-    process.stderr.write(`${error.message}\nRun \`script/verify-address --help\` for its usage.\n`)
+    process.stderr.write(`${error.message}\nRun \`sluice verify-address --help\` for its usage.\n`)
     return 2
   }
 }
 
-if (import.meta.main) process.exitCode = main()
+/** Runs the command with the arguments of the process. */
+export async function run(): Promise<void> {
+  process.exitCode = main()
+}

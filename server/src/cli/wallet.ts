@@ -1,4 +1,4 @@
-/** `script/wallet`: shows an operator the service's wallets and acts on them, by asking the running service. */
+/** `sluice wallet`: shows an operator the service's wallets and acts on them, by asking the running service. */
 import { request } from "node:http"
 import { userInfo } from "node:os"
 import { parseArgs } from "node:util"
@@ -8,23 +8,23 @@ import { heldText, logText, walletsText } from "./print-wallets.ts"
 
 const usage = `Shows, halts and repairs the wallets that the running service pays from.
 
-  script/wallet show [--network N]        the state of each wallet, and its transactions in flight
-  script/wallet held                      the payouts that are held, and why
-  script/wallet log                       manual actions: what, by whom and why
-  script/wallet halt WALLET --reason R    stops signing and sending at once
-  script/wallet resume WALLET --reason R [--books-compared] [--nothing-paid]
+  sluice wallet show [--network N]        the state of each wallet, and its transactions in flight
+  sluice wallet held                      the payouts that are held, and why
+  sluice wallet log                       manual actions: what, by whom and why
+  sluice wallet halt WALLET --reason R    stops signing and sending at once
+  sluice wallet resume WALLET --reason R [--books-compared] [--nothing-paid]
                                           lets it sign and send again; refused while a nonce on the chain is unexplained
-  script/wallet adopt HASH [--payout ID]  adopts a transaction of ours that the database does not know
-  script/wallet adopt --all WALLET        finds what the wallet sent that the database does not know, and adopts it
-  script/wallet adopt HASH --foreign --reason R
+  sluice wallet adopt HASH [--payout ID]  adopts a transaction of ours that the database does not know
+  sluice wallet adopt --all WALLET        finds what the wallet sent that the database does not know, and adopts it
+  sluice wallet adopt HASH --foreign --reason R
                                           the same for a transaction that pays nothing of ours
-  script/wallet unstick WALLET NONCE --reason R [--max-fee GWEI]
+  sluice wallet unstick WALLET NONCE --reason R [--max-fee GWEI]
                                           replaces a nonce that can't be mined by an empty transfer
-  script/wallet retry PAYOUT [--reason R]
+  sluice wallet retry PAYOUT [--reason R]
                                           retries a held payout now; it still has to pass every check
-  script/wallet retry --all [--held WHY] [--reason R]
+  sluice wallet retry --all [--held WHY] [--reason R]
                                           retries all held payouts now, or those held for one reason
-  script/wallet cancel PAYOUT --reason R  cancels a payout that has no nonce; its money stays in its deposit
+  sluice wallet cancel PAYOUT --reason R  cancels a payout that has no nonce; its money stays in its deposit
 
   WALLET             payout, relay, or an address; with --network N where there are several
   --books-compared   you have compared what left the deposits so far with the payouts
@@ -207,11 +207,13 @@ function exchange(socketPath: string, path: string, body?: string): Promise<{ st
 /** A contract's reason for a failure can be any text: it must not move the cursor, or colour other output. */
 const plain = (text: string): string => text.replace(/(?!\n)\p{C}/gu, "\ufffd")
 
-main().then(
-  said => process.stdout.write(`${plain(said)}\n`),
-  (error: Error) => {
-    const help = error instanceof UsageError ? "\nRun `script/wallet --help` for its usage." : ""
-    process.stderr.write(`${plain(error.message)}${help}\n`)
-    process.exitCode = error instanceof UsageError ? 2 : error instanceof Unreachable ? 3 : 1
-  },
-)
+/** Runs the command with the arguments of the process. */
+export const run = (): Promise<void> =>
+  main().then(
+    said => void process.stdout.write(`${plain(said)}\n`),
+    (error: Error) => {
+      const help = error instanceof UsageError ? "\nRun `sluice wallet --help` for its usage." : ""
+      process.stderr.write(`${plain(error.message)}${help}\n`)
+      process.exitCode = error instanceof UsageError ? 2 : error instanceof Unreachable ? 3 : 1
+    },
+  )

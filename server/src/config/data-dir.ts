@@ -11,7 +11,7 @@ export const defaultDataDir = ".data"
 
 /**
  * `DATA_DIR` alone, for a program beside the service that needs none of its secrets. It is here and not with the other
- * settings because they load viem: a start of `script/wallet` took 0.35 s of CPU with them and takes 0.07 s without.
+ * settings because they load viem: a start of `sluice wallet` took 0.35 s of CPU with them and takes 0.07 s without.
  */
 export const readDataDir = (env: Record<string, string | undefined> = process.env): string =>
   env.DATA_DIR || defaultDataDir

@@ -292,7 +292,8 @@ export const settingsTable = {
     parse: text,
   },
   LOG_LEVEL: {
-    meaning: "fatal, error, warn, info, debug or trace",
+    meaning:
+      "fatal, error, warn, info, debug or trace; the signal SIGUSR2 switches a running process to debug, and back",
     otherwise: "info, in the sandbox warn",
     parse: oneOf("fatal", "error", "warn", "info", "debug", "trace"),
   },
@@ -317,7 +318,7 @@ export const networkSettingsTable = {
     otherwise: "v1.1 on base and base-sepolia, else none; the sandbox's",
   },
   REFUND_COLLECTOR: {
-    meaning: "the contract that pulls refunds of that escrow from merchants' wallets; script/deploy makes it",
+    meaning: "the contract that pulls refunds of that escrow from merchants' wallets; sluice deploy makes it",
     otherwise: "the sandbox's; elsewhere none, and refunds are refused",
   },
   SANCTIONS_ORACLE: {

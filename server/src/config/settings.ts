@@ -137,7 +137,7 @@ const DEFAULT_TOTAL = 10n * DEFAULT_GAS_BUDGET
 /** In wei: on Base some two thousand relays of contract wallets. */
 const DEFAULT_CONTRACT_BUDGET = 5_000_000_000_000_000n
 
-/** The settings of `script/migrate`: the location of the database, and nothing that a migration does not need. */
+/** The settings of `sluice migrate`: the location of the database, and nothing that a migration does not need. */
 export function readDatabaseSettings(
   env: Record<string, string | undefined> = process.env,
 ): Pick<Settings, "databaseUrl" | "dataDir"> {
@@ -155,6 +155,12 @@ export function readDatabaseSettings(
     dataDir: read("DATA_DIR", DATA_DIR.parse, DATA_DIR.fallback) ?? DATA_DIR.fallback,
   }
 }
+
+/** The environment of this process with `more`, for a program that it starts. */
+export const environmentWith = (more: Record<string, string>): Record<string, string | undefined> => ({
+  ...process.env,
+  ...more,
+})
 
 /**
  * The settings from the environment; throws a {@link SettingsError} that lists every fault. In the sandbox the
@@ -335,7 +341,7 @@ function faultsTogether(settings: Settings, { env, faults }: SettingReader): str
 const nameIn = (fault: string): string => fault.split(" ", 1)[0] ?? ""
 
 /**
- * What `script/deploy` needs of the settings: the network's endpoints and escrow, and the wallets, which become the operators of
+ * What `sluice deploy` needs of the settings: the network's endpoints and escrow, and the wallets, which become the operators of
  * the factory and of the refund collector. Throws a {@link SettingsError} where one of these is set and invalid.
  */
 export function readDeploySettings(

@@ -22,6 +22,8 @@ export interface OpenDatabase {
   background: Db
   /** Calls back with the payload of every notification until closed; reconnects automatically. */
   listen(onNotify: (payload: string) => void): Promise<void>
+  /** A consistent copy of the embedded database as a tar.gz of its folder; no statement runs meanwhile. */
+  copy?: () => Promise<Blob>
   close(): Promise<void>
 }
 
@@ -59,6 +61,12 @@ async function openEmbedded(dir: string, report: MigrationReport | undefined): P
   return overPGlite(await PGlite.create(dir, { parsers: bigintParsers }), report)
 }
 
+/** A copy of the embedded database in `dataDir`, as it is; only for the process that holds the folder's lock. */
+export async function copyEmbedded(dataDir: string): Promise<Blob> {
+  const pglite = await PGlite.create(join(dataDir, "db"))
+  return await pglite.dumpDataDir("gzip").finally(() => pglite.close())
+}
+
 /** A database over a PGlite that is already there, migrated. */
 export async function overPGlite(pglite: PGlite, report?: MigrationReport): Promise<OpenDatabase> {
   Object.assign(pglite.parsers, bigintParsers)
@@ -75,6 +83,7 @@ export async function overPGlite(pglite: PGlite, report?: MigrationReport): Prom
     db,
     background: db,
     listen: async onNotify => void (await pglite.listen(CHANNEL, onNotify)),
+    copy: () => pglite.dumpDataDir("gzip"),
     close: () => pglite.close(),
   }
 }

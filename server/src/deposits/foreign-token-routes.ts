@@ -115,7 +115,7 @@ function listedOf(ctx: Context, row: ForeignTokenRow) {
 }
 
 function remedyFor({ payment_id, payment_status, resource_id }: ForeignTokenRow, opensAt: Date, now: Date): string {
-  const recovery = `\`script/recover --token\` with this token, or \`recover\` of the deposit factory, which anyone may call`
+  const recovery = `\`sluice recover --token\` with this token, or \`recover\` of the deposit factory, which anyone may call`
   const recover =
     opensAt < now
       ? `Send it to the address's owner now: ${recovery}.`

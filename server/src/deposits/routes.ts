@@ -1,6 +1,6 @@
 /**
  * `/api/console/deposits`: the merchant's receiving addresses with their terms. With these, anyone can have the money
- * sent to its owner after the recovery time, without the service: `script/recover` reads the CSV.
+ * sent to its owner after the recovery time, without the service: `sluice recover` reads the CSV.
  */
 import { sql } from "kysely"
 import { Type } from "typebox"

@@ -1,6 +1,6 @@
 /**
  * `/api/deposits/:address`: what a receiving address commits to. A payer need not trust the answer, because the address can be
- * computed from it without the service: `script/verify-address`.
+ * computed from it without the service: `sluice verify-address`.
  */
 import { Type } from "typebox"
 import { addressField } from "../chain/address-field.ts"
@@ -45,7 +45,7 @@ export function termsRoute(app: Server, ctx: Context): void {
         operationId: "showDepositTerms",
         summary: "What a receiving address commits to: who can ever get its money",
         description:
-          "`keccak256(abi.encode(salt, owner, approver, payeesHash, openAfter))` is the CREATE2 salt of a plain ERC-1167 clone, so the address can be computed from the answer. `script/verify-address` does so offline.",
+          "`keccak256(abi.encode(salt, owner, approver, payeesHash, openAfter))` is the CREATE2 salt of a plain ERC-1167 clone, so the address can be computed from the answer. `sluice verify-address` does so offline.",
         tags: ["buyers"],
         params: Type.Object({ address: Described(AddressText, "The receiving address") }),
         response: { 200: DepositTerms },

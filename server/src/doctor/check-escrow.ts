@@ -57,7 +57,7 @@ function refunds(
   refundCollector: Address | undefined,
 ): Finding {
   const check = "refund_collector"
-  const todo = `Deploy one with \`script/deploy --network ${part}\`, which prints ${setting}.`
+  const todo = `Deploy one with \`sluice deploy --network ${part}\`, which prints ${setting}.`
   if (!refundCollector)
     return {
       part,

@@ -55,7 +55,7 @@ export async function checkContracts({ network, settings, signal, faulty }: Netw
     return `the token is ${symbol} with ${decimals} decimals, and the chain is ${network.chainId}`
   })
   if (faulty.has(setting("DEPOSIT_FACTORY"))) return [token]
-  const cure = `Deploy one with \`script/deploy --network ${network.name} --guardian ADDRESS\`, which prints ${setting("DEPOSIT_FACTORY")}.`
+  const cure = `Deploy one with \`sluice deploy --network ${network.name} --guardian ADDRESS\`, which prints ${setting("DEPOSIT_FACTORY")}.`
   const endpoints = network.rpcUrls.map(url => newEndpoint(network.name, url))
   const factory = await attempt(part, "factory", cure, async () => {
     const { payoutWallet } = settings

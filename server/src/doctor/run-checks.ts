@@ -1,5 +1,5 @@
 /**
- * All checks of an installation, in order: `script/doctor` makes all of them, and a running service repeats those whose
+ * All checks of an installation, in order: `sluice doctor` makes all of them, and a running service repeats those whose
  * answers change.
  */
 // I/O: hands its arguments to the checks, also before the service starts, when there is no context.
@@ -86,7 +86,7 @@ function meaningOf(name: string): string {
   const described = listSettings().find(each =>
     each.name.endsWith("_<NETWORK>") ? name.startsWith(each.name.replace("<NETWORK>", "")) : each.name === name,
   )
-  const deploy = name.startsWith("DEPOSIT_FACTORY_") ? " `script/deploy` deploys one and prints this setting." : ""
+  const deploy = name.startsWith("DEPOSIT_FACTORY_") ? " `sluice deploy` deploys one and prints this setting." : ""
   return `${name}: ${described?.meaning ?? "docs/settings.md describes it"}.${deploy}`
 }
 

@@ -6,6 +6,7 @@ import { noLimits, startService, type TestService } from "../../test/service.ts"
 import { errorTable } from "../errors.ts"
 import { openIdentities } from "../identity/identities.ts"
 import { tokenIssuer } from "../identity/tokens.ts"
+import { openLog } from "../log.ts"
 import { defaultBounds } from "./connections.ts"
 import { openServer } from "./server.ts"
 
@@ -208,6 +209,16 @@ describe("CORS", () => {
 describe("health", () => {
   it("/healthz answers as long as the process does", async () => {
     expect(await service.call("GET", "/healthz")).toMatchObject({ status: 200, body: { status: "ok" } })
+  })
+
+  it("probes leave no line in the log, whatever they are answered", async () => {
+    const { log } = service.ctx
+    const lines: string[] = []
+    service.ctx.log = openLog("info", { write: line => void lines.push(line) })
+    for (const path of ["/healthz", "/readyz", "/metrics", "/nowhere"]) await service.call("GET", path)
+    await vi.waitUntil(() => lines.length > 0)
+    service.ctx.log = log
+    expect(lines.map(line => JSON.parse(line))).toMatchObject([{ msg: "request", level: "info", status: 404 }])
   })
 
   it("/readyz says what is missing, and is ready once each network was scanned", async () => {

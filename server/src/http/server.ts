@@ -196,14 +196,18 @@ function admitCallers(app: Server, identities: Identities, { admit, isRefused }:
   })
 }
 
-/** Measures and logs each request once it is answered. */
+/** They ask each few seconds, so their lines would hide all others. */
+const probes = ["/healthz", "/readyz", "/metrics"]
+
+/** Measures and logs each request once it is answered, those of probes only in a log of level `debug`. */
 function recordAnswers(app: Server, ctx: Context): void {
   app.addHook("onResponse", async (request, reply) => {
     const { method, id: requestId } = request
     const route = request.routeOptions.url ?? "unknown"
     const status = reply.statusCode
     httpDuration.observe({ method, route, status }, reply.elapsedTime / 1_000)
-    ctx.log.info({ requestId, method, route, status, ms: Math.round(reply.elapsedTime) }, "request")
+    const level = probes.includes(route) ? "debug" : "info"
+    ctx.log[level]({ requestId, method, route, status, ms: Math.round(reply.elapsedTime) }, "request")
   })
 }
 
@@ -253,7 +257,8 @@ export function sendError(
   errorPage?: ErrorPage,
 ): void {
   const known = toApiError(error)
-  if (!known || errorTable[known.code].status >= 500)
+  // NOT_READY answers a probe, and what makes the process unready is logged where it was noticed.
+  if (!known || (errorTable[known.code].status >= 500 && known.code !== "NOT_READY"))
     ctx.log.error(
       { err: known?.cause ?? error, requestId: request.id, route: request.routeOptions.url },
       "a request failed",

@@ -2,6 +2,7 @@
  * What an operator may ask of a running service: HTTP over a Unix socket (`socket.ts`), never on a port. Whoever can
  * open the socket is the operator; there are no tokens and no limits here.
  */
+import { Readable } from "node:stream"
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox"
 import Fastify, { type FastifyError, type FastifyHttpOptions, type RawServerDefault } from "fastify"
 import { Type } from "typebox"
@@ -30,7 +31,7 @@ const By = Type.String({ minLength: 1, maxLength: 100 })
 const Reason = Type.String({ minLength: 1, maxLength: 500 })
 const PayoutId = Matching(
   "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
-  "The id of a payout, as `script/wallet held` shows it",
+  "The id of a payout, as `sluice wallet held` shows it",
 )
 const Held = Type.Unsafe<HeldReason>({ type: "string", enum: heldReasons })
 const TxHash = Matching("^0x[0-9a-f]{64}$", "A transaction hash: 0x and 64 hexadecimal digits, lower case")
@@ -41,8 +42,8 @@ const Named = { wallet: Type.String({ minLength: 1, maxLength: 42 }), network: T
 const Flag = Type.Optional(Type.Boolean())
 const Count = Type.Object({ limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100 }) })
 
-/** The server, without an address. */
-export function openAdmin(ctx: Context): Server {
+/** The server, without an address; `copy` makes a backup of the embedded database. */
+export function openAdmin(ctx: Context, copy?: () => Promise<Blob>): Server {
   const options = {
     logger: false,
     schemaController: { compilersFactory: { buildValidator: () => validatorFactory } },
@@ -56,6 +57,11 @@ export function openAdmin(ctx: Context): Server {
   app.setErrorHandler((error: FastifyError, request, reply) => sendError(ctx, request, reply, unasked(error)))
   app.setNotFoundHandler((request, reply) => sendError(ctx, request, reply, new ApiError("NOT_FOUND")))
   actionRoutes(app, ctx)
+  if (copy)
+    app.get("/backup", async (_request, reply) => {
+      reply.type("application/gzip")
+      return Readable.fromWeb((await copy()).stream() as never)
+    })
   return app
 }
 

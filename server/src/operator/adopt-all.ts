@@ -22,7 +22,7 @@ import { listed, observeWallet, unknownNonces } from "./unexplained.ts"
 export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promise<{ said: string }> {
   const wallet = await findWallet(ctx, asked)
   if (wallet.status !== "halted")
-    throw refused("Transactions are adopted while their wallet is halted. Run `script/wallet halt` first.")
+    throw refused("Transactions are adopted while their wallet is halted. Run `sluice wallet halt` first.")
   const network = servedNetwork(ctx, wallet.chain_id)
   const { sight: state, quorum } = await observeWallet(ctx, network, wallet)
   const count = state.agreedFinalized
@@ -60,7 +60,7 @@ export async function adoptAll(ctx: Context, asked: WalletNamed & Asked): Promis
   if (left.length === 0 && rest.length > 0) lines.push(`These nonces were not found: ${listed(rest)}.`)
   lines.push(
     rest.length === 0
-      ? "Every final transaction of the wallet is known. Continue with `script/wallet resume`."
+      ? "Every final transaction of the wallet is known. Continue with `sluice wallet resume`."
       : "Payouts that were planned after the backup are planned again while the scan catches up: wait, and run this again. What pays nothing of ours is adopted by its hash, with --foreign.",
   )
   return { said: lines.join("\n") }

@@ -252,7 +252,7 @@ describe("an old backup", () => {
         /^0 transactions were adopted[\s\S]*pays no payout that waits here[\s\S]*run this again/,
       )
       for (const id of payments) await makePayouts(ctx, id)
-      expect(await adoptAll()).toMatch(/^4 transactions were adopted[\s\S]*script\/wallet resume/)
+      expect(await adoptAll()).toMatch(/^4 transactions were adopted[\s\S]*sluice wallet resume/)
       expect((await resume()).status).toBe(200)
       await payAll()
     })
@@ -291,7 +291,7 @@ describe("an old backup", () => {
       // The engine finds the blocks of what was adopted.
       await rig.round()
       await makePayouts(ctx, first)
-      expect(await adoptAll()).toMatch(/^2 transactions were adopted[\s\S]*script\/wallet resume/)
+      expect(await adoptAll()).toMatch(/^2 transactions were adopted[\s\S]*sluice wallet resume/)
       expect((await resume()).status).toBe(200)
       await payAll()
     })

@@ -49,7 +49,7 @@ export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: strin
   const done = await byHand(ctx, wanted, async ctx => {
     const wallet = await lockWallet(ctx, found.wallet.id)
     if (wallet.status !== "halted")
-      throw refused("A transaction is adopted while its wallet is halted. Run `script/wallet halt` first.")
+      throw refused("A transaction is adopted while its wallet is halted. Run `sluice wallet halt` first.")
     return wanted.foreign ? await adoptForeign(ctx, wallet, found) : await adoptPayout(ctx, wallet, found, wanted)
   })
   return { said: done.said }
@@ -119,7 +119,7 @@ async function adoptPayout(
   if (sitting && sitting.id !== payout.id)
     throw refused(
       `The nonce ${nonce} is the payout ${sitting.id}'s, and the transaction pays what the payout ${payout.id} waits to ` +
-        `pay. Run \`script/wallet cancel ${payout.id}\`, as it is paid, and then adopt the transaction with --foreign.`,
+        `pay. Run \`sluice wallet cancel ${payout.id}\`, as it is paid, and then adopt the transaction with --foreign.`,
     )
   const [row] = await ctx.db
     .selectFrom("payouts")

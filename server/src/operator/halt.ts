@@ -21,7 +21,7 @@ export async function halt(ctx: Context, asked: WalletNamed & Asked & { reason: 
       after,
     }
   })
-  return { said: `The wallet ${wallet} is halted. Nothing is signed or sent for it until \`script/wallet resume\`.` }
+  return { said: `The wallet ${wallet} is halted. Nothing is signed or sent for it until \`sluice wallet resume\`.` }
 }
 
 /** What an operator confirms, and is responsible for, when a wallet is resumed. */
@@ -55,7 +55,7 @@ export async function resume(
   if (before.length > 0 && !asked.nothingPaid)
     throw refused(
       "The wallet stays halted. It made transactions before this database knew it, and payouts wait: where a backup was " +
-        `restored, run \`script/wallet adopt HASH\` for each that paid out (the nonces ${listed(before)} are not known). ` +
+        `restored, run \`sluice wallet adopt HASH\` for each that paid out (the nonces ${listed(before)} are not known). ` +
         "If none of the others paid a payout that waits here, resume with --nothing-paid.",
     )
   const { wallet } = await byHand(ctx, asked, async ctx => {
@@ -65,7 +65,7 @@ export async function resume(
       wallet.next_nonce !== seen.next_nonce ||
       wallet.halted_reason !== seen.halted_reason
     )
-      throw refused("The wallet has just changed. Check it again with `script/wallet show`.")
+      throw refused("The wallet has just changed. Check it again with `sluice wallet show`.")
     const checked_number = asked.booksCompared ? look.quorum.finalized : wallet.checked_number
     const after = { status: "active", halted_reason: null, suspect_at: null, check_at: null, checked_number } as const
     await ctx.db

@@ -143,7 +143,7 @@ describe("a share that failed on chain five times", () => {
       expect((await rig.states()).filter(state => state === "reverted").length).toBe(i + 1)
     }
     expect(await alarmsNow()).toEqual(["given_up"])
-    expect(await alarmsInWords(ctx)).toContainEqual(expect.stringContaining("`script/wallet retry` retries one"))
+    expect(await alarmsInWords(ctx)).toContainEqual(expect.stringContaining("`sluice wallet retry` retries one"))
     rig.service.advance(400 * DAY_MS)
     await rig.round()
     const [row, ...more] = await held()

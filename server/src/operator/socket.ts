@@ -37,7 +37,7 @@ export async function serveOnSocket(app: Server, dataDir: string, log: Logger): 
     mkdirSync(dataDir, { recursive: true, mode: 0o700 })
     const path = await placeFor(dataDir)
     if (await answers(path)) {
-      log.warn({ path }, "another process serves script/wallet in this data folder; this one does not")
+      log.warn({ path }, "another process serves sluice wallet in this data folder; this one does not")
       return stop
     }
     const inode = await listenAt(app, path)
@@ -47,7 +47,7 @@ export async function serveOnSocket(app: Server, dataDir: string, log: Logger): 
       if (inodeOf(path) === inode) rmSync(path, { force: true })
     }
   } catch (error) {
-    log.error({ err: error }, "script/wallet can't be served: its socket can't be created in DATA_DIR")
+    log.error({ err: error }, "sluice wallet can't be served: its socket can't be created in DATA_DIR")
     return stop
   }
 }

@@ -45,7 +45,7 @@ export async function unexplained(
     const missing = await unknownNonces(ctx, wallet, wallet.next_nonce, count)
     words.push(
       `The chain has ${count} transactions of the wallet, and this database knows ${wallet.next_nonce}. Look the wallet ` +
-        `up in an explorer and run \`script/wallet adopt HASH\` for each transaction with the nonce ${listed(missing)}.`,
+        `up in an explorer and run \`sluice wallet adopt HASH\` for each transaction with the nonce ${listed(missing)}.`,
     )
   }
   if (count <= wallet.next_nonce && (state.pending ?? 0n) > wallet.next_nonce)
@@ -65,7 +65,7 @@ export async function unexplained(
     if (!hashes.some(hash => quorum.receiptOf(hash)))
       words.push(
         `The nonce ${nonce} of the payout ${id} was used by a transaction that this database does not know. Look it up in ` +
-          "an explorer and run `script/wallet adopt HASH` (with `--foreign --reason` where it pays nothing of ours).",
+          "an explorer and run `sluice wallet adopt HASH` (with `--foreign --reason` where it pays nothing of ours).",
       )
   return words
 }

@@ -30,7 +30,7 @@ export async function unstick(
   const { hash, terms, kind } = await byHand(ctx, asked, async ctx => {
     const wallet = await lockWallet(ctx, named.id)
     if (wallet.status !== "active")
-      throw refused("The wallet is halted, so nothing would be sent. Resume it first: `script/wallet resume`.")
+      throw refused("The wallet is halted, so nothing would be sent. Resume it first: `sluice wallet resume`.")
     const last = await lowestUnmined(ctx, wallet)
     if (!last) throw refused("The wallet has nothing in flight: no nonce is stuck.")
     if (last.nonce !== asked.nonce)

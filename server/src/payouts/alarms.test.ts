@@ -102,7 +102,7 @@ describe("a wallet without gas", () => {
     }
     expect((await rig.payouts()).map(row => row.held_reason)).toEqual(["low_gas", "low_gas"])
     expect(await alarms()).toEqual(["low_gas"])
-    expect(reported("low_gas").map(line => line.level)).toEqual([50])
+    expect(reported("low_gas").map(line => line.level)).toEqual(["error"])
     expect(lines.filter(line => line.msg === "a payout is held").length).toBe(2)
     expect([await total("low_gas"), await standing("low_gas")]).toEqual([1, 1])
     expect(await metric("sluice_payouts_held", { reason: "low_gas" })).toBe(2)
@@ -117,7 +117,7 @@ describe("a wallet without gas", () => {
     expect(await gain(() => rig.round())).toBe(500_000n)
     await rig.round()
     expect(await alarms()).toEqual([])
-    expect(reported("low_gas").map(line => line.level)).toEqual([50, 30])
+    expect(reported("low_gas").map(line => line.level)).toEqual(["error", "info"])
     expect([await total("low_gas"), await standing("low_gas")]).toEqual([1, 0])
     expect(await metric("sluice_payouts_held", { reason: "low_gas" })).toBe(0)
     expect(await ready()).toMatchObject({ status: 200, alarms: [] })
@@ -225,7 +225,7 @@ describe("other alarms", () => {
     expect([status, alarms]).toEqual([
       200,
       [
-        "base-sepolia: the payout wallet is halted: payouts wait, and nothing can be sold on this network, until `script/wallet resume`",
+        "base-sepolia: the payout wallet is halted: payouts wait, and nothing can be sold on this network, until `sluice wallet resume`",
       ],
     ])
     expect(text).not.toContain("0x")

@@ -49,15 +49,15 @@ const words: Record<StandingAlarm, string> = {
     "has spent GAS_BUDGET_TOTAL of the last 24 hours with the others, and payouts wait; or relays spent their half of it, and none is accepted",
   transfer: "has a payout that was mined without its transfer, and a person must look",
   stuck:
-    "has sent a payout, or an earlier wallet of its lane has, that is in no block after 15 minutes: `script/wallet show` says what endpoints answer, and docs/alarms.md what to do",
+    "has sent a payout, or an earlier wallet of its lane has, that is in no block after 15 minutes: `sluice wallet show` says what endpoints answer, and docs/alarms.md what to do",
   given_up:
-    "has payouts that failed on chain five times and are no longer retried: `script/wallet held` lists them, `script/wallet retry` retries one",
+    "has payouts that failed on chain five times and are no longer retried: `sluice wallet held` lists them, `sluice wallet retry` retries one",
   unswept:
     "can't sweep payments that were due a day ago, as their money is not certainly there: the log names them, and docs/alarms.md says what to do",
 }
 const halted: Record<Lane, string> = {
-  payout: "payouts wait, and nothing can be sold on this network, until `script/wallet resume`",
-  relay: "no authorization is carried out until `script/wallet resume`",
+  payout: "payouts wait, and nothing can be sold on this network, until `sluice wallet resume`",
+  relay: "no authorization is carried out until `sluice wallet resume`",
 }
 const standing = Object.keys(words) as StandingAlarm[]
 /** Why payouts wait, in the order of their table. */

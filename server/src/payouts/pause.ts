@@ -70,6 +70,6 @@ export async function assertSelling(ctx: TxContext, network: NetworkInfo): Promi
       "PAYMENTS_PAUSED",
       undefined,
       `Payments on ${network.name} are paused, because the service's payout wallet is halted there. Nothing was changed. ` +
-        "Ask the operator, who sees the reason with `script/wallet show`, and try again when the wallet is resumed.",
+        "Ask the operator, who sees the reason with `sluice wallet show`, and try again when the wallet is resumed.",
     )
 }

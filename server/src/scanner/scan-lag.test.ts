@@ -13,7 +13,7 @@ import { ensureCursor } from "./scan-round.ts"
 let service: TestService
 let chain: ScriptedChain
 let nodes: ScriptedNode[] = []
-let lines: { level: number; msg: string; host?: string; reason?: string }[]
+let lines: { level: string; msg: string; host?: string; reason?: string }[]
 const BUYER = `0x${"b".repeat(40)}` as Address
 const MINUTE = 60_000
 
@@ -83,7 +83,7 @@ it("names the endpoint that refuses logs at once, by its host alone, and goes on
   expect(await transfers()).toBe(1)
   const words = "RPC endpoint 2 of 3 refuses eth_getLogs"
   const host = new URL(nodes[1]?.url ?? "").hostname
-  expect(lines.filter(line => line.level === 50)).toMatchObject([
+  expect(lines.filter(line => line.level === "error")).toMatchObject([
     { reason: "logs", host, answer: "method not allowed", msg: words },
   ])
   expect(JSON.stringify(lines)).not.toContain("key-of-mine")

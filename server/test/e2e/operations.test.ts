@@ -1,15 +1,15 @@
 // The commands of docs/operations.md that need a Postgres: what they make is whole.
 import { execFile, spawn } from "node:child_process"
-import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { promisify } from "node:util"
 import { sql } from "kysely"
 import pg from "pg"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { openPostgres } from "../../src/db/open.ts"
+import { openDatabase, openPostgres } from "../../src/db/open.ts"
 import { postgresBinaries, startPostgres } from "../postgres.ts"
-import { freePort, plainEnv, root, until } from "./program.ts"
+import { freePort, newSandbox, plainEnv, root, until } from "./program.ts"
 
 const text = readFileSync(join(root, "docs/operations.md"), "utf8")
 const blocks = [...text.matchAll(/^ *```sh(.*)\n([\s\S]*?)^ *```$/gm)].map(match => ({
@@ -29,17 +29,21 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
     rmSync(dir, { recursive: true })
   })
 
-  it("has commands of kinds that a test runs, and a copy of a folder", () => {
-    expect(blocks.map(block => block.kind)).toEqual([
+  it("has commands of kinds that a test runs, besides those that need the machine or a cluster", () => {
+    const kinds = blocks.map(block => block.kind ?? "").filter(kind => !/^live/.test(kind))
+    expect(kinds).toEqual([
+      "unit",
+      "compose",
+      "helm",
       "postgres",
       "embedded",
       "postgres",
+      "restore",
       "migrate",
       "postgres",
       "recover",
       "recover",
     ])
-    expect(blocks[1]?.text).toBe('cp -a "$DATA_DIR" backup\n')
   })
 
   it("dumps, restores and exports the terms of all deposits", async () => {
@@ -66,8 +70,8 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
         resource_id, created_at, watched_until)
       select 84532, ${address}, ${address}, ${salt}, ${address}, ${address}, ${salt}, id, 1893456000, 'pw_1', now(), now()
       from recipient_sets`.execute(first.db)
-    const PATH = `${postgresBinaries()}:${process.env.PATH}`
-    const env = { PATH, DATABASE_URL: from ?? "", RESTORED_URL: to ?? "" }
+    const PATH = `${postgresBinaries()}:${root}script:${process.env.PATH}`
+    const env = { ...plainEnv(), PATH, DATABASE_URL: from ?? "", RESTORED_URL: to ?? "" }
     for (const { text } of blocks.filter(block => block.kind === "postgres"))
       await promisify(execFile)("bash", ["-euo", "pipefail", "-c", text], { cwd: dir, env })
     await first.close()
@@ -80,6 +84,55 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
     expect(head).toBe("address,chainId,factory,salt,owner,approver,payeesHash,payees,openAfter")
     const payees = `0x${"7".repeat(40)}=33.3333 0x${"8".repeat(40)}=66.6666`
     expect(line).toBe(`${address},84532,${address},${salt},${address},${address},${salt},${payees},1893456000`)
+  })
+
+  it("copies the embedded database while it is written, and where no service runs", async () => {
+    const place = await newSandbox({ LIMIT_CONSOLE: "0" }, "migrated")
+    const [command = ""] = blocks.filter(block => block.kind === "embedded").map(block => block.text)
+    const backup = async (file: string) => {
+      const env = { ...plainEnv(), PATH: `${root}script:${process.env.PATH}`, DATA_DIR: place.dir }
+      await promisify(execFile)("bash", ["-euc", command.replace("sluice.tar.gz", file)], { cwd: dir, env })
+      expect(statSync(join(dir, file)).mode & 0o777).toBe(0o600)
+    }
+    /** How many paywalls a backup has, restored as the document says. */
+    const restored = async (file: string) => {
+      const db = join(dir, `of-${file}`, "db")
+      mkdirSync(join(db, ".."))
+      const [text = ""] = blocks.filter(block => block.kind === "restore").map(block => block.text.trim())
+      const env = { ...plainEnv(), DATA_DIR: join(db, "..") }
+      await promisify(execFile)("bash", ["-euc", text.replace("sluice.tar.gz", join(dir, file))], { env })
+      const copy = await openDatabase({ databaseUrl: undefined, dataDir: join(db, "..") }, () => {})
+      const { rows } = await sql<{ n: number }>`select count(*)::int as n from paywalls`.execute(copy.db)
+      await copy.close()
+      return rows[0]?.n ?? 0
+    }
+    try {
+      const service = await place.start()
+      const headers = { authorization: `Bearer ${place.file().merchants[0].accessToken}` }
+      let made = 0
+      const make = async () => {
+        expect((await place.call("/api/console/paywalls", { name: "One", price: 1 }, headers)).status).toBe(201)
+        made++
+      }
+      await make()
+      const before = made
+      const writing = new AbortController()
+      const writer = (async () => {
+        while (!writing.signal.aborted) await make()
+      })()
+      await backup("running.tar.gz")
+      writing.abort()
+      await writer
+      const copied = await restored("running.tar.gz")
+      expect(copied).toBeGreaterThanOrEqual(before)
+      expect(copied).toBeLessThanOrEqual(made)
+      await service.kill("SIGTERM")
+      await backup("stopped.tar.gz")
+      expect(await restored("stopped.tar.gz")).toBe(made)
+      await expect(backup("stopped.tar.gz")).rejects.toThrow("stopped.tar.gz exists already")
+    } finally {
+      await place.remove()
+    }
   })
 
   it("a start that waits for a migration answers /healthz, and 503 to all else", async () => {
@@ -141,13 +194,13 @@ describe.runIf(postgresBinaries())("docs/operations.md", () => {
     }
   })
 
-  it("script/migrate applies what is missing, with the address of the database alone", async () => {
+  it("sluice migrate applies what is missing, with the address of the database alone", async () => {
     const database = await openPostgres(postgres.url, () => {})
     await sql`delete from migrations where name = '0007_deliveries_room.sql'`.execute(database.db)
     await database.close()
     const [command] = blocks.filter(block => block.kind === "migrate")
     const run = async () => {
-      const env = { ...plainEnv(), DATABASE_URL: postgres.url }
+      const env = { ...plainEnv(), PATH: `${root}script:${process.env.PATH}`, DATABASE_URL: postgres.url }
       return (await promisify(execFile)("bash", ["-euc", command?.text ?? ""], { cwd: root, env })).stdout
     }
     expect((await run()).split("\n")).toEqual([

@@ -52,8 +52,8 @@ describe.runIf(postgresBinaries())("a restored dump", () => {
   }
 
   const shell = (text: string) => {
-    const PATH = `${postgresBinaries()}:${process.env.PATH}`
-    const env = { PATH, DATABASE_URL: database("first"), RESTORED_URL: database("second") }
+    const PATH = `${postgresBinaries()}:${root}script:${process.env.PATH}`
+    const env = { ...plainEnv(), PATH, DATABASE_URL: database("first"), RESTORED_URL: database("second") }
     return run("bash", ["-euo", "pipefail", "-c", text], { cwd: dir, env })
   }
   const wallet = async (...args: string[]): Promise<string> => {
@@ -100,7 +100,7 @@ describe.runIf(postgresBinaries())("a restored dump", () => {
 
     await pay(id, payTo, BEFORE)
     await until("payouts are sent", async () => (await held(A)) > 0n)
-    await Promise.all([pay(id, payTo, MEANWHILE), shell(commandOf("pg_dump"))])
+    await Promise.all([pay(id, payTo, MEANWHILE), shell(commandOf("sluice backup"))])
     await pay(id, payTo, AFTER)
     await until("all are paid", async () => (await paid()).every(amount => amount === due))
     // Half an hour of blocks: what was sent meanwhile is long final, and far from the head.

@@ -176,7 +176,7 @@ describe("script/wallet", () => {
       /halted: the chain has \d+ transactions .* old backup[\s\S]*unexplained: /,
     )
     const refused = await wallet(["resume", "payout", "--reason", "a backup"])
-    expect([refused.code, refused.err]).toEqual([1, expect.stringContaining("script/wallet adopt HASH")])
+    expect([refused.code, refused.err]).toEqual([1, expect.stringContaining("sluice wallet adopt HASH")])
     const event = parseAbiItem("event Transfer(address indexed from, address indexed to, uint256 value)")
     const logs = await reader().getLogs({ event, args: { to: [A, B] }, fromBlock: since + 1n, toBlock: "latest" })
     expect(logs.length).toBe(2)
@@ -206,7 +206,7 @@ describe("script/wallet", () => {
   it("prints its usage, and what is wrong in a command line", async () => {
     expect(await wallet(["--help"])).toMatchObject({
       code: 0,
-      out: expect.stringContaining("script/wallet unstick WALLET"),
+      out: expect.stringContaining("sluice wallet unstick WALLET"),
     })
     for (const [args, words] of [
       [[], /Name a command/],

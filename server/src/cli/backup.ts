@@ -1,0 +1,121 @@
+/**
+ * `sluice backup`: a consistent copy of the database in one file, while the service runs. Postgres is dumped by `pg_dump`; the
+ * embedded database serves one process, so the running service makes its copy, and this command where none runs.
+ */
+import { spawn } from "node:child_process"
+import { createWriteStream, existsSync, renameSync, rmSync } from "node:fs"
+import { open } from "node:fs/promises"
+import { type IncomingMessage, request } from "node:http"
+import { dirname, join, resolve } from "node:path"
+import { Readable } from "node:stream"
+import { pipeline } from "node:stream/promises"
+import { parseArgs } from "node:util"
+import { lockDataDir } from "../config/data-dir.ts"
+import { environmentWith, readDatabaseSettings } from "../config/settings.ts"
+import { copyEmbedded } from "../db/open.ts"
+import { socketPath } from "../operator/socket.ts"
+
+const usage = `Writes a consistent copy of the database to a file, while the service runs.
+
+  sluice backup FILE
+
+  FILE    does not exist yet. Only its owner can read it. It has no keys, but the addresses' terms and encrypted secrets.
+
+It reads DATABASE_URL; without it, the embedded database in DATA_DIR. A Postgres is dumped by pg_dump, in its custom format, for
+pg_restore. An embedded database becomes a tar.gz of its folder; the service answers nothing while it makes that.
+docs/operations.md says how to restore it, and how to lose nothing since the last backup.
+`
+
+/** No service listens on the socket of the data folder. */
+class NoService extends Error {}
+
+/** Makes the backup that the arguments name, and returns what to say; throws a sentence, and then leaves no file. */
+async function main(): Promise<string> {
+  const { positionals, values } = parseArgs({ allowPositionals: true, options: { help: { type: "boolean" } } })
+  if (values.help) return usage.trimEnd()
+  const [file, ...more] = positionals
+  if (file === undefined || more.length > 0) throw new Error(`Name one file.\n\n${usage}`)
+  if (existsSync(file)) throw new Error(`${file} exists already. Name a new file.`)
+  process.umask(0o077)
+  const { databaseUrl, dataDir } = readDatabaseSettings()
+  const unfinished = `${resolve(file)}.unfinished`
+  try {
+    if (databaseUrl === undefined) await copyOf(dataDir, unfinished)
+    else await dump(databaseUrl, unfinished)
+    await sync(unfinished)
+    renameSync(unfinished, file)
+    await sync(dirname(resolve(file)))
+  } finally {
+    rmSync(unfinished, { force: true })
+  }
+  return `Wrote ${file}.`
+}
+
+/** Runs `pg_dump`; the password is not among its arguments, which other users of the machine can read. */
+async function dump(databaseUrl: string, file: string): Promise<void> {
+  const url = new URL(databaseUrl)
+  const PGPASSWORD = decodeURIComponent(url.password)
+  url.password = ""
+  const args = ["--format=custom", "--no-password", `--file=${file}`, url.href]
+  const child = spawn("pg_dump", args, {
+    stdio: ["ignore", "ignore", "inherit"],
+    env: environmentWith(PGPASSWORD ? { PGPASSWORD } : {}),
+  })
+  const code = await new Promise<number | null>((done, fail) => {
+    child.once("close", done).once("error", (error: NodeJS.ErrnoException) => {
+      const missing = "pg_dump is not installed. Install Postgres' client programs, of the server's version or newer."
+      fail(error.code === "ENOENT" ? new Error(missing) : error)
+    })
+  })
+  if (code !== 0) throw new Error("pg_dump failed, as it says above.")
+}
+
+/** The embedded database: from the service that runs on the folder, or from the folder where none does. */
+async function copyOf(dataDir: string, file: string): Promise<void> {
+  if (!existsSync(join(dataDir, "db")))
+    throw new Error(`There is no database in ${dataDir}. Check DATA_DIR and DATABASE_URL.`)
+  try {
+    await copyFromService(socketPath(dataDir), file)
+  } catch (error) {
+    if (!(error instanceof NoService)) throw error
+    const unlock = lockDataDir(dataDir)
+    try {
+      const copy = await copyEmbedded(dataDir)
+      await pipeline(Readable.fromWeb(copy.stream() as never), createWriteStream(file))
+    } finally {
+      unlock()
+    }
+  }
+}
+
+async function copyFromService(path: string, file: string): Promise<void> {
+  const response = await new Promise<IncomingMessage>((done, fail) => {
+    const sent = request({ socketPath: path, path: "/backup" }, done)
+    sent.once("error", (error: NodeJS.ErrnoException) => {
+      const none = error.code === "ENOENT" || error.code === "ECONNREFUSED"
+      fail(none ? new NoService() : new Error(`The service can't be asked at ${path}: ${error.message}`))
+    })
+    sent.end()
+  })
+  if (response.statusCode !== 200) throw new Error(`The service answered ${response.statusCode}; its log says why.`)
+  await pipeline(response, createWriteStream(file))
+}
+
+async function sync(path: string): Promise<void> {
+  const entry = await open(path, "r")
+  await entry.sync().finally(() => entry.close())
+}
+
+/** Runs the command with the arguments of the process. */
+export const run = (): Promise<void> =>
+  main().then(
+    said => {
+      process.stdout.write(`${said}\n`)
+      // An embedded database that was opened keeps the event loop busy.
+      process.exit()
+    },
+    (error: Error) => {
+      process.stderr.write(`\nThere is no backup. ${error.message}\n`)
+      process.exit(1)
+    },
+  )
