@@ -9,9 +9,9 @@ let postgres: Awaited<ReturnType<typeof startPostgres>>
 const honest = { refuse: 0, breakOff: 0, takeAndBreak: 0, swallow: 0, forget: 0, hide: 0, lie: 0 }
 
 const usual: Omit<ChaosOptions, "postgresUrl"> = {
-  payouts: 300,
+  payouts: 150,
   workers: 3,
-  killsOfEach: 2,
+  killsOfEach: 1,
   rates: { refuse: 0.04, breakOff: 0.04, takeAndBreak: 0.2, swallow: 0.05, forget: 0.1, hide: 0.05, lie: 0.03 },
   reorgs: true,
   seed: 20_261_121,
