@@ -13,8 +13,8 @@ const usage = `Brings the database to this version's schema, and prints each mig
 
   sluice migrate
 
-It reads DATABASE_URL; without it, the embedded database in DATA_DIR. Back up first, and stop all processes of the
-service: a migration may rewrite the tables that they use. A failed migration changes nothing.
+It reads DATABASE_URL; without it, the embedded database in DATA_DIR. Back up first. Processes of the version before go on
+meanwhile; stop older ones. A failed migration changes nothing.
 `
 
 /** Applies what is missing and reports each step; throws a sentence for the operator when it can't. */
