@@ -109,7 +109,9 @@ function noteLast(ctx: TxContext, held: Held): Held {
   const paid_at = isPaid ? (last.paid_at ?? session.confirmed_at) : null
   const isVoid = last.void_asked_at !== null && isEnded(session)
   const voided_at = isPaid ? null : (last.voided_at ?? (isVoid ? ctx.now() : null))
-  const noted = withLast(held, { ...last, paid_at, voided_at })
+  // Without its first payment it has not begun, and its first invoice has no period.
+  const period = last.sequence === 1 && !isPaid ? { period_start: null, period_end: null } : {}
+  const noted = withLast(held, { ...last, paid_at, voided_at, ...period })
   const isBack = isPaid && !last.paid_at && subscription.cancel_reason === "unpaid"
   return isBack ? back(ctx, noted) : noted
 }

@@ -45,17 +45,19 @@ const statusOf = sql<InvoiceStatus>`case when invoices.voided_at is not null the
   when checkout_sessions.status in ('expired', 'failed') or subscriptions.cancel_reason = 'unpaid' then 'unpaid'
   else 'open' end`
 
-/** The merchant's invoices that match, not yet ordered, with what became of them. */
+/**
+ * The merchant's invoices that match, not yet ordered, with what became of them. Joined from the left: what counts them needs no join then,
+ * and Postgres makes none.
+ */
 export function invoicesOf(ctx: TxContext, merchantId: string, { status, subscriptionId, id }: InvoiceFilter) {
   let query = ctx.db
     .selectFrom("invoices")
-    .innerJoin("checkout_sessions", "checkout_sessions.id", "invoices.session_id")
-    .innerJoin("subscriptions", "subscriptions.id", "invoices.subscription_id")
+    .leftJoin("checkout_sessions", "checkout_sessions.id", "invoices.session_id")
+    .leftJoin("subscriptions", "subscriptions.id", "invoices.subscription_id")
     .selectAll("invoices")
-    .select(["checkout_sessions.chain_id", statusOf.as("status")])
+    .select([sql<number>`checkout_sessions.chain_id`.as("chain_id"), statusOf.as("status")])
     .where("invoices.merchant_id", "=", merchantId)
-    // Where a reorg removed the first payment, there is no subscription until it is back.
-    .where("subscriptions.status", "is not", null)
+    .where("invoices.period_start", "is not", null)
   if (status !== undefined) query = query.where(statusOf, "=", status)
   if (subscriptionId !== undefined) query = query.where("subscription_id", "=", subscriptionId)
   if (id !== undefined) query = query.where("invoices.id", "=", id)
