@@ -17,6 +17,7 @@ const PROBES = 50
 const postgres = await startPostgres({ fsync: true })
 process.env.DATABASE_URL = postgres.url
 const { startService } = await import("../server/test/service.ts")
+const { fillSubscriptions } = await import("../server/test/subscriptions.ts")
 const { openApp } = await import("../server/src/app.ts")
 const { tokenIssuer } = await import("../server/src/identity/tokens.ts")
 const { advanceSubscriptions } = await import("../server/src/subscriptions/advance-subscriptions.ts")
@@ -35,23 +36,7 @@ async function fill(count: number): Promise<void> {
   const shop = await service.merchant("shop")
   const body = { name: "Magazine", price: "5.00", billingInterval: "week" }
   const { id: product } = (await service.call("POST", "/api/console/products", body, { as: "shop" })).body
-  const numbers = sql`generate_series(1, ${sql.lit(count)}) as i`
-  const id = (prefix: string) => sql`(${sql.lit(prefix)} || lpad(i::text, 24, '0'))`
-  const payer = sql`('0x' || substr(md5(i::text) || md5('x' || i), 1, 40))`
-  const now = sql`${ctx.now()}::timestamptz`
-  const [start, end] = [sql`${now} - interval '6 days'`, sql`${now} + interval '1 day'`]
-  await sql`insert into checkout_sessions (id, merchant_id, chain_id, amount, currency, status, received, tx_hash, payer, confirmed_at,
-      product_id, expires_at, created_at, updated_at)
-    select ${id("cs_")}, ${shop}, 84532, 5000000, 'USDC', 'confirmed', 5000000, '0x' || md5(i::text) || md5('x' || i), ${payer}, ${start},
-      ${product}, ${end}, ${start}, ${start} from ${numbers}`.execute(ctx.db)
-  await sql`insert into subscriptions (id, merchant_id, chain_id, product_id, billing_interval, billing_count, trial_days, payer, started_at,
-      anchor, status, paid_until, access_until, run_at, created_at, updated_at)
-    select ${id("sub_")}, ${shop}, 84532, ${product}, 'week', 1, 0, ${payer}, ${start}, ${start}, 'active', ${end},
-      ${end} + interval '3 days', ${now}, ${start}, ${start} from ${numbers}`.execute(ctx.db)
-  await sql`insert into invoices (id, subscription_id, merchant_id, sequence, session_id, product_id, amount, currency, period_start,
-      period_end, due_at, paid_at, created_at, updated_at)
-    select ${id("inv_")}, ${id("sub_")}, ${shop}, 1, ${id("cs_")}, ${product}, 5000000, 'USDC', ${start}, ${end}, ${start}, ${start},
-      ${start}, ${start} from ${numbers}`.execute(ctx.db)
+  await fillSubscriptions(ctx, shop, product, count)
   await sql`vacuum analyze`.execute(ctx.db)
 }
 

@@ -2,10 +2,8 @@
 
 import type { InjectOptions } from "fastify"
 import { openApp } from "../src/app.ts"
-import { newEndpoint } from "../src/chain/endpoints.ts"
-import type { Address, Hash } from "../src/chain/hex.ts"
 import type { NetworkSettings } from "../src/chain/networks.ts"
-import { checkNetwork, type Network } from "../src/chain/networks.ts"
+import { checkNetwork } from "../src/chain/networks.ts"
 import { readSettings, type Settings } from "../src/config/settings.ts"
 import type { Context } from "../src/context.ts"
 import type { OpenDatabase } from "../src/db/open.ts"
@@ -17,19 +15,9 @@ import { sales } from "../src/sales.ts"
 import { contractOf, type Document } from "./contract.ts"
 import { emptyDatabase, openTestDatabase } from "./database.ts"
 import { AUDIENCE, startIssuer, type TestIssuer } from "./issuer.ts"
+import { paperNetwork } from "./paper-network.ts"
 
-/** For tests that never look at the chain. */
-export const paperNetwork: Network = {
-  name: "base-sepolia",
-  chainId: 84532,
-  endpoints: [newEndpoint("base-sepolia", "http://127.0.0.1:1")],
-  confirmations: 3n,
-  token: { address: `0x${"70".repeat(20)}` as Address, symbol: "USDC", decimals: 6, name: "USDC", version: "2" },
-  depositFactory: `0x${"fa".repeat(20)}` as Address,
-  escrow: undefined,
-  sanctionsOracle: undefined,
-  genesisHash: `0x${"00".repeat(32)}` as Hash,
-}
+export { paperNetwork } from "./paper-network.ts"
 
 /** Not an account that a test uses as a wallet of the service, because a merchant's payout address must not be one. */
 export const PAYOUT_ADDRESS = "0xa0Ee7A142d267C1f36714E4a8F75612F20a79720"

@@ -1,6 +1,8 @@
 /** Subscriptions as rows, as the job leaves them: for tests of what subscribers see, each with the state it needs. */
+import { sql } from "kysely"
 import { expect } from "vitest"
 import type { Address, Hash } from "../src/chain/hex.ts"
+import type { TxContext } from "../src/context.ts"
 import type { Row } from "../src/db/schema.ts"
 import type { BillingInterval } from "../src/db/subscription-rows.ts"
 import { newId } from "../src/ids.ts"
@@ -111,3 +113,29 @@ export async function newInvoice(
 }
 
 const hash = (): Hash => `0x${(++hashes).toString(16).padStart(64, "5")}` as Hash
+
+/** So many subscriptions of one product, paid six days ago, whose next invoice is to be made now; without deposits and payments. */
+export async function fillSubscriptions(
+  ctx: TxContext,
+  merchantId: string,
+  productId: string,
+  count: number,
+): Promise<void> {
+  const numbers = sql`generate_series(1, ${sql.lit(count)}) as i`
+  const id = (prefix: string) => sql`(${sql.lit(prefix)} || lpad(i::text, 24, '0'))`
+  const payer = sql`('0x' || substr(md5(i::text) || md5('x' || i), 1, 40))`
+  const now = sql`${ctx.now()}::timestamptz`
+  const [start, end] = [sql`${now} - interval '6 days'`, sql`${now} + interval '1 day'`]
+  await sql`insert into checkout_sessions (id, merchant_id, chain_id, amount, currency, status, received, tx_hash, payer, confirmed_at,
+      product_id, expires_at, created_at, updated_at)
+    select ${id("cs_")}, ${merchantId}, 84532, 5000000, 'USDC', 'confirmed', 5000000, '0x' || md5(i::text) || md5('x' || i), ${payer},
+      ${start}, ${productId}, ${end}, ${start}, ${start} from ${numbers}`.execute(ctx.db)
+  await sql`insert into subscriptions (id, merchant_id, chain_id, product_id, billing_interval, billing_count, trial_days, payer, started_at,
+      anchor, status, paid_until, access_until, run_at, created_at, updated_at)
+    select ${id("sub_")}, ${merchantId}, 84532, ${productId}, 'week', 1, 0, ${payer}, ${start}, ${start}, 'active', ${end},
+      ${end} + interval '3 days', ${now}, ${start}, ${start} from ${numbers}`.execute(ctx.db)
+  await sql`insert into invoices (id, subscription_id, merchant_id, sequence, session_id, product_id, amount, currency, period_start,
+      period_end, due_at, paid_at, created_at, updated_at)
+    select ${id("inv_")}, ${id("sub_")}, ${merchantId}, 1, ${id("cs_")}, ${productId}, 5000000, 'USDC', ${start}, ${end}, ${start},
+      ${start}, ${start}, ${start} from ${numbers}`.execute(ctx.db)
+}

@@ -4,7 +4,6 @@ import { once } from "node:events"
 import { createServer, type Server } from "node:net"
 import { join } from "node:path"
 import { sql } from "kysely"
-import pg from "pg"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { readSettings } from "../../src/config/settings.ts"
 import { type Context, inTransaction } from "../../src/context.ts"
@@ -12,6 +11,7 @@ import { type OpenDatabase, openPostgres } from "../../src/db/open.ts"
 import { emit } from "../../src/webhooks/emit.ts"
 import { rollSecret } from "../../src/webhooks/secrets.ts"
 import { emptyDatabase } from "../database.ts"
+import { ended, hold, kill, waiting } from "../killed.ts"
 import { startPostgres, type TestPostgres } from "../postgres.ts"
 import { type Receiver, startReceiver } from "../receiver.ts"
 import { plainEnv, root, until } from "./program.ts"
@@ -75,13 +75,6 @@ async function work(): Promise<ChildProcess> {
   return child
 }
 
-async function kill(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return
-  const ended = once(child, "exit")
-  child.kill("SIGKILL")
-  await ended
-}
-
 async function send(n = 1): Promise<void> {
   for (let i = 0; i < n; i++)
     await inTransaction(ctx, ctx =>
@@ -113,33 +106,9 @@ async function expectAllDelivered(n: number): Promise<void> {
   expect((await attempts()).filter(({ error }) => error === null)).toHaveLength(n)
 }
 
-/** A session that holds something until it is let go. */
-async function holding(statement: string): Promise<() => Promise<void>> {
-  const client = new pg.Client({ connectionString: postgres.url })
-  await client.connect()
-  await client.query("begin")
-  await client.query(statement)
-  return async () => {
-    await client.query("rollback")
-    await client.end()
-  }
-}
-/** Waits until a worker is kept waiting; resolves with the server's process of its connection. */
-async function someoneWaits(): Promise<number> {
-  let pid: number | undefined
-  await until("a worker waits for the lock", async () => {
-    const { rows } = await sql<{ pid: number }>`select pid from pg_stat_activity
-      where wait_event_type = 'Lock' and application_name = 'sluice'`.execute(ctx.db)
-    pid = rows[0]?.pid
-    return pid !== undefined
-  })
-  return pid ?? 0
-}
-const connectionEnded = (pid: number) =>
-  until("the server has carried out what it was asked", async () => {
-    const { rows } = await sql`select from pg_stat_activity where pid = ${pid}`.execute(ctx.db)
-    return rows.length === 0
-  })
+const holding = (statement: string) => hold(postgres.url, statement)
+const someoneWaits = () => waiting(ctx.db)
+const connectionEnded = (pid: number) => ended(ctx.db, pid)
 
 describe("SIGKILL of a worker", () => {
   it("while it claims", async () => {

@@ -1,0 +1,26 @@
+/** A worker that only advances subscriptions, as a process of its own on `DATABASE_URL`, for tests that kill it. */
+import { setTimeout as sleep } from "node:timers/promises"
+import { readSettings } from "../src/config/settings.ts"
+import type { Context } from "../src/context.ts"
+import { openPostgres } from "../src/db/open.ts"
+import { openWakes } from "../src/jobs/wake.ts"
+import { processLimits } from "../src/limits/limiter.ts"
+import { openLog } from "../src/log.ts"
+import { advanceSubscriptions } from "../src/subscriptions/advance-subscriptions.ts"
+import { paperNetwork } from "./paper-network.ts"
+
+const settings = readSettings()
+const database = await openPostgres(settings.databaseUrl ?? "", () => {})
+const ctx: Context = {
+  db: database.db,
+  settings,
+  log: openLog("fatal"),
+  now: () => new Date(),
+  chain: { networks: [paperNetwork] },
+  limits: processLimits(),
+  sells: [],
+  wakes: await openWakes(database),
+  signal: new AbortController().signal,
+}
+process.stdout.write("billing\n")
+for (;;) await sleep(await advanceSubscriptions(ctx))
