@@ -6,6 +6,7 @@
  * `minFeeBps` and `maxFeeBps` are 0 and `feeReceiver` is zero, else the refund collector refuses them.
  */
 import {
+  decodeFunctionData,
   decodeFunctionResult,
   encodeAbiParameters,
   encodeFunctionData,
@@ -121,6 +122,27 @@ export const reclaimCall = (info: PaymentInfo): Hex =>
 /** Pulls `amount` (base units) through the refund collector and pays it to the payer. The same in both versions. */
 export const refundCall = (info: PaymentInfo, amount: bigint, refundCollector: Address): Hex =>
   encodeFunctionData({ abi, functionName: "refund", args: [info, amount, refundCollector, "0x"] })
+
+/** What a call has the escrow do; `amount` in base units, and of a void null: it returns all that is held. */
+export interface EscrowCall {
+  kind: "authorize" | "capture" | "void" | "refund"
+  info: PaymentInfo
+  amount: bigint | null
+}
+
+/** Reads such calldata of either version; undefined for any other. */
+export function readEscrowCall(data: Hex): EscrowCall | undefined {
+  for (const each of [abi, abiV10])
+    try {
+      const { functionName, args } = decodeFunctionData({ abi: each, data })
+      if (!["authorize", "capture", "void", "refund"].includes(functionName)) continue
+      const [info, amount = null] = args as unknown as [PaymentInfo, bigint | undefined]
+      return { kind: functionName as EscrowCall["kind"], info: lowered(info), amount }
+    } catch {
+      // Of the other version, or of another contract.
+    }
+  return undefined
+}
 
 /** What the chain knows of a payment. */
 export interface PaymentState {

@@ -1,5 +1,6 @@
 /** Writes the calls of an escrow that the service makes by itself: captures, voids and refunds. */
 import { randomUUID } from "node:crypto"
+import { sql } from "kysely"
 import type { Hex } from "viem"
 import { captureCall, refundCall, voidCall } from "../chain/escrow.ts"
 import { type Address, ZERO_ADDRESS } from "../chain/hex.ts"
@@ -22,18 +23,23 @@ interface NewCall {
   amount: bigint
   /** When it is checked first, where it waits for the allowance of a merchant's wallet. */
   heldUntil?: Date | undefined
+  /** What was sent, of a call that is on the chain already. */
+  sent?: Pick<Row<"payouts">, "id" | "data" | "gas"> | undefined
 }
 
 /**
  * Writes a call as a payout of the relay lane and answers its row. Call it under the escrow's lock (`lockEscrow`), with what that
  * showed to be free, and wake `payouts` after the commit.
  */
-export async function insertCall(ctx: TxContext, { escrow, calls }: Standing, call: NewCall): Promise<Row<"payouts">> {
+export async function insertCall(
+  ctx: TxContext,
+  { escrow }: Pick<Standing, "escrow">,
+  call: NewCall,
+): Promise<Row<"payouts">> {
   const { kind, amount } = call
   const { session_id: sessionId, payer } = escrow
   if (payer === null) throw new Error(`nothing is reserved for ${sessionId}`)
-  const n = calls.filter(each => each.kind === kind).length
-  const id = randomUUID()
+  const id = call.sent?.id ?? randomUUID()
   const now = ctx.now()
   return await ctx.db
     .insertInto("payouts")
@@ -41,15 +47,15 @@ export async function insertCall(ctx: TxContext, { escrow, calls }: Standing, ca
       id,
       chain_id: escrow.chain_id,
       kind,
-      source_key: `escrow:${sessionId}:${kind}:${n}`,
+      source_key: keyOf(sessionId, kind),
       escrow_id: sessionId,
       merchant_id: escrow.merchant_id,
       token: escrow.token,
       recipient: kind === "capture" ? escrow.receiver : payer,
       amount,
       to_address: escrow.escrow,
-      data: marked(dataOf(escrow, payer, call), id),
-      gas: GAS[kind],
+      data: call.sent?.data ?? marked(dataOf(escrow, payer, call), id),
+      gas: call.sent?.gas ?? GAS[kind],
       relay_by: timeOf(escrow, kind),
       reserved: false,
       state: call.heldUntil ? "held" : "queued",
@@ -61,6 +67,11 @@ export async function insertCall(ctx: TxContext, { escrow, calls }: Standing, ca
     .returningAll()
     .executeTakeFirstOrThrow()
 }
+
+/** The key of the next call of a kind; they are counted in the statement that writes it. */
+const keyOf = (sessionId: string, kind: NewCall["kind"]) =>
+  sql<string>`${`escrow:${sessionId}:${kind}:`}::text || (select count(*) from payouts i
+    where i.escrow_id = ${sessionId} and i.kind = ${kind})`
 
 function dataOf(escrow: Row<"escrows">, payer: Address, { kind, amount }: NewCall): Hex {
   const info = paymentInfoOf(escrow, payer)

@@ -3,13 +3,15 @@
 import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { backUp } from "../../test/database.ts"
+import { type Escrows, escrowsOn } from "../../test/escrow.ts"
 import { failed } from "../../test/node.ts"
 import { type Operator, openOperator } from "../../test/operator.ts"
 import { type PayoutRig, recipient, startPayoutRig } from "../../test/payouts.ts"
 import { startProxy } from "../../test/proxy.ts"
 import { bodyOf, relaysOn } from "../../test/relays.ts"
+import { reservesOn } from "../../test/reserve.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
-import type { Hash } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import { makePayouts } from "../payouts/make-payouts.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
@@ -637,6 +639,120 @@ describe("what is adopted", () => {
       await lagging.stop()
     }
     expect((await adopt(hash, { foreign: true, reason: "x" })).status).toBe(200)
+  })
+})
+
+describe("calls of an escrow that an older copy of the database lost", () => {
+  let on: Escrows
+  let buys: ReturnType<typeof reservesOn>
+  beforeAll(async () => {
+    on = await escrowsOn(rig)
+    buys = reservesOn(rig, on.escrow)
+  })
+  beforeEach(() => on.begin())
+
+  const hashesOf = async () => {
+    const sent = await rig.service.ctx.db.selectFrom("transaction_attempts").select("hash").orderBy("nonce").execute()
+    return sent.map(({ hash }) => hash)
+  }
+  /** The service starts on the copy. */
+  const startOn = async (restore: () => Promise<void>) => {
+    await mine()
+    await restore()
+    await checkWallet(rig.service.ctx, rig.network, { lane: "relay", signer: rig.relayer })
+    await on.look()
+  }
+  const relayWallet = () =>
+    rig.service.ctx.db.selectFrom("wallets").selectAll().where("lane", "=", "relay").executeTakeFirstOrThrow()
+  /** After the adoption the wallet works on, and the comparison with the chain finds nothing. */
+  const goesOn = async () => {
+    const resumed = await operator.ask("/resume", { wallet: "relay", reason: "restored" })
+    expect([resumed.status, resumed.body.message]).toEqual([200, undefined])
+    await on.settle()
+    await rig.service.ctx.db.deleteFrom("reconciliations").execute()
+    await reconcileRound(rig.service.ctx, rig.network, rig.signer.address)
+    expect(await relayWallet()).toMatchObject({ status: "active", halted_reason: null })
+  }
+
+  it("are written again: a reservation, a capture, its refund, and the void of the rest, each of them once", async () => {
+    const id = await buys.start()
+    const buyer = await buys.buyer()
+    const payer = buyer.address.toLowerCase() as Address
+    const signed = await buys.sign(buyer, id)
+    const restore = await backUp(rig.service.ctx)
+    expect((await buys.submit(id, signed)).status).toBe(200)
+    await on.settle()
+    expect((await buys.capture(id, "2.00")).status).toBe(200)
+    await on.settle()
+    await on.allow(500_000n)
+    const refund = { sessionId: id, amount: "0.50" }
+    expect((await rig.service.call("POST", "/api/console/payments/refund", refund, { as: "shop" })).status).toBe(201)
+    await on.settle()
+    expect((await buys.void(id)).status).toBe(200)
+    await on.settle()
+    const before = await buys.session(id)
+    expect(before).toMatchObject({ escrow: { captured: "2.00", released: "3.00", refunded: "0.50" } })
+    const hashes = await hashesOf()
+    await startOn(restore)
+    expect((await relayWallet()).status).toBe("halted")
+    expect((await buys.status(id)).status).toBe("pending")
+    for (const hash of hashes)
+      await expectRefused(
+        adopt(hash, { foreign: true, reason: "x" }),
+        new RegExp(`of the checkout ${id}.*without --foreign`),
+      )
+    await expectRefused(adopt(hashes[1]), /Adopt the one that reserved its payment first/)
+    const { body } = await operator.ask("/adopt-all", { wallet: "relay" })
+    expect(body.said).toContain("4 transactions were adopted")
+    expect((await buys.status(id)).status).toBe("verifying")
+    await goesOn()
+    const { escrow, status } = await buys.session(id)
+    expect({ escrow, status }).toEqual({ escrow: before.escrow, status: before.status })
+    expect([await rig.balanceOf(on.merchant), await rig.balanceOf(payer), await on.held()]).toEqual([
+      1_500_000n,
+      3_500_000n,
+      0n,
+    ])
+    expect((await buys.capture(id, "2.00")).body.message).toContain("Nothing is left")
+  })
+
+  it("are written again beside what was planned since, and one that was cancelled since is not in the way", async () => {
+    const id = await buys.start()
+    const buyer = await buys.buyer()
+    expect((await buys.submit(id, await buys.sign(buyer, id))).status).toBe(200)
+    // The copy has the reservation, not yet sent.
+    const restore = await backUp(rig.service.ctx)
+    await on.settle()
+    expect((await buys.capture(id, "2.00")).status).toBe(200)
+    await on.settle()
+    const hashes = await hashesOf()
+    await startOn(restore)
+    // While the wallet was halted, its time to be signed ended.
+    await rig.service.ctx.db.updateTable("payouts").set({ state: "cancelled" }).where("kind", "=", "reserve").execute()
+    await on.look()
+    for (const hash of hashes) expect((await adopt(hash)).body.said).toContain("pays the payout")
+    await goesOn()
+    expect(await buys.session(id)).toMatchObject({
+      status: "confirmed",
+      escrow: { captured: "2.00", capturable: "3.00" },
+    })
+    expect((await buys.calls("reserve")).map(({ state }) => state)).toEqual(["cancelled", "final"])
+  })
+
+  it("of a checkout that the copy does not have are foreign, and the operator gets what its payer needs", async () => {
+    const restore = await backUp(rig.service.ctx)
+    const { id, buyer } = await on.paid("5.00", "manual")
+    const { authorization_expiry: expiry } = await buys.rowOf(id)
+    const [hash] = await hashesOf()
+    await startOn(restore)
+    await expectRefused(adopt(hash), /a checkout that this database does not have.*--foreign/)
+    const { body } = await adopt(hash, { foreign: true, reason: "restored" })
+    const [, data] = body.said.match(/with the data (0x[0-9a-f]+)/) ?? []
+    expect(body.said).toContain(expiry.toISOString())
+    await goesOn()
+    await on.advance(expiry.getTime() - rig.service.ctx.now().getTime() + 1_000)
+    await on.sendAs(buyer, { to: on.escrow.address, data })
+    expect(await rig.balanceOf(buyer)).toBe(5_000_000n)
   })
 })
 

@@ -10,13 +10,16 @@ import type { Hash } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import { openQuorum } from "../chain/quorum.ts"
 import { payoutIdIn, withoutId } from "../chain/release-call.ts"
+import type { Receipt } from "../chain/transfers.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
+import { lockEscrow } from "../escrow/load-escrow.ts"
 import { coverShortfall } from "../payouts/insert-payout.ts"
 import { lockWallet } from "../payouts/wallet-row.ts"
 import { type Asked, byHand, type Done } from "./actions.ts"
 import { findPayout, networkNamed, refused } from "./lookup.ts"
+import { type LostCall, lostCallOf, lostWords, writeLostCall } from "./lost-calls.ts"
 import { readTransaction, type SignedTransaction } from "./read-transaction.ts"
 import { isKnown } from "./unexplained.ts"
 
@@ -34,7 +37,9 @@ type Wanted = Asked & {
 interface Found {
   transaction: SignedTransaction
   wallet: Row<"wallets">
-  blockNumber: bigint
+  receipt: Receipt
+  /** What it did to an escrow, where it called one. */
+  lost: LostCall | undefined
 }
 
 /** Adopts a transaction; refuses one that does not qualify, and says what to do. */
@@ -47,6 +52,8 @@ export async function adopt(ctx: Context, wanted: Wanted): Promise<{ said: strin
   if (known) throw refused(`The transaction is already known: it is an attempt of the payout ${known.payout_id}.`)
   const found = await findOnChain(ctx, wanted.hash)
   const done = await byHand(ctx, wanted, async ctx => {
+    // Whoever locks an escrow does so first: under the lock of a wallet nobody may wait for one.
+    if (found.lost?.sessionId) await lockEscrow(ctx, found.lost.sessionId)
     const wallet = await lockWallet(ctx, found.wallet.id)
     if (wallet.status !== "halted")
       throw refused("A transaction is adopted while its wallet is halted. Run `sluice wallet halt` first.")
@@ -71,7 +78,8 @@ async function findOnChain(ctx: Context, hash: Hash): Promise<Found> {
       .executeTakeFirst()
     if (!wallet || (transaction.chainId !== 0 && transaction.chainId !== network.chainId))
       throw refused(`The transaction was signed by ${transaction.from}, which is not a wallet of this service.`)
-    return { transaction, wallet, blockNumber: await finalBlockOf(ctx, network, hash) }
+    const receipt = await finalReceiptOf(ctx, network, hash)
+    return { transaction, wallet, receipt, lost: await lostCallOf(ctx, wallet, transaction, receipt) }
   }
   const names = ctx.chain.networks.map(each => each.name).join(", ")
   throw refused(`No endpoint knows a transaction with this hash whose signature can be checked, on: ${names}.`)
@@ -88,11 +96,8 @@ async function fetchTransaction(ctx: Context, network: Network, hash: Hash): Pro
   return undefined
 }
 
-/**
- * The height of the final block that contains the transaction, confirmed by as many endpoints as a repeated payment
- * needs.
- */
-async function finalBlockOf(ctx: Context, network: Network, hash: Hash): Promise<bigint> {
+/** The transaction's receipt in a final block, confirmed by as many endpoints as a repeated payment needs. */
+async function finalReceiptOf(ctx: Context, network: Network, hash: Hash): Promise<Receipt> {
   const quorum = await openQuorum(network, 0n, ctx.signal)
   await quorum.learn([], [hash])
   const receipt = quorum.receiptOf(hash)
@@ -102,20 +107,20 @@ async function finalBlockOf(ctx: Context, network: Network, hash: Hash): Promise
       `The transaction is in block ${receipt.blockNumber}, which is not final: final is ${quorum.finalized}. Try again ` +
         "when it is.",
     )
-  return receipt.blockNumber
+  return receipt
 }
 
 /** It pays a payout, and becomes an attempt of it. */
 async function adoptPayout(
   ctx: TxContext,
   wallet: Row<"wallets">,
-  { transaction }: Found,
+  { transaction, lost }: Found,
   wanted: Wanted,
 ): Promise<Done & { said: string }> {
   const { nonce, hash, raw, gas, maxFee, tip } = transaction
   const sitting = await sittingAt(ctx, wallet, nonce)
   const empty = isEmpty(transaction, wallet)
-  const payout = sitting && empty ? sitting : await payoutOf(ctx, wallet, transaction, wanted)
+  const payout = sitting && empty ? sitting : await payoutOf(ctx, wallet, transaction, lost, wanted)
   if (sitting && sitting.id !== payout.id)
     throw refused(
       `The nonce ${nonce} is the payout ${sitting.id}'s, and the transaction pays what the payout ${payout.id} waits to ` +
@@ -215,10 +220,15 @@ async function forgetOutflow(ctx: TxContext, row: Row<"payouts">, hash: Hash): P
 async function adoptForeign(
   ctx: TxContext,
   wallet: Row<"wallets">,
-  { transaction, blockNumber }: Found,
+  { transaction, receipt: { blockNumber }, lost }: Found,
 ): Promise<Done & { said: string }> {
   const { nonce, hash } = transaction
   const sitting = await sittingAt(ctx, wallet, nonce)
+  // Where its nonce is another payout's it can have no row.
+  if (lost?.sessionId && !sitting)
+    throw refused(
+      `The transaction is not foreign: it is a ${lost.call.kind} of the checkout ${lost.sessionId}. Adopt it without --foreign.`,
+    )
   const paid = sitting && paysTheSame(transaction, sitting) ? [sitting] : await candidates(ctx, wallet, transaction)
   const [first] = paid
   if (first)
@@ -251,7 +261,7 @@ async function adoptForeign(
     ...(sitting ? { payoutId: sitting.id } : {}),
     before: { nonce, next_nonce: wallet.next_nonce },
     after: { nonce, hash, block_number: blockNumber, next_nonce: next },
-    said: `The nonce ${nonce} is explained by a foreign transaction.${anew} The wallet's next nonce is ${next}.`,
+    said: `The nonce ${nonce} is explained by a foreign transaction.${anew}${lost ? ` ${lostWords(lost)}.` : ""} The wallet's next nonce is ${next}.`,
   }
 }
 
@@ -270,12 +280,13 @@ const isEmpty = ({ to, data, value }: SignedTransaction, wallet: Row<"wallets">)
 
 /**
  * The payout that a transaction pays: by the id in its calldata, else the only one with the same release, or the named
- * one.
+ * one; else a new one, for a call of an escrow that the database lost.
  */
 async function payoutOf(
   ctx: TxContext,
   wallet: Row<"wallets">,
   transaction: SignedTransaction,
+  lost: LostCall | undefined,
   { payout: named, any }: Wanted,
 ): Promise<Row<"payouts">> {
   const id = idIn(transaction.data)
@@ -283,7 +294,8 @@ async function payoutOf(
     id === undefined
       ? undefined
       : await ctx.db.selectFrom("payouts").selectAll().where("id", "=", id).executeTakeFirst()
-  if (itself) {
+  // One that was cancelled since an old copy was restored stays so: what the chain has becomes another.
+  if (itself && !(itself.state === "cancelled" && lost?.sessionId)) {
     if (named !== undefined && named !== id) throw refused(`The transaction is the payout ${id}'s, by its calldata.`)
     if (!paysTheSame(transaction, itself))
       throw refused(`The transaction contains the id of the payout ${id}, but pays something else.`)
@@ -301,15 +313,32 @@ async function payoutOf(
     return payout
   }
   const [only, second] = fitting
-  if (!only)
-    throw refused(
-      "The transaction pays no payout that waits here. If it pays nothing of ours, adopt it with --foreign --reason.",
-    )
+  if (!only) return await unplanned(ctx, lost, sitting)
   if (second && !any)
     throw refused(
       `The transaction matches several payouts that pay the same; name one with --payout: ${fitting.map(row => row.id).join(", ")}.`,
     )
   return only
+}
+
+/** A payout of what no payout here waits to do: of a call of an escrow alone, whose terms say what it is for. */
+async function unplanned(
+  ctx: TxContext,
+  lost: LostCall | undefined,
+  sitting: Row<"payouts"> | undefined,
+): Promise<Row<"payouts">> {
+  if (!lost)
+    throw refused(
+      "The transaction pays no payout that waits here. If it pays nothing of ours, adopt it with --foreign --reason.",
+    )
+  if (lost.sessionId === null)
+    throw refused(`${lostWords(lost)}. Adopt it with --foreign --reason: nothing here would do it again.`)
+  if (sitting)
+    throw refused(
+      `The transaction is a ${lost.call.kind} of the checkout ${lost.sessionId}, and its nonce is the payout ${sitting.id}'s, ` +
+        "so the checkout can't count it. With --foreign the payout is made again; don't let the checkout do the same again.",
+    )
+  return await writeLostCall(ctx, lost)
 }
 
 /** Payouts without a nonce that a transaction would pay, ignoring the id in its calldata; the oldest first. */

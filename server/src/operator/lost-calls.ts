@@ -1,0 +1,178 @@
+/**
+ * Calls of escrows that the chain has and an older copy of the database does not. The calldata has all terms of its payment, which
+ * name the session; so the call's row is written again, and the session continues from what the chain says.
+ */
+import { randomUUID } from "node:crypto"
+import { type Hex, hashTypedData } from "viem"
+import { authorizationNonce, type EscrowCall, readEscrowCall, reclaimCall, typedPayment } from "../chain/escrow.ts"
+import { type Address, checksummed, type Hash } from "../chain/hex.ts"
+import { type NetworkInfo, networkOf } from "../chain/networks.ts"
+import { payoutIdIn } from "../chain/release-call.ts"
+import type { Receipt } from "../chain/transfers.ts"
+import type { TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { type Escrowed, lockEscrow, standingOfEscrow } from "../escrow/load-escrow.ts"
+import { insertCall } from "../escrow/make-calls.ts"
+import { authIdOf } from "../escrow/payment-info.ts"
+import { RESERVING } from "../escrow/words.ts"
+import { newId } from "../ids.ts"
+import { relayRow, writeRelays } from "../payouts/accept-relay.ts"
+import { refused } from "./lookup.ts"
+import type { SignedTransaction } from "./read-transaction.ts"
+
+/** A call of an escrow by its operator, with what it moved. */
+export interface LostCall {
+  call: EscrowCall
+  network: NetworkInfo
+  /** Null where no session here has these terms: it was made after the copy. */
+  sessionId: string | null
+  /** The payout's id at the end of the calldata. */
+  id: string | undefined
+  transaction: SignedTransaction
+  receipt: Receipt
+}
+
+const SELECTOR_CHARS = 10
+const WORD_CHARS = 64
+const ID_CHARS = 32
+
+/** What a wallet's transaction did to an escrow as its operator; undefined where it called none. */
+export async function lostCallOf(
+  ctx: TxContext,
+  wallet: Row<"wallets">,
+  transaction: SignedTransaction,
+  receipt: Receipt,
+): Promise<LostCall | undefined> {
+  const { to, data } = transaction
+  // Everything but the selector and our mark is words.
+  const isMarked = (data.length - SELECTOR_CHARS) % WORD_CHARS === ID_CHARS
+  const call = readEscrowCall(isMarked ? (data.slice(0, -ID_CHARS) as Hex) : data)
+  if (!call || to === null || wallet.lane !== "relay" || call.info.operator !== wallet.address) return undefined
+  const network = networkOf(ctx.chain, wallet.chain_id)
+  const session = await ctx.db
+    .selectFrom("escrows")
+    .select(["session_id", "max_amount"])
+    .where("chain_id", "=", wallet.chain_id)
+    .where("escrow", "=", to)
+    .where("nonce", "=", authorizationNonce(call.info, wallet.chain_id, to))
+    .executeTakeFirst()
+  // The service reserves all that was signed.
+  if (session && call.kind === "authorize" && call.amount !== session.max_amount) return undefined
+  if (!session && !(await isEscrow(ctx, network, to))) return undefined
+  const id = isMarked ? payoutIdIn(data) : undefined
+  return { call, network, sessionId: session?.session_id ?? null, id, transaction, receipt }
+}
+
+async function isEscrow(ctx: TxContext, { chainId, escrow }: NetworkInfo, to: Address): Promise<boolean> {
+  if (to === escrow?.address) return true
+  const known = await ctx.db
+    .selectFrom("escrows")
+    .select("session_id")
+    .where("chain_id", "=", chainId)
+    .where("escrow", "=", to)
+    .limit(1)
+    .executeTakeFirst()
+  return known !== undefined
+}
+
+/**
+ * Writes the row of a lost call, queued and without a nonce, and answers it; a reservation's session waits for it from then on. Call it
+ * under the lock of its escrow. `INVALID_OPERATION` where another transaction has to be adopted before it, or a payout cancelled.
+ */
+export async function writeLostCall(ctx: TxContext, lost: LostCall): Promise<Row<"payouts">> {
+  const { call, sessionId } = lost
+  const escrowed = sessionId === null ? undefined : await lockEscrow(ctx, sessionId)
+  if (!escrowed) throw new Error("a lost call without a session has no row")
+  const { kind } = call
+  const named = { ...lost, id: await freeIdOf(ctx, lost) }
+  const id =
+    kind === "authorize" ? await writeReservation(ctx, named, escrowed) : await writeCall(ctx, named, escrowed, kind)
+  return await ctx.db.selectFrom("payouts").selectAll().where("id", "=", id).executeTakeFirstOrThrow()
+}
+
+/** The id in the calldata; another where a row that was cancelled since the copy has it. */
+async function freeIdOf(ctx: TxContext, { id }: LostCall): Promise<string> {
+  if (id === undefined) return randomUUID()
+  const taken = await ctx.db.selectFrom("payouts").select("id").where("id", "=", id).executeTakeFirst()
+  return taken ? randomUUID() : id
+}
+
+type Named = LostCall & { id: string }
+
+async function writeReservation(ctx: TxContext, { call, network, id, transaction }: Named, escrowed: Escrowed) {
+  const { session, escrow } = escrowed
+  const { info } = call
+  const { calls } = await standingOfEscrow(ctx, escrowed)
+  const other = calls.find(({ kind, state }) => kind === "reserve" && state !== "reverted" && state !== "cancelled")
+  if (other)
+    throw refused(
+      `The transaction reserved the payment of the checkout ${session.id}, for which the payout ${other.id} is ${other.state}. ` +
+        `Run \`sluice wallet cancel ${other.id}\`, as it is reserved, and adopt the transaction again.`,
+    )
+  const typed = typedPayment(network, { address: escrow.escrow, collector: escrow.collector }, info)
+  const authorization = {
+    ...{ from: info.payer, to: escrow.collector, value: escrow.max_amount, validAfter: 0n },
+    ...{ validBefore: BigInt(info.preApprovalExpiry), nonce: escrow.nonce },
+  }
+  const { data, gas } = transaction
+  const facts = {
+    ...{ kind: "reserve" as const, authorization, digest: hashTypedData(typed) as Hash },
+    ...{ relayBy: session.expires_at, to: { merchantId: session.merchant_id } },
+  }
+  const n = calls.filter(({ kind }) => kind === "reserve").length
+  const row = { ...relayRow(ctx, network, { id, data, gas }, facts), escrow_id: session.id, to_address: escrow.escrow }
+  const written = await writeRelays(ctx, [{ ...row, source_key: `escrow:${session.id}:reserve:${n}` }])
+  if (written.size === 0) throw refused("Another payout has this authorization, or this id.")
+  const now = ctx.now()
+  await ctx.db
+    .updateTable("escrows")
+    .set({ payer: info.payer, auth_id: authIdOf(escrow, info.payer), updated_at: now })
+    .where("session_id", "=", session.id)
+    .execute()
+  await ctx.db
+    .updateTable("checkout_sessions")
+    .set({ status: "verifying", message: RESERVING, updated_at: now })
+    .where("id", "=", session.id)
+    .execute()
+  return id
+}
+
+async function writeCall(
+  ctx: TxContext,
+  { call, id, receipt, transaction: { data, gas } }: Named,
+  { escrow }: Escrowed,
+  kind: "capture" | "void" | "refund",
+) {
+  const { info } = call
+  if (escrow.payer !== info.payer)
+    throw refused(
+      `The transaction is a ${kind} of the checkout ${escrow.session_id}. Adopt the one that reserved its payment first.`,
+    )
+  // A void's calldata does not say what was left; one that failed on chain returned nothing of what was reserved.
+  const returned = receipt.transfers.find(({ token, to }) => token === escrow.token && to === info.payer)
+  const amount = call.amount ?? returned?.value ?? escrow.max_amount
+  await insertCall(ctx, { escrow }, { kind, amount, sent: { id, data, gas } })
+  if (kind === "refund") {
+    const { session_id, merchant_id } = escrow
+    const now = ctx.now()
+    await ctx.db
+      .insertInto("refunds")
+      .values({
+        ...{ id: newId("re"), session_id, merchant_id, amount, reason: null, payout_id: id },
+        ...{ created_at: now, updated_at: now },
+      })
+      .execute()
+  }
+  return id
+}
+
+/** What becomes of a call whose session is lost, in sentences. */
+export function lostWords({ call, transaction: { to } }: LostCall): string {
+  const { info, kind } = call
+  const said = `The transaction is a ${kind} of an escrow, for a checkout that this database does not have, as it was made after the backup`
+  if (kind !== "authorize" || to === null) return said
+  return (
+    `${said}. Its payer ${checksummed(info.payer)} can take back what is left of it after ` +
+    `${new Date(info.authorizationExpiry * 1_000).toISOString()}, with a transaction to ${checksummed(to)} with the data ${reclaimCall(info)}`
+  )
+}
