@@ -46,22 +46,25 @@ async function emptiedOn(ctx: Context, chainId: number, escrows: readonly Row<"e
       params: [{ to, data: paymentStateCall(authId as Hash) }, block],
     }))
     const answers = await askEach(network, calls, ctx.signal)
-    for (const [i, { session_id: id }] of part.entries()) {
+    for (const [i, escrow] of part.entries()) {
       const results = answers.map(each => each?.[i])
-      const empty = results.filter(isEmpty)
-      const held = results.filter(result => result?.ok && !isEmpty(result))
-      if (empty.length >= quorumOf(network) && held.length < empty.length) emptied.push(id)
+      const taken = results.filter(result => isTaken(escrow, result))
+      const others = results.filter(result => result?.ok && !isTaken(escrow, result))
+      if (taken.length >= quorumOf(network) && others.length < taken.length) emptied.push(escrow.session_id)
     }
   }
   return emptied
 }
 
-/** Collected once, and nothing left. Before it was collected, an older block says so too, of another kind of nothing. */
-function isEmpty(result: RpcResult | undefined): boolean {
+/**
+ * Collected once, and nothing left. Before it was collected, an older block says so too, of another kind of nothing. A capture leaves
+ * more to refund than the row knows: with the key of the relay wallet somebody else sent that, and the payer has nothing.
+ */
+function isTaken({ captured, refunded }: Row<"escrows">, result: RpcResult | undefined): boolean {
   if (!result?.ok) return false
   try {
-    const { hasCollectedPayment, capturableAmount } = readPaymentState(result.value as `0x${string}`)
-    return hasCollectedPayment && capturableAmount === 0n
+    const state = readPaymentState(result.value as `0x${string}`)
+    return state.hasCollectedPayment && state.capturableAmount === 0n && state.refundableAmount === captured - refunded
   } catch {
     return false
   }

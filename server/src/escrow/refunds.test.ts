@@ -8,11 +8,12 @@ import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { type Received, type Receiver, startReceiver } from "../../test/receiver.ts"
 import { authCaptureEscrowAbi, testUsdcAbi } from "../chain/abi.ts"
 import { newEndpoint } from "../chain/endpoints.ts"
-import { paymentStateCall } from "../chain/escrow.ts"
+import { captureCall, paymentStateCall, voidCall } from "../chain/escrow.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { openQuorum } from "../chain/quorum.ts"
 import { checkEscrow } from "../doctor/check-escrow.ts"
 import { refundOwners } from "../payouts/refund-owners.ts"
+import { checkWallet } from "../payouts/wallet-row.ts"
 import { checkEscrows } from "../reconciliation/check-escrows.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
 import { openDeliverer } from "../webhooks/deliver-events.ts"
@@ -428,9 +429,50 @@ describe("the hourly comparison", () => {
     await compare()
     // Page by page, as those beyond the first count as much.
     const quorum = await openQuorum(rig.network, 0n, AbortSignal.timeout(60_000))
-    expect(await checkEscrows(rig.service.ctx, rig.network, quorum, 1)).toMatchObject({ finding: { id } })
+    expect(await checkEscrows(rig.service.ctx, rig.network, quorum, 1)).toMatchObject({
+      findings: new Map([[rig.relayer.address, expect.objectContaining({ id })]]),
+    })
     const { status, halted_reason: reason } = await relayWallet()
     expect([status, reason]).toEqual(["halted", expect.stringMatching(`escrow ${id} say 5000000 authorized, 4999999`)])
+  })
+
+  it("stops no wallet for what an earlier one does, whose key was stolen, and takes no capture for a reclaim", async () => {
+    const { ctx } = rig.service
+    const [voided, captured] = [await on.paid("5.00", "manual"), await on.paid("5.00", "manual")]
+    const infoOf = async ({ id, buyer }: typeof voided) => {
+      const row = await ctx.db.selectFrom("escrows").selectAll().where("session_id", "=", id).executeTakeFirstOrThrow()
+      return paymentInfoOf(row, buyer)
+    }
+    const { relayWallet } = ctx.settings
+    onTestFinished(() => {
+      ctx.settings.relayWallet = relayWallet
+    })
+    const account = rig.anvil.accounts[4]
+    ctx.settings.relayWallet = account.address.toLowerCase() as Address
+    const signer = { address: ctx.settings.relayWallet, sign: async () => "0x" as const }
+    await checkWallet(ctx, rig.network, { lane: "relay", signer })
+    const to = on.escrow.address
+    await on.sendAs(rig.relayer.address, { to, data: voidCall(await infoOf(voided)) })
+    const capture = captureCall("v1.1", await infoOf(captured), 5_000_000n)
+    await on.sendAs(rig.relayer.address, { to, data: capture })
+    await rig.anvil.client.mine({ blocks: 70 })
+    await on.look()
+    await compare()
+    const wallets = ctx.db.selectFrom("wallets").select(["address", "status"]).where("lane", "=", "relay")
+    expect(new Map((await wallets.execute()).map(({ address, status }) => [address, status]))).toEqual(
+      new Map([
+        [rig.relayer.address, "halted"],
+        [signer.address, "active"],
+      ]),
+    )
+    for (let i = 0; i < 2; i++) {
+      await on.advance(9 * 86_400_000)
+      await rig.anvil.client.mine({ blocks: 70 })
+      await on.look()
+    }
+    expect((await session(voided.id)).status).toBe("voided")
+    expect(await session(captured.id)).toMatchObject({ status: "authorized", escrow: { released: "0.00" } })
+    expect(await rig.balanceOf(on.merchant)).toBe(5_000_000n)
   })
 
   it("and the doctor find contracts that are not there, or not ours", async () => {

@@ -12,7 +12,7 @@ import type { Network } from "../chain/networks.ts"
 import type { Quorum } from "../chain/quorum.ts"
 import { quorumOf } from "../chain/wallet-state.ts"
 import type { Context } from "../context.ts"
-import type { Compared } from "./report.ts"
+import type { Finding } from "./report.ts"
 
 const ESCROWS_A_CALL = 500
 /** What ended so long ago is not compared any more. */
@@ -22,6 +22,8 @@ const ENDED_MS = 7 * 86_400_000
 interface Booked {
   session_id: string
   escrow: Address
+  /** The relay wallet that alone may call the escrow for it. */
+  operator: Address
   auth_id: Hash
   authorized: bigint
   captured: bigint
@@ -31,46 +33,56 @@ interface Booked {
   over: boolean
 }
 
+/** What the comparison found. */
+export interface ComparedEscrows {
+  /** The first proven difference of each relay wallet. */
+  findings: Map<Address, Finding>
+  /** The first that was not proven, in words. */
+  unproven?: string
+}
+
 /**
- * Compares every escrow of a network that can still change, `pageSize` in a call; answers the first proven difference, and what was not
- * proven.
+ * Compares every escrow of a network that can still change, `pageSize` in a call; answers what is proven of each relay wallet, and what
+ * was not proven. Whoever has the key of an earlier wallet says nothing of the present one.
  */
 export async function checkEscrows(
   ctx: Context,
   network: Network,
   quorum: Quorum,
   pageSize = ESCROWS_A_CALL,
-): Promise<Compared> {
-  let unproven: string | undefined
+): Promise<ComparedEscrows> {
+  const compared: ComparedEscrows = { findings: new Map() }
   let after = ""
   for (;;) {
     const page = await bookedBy(ctx, network, quorum, { after, limit: pageSize })
-    const compared = await comparePage(ctx, network, quorum, page)
-    if (compared.finding) return compared
-    unproven ??= compared.unproven
+    await comparePage(ctx, network, quorum, page, compared)
     const last = page.at(-1)
-    if (page.length < pageSize || !last) break
+    if (page.length < pageSize || !last) return compared
     after = last.session_id
   }
-  return unproven === undefined ? {} : { unproven }
 }
 
-async function comparePage(ctx: Context, network: Network, quorum: Quorum, page: readonly Booked[]): Promise<Compared> {
-  let unproven: string | undefined
+async function comparePage(
+  ctx: Context,
+  network: Network,
+  quorum: Quorum,
+  page: readonly Booked[],
+  found: ComparedEscrows,
+): Promise<void> {
   const reported = await statesByEndpoint(ctx, network, page, quorum.finalized)
   for (const [i, escrow] of page.entries()) {
     const states = reported.flatMap(each => each[i] ?? [])
     const differing = states.filter(state => !agrees(escrow, state))
     const agreeing = states.length - differing.length
+    if (found.findings.has(escrow.operator)) continue
     if (differing.length === 0 && agreeing >= quorumOf(network)) continue
     const words = wordsFor(escrow, differing[0], quorum.finalized)
     const isProven = differing.length >= quorumOf(network) && differing.every(state => isSame(state, differing[0]))
     // A call may have become final since its row was read.
     if (isProven && agreeing < differing.length && (await stands(ctx, network, quorum, escrow)))
-      return { finding: { table: "escrows", id: escrow.session_id, words } }
-    if (differing.length > 0 || agreeing < quorumOf(network)) unproven ??= words
+      found.findings.set(escrow.operator, { table: "escrows", id: escrow.session_id, words })
+    else if (differing.length > 0 || agreeing < quorumOf(network)) found.unproven ??= words
   }
-  return unproven === undefined ? {} : { unproven }
 }
 
 /** Escrows without a call that may be in a block up to the finalized one and is not final by the rows. */
@@ -88,7 +100,7 @@ async function bookedBy(
     sql`coalesce((select sum(i.amount) from payouts i where i.escrow_id = e.session_id and i.kind = ${kind}
       and i.state = 'final' and i.block_number <= ${finalized}), 0)::numeric(78,0)`
   const { rows } = await sql<Booked>`
-    select e.session_id, e.escrow, e.auth_id, ${sumOf("reserve")} as authorized, ${sumOf("capture")} as captured,
+    select e.session_id, e.escrow, e.operator, e.auth_id, ${sumOf("reserve")} as authorized, ${sumOf("capture")} as captured,
       ${sumOf("void")} as voided, ${sumOf("refund")} as refunded, e.authorization_expiry <= ${at} as over
     from escrows e where e.chain_id = ${network.chainId} and e.auth_id is not null
       and e.refund_expiry > ${new Date(ctx.now().getTime() - ENDED_MS)} and ${only === undefined ? sql`true` : sql`e.session_id = ${only}`}
@@ -101,7 +113,7 @@ async function bookedBy(
 
 /** Whether the chain holds what the rows say. What is left after the authorization's end may be gone: the payer took it back. */
 function agrees(
-  { authorized, captured, voided, refunded, over }: Omit<Booked, "session_id" | "escrow" | "auth_id">,
+  { authorized, captured, voided, refunded, over }: Omit<Booked, "session_id" | "escrow" | "operator" | "auth_id">,
   state: PaymentState,
 ): boolean {
   const capturable = authorized - captured - voided

@@ -21,7 +21,7 @@ import { checkBalances, checkRowsOf, unexplained } from "./check-balances.ts"
 import { checkConsistency, depositsBehind } from "./check-consistency.ts"
 import { checkEscrows } from "./check-escrows.ts"
 import { checkAssertions, outflowAssertion, payoutAssertion, transferAssertion } from "./check-receipts.ts"
-import { type Finding, haltRelayWallets, haltWallets, reportUnproven } from "./report.ts"
+import { type Finding, haltRelayWallet, haltWallets, reportUnproven } from "./report.ts"
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -129,13 +129,14 @@ async function compareHourly(round: Round, claimed: Job, quorum: Quorum | undefi
   await update(round, claimed, { ...hour, moved_number: quorum.finalized })
 }
 
-/** A proven difference stops the relay wallet: it alone calls escrows. */
+/** A proven difference stops the relay wallet that the escrow was made for: it alone calls it. */
 async function compareEscrows({ ctx, network }: Round, quorum: Quorum): Promise<void> {
-  const { finding, unproven } = await checkEscrows(ctx, network, quorum)
+  const { findings, unproven } = await checkEscrows(ctx, network, quorum)
   if (unproven) reportUnproven(ctx, network, unproven, {}, "relay")
-  if (!finding) return
-  ctx.log.fatal({ network: network.name, reason: finding.words }, "the books do not agree")
-  await haltRelayWallets(ctx, network, finding.words)
+  for (const [wallet, { words }] of findings) {
+    ctx.log.fatal({ network: network.name, wallet, reason: words }, "the books do not agree")
+    await haltRelayWallet(ctx, network, wallet, words)
+  }
 }
 
 /** Finds the rows behind sums that are wrong: the sums do not say which row is, the chain may. */

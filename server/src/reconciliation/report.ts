@@ -1,4 +1,5 @@
 /** What the comparisons find, and how it reaches the operator: an alarm for what is not proven, halted wallets for what is. */
+import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
 import type { Context } from "../context.ts"
 import type { Lane } from "../db/payout-rows.ts"
@@ -49,8 +50,9 @@ export async function haltPayoutWallets(ctx: Context, network: Network, words: s
   await haltWallets(ctx, network, await wallets.where("lane", "=", "payout").execute(), words)
 }
 
-/** Halts the relay wallets of the network: escrows are not as their calls left them. */
-export async function haltRelayWallets(ctx: Context, network: Network, words: string): Promise<void> {
+/** Halts one relay wallet of the network: escrows that only it may call are not as its calls left them. */
+export async function haltRelayWallet(ctx: Context, network: Network, address: Address, words: string): Promise<void> {
   const wallets = ctx.db.selectFrom("wallets").selectAll().where("chain_id", "=", network.chainId)
-  await haltWallets(ctx, network, await wallets.where("lane", "=", "relay").execute(), words)
+  const own = wallets.where("lane", "=", "relay").where("address", "=", address)
+  await haltWallets(ctx, network, await own.execute(), words)
 }
