@@ -4,6 +4,7 @@ import type { Context } from "../context.ts"
 import { recheckBeforeMs, recheckMs } from "./draw-shares.ts"
 import type { Judged, Payout, Verdict } from "./lane-policy.ts"
 import { cancelReturn } from "./make-returns.ts"
+import { holdAlike } from "./refund-funds.ts"
 import { cancelRelay } from "./relays.ts"
 
 const SHORT_WAIT_MS = 30_000
@@ -22,11 +23,9 @@ export async function applyVerdicts(ctx: Context, judged: readonly Judged[]): Pr
   }
 }
 
-async function hold(
-  ctx: Context,
-  { id, checks, payment_id: paymentId, held_reason: before, relay_by: relayBy }: Payout,
-  { reason, detail, waitMs }: Extract<Verdict, { kind: "hold" }>,
-): Promise<void> {
+async function hold(ctx: Context, payout: Payout, verdict: Extract<Verdict, { kind: "hold" }>): Promise<void> {
+  const { id, checks, payment_id: paymentId, held_reason: before, relay_by: relayBy } = payout
+  const { reason, detail, waitMs } = verdict
   const now = ctx.now()
   // What has a time that ends must not wait past it.
   const longest = relayBy ? recheckBeforeMs(checks, relayBy.getTime() - now.getTime()) : recheckMs(checks)
@@ -46,6 +45,7 @@ async function hold(
     .where("id", "=", id)
     .where("state", "in", ["queued", "held"])
     .execute()
+  if (reason === "allowance" || reason === "balance") await holdAlike(ctx, payout, verdict)
 }
 
 /** Releases the promise of a payout whose money a reorg took, until the money is there again; a no-op where it is by now. */

@@ -2,7 +2,6 @@
  * From due payouts to signed bytes: pick what is due, screen and simulate it, write the verdicts, sign the rest under the
  * wallet's lock.
  */
-import { sql } from "kysely"
 import { type Fees, firstFees } from "../chain/fees.ts"
 import type { Network } from "../chain/networks.ts"
 import { RELEASE_GAS } from "../chain/release-call.ts"
@@ -11,11 +10,12 @@ import type { WalletState } from "../chain/wallet-state.ts"
 import { type Context, inTransaction } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { applyVerdicts } from "./apply-verdicts.ts"
-import { type Except, smallOf } from "./gas-budget.ts"
+import type { Except } from "./gas-budget.ts"
 import { inFlight } from "./in-flight.ts"
 import { type Payout, policies } from "./lane-policy.ts"
+import { duePayouts } from "./pick-due.ts"
 import { screenAndSimulate } from "./screen-and-simulate.ts"
-import { isSignable, MAX_IN_FLIGHT, signUnderLock } from "./sign-under-lock.ts"
+import { MAX_IN_FLIGHT, signUnderLock } from "./sign-under-lock.ts"
 
 /** How many payouts got a nonce, and how many were due and are held, wait or are cancelled instead. */
 interface Assigned {
@@ -67,45 +67,4 @@ async function pickDue(
   const dueExcept = (except: Except) => duePayouts(ctx, network, wallet, room, except)
   const payable = await policy.withinBudgets(ctx, wallet, due, most, dueExcept)
   return { payouts: payable.due, held: payable.held, fees }
-}
-
-/**
- * The payouts that are due, without those of some merchants and the small ones of others. Payouts that failed before come
- * last: they may be many, and somebody's.
- */
-async function duePayouts(
-  ctx: Context,
-  network: Network,
-  wallet: Row<"wallets">,
-  limit: number,
-  except: Except = { merchants: [], small: [] },
-): Promise<Payout[]> {
-  const due: Payout[] = []
-  // Each part is a range of one index in its order, so the number of payouts that wait costs nothing.
-  for (const failed of [0, 1])
-    if (due.length < limit)
-      due.push(
-        ...(await ctx.db
-          .selectFrom("payouts")
-          .selectAll()
-          .where("chain_id", "=", wallet.chain_id)
-          .where("lane", "=", wallet.lane)
-          .where(policies[wallet.lane].ours(network, sql`${wallet.address}`))
-          .where("state", "in", ["queued", "held"])
-          .where(sql<boolean>`least(checks, 1) = ${failed}`)
-          .where(isSignable(ctx))
-          .where("run_at", "<=", ctx.now())
-          .$if(except.merchants.length > 0, query => query.where("merchant_id", "not in", [...except.merchants]))
-          .$if(except.small.length > 0, query =>
-            query.where(eb =>
-              eb.or([eb("merchant_id", "not in", [...except.small]), eb.not(smallOf(ctx, sql.table("payouts")))]),
-            ),
-          )
-          .orderBy("run_at")
-          .orderBy("created_at")
-          .orderBy("id")
-          .limit(limit - due.length)
-          .execute()),
-      )
-  return due
 }

@@ -54,6 +54,8 @@ export interface LanePolicy {
   keepsBooks: boolean
   /** Whether the lane carries out calls to contract wallets, which have a gas budget of their own. */
   callsContractWallets: boolean
+  /** Whether merchants take turns where more is due than fits: somebody may wait for each call. */
+  takesTurns: boolean
   /** Prepares a round. It needs no endpoint and no active wallet. */
   prepare(ctx: Context, network: Network): Promise<void>
   /** Called when payouts of the lane ended or wait. */
@@ -98,6 +100,7 @@ const OVER_BUDGET = {
 const payoutLane: LanePolicy = {
   keepsBooks: true,
   callsContractWallets: false,
+  takesTurns: false,
   prepare: (ctx, network) => reserveShort(ctx, network.chainId),
   afterChange: ctx => ctx.wakes.wake("payments"),
   // A factory obeys one wallet: deposits of another factory are for the process that has its key.
@@ -186,6 +189,7 @@ async function relayParties(ctx: Context, payouts: readonly Payout[]): Promise<M
 const relayLane: LanePolicy = {
   keepsBooks: false,
   callsContractWallets: true,
+  takesTurns: true,
   prepare: tendRelays,
   // A mined relay is a transfer that the scan must find; one that ended concerns a session that waits for it.
   afterChange: async (ctx, network) => {

@@ -31,6 +31,8 @@ const LATER_MS = 60_000
 const FIRST_MS = 3_600_000
 /** A refund whose wallet has another under way. */
 const TURN_MS = 3_000
+/** Refunds that one statement holds: other calls wait for it. */
+const ALIKE_AT_ONCE = 1_000
 
 const call = ({ token: to }: Purse, data: `0x${string}`): RpcCall => ({
   method: "eth_call",
@@ -87,21 +89,45 @@ async function purseOf(ctx: TxContext, { escrow_id: id }: Payout): Promise<Purse
 }
 
 /**
- * The ids of refunds that wait for another of the same wallet: one that is signed and not mined, or one of these before it. Two
- * at once could each be simulated with the allowance that only one can use.
+ * The ids of refunds that wait for another of the same wallet by the same collector: one that is signed and not mined, or one of these
+ * before it. Two at once could each be simulated with the allowance that only one can use.
  */
 export async function refundsOutOfTurn(ctx: TxContext, payouts: readonly Payout[]): Promise<Set<string>> {
   const ids = payouts.flatMap(({ id, kind }) => (kind === "refund" ? [id] : []))
-  if (ids.length === 0) return new Set()
-  const among = sql`any(${sqlArray("uuid", ids)})`
+  const [first] = payouts
+  if (ids.length === 0 || !first) return new Set()
   const { rows } = await sql<{ id: string }>`
-    select i.id from payouts i join escrows e on e.session_id = i.escrow_id
-    where i.id = ${among} and exists (select from payouts o join escrows f on f.session_id = o.escrow_id
-      where o.kind = 'refund' and o.id <> i.id and (f.chain_id, f.token, f.receiver) = (e.chain_id, e.token, e.receiver)
-        and (o.state = 'assigned'
-          or (o.id = ${among} and (o.created_at, o.id) < (i.created_at, i.id))))`.execute(ctx.db)
+    with purses as (select i.id, i.created_at, i.state, (e.token, e.receiver, e.refund_collector) as purse from payouts i
+      join escrows e on e.session_id = i.escrow_id where i.id = any(${sqlArray("uuid", ids)})
+        or (i.chain_id = ${first.chain_id} and i.kind = 'refund' and i.state = 'assigned'))
+    select id from purses where id = any(${sqlArray("uuid", ids)}) and exists (select from purses o where o.purse = purses.purse
+      and o.id <> purses.id and (o.state = 'assigned' or (o.created_at, o.id) < (purses.created_at, purses.id)))`.execute(ctx.db)
   return new Set(rows.map(({ id }) => id))
 }
 
 /** The verdict on a refund that waits for its turn. */
 export const waitForTurn: Verdict = { kind: "wait", ms: TURN_MS }
+
+/**
+ * Holds the due refunds out of the same wallet that are not smaller than this one, for the same reason: what is too little for it is too
+ * little for them. Otherwise each would be simulated by itself, and a wallet may have thousands.
+ */
+export async function holdAlike(
+  ctx: TxContext,
+  refund: Payout,
+  { reason, detail }: Extract<Verdict, { kind: "hold" }>,
+): Promise<void> {
+  const now = ctx.now()
+  const isNew = sql`created_at > ${new Date(now.getTime() - FIRST_MS)}`
+  // Those that wait for their turn, too.
+  const soon = new Date(now.getTime() + TURN_MS)
+  await sql`
+    update payouts set state = 'held', held_reason = ${reason}, held_detail = ${detail}, checks = checks + 1, updated_at = ${now},
+      run_at = case when ${isNew} then ${new Date(now.getTime() + SOON_MS)}::timestamptz else ${new Date(now.getTime() + LATER_MS)} end
+    where id in (select i.id from payouts i join escrows e on e.session_id = i.escrow_id
+        join escrows own on own.session_id = ${refund.escrow_id} and (own.token, own.receiver, own.refund_collector)
+          = (e.token, e.receiver, e.refund_collector)
+      where i.merchant_id = ${refund.merchant_id} and i.chain_id = ${refund.chain_id} and i.kind = 'refund'
+        and i.state in ('queued', 'held') and i.run_at <= ${soon} and i.amount >= ${refund.amount}
+      limit ${ALIKE_AT_ONCE} for no key update of i skip locked)`.execute(ctx.db)
+}

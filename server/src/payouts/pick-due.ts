@@ -1,0 +1,112 @@
+/**
+ * Which payouts are considered next. Where all that is due fits, its order does not matter. Where more is due, the payout lane takes what
+ * waits the longest, and the relay lane takes turns: nobody's many calls keep the buyers of others waiting.
+ */
+import { sql } from "kysely"
+import type { Network } from "../chain/networks.ts"
+import type { Context } from "../context.ts"
+import type { Row } from "../db/schema.ts"
+import { type Except, smallOf } from "./gas-budget.ts"
+import { type Payout, policies } from "./lane-policy.ts"
+import { isSignable } from "./sign-under-lock.ts"
+
+/** What waits longer than this for its place goes before everything that arrives now, so that no kind of call waits for ever. */
+const AGED_MS = 60_000
+
+/** At most `limit` payouts that are due; of the payout lane without those of `except`. */
+export async function duePayouts(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  limit: number,
+  except: Except = { merchants: [], small: [] },
+): Promise<Payout[]> {
+  const due = await oldest(ctx, network, wallet, limit, except)
+  return policies[wallet.lane].takesTurns && due.length === limit ? await inTurns(ctx, network, wallet, limit) : due
+}
+
+/**
+ * The payouts that are due, without those of some merchants and the small ones of others. Payouts that failed before come
+ * last: they may be many, and somebody's.
+ */
+async function oldest(
+  ctx: Context,
+  network: Network,
+  wallet: Row<"wallets">,
+  limit: number,
+  except: Except,
+): Promise<Payout[]> {
+  const due: Payout[] = []
+  // Each part is a range of one index in its order, so the number of payouts that wait costs nothing.
+  for (const failed of [0, 1])
+    if (due.length < limit)
+      due.push(
+        ...(await ctx.db
+          .selectFrom("payouts")
+          .selectAll()
+          .where("chain_id", "=", wallet.chain_id)
+          .where("lane", "=", wallet.lane)
+          .where(policies[wallet.lane].ours(network, sql`${wallet.address}`))
+          .where("state", "in", ["queued", "held"])
+          .where(sql<boolean>`least(checks, 1) = ${failed}`)
+          .where(isSignable(ctx))
+          .where("run_at", "<=", ctx.now())
+          .$if(except.merchants.length > 0, query => query.where("merchant_id", "not in", [...except.merchants]))
+          .$if(except.small.length > 0, query =>
+            query.where(eb =>
+              eb.or([eb("merchant_id", "not in", [...except.small]), eb.not(smallOf(ctx, sql.table("payouts")))]),
+            ),
+          )
+          .orderBy("run_at")
+          .orderBy("created_at")
+          .orderBy("id")
+          .limit(limit - due.length)
+          .execute()),
+      )
+  return due
+}
+
+/** The class of refunds: one of a merchant at a time. */
+const REFUNDS = 3
+
+/**
+ * A call's class: 0 where a buyer or an agent waits for it, 1 for a payment's first capture or its release, 2 for further captures,
+ * 3 for refunds, 4 for what failed before. The index `payouts_turns` has the same words.
+ */
+const classOf = sql<number>`(case when kind in ('authorize', 'settle', 'reserve') then 0 when kind = 'refund' then 3
+  when checks > 0 then 4 when kind = 'void' or source_key like '%:0' then 1 else 2 end)`
+
+/**
+ * The due calls of the relay lane, class after class, and within a class one of each merchant, then the second of each, and so on. Of
+ * a merchant's refunds the first alone, and none while one is signed: the others could only wait for it. A merchant's calls of one class
+ * are a range of one index, and only the sixteen merchants whose turn comes first are read: that costs nothing for each call that waits.
+ */
+async function inTurns(ctx: Context, network: Network, wallet: Row<"wallets">, limit: number): Promise<Payout[]> {
+  const now = ctx.now()
+  const waiting = sql`chain_id = ${wallet.chain_id} and lane = ${sql.lit(wallet.lane)} and state in ('queued', 'held')`
+  const due = sql`${waiting} and run_at <= ${now} and ${isSignable(ctx)}
+    and ${policies[wallet.lane].ours(network, sql`${wallet.address}`)}`
+  const order = sql`run_at, payouts.created_at, payouts.id`
+  const aged = new Date(now.getTime() - AGED_MS)
+  const { rows } = await sql<Payout>`
+    with recursive queues as (
+      (select merchant_id, ${classOf} as class from payouts where ${waiting} order by merchant_id, class limit 1)
+      union all
+      select next.* from queues q cross join lateral (select merchant_id, ${classOf} as class from payouts
+        where ${waiting} and (merchant_id, ${classOf}) > (q.merchant_id, q.class) order by merchant_id, class limit 1) next),
+    first as materialized (
+      select q.*, case when head.run_at < ${aged} then 0 else q.class end as rank from queues q
+        cross join lateral (select run_at, created_at, id from payouts
+          where ${due} and merchant_id = q.merchant_id and ${classOf} = q.class order by ${order} limit 1) head
+      where q.class <> ${sql.lit(REFUNDS)} or not exists (select from payouts o
+        where o.chain_id = ${wallet.chain_id} and o.merchant_id = q.merchant_id and o.kind = 'refund' and o.state = 'assigned'
+          and o.wallet = ${wallet.address})
+      order by rank, head.run_at, head.created_at, head.id limit ${limit})
+    select each.* from first cross join lateral (
+      select payouts.*, row_number() over (order by ${order}) as turn from payouts
+      where ${due} and merchant_id = first.merchant_id and ${classOf} = first.class
+      order by ${order} limit case when first.class = ${sql.lit(REFUNDS)} then 1 else ${limit}::int end) each
+    order by case when each.run_at < ${aged} then 0 else first.class end, turn, each.run_at, each.created_at, each.id
+    limit ${limit}`.execute(ctx.db)
+  return rows
+}
