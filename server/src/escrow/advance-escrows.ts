@@ -13,7 +13,7 @@ import { lockEscrow, noteCounted, type Standing, standingOfEscrow } from "./load
 import { insertCall } from "./make-calls.ts"
 import { notifyEscrow } from "./notify-escrow.ts"
 import { emptiedOf } from "./read-reclaim.ts"
-import { remakeRefund } from "./remake-refund.ts"
+import { remadeUntil, remakeRefund, remakesRefunds } from "./remake-refund.ts"
 import { settleRefunds } from "./settle-refunds.ts"
 import { wordsOf } from "./words.ts"
 
@@ -193,12 +193,23 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: S
   await notifyEscrow(ctx, { before: { session, escrow: before }, after })
   // A capture that counts only now is notified before what was refunded of it.
   const counting = new Set(standing.calls.filter(call => standingOf(call) === "counts").map(({ id }) => id))
-  await settleRefunds(ctx, { session, captured, counting })
+  const remakes = remakesRefunds(ctx, standing)
+  if (await settleRefunds(ctx, { session: after.session, captured, counting, remakes }))
+    await lookBy(ctx, escrow.session_id, remadeUntil(escrow))
   if (status !== session.status) {
     ctx.log.info({ sessionId: session.id, from: session.status, to: status }, "session")
     paymentChanges.inc({ network: networkOf(ctx.chain, session.chain_id).name, change: `checkout ${status}` })
   }
   return isNews
+}
+
+/** Has an escrow looked at by a time, if not before. */
+async function lookBy(ctx: TxContext, sessionId: string, at: Date): Promise<void> {
+  await ctx.db
+    .updateTable("escrows")
+    .set({ run_at: sql<Date>`least(run_at, ${at})` })
+    .where("session_id", "=", sessionId)
+    .execute()
 }
 
 async function writeEscrow(ctx: TxContext, escrow: Row<"escrows">): Promise<void> {

@@ -47,7 +47,7 @@ const AUTHORIZED = ["checkout.authorized"]
 const PAID = ["checkout.confirmed", "checkout.session.completed"]
 
 /** A reorg takes the block of the last call away, and nobody mines it again yet. */
-async function takenBack(kind: "reserve" | "capture"): Promise<void> {
+async function takenBack(kind: "reserve" | "capture" | "void"): Promise<void> {
   await rig.anvil.client.setAutomine(false)
   await rig.anvil.client.request({ method: "anvil_reorg", params: [1, []] } as never)
   await on.round()
@@ -472,6 +472,55 @@ describe("the chain", () => {
     expect(await on.events()).toEqual([...AUTHORIZED, ...PAID, "checkout.session.reversed", ...PAID])
   })
 
+  it("may take a void back: it is reversed, and sent again when the same bytes are mined again", async () => {
+    const { id } = await reserved()
+    await on.void(id)
+    await on.round()
+    await on.round()
+    await on.look()
+    expect((await on.session(id)).status).toBe("voided")
+    await takenBack("void")
+    expect((await on.session(id)).status).toBe("authorized")
+    await on.work()
+    expect((await on.session(id)).status).toBe("voided")
+    const voided = "checkout.voided"
+    expect(await on.events()).toEqual([...AUTHORIZED, voided, "checkout.session.reversed", voided])
+  })
+
+  it("may have a capture fail when it is mined again: the void behind it gives back all, and the rows say so", async () => {
+    const { client } = rig.anvil
+    const { id, payer } = await reserved()
+    await on.capture(id, "2")
+    await on.round()
+    await on.round()
+    await on.look()
+    await on.void(id)
+    await on.round()
+    await on.round()
+    await on.look()
+    expect(await on.session(id)).toMatchObject({ status: "confirmed", escrow: { captured: "2.00", released: "3.00" } })
+    await client.setAutomine(false)
+    await client.request({ method: "anvil_reorg", params: [2, []] } as never)
+    await on.round()
+    const rows = await ctx().db.selectFrom("transaction_attempts").select("raw").orderBy("nonce").execute()
+    const [capture, release] = rows.slice(-2)
+    await client.request({ method: "anvil_dropAllTransactions" } as never)
+    const code = (await client.getCode({ address: rig.token })) ?? "0x"
+    await client.setCode({ address: rig.token, bytecode: "0x60006000fd" })
+    await client.sendRawTransaction({ serializedTransaction: capture?.raw as Hex })
+    await client.mine({ blocks: 1 })
+    await client.setCode({ address: rig.token, bytecode: code })
+    await client.sendRawTransaction({ serializedTransaction: release?.raw as Hex })
+    await client.mine({ blocks: 1 })
+    await client.setAutomine(true)
+    await on.work()
+    await client.mine({ blocks: 70 })
+    await on.work()
+    expect(await rig.balanceOf(payer)).toBe(5_000_000n)
+    expect(await on.session(id)).toMatchObject({ status: "voided", escrow: { captured: "0.00", released: "5.00" } })
+    expect((await on.calls("void")).map(({ state, amount }) => [state, amount])).toEqual([["final", 5_000_000n]])
+  })
+
   it("may replace later blocks: what counted in a block that stays counts on", async () => {
     const { id } = await reserved()
     await on.capture(id, "2")
@@ -570,6 +619,13 @@ describe("a reservation", () => {
     expect(await rows()).toEqual(before)
   }
 
+  /** More calls like the first of a checkout: its calls are `to` then, where it had `from`. */
+  const copyCalls = (id: string, from: number, to: number) =>
+    sql`insert into payouts select (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(), 'source_key', 'again:' || n,
+        'nonce', case when i.nonce is not null then 1000 + n end))).*
+      from payouts i, generate_series(${from}::int, ${to - 1}::int) n
+      where i.id = (select id from payouts where escrow_id = ${id} order by created_at, id limit 1)`.execute(ctx().db)
+
   it.each<[keyof Authorization, Partial<Authorization>]>([
     ["to", { to: `0x${"11".repeat(20)}` as Address }],
     ["value", { value: 4_999_999n }],
@@ -647,15 +703,19 @@ describe("a reservation", () => {
     await expectRefused(id, signed, 410, "SESSION_EXPIRED")
   })
 
-  it("that failed on chain three times ends its checkout, which says so and asks nobody to sign", async () => {
+  it("that strangers have fail on chain three times leaves its checkout to its buyer; after twelve it ends, and asks nobody to sign", async () => {
     const id = await on.start()
     const ask = async () => await on.submit(id, await on.sign(await on.buyer(), id))
     for (let i = 0; i < 3; i++) {
-      expect((await on.status(id)).authorization).toBeDefined()
       expect((await ask()).status).toBe(200)
       await failOnChain()
       await on.relook()
     }
+    expect(await on.status(id)).toMatchObject({ status: "pending", authorization: expect.anything() })
+    await copyCalls(id, 3, 11)
+    expect((await ask()).status).toBe(200)
+    await failOnChain()
+    await on.relook()
     const status = await on.status(id)
     expect(status).toMatchObject({ status: "failed", message: expect.stringMatching(/Nothing was paid. Start a new/) })
     expect(status.authorization).toBeUndefined()
@@ -670,19 +730,14 @@ describe("a reservation", () => {
     await on.submit(id, await on.sign(buyer, id))
     await ctx().db.updateTable("payouts").set({ state: "cancelled" }).execute()
     const { db } = ctx()
-    const [first] = await on.calls("reserve")
-    if (!first) throw new Error("nothing was submitted")
-    const add = (from: number, to: number) =>
-      sql`insert into payouts select (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(), 'source_key', 'again:' || n))).*
-        from payouts i, generate_series(${from}::int, ${to - 1}::int) n where i.id = ${first.id}`.execute(db)
-    await add(1, 20)
+    await copyCalls(id, 1, 20)
     await on.relook()
     const own = await on.submit(id, await on.sign(buyer, id))
     expect([own.status, own.body.message]).toEqual([409, expect.stringContaining("by this wallet failed")])
     const other = await on.buyer()
     expect((await on.submit(id, await on.sign(other, id))).status).toBe(200)
     await db.updateTable("payouts").set({ state: "cancelled" }).where("state", "=", "queued").execute()
-    await add(20, 499)
+    await copyCalls(id, 20, 499)
     await on.relook()
     expect((await on.status(id)).status).toBe("failed")
     expect((await on.submit(id, await on.sign(other, id))).body.error).toBe("INVALID_OPERATION")

@@ -50,9 +50,10 @@ export function standingOf({ state, succeeded, deep }: Omit<Call, "kind" | "amou
 
 /**
  * After so many reservations that failed on chain, or that ended in any way, no more are made: each of the first cost us gas, and
- * the others must not fill the database.
+ * the others must not fill the database. A wallet may fail three times in a day (`failingPayers`), so strangers who want to end a
+ * checkout for its buyer need four wallets that hold its amount.
  */
-const MOST_FAILED = 3
+const MOST_FAILED = 12
 const MOST_ENDED = 500
 
 /** Whether so many reservations of a checkout ended without money that it takes no more. */

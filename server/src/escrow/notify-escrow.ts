@@ -30,6 +30,7 @@ export async function notifyEscrow(ctx: TxContext, { before, after }: Change): P
   // What was taken back is named by the transaction that had paid it.
   else if (before.session.notified_paid) await notify("reversed", before.session)
   else if (isUnreserved) await notify("unreserved", before.session)
+  else if (before.session.status === "voided" && session.status === "authorized") await notify("unvoided")
   const { status } = session
   if (status === before.session.status) return
   if (status === "voided" || status === "failed" || status === "expired") await notify(status)

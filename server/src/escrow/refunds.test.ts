@@ -1,5 +1,6 @@
 // Refunds on a real chain: out of the merchant's wallet as far as it allows, to the payer, never more than was captured; and
 // every list of the merchant, and the hourly comparison, say what the chain says.
+import { sql } from "kysely"
 import { encodeFunctionData, parseUnits, zeroHash } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest"
 import { byHand } from "../../test/books.ts"
@@ -176,6 +177,19 @@ describe("a refund", () => {
     expect([(await refunds("?status=succeeded")).total, await allowed()]).toEqual([2, 0n])
   })
 
+  it("waits with all of its wallet that are not smaller, where that allows too little for it", async () => {
+    const { id } = await on.paid("5.00")
+    await on.allow(5_000_000n)
+    for (const amount of ["1.00", "2.00", "0.50"]) await asked(id, { amount })
+    await on.allow(900_000n)
+    await on.round()
+    expect((await on.calls("refund")).map(({ state, held_reason: reason }) => [state, reason])).toEqual([
+      ["held", "allowance"],
+      ["held", "allowance"],
+      ["queued", null],
+    ])
+  })
+
   it("that reverts leaves the payment as it was, and may be asked for again", async () => {
     const { id, buyer } = await on.paid("5.00")
     const { client } = rig.anvil
@@ -226,13 +240,14 @@ describe("a refund", () => {
     await expectBooks()
   })
 
-  it("that counted, and that a reorg removes for good with its allowance, is made again and notified once", async () => {
+  /** A refund that counted, and failed for good when a reorg removed it together with its allowance. */
+  async function displaced(amount = "5.00") {
     const { id, buyer } = await on.paid("5.00")
-    await on.allow(5_000_000n)
-    const { refundId } = await asked(id)
+    await on.allow(units(amount))
+    const { refundId } = await asked(id, { amount })
     await on.round()
     await on.look()
-    expect((await session(id)).status).toBe("refunded")
+    expect((await session(id)).escrow.refunded).toBe(amount)
     const { client } = rig.anvil
     await client.setAutomine(false)
     await client.request({ method: "anvil_reorg", params: [1, []] } as never)
@@ -241,8 +256,17 @@ describe("a refund", () => {
     await client.mine({ blocks: 1 })
     await on.round()
     await on.resend()
-    await client.mine({ blocks: 1 })
+    await client.mine({ blocks: 3 })
     await client.setAutomine(true)
+    return { id, buyer, refundId: refundId as string }
+  }
+  const sentOf = async (type: "payment.refunded" | "checkout.session.reversed") =>
+    (await rig.service.ctx.db.selectFrom("events").select("body").where("type", "=", type).execute()).map(
+      ({ body }) => JSON.parse(body).data,
+    )
+
+  it("that counted, and that a reorg removes for good with its allowance, is made again and notified once", async () => {
+    const { id, buyer, refundId } = await displaced()
     await on.settle()
     expect((await on.calls("refund")).map(({ state }) => state)).toEqual(["reverted", "held"])
     const open = (await refunds("?status=needs_approval")).data
@@ -253,9 +277,60 @@ describe("a refund", () => {
     await on.settle()
     expect(await session(id)).toMatchObject({ status: "refunded", refunds: [{ status: "succeeded" }] })
     expect([await rig.balanceOf(buyer), await allowed()]).toEqual([5_000_000n, 0n])
-    const events = rig.service.ctx.db.selectFrom("events").select("id").where("type", "=", "payment.refunded")
-    expect(await events.execute()).toHaveLength(1)
+    expect(await sentOf("payment.refunded")).toHaveLength(1)
+    expect(await sentOf("checkout.session.reversed")).toEqual([])
     await expectBooks()
+  })
+
+  it("that counted, and is withdrawn before it is made again, is taken back from whoever was notified of it", async () => {
+    const hook = await call("POST", "webhooks", { url: receiver.url, events: ["payment.refunded"] })
+    const { id, buyer, refundId } = await displaced()
+    await on.settle()
+    expect((await call("DELETE", `payments/refunds/${refundId}`)).status).toBe(200)
+    for (let i = 0; i < 2; i++) await on.look()
+    expect(await sentOf("checkout.session.reversed")).toMatchObject([
+      { sessionId: id, refundId, status: "confirmed", amountReceived: "5.00" },
+    ])
+    const { rows } = await sql`select e.type from deliveries d join events e on e.id = d.event_id
+      where d.webhook_id = ${hook.body.data.id} order by e.created_at, e.type desc`.execute(rig.service.ctx.db)
+    expect(rows.slice(-2)).toEqual([{ type: "payment.refunded" }, { type: "checkout.session.reversed" }])
+    // What the merchant asks for next is another refund.
+    await on.allow(5_000_000n)
+    const again = await asked(id)
+    await on.settle()
+    expect(await rig.balanceOf(buyer)).toBe(5_000_000n)
+    const sent = await sentOf("payment.refunded")
+    expect(sent.map(data => data.refundId).sort()).toEqual([refundId, again.refundId].sort())
+    expect(await sentOf("checkout.session.reversed")).toHaveLength(1)
+  })
+
+  it("that counted, and is made again, is in the total of the next one: its merchant was notified of it", async () => {
+    const { id, buyer } = await displaced("2.00")
+    await on.settle()
+    await on.allow(5_000_000n)
+    const { refundId } = await asked(id, { amount: "3.00" })
+    await on.settle()
+    expect((await sentOf("payment.refunded")).find(data => data.refundId === refundId)).toMatchObject({
+      ...{ totalRefunded: "5.00", status: "refunded" },
+    })
+    later()
+    await on.settle()
+    expect(await rig.balanceOf(buyer)).toBe(5_000_000n)
+    expect(await sentOf("payment.refunded")).toHaveLength(2)
+  })
+
+  it("that counted, and for which nothing is left when it could be made again, is taken back when its time is over", async () => {
+    const { id, refundId } = await displaced()
+    await on.round()
+    await on.allow(5_000_000n)
+    const other = await asked(id)
+    await on.settle()
+    expect(await session(id)).toMatchObject({ status: "refunded" })
+    expect(await sentOf("checkout.session.reversed")).toEqual([])
+    await on.advance(98 * 86_400_000)
+    await on.look()
+    expect(await sentOf("checkout.session.reversed")).toMatchObject([{ refundId, status: "refunded" }])
+    expect((await sentOf("payment.refunded")).map(data => data.refundId)).toContain(other.refundId)
   })
 
   it("asks for no approval once the service has another relay wallet, which its collector does not serve", async () => {

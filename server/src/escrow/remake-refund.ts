@@ -1,11 +1,22 @@
 /** Refunds that merchants were notified of, and that a reorg removed for good: each is made again. */
 import type { TxContext } from "../context.ts"
+import type { Row } from "../db/schema.ts"
 import { firstLook } from "../payouts/refund-funds.ts"
 import type { Standing } from "./load-escrow.ts"
 import { insertCall, LEAST_TIME_MS } from "./make-calls.ts"
 
 /** A refund whose calls failed so often is not made again: each cost gas. */
 const MAX_REVERTED = 3
+
+/** Whether refunds of this escrow whose calls failed can still be made again, once there is room for them. */
+export function remakesRefunds(ctx: TxContext, { escrow, calls }: Pick<Standing, "escrow" | "calls">): boolean {
+  const failed = calls.filter(({ kind, state }) => kind === "refund" && state === "reverted").length
+  return failed < MAX_REVERTED && ctx.now() < remadeUntil(escrow) && escrow.operator === ctx.settings.relayWallet
+}
+
+/** When the last refund of an escrow can be made again. */
+export const remadeUntil = ({ refund_expiry: expiry }: Pick<Row<"escrows">, "refund_expiry">): Date =>
+  new Date(expiry.getTime() - LEAST_TIME_MS)
 
 /**
  * Makes the call of one such refund again, and says whether it did. Its first call had counted; a reorg displaced it together with the
@@ -15,14 +26,13 @@ const MAX_REVERTED = 3
 export async function remakeRefund(ctx: TxContext, standing: Standing): Promise<boolean> {
   const { escrow, folded, calls } = standing
   const reverted = calls.filter(({ kind, state }) => kind === "refund" && state === "reverted")
-  if (reverted.length === 0 || reverted.length >= MAX_REVERTED) return false
-  const isOver = ctx.now().getTime() >= escrow.refund_expiry.getTime() - LEAST_TIME_MS
-  if (isOver || escrow.operator !== ctx.settings.relayWallet) return false
+  if (reverted.length === 0 || !remakesRefunds(ctx, standing)) return false
   const lost = await ctx.db
     .selectFrom("refunds")
     .selectAll()
     .where("session_id", "=", escrow.session_id)
     .where("notified_at", "is not", null)
+    .where("amount", "<=", folded.freeToRefund)
     .where(
       "payout_id",
       "in",
@@ -31,7 +41,7 @@ export async function remakeRefund(ctx: TxContext, standing: Standing): Promise<
     .orderBy("created_at")
     .orderBy("id")
     .executeTakeFirst()
-  if (!lost || lost.amount > folded.freeToRefund) return false
+  if (!lost) return false
   const now = ctx.now()
   const { id } = await insertCall(ctx, standing, { kind: "refund", amount: lost.amount, heldUntil: firstLook(now) })
   await ctx.db.updateTable("refunds").set({ payout_id: id, updated_at: now }).where("id", "=", lost.id).execute()

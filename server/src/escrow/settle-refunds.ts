@@ -5,6 +5,7 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 import { nextSequence } from "../settlement/event-sequence.ts"
+import { noticeOf, notifyCheckout } from "../settlement/notify-checkout.ts"
 import { emit } from "../webhooks/emit.ts"
 import { statusByChain, totalWith } from "./refund.ts"
 
@@ -18,32 +19,66 @@ interface Standing {
   captured: bigint
   /** The ids of the calls that succeeded in a block that is deep enough. */
   counting: ReadonlySet<string>
+  /** Whether a call that failed on chain can be made again. */
+  remakes: boolean
 }
 
 /**
- * Writes the status of each refund of a session, and emits `payment.refunded` once for each that counts. Call it inside a
- * transaction that holds the session and its escrow.
+ * Writes the status of each refund of a session, and emits `payment.refunded` once for each that counts, and its reversal once it can't
+ * succeed any more. Answers whether one that had counted waits to be made again. Call it inside a transaction that holds the session
+ * and its escrow, with the session as it is now.
  */
-export async function settleRefunds(ctx: TxContext, { session, captured, counting }: Standing): Promise<void> {
+export async function settleRefunds(
+  ctx: TxContext,
+  { session, captured, counting, remakes }: Standing,
+): Promise<boolean> {
   const network = networkOf(ctx.chain, session.chain_id)
   const refunds = await refundsOf(ctx, session.id)
-  let before = 0n
+  // What its merchant was notified of is owed, also while it is made again.
+  let before = refunds.reduce((sum, { amount, notified_at: at }) => (at === null ? sum : sum + amount), 0n)
+  let waits = false
   for (const refund of refunds) {
     const status = statusByChain(refund, counting.has(refund.payout_id))
     const notify = status === "succeeded" && refund.notified_at === null
-    if (notify)
+    const isLost = status === "failed" && refund.notified_at !== null
+    const isWaiting = isLost && remakes && refund.state === "reverted"
+    if (isWaiting) waits = true
+    else if (isLost) {
+      await notifyLost(ctx, network, session, refund)
+      before -= refund.amount
+    }
+    if (notify) {
       await notifyRefunded(ctx, network, session, refund, {
         ...totalWith(refund.amount, { captured, before }),
         captured,
       })
-    if (status === "succeeded") before += refund.amount
-    if (status === refund.status && !notify) continue
+      before += refund.amount
+    }
+    const notified = notify ? { notified_at: ctx.now() } : isLost && !isWaiting ? { notified_at: null } : {}
+    if (status === refund.status && Object.keys(notified).length === 0) continue
     await ctx.db
       .updateTable("refunds")
-      .set({ status, updated_at: ctx.now(), ...(notify ? { notified_at: ctx.now() } : {}) })
+      .set({ status, updated_at: ctx.now(), ...notified })
       .where("id", "=", refund.id)
       .execute()
   }
+  return waits
+}
+
+/** Notifies whoever was sent `payment.refunded` that the payer did not get it, and will not. */
+async function notifyLost(
+  ctx: TxContext,
+  network: NetworkInfo,
+  session: Row<"checkout_sessions">,
+  refund: Called,
+): Promise<void> {
+  ctx.log.error({ refundId: refund.id, sessionId: session.id }, "a refund that its merchant was notified of has failed")
+  await notifyCheckout(ctx, network, "unrefunded", {
+    ...noticeOf(session),
+    ...{ status: session.status, exception: session.exception, amountReceived: session.received, splits: null },
+    ...{ confirmedAt: session.confirmed_at, txHash: session.tx_hash, payer: session.payer },
+    refundId: refund.id,
+  })
 }
 
 /** The refunds of a session in the order in which their calls are mined: one wallet signs them, by its nonces. */

@@ -4,7 +4,7 @@
  * not used, the same bytes are sent again.
  */
 import { sql } from "kysely"
-import type { Address, Hash } from "../chain/hex.ts"
+import type { Hash } from "../chain/hex.ts"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
 import type { Quorum } from "../chain/quorum.ts"
 import type { Receipt } from "../chain/transfers.ts"
@@ -153,7 +153,7 @@ const isPaid = (row: OpenPayout, { succeeded, txHash }: Receipt): boolean => suc
  * settlement token are not held to it: one that emits no event must not occupy a place in flight for ever.
  */
 const lacksTransfer = (network: Network, row: OpenPayout, receipt: Receipt): boolean =>
-  isPaid(row, receipt) && row.token === network.token.address && !movedIt(receipt, row)
+  isPaid(row, receipt) && row.token === network.token.address && movedBy(receipt, row) === undefined
 
 /** Written once, so that the alarm lasts and is logged once however often the receipt is read. */
 async function reportMissing(ctx: Context, { id }: OpenPayout, txHash: Hash): Promise<void> {
@@ -183,15 +183,16 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
   if (settled.length === 0) return 0
   const rows = settled.map(
     ({ row, receipt, state }) =>
-      sql`(${row.id}::uuid, ${state}, ${receipt.txHash}, ${receipt.blockNumber}::bigint, ${receipt.blockHash}, ${receipt.succeeded}::boolean, ${receipt.cost ?? null}::numeric)`,
+      sql`(${row.id}::uuid, ${state}, ${receipt.txHash}, ${receipt.blockNumber}::bigint, ${receipt.blockHash}, ${receipt.succeeded}::boolean, ${receipt.cost ?? null}::numeric,
+        ${(row.kind === "void" && receipt.succeeded && movedBy(receipt, row)) || row.amount}::numeric)`,
   )
   const ids = settled.map(({ row }) => row.id)
   const written = await sql<{ state: string; lane: Lane }>`
     update payouts i set state = s.state, tx_hash = s.tx_hash, block_number = s.block_number, block_hash = s.block_hash,
-      succeeded = s.succeeded, transfer_missing_at = null, gas_cost = coalesce(s.cost, i.gas_cost),
+      succeeded = s.succeeded, amount = s.amount, transfer_missing_at = null, gas_cost = coalesce(s.cost, i.gas_cost),
       gas_cost_at = coalesce(i.gas_cost_at, case when s.cost is not null then ${ctx.now()}::timestamptz end),
       updated_at = ${ctx.now()}
-    from (values ${sql.join(rows)}) as s (id, state, tx_hash, block_number, block_hash, succeeded, cost)
+    from (values ${sql.join(rows)}) as s (id, state, tx_hash, block_number, block_hash, succeeded, cost, amount)
     where i.id = s.id and i.id in (select id from payouts where id = any(${sqlArray("uuid", ids)})
         order by id for no key update) and i.state in ('assigned', 'mined')
     returning i.state, i.lane`.execute(ctx.db)
@@ -200,15 +201,21 @@ async function write(ctx: TxContext, network: NetworkInfo, settled: readonly Set
   return written.rows.length
 }
 
-/** Whether a receipt has the transfer that a payout is for; a relay moves it from its payer. */
-const movedIt = (
+/**
+ * What the transfer that a payout is for moved, in base units; undefined where a receipt has none. A relay moves it from its payer. A void
+ * gives back all that is left, which is more than was expected where a capture before it failed when it was mined again.
+ */
+const movedBy = (
   receipt: Receipt,
-  row: Pick<Row<"payouts">, "token" | "recipient" | "amount"> & { payer?: Address | null },
-): boolean =>
-  receipt.transfers.some(
+  row: Pick<Row<"payouts">, "kind" | "token" | "recipient" | "amount" | "payer">,
+): bigint | undefined =>
+  receipt.transfers.find(
     ({ token, from, to, value }) =>
-      token === row.token && to === row.recipient && value === row.amount && (!row.payer || from === row.payer),
-  )
+      token === row.token &&
+      to === row.recipient &&
+      (value === row.amount || row.kind === "void") &&
+      (!row.payer || from === row.payer),
+  )?.value
 
 /**
  * Makes a new, linked payout for one that failed for good, held until it would succeed; none where the payment was reversed.

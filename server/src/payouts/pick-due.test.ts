@@ -45,17 +45,15 @@ async function add(id: string, { kind, count, first = false, agoS = 0 }: Copies)
   await sql`insert into payouts select (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(), 'kind', ${kind}::text,
       'source_key', ${`${id}:${kind}:${agoS}:`}::text || n || ${first ? ":0" : ":1"}, 'run_at', ${at}::timestamptz, 'created_at', ${at}::timestamptz,
       'payer', null, 'auth_nonce', null, 'auth_digest', null))).*
-    from payouts i, generate_series(1, ${count}::int) n where i.escrow_id = ${id} and i.kind = 'reserve'`.execute(ctx.db)
+    from payouts i, generate_series(1, ${count}::int) n where i.escrow_id = ${id} and i.kind = 'reserve'`.execute(
+    ctx.db,
+  )
 }
 
 /** What is considered next, each as its checkout and its kind. */
 async function picked(): Promise<string[]> {
   const { ctx } = rig.service
-  const wallet = await ctx.db
-    .selectFrom("wallets")
-    .selectAll()
-    .where("lane", "=", "relay")
-    .executeTakeFirstOrThrow()
+  const wallet = await ctx.db.selectFrom("wallets").selectAll().where("lane", "=", "relay").executeTakeFirstOrThrow()
   const due = await duePayouts(ctx, rig.network, wallet, PLACES)
   expect(due.length).toBeLessThanOrEqual(PLACES)
   return due.map(({ escrow_id: id, kind }) => `${id} ${kind}`)
@@ -71,9 +69,7 @@ it("buyers go before further captures, of which each merchant has its turn, howe
   const due = await picked()
   expect(due).toHaveLength(PLACES)
   expect(due.slice(0, 2).sort()).toEqual([`${shop} reserve`, `${rival} reserve`].sort())
-  expect(due.slice(2, 6).sort()).toEqual(
-    [shop, shop, rival, rival].map(id => `${id} capture`).sort(),
-  )
+  expect(due.slice(2, 6).sort()).toEqual([shop, shop, rival, rival].map(id => `${id} capture`).sort())
   expect(countOf(due, `${shop} capture`)).toBe(12)
 })
 
@@ -84,7 +80,6 @@ it("a payment's first capture goes before further ones, and of many each merchan
   await add(rival, { kind: "capture", count: 40, first: true })
   const due = await picked()
   expect([countOf(due, `${shop} capture`), countOf(due, `${rival} capture`)]).toEqual([7, 7])
-
 })
 
 it("what has waited for a minute waits no longer, though buyers come and come", async () => {

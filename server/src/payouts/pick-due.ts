@@ -1,6 +1,6 @@
 /**
- * Which payouts are considered next. Where all that is due fits, its order does not matter. Where more is due, the payout lane takes what
- * waits the longest, and the relay lane takes turns: nobody's many calls keep the buyers of others waiting.
+ * Which payouts are considered next. Where all that is due fits, its order does not matter. Where more is due, the payout lane takes the oldest,
+ * and in the relay lane merchants take turns: nobody's many calls keep the buyers of others waiting.
  */
 import { sql } from "kysely"
 import type { Network } from "../chain/networks.ts"
@@ -10,7 +10,7 @@ import { type Except, smallOf } from "./gas-budget.ts"
 import { type Payout, policies } from "./lane-policy.ts"
 import { isSignable } from "./sign-under-lock.ts"
 
-/** What waits longer than this for its place goes before everything that arrives now, so that no kind of call waits for ever. */
+/** A call that is due for longer than this goes before everything that arrives now, so that no kind of call waits for ever. */
 const AGED_MS = 60_000
 
 /** At most `limit` payouts that are due; of the payout lane without those of `except`. */

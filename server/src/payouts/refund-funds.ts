@@ -101,7 +101,9 @@ export async function refundsOutOfTurn(ctx: TxContext, payouts: readonly Payout[
       join escrows e on e.session_id = i.escrow_id where i.id = any(${sqlArray("uuid", ids)})
         or (i.chain_id = ${first.chain_id} and i.kind = 'refund' and i.state = 'assigned'))
     select id from purses where id = any(${sqlArray("uuid", ids)}) and exists (select from purses o where o.purse = purses.purse
-      and o.id <> purses.id and (o.state = 'assigned' or (o.created_at, o.id) < (purses.created_at, purses.id)))`.execute(ctx.db)
+      and o.id <> purses.id and (o.state = 'assigned' or (o.created_at, o.id) < (purses.created_at, purses.id)))`.execute(
+    ctx.db,
+  )
   return new Set(rows.map(({ id }) => id))
 }
 

@@ -37,6 +37,8 @@ export interface CheckoutNotice {
   token?: Address
   /** Whether a reorg removed the reservation too. */
   isUnreserved?: boolean
+  /** The refund that is taken back. */
+  refundId?: string
   /** Of a session with an escrow, once a payer has signed. Amounts in base units. */
   reserved?: { authId: string; authorized: bigint; captured: bigint; released: bigint; captureBefore: Date }
 }
@@ -57,7 +59,7 @@ export const noticeOf = (session: Row<"checkout_sessions">) => ({
 })
 
 /**
- * Emits that something was reserved, paid or released, that a reorg removed what was reserved or paid, or that it failed or expired;
+ * Emits that something was reserved, paid or released, that a reorg removed what was reserved, paid, released or refunded, or that it failed or expired;
  * call it inside the transaction that makes it so. A payment that comes back is a new completion. A reversal goes to whoever was
  * sent what it takes back, and nothing is reversed that was never sent; failing and expiring are sent once. A session's own
  * callback gets all but those two, in place of all endpoints.
@@ -65,7 +67,16 @@ export const noticeOf = (session: Row<"checkout_sessions">) => ({
 export async function notifyCheckout(
   ctx: TxContext,
   network: NetworkInfo,
-  change: "authorized" | "paid" | "voided" | "unreserved" | "reversed" | "failed" | "expired",
+  change:
+    | "authorized"
+    | "paid"
+    | "voided"
+    | "unreserved"
+    | "reversed"
+    | "unvoided"
+    | "unrefunded"
+    | "failed"
+    | "expired",
   notice: CheckoutNotice,
 ): Promise<void> {
   const { callbackUrl } = notice
@@ -83,12 +94,15 @@ export async function notifyCheckout(
   })
   if (change === "paid") await emit(ctx, each("checkout.session.completed"))
   if (change === "paid" && callbackUrl === null) await emit(ctx, each("checkout.confirmed"))
-  const reserved = notice.isUnreserved ? (["checkout.authorized"] as const) : []
+  const reserved = notice.isUnreserved ? (["checkout.authorized", "checkout.voided"] as const) : []
   if (change === "reversed")
     await emit(ctx, {
       ...each("checkout.session.reversed"),
       takesBack: ["checkout.session.completed", "checkout.confirmed", ...reserved],
     })
+  if (change === "unrefunded")
+    await emit(ctx, { ...each("checkout.session.reversed"), takesBack: ["payment.refunded"] })
+  if (change === "unvoided") await emit(ctx, { ...each("checkout.session.reversed"), takesBack: ["checkout.voided"] })
   if (change === "unreserved") await emit(ctx, { ...each("checkout.session.reversed"), takesBack: reserved })
   if (change === "authorized" || change === "voided") {
     await emit(ctx, { ...each(`checkout.${change}`), data: { ...data, ...reservedOf(network, notice) } })
@@ -134,5 +148,6 @@ async function dataOf(ctx: TxContext, network: NetworkInfo, notice: CheckoutNoti
     ...(notice.customerEmail === null ? {} : { customerEmail: notice.customerEmail }),
     ...(notice.payerInfo === null ? {} : { payerInfo: notice.payerInfo }),
     ...(notice.splits === null ? {} : { splits: notice.splits }),
+    ...(notice.refundId === undefined ? {} : { refundId: notice.refundId }),
   }
 }

@@ -79,6 +79,17 @@ const checkout = Type.Object({
   ),
 })
 
+/** What is taken back: a payment, a reservation, or a refund. */
+const reversed = Type.Object({
+  ...checkout.properties,
+  refundId: Type.Optional(
+    Described(
+      Type.String(),
+      "Only where a refund is taken back: `payment.refunded` was sent of it, and the payer did not get it, nor will. What was paid stays paid, as `status` says",
+    ),
+  ),
+})
+
 /** A checkout whose money is in an escrow. */
 const reserved = Type.Object({
   ...checkout.properties,
@@ -155,7 +166,7 @@ const schemas = {
   "checkout.expired": checkout,
   "checkout.authorized": reserved,
   "checkout.voided": reserved,
-  "checkout.session.reversed": checkout,
+  "checkout.session.reversed": reversed,
   "paywall.granted": Type.Object({ ...payment, grantedAt: Timestamp }),
   "paywall.reversed": Type.Object({ ...payment, reversedAt: Timestamp }),
   "settings.payout_address_changed": Type.Object({
@@ -213,7 +224,7 @@ const summaries: Record<EventType, string> = {
   "checkout.authorized": "Funds were reserved",
   "checkout.voided": "An authorization was released without capture",
   "checkout.session.reversed":
-    "The chain removed the transfer of a completed payment: do not deliver, or stop delivering",
+    "The chain removed the transfer of a completed payment: do not deliver, or stop delivering. With a `refundId` it removed that refund, and no payment",
   "paywall.granted": "A payment granted access to a paywall; sent again when it was reversed and came back",
   "paywall.reversed": "The chain removed the transfer of a payment, and its access ended with it",
   "settings.payout_address_changed":
