@@ -1,9 +1,11 @@
 // What a wallet sees of its subscriptions over HTTP, and what nobody else does.
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { startService, type TestService } from "../../test/service.ts"
+import { deployContractWallet, startAnvil } from "../../test/anvil.ts"
+import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import { newInvoice, newRecurring, newSubscription } from "../../test/subscriptions.ts"
 import { accessFields, BASE_URL, type Fields, signInFields, signMessage } from "../../test/wallet.ts"
+import { newEndpoint } from "../chain/endpoints.ts"
 import { countsOf } from "../limits/buckets.ts"
 
 const [account, other] = [privateKeyToAccount(generatePrivateKey()), privateKeyToAccount(generatePrivateKey())]
@@ -148,6 +150,32 @@ describe("a subscriber", () => {
     )
     expect((await ask(over.id, "cancel")).body).toMatchObject({ status: "canceled" })
     expect(await ask(over.id, "cancel")).toMatchObject(refused)
+  })
+
+  it("that is a contract wallet (ERC-1271) sees and changes those of the network whose contract signed", async () => {
+    const anvil = await startAnvil()
+    const { chain } = service.ctx
+    const { networks } = chain
+    try {
+      const base = { ...paperNetwork, name: "base" as const, chainId: 8453 }
+      chain.networks = [{ ...paperNetwork, endpoints: [newEndpoint("base-sepolia", anvil.rpcUrl)] }, base]
+      const address = await deployContractWallet(anvil.client, account.address)
+      const made = (change?: object) => newSubscription(service, "shop", product, address, change)
+      const [here, elsewhere] = [await made(), await made({ chain_id: base.chainId })]
+      const asked = async () => (await service.call("POST", "/api/subscriptions/nonce", { address })).body.nonce
+      const take = async (by: typeof account) =>
+        service.call("POST", "/api/subscriptions/token", await signMessage(by, await asked(), { ...fields, address }))
+      expect(await take(other)).toMatchObject({ status: 401, body: { error: "SIGNATURE_REFUSED" } })
+      const { status, body } = await take(account)
+      expect([status, body.address.toLowerCase()]).toEqual([200, address])
+      const headers = { authorization: `Bearer ${body.accessToken}` }
+      expect((await list(headers)).data.map((each: { id: string }) => each.id)).toEqual([here.id])
+      expect(await ask(elsewhere.id, "cancel", headers)).toMatchObject({ status: 404 })
+      expect((await ask(here.id, "cancel", headers)).body).toMatchObject({ cancelAtPeriodEnd: true, canResume: true })
+    } finally {
+      chain.networks = networks
+      await anvil.stop()
+    }
   })
 
   it("404 for another's, and nothing of it changes; one that has not begun is nobody's", async () => {
