@@ -1,8 +1,11 @@
 /** Prefixed ids: a prefix that names the kind of thing, and 24 random lower-case characters. Also other random text. */
 import { randomInt } from "node:crypto"
-import { init } from "@paralleldrive/cuid2"
 
-const random = init({ length: 24 })
+const LETTERS = "abcdefghijklmnopqrstuvwxyz"
+const BASE36 = `0123456789${LETTERS}`
+
+/** A letter, and then letters and digits, each as likely as the others. */
+const random = (length: number): string => randomText(1, LETTERS) + randomText(length - 1, BASE36)
 
 /** The prefix of each kind of thing that a caller can name. */
 export type IdPrefix =
@@ -28,7 +31,7 @@ export type IdPrefix =
  *
  * @example newId("pw") // "pw_tz4a98xxat96iws9zmbrgj3a"
  */
-export const newId = (prefix: IdPrefix): string => `${prefix}_${random()}`
+export const newId = (prefix: IdPrefix): string => `${prefix}_${random(24)}`
 
 /** An id of this kind, or null for an id of another kind. */
 export const ifKind = (prefix: IdPrefix, id: string): string | null => (id.startsWith(`${prefix}_`) ? id : null)
@@ -41,18 +44,16 @@ export const rowIdOf = (payoutId: string): string =>
   payoutId.replace(/^po_(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5")
 
 /** A new id of a webhook, which is a CUID and has no prefix: `c` and 24 random lower-case characters. */
-export const newCuid = (): string => `c${random()}`
-
-const randomSlug = init({ length: 16 })
+export const newCuid = (): string => `c${random(24)}`
 
 /** A slug where the merchant gave none: 16 random lower-case letters and digits. */
-export const newSlug = (): string => randomSlug()
+export const newSlug = (): string => random(16)
 
 /** The JSON Schema pattern of ids with this prefix. */
 export const idPattern = (prefix: IdPrefix): string => `^${prefix}_[a-z0-9]{24}$`
 
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-/** Random digits and letters, each as likely as the others: 5.95 bits a character. */
-export const randomText = (length: number): string =>
-  Array.from({ length }, () => BASE62[randomInt(BASE62.length)]).join("")
+/** Random digits and letters, each as likely as the others: 5.95 bits a character, unless an alphabet is given. */
+export const randomText = (length: number, alphabet = BASE62): string =>
+  Array.from({ length }, () => alphabet[randomInt(alphabet.length)]).join("")
