@@ -325,13 +325,18 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
       args.map(arg => arg.replace(image.environment.PORT ?? "", port)),
       { env: api.env },
     )
+    expect(api.output()).toMatch(/"level":"info".*"route":"\/embed.js"/)
+    expect(api.output()).not.toContain('/readyz"')
+    api.child.kill("SIGUSR2")
+    await until("it logs more", async () => {
+      await api.get("/healthz")
+      return /"level":"debug".*"route":"\/healthz"/.test(api.output())
+    })
     for (const { child } of [worker, api]) child.kill("SIGTERM")
     await until("the API drains", async () => (await api.get("/readyz"))?.status === 503)
     // A second signal ends the drain.
     api.child.kill("SIGTERM")
     expect([await worker.ended, await api.ended]).toEqual([0, 0])
-    expect(api.output()).toMatch(/"level":"info".*"route":"\/embed.js"/)
-    expect(api.output()).not.toContain('/readyz"')
   })
 
   it("says that the sandbox is not part of it", async () => {
