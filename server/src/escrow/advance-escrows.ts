@@ -145,8 +145,13 @@ function nextKind(ctx: TxContext, { session, escrow, calls, folded }: Standing):
   if (folded.capturable === 0n) return undefined
   if (ctx.now() >= escrow.void_at) return "void"
   if (session.capture !== "automatic" || folded.captured > 0n) return undefined
-  // A void that failed on chain is made again: its merchant gave up the sale.
-  const last = calls.findLast(({ kind, state }) => (kind === "capture" || kind === "void") && state !== "cancelled")
+  // A void that failed on chain is made again: its merchant gave up the sale. The last is that of the highest nonce, as two processes whose
+  // clocks differ may have written their times in another order.
+  const signed = calls.filter(({ kind, nonce }) => (kind === "capture" || kind === "void") && nonce !== null)
+  const last = signed.reduce<Standing["calls"][number] | undefined>(
+    (a, b) => ((a?.nonce ?? -1n) > (b.nonce ?? -1n) ? a : b),
+    undefined,
+  )
   return last?.kind === "void" ? "void" : "capture"
 }
 

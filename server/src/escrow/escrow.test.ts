@@ -3,7 +3,7 @@ import { mkdtempSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { sql } from "kysely"
-import { type Hex, parseSignature } from "viem"
+import { type Hex, parseSignature, zeroHash } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { deployContractWallet } from "../../test/anvil.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
@@ -339,10 +339,14 @@ describe("a reserved payment", () => {
       .execute()
     expect((await on.void(id)).status).toBe(200)
     await failOnChain()
+    // A process whose clock is ahead had made a capture before, which failed too.
+    await sql`insert into payouts select (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(), 'kind', 'capture',
+        'source_key', 'ahead', 'nonce', -1, 'tx_hash', ${zeroHash}::text, 'created_at', i.created_at + interval '5 minutes'))).*
+      from payouts i where i.kind = 'void'`.execute(db)
     await on.relook()
     await on.work()
     expect((await on.session(id)).status).toBe("voided")
-    expect((await on.calls("capture")).map(({ state }) => state)).toEqual(["cancelled"])
+    expect((await on.calls("capture")).map(({ state }) => state)).toEqual(["cancelled", "reverted"])
     expect((await on.calls("void")).map(({ state }) => state)).toEqual(["reverted", "final"])
   })
 

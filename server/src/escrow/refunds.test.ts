@@ -1,7 +1,7 @@
 // Refunds on a real chain: out of the merchant's wallet as far as it allows, to the payer, never more than was captured; and
 // every list of the merchant, and the hourly comparison, say what the chain says.
 import { sql } from "kysely"
-import { encodeFunctionData, parseUnits, zeroHash } from "viem"
+import { encodeFunctionData, parseUnits, toHex, zeroHash } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest"
 import { byHand } from "../../test/books.ts"
 import { type Escrows, escrowsOn } from "../../test/escrow.ts"
@@ -177,6 +177,31 @@ describe("a refund", () => {
     expect([(await refunds("?status=succeeded")).total, await allowed()]).toEqual([2, 0n])
   })
 
+  it("asks for its approval though one endpoint says that the wallet has given it", async () => {
+    const { endpoints } = rig.network
+    const honest = () => newEndpoint(rig.network.name, rig.anvil.rpcUrl)
+    rig.network.endpoints = [...endpoints, honest(), honest()]
+    const selector = encodeFunctionData({
+      abi: testUsdcAbi,
+      functionName: "allowance",
+      args: [on.merchant, on.merchant],
+    })
+    onTestFinished(() => {
+      rig.proxy.spoil = (_method, _params, result) => result
+      rig.network.endpoints = endpoints
+    })
+    rig.proxy.spoil = (method, [read], result) =>
+      method === "eth_call" && JSON.stringify(read).includes(selector.slice(0, 10))
+        ? toHex(10n ** 9n, { size: 32 })
+        : result
+    const { id } = await on.paid("5.00")
+    const { refundId } = await asked(id)
+    await on.round()
+    expect((await call("GET", `payments/refunds/${refundId}`)).body).toMatchObject({
+      ...{ status: "needs_approval", approval: { allowance: "0.00", needed: "5.00" } },
+    })
+  })
+
   it("waits with all of its wallet that are not smaller, where that allows too little for it", async () => {
     const { id } = await on.paid("5.00")
     await on.allow(5_000_000n)
@@ -284,6 +309,7 @@ describe("a refund", () => {
 
   it("that counted, and is withdrawn before it is made again, is taken back from whoever was notified of it", async () => {
     const hook = await call("POST", "webhooks", { url: receiver.url, events: ["payment.refunded"] })
+    const deaf = await call("POST", "webhooks", { url: receiver.url, events: ["checkout.session.reversed"] })
     const { id, buyer, refundId } = await displaced()
     await on.settle()
     expect((await call("DELETE", `payments/refunds/${refundId}`)).status).toBe(200)
@@ -291,9 +317,16 @@ describe("a refund", () => {
     expect(await sentOf("checkout.session.reversed")).toMatchObject([
       { sessionId: id, refundId, status: "confirmed", amountReceived: "5.00" },
     ])
-    const { rows } = await sql`select e.type from deliveries d join events e on e.id = d.event_id
-      where d.webhook_id = ${hook.body.data.id} order by e.created_at, e.type desc`.execute(rig.service.ctx.db)
-    expect(rows.slice(-2)).toEqual([{ type: "payment.refunded" }, { type: "checkout.session.reversed" }])
+    const sentTo = async ({ body }: typeof hook) =>
+      (
+        await sql<{ type: string }>`select e.type from deliveries d join events e on e.id = d.event_id
+          where d.webhook_id = ${body.data.id} and e.type not like 'settings.%' order by e.created_at, e.type desc`.execute(
+          rig.service.ctx.db,
+        )
+      ).rows.map(({ type }) => type)
+    expect(await sentTo(hook)).toEqual(["payment.refunded", "checkout.session.reversed"])
+    // Whoever never heard of the refund does not hear that it failed.
+    expect(await sentTo(deaf)).toEqual([])
     // What the merchant asks for next is another refund.
     await on.allow(5_000_000n)
     const again = await asked(id)

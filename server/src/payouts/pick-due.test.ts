@@ -5,6 +5,7 @@ import { type Escrows, escrowsOn } from "../../test/escrow.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
 import { reservesOn } from "../../test/reserve.ts"
 import { duePayouts } from "./pick-due.ts"
+import { refundsOutOfTurn } from "./refund-funds.ts"
 
 const PLACES = 16
 const SECOND_MS = 1_000
@@ -89,6 +90,23 @@ it("what has waited for a minute waits no longer, though buyers come and come", 
   expect(countOf(await picked(), `${shop} capture`)).toBe(0)
   rig.service.advance(2 * SECOND_MS)
   expect(countOf(await picked(), `${shop} capture`)).toBe(1)
+})
+
+it("a refund waits for one that is signed out of the same wallet by the same collector, and for no other", async () => {
+  const { ctx } = rig.service
+  const [signed, other] = [await waiting("shop"), await waiting("shop")]
+  for (const id of [signed, other]) await add(id, { kind: "refund", count: 1 })
+  await sql`update payouts set state = 'assigned', nonce = 1000, wallet = (select address from wallets where lane = 'relay')
+    where kind = 'refund' and escrow_id = ${signed}`.execute(ctx.db)
+  const asked = await ctx.db
+    .selectFrom("payouts")
+    .selectAll()
+    .where("kind", "=", "refund")
+    .where("escrow_id", "=", other)
+    .execute()
+  expect(await refundsOutOfTurn(ctx, asked)).toEqual(new Set(asked.map(({ id }) => id)))
+  await sql`update escrows set refund_collector = ${rig.token} where session_id = ${signed}`.execute(ctx.db)
+  expect(await refundsOutOfTurn(ctx, asked)).toEqual(new Set())
 })
 
 it("of the refunds out of one wallet one has a place, and none while one is signed", async () => {

@@ -4,13 +4,13 @@
  */
 import { sql } from "kysely"
 import { encodeFunctionData, erc20Abi } from "viem"
-import { askAny } from "../chain/endpoints.ts"
 import type { Address } from "../chain/hex.ts"
 import type { Network } from "../chain/networks.ts"
-import { type RpcCall, RpcError, type RpcResult } from "../chain/rpc.ts"
+import type { RpcCall, RpcResult } from "../chain/rpc.ts"
 import type { Context, TxContext } from "../context.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import type { Payout, Verdict } from "./lane-policy.ts"
+import { askEach } from "./trials.ts"
 
 /** A wallet that pays refunds, and the contract that pulls them. */
 export interface Purse {
@@ -39,7 +39,10 @@ const call = ({ token: to }: Purse, data: `0x${string}`): RpcCall => ({
   params: [{ to, data }, "latest"],
 })
 
-/** What each purse holds and allows at the head; undefined for one that no endpoint reports. */
+/**
+ * What each purse holds and allows at the head: the least that any endpoint reports, as one that lies or stands still must not hide what a
+ * refund waits for. Undefined for a purse that none reports.
+ */
 export async function readFunds(
   network: Network,
   purses: readonly Purse[],
@@ -50,15 +53,15 @@ export async function readFunds(
     call(purse, encodeFunctionData({ abi: erc20Abi, functionName: "allowance", args: [purse.owner, purse.spender] })),
     call(purse, encodeFunctionData({ abi: erc20Abi, functionName: "balanceOf", args: [purse.owner] })),
   ])
-  const results = await askAny(network.endpoints, calls, signal).catch((error): RpcResult[] => {
-    if (!(error instanceof RpcError) || signal.aborted) throw error
-    return []
-  })
+  const answers = await askEach(network, calls, signal)
   return purses.map((_, i) => {
-    const [allowance, balance] = [wordOf(results[2 * i]), wordOf(results[2 * i + 1])]
+    const [allowance, balance] = [2 * i, 2 * i + 1].map(at => least(answers.map(results => wordOf(results?.[at]))))
     return allowance === undefined || balance === undefined ? undefined : { allowance, balance }
   })
 }
+
+const least = (reported: readonly (bigint | undefined)[]): bigint | undefined =>
+  reported.reduce((a, b) => (a === undefined || (b !== undefined && b < a) ? b : a), undefined)
 
 const wordOf = (result: RpcResult | undefined): bigint | undefined =>
   result?.ok && typeof result.value === "string" && /^0x[0-9a-f]{64}$/i.test(result.value)

@@ -8,6 +8,7 @@ import { formatAmount } from "../money/amount.ts"
 import type { Share } from "../payouts/queries.ts"
 import { amountFormatter } from "../scanner/tokens.ts"
 import { emit } from "../webhooks/emit.ts"
+import type { EventType } from "../webhooks/webhook.ts"
 import { type NumberedTable, nextSequence } from "./event-sequence.ts"
 
 /** A session, or a paywall's payment, which is notified as a session of its own. */
@@ -100,10 +101,11 @@ export async function notifyCheckout(
       ...each("checkout.session.reversed"),
       takesBack: ["checkout.session.completed", "checkout.confirmed", ...reserved],
     })
-  if (change === "unrefunded")
-    await emit(ctx, { ...each("checkout.session.reversed"), takesBack: ["payment.refunded"] })
-  if (change === "unvoided") await emit(ctx, { ...each("checkout.session.reversed"), takesBack: ["checkout.voided"] })
-  if (change === "unreserved") await emit(ctx, { ...each("checkout.session.reversed"), takesBack: reserved })
+  const back = (takesBack: readonly EventType[]) =>
+    ({ ...each("checkout.session.reversed"), takesBack, onlyBack: true }) as const
+  if (change === "unrefunded") await emit(ctx, back(["payment.refunded"]))
+  if (change === "unvoided") await emit(ctx, back(["checkout.voided"]))
+  if (change === "unreserved") await emit(ctx, back(reserved))
   if (change === "authorized" || change === "voided") {
     await emit(ctx, { ...each(`checkout.${change}`), data: { ...data, ...reservedOf(network, notice) } })
   }

@@ -23,6 +23,8 @@ export interface NewEvent<T extends keyof EventData> {
    * subscriptions.
    */
   takesBack?: readonly EventType[]
+  /** Sends only to those endpoints, as the others would hear that something ended of which they never heard. */
+  onlyBack?: boolean
   /** Sends only to this endpoint, whether subscribed or not, paused or not. */
   onlyTo?: string
   /** Sends to all but this endpoint. */
@@ -98,7 +100,8 @@ async function deliveriesOf(
     return [{ id: newId("dlv"), url: callbackUrl, lane, status: "pending", ...common }]
   }
   const sentBefore = event.takesBack ? await sentTo(ctx, event, event.takesBack) : new Set()
-  const isMeant = (webhook: Row<"webhooks">) => wants(webhook.events, type) || sentBefore.has(webhook.id)
+  const isMeant = (webhook: Row<"webhooks">) =>
+    sentBefore.has(webhook.id) || (!event.onlyBack && wants(webhook.events, type))
   const to = webhooks.filter(
     each =>
       each.merchant_id === merchantId &&

@@ -224,7 +224,7 @@ const summaries: Record<EventType, string> = {
   "checkout.authorized": "Funds were reserved",
   "checkout.voided": "An authorization was released without capture",
   "checkout.session.reversed":
-    "The chain removed the transfer of a completed payment: do not deliver, or stop delivering. With a `refundId` it removed that refund, and no payment",
+    "The chain removed the transfer of a completed payment: do not deliver, or stop delivering. With a `refundId` it removed that refund, and no payment. The reversal of a refund, a void or a reservation alone is sent only to whoever was sent what it takes back",
   "paywall.granted": "A payment granted access to a paywall; sent again when it was reversed and came back",
   "paywall.reversed": "The chain removed the transfer of a payment, and its access ended with it",
   "settings.payout_address_changed":
