@@ -220,8 +220,10 @@ const openCallsOf = async (ctx: Context, { id, chain_id: chainId }: Row<"checkou
     networkOf(ctx.chain, chainId),
     await ctx.db
       .selectFrom("payouts")
-      .selectAll()
+      .select(["id", "kind", "amount", "state", "held_reason", "held_detail"])
       .where("escrow_id", "=", id)
+      .where("kind", "in", ["capture", "void"])
+      .where("state", "in", ["queued", "held", "assigned"])
       .orderBy("created_at")
       .orderBy("id")
       .execute(),

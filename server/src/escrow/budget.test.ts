@@ -170,6 +170,25 @@ it("Captures of a merchant whose budget is spent are held together, before any i
   expect((await on.calls("capture")).at(-1)).toMatchObject({ state: "held", held_reason: "gas_budget" })
 })
 
+it("Eight captures that are held don't stop the capture of all that is left", async () => {
+  const { db, settings } = rig.service.ctx
+  const { id } = await reserved()
+  for (let n = 0; n < 8; n++) expect((await on.capture(id, "0.10")).status).toBe(200)
+  settings.gasBudget = 1n
+  await on.round()
+  expect((await on.calls("capture")).map(({ held_reason }) => held_reason)).toEqual(Array(8).fill("gas_budget"))
+  expect((await on.capture(id, "0.10")).body.message).toMatch(/^8 captures of this payment are under way/)
+  expect((await on.capture(id)).body).toMatchObject({ amount: "4.20" })
+  settings.gasBudget = 0n
+  await db
+    .updateTable("payouts")
+    .set({ run_at: new Date(0) })
+    .where("state", "=", "held")
+    .execute()
+  await on.work()
+  expect(await on.session(id)).toMatchObject({ status: "confirmed", escrow: { captured: "5.00" } })
+})
+
 it("A call that failed often is tried again within five minutes, and in time before it ends", async () => {
   const { client } = rig.anvil
   const { ctx } = rig.service

@@ -6,7 +6,7 @@ import { ApiError, invalid } from "../errors.ts"
 import { asWritten } from "../http/json.ts"
 import { formatAmount, readAmount } from "../money/amount.ts"
 import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
-import { insertCall } from "./make-calls.ts"
+import { insertCall, limitOf } from "./make-calls.ts"
 import type { CaptureOrder } from "./schema.ts"
 import { withdrawCall } from "./withdraw-call.ts"
 
@@ -16,11 +16,6 @@ export interface Decided {
   /** Decimal text. */
   amount: string
 }
-
-/** Captures of one payment that may be open at once: all relays share 16 places a turn, and nobody's captures may take them all. */
-const MOST_OPEN = 8
-/** Captures of one payment: each request and each fold reads them all. What is left as a whole can be captured beyond it. */
-const MOST_CAPTURES = 100
 
 const stop = (message: string) => new ApiError("INVALID_OPERATION", undefined, message)
 
@@ -41,13 +36,9 @@ export async function captureEscrow(ctx: TxContext, merchantId: string, order: C
   if (folded.open.void > 0) throw stop("What is left of this payment is being released; nothing more can be captured.")
   const free = folded.freeToCapture
   if (free === 0n) throw stop("All of this payment is captured already, or is being captured.")
-  if (folded.open.capture >= MOST_OPEN)
-    throw stop(`${MOST_OPEN} captures of this payment are under way; wait until one of them has its result.`)
   const amount = amountOf(ctx, standing, order)
-  if (amount < free && standing.calls.filter(({ kind }) => kind === "capture").length >= MOST_CAPTURES)
-    throw stop(
-      `A payment is captured ${MOST_CAPTURES} times at most. Leave \`amount\` out to capture all that is left.`,
-    )
+  const limit = await limitOf(ctx, standing, "capture", amount === free)
+  if (limit) throw stop(limit)
   const call = await insertCall(ctx, standing, { kind: "capture", amount })
   return { call, amount: text(call.amount) }
 }

@@ -1,4 +1,5 @@
 /** Reads an escrow with its calls, and folds them. */
+import { sql } from "kysely"
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
@@ -10,12 +11,33 @@ export interface Escrowed {
   escrow: Row<"escrows">
 }
 
-/** A call's row, and whether it counts by the depth of its block. */
-type CallRow = Row<"payouts"> & Call & { /** It counted before, in the block that it is in. */ isCounted: boolean }
+/** What of a call's row its escrow needs; its calldata is long, and nobody reads it here. */
+const COLUMNS = [
+  "payouts.id",
+  "payouts.kind",
+  "payouts.amount",
+  "payouts.state",
+  "payouts.succeeded",
+  "payouts.payer",
+  "payouts.wallet",
+  "payouts.nonce",
+  "payouts.tx_hash",
+  "payouts.block_number",
+  "payouts.block_hash",
+  "payouts.held_reason",
+  "payouts.held_detail",
+  "payouts.created_at",
+  "payouts.updated_at",
+] as const
+type Column = (typeof COLUMNS)[number] extends `payouts.${infer Name}` ? Name : never
+
+/** Parts of a call's row, and whether it counts by the depth of its block. */
+type CallRow = Pick<Row<"payouts">, Column & keyof Row<"payouts">> &
+  Call & { /** It counted before, in the block that it is in. */ isCounted: boolean }
 
 /** An escrow with its calls, as they stand now. */
 export interface Standing extends Escrowed {
-  /** In the order in which they were made. */
+  /** In the order in which they were made, without captures, voids and refunds that were cancelled before they were signed. */
   calls: CallRow[]
   folded: FoldedEscrow
 }
@@ -83,10 +105,11 @@ async function callsOf(ctx: TxContext, { session_id: id, chain_id: chainId }: Ro
   const rows = await ctx.db
     .selectFrom("payouts")
     .leftJoin("cursors", "cursors.chain_id", "payouts.chain_id")
-    .selectAll("payouts")
+    .select(COLUMNS)
     .leftJoin("counted_calls", "counted_calls.payout_id", "payouts.id")
     .select(["cursors.block_number as head", "counted_calls.block_hash as counted_in"])
     .where("payouts.escrow_id", "=", id)
+    .where(sql<boolean>`(payouts.kind = 'reserve' or payouts.state <> 'cancelled' or payouts.nonce is not null)`)
     .orderBy("payouts.created_at")
     .orderBy("payouts.id")
     .execute()

@@ -9,6 +9,7 @@ import type { TxContext } from "../context.ts"
 import type { EscrowCallKind } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
 import { NEVER } from "../payouts/insert-payout.ts"
+import { standingOf } from "./fold-escrow.ts"
 import type { Standing } from "./load-escrow.ts"
 import { paymentInfoOf } from "./payment-info.ts"
 
@@ -16,6 +17,51 @@ import { paymentInfoOf } from "./payment-info.ts"
 const GAS = { capture: 250_000n, void: 200_000n, refund: 350_000n }
 /** A call must be signed so long before the contract refuses it. */
 export const LEAST_TIME_MS = 300_000
+
+/** Captures, or refunds, of one payment that may be open at once: all relays share 16 places a turn, and nobody's may take them all. */
+const MOST_OPEN = 8
+/** Captures, or refunds, of one payment, those that were withdrawn included: each request and each fold reads them. */
+const MOST_MADE = 100
+/** With those of all that was left, which can be withdrawn and made again. */
+const MOST_EVER = 200
+
+const LIMIT_WORDS = {
+  capture: {
+    open: "captures of this payment are under way; wait until one of them has its result.",
+    made: "A payment is captured 100 times at most. Leave `amount` out to capture all that is left.",
+    ever: "This payment was captured too often. What is left goes back to the payer.",
+  },
+  refund: {
+    open: "refunds of this payment are open; wait until one of them has its result, or withdraw one.",
+    made: "A payment is refunded 100 times at most, withdrawn refunds included. Leave `amount` out to refund all that is left.",
+    ever: "Too many refunds of this payment were made. Send what is left to the payer from your payout wallet.",
+  },
+} as const
+
+/**
+ * Why its merchant can have no further capture, or refund, of a payment, as sentences; undefined where it can. What takes `all` that is
+ * left is refused only while eight others are being carried out: those that are held must not stop it.
+ */
+export async function limitOf(
+  ctx: TxContext,
+  { escrow, calls }: Standing,
+  kind: "capture" | "refund",
+  all: boolean,
+): Promise<string | undefined> {
+  const words = LIMIT_WORDS[kind]
+  const open = calls.filter(
+    call => call.kind === kind && standingOf(call) === "open" && !(all && call.state === "held"),
+  )
+  if (open.length >= MOST_OPEN) return `${MOST_OPEN} ${words.open}`
+  const { n } = await ctx.db
+    .selectFrom("payouts")
+    .select(sql<number>`count(*)::int`.as("n"))
+    .where("escrow_id", "=", escrow.session_id)
+    .where("kind", "=", kind)
+    .executeTakeFirstOrThrow()
+  if (n >= MOST_EVER) return words.ever
+  return n >= MOST_MADE && !all ? words.made : undefined
+}
 
 interface NewCall {
   kind: Exclude<EscrowCallKind, "reserve">

@@ -10,7 +10,7 @@ import { formatAmount, readAmount } from "../money/amount.ts"
 import { type Funds, firstLook, type Purse, readFunds } from "../payouts/refund-funds.ts"
 import { OTHER_OWNER, refundOwners } from "../payouts/refund-owners.ts"
 import { lockEscrow, type Standing, standingOfEscrow } from "./load-escrow.ts"
-import { insertCall, LEAST_TIME_MS } from "./make-calls.ts"
+import { insertCall, LEAST_TIME_MS, limitOf } from "./make-calls.ts"
 import { NOT_ESCROW, NOT_OURS, notCaptured, refundable } from "./refund.ts"
 import { keyOf, neededOf, refundsWhere, refundsWith } from "./refund-queries.ts"
 import type { RefundCreate } from "./refund-schema.ts"
@@ -75,6 +75,8 @@ export async function makeRefund(ctx: TxContext, merchantId: string, body: Refun
   if ((owners.get(escrow.receiver) ?? merchantId) !== merchantId)
     throw refused(`This can't be refunded here. ${OTHER_OWNER}`)
   const amount = amountOf(ctx, chainId, body, left)
+  const limit = await limitOf(ctx, standing, "refund", amount === left)
+  if (limit) throw refused(limit)
   const needed = amount + (await neededOf(ctx, { merchantId, chainId }, purseOf(escrow)))
   const id = await write(ctx, standing, { amount, reason: body.reason ?? null }, funds && funds.allowance < needed)
   const allowances = new Map(funds ? [[keyOf(chainId, purseOf(escrow)), funds.allowance]] : [])

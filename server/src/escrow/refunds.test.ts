@@ -1,5 +1,6 @@
 // Refunds on a real chain: out of the merchant's wallet as far as it allows, to the payer, never more than was captured; and
 // every list of the merchant, and the hourly comparison, say what the chain says.
+import { randomUUID } from "node:crypto"
 import { sql } from "kysely"
 import { encodeFunctionData, parseUnits, toHex, zeroHash } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest"
@@ -12,6 +13,7 @@ import { newEndpoint } from "../chain/endpoints.ts"
 import { captureCall, paymentStateCall, voidCall } from "../chain/escrow.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { openQuorum } from "../chain/quorum.ts"
+import { inTransaction } from "../context.ts"
 import { checkEscrow } from "../doctor/check-escrow.ts"
 import { refundOwners } from "../payouts/refund-owners.ts"
 import { checkWallet } from "../payouts/wallet-row.ts"
@@ -19,6 +21,7 @@ import { checkEscrows } from "../reconciliation/check-escrows.ts"
 import { reconcileRound } from "../reconciliation/reconcile.ts"
 import { openDeliverer } from "../webhooks/deliver-events.ts"
 import { openSender } from "../webhooks/send.ts"
+import { type Escrowed, lockEscrow, standingOfEscrow } from "./load-escrow.ts"
 import { paymentInfoOf } from "./payment-info.ts"
 
 let rig: PayoutRig
@@ -454,6 +457,42 @@ describe("a refund", () => {
     await refused(withdraw(right.refundId), /can't be withdrawn/)
     expect((await refunds("?status=failed")).data).toMatchObject([{ refundId: wrong.refundId, status: "failed" }])
     await expectBooks()
+  })
+
+  it("is one of eight that are open, and of a hundred in all; what is left as a whole is so for longer", async () => {
+    const { ctx } = rig.service
+    const { id } = await on.paid("5.00")
+    const open = [await asked(id, { amount: "0.10" })]
+    while (open.length < 8) open.push(await asked(id, { amount: "0.10" }))
+    await refused(refund(id, { amount: "0.10" }), /8 refunds of this payment are open/)
+    open.push(await asked(id))
+    expect(open.at(-1)).toMatchObject({ amount: "4.20", approval: { needed: "5.00" } })
+    const withdraw = async (each: { refundId: string }) =>
+      expect((await call("DELETE", `payments/refunds/${each.refundId}`)).status).toBe(200)
+    for (const each of open) await withdraw(each)
+    /** As many more as were asked for and withdrawn. */
+    const more = async (n: number) => {
+      const row = await ctx.db.selectFrom("payouts").selectAll().where("kind", "=", "refund").executeTakeFirstOrThrow()
+      const { lane: _, mined_at: _at, ...rest } = row
+      const copies = Array.from({ length: n }, () => ({
+        ...rest,
+        id: randomUUID(),
+        source_key: `copy:${randomUUID()}`,
+      }))
+      await ctx.db.insertInto("payouts").values(copies).execute()
+    }
+    await more(91)
+    await refused(refund(id, { amount: "0.10" }), /refunded 100 times at most/)
+    await withdraw(await asked(id))
+    await more(99)
+    await refused(refund(id), /Too many refunds of this payment/)
+    // Whoever reads the payment's page reads none of them, and no calldata.
+    const { calls } = await inTransaction(ctx, async ctx => {
+      const escrowed = await lockEscrow(ctx, id)
+      return await standingOfEscrow(ctx, escrowed as Escrowed)
+    })
+    expect(calls.map(({ kind }) => kind)).toEqual(["reserve", "capture"])
+    for (const each of calls) expect(each).not.toHaveProperty("data")
   })
 
   it("is refused with the reason where nothing can be refunded, and writes nothing then", async () => {

@@ -737,6 +737,10 @@ describe("calls of an escrow that an older copy of the database lost", () => {
       escrow: { captured: "2.00", capturable: "3.00" },
     })
     expect((await buys.calls("reserve")).map(({ state }) => state)).toEqual(["cancelled", "final"])
+    expect((await buys.capture(id)).status).toBe(200)
+    const payout = (await buys.calls("capture")).at(-1)?.id
+    const { body } = await operator.ask("/cancel", { payout, reason: "asked by the merchant" })
+    expect(body.said).toContain("What is reserved stays in the escrow. Its merchant may capture it again")
   })
 
   it("of a checkout that the copy does not have are foreign, and the operator gets what its payer needs", async () => {

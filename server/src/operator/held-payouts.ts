@@ -175,6 +175,10 @@ const moneyWords: Partial<Record<Row<"payouts">["kind"], string>> = {
   settle:
     "It moved nothing: whoever paid learns that it was not carried out, and may pay again. The authorization was never broadcast.",
   return: "Its money stays in its deposit; the payment is open again, and waits for the merchant.",
+  reserve: "Nothing was reserved: its payer learns that it was not carried out, and may sign again.",
+  capture:
+    "What is reserved stays in the escrow. Its merchant may capture it again; an automatic capture is made again at once, and what is not captured in time goes back to the payer.",
+  void: "What is left stays in the escrow. Its merchant may capture it, or release it again; a void that is due by its time is made again at once.",
   refund: "The refund has failed; its merchant may ask for another.",
 }
 
