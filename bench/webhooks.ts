@@ -11,7 +11,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { sql } from "kysely"
 import { Agent } from "undici"
 import { readSettings } from "../server/src/config/settings.ts"
-import { type Context, inTransaction } from "../server/src/context.ts"
+import { atOnce, type Context, inTransaction } from "../server/src/context.ts"
 import { openPostgres } from "../server/src/db/open.ts"
 import { openWakes } from "../server/src/jobs/wake.ts"
 import { processLimits } from "../server/src/limits/limiter.ts"
@@ -110,6 +110,7 @@ async function main(part?: string): Promise<void> {
     chain: { networks: [] },
     limits: processLimits(),
     sells: [],
+    onCommit: atOnce,
     wakes: await openWakes(database),
     signal: new AbortController().signal,
   }

@@ -24,7 +24,12 @@ export interface TxContext {
   wakes: Wakes
   /** All kinds of things that are for sale. */
   sells: readonly Sellable[]
+  /** Runs an effect on this process alone (a metric) when the transaction is committed; never, where it is undone. */
+  onCommit: (effect: () => void) => void
 }
+
+/** The {@link TxContext.onCommit} of work that is in no transaction. */
+export const atOnce: TxContext["onCommit"] = effect => effect()
 
 export interface Context extends TxContext {
   chain: Chain
@@ -43,12 +48,16 @@ const mostPauseMs = (tried: number): number => 10 * 2 ** tried
 /**
  * Runs `work` in one database transaction. The context it gets has the transaction as its `db`, so that the outer one
  * is out of reach (on PGlite it would wait for itself). After a deadlock it retries, so `work` must have no effects
- * except rows.
+ * except rows and what it passes to `onCommit`.
  */
 export async function inTransaction<T>(ctx: Context, work: (ctx: TxContext) => Promise<T>): Promise<T> {
   for (let tried = 1; ; tried++)
     try {
-      return await ctx.db.transaction().execute(db => work({ ...ctx, db }))
+      const effects: (() => void)[] = []
+      const onCommit: TxContext["onCommit"] = effect => void effects.push(effect)
+      const result = await ctx.db.transaction().execute(db => work({ ...ctx, db, onCommit }))
+      for (const effect of effects) effect()
+      return result
     } catch (error) {
       if (tried === TRIES || (error as { code?: unknown }).code !== DEADLOCK) throw error
       ctx.log.info({ tried }, "transaction deadlocked; retrying")

@@ -14,7 +14,7 @@ import { sanctionedAddresses } from "./chain/sanctions.ts"
 import { lockDataDir } from "./config/data-dir.ts"
 import { liveWarnings } from "./config/live-mode.ts"
 import { describeSettings, readSettings, type Settings } from "./config/settings.ts"
-import type { Context } from "./context.ts"
+import { atOnce, type Context } from "./context.ts"
 import { claimInstallation } from "./db/installation.ts"
 import { type OpenDatabase, openDatabase } from "./db/open.ts"
 import { sharedSlugs } from "./db/slugs.ts"
@@ -201,7 +201,18 @@ async function openContext(
   const limits = flags.role === "worker" ? processLimits() : await openLimits(settings, log)
   cleanups.push(() => limits.close())
   const wakes = await openWakes(database)
-  const ctx = { db: database.db, settings, log, now, chain: { networks }, wakes, limits, sells: sales, signal }
+  const ctx = {
+    db: database.db,
+    settings,
+    log,
+    now,
+    chain: { networks },
+    wakes,
+    limits,
+    sells: sales,
+    onCommit: atOnce,
+    signal,
+  }
   return { ctx, database }
 }
 

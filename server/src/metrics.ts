@@ -1,5 +1,10 @@
 /** What /metrics counts. Labels have few values: never an id, an address or the raw path of a request. */
+
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client"
+import manifest from "../../package.json" with { type: "json" }
+import type { Address } from "./chain/hex.ts"
+import type { NetworkInfo } from "./chain/networks.ts"
+import { ifKind } from "./ids.ts"
 
 export const registry = new Registry()
 collectDefaultMetrics({ register: registry })
@@ -19,6 +24,14 @@ export const connectionsDropped = new Counter({
   registers: [registry],
 })
 
+export const loopDuration = new Histogram({
+  name: "sluice_loop_seconds",
+  help: "Time that a round of a background loop took.",
+  labelNames: ["loop"],
+  buckets: [0.01, 0.05, 0.25, 1, 5, 15, 60, 300],
+  registers: [registry],
+})
+
 export const loopRounds = new Counter({
   name: "sluice_loop_rounds_total",
   help: "Rounds of background loops, by result: done or failed.",
@@ -28,8 +41,16 @@ export const loopRounds = new Counter({
 
 export const rpcCalls = new Counter({
   name: "sluice_rpc_calls_total",
-  help: "JSON-RPC calls, each entry of a batch counted, by result: ok or error.",
-  labelNames: ["network", "method", "result"],
+  help: "JSON-RPC calls, each entry of a batch counted, by the endpoint's position in the setting from 1 and by result: ok or error.",
+  labelNames: ["network", "endpoint", "method", "result"],
+  registers: [registry],
+})
+
+export const rpcDuration = new Histogram({
+  name: "sluice_rpc_seconds",
+  help: "Time from a JSON-RPC request, of one or many calls, to its answer or failure, by the endpoint's position in the setting from 1.",
+  labelNames: ["network", "endpoint"],
+  buckets: [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10],
   registers: [registry],
 })
 
@@ -50,10 +71,43 @@ export const setupAlarms = new Gauge({
   registers: [registry],
 })
 
-export const paymentChanges = new Counter({
+/** What a payment or a reservation became: `granted`, `reversed`, `returned`; of escrows `captured`, `refunded`. */
+export type PaymentState = "granted" | "reversed" | "returned" | "captured" | "refunded"
+
+const payments = new Counter({
   name: "sluice_payments_total",
-  help: "Payments that were granted or reversed.",
-  labelNames: ["network", "change"],
+  help: "Payments that this process wrote as granted, reversed or returned, and reservations of escrows of which it wrote more as captured or refunded; by what was sold: paywall, checkout or call.",
+  labelNames: ["network", "kind", "state"],
+  registers: [registry],
+})
+
+const paymentVolume = new Counter({
+  name: "sluice_payment_volume_total",
+  help: "The amounts of sluice_payments_total, in whole units of the token. For charts: it is a rounded sum of this process, and the books are exact.",
+  labelNames: ["network", "token", "kind", "state"],
+  registers: [registry],
+})
+
+/**
+ * Counts what became of a payment, with its amount in base units; call it when that is committed ({@link TxContext.onCommit}). Another
+ * token than the network's adds no volume.
+ */
+export function countPayment(
+  { name: network, token }: Pick<NetworkInfo, "name" | "token">,
+  resourceId: string,
+  state: PaymentState,
+  { token: address, amount }: { token: Address; amount: bigint },
+): void {
+  const kind = ifKind("pw", resourceId) ? "paywall" : ifKind("bdl", resourceId) ? "call" : "checkout"
+  payments.inc({ network, kind, state })
+  if (address !== token.address) return
+  paymentVolume.inc({ network, token: token.symbol, kind, state }, Number(amount) / 10 ** token.decimals)
+}
+
+export const checkoutChanges = new Counter({
+  name: "sluice_checkouts_total",
+  help: "Checkouts that changed their status, by the new one.",
+  labelNames: ["network", "status"],
   registers: [registry],
 })
 
@@ -80,6 +134,19 @@ export const deliveryAttempts = new Counter({
   name: "sluice_webhook_attempts_total",
   help: "Attempts to deliver an event, by the resulting state of the delivery: delivered, retry or failed.",
   labelNames: ["result"],
+  registers: [registry],
+})
+
+export const webhookBacklog = new Gauge({
+  name: "sluice_webhook_backlog",
+  help: "Deliveries that are pending, by whether they are due or wait for a retry; counted up to 100,000 of each.",
+  labelNames: ["state"],
+  registers: [registry],
+})
+
+export const webhookOldest = new Gauge({
+  name: "sluice_webhook_oldest_due_seconds",
+  help: "How long the delivery that is due longest has been due; 0 where none is.",
   registers: [registry],
 })
 
@@ -151,6 +218,38 @@ export const scanBehind = new Gauge({
   labelNames: ["network"],
   registers: [registry],
 })
+
+/** What a pool of database connections says of itself. */
+interface PoolCounts {
+  readonly totalCount: number
+  readonly idleCount: number
+  readonly waitingCount: number
+}
+
+/** The open pools of this process by their name. */
+export const pools = new Map<string, PoolCounts>()
+
+new Gauge({
+  name: "sluice_db_connections",
+  help: "Connections of this process to Postgres by pool (requests or background) and state: used, idle; `waiting` are callers that wait for one.",
+  labelNames: ["pool", "state"],
+  registers: [registry],
+  collect() {
+    for (const [pool, { totalCount, idleCount, waitingCount }] of pools) {
+      this.set({ pool, state: "used" }, totalCount - idleCount)
+      this.set({ pool, state: "idle" }, idleCount)
+      this.set({ pool, state: "waiting" }, waitingCount)
+    }
+  },
+})
+
+const { version } = manifest
+new Gauge({
+  name: "sluice_build_info",
+  help: "1, with the version of Sluice and of Node.",
+  labelNames: ["version", "node"],
+  registers: [registry],
+}).set({ version, node: process.version }, 1)
 
 /** Why a wallet needs a person's attention; `docs/alarms.md` explains each reason and what to do. */
 export const payoutAlarmReasons = [

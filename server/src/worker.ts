@@ -23,6 +23,7 @@ import { notifyDuePayments } from "./settlement/notify-paid.ts"
 import { verifyRound } from "./settlement/verify-payments.ts"
 import { advanceSubscriptions } from "./subscriptions/advance-subscriptions.ts"
 import { forgetOldEvents, runDeliveries } from "./webhooks/deliver-events.ts"
+import { measureBacklog } from "./webhooks/measure-backlog.ts"
 import { forgetExpiredSecrets } from "./webhooks/secrets.ts"
 import { openSender } from "./webhooks/send.ts"
 
@@ -45,7 +46,7 @@ function loopsOf(ctx: Context): Loop[] {
     ...payoutLoops(ctx, network),
     ...bookLoops(ctx, network),
   ])
-  return [...ofNetworks, notifyPaid, escrows, subscriptions, housekeeping]
+  return [...ofNetworks, notifyPaid, escrows, subscriptions, backlog, housekeeping]
 }
 
 const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network): Loop[] => [
@@ -122,6 +123,8 @@ const subscriptions: Loop = {
   gapMs: SUBSCRIPTION_GAP_MS,
   round: advanceSubscriptions,
 }
+
+const backlog: Loop = { name: "webhook backlog", wokenBy: "housekeeping", gapMs: 0, round: measureBacklog }
 
 const housekeeping: Loop = {
   name: "housekeeping",

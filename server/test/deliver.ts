@@ -1,7 +1,7 @@
 /** A worker that only delivers, as a process of its own on `DATABASE_URL`, for tests that kill it. */
 
 import { readSettings } from "../src/config/settings.ts"
-import type { Context } from "../src/context.ts"
+import { atOnce, type Context } from "../src/context.ts"
 import { openPostgres } from "../src/db/open.ts"
 import { openWakes } from "../src/jobs/wake.ts"
 import { processLimits } from "../src/limits/limiter.ts"
@@ -21,6 +21,7 @@ const ctx: Context = {
   chain: { networks: [] },
   limits: processLimits(),
   sells: [],
+  onCommit: atOnce,
   wakes: await openWakes(database),
   signal: stop.signal,
 }

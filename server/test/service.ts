@@ -5,7 +5,7 @@ import { openApp } from "../src/app.ts"
 import type { NetworkSettings } from "../src/chain/networks.ts"
 import { checkNetwork } from "../src/chain/networks.ts"
 import { readSettings, type Settings } from "../src/config/settings.ts"
-import type { Context } from "../src/context.ts"
+import { atOnce, type Context } from "../src/context.ts"
 import type { OpenDatabase } from "../src/db/open.ts"
 import { tokenIssuer } from "../src/identity/tokens.ts"
 import { openWakes } from "../src/jobs/wake.ts"
@@ -90,6 +90,7 @@ export async function startService(
     wakes: await openWakes(database),
     limits: options.limits ?? processLimits(),
     sells: sales,
+    onCommit: atOnce,
     signal: stopping.signal,
   }
   const app = openApp(ctx, tokenIssuer(issuer.issuer, AUDIENCE))

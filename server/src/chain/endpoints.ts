@@ -9,6 +9,8 @@ import { batch, type RpcCall, RpcError, type RpcResult } from "./rpc.ts"
 export interface Endpoint {
   url: string
   network: NetworkName
+  /** Its place in the setting, from 1. */
+  position: number
   /** Milliseconds after which an exchange is given up; 10,000 without it. */
   timeoutMs?: number
   /** Blocks in one `eth_getLogs`. */
@@ -35,9 +37,10 @@ const MAX_LOG_BYTES = 500_000
 const LOG_SIZE_KEPT_MS = 600_000
 const MAX_SILENCE_MS = 60_000
 
-export const newEndpoint = (network: NetworkName, url: string): Endpoint => ({
+export const newEndpoint = (network: NetworkName, url: string, position = 1): Endpoint => ({
   url,
   network,
+  position,
   logRange: MAX_LOG_RANGE,
   logAddresses: MAX_LOG_ADDRESSES,
   logBytes: MAX_LOG_BYTES,

@@ -171,7 +171,7 @@ type Facts = Pick<Network, "token" | "genesisHash">
  * asked. All endpoints are asked: with decimals that one endpoint alone reports, everything could be sold for nothing.
  */
 export async function checkNetwork(settings: NetworkSettings, signal?: AbortSignal): Promise<Network> {
-  const endpoints = settings.rpcUrls.map(url => newEndpoint(settings.name, url))
+  const endpoints = settings.rpcUrls.map((url, i) => newEndpoint(settings.name, url, i + 1))
   const reported = await Promise.all(endpoints.map(endpoint => factsBy(settings, endpoint, signal)))
   const { name, chainId, confirmations, depositFactory, escrow, sanctionsOracle } = settings
   return {

@@ -2,6 +2,7 @@ import { once } from "node:events"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import { expect, it } from "vitest"
+import { registry } from "../metrics.ts"
 import { withRevertName } from "./revert-name.ts"
 import { batch } from "./rpc.ts"
 
@@ -39,7 +40,15 @@ it("says in printable text why a call failed, and gives the data of a revert", a
   await once(server.listen(0, "127.0.0.1"), "listening")
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   try {
-    const [result] = await batch({ url, network: "base" }, [{ method: "eth_call", params: [] }])
+    registry.resetMetrics()
+    const [result] = await batch({ url, network: "base", position: 2 }, [{ method: "eth_call", params: [] }])
+    const counted = async (name: string) =>
+      ((await registry.getSingleMetric(name)?.get())?.values ?? []).map(({ labels, value }) => ({ ...labels, value }))
+    const from = { network: "base", endpoint: "2" }
+    expect(await counted("sluice_rpc_calls_total")).toEqual([
+      { ...from, method: "eth_call", result: "error", value: 1 },
+    ])
+    expect(await counted("sluice_rpc_seconds")).toContainEqual({ ...from, value: 1 })
     expect(result).toEqual({ ok: false, error: "execution reverted: a [2Jb", data: "0x5cd5d233" })
     expect(withRevertName("execution reverted", "0x5cd5d233")).toBe("BadSignature(): execution reverted")
     expect(withRevertName(`custom error 0xf80dbaea: ${"0".repeat(64)}`, undefined)).toContain("custom error 0xf80dbaea")

@@ -4,7 +4,7 @@
  */
 import type { Hex } from "viem"
 import { AnswerTooLarge, boundedText } from "../http/bounded-body.ts"
-import { rpcCalls } from "../metrics.ts"
+import { rpcCalls, rpcDuration } from "../metrics.ts"
 
 export interface RpcCall {
   method: string
@@ -43,28 +43,32 @@ const mostBytes = (calls: readonly RpcCall[]): number =>
     calls.reduce((sum, { method, mostBytes }) => sum + (mostBytes ?? largeAnswers[method] ?? MB), 0),
   )
 
+/** An endpoint; `position`: its place in the setting, from 1, for the metrics. */
+interface Asked {
+  url: string
+  network: string
+  position?: number
+  timeoutMs?: number
+}
+
 /**
  * Sends `calls` as batches of 50 and returns their results in the order of `calls`; throws an {@link RpcError} when an
  * exchange fails as a whole (after 10 s each, or `timeoutMs`).
  */
-export async function batch(
-  endpoint: { url: string; network: string; timeoutMs?: number },
-  calls: readonly RpcCall[],
-  signal?: AbortSignal,
-): Promise<RpcResult[]> {
+export async function batch(endpoint: Asked, calls: readonly RpcCall[], signal?: AbortSignal): Promise<RpcResult[]> {
   const results: RpcResult[] = []
   for (let start = 0; start < calls.length; start += ENTRIES_A_REQUEST)
     results.push(...(await oneBatch(endpoint, calls.slice(start, start + ENTRIES_A_REQUEST), signal)))
   return results
 }
 
-async function oneBatch(
-  endpoint: { url: string; network: string; timeoutMs?: number },
-  calls: readonly RpcCall[],
-  signal?: AbortSignal,
-): Promise<RpcResult[]> {
+async function oneBatch(endpoint: Asked, calls: readonly RpcCall[], signal?: AbortSignal): Promise<RpcResult[]> {
   const body = calls.map((call, id) => ({ jsonrpc: "2.0", id, method: call.method, params: call.params }))
   const timeout = AbortSignal.timeout(endpoint.timeoutMs ?? TIMEOUT_MS)
+  const { network, position = 1 } = endpoint
+  const count = ({ method }: RpcCall, result: "ok" | "error") =>
+    rpcCalls.inc({ network, endpoint: `${position}`, method, result })
+  const stop = rpcDuration.startTimer({ network, endpoint: `${position}` })
   let replies: unknown
   try {
     const response = await fetch(endpoint.url, {
@@ -79,7 +83,7 @@ async function oneBatch(
     }
     replies = JSON.parse(await boundedText(response, mostBytes(calls)))
   } catch (error) {
-    for (const call of calls) rpcCalls.inc({ network: endpoint.network, method: call.method, result: "error" })
+    for (const call of calls) count(call, "error")
     if (error instanceof RpcError) throw error
     // The error is about what was asked, not about the endpoint: a caller that asked for a range asks for less.
     if (error instanceof AnswerTooLarge) return calls.map(() => ({ ok: false, error: error.message }))
@@ -87,13 +91,15 @@ async function oneBatch(
     throw new RpcError((error as Error).name === "TimeoutError" ? "no answer in time" : "no usable answer", {
       cause: error,
     })
+  } finally {
+    stop()
   }
   const byId = new Map<unknown, Record<string, unknown>>()
   for (const reply of Array.isArray(replies) ? replies : [replies])
     if (typeof reply === "object" && reply !== null) byId.set(reply.id, reply)
   return calls.map((call, id) => {
     const result = resultOf(byId.get(id))
-    rpcCalls.inc({ network: endpoint.network, method: call.method, result: result.ok ? "ok" : "error" })
+    count(call, result.ok ? "ok" : "error")
     return result
   })
 }

@@ -8,7 +8,7 @@ import type { Address } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
-import { paymentChanges } from "../metrics.ts"
+import { checkoutChanges } from "../metrics.ts"
 import { sanctioned } from "../scanner/submission-faults.ts"
 import { type CheckoutNotice, noticeOf, notifyCheckout } from "../settlement/notify-checkout.ts"
 import { notifyPaid } from "../settlement/notify-paid.ts"
@@ -115,7 +115,7 @@ async function notifyStatus(ctx: TxContext, { session, network }: SessionPart, p
   if (session.status === "confirmed") await notify("reversed", { txHash: session.tx_hash, payer: session.payer })
   if (status === "failed" || status === "expired") await notify(status, plan.last ?? { txHash: null, payer: null })
   ctx.log.info({ sessionId: session.id, from: session.status, to: status, exception }, "session")
-  paymentChanges.inc({ network: network.name, change: `checkout ${status}` })
+  ctx.onCommit(() => checkoutChanges.inc({ network: network.name, status }))
 }
 
 /** Whether another payment has paid the session, at any time. */

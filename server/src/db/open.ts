@@ -5,6 +5,7 @@ import { PGlite } from "@electric-sql/pglite"
 import { Kysely, PGliteDialect, PostgresDialect, type PostgresPool, sql } from "kysely"
 import pg from "pg"
 import type { Settings } from "../config/settings.ts"
+import { pools } from "../metrics.ts"
 import { type Engine, type MigrationReport, migrate } from "./migrate.ts"
 import { backgroundDeadlines, bigintParsers, bounded, connect, openPool, requestDeadlines } from "./pool.ts"
 import type { Database } from "./schema.ts"
@@ -97,6 +98,7 @@ export async function openPostgres(
 ): Promise<OpenDatabase> {
   const pool = openPool(url, deadlines, onError)
   const background = openPool(url, backgroundDeadlines, onError)
+  pools.set("requests", pool).set("background", background)
   const transaction: Engine["transaction"] = async run => {
     const client = await connect(pool)
     try {

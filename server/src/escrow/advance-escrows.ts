@@ -6,7 +6,7 @@ import { sql } from "kysely"
 import { networkOf } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
-import { paymentChanges } from "../metrics.ts"
+import { checkoutChanges, countPayment } from "../metrics.ts"
 import { MAX_FAILED_CALLS } from "../payouts/escrow-alarms.ts"
 import { standingOf } from "./fold-escrow.ts"
 import { lockEscrow, noteCounted, type Standing, standingOfEscrow } from "./load-escrow.ts"
@@ -201,9 +201,11 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: S
   const remakes = remakesRefunds(ctx, standing)
   if (await settleRefunds(ctx, { session: after.session, captured, counting, remakes }))
     await lookBy(ctx, escrow.session_id, remadeUntil(escrow))
+  count(ctx, session, { before, after: after.escrow })
   if (status !== session.status) {
     ctx.log.info({ sessionId: session.id, from: session.status, to: status }, "session")
-    paymentChanges.inc({ network: networkOf(ctx.chain, session.chain_id).name, change: `checkout ${status}` })
+    const { name: network } = networkOf(ctx.chain, session.chain_id)
+    ctx.onCommit(() => checkoutChanges.inc({ network, status }))
   }
   return isNews
 }
@@ -215,6 +217,19 @@ async function lookBy(ctx: TxContext, sessionId: string, at: Date): Promise<void
     .set({ run_at: sql<Date>`least(run_at, ${at})` })
     .where("session_id", "=", sessionId)
     .execute()
+}
+
+/** Counts what was captured and refunded since; what a reorg took back is not. */
+function count(
+  ctx: TxContext,
+  { id, chain_id }: Row<"checkout_sessions">,
+  { before, after }: { before: Row<"escrows">; after: Row<"escrows"> },
+): void {
+  const network = networkOf(ctx.chain, chain_id)
+  for (const state of ["captured", "refunded"] as const) {
+    const amount = after[state] - before[state]
+    if (amount > 0n) ctx.onCommit(() => countPayment(network, id, state, { token: network.token.address, amount }))
+  }
 }
 
 async function writeEscrow(ctx: TxContext, escrow: Row<"escrows">): Promise<void> {

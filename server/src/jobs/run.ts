@@ -1,7 +1,7 @@
 /** Loops: work again and again until they are stopped, asleep between rounds, awake early when something waits. */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Context } from "../context.ts"
-import { loopRounds } from "../metrics.ts"
+import { loopDuration, loopRounds } from "../metrics.ts"
 import type { WakeChannel } from "./wake.ts"
 
 export interface Loop {
@@ -31,8 +31,10 @@ export async function runLoop(ctx: Context, loop: Loop): Promise<void> {
       if (signal.aborted) break
       ctx.log.error({ err: error, loop: loop.name }, "a round failed and will be tried again")
     }
+    const tookMs = performance.now() - startedAt
+    loopDuration.observe({ loop: loop.name }, tookMs / 1_000)
     loopRounds.inc({ loop: loop.name, result })
-    const gapMs = Math.max(0, loop.gapMs - (performance.now() - startedAt))
+    const gapMs = Math.max(0, loop.gapMs - tookMs)
     await sleep(gapMs, undefined, { signal }).catch(() => {})
     await wakes.next(Math.max(0, sleepMs - gapMs), signal)
   }

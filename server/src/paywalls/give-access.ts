@@ -3,7 +3,6 @@ import type { Hash } from "../chain/hex.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { newId } from "../ids.ts"
-import { paymentChanges } from "../metrics.ts"
 import { notifyPaid } from "../settlement/notify-paid.ts"
 import type { PaidWith } from "../settlement/sellable.ts"
 import { grantSubmissions } from "./end-submissions.ts"
@@ -27,7 +26,6 @@ export async function giveAccess(
   await grantSubmissions(ctx, paywall.id, payer, hashes)
   await notifyPayment(ctx, network, paymentId, "granted")
   ctx.log.info({ paymentId, paywallId: paywall.id, payer, txHash: tx_hash }, "payment granted")
-  paymentChanges.inc({ network: network.name, change: "granted" })
 }
 
 /** Writes the grant, or restores it after a reorg; false where the merchant revoked it, which stands. */

@@ -6,7 +6,6 @@
 import type { Address } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { Row } from "../db/schema.ts"
-import { paymentChanges } from "../metrics.ts"
 import { classify } from "../settlement/classify.ts"
 import { sessionNotice } from "../settlement/notify-paid.ts"
 import { withoutPublic } from "../settlement/public-approval.ts"
@@ -94,7 +93,6 @@ export const accessSales: Sellable<AccessPart, AccessPlan> = {
     await takeAccess(ctx, id)
     await reverseSubmissions(ctx, paywall.id, payer, id)
     await notifyPayment(ctx, network, id, "reversed")
-    paymentChanges.inc({ network: network.name, change: "reversed" })
   },
 
   async finish(ctx, { paywall, payer }, { failed }) {

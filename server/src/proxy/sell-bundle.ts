@@ -7,7 +7,6 @@
 import type { Address, Hash } from "../chain/hex.ts"
 import { networkOf } from "../chain/networks.ts"
 import type { TxContext } from "../context.ts"
-import { paymentChanges } from "../metrics.ts"
 import { countedAlone, dueSenders, standingPayments } from "../paywalls/open-transfers.ts"
 import { classify } from "../settlement/classify.ts"
 import { sessionNotice } from "../settlement/notify-paid.ts"
@@ -71,9 +70,7 @@ export const bundleSales = (settlementsOf: SettlementsOf): Sellable<BundlePart> 
   },
 
   async onPaid() {},
-  async onReversed(_ctx, { network }) {
-    paymentChanges.inc({ network: network.name, change: "call reversed" })
-  },
+  async onReversed() {},
   async finish() {},
   async onDecided() {},
   describe: async (_ctx, payment) => sessionNotice(payment),

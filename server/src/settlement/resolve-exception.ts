@@ -5,14 +5,13 @@
  */
 import { sql } from "kysely"
 import { type Address, checksummed } from "../chain/hex.ts"
-import { networkOf } from "../chain/networks.ts"
 import { screen } from "../chain/sanctions.ts"
 import type { Context, TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { depositSums } from "../deposits/balance.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { refusalsOf } from "../identity/address-refusals.ts"
-import { paymentChanges } from "../metrics.ts"
+import { countPayment } from "../metrics.ts"
 import { makePayouts } from "../payouts/make-payouts.ts"
 import { makeReturn } from "../payouts/make-returns.ts"
 import { publicApprovals } from "./public-approval.ts"
@@ -71,7 +70,7 @@ export async function acceptPayment(ctx: TxContext, merchantId: string, id: stri
     await grantAccepted(ctx, sellable, part, payment)
     await sellable.onDecided(ctx, part, { ...payment, status: "granted" }, screened)
   }
-  logDecision(ctx, payment, "accepted")
+  ctx.log.info({ paymentId: id, exception: payment.exception }, "payment accepted by the merchant")
 }
 
 /** Throws `INVALID_OPERATION` while anyone can still send a payment back by a signature of the merchant's wallet. */
@@ -183,16 +182,10 @@ export async function writeReturned(
     await send({ ...payment, ...returned })
     await sellable.onDecided(ctx, part, { ...payment, ...returned }, screened)
   }
-  logDecision(ctx, payment, "returned")
-}
-
-function logDecision(
-  ctx: TxContext,
-  { id, chain_id, exception }: Row<"payments">,
-  change: "accepted" | "returned",
-): void {
-  ctx.log.info({ paymentId: id, exception }, `payment ${change} by the merchant`)
-  paymentChanges.inc({ network: networkOf(ctx.chain, chain_id).name, change })
+  const { id, exception, token } = payment
+  ctx.log.info({ paymentId: id, exception }, "payment returned by the merchant")
+  const amount = surplus ? surplus.amount : payment.amount
+  ctx.onCommit(() => countPayment(part.network, part.owner.resource_id, "returned", { token, amount }))
 }
 
 /** A payment that waits, with what it waits at; or a granted one whose surplus waits. */

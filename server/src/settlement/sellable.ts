@@ -73,7 +73,7 @@ export interface Paid {
 /** What settling a part comes to. Pure data: `settle` writes it. */
 export interface Plan {
   /** Granted payments that have lost their money. */
-  reversed: readonly Pick<Row<"payments">, "id">[]
+  reversed: readonly Pick<Row<"payments">, "id" | "token" | "amount">[]
   paid: readonly Paid[]
   /** The transfers that were read: of them, whatever waited and waits no more is let go. */
   looked: readonly ClaimedTransfer[]

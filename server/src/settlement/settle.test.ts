@@ -1,8 +1,10 @@
+import { sql } from "kysely"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { onPostgres } from "../../test/database.ts"
 import { paperNetwork, startService, type TestService } from "../../test/service.ts"
 import type { Address, Hash } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
+import { registry } from "../metrics.ts"
 import { takeCall } from "../paywalls/access.ts"
 import { checkConsistency } from "../reconciliation/check-consistency.ts"
 import { settleDue } from "./settle.ts"
@@ -113,6 +115,35 @@ describe("settling", () => {
     await settle()
     expect(await take()).toEqual({ allowed: true, remaining: 0 })
     expect(await take()).toEqual({ allowed: false, remaining: 0 })
+  })
+
+  it("counts each change of a payment and its amount in the metrics, when it is committed", async () => {
+    const read = async (name: string) =>
+      ((await registry.getSingleMetric(name)?.get())?.values ?? []).map(({ labels, value }) => [
+        labels.kind,
+        labels.state,
+        value,
+      ])
+    registry.resetMetrics()
+    const shop = await paywall()
+    await transfers(shop, [5, 5])
+    const { db } = service.ctx
+    await sql`create function refuse() returns trigger language plpgsql as $$ begin raise 'no'; end $$`.execute(db)
+    await sql`create trigger refuse before insert on grants for each row execute function refuse()`.execute(db)
+    await settle()
+    await sql`drop function refuse cascade`.execute(db)
+    expect(await read("sluice_payments_total")).toEqual([])
+    await settle()
+    await setGone(1)
+    await settle()
+    expect(await read("sluice_payments_total")).toEqual([
+      ["paywall", "granted", 2],
+      ["paywall", "reversed", 1],
+    ])
+    expect(await read("sluice_payment_volume_total")).toEqual([
+      ["paywall", "granted", 10],
+      ["paywall", "reversed", 5],
+    ])
   })
 
   it("has nothing left to do afterwards", async () => {

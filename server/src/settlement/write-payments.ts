@@ -4,6 +4,7 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { sqlArray } from "../db/sql-array.ts"
 import { newId } from "../ids.ts"
+import { countPayment } from "../metrics.ts"
 import { cancelPayouts, makePayouts } from "../payouts/make-payouts.ts"
 import { claim, hashesClaimed } from "./exceptions.ts"
 import type { Paid, Part, Sellable } from "./sellable.ts"
@@ -48,6 +49,7 @@ export async function writePaid(ctx: TxContext, sellable: Sellable, part: Part, 
   const isNew = before?.status !== "granted" || before.amount !== amount
   await writeSurplus(ctx, { id, chain_id: part.owner.chain_id, isNew }, transfers, amount - price)
   await pay(ctx, sellable, part, { id, payer: last.from_address, tx_hash: last.tx_hash }, transfers.map(hashOf))
+  if (before?.status !== "granted") countGranted(ctx, part, facts)
   return id
 }
 
@@ -86,6 +88,7 @@ export async function grantAgain(
     .where("id", "=", payment.id)
     .execute()
   await pay(ctx, sellable, part, payment, await hashesClaimed(ctx, payment.id))
+  countGranted(ctx, part, payment)
 }
 
 /** Lets a payment that waits count as paid, by the merchant's word. */
@@ -100,7 +103,13 @@ export async function grantAccepted(
   await ctx.db.updateTable("payments").set(accepted).where("id", "=", payment.id).execute()
   await dropSurplus(ctx, payment.id)
   await pay(ctx, sellable, part, payment, await hashesClaimed(ctx, payment.id))
+  countGranted(ctx, part, payment)
 }
+
+type Money = Pick<Row<"payments">, "token" | "amount">
+
+const countGranted = (ctx: TxContext, { owner, network }: Part, money: Money): void =>
+  ctx.onCommit(() => countPayment(network, owner.resource_id, "granted", money))
 
 /** Whether another payment has paid the thing, where one alone does. */
 async function placeOf(ctx: TxContext, { paidOnce }: Sellable, { owner }: Part): Promise<{ beside?: boolean }> {
@@ -125,12 +134,13 @@ export async function reverse(
   ctx: TxContext,
   sellable: Sellable,
   part: Part,
-  payment: Pick<Row<"payments">, "id">,
+  payment: Pick<Row<"payments">, "id"> & Money,
 ): Promise<void> {
   const { id } = payment
   await ctx.db.updateTable("payments").set({ status: "reversed", updated_at: ctx.now() }).where("id", "=", id).execute()
   await cancelPayouts(ctx, id)
   await sellable.onReversed(ctx, part, payment)
-  const { owner, payer } = part
+  const { owner, payer, network } = part
+  ctx.onCommit(() => countPayment(network, owner.resource_id, "reversed", payment))
   ctx.log.warn({ paymentId: id, resourceId: owner.resource_id, payer }, "payment reversed by a reorg")
 }

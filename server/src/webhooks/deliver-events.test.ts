@@ -7,8 +7,10 @@ import { until } from "../../test/e2e/program.ts"
 import { type Received, type Receiver, startReceiver } from "../../test/receiver.ts"
 import { startService, type TestService } from "../../test/service.ts"
 import { inTransaction } from "../context.ts"
+import { registry } from "../metrics.ts"
 import { type Deliverer, forgetOldEvents, openDeliverer } from "./deliver-events.ts"
 import { emit, type NewEvent } from "./emit.ts"
+import { measureBacklog } from "./measure-backlog.ts"
 import { recordAttempts } from "./record-attempts.ts"
 import { secretsOf } from "./secrets.ts"
 import { openSender, type Sender } from "./send.ts"
@@ -295,6 +297,23 @@ describe("a delivery", () => {
     expect(hangs.received.length - 1).toBeLessThanOrEqual(concurrencyPerEndpoint)
     held.resolve()
     await deliverer.idle()
+  })
+
+  it("is measured while it is due, and while it waits for its next attempt", async () => {
+    const measured = async () => {
+      await measureBacklog(service.ctx)
+      const values = async (name: string) => (await registry.getSingleMetric(name)?.get())?.values ?? []
+      const [oldest] = await values("sluice_webhook_oldest_due_seconds")
+      const states = (await values("sluice_webhook_backlog")).map(({ labels, value }) => [labels.state, value])
+      return { ...Object.fromEntries(states), oldest: Math.floor(oldest?.value ?? Number.NaN) }
+    }
+    await register((await receiver(500)).url)
+    await send()
+    await send()
+    service.advance(60_000)
+    expect(await measured()).toMatchObject({ due: 2, retry: 0, oldest: expect.closeTo(60, -1) })
+    await deliver()
+    expect(await measured()).toEqual({ due: 0, retry: 2, oldest: 0 })
   })
 
   it("is kept for its time, and not longer", async () => {

@@ -16,7 +16,7 @@ import type { Address, Hash } from "../../src/chain/hex.ts"
 import type { NetworkSettings } from "../../src/chain/networks.ts"
 import { checkNetwork, type Network } from "../../src/chain/networks.ts"
 import { readSettings } from "../../src/config/settings.ts"
-import { type Context, inTransaction } from "../../src/context.ts"
+import { atOnce, type Context, inTransaction } from "../../src/context.ts"
 import { type OpenDatabase, openPostgres } from "../../src/db/open.ts"
 import { openWakes } from "../../src/jobs/wake.ts"
 import { processLimits } from "../../src/limits/limiter.ts"
@@ -203,6 +203,7 @@ async function setStage(options: ChaosOptions, random: () => number): Promise<St
     chain: { networks: [await checkNetwork(network)] },
     limits: processLimits(),
     sells: sales,
+    onCommit: atOnce,
     wakes: await openWakes(database),
     signal: new AbortController().signal,
   }

@@ -7,7 +7,7 @@ import type { Hex } from "viem"
 import { checkNetwork, type NetworkSettings } from "../../src/chain/networks.ts"
 import { localSigner } from "../../src/chain/signer.ts"
 import { readSettings, type Settings } from "../../src/config/settings.ts"
-import type { Context } from "../../src/context.ts"
+import { atOnce, type Context } from "../../src/context.ts"
 import { openPostgres } from "../../src/db/open.ts"
 import { advanceEscrows } from "../../src/escrow/advance-escrows.ts"
 import { openWakes } from "../../src/jobs/wake.ts"
@@ -64,6 +64,7 @@ async function main(options: ProcessOptions): Promise<void> {
     chain: { networks: [network] },
     limits: processLimits(),
     sells: sales,
+    onCommit: atOnce,
     wakes: await openWakes(database),
     signal: stop.signal,
   }

@@ -13,7 +13,7 @@ import type { Network, NetworkSettings } from "../../src/chain/networks.ts"
 import { checkNetwork } from "../../src/chain/networks.ts"
 import { localSigner, type Signer } from "../../src/chain/signer.ts"
 import { readSettings } from "../../src/config/settings.ts"
-import type { Context } from "../../src/context.ts"
+import { atOnce, type Context } from "../../src/context.ts"
 import { openPostgres } from "../../src/db/open.ts"
 import type { Lane } from "../../src/db/payout-rows.ts"
 import { openWakes } from "../../src/jobs/wake.ts"
@@ -102,6 +102,7 @@ async function main(options: WorkerOptions): Promise<void> {
     chain: { networks: [network] },
     limits: processLimits(),
     sells: sales,
+    onCommit: atOnce,
     wakes: await openWakes(database),
     signal: stop.signal,
   }

@@ -8,7 +8,7 @@ import { openApp } from "../../src/app.ts"
 import type { Address } from "../../src/chain/hex.ts"
 import { checkNetwork, type NetworkSettings } from "../../src/chain/networks.ts"
 import { readSettings, type Settings } from "../../src/config/settings.ts"
-import type { Context } from "../../src/context.ts"
+import { atOnce, type Context } from "../../src/context.ts"
 import { openPostgres } from "../../src/db/open.ts"
 import { openWakes } from "../../src/jobs/wake.ts"
 import { processLimits } from "../../src/limits/limiter.ts"
@@ -80,6 +80,7 @@ async function main({ databaseUrl, network, relayWallet, killAt }: ApiOptions): 
     chain: { networks: [await checkNetwork(network)] },
     limits: processLimits(),
     sells: sales,
+    onCommit: atOnce,
     wakes: await openWakes(database),
     signal: new AbortController().signal,
   }
