@@ -1,7 +1,7 @@
 /** A worker that only advances subscriptions, as a process of its own on `DATABASE_URL`, for tests that kill it. */
 import { setTimeout as sleep } from "node:timers/promises"
 import { readSettings } from "../src/config/settings.ts"
-import type { Context } from "../src/context.ts"
+import { atOnce, type Context } from "../src/context.ts"
 import { openPostgres } from "../src/db/open.ts"
 import { openWakes } from "../src/jobs/wake.ts"
 import { processLimits } from "../src/limits/limiter.ts"
@@ -19,6 +19,7 @@ const ctx: Context = {
   chain: { networks: [paperNetwork] },
   limits: processLimits(),
   sells: [],
+  onCommit: atOnce,
   wakes: await openWakes(database),
   signal: new AbortController().signal,
 }
