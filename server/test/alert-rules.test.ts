@@ -23,8 +23,8 @@ const run = promisify(execFile)
 const alertsFile = join(root, "ops/alerts.yaml")
 const rules: Rule[] = parse(readFileSync(alertsFile, "utf8")).groups.flatMap((group: { rules: Rule[] }) => group.rules)
 const dashboard = JSON.parse(readFileSync(join(root, "ops/grafana/sluice.json"), "utf8"))
-const dashboardQueries: string[] = dashboard.panels.flatMap((panel: { targets?: { expr: string }[] }) =>
-  (panel.targets ?? []).map(({ expr }) => expr.replaceAll("$__rate_interval", "5m")),
+const dashboardQueries: string[] = dashboard.panels.flatMap((chart: { targets?: { expr: string }[] }) =>
+  (chart.targets ?? []).map(({ expr }) => expr.replaceAll("$__rate_interval", "5m")),
 )
 const { registry } = metrics
 const wallet = { network: "base", wallet: "payout" }

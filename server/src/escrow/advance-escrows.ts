@@ -219,7 +219,7 @@ async function lookBy(ctx: TxContext, sessionId: string, at: Date): Promise<void
     .execute()
 }
 
-/** Counts what was captured and refunded since; what a reorg took back is not. */
+/** Counts what was captured and refunded since; what a reorg removed is not subtracted. */
 function count(
   ctx: TxContext,
   { id, chain_id }: Row<"checkout_sessions">,
