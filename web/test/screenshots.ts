@@ -300,6 +300,37 @@ async function subscribed(): Promise<void> {
   await press("Yes, cancel it")
   await page.getByText(/^It is canceled/).waitFor()
   await shoot("subscriptions-canceled")
+  await everyState()
+}
+
+/** A subscriber's page with a subscription in each state, and with none. */
+async function everyState(): Promise<void> {
+  const states = [
+    { product: "Active", openInvoice: null },
+    { product: "Due", status: "payment_due" },
+    { product: "Past due", status: "past_due" },
+    { product: "Paused by its merchant", status: "paused", openInvoice: null },
+    { product: "To end as its merchant asked", cancelAtPeriodEnd: true, openInvoice: null },
+    { product: "Over", status: "canceled", openInvoice: null },
+  ]
+  const plain = { status: "active", cancelAtPeriodEnd: false, canResume: false, nextDueAt: null }
+  for (const shown of [states, []]) {
+    await page.route("**/api/subscriptions?*", async route => {
+      const response = await route.fetch()
+      const [one] = (await response.json()).data
+      const openInvoice = { id: "inv_a", amount: "5.00", currency: "USDC", dueAt: one.paidUntil }
+      const data = shown.map((each, i) => {
+        const endsAt = each.cancelAtPeriodEnd ? one.paidUntil : null
+        return { ...one, ...plain, endsAt, openInvoice, ...each, id: `sub_${i}` }
+      })
+      await route.fulfill({ response, json: { data, total: data.length } })
+    })
+    await page.goto(`${sandbox.url}/subscriptions`)
+    await press(/^Sign in/)
+    await page.getByText(shown.length > 0 ? "Over" : "No subscriptions", { exact: true }).waitFor()
+    await shoot(shown.length > 0 ? "subscriptions-states" : "subscriptions-empty")
+    await page.unroute("**/api/subscriptions?*")
+  }
 }
 
 try {

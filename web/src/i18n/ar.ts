@@ -244,6 +244,7 @@ export const ar: Catalogue = {
   endsOn: "ينتهي في",
   endedOn: "انتهى في",
   pausedBy: "أوقف {merchant} هذا الاشتراك مؤقتًا. لا يُحسب أي شيء خلال ذلك.",
+  endedBy: "أنهى {merchant} هذا الاشتراك. يبقى ساريًا حتى نهاية المدة المدفوعة.",
   payInvoice: "ادفع {amount} {symbol}",
   pastInvoices: "الفواتير",
   invoiceOpen: "بانتظار الدفع",

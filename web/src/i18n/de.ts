@@ -267,6 +267,7 @@ export const de: Catalogue = {
   endsOn: "Endet am",
   endedOn: "Beendet am",
   pausedBy: "{merchant} hat dieses Abonnement pausiert. Bis auf Weiteres wird nichts berechnet.",
+  endedBy: "{merchant} hat dieses Abonnement beendet. Es läuft bis zum Ende der bezahlten Zeit.",
   payInvoice: "{amount} {symbol} bezahlen",
   pastInvoices: "Rechnungen",
   invoiceOpen: "Offen",

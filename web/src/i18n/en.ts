@@ -281,6 +281,7 @@ export const en = {
   endsOn: "Ends",
   endedOn: "Ended",
   pausedBy: "{merchant} has paused this subscription. Nothing is billed meanwhile.",
+  endedBy: "{merchant} has ended this subscription. It lasts until the end of the time that is paid.",
   payInvoice: "Pay {amount} {symbol}",
   pastInvoices: "Invoices",
   invoiceOpen: "Open",

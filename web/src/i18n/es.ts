@@ -254,6 +254,7 @@ export const es: Catalogue = {
   endsOn: "Termina el",
   endedOn: "Terminó el",
   pausedBy: "{merchant} ha puesto esta suscripción en pausa. Mientras tanto no se factura nada.",
+  endedBy: "{merchant} ha puesto fin a esta suscripción. Dura hasta el final del período pagado.",
   payInvoice: "Pagar {amount} {symbol}",
   pastInvoices: "Facturas",
   invoiceOpen: "Por pagar",

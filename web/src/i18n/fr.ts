@@ -262,6 +262,7 @@ export const fr: Catalogue = {
   endsOn: "Prend fin le",
   endedOn: "A pris fin le",
   pausedBy: "{merchant} a mis cet abonnement en pause. Rien n’est facturé pendant ce temps.",
+  endedBy: "{merchant} a mis fin à cet abonnement. Il dure jusqu’à la fin de la période payée.",
   payInvoice: "Payer {amount} {symbol}",
   pastInvoices: "Factures",
   invoiceOpen: "À payer",

@@ -251,6 +251,7 @@ export const pt: Catalogue = {
   endsOn: "Termina em",
   endedOn: "Terminou em",
   pausedBy: "{merchant} pausou esta assinatura. Enquanto isso, nada é cobrado.",
+  endedBy: "{merchant} encerrou esta assinatura. Ela vale até o fim do período pago.",
   payInvoice: "Pagar {amount} {symbol}",
   pastInvoices: "Faturas",
   invoiceOpen: "A pagar",

@@ -243,6 +243,7 @@ export const zh: Catalogue = {
   endsOn: "结束时间",
   endedOn: "结束于",
   pausedBy: "{merchant} 已暂停此订阅。暂停期间不会计费。",
+  endedBy: "{merchant} 已终止此订阅。在已付款的期限内仍然有效。",
   payInvoice: "支付 {amount} {symbol}",
   pastInvoices: "账单记录",
   invoiceOpen: "待支付",

@@ -31,7 +31,7 @@ function badgeOf({ status, endsAt }: Subscription): [key: keyof Catalogue, tone:
 /** What it is, its state, and what can be done. */
 export function Item({ session, subscription, change, fail, heading }: Props) {
   const { t, lang, local } = useWords()
-  const { id, product, merchant, openInvoice, status } = subscription
+  const { id, product, merchant, openInvoice, status, cancelAtPeriodEnd, canResume } = subscription
   const [badge, tone] = badgeOf(subscription)
   const period = { interval: subscription.billingInterval, count: subscription.billingCount }
   return (
@@ -51,6 +51,9 @@ export function Item({ session, subscription, change, fail, heading }: Props) {
         <Times subscription={subscription} />
       </dl>
       {status === "paused" && <p class="note">{t("pausedBy", { merchant: shown(merchant) })}</p>}
+      {status !== "canceled" && cancelAtPeriodEnd && !canResume && (
+        <p class="note">{t("endedBy", { merchant: shown(merchant) })}</p>
+      )}
       {openInvoice && (
         <a
           class={status === "active" ? "secondary" : "primary"}
