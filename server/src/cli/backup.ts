@@ -19,36 +19,45 @@ const usage = `Writes a consistent copy of the database to a file, while the ser
 
   sluice backup FILE
 
-  FILE    does not exist yet. Only its owner can read it. It has no keys, but the addresses' terms and encrypted secrets.
+  FILE    does not exist yet; - for the standard output. Only its owner can read it. It has no keys, but the addresses' terms and
+          encrypted secrets.
 
 It reads DATABASE_URL; without it, the embedded database in DATA_DIR. A Postgres is dumped by pg_dump, in its custom format, for
 pg_restore. An embedded database becomes a tar.gz of its folder; the service answers nothing while it makes that.
 docs/operations.md says how to restore it, and how to lose nothing since the last backup.
 `
 
+const STDOUT = "-"
+
+const openFile = (file: string) => (file === STDOUT ? process.stdout : createWriteStream(file))
+
 /** No service listens on the socket of the data folder. */
 class NoService extends Error {}
 
-/** Makes the backup that the arguments name, and returns what to say; throws a sentence, and then leaves no file. */
-async function main(): Promise<string> {
+/** Makes the backup that the arguments name, and says so; throws a sentence, and then leaves no file. */
+async function main(say: (line: string) => void): Promise<void> {
   const { positionals, values } = parseArgs({ allowPositionals: true, options: { help: { type: "boolean" } } })
-  if (values.help) return usage.trimEnd()
+  if (values.help) return void process.stdout.write(usage)
   const [file, ...more] = positionals
   if (file === undefined || more.length > 0) throw new Error(`Name one file.\n\n${usage}`)
+  const { databaseUrl, dataDir } = readDatabaseSettings()
+  const write = (to: string) => (databaseUrl === undefined ? copyOf(dataDir, to) : dump(databaseUrl, to))
+  if (file === STDOUT) {
+    await write(STDOUT)
+    return say("Wrote the backup to the standard output.")
+  }
   if (existsSync(file)) throw new Error(`${file} exists already. Name a new file.`)
   process.umask(0o077)
-  const { databaseUrl, dataDir } = readDatabaseSettings()
   const unfinished = `${resolve(file)}.unfinished`
   try {
-    if (databaseUrl === undefined) await copyOf(dataDir, unfinished)
-    else await dump(databaseUrl, unfinished)
+    await write(unfinished)
     await sync(unfinished)
     renameSync(unfinished, file)
     await sync(dirname(resolve(file)))
   } finally {
     rmSync(unfinished, { force: true })
   }
-  return `Wrote ${file}.`
+  say(`Wrote ${file}.`)
 }
 
 /** Runs `pg_dump`; the password is not among its arguments, which other users of the machine can read. */
@@ -56,9 +65,9 @@ async function dump(databaseUrl: string, file: string): Promise<void> {
   const url = new URL(databaseUrl)
   const PGPASSWORD = decodeURIComponent(url.password)
   url.password = ""
-  const args = ["--format=custom", "--no-password", `--file=${file}`, url.href]
+  const args = ["--format=custom", "--no-password", ...(file === STDOUT ? [] : [`--file=${file}`]), url.href]
   const child = spawn("pg_dump", args, {
-    stdio: ["ignore", "ignore", "inherit"],
+    stdio: ["ignore", "inherit", "inherit"],
     env: environmentWith(PGPASSWORD ? { PGPASSWORD } : {}),
   })
   const code = await new Promise<number | null>((done, fail) => {
@@ -81,7 +90,7 @@ async function copyOf(dataDir: string, file: string): Promise<void> {
     const unlock = lockDataDir(dataDir)
     try {
       const copy = await copyEmbedded(dataDir)
-      await pipeline(Readable.fromWeb(copy.stream() as never), createWriteStream(file))
+      await pipeline(Readable.fromWeb(copy.stream() as never), openFile(file))
     } finally {
       unlock()
     }
@@ -98,7 +107,7 @@ async function copyFromService(path: string, file: string): Promise<void> {
     sent.end()
   })
   if (response.statusCode !== 200) throw new Error(`The service answered ${response.statusCode}; its log says why.`)
-  await pipeline(response, createWriteStream(file))
+  await pipeline(response, openFile(file))
 }
 
 async function sync(path: string): Promise<void> {
@@ -108,12 +117,9 @@ async function sync(path: string): Promise<void> {
 
 /** Runs the command with the arguments of the process. */
 export const run = (): Promise<void> =>
-  main().then(
-    said => {
-      process.stdout.write(`${said}\n`)
-      // An embedded database that was opened keeps the event loop busy.
-      process.exit()
-    },
+  main(line => void process.stderr.write(`${line}\n`)).then(
+    // An embedded database that was opened keeps the event loop busy.
+    () => process.exit(),
     (error: Error) => {
       process.stderr.write(`\nThere is no backup. ${error.message}\n`)
       process.exit(1)

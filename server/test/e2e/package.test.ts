@@ -315,7 +315,7 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
     const alarms = (await step(5)).out.match(/^ {2}(alarm|fault) .*/gm)
     expect(alarms).toEqual([expect.stringContaining("BASE_URL can't be reached")])
     expect(await step(6)).toMatchObject({ code: 0, out: expect.stringMatching(/^Invited eip155:8453:0x/) })
-    expect(await step(7)).toMatchObject({ code: 0, out: expect.stringMatching(/^Wrote .*\.dump\.$/m) })
+    expect(await step(7)).toMatchObject({ code: 0, errors: expect.stringMatching(/^Wrote .*\.dump\.$/m) })
 
     // The pages and the documentation are in it, and the image's own probe is content.
     for (const path of ["/embed.js", "/docs/"]) expect((await api.get(path))?.status).toBe(200)
