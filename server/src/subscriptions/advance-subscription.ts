@@ -211,7 +211,8 @@ function bill(
   standing.held = { ...held, subscription, invoices, session, isSessionHeld: true, isFinal: false }
   standing.folded = foldedOf(ctx, standing.held)
   standing.events.push(renewalEvent(ctx, subscription, invoice, session))
-  subscriptionChanges.inc({ network: networkOf(ctx.chain, chain_id).name, change: "invoiced" })
+  const { name: network } = networkOf(ctx.chain, chain_id)
+  ctx.onCommit(() => subscriptionChanges.inc({ network, change: "invoiced" }))
   return invoice
 }
 
@@ -232,7 +233,10 @@ function rowOf(ctx: TxContext, standing: Standing): Row<"subscriptions"> {
   const last = lastOf(held.invoices)
   const isOpen = !last.paid_at && !last.void_asked_at && !isEnded(held.session)
   if (change) events.push(changeEvent(ctx, change, row, isOpen ? last : undefined))
-  ctx.log.info({ subscriptionId: row.id, from: before.status, to: status }, "subscription")
-  subscriptionChanges.inc({ network: networkOf(ctx.chain, row.chain_id).name, change: status ?? "reversed" })
+  const { name: network } = networkOf(ctx.chain, row.chain_id)
+  ctx.onCommit(() => {
+    ctx.log.info({ subscriptionId: row.id, from: before.status, to: status }, "subscription")
+    subscriptionChanges.inc({ network, change: status ?? "reversed" })
+  })
   return row
 }
