@@ -8,6 +8,7 @@ import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { checkoutChanges, countPayment } from "../metrics.ts"
 import { MAX_FAILED_CALLS } from "../payouts/escrow-alarms.ts"
+import { OTHER_WALLET } from "../payouts/orphaned-reserves.ts"
 import { standingOf } from "./fold-escrow.ts"
 import { lockEscrow, noteCounted, type Standing, standingOfEscrow } from "./load-escrow.ts"
 import { insertCall } from "./make-calls.ts"
@@ -25,6 +26,8 @@ const DEPTH_MS = 1_000
 const RECLAIM_MS = 60_000
 const MAX_RECLAIM_MS = 3_600_000
 const RECLAIM_PART = 24
+/** While another process has the key of the relay wallet that is to make a call. */
+const ELSEWHERE_MS = 1_000
 const AFTER_FAILURE_MS = 30_000
 /** No sleep is longer, so that a lost wake-up costs at most this much. */
 const MAX_SLEEP_MS = 5_000
@@ -200,7 +203,7 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: S
   const counting = new Set(standing.calls.filter(call => standingOf(call) === "counts").map(({ id }) => id))
   const remakes = remakesRefunds(ctx, standing)
   if (await settleRefunds(ctx, { session: after.session, captured, counting, remakes }))
-    await lookBy(ctx, escrow.session_id, remadeUntil(escrow))
+    await lookBy(ctx, escrow, remadeUntil(escrow))
   count(ctx, session, { before, after: after.escrow })
   if (status !== session.status) {
     ctx.log.info({ sessionId: session.id, from: session.status, to: status }, "session")
@@ -210,8 +213,9 @@ async function writeStanding(ctx: TxContext, before: Row<"escrows">, standing: S
   return isNews
 }
 
-/** Has an escrow looked at by a time, if not before. */
-async function lookBy(ctx: TxContext, sessionId: string, at: Date): Promise<void> {
+/** Has an escrow looked at by a time, if not before; in a minute where it is for another process to make its calls. */
+async function lookBy(ctx: TxContext, { session_id: sessionId, operator }: Row<"escrows">, by: Date): Promise<void> {
+  const at = operator === ctx.settings.relayWallet ? by : new Date(ctx.now().getTime() + RECLAIM_MS)
   await ctx.db
     .updateTable("escrows")
     .set({ run_at: sql<Date>`least(run_at, ${at})` })
@@ -267,6 +271,7 @@ function rowOf(ctx: TxContext, { session, escrow, calls, folded }: Standing) {
 /** Why the last reservation was none, in a sentence for the payer. */
 function failureOf(calls: Standing["calls"]): string | null {
   const last = calls.findLast(({ kind }) => kind === "reserve")
+  if (last?.state === "cancelled" && last.held_detail === OTHER_WALLET) return OTHER_WALLET
   if (last?.state === "cancelled")
     return `${last.held_detail ?? "It was not carried out."} Nothing was paid: sign again.`
   if (last?.state === "reverted") return "The payment that was signed failed on chain. Nothing was paid: sign again."
@@ -287,13 +292,26 @@ function nextLook(ctx: TxContext, standing: Standing): Date | null {
   const isReleasing = now >= escrow.void_at.getTime()
   const look = isReleasing ? Math.max(now + reclaimMs(now - expiry), expiry) : escrow.void_at.getTime()
   const kind = folded.open.capture + folded.open.void > 0 ? undefined : nextKind(ctx, standing)
+  if (kind && escrow.operator !== ctx.settings.relayWallet) return new Date(now + elsewhereMs(ctx, escrow, kind))
   const retry = kind ? retryAt(standing, kind).getTime() : 0
   return new Date(retry > now ? Math.min(look, retry) : look)
 }
 
+/**
+ * How long a call that this process can't make is left to the process that can, which may be there soon, or never: a second at first, and an
+ * hour once it has been due for a day.
+ */
+function elsewhereMs(ctx: TxContext, { void_at, authorized_at }: Row<"escrows">, kind: "capture" | "void"): number {
+  const since = kind === "void" ? void_at : (authorized_at ?? ctx.now())
+  return between(ELSEWHERE_MS, ctx.now().getTime() - since.getTime())
+}
+
+/** A part of the time that something has been due for, at least `least`. */
+const between = (least: number, overMs: number): number =>
+  Math.max(least, Math.min(MAX_RECLAIM_MS, Math.floor(overMs / RECLAIM_PART)))
+
 /** How long a payer's own reclaim is not looked for again, `overMs` after it became possible: a minute, and an hour after a day. */
-const reclaimMs = (overMs: number): number =>
-  Math.max(RECLAIM_MS, Math.min(MAX_RECLAIM_MS, Math.floor(overMs / RECLAIM_PART)))
+const reclaimMs = (overMs: number): number => between(RECLAIM_MS, overMs)
 
 /**
  * Counts a use of the link that the session came from. Only links without a limit lead to an escrow, and one that is limited later counts as

@@ -7,7 +7,7 @@ import { type Hex, parseSignature, zeroHash } from "viem"
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest"
 import { deployContractWallet } from "../../test/anvil.ts"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
-import type { Signed } from "../../test/relays.ts"
+import { relaysOn, type Signed } from "../../test/relays.ts"
 import { placeEscrow, reservesOn } from "../../test/reserve.ts"
 import { PAYOUT_ADDRESS } from "../../test/service.ts"
 import { testUsdcAbi } from "../chain/abi.ts"
@@ -796,6 +796,35 @@ describe("a reservation", () => {
     expect(await alarmsInWords(ctx())).not.toEqual(alarm)
     await makeIt({ operator: MERCHANT, voided: 5_000_000n })
     expect(await alarmsInWords(ctx())).not.toEqual(alarm)
+  })
+
+  it("is captured by the process that has its relay wallet's key, though another one looks first", async () => {
+    const id = await on.start({ capture: "automatic" })
+    expect((await on.submit(id, await on.sign(await on.buyer(), id))).status).toBe(200)
+    await on.round()
+    await relaysOn(rig).look()
+    const other = { ...ctx(), settings: { ...ctx().settings, relayWallet: MERCHANT } }
+    await advanceEscrows(other)
+    expect(await on.calls("capture")).toEqual([])
+    rig.service.advance(2_000)
+    await advanceEscrows(ctx())
+    expect(await on.calls("capture")).toHaveLength(1)
+  })
+
+  it("that waits for an earlier relay wallet ends after a quarter of an hour", async () => {
+    const id = await on.start()
+    expect((await on.submit(id, await on.sign(await on.buyer(), id))).status).toBe(200)
+    const other = { ...ctx(), settings: { ...ctx().settings, relayWallet: MERCHANT } }
+    await tendRelays(other, rig.network)
+    rig.service.advance(16 * 60_000)
+    await tendRelays(ctx(), rig.network)
+    expect((await on.calls("reserve")).map(({ state }) => state)).toEqual(["queued"])
+    await tendRelays(other, rig.network)
+    await on.relook()
+    expect(await on.session(id)).toMatchObject({
+      status: "pending",
+      message: expect.stringMatching(/relay wallet was changed. Nothing was paid: start a new checkout.$/),
+    })
   })
 
   it("that ends without money leaves its checkout payable, by anybody, until it expires", async () => {

@@ -8,10 +8,13 @@ import { insertCall, LEAST_TIME_MS } from "./make-calls.ts"
 /** A refund whose calls failed so often is not made again: each cost gas. */
 const MAX_REVERTED = 3
 
-/** Whether refunds of this escrow whose calls failed can still be made again, once there is room for them. */
+/**
+ * Whether refunds of this escrow whose calls failed can still be made again, once there is room for them: by the process that has the key of
+ * its relay wallet, which need not be this one.
+ */
 export function remakesRefunds(ctx: TxContext, { escrow, calls }: Pick<Standing, "escrow" | "calls">): boolean {
   const failed = calls.filter(({ kind, state }) => kind === "refund" && state === "reverted").length
-  return failed < MAX_REVERTED && ctx.now() < remadeUntil(escrow) && escrow.operator === ctx.settings.relayWallet
+  return failed < MAX_REVERTED && ctx.now() < remadeUntil(escrow)
 }
 
 /** When the last refund of an escrow can be made again. */
@@ -27,6 +30,7 @@ export async function remakeRefund(ctx: TxContext, standing: Standing): Promise<
   const { escrow, folded, calls } = standing
   const reverted = calls.filter(({ kind, state }) => kind === "refund" && state === "reverted")
   if (reverted.length === 0 || !remakesRefunds(ctx, standing)) return false
+  if (escrow.operator !== ctx.settings.relayWallet) return false
   const lost = await ctx.db
     .selectFrom("refunds")
     .selectAll()

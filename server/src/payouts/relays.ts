@@ -21,6 +21,7 @@ import { gatherBy } from "../jobs/gather.ts"
 import { payoutEnds } from "../metrics.ts"
 import { formatAmount } from "../money/amount.ts"
 import { verifySoon } from "../scanner/queries.ts"
+import { OTHER_WALLET, orphanedReserves } from "./orphaned-reserves.ts"
 import { agreedTrial, askEach, askTogether, reportDisagreement, type Trial } from "./trials.ts"
 
 /**
@@ -276,7 +277,7 @@ export async function cancelRelay(
   payoutEnds.inc({ network: network?.name ?? "", wallet: "relay", end: "cancelled" })
 }
 
-/** Cancels expired relays, and keeps the receiving addresses of the others watched. */
+/** Cancels relays that expired or that nobody can sign any more, and keeps the receiving addresses of the others watched. */
 export async function tendRelays(ctx: Context, network: Network): Promise<void> {
   const over = await ctx.db
     .selectFrom("payouts")
@@ -287,7 +288,9 @@ export async function tendRelays(ctx: Context, network: Network): Promise<void> 
     .where("relay_by", "<=", ctx.now())
     .execute()
   for (const row of over) await cancelRelay(ctx, row, "It could not be carried out before its time was over.")
-  if (over.length > 0) await verifySoon(ctx, network.chainId)
+  const orphans = await orphanedReserves(ctx, network)
+  for (const row of orphans) await cancelRelay(ctx, row, OTHER_WALLET)
+  if (over.length + orphans.length > 0) await verifySoon(ctx, network.chainId)
   const open = await sql<{ resource: string }>`
     select d.resource_id as resource from payouts i join deposits d on d.id = i.deposit_id
     where i.chain_id = ${network.chainId} and i.lane = 'relay' and i.state in ('queued', 'held', 'assigned', 'mined')`.execute(
