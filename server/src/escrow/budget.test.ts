@@ -4,7 +4,12 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest"
 import { type PayoutRig, startPayoutRig } from "../../test/payouts.ts"
+import { relaysOn } from "../../test/relays.ts"
 import { placeEscrow, reservesOn } from "../../test/reserve.ts"
+import { payoutRound } from "../payouts/pay-out.ts"
+import { advanceEscrows } from "./advance-escrows.ts"
+
+const DAY_MS = 86_400_000
 
 let rig: PayoutRig
 let on: ReturnType<typeof reservesOn>
@@ -187,6 +192,26 @@ it("Eight captures that are held don't stop the capture of all that is left", as
     .execute()
   await on.work()
   expect(await on.session(id)).toMatchObject({ status: "confirmed", escrow: { captured: "5.00" } })
+})
+
+it("A process whose clock is a day ahead, and that is gone, delays neither a reservation nor what follows it", async () => {
+  const { ctx, advance } = rig.service
+  const id = await on.start({ capture: "automatic", expiresIn: 30 * 86_400 })
+  const buyer = await on.buyer()
+  const signed = await on.sign(buyer, id)
+  // It takes the signature, and confirms what the others sign.
+  advance(DAY_MS)
+  expect((await on.submit(id, signed)).status).toBe(200)
+  advance(-DAY_MS)
+  await on.round()
+  expect((await on.calls("reserve")).map(({ nonce }) => nonce)).not.toEqual([null])
+  await rig.anvil.client.mine({ blocks: 3 })
+  const fast = { ...ctx, now: () => new Date(ctx.now().getTime() + DAY_MS) }
+  await payoutRound(fast, rig.network, { lane: "relay", signer: rig.relayer })
+  await relaysOn(rig).look()
+  await advanceEscrows(ctx)
+  expect((await on.session(id)).status).toBe("authorized")
+  expect((await on.calls("capture")).map(({ state }) => state)).toEqual(["queued"])
 })
 
 it("A call that failed often is tried again within five minutes, and in time before it ends", async () => {

@@ -8,6 +8,7 @@ import { marked } from "../chain/release-call.ts"
 import type { TxContext } from "../context.ts"
 import type { EscrowCallKind } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { dueNow } from "../payouts/accept-relay.ts"
 import { NEVER } from "../payouts/insert-payout.ts"
 import { standingOf } from "./fold-escrow.ts"
 import type { Standing } from "./load-escrow.ts"
@@ -106,7 +107,7 @@ export async function insertCall(
       reserved: false,
       state: call.heldUntil ? "held" : "queued",
       held_reason: call.heldUntil ? "allowance" : null,
-      run_at: call.heldUntil ?? now,
+      run_at: call.heldUntil ?? dueNow(now),
       created_at: now,
       updated_at: now,
     })

@@ -155,6 +155,12 @@ export async function writeRelays(ctx: TxContext, rows: readonly RelayRow[]): Pr
   return new Set(made.map(({ id }) => id))
 }
 
+/**
+ * When what is written now is due: now, and by the clock of the database where this process's is ahead of it. With that clock it would
+ * wait for the others until their clocks say the same.
+ */
+export const dueNow = (now: Date) => sql<Date>`least(${now}::timestamptz, clock_timestamp())`
+
 /** A relay's row as it begins. */
 export function relayRow(
   ctx: TxContext,
@@ -185,7 +191,7 @@ export function relayRow(
     relay_by: relayBy,
     reserved: false,
     state: "queued",
-    run_at: now,
+    run_at: dueNow(now),
     created_at: now,
     updated_at: now,
   }

@@ -6,6 +6,7 @@ import type { Address } from "../chain/hex.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { HeldReason } from "../db/payout-rows.ts"
 import type { Row } from "../db/schema.ts"
+import { dueNow } from "./accept-relay.ts"
 import { recheckMs } from "./draw-shares.ts"
 
 /** When a payout that waits for a person is due. */
@@ -57,7 +58,7 @@ export async function insertPayout(
       state: reason ? "held" : "queued",
       held_reason: reason ?? null,
       held_detail: parked ?? null,
-      run_at: parked ? NEVER : reason ? new Date(now.getTime() + recheckMs(payout.checks)) : now,
+      run_at: parked ? NEVER : reason ? new Date(now.getTime() + recheckMs(payout.checks)) : dueNow(now),
       created_at: now,
       updated_at: now,
     })
