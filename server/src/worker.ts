@@ -46,7 +46,7 @@ function loopsOf(ctx: Context): Loop[] {
     ...payoutLoops(ctx, network),
     ...bookLoops(ctx, network),
   ])
-  return [...ofNetworks, notifyPaid, escrows, subscriptions, backlog, housekeeping]
+  return [...ofNetworks, notifyPaid, ...escrows, subscriptions, backlog, housekeeping]
 }
 
 const scanLoops = ({ settings: { verifyIntervalMs } }: Context, network: Network): Loop[] => [
@@ -115,7 +115,14 @@ const notifyPaid: Loop = {
   },
 }
 
-const escrows: Loop = { name: "escrows", wokenBy: "payments", gapMs: ESCROW_GAP_MS, round: advanceEscrows }
+const escrows = (["others", "over"] as const).map(
+  (which): Loop => ({
+    name: which === "over" ? "escrows that are over" : "escrows",
+    wokenBy: "payments",
+    gapMs: ESCROW_GAP_MS,
+    round: ctx => advanceEscrows(ctx, which),
+  }),
+)
 
 const subscriptions: Loop = {
   name: "subscriptions",

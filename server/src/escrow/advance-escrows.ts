@@ -34,21 +34,28 @@ const MAX_SLEEP_MS = 5_000
 /** An automatic capture, or a void, that failed so often is an alarm (`escrow_failed`), and is made again this much later. */
 const AFTER_FAILED_MS = 3_600_000
 
-/** Advances the escrows that are due; answers how many milliseconds the next round may wait. */
-export async function advanceEscrows(ctx: Context): Promise<number> {
+/**
+ * `over`: the chain is asked whether their payers took the money back, as the authorization has ended; `others` ask nobody. Each has a
+ * loop of its own, so that an endpoint that hangs delays no other network's payments.
+ */
+type WhichEscrows = "over" | "others"
+
+/** Advances the escrows that are due, all of them or some; answers how many milliseconds the next round may wait. */
+export async function advanceEscrows(ctx: Context, which?: WhichEscrows): Promise<number> {
+  const isOver = sql<boolean>`(auth_id is not null and authorized > captured + voided + reclaimed
+    and authorization_expiry <= ${ctx.now()})`
+  const asked = which === undefined ? sql<boolean>`true` : which === "over" ? isOver : sql<boolean>`not ${isOver}`
   const due = await ctx.db
     .selectFrom("escrows")
     .selectAll()
     .where("run_at", "<=", ctx.now())
+    .where(asked)
     .orderBy("run_at")
     .orderBy("session_id")
     .limit(ESCROWS_A_ROUND)
     .execute()
   let isCalling = false
-  const emptied = await emptiedOf(ctx, due).catch(error => {
-    ctx.log.error({ err: error }, "what payers took back could not be read and will be tried again")
-    return new Set<string>()
-  })
+  const emptied = which === "others" ? new Set<string>() : await takenOf(ctx, due)
   for (const escrow of due) isCalling = (await tryAdvancing(ctx, escrow, emptied.has(escrow.session_id))) || isCalling
   if (isCalling) await ctx.wakes.wake("payouts")
   if (due.length === ESCROWS_A_ROUND) return 0
@@ -56,12 +63,19 @@ export async function advanceEscrows(ctx: Context): Promise<number> {
     .selectFrom("escrows")
     .select("run_at")
     .where("run_at", "is not", null)
+    .where(asked)
     .orderBy("run_at")
     .limit(1)
     .executeTakeFirst()
   const waitMs = next?.run_at ? next.run_at.getTime() - ctx.now().getTime() : MAX_SLEEP_MS
   return Math.max(0, Math.min(MAX_SLEEP_MS, waitMs))
 }
+
+const takenOf = (ctx: Context, due: readonly Row<"escrows">[]): Promise<Set<string>> =>
+  emptiedOf(ctx, due).catch(error => {
+    ctx.log.error({ err: error }, "what payers took back could not be read and will be tried again")
+    return new Set<string>()
+  })
 
 /** Advances one escrow; answers whether it made a call. A failure is logged, and the escrow is due again later. */
 async function tryAdvancing(ctx: Context, escrow: Row<"escrows">, emptied: boolean): Promise<boolean> {

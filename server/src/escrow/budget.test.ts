@@ -20,7 +20,8 @@ beforeAll(async () => {
 afterAll(() => rig.stop())
 beforeEach(() => on.begin())
 afterEach(() => {
-  Object.assign(rig.service.ctx.settings, { gasBudget: 0n, gasBudgetTotal: 0n, sanctionsFile: undefined })
+  const { address: relayWallet } = rig.relayer
+  Object.assign(rig.service.ctx.settings, { gasBudget: 0n, gasBudgetTotal: 0n, sanctionsFile: undefined, relayWallet })
 })
 
 /** A session whose payer's money is in the escrow. */
@@ -192,6 +193,39 @@ it("Eight captures that are held don't stop the capture of all that is left", as
     .execute()
   await on.work()
   expect(await on.session(id)).toMatchObject({ status: "confirmed", escrow: { captured: "5.00" } })
+})
+
+it("An endpoint that is asked what payers took back, once their time is over, delays nobody else's payment", async () => {
+  const { ctx } = rig.service
+  const { settings } = ctx
+  const id = await on.start({ expiresIn: 600, captureWithin: 3_600 })
+  const payer = await on.buyer()
+  expect((await on.submit(id, await on.sign(payer, id))).status).toBe(200)
+  await on.work()
+  // The relay wallet is another by then, and nobody releases it.
+  const { relayWallet } = settings
+  settings.relayWallet = rig.signer.address
+  await on.pass(3 * 3_600_000)
+  await on.look()
+  Object.assign(settings, { relayWallet })
+  const other = await on.start()
+  const buyer = await on.buyer()
+  expect((await on.submit(other, await on.sign(buyer, other))).status).toBe(200)
+  await on.round()
+  await rig.anvil.client.mine({ blocks: 3 })
+  await on.round()
+  await relaysOn(rig).look()
+  settings.relayWallet = rig.signer.address
+  await ctx.db.updateTable("escrows").set({ run_at: ctx.now() }).execute()
+  const asked: string[] = []
+  rig.proxy.spoil = (method, _params, result) => {
+    asked.push(method)
+    return result
+  }
+  await advanceEscrows(ctx, "others")
+  expect([asked, (await on.session(other)).status]).toEqual([[], "authorized"])
+  await advanceEscrows(ctx, "over")
+  expect([asked.includes("eth_call"), (await on.session(id)).status]).toEqual([true, "authorized"])
 })
 
 it("A process whose clock is a day ahead, and that is gone, delays neither a reservation nor what follows it", async () => {
