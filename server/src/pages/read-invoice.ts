@@ -8,7 +8,7 @@ import { ApiError } from "../errors.ts"
 import { paidStatuses } from "../escrow/show-escrow.ts"
 import { formatAmount } from "../money/amount.ts"
 import { productToSubscribe } from "../paywalls/subscribe.ts"
-import { CANCEL_AFTER_MS, GRACE_MS } from "../subscriptions/fold-subscription.ts"
+import { CANCEL_AFTER_MS } from "../subscriptions/fold-subscription.ts"
 
 type InvoiceStatus = NonNullable<CheckoutStatus["invoice"]>
 
@@ -33,21 +33,21 @@ export async function invoiceStatus(
     .selectFrom("invoices")
     .innerJoin("subscriptions", "subscriptions.id", "invoices.subscription_id")
     .selectAll("invoices")
-    .select("subscriptions.status")
+    .select(["subscriptions.status", "subscriptions.access_until"])
     .where("invoices.session_id", "=", session.id)
     .executeTakeFirst()
   if (!row) return undefined
   if (row.status === null || row.period_start === null || row.period_end === null) return null
-  const after = (ms: number) => new Date(row.due_at.getTime() + ms)
+  const accessUntil = row.access_until ?? row.due_at
   return {
     id: row.id,
-    state: stateOf(ctx.now(), session, row, row.status),
+    state: stateOf(ctx.now(), session, row, { status: row.status, accessUntil }),
     periodStart: row.period_start.toISOString(),
     periodEnd: row.period_end.toISOString(),
     lasts: ctx.now() < row.period_end,
     dueAt: row.due_at.toISOString(),
-    graceUntil: after(GRACE_MS).toISOString(),
-    endsAt: after(CANCEL_AFTER_MS).toISOString(),
+    graceUntil: accessUntil.toISOString(),
+    endsAt: new Date(row.due_at.getTime() + CANCEL_AFTER_MS).toISOString(),
   }
 }
 
@@ -56,14 +56,14 @@ function stateOf(
   now: Date,
   session: Row<"checkout_sessions">,
   { due_at, void_asked_at, voided_at }: Row<"invoices">,
-  subscription: Row<"subscriptions">["status"],
+  { status, accessUntil }: { status: Row<"subscriptions">["status"]; accessUntil: Date },
 ): InvoiceStatus["state"] {
   // While somebody has begun to pay it, it can be paid, whatever was asked.
   if (voided_at !== null || (void_asked_at !== null && session.status === "pending")) return "void"
-  if (subscription === "canceled") return "canceled"
+  if (status === "canceled") return "canceled"
   if (paidStatuses.includes(session.status)) return "paid"
   if (now < due_at) return "open"
-  return now.getTime() < due_at.getTime() + GRACE_MS ? "due" : "past_due"
+  return now < accessUntil ? "due" : "past_due"
 }
 
 /** What a session begins or renews; undefined for one of no subscription. */

@@ -68,31 +68,40 @@ export async function accessOf(
  */
 function subscribedTo(ctx: TxContext, { merchant_id, chain_id, subscription_product_id }: Opened, address: Address) {
   if (subscription_product_id === null) return undefined
-  return ctx.db
-    .selectFrom("subscriptions")
-    .innerJoinLateral(
-      eb =>
-        eb
-          .selectFrom("invoices")
-          .innerJoin("checkout_sessions", "checkout_sessions.id", "invoices.session_id")
-          .select(["invoices.product_id", "checkout_sessions.tx_hash"])
-          .whereRef("invoices.subscription_id", "=", "subscriptions.id")
-          .where("invoices.paid_at", "is not", null)
-          // A payment that a reorg removed a moment ago.
-          .where("checkout_sessions.tx_hash", "is not", null)
-          // A period that is paid ahead opens the paywall when it begins; a trial comes before the first.
-          .where(eb => eb.or([eb("invoices.period_start", "<=", ctx.now()), eb("invoices.sequence", "=", 1)]))
-          .orderBy("invoices.sequence", "desc")
-          .limit(1)
-          .as("last"),
-      join => join.onTrue(),
-    )
-    .select(["subscriptions.access_until as expires_at", "last.tx_hash"])
-    .where("subscriptions.payer", "=", address)
-    .where("subscriptions.merchant_id", "=", merchant_id)
-    .where("subscriptions.chain_id", "=", chain_id)
-    .where("subscriptions.access_until", ">", ctx.now())
-    .where("last.product_id", "=", subscription_product_id)
+  return (
+    ctx.db
+      .selectFrom("subscriptions")
+      .innerJoinLateral(
+        eb =>
+          eb
+            .selectFrom("invoices")
+            .innerJoin("checkout_sessions", "checkout_sessions.id", "invoices.session_id")
+            .select(["invoices.product_id", "checkout_sessions.tx_hash"])
+            .whereRef("invoices.subscription_id", "=", "subscriptions.id")
+            .where("invoices.paid_at", "is not", null)
+            // A payment that a reorg removed a moment ago.
+            .where("checkout_sessions.tx_hash", "is not", null)
+            // A period that is paid ahead opens the paywall when it begins; a trial comes before the first.
+            .where(eb => eb.or([eb("invoices.period_start", "<=", ctx.now()), eb("invoices.sequence", "=", 1)]))
+            .orderBy("invoices.sequence", "desc")
+            .limit(1)
+            .as("last"),
+        join => join.onTrue(),
+      )
+      // What was paid ahead for another product ends it when that begins.
+      .select([
+        sql<Date>`coalesce((select min(ahead.period_start) from invoices ahead where ahead.subscription_id = subscriptions.id
+        and ahead.paid_at is not null and ahead.period_start > ${ctx.now()} and ahead.product_id <> last.product_id), access_until)`.as(
+          "expires_at",
+        ),
+        "last.tx_hash",
+      ])
+      .where("subscriptions.payer", "=", address)
+      .where("subscriptions.merchant_id", "=", merchant_id)
+      .where("subscriptions.chain_id", "=", chain_id)
+      .where("subscriptions.access_until", ">", ctx.now())
+      .where("last.product_id", "=", subscription_product_id)
+  )
 }
 
 /** Whether a call may be made now; `remaining` null is as many as fit into the time. */

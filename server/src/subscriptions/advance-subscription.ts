@@ -12,12 +12,13 @@ import { subscriptionChanges } from "../metrics.ts"
 import type { NewEvent } from "../webhooks/emit.ts"
 import { emitAll } from "../webhooks/emit.ts"
 import type { EventData } from "../webhooks/events.ts"
+import { endOfPeriod } from "./calendar.ts"
 import {
+  anchorAtResume,
   CANCEL_AFTER_MS,
   type FoldedSubscription,
   firstPeriod,
   foldSubscription,
-  GRACE_MS,
   NONE,
 } from "./fold-subscription.ts"
 import { factsOf, type Held, isEnded, lastOf } from "./load-subscription.ts"
@@ -61,7 +62,7 @@ export async function advance(ctx: TxContext, all: readonly Held[]): Promise<Row
 }
 
 function standingOf(ctx: TxContext, before: Held): Standing {
-  const held = noteLast(ctx, begun(before))
+  const held = noteLast(ctx, healed(ctx, begun(before)))
   const folded = foldedOf(ctx, held)
   const standing = { before: before.subscription, held, folded, blockedBy: null, events: [] }
   if (!folded.isVoiding) return standing
@@ -100,6 +101,14 @@ const withLast = (held: Held, last: Row<"invoices">): Held => ({
   invoices: [...held.invoices.slice(0, -1), last],
 })
 
+/** Where its merchant had to change something until access was over, periods are counted from now: nobody had that time. */
+function healed(ctx: TxContext, held: Held): Held {
+  const { anchor, blocked_by, paid_until, access_until } = held.subscription
+  const isOver = access_until !== null && access_until <= ctx.now()
+  if (!anchor || !paid_until || !isOver || !blocked_by || blocked_by === "payments_paused") return held
+  return { ...held, subscription: { ...held.subscription, anchor: anchorAtResume(anchor, paid_until, ctx.now()) } }
+}
+
 /** Notes whether the last invoice is paid, or void. All before it were paid for good when it was made, or are void. */
 function noteLast(ctx: TxContext, held: Held): Held {
   const { subscription, session } = held
@@ -113,7 +122,17 @@ function noteLast(ctx: TxContext, held: Held): Held {
   const period = last.sequence === 1 && !isPaid ? { period_start: null, period_end: null } : {}
   const noted = withLast(held, { ...last, paid_at, voided_at, ...period })
   const isBack = isPaid && !last.paid_at && subscription.cancel_reason === "unpaid"
-  return isBack ? back(ctx, noted) : noted
+  if (isBack) return back(ctx, noted)
+  return isPaid && last.voided_at ? realigned(noted) : noted
+}
+
+/** A void that is paid after all can end where no period of the calendar does, which was moved meanwhile: the next is a whole one. */
+function realigned(held: Held): Held {
+  const { anchor, billing_interval: interval, billing_count: count } = held.subscription
+  const { period_end: end } = lastOf(held.invoices)
+  if (!anchor || !end || anchor >= end) return held
+  const isBoundary = endOfPeriod(anchor, { interval, count }, new Date(end.getTime() - 1)).getTime() === end.getTime()
+  return isBoundary ? held : { ...held, subscription: { ...held.subscription, anchor: end } }
 }
 
 /** A subscription that was canceled as unpaid goes on. Where the period that is paid now was over, nobody had it: it begins now. */
@@ -181,13 +200,15 @@ async function makeInvoices(ctx: TxContext, standings: readonly Standing[]): Pro
 type Next = NonNullable<FoldedSubscription["next"]>
 
 /** Notes why the next invoice can't be made, and when it is tried again. */
-function block(ctx: TxContext, standing: Standing, { dueAt }: Next, blockedBy: BlockedBy): void {
+function block(ctx: TxContext, standing: Standing, { graceUntil }: Next, blockedBy: BlockedBy): void {
   const runAt = new Date(ctx.now().getTime() + BLOCKED_MS[blockedBy])
   standing.blockedBy = blockedBy
   standing.folded = { ...standing.folded, runAt }
   // While the network is paused nobody can pay, so nobody loses access for it. What its merchant has to change ends with the grace:
   // else a price that is too low now would be access for ever.
-  if (blockedBy === "payments_paused") standing.folded.accessUntil = new Date(dueAt.getTime() + GRACE_MS)
+  if (blockedBy !== "payments_paused") return
+  const status = ctx.now() < graceUntil ? "active" : "past_due"
+  standing.folded = { ...standing.folded, accessUntil: graceUntil, status }
 }
 
 /** The next invoice, which the subscription now has, with its event. */

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { later, SUBSCRIBER, type SubscriptionRig, startSubscriptionRig } from "../../test/subscription-rig.ts"
 import type { Address } from "../chain/hex.ts"
 import { inTransaction } from "../context.ts"
+import { emitAll } from "../webhooks/emit.ts"
 import { cancelSubscription, resumeSubscription } from "./ask-subscription.ts"
 
 let rig: SubscriptionRig
@@ -87,6 +88,8 @@ describe("a cancellation", () => {
     for (let i = 0; i < 2; i++) await again()
     await expect(again()).rejects.toThrow("too often")
     expect(await types()).toEqual(Array(3).fill("renewal.created"))
+    // Its merchant helps, and alone.
+    expect((await rig.ask(id, "resume")).body).toMatchObject({ cancelAtPeriodEnd: false, cancelAskedBy: null })
   })
 })
 
@@ -150,6 +153,66 @@ describe("money", () => {
     rig.to("2027-09-08T10:00:00Z")
     await rig.look()
     expect((await rig.invoices(id)).at(-1)?.period_end?.toISOString()).toContain("2027-10-10")
+  })
+
+  it("that comes weeks late opens nothing until all arrears are paid, and nobody is told otherwise", async () => {
+    await rig.begin("2027-01-25T10:00:00Z")
+    const id = await rig.subscribed({ billingInterval: "week" })
+    rig.to("2027-02-01T10:00:00Z")
+    await rig.look()
+    rig.to("2027-02-20T10:00:00Z")
+    await rig.look()
+    const standings: string[] = []
+    for (let i = 0; i < 3; i++) {
+      await rig.pay(await rig.open(id))
+      await rig.look()
+      const { status, accessUntil } = await rig.read(id)
+      standings.push(`${status} ${new Date(accessUntil) > rig.now()}`)
+    }
+    expect(standings).toEqual(["past_due false", "past_due false", "active true"])
+    expect(await types()).toEqual([...["renewal.created", "past_due", ...Array(3).fill("renewal.created"), "resumed"]])
+  })
+
+  it("that pays a withdrawn invoice after a move is followed by a whole period", async () => {
+    await rig.begin("2027-01-01T10:00:00Z")
+    const id = await rig.subscribed({ billingInterval: "week" })
+    rig.to("2027-01-06T10:00:00Z")
+    await rig.look()
+    const session = await rig.open(id)
+    await rig.ask(id, "pause")
+    await rig.look()
+    await rig.call("PUT", `subscriptions/${id}`, { productId: await rig.product() })
+    rig.to(later(rig.now(), 0.1))
+    await rig.pay(session)
+    await rig.look()
+    const { data } = (await rig.call("GET", "payments")).body
+    await rig.call("POST", `payments/${data[0].id}/accept`, {})
+    await rig.look()
+    await rig.ask(id, "resume")
+    rig.to("2027-01-14T10:00:00Z")
+    await rig.look()
+    const { period_start, period_end } = (await rig.invoices(id)).at(-1) ?? {}
+    expect([period_start?.toISOString(), period_end?.toISOString()]).toEqual([
+      ...["2027-01-15T10:00:00.000Z", "2027-02-15T10:00:00.000Z"],
+    ])
+  })
+
+  it("that is paid ahead for another product says when the old one closes", async () => {
+    await rig.begin("2027-01-01T10:00:00Z")
+    const [gold, bronze] = [await rig.product(), await rig.product({ billingInterval: "year" })]
+    await rig.pay(await rig.start(gold))
+    await rig.look()
+    const { id } = (await rig.call("GET", "subscriptions")).body.data[0]
+    const paywall = (await rig.call("POST", "paywalls", { name: "Gold", price: 5, subscriptionProductId: gold })).body
+      .id
+    await rig.call("PUT", `subscriptions/${id}`, { productId: bronze })
+    rig.to("2027-01-30T10:00:00Z")
+    await rig.look()
+    await rig.pay(await rig.open(id))
+    await rig.look()
+    const url = `/api/paywalls/${paywall}/verify?address=${SUBSCRIBER}`
+    const { body } = await rig.service.call("GET", url, undefined, { as: "shop" })
+    expect(body).toMatchObject({ hasAccess: true, expiresAt: "2027-02-01T10:00:00.000Z" })
   })
 
   it("that a reorg removes takes the first invoice out of every list with its subscription", async () => {
@@ -228,5 +291,40 @@ describe("a merchant", () => {
     await note()
     expect(reasons).toEqual(["price", "payout_address", null])
     expect(await rig.invoices(id)).toHaveLength(2)
+  })
+
+  it("who lacks a payout address for months bills nobody for the time without access", async () => {
+    await rig.begin(BEGIN)
+    const id = await rig.subscribed()
+    const { db } = rig.service.ctx
+    const [address] = await db.deleteFrom("payout_addresses").returningAll().execute()
+    for (const at of ["2027-02-26", "2027-03-04", "2027-06-05"]) {
+      rig.to(`${at}T10:00:00Z`)
+      await rig.look()
+    }
+    expect(await rig.read(id)).toMatchObject({ status: "past_due", blockedBy: "payout_address" })
+    if (address) await db.insertInto("payout_addresses").values(address).execute()
+    rig.to("2027-06-05T10:20:00Z")
+    await rig.look()
+    expect((await rig.invoices(id)).at(-1)?.period_start?.toISOString()).toContain("2027-06-05")
+    expect(await types()).toEqual(["past_due", "renewal.created", "resumed"])
+  })
+
+  it("with a hundred endpoints has its events sent to each", async () => {
+    await rig.begin(BEGIN)
+    const { ctx } = rig.service
+    const { id: merchantId } = await ctx.db.selectFrom("merchants").select("id").executeTakeFirstOrThrow()
+    const now = rig.now()
+    const hook = { merchant_id: merchantId, url: "https://shop.example/", description: null, events: '["*"]' }
+    const hooks = Array.from({ length: 100 }, (_, i) => ({ ...hook, id: `c${`${i}`.padStart(24, "0")}`, active: true }))
+    await ctx.db
+      .insertInto("webhooks")
+      .values(hooks.map(each => ({ ...each, created_at: now, updated_at: now })))
+      .execute()
+    const events = Array.from({ length: 70 }, (_, i) => {
+      return { merchantId, type: "subscription.renewal.created" as const, orderKey: `sub_${i}`, data: {} as never }
+    })
+    await inTransaction(ctx, ctx => emitAll(ctx, events))
+    expect(await ctx.db.selectFrom("deliveries").select("id").execute()).toHaveLength(7_000)
   })
 })

@@ -19,13 +19,15 @@ export const pauseSubscription = (ctx: TxContext, owner: Owner, id: string): Pro
   change(ctx, owner, id, ({ subscription }) => (subscription.paused_at ? {} : { paused_at: ctx.now() }))
 
 /** So many invoices of one period are made for a subscriber that cancels and takes it back, again and again: each is an event. */
-const MOST_VOIDED = 3
+export const MOST_VOIDED = 3
 
 /** Resumes a paused subscription, or keeps one that was to end with its period, as far as whoever asks has asked for that. */
 export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription, invoices, session }) => {
     const { paused_at, cancel_asked_by, anchor, paid_until } = subscription
-    const left = withoutWish(cancel_asked_by, wisherOf(owner))
+    // Whom the service refuses too many invoices, its merchant helps.
+    const isUsedUp = invoices.slice(-MOST_VOIDED).every(each => each.voided_at)
+    const left = "merchantId" in owner && isUsedUp ? null : withoutWish(cancel_asked_by, wisherOf(owner))
     const isKept = left !== cancel_asked_by
     // A pause is the merchant's.
     const isPaused = paused_at !== null && "merchantId" in owner
@@ -41,7 +43,7 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
     const last = lastOf(invoices)
     // Until it is closed it can be paid, and a second invoice beside it would be for the same period.
     if (last.void_asked_at && !last.voided_at && !last.paid_at && !isEnded(session)) throw refused(stillOpen(session))
-    if ("payer" in owner && invoices.slice(-MOST_VOIDED).every(each => each.voided_at))
+    if ("payer" in owner && isUsedUp)
       throw refused(
         "This subscription was canceled and resumed too often for its next period. Ask its merchant to resume it.",
       )

@@ -45,6 +45,12 @@ describe("a subscription", () => {
     ["past due after its session's time", 99, open, { status: "past_due" }],
     ["unpaid to the end", 58, { invoices: [first, { ...second, state: "ended" }] }, { cancelReason: "unpaid" }],
     ["paid late", 50, { invoices: [first, { ...second, state: "paid" }] }, { status: "active", accessUntil: at(62) }],
+    [
+      "in arrears, after its access",
+      65,
+      { invoices: [first, { ...second, state: "paid", paidAt: at(64), isFinal: true }] },
+      { status: "past_due", accessUntil: at(62), next: expect.objectContaining({ graceUntil: at(62), dueAt: at(65) }) },
+    ],
     ["paused", 5, { pausedAt: at(4) }, { status: "paused", accessUntil: at(28), runAt: null }],
     ["paused while billed", 27, { ...open, pausedAt: at(26) }, { status: "paused", isVoiding: true }],
     [

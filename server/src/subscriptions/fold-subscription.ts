@@ -54,8 +54,8 @@ export interface FoldedSubscription {
   paidUntil: Date | null
   /** Until when it opens paywalls: through the grace after the paid time, or after an invoice that the service made late. */
   accessUntil: Date | null
-  /** The invoice to make now. */
-  next: Pick<InvoiceFacts, "periodStart" | "periodEnd" | "dueAt"> | null
+  /** The invoice to make now; `graceUntil`: how long access would last with it. */
+  next: (Pick<InvoiceFacts, "periodStart" | "periodEnd" | "dueAt"> & { graceUntil: Date }) | null
   /** Whether the open invoice is not to be paid any more: its session is to be closed, if nobody has begun to pay it. */
   isVoiding: boolean
   /** When the clock alone changes something of this; null: never. */
@@ -107,17 +107,22 @@ type Common = Omit<FoldedSubscription, "status"> & { paidUntil: Date }
 
 /** While an invoice is open. Its session's end, and no clock, cancels the subscription: a payment at the last second counts. */
 function waiting(common: Common, open: InvoiceFacts, paid: readonly InvoiceFacts[], now: Date): FoldedSubscription {
-  const { dueAt } = open
-  const last = paid.at(-1)
-  // Who paid the last period before it ended was not late: the service was, if the invoice is due after its period began. Else each
-  // period that is paid when access has ended would open the grace again, and of days one in three be paid.
-  const isPunctual = last?.paidAt != null && last.paidAt <= last.periodEnd
-  const from = isPunctual ? latest([common.paidUntil, dueAt]) : common.paidUntil
-  const pastAt = new Date(dueAt.getTime() + GRACE_MS)
-  const accessUntil = new Date(from.getTime() + GRACE_MS)
-  if (now < dueAt) return { ...common, accessUntil, status: "active", runAt: dueAt }
-  if (now < pastAt) return { ...common, accessUntil, status: "payment_due", runAt: pastAt }
+  const accessUntil = graceAfter(common.paidUntil, open.dueAt, paid)
+  if (now < open.dueAt) return { ...common, accessUntil, status: "active", runAt: open.dueAt }
+  // Of arrears, access can be over when the invoice is made.
+  if (now < accessUntil) return { ...common, accessUntil, status: "payment_due", runAt: accessUntil }
   return { ...common, accessUntil, status: "past_due" }
+}
+
+/**
+ * Until when access lasts while an invoice is to be paid. Who paid the last period before it ended was not late: the service was, if the
+ * invoice is due after its period began. Else each period that is paid when access has ended would open the grace again, and of days one
+ * in three be paid.
+ */
+function graceAfter(paidUntil: Date, dueAt: Date, paid: readonly InvoiceFacts[]): Date {
+  const last = paid.at(-1)
+  const isPunctual = last?.paidAt != null && last.paidAt <= last.periodEnd
+  return new Date((isPunctual ? latest([paidUntil, dueAt]) : paidUntil).getTime() + GRACE_MS)
 }
 
 /** While all invoices are paid: the next is made ahead of its period, once no reorg can take the last payment back. */
@@ -133,10 +138,12 @@ function renewing(
   // Of short periods, half: the payer of a day is not asked for a day that begins after the next.
   const ahead = Math.min(aheadMs, (periodEnd.getTime() - periodStart.getTime()) / 2)
   const makeAt = new Date(periodStart.getTime() - ahead)
-  const standing = { ...common, accessUntil, status: "active" as const }
+  const standing = { ...common, accessUntil, status: now < accessUntil ? ("active" as const) : ("past_due" as const) }
   if (now < makeAt) return { ...standing, runAt: makeAt }
   if (!paid.every(each => each.isFinal)) return { ...standing, runAt: new Date(now.getTime() + FINAL_MS) }
-  return { ...standing, next: { periodStart, periodEnd, dueAt: latest([periodStart, now]) }, runAt: now }
+  const dueAt = latest([periodStart, now])
+  const graceUntil = graceAfter(common.paidUntil, dueAt, paid)
+  return { ...standing, next: { periodStart, periodEnd, dueAt, graceUntil }, runAt: now }
 }
 
 /** What periods are counted from when a subscription is resumed: time that nobody had is not billed. */

@@ -9,6 +9,7 @@ import { sqlArray } from "../db/sql-array.ts"
 import { ApiError } from "../errors.ts"
 import { newestFirst } from "../http/lists.ts"
 import { formatAmount } from "../money/amount.ts"
+import { MOST_VOIDED } from "./ask-subscription.ts"
 import { invoiceUrl } from "./notify-subscription.ts"
 import type { SubscriberInvoices, SubscriberSubscription } from "./subscriber-schema.ts"
 
@@ -62,6 +63,7 @@ export async function shownToSubscriber(ctx: TxContext, rows: readonly Shown[]):
   const ids = rows.map(({ id }) => id)
   if (ids.length === 0) return []
   const [open, paid] = [await openInvoices(ctx, ids), await paidPeriods(ctx, ids)]
+  const usedUp = await withoutResume(ctx, ids)
   return rows.map(row => {
     const { token, name: chain } = networkOf(ctx.chain, row.chain_id)
     const paidUntil = begun(row.paid_until).toISOString()
@@ -79,7 +81,7 @@ export async function shownToSubscriber(ctx: TxContext, rows: readonly Shown[]):
       paidUntil,
       accessUntil: begun(row.access_until).toISOString(),
       cancelAtPeriodEnd: row.cancel_at_period_end,
-      canResume: row.status !== "canceled" && row.cancel_asked_by === "subscriber",
+      canResume: row.status !== "canceled" && row.cancel_asked_by === "subscriber" && !usedUp.has(row.id),
       nextDueAt: row.status === "active" && !isEnding && !invoice ? paidUntil : null,
       endsAt: isEnding ? paidUntil : null,
       openInvoice: invoice ? invoiceOf(ctx, invoice, token.decimals) : null,
@@ -117,6 +119,14 @@ async function openInvoices(ctx: TxContext, ids: readonly string[]) {
     .where(eb => eb.or([eb("void_asked_at", "is", null), eb("checkout_sessions.status", "=", "verifying")]))
     .execute()
   return new Map(rows.map(row => [row.subscription_id, row]))
+}
+
+/** Those whose last invoices were voided too often, so that their merchant alone takes a cancellation back. */
+async function withoutResume(ctx: TxContext, ids: readonly string[]): Promise<Set<string>> {
+  const { rows } = await sql<{ id: string }>`select s.id from unnest(${sqlArray("text", ids)}) as s (id)
+    cross join lateral (select voided_at from invoices where subscription_id = s.id order by sequence desc limit ${MOST_VOIDED}) last
+    group by s.id having count(last.voided_at) = ${MOST_VOIDED}`.execute(ctx.db)
+  return new Set(rows.map(({ id }) => id))
 }
 
 /** How many periods of its present product each subscription has paid, since it was moved there. */

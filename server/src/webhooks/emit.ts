@@ -37,6 +37,8 @@ export interface NewEvent<T extends keyof EventData> {
  */
 const MOST_NOTICES = 600
 const MINUTE_MS = 60_000
+/** A statement takes 65,535 values; a hundred events of a merchant with a hundred endpoints are ten thousand deliveries. */
+const DELIVERIES_A_STATEMENT = 1_000
 
 /**
  * Inserts an event and one delivery for each subscribed endpoint; for a paused endpoint the delivery is `skipped`, to
@@ -74,7 +76,12 @@ export async function emitAll(
   const webhooks = await liveWebhooks(ctx, fresh)
   const deliveries = []
   for (const event of fresh) deliveries.push(...(await deliveriesOf(ctx, event, webhooks)))
-  if (deliveries.length > 0) await ctx.db.insertInto("deliveries").values(deliveries).execute()
+  // In their order, which is that of sending.
+  for (let i = 0; i < deliveries.length; i += DELIVERIES_A_STATEMENT)
+    await ctx.db
+      .insertInto("deliveries")
+      .values(deliveries.slice(i, i + DELIVERIES_A_STATEMENT))
+      .execute()
   return numbered.map(({ id }) => (isMade.has(id) ? id : undefined))
 }
 
