@@ -155,7 +155,7 @@ describe("money", () => {
     expect((await rig.invoices(id)).at(-1)?.period_end?.toISOString()).toContain("2027-10-10")
   })
 
-  it("that comes weeks late opens nothing until all arrears are paid, and nobody is told otherwise", async () => {
+  it("that comes weeks late gives access once all arrears are paid, and no event says so before", async () => {
     await rig.begin("2027-01-25T10:00:00Z")
     const id = await rig.subscribed({ billingInterval: "week" })
     rig.to("2027-02-01T10:00:00Z")
