@@ -16,6 +16,28 @@ export const caught = [
   /^gone .*its row says reserve [1-9]\d*, the chain 0/,
 ]
 
+/** What must be found of altered rows. */
+export const caughtOfTampered = [
+  /^captured in parts .*nobody asked for a capture that was made/,
+  /^captured in parts .*completed was sent twice/,
+  /^forgotten .*its row says reserve [1-9]/,
+]
+
+/** Leaves the rows as a careless service would: a capture that nobody asked for, a second completion, and an amount that is not the chain's. */
+export async function tamperWith(db: Db, deals: readonly Deal[]): Promise<void> {
+  const idOf = (story: Story) => deals.find(deal => deal.story === story)?.id ?? ""
+  const parts = idOf("captured in parts")
+  await sql`insert into payouts select (jsonb_populate_record(i, jsonb_build_object('id', gen_random_uuid(), 'source_key', 'again',
+      'nonce', 1000000))).*
+    from payouts i where i.id = (select id from payouts where escrow_id = ${parts} and kind = 'capture' and state = 'final'
+      order by id limit 1)`.execute(db)
+  await sql`insert into events select (jsonb_populate_record(e, jsonb_build_object('id', 'evt_again', 'dedupe_key', 'again',
+      'body', regexp_replace(e.body, '"sequence":[0-9]+', '"sequence":1000')))).*
+    from events e where e.type = 'checkout.session.completed' and e.body like ${`%"sessionId":"${parts}"%`}
+    order by e.id limit 1`.execute(db)
+  await sql`update escrows set authorized = authorized + 1 where session_id = ${idOf("forgotten")}`.execute(db)
+}
+
 const triggers = {
   idempotency_keys: `
     if new.answer is not null and new.route like '%/capture' then

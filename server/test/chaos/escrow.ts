@@ -9,7 +9,7 @@ import { newEndpoint } from "../../src/chain/endpoints.ts"
 import type { Address } from "../../src/chain/hex.ts"
 import { reconcileRound } from "../../src/reconciliation/reconcile.ts"
 import { randomOf } from "./chaos.ts"
-import { beCareless, carelessStories, waitCareless } from "./escrow-careless.ts"
+import { beCareless, carelessStories, tamperWith, waitCareless } from "./escrow-careless.ts"
 import {
   allStories,
   type Deal,
@@ -44,6 +44,8 @@ export interface EscrowChaosOptions extends Dooms {
   reorgs: boolean
   /** Whether the service is a careless one, which is to be caught. */
   mutant?: boolean
+  /** Whether its rows are altered afterwards, as a careless service would leave them, and checked again: what is found is in `caught`. */
+  tamper?: boolean
   seed: number
   limitMs: number
   say?: (text: string) => void
@@ -52,6 +54,7 @@ export interface EscrowChaosOptions extends Dooms {
 /** What came of it. */
 interface EscrowReport {
   violations: string[]
+  caught: string[]
   kills: Record<string, number>
   checkouts: number
   reorgs: number
@@ -68,7 +71,7 @@ export async function runEscrowChaos(options: EscrowChaosOptions): Promise<Escro
   const stage = await setStage(options.postgresUrl, random, options.mutant === true)
   if (options.mutant) await beCareless(stage.rig.service.ctx.db)
   const report: EscrowReport = {
-    ...{ violations: [], kills: stage.kills, checkouts: 0 },
+    ...{ violations: [], caught: [], kills: stage.kills, checkouts: 0 },
     ...{ reorgs: 0, dropped: 0, reconciliations: 0, ms: 0 },
   }
   const over = new AbortController()
@@ -93,6 +96,10 @@ export async function runEscrowChaos(options: EscrowChaosOptions): Promise<Escro
     if (options.mostWaves > options.waves && !allMet(stage, options))
       report.violations.push(`not every kill was met: ${unmet(stage, options)}`)
     report.violations.push(...stage.errors, ...(await escrowViolations(stage, play.deals)))
+    if (options.tamper) {
+      await tamperWith(stage.rig.service.ctx.db, play.deals)
+      report.caught = await escrowViolations(stage, play.deals)
+    }
     report.checkouts = play.deals.length
     report.ms = Math.round(performance.now() - startedAt)
     return report
