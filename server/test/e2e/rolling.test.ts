@@ -2,7 +2,17 @@
 // deployment replaces one process after the other. Nobody gets a 5xx or a broken connection, and every payment is found.
 import { type ChildProcess, execFileSync, spawn } from "node:child_process"
 import { once } from "node:events"
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs"
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -27,6 +37,25 @@ function older(): string | undefined {
   return parent
 }
 
+/** Installs what the older program depends on and this one does not, or in another version; in a folder outside of its workspaces. */
+function installOlder(folder: string, target: string): void {
+  const { dependencies } = JSON.parse(git("show", `${older()}:server/package.json`).toString())
+  const versionOf = (name: string): string | undefined => {
+    const file = join(root, "node_modules", name, "package.json")
+    return existsSync(file) ? JSON.parse(readFileSync(file, "utf8")).version : undefined
+  }
+  const others = Object.entries(dependencies).filter(([name, version]) => versionOf(name) !== version)
+  if (others.length === 0) return
+  mkdirSync(folder)
+  writeFileSync(
+    join(folder, "package.json"),
+    JSON.stringify({ type: "module", dependencies: Object.fromEntries(others) }),
+  )
+  const args = ["install", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund"]
+  execFileSync("npm", args, { cwd: folder, stdio: "pipe" })
+  renameSync(join(folder, "node_modules"), target)
+}
+
 interface Program {
   child: ChildProcess
   url: string
@@ -49,6 +78,7 @@ describe.runIf(postgresBinaries() && older())("an upgrade of one process after t
     const archive = git("archive", older() ?? "", "package.json", "server/src", "web/src")
     execFileSync("tar", ["-x", "-C", before], { input: archive })
     symlinkSync(join(root, "node_modules"), join(before, "node_modules"))
+    installOlder(join(dir, "packages"), join(before, "server/node_modules"))
     ;[postgres, anvil, issuer] = await Promise.all([startPostgres(), startAnvil({ slotsInAnEpoch: 10 }), startIssuer()])
     token = await deployTestUsdc(anvil.client)
     await fundPayers(anvil, token)
