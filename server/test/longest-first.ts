@@ -17,7 +17,6 @@ export const longest = [
   "server/test/e2e/workers.test.ts",
   "server/test/e2e/package.test.ts",
   "server/test/e2e/operations.test.ts",
-  "server/test/e2e/rolling.test.ts",
   "server/test/e2e/live.test.ts",
   "server/test/e2e/restore.test.ts",
   "contracts/escrow-properties.test.ts",
