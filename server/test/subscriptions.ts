@@ -109,6 +109,15 @@ export async function newInvoice(
     })
     .returning("id")
     .executeTakeFirstOrThrow()
+  // What is overdue lets its subscriber in for three days, and no longer.
+  const { due_at: dueAt, paid_at: paidAt } = invoice
+  if (dueAt && !paidAt && new Date(dueAt) < service.ctx.now())
+    await db
+      .updateTable("subscriptions")
+      .set({ access_until: new Date(new Date(dueAt).getTime() + 3 * DAY_MS) })
+      .where("id", "=", subscriptionId)
+      .where("status", "is not", null)
+      .execute()
   return { invoiceId: made.id, sessionId }
 }
 

@@ -172,6 +172,28 @@ async function faked(): Promise<void> {
   await page.unroute("**/events*")
 }
 
+/** A reservation after the merchant's time, and after its end: both are days away, so the page gets another state than the server's. */
+async function laterPhases(url: string, shown: string, name: string): Promise<void> {
+  await page.route("**/events*", route => route.fulfill({ status: 503 }))
+  const phases = [
+    ["releasing", "by itself"],
+    ["reclaimable", "Take it back yourself"],
+  ] as const
+  for (const [phase, words] of phases) {
+    await page.route("**/status*", async route => {
+      const response = await route.fetch({ url: `${url}/status` })
+      const status = await response.json()
+      await route.fulfill({ response, json: { ...status, reservation: { ...status.reservation, phase } } })
+    })
+    await page.goto(url)
+    await stage(shown)
+    await page.getByText(words).waitFor()
+    await shoot(`${name}-${phase}`)
+    await page.unroute("**/status*")
+  }
+  await page.unroute("**/events*")
+}
+
 /** A payment that is reserved first, until all of it went somewhere. */
 async function reserved(): Promise<void> {
   const open = async (url: string, name: string, shown = page) => {
@@ -194,10 +216,12 @@ async function reserved(): Promise<void> {
   await shoot("escrow-reserved")
   await open(`${url}?lang=ar`, "reserved")
   await shoot("escrow-reserved-arabic")
+  await laterPhases(url, "reserved", "escrow")
   await post("/api/console/payments/capture", { sessionId, amount: "12.00" })
   await moved(sessionId, "captured", "12.00")
   await open(url, "paid")
   await shoot("escrow-captured-part")
+  await laterPhases(url, "paid", "escrow-captured-part")
   await post("/api/console/payments/void", { sessionId })
   await moved(sessionId, "released", "7.90")
   const { approval } = await post("/api/console/payments/refund", { sessionId, amount: "2.00" })

@@ -136,11 +136,11 @@ export const es: Catalogue = {
     "El plazo para cobrar terminó. {left} {symbol} vuelven solos a su billetera. Si no están allí antes de: {time}, abra de nuevo esta página: muestra cómo recuperarlos usted mismo.",
   takeBack: "Puede recuperar su dinero",
   takeBackWords:
-    "{left} {symbol} no pudieron liberarse a tiempo. Recupérelos usted mismo: desde la billetera que pagó, envíe una transacción al contrato de depósito, con los datos de abajo y sin importe. Cuesta una pequeña comisión de red. Nosotros también seguimos intentándolo.",
+    "{left} {symbol} no pudieron liberarse a tiempo. Recupérelos usted mismo: desde la billetera que pagó, envíe una transacción al contrato de depósito en garantía, con los datos de abajo y sin importe. Cuesta una pequeña comisión de red. Nosotros también seguimos intentándolo.",
   takenReleasing: "{merchant} cobró {paid} de {amount} {symbol}. El resto vuelve solo a su billetera.",
   takenTakeBack:
-    "{merchant} cobró {paid} de {amount} {symbol}. {left} {symbol} no pudieron liberarse a tiempo. Recupérelos usted mismo: desde la billetera que pagó, envíe una transacción al contrato de depósito, con los datos de abajo y sin importe.",
-  escrowContract: "Contrato de depósito",
+    "{merchant} cobró {paid} de {amount} {symbol}. {left} {symbol} no pudieron liberarse a tiempo. Recupérelos usted mismo: desde la billetera que pagó, envíe una transacción al contrato de depósito en garantía, con los datos de abajo y sin importe.",
+  escrowContract: "Contrato de depósito en garantía",
   transactionData: "Datos de la transacción",
   released: "Su reserva se liberó",
   releasedWords: "{merchant} no cobró nada. Volvieron {released} {symbol} a su billetera.",
@@ -220,7 +220,7 @@ export const es: Catalogue = {
   invoice: "Factura",
   period: "Período",
   dueOn: "Vence",
-  invoiceDue: "El pago ha vencido",
+  invoiceDue: "Hay un pago pendiente",
   invoiceDueWords: "Pague antes del {time} para conservar su acceso.",
   invoiceLate: "El pago está atrasado",
   invoiceLateWords:

@@ -141,7 +141,7 @@ export const fr: Catalogue = {
     "Le délai d’encaissement est passé. {left} {symbol} reviennent d’eux-mêmes dans votre portefeuille. S’ils n’y sont pas avant : {time}, rouvrez cette page : elle montre comment les reprendre vous-même.",
   takeBack: "Vous pouvez reprendre votre argent",
   takeBackWords:
-    "{left} {symbol} n’ont pas pu être libérés à temps. Reprenez-les vous-même : depuis le portefeuille qui a payé, envoyez une transaction au contrat de séquestre, avec les données ci-dessous et sans montant. Elle coûte de petits frais de réseau. Nous continuons aussi d’essayer.",
+    "{left} {symbol} n’ont pas pu être libérés à temps. Reprenez-les vous-même : depuis le portefeuille qui a payé, envoyez une transaction au contrat de séquestre, avec les données ci-dessous et sans montant. Cela coûte de petits frais de réseau. Nous continuons aussi d’essayer.",
   takenReleasing:
     "{merchant} a encaissé {paid} {symbol} sur {amount}. Le reste revient de lui-même dans votre portefeuille.",
   takenTakeBack:
@@ -219,7 +219,7 @@ export const fr: Catalogue = {
   everyWeek: "chaque semaine",
   everyMonth: "chaque mois",
   everyYear: "chaque année",
-  everyMany: "tous les {period}",
+  everyMany: "à intervalles de {period}",
   renews: "Renouvelé {every}. Vous payez chaque facture vous-même ; rien n’est prélevé automatiquement.",
   renewsMost: "Nombre de paiements : {count}.",
   trialBefore: "Gratuit au début : {period}, en plus de ce que vous payez maintenant.",
