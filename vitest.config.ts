@@ -13,7 +13,7 @@ const common = {
   testTimeout: 300_000,
   hookTimeout: 300_000,
   // More than two cores: many tests wait for blocks, browsers and processes. With two workers a whole run used 1.3 cores.
-  maxWorkers: 4,
+  maxWorkers: 3,
 }
 
 /** The server of tests on Postgres. What runs on the embedded database must not see it. */
