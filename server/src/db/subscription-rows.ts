@@ -26,7 +26,7 @@ export interface Subscriptions {
   /** Asked for; `cancel_at_period_end`: with the time that is paid. */
   canceled_at: Optional<Date>
   cancel_at_period_end: Generated<boolean>
-  /** Who asked for either: each takes back only its own wish. */
+  /** Who asked for either: each takes back only what it asked for. */
   cancel_asked_by: Optional<"merchant" | "subscriber" | "both">
   status: Optional<"active" | "payment_due" | "past_due" | "paused" | "canceled">
   cancel_reason: Optional<"requested" | "unpaid" | "completed">

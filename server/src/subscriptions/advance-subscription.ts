@@ -12,7 +12,6 @@ import { subscriptionChanges } from "../metrics.ts"
 import type { NewEvent } from "../webhooks/emit.ts"
 import { emitAll } from "../webhooks/emit.ts"
 import type { EventData } from "../webhooks/events.ts"
-import { endOfPeriod } from "./calendar.ts"
 import {
   anchorAtResume,
   CANCEL_AFTER_MS,
@@ -121,26 +120,22 @@ function noteLast(ctx: TxContext, held: Held): Held {
   // Without its first payment it has not begun, and its first invoice has no period.
   const period = last.sequence === 1 && !isPaid ? { period_start: null, period_end: null } : {}
   const noted = withLast(held, { ...last, paid_at, voided_at, ...period })
-  const isBack = isPaid && !last.paid_at && subscription.cancel_reason === "unpaid"
-  if (isBack) return back(ctx, noted)
-  return isPaid && last.voided_at ? realigned(noted) : noted
+  const isBack = isPaid && !last.paid_at && (subscription.cancel_reason === "unpaid" || last.voided_at !== null)
+  return isBack ? back(ctx, noted) : noted
 }
 
-/** A void that is paid after all can end where no period of the calendar does, which was moved meanwhile: the next is a whole one. */
-function realigned(held: Held): Held {
-  const { anchor, billing_interval: interval, billing_count: count } = held.subscription
-  const { period_end: end } = lastOf(held.invoices)
-  if (!anchor || !end || anchor >= end) return held
-  const isBoundary = endOfPeriod(anchor, { interval, count }, new Date(end.getTime() - 1)).getTime() === end.getTime()
-  return isBoundary ? held : { ...held, subscription: { ...held.subscription, anchor: end } }
-}
-
-/** A subscription that was canceled as unpaid goes on. Where the period that is paid now was over, nobody had it: it begins now. */
+/** What is paid after it was void, or canceled its subscription. Where its period was over, nobody had it: it begins now. */
 function back(ctx: TxContext, held: Held): Held {
   const subscription = { ...held.subscription, cancel_reason: null }
   const last = lastOf(held.invoices)
+  const { period_start, period_end, product_id } = last
   const now = ctx.now()
-  if (!last.period_end || last.period_end > now) return { ...held, subscription }
+  if (!period_start || !period_end || period_end > now) return { ...held, subscription }
+  // It was moved since: what was paid for is as long as it was then.
+  if (product_id !== subscription.product_id) {
+    const asLong = new Date(now.getTime() + period_end.getTime() - period_start.getTime())
+    return withLast({ ...held, subscription }, { ...last, period_start: now, period_end: asLong })
+  }
   const billing = { interval: subscription.billing_interval, count: subscription.billing_count }
   const { anchor, periodEnd } = firstPeriod(billing, 0, now)
   return withLast(
@@ -215,7 +210,7 @@ function block(ctx: TxContext, standing: Standing, { graceUntil }: Next, blocked
 function bill(
   ctx: TxContext,
   standing: Standing,
-  { periodStart, periodEnd, dueAt }: Next,
+  { periodStart, periodEnd, dueAt, anchor }: Next,
   session: Row<"checkout_sessions">,
 ): Row<"invoices"> {
   const { held } = standing
@@ -227,7 +222,7 @@ function bill(
     ...{ period_start: periodStart, period_end: periodEnd, due_at: dueAt, created_at: now, updated_at: now },
     ...{ paid_at: null, void_asked_at: null, voided_at: null },
   }
-  const subscription = { ...held.subscription, event_sequence: event_sequence + 1 }
+  const subscription = { ...held.subscription, anchor, event_sequence: event_sequence + 1 }
   const invoices = [...held.invoices, invoice]
   standing.held = { ...held, subscription, invoices, session, isSessionHeld: true, isFinal: false }
   standing.folded = foldedOf(ctx, standing.held)

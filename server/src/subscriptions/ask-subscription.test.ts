@@ -215,6 +215,42 @@ describe("money", () => {
     expect(body).toMatchObject({ hasAccess: true, expiresAt: "2027-02-01T10:00:00.000Z" })
   })
 
+  it.each([
+    ["while its period lasts", 0.1, "2027-02-14T10:00:00.000Z", "2027-03-14T10:00:00.000Z"],
+    // Nobody had that week: it begins with the acceptance, and is no month for the price of a week.
+    ["when its period is over", 30, "2027-03-15T", "2027-04-15T"],
+  ])(
+    "that its merchant accepts %s, after a pause and a move, is followed by a whole period",
+    async (_when, days, until, then) => {
+      await rig.begin(BEGIN)
+      const id = await rig.subscribed({ billingInterval: "week" })
+      rig.to("2027-02-06T10:00:00Z")
+      await rig.look()
+      const session = await rig.open(id)
+      await rig.ask(id, "pause")
+      await rig.look()
+      rig.to(later(rig.now(), 0.1))
+      await rig.pay(session)
+      await rig.look()
+      const month = await rig.product()
+      expect((await rig.call("PUT", `subscriptions/${id}`, { productId: month })).status).toBe(200)
+      rig.to(later(rig.now(), days))
+      const { data } = (await rig.call("GET", "payments")).body
+      await rig.call("POST", `payments/${data[0].id}/accept`, {})
+      await rig.look()
+      expect((await rig.read(id)).paidUntil).toContain(until)
+      await rig.ask(id, "resume")
+      rig.to(later(new Date((await rig.read(id)).paidUntil), -1))
+      await rig.look()
+      const next = (await rig.invoices(id)).at(-1)
+      expect(next?.product_id).toBe(month)
+      expect([next?.period_start?.toISOString(), next?.period_end?.toISOString()]).toEqual([
+        expect.stringContaining(until),
+        expect.stringContaining(then),
+      ])
+    },
+  )
+
   it("that a reorg removes takes the first invoice out of every list with its subscription", async () => {
     await rig.begin(BEGIN)
     const session = await rig.start(await rig.product())

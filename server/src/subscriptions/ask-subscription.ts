@@ -5,7 +5,7 @@ import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
 import { ApiError, invalid } from "../errors.ts"
 import { advance } from "./advance-subscription.ts"
-import { anchorAtResume } from "./fold-subscription.ts"
+import { anchorAtMove, anchorAtResume } from "./fold-subscription.ts"
 import { type Held, holdSubscription, isEnded, lastOf } from "./load-subscription.ts"
 import { writeInvoices } from "./queries.ts"
 
@@ -27,7 +27,7 @@ export const resumeSubscription = (ctx: TxContext, owner: Owner, id: string): Pr
     const { paused_at, cancel_asked_by, anchor, paid_until } = subscription
     // Whom the service refuses too many invoices, its merchant helps.
     const isUsedUp = invoices.slice(-MOST_VOIDED).every(each => each.voided_at)
-    const left = "merchantId" in owner && isUsedUp ? null : withoutWish(cancel_asked_by, wisherOf(owner))
+    const left = "merchantId" in owner && isUsedUp ? null : removeAsker(cancel_asked_by, askerOf(owner))
     const isKept = left !== cancel_asked_by
     // A pause is the merchant's.
     const isPaused = paused_at !== null && "merchantId" in owner
@@ -60,16 +60,16 @@ function stillOpen({ status, exception }: Row<"checkout_sessions">): string {
   return "Somebody is paying the open invoice of this subscription. Try again once that payment is confirmed or over."
 }
 
-type Wisher = "merchant" | "subscriber"
-type Wishers = Row<"subscriptions">["cancel_asked_by"]
+type Asker = "merchant" | "subscriber"
+type AskedBy = Row<"subscriptions">["cancel_asked_by"]
 
-const wisherOf = (owner: Owner): Wisher => ("payer" in owner ? "subscriber" : "merchant")
+const askerOf = (owner: Owner): Asker => ("payer" in owner ? "subscriber" : "merchant")
 
-const withWish = (by: Wishers, wisher: Wisher): Wishers => (by === null || by === wisher ? wisher : "both")
+const addAsker = (by: AskedBy, asker: Asker): AskedBy => (by === null || by === asker ? asker : "both")
 
-function withoutWish(by: Wishers, wisher: Wisher): Wishers {
-  if (by === "both") return wisher === "merchant" ? "subscriber" : "merchant"
-  return by === wisher ? null : by
+function removeAsker(by: AskedBy, asker: Asker): AskedBy {
+  if (by === "both") return asker === "merchant" ? "subscriber" : "merchant"
+  return by === asker ? null : by
 }
 
 /** Cancels a subscription at once, or with the time that is paid. */
@@ -80,7 +80,7 @@ export const cancelSubscription = (
   at: "now" | "period_end",
 ): Promise<Row<"subscriptions">> =>
   change(ctx, owner, id, ({ subscription: { cancel_asked_by, paid_until } }) => {
-    const asked = { cancel_asked_by: withWish(cancel_asked_by, wisherOf(owner)) }
+    const asked = { cancel_asked_by: addAsker(cancel_asked_by, askerOf(owner)) }
     // Where the paid time is over, its end is now.
     const isNow = at === "now" || !paid_until || paid_until <= ctx.now()
     if (isNow) return { ...asked, canceled_at: ctx.now() }
@@ -111,7 +111,9 @@ export async function moveSubscription(
       throw refused(
         "An invoice of this subscription is open, and the new product has periods of another length. Change it once that invoice is paid, or pause the subscription first.",
       )
-    return { ...terms, anchor: subscription.paid_until }
+    const { anchor, paid_until } = subscription
+    if (!anchor || !paid_until) throw new Error("a subscription that is moved has not begun")
+    return { ...terms, anchor: anchorAtMove(anchor, paid_until) }
   })
 }
 

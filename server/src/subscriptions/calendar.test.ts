@@ -1,6 +1,6 @@
 import fc from "fast-check"
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest"
-import { type Billing, boundary, endOfPeriod, intervals } from "./calendar.ts"
+import { type Billing, boundary, intervals, isBoundary, nextBoundary } from "./calendar.ts"
 
 const at = (text: string) => new Date(text)
 const days = (anchor: string, interval: Billing["interval"], count: number, ns: number[]) =>
@@ -32,8 +32,10 @@ describe("a billing period", () => {
       fc.property(date, billing, fc.integer({ min: 0, max: 60 }), (anchor, billing, n) => {
         const [start, end] = [boundary(anchor, billing, n), boundary(anchor, billing, n + 1)]
         expect(start < end).toBe(true)
-        expect(endOfPeriod(anchor, billing, start)).toEqual(end)
-        expect(endOfPeriod(anchor, billing, new Date(end.getTime() - 1))).toEqual(end)
+        expect(nextBoundary(anchor, billing, start)).toEqual(end)
+        expect(nextBoundary(anchor, billing, new Date(end.getTime() - 1))).toEqual(end)
+        expect([start, end].map(each => isBoundary(anchor, billing, each))).toEqual([true, true])
+        expect(isBoundary(anchor, billing, new Date(end.getTime() - 1))).toBe(false)
         expect(end.getTime() % 86_400_000).toBe(anchor.getTime() % 86_400_000)
       }),
     )

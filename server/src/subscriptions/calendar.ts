@@ -32,11 +32,19 @@ export function boundary(anchor: Date, { interval, count }: Billing, n: number):
   return moved
 }
 
-/** The end of the period that begins at `start`: the first boundary after it. `start` is not before the anchor. */
-export function endOfPeriod(anchor: Date, billing: Billing, start: Date): Date {
+/** The first boundary after `start`, which is not before the anchor. */
+export const nextBoundary = (anchor: Date, billing: Billing, start: Date): Date =>
+  boundary(anchor, billing, countBefore(anchor, billing, start) + 1)
+
+/** Whether a period of this anchor begins at `start`, which is not before the anchor. */
+export const isBoundary = (anchor: Date, billing: Billing, start: Date): boolean =>
+  boundary(anchor, billing, countBefore(anchor, billing, start)).getTime() === start.getTime()
+
+/** How many whole periods there are from the anchor to `start`. */
+function countBefore(anchor: Date, billing: Billing, start: Date): number {
   // Of days and weeks this is exact; months and years are at most a few days off per step, so the search is short.
   const longestMs = { day: 1, week: 7, month: 31, year: 366 }[billing.interval] * billing.count * DAY_MS
   let n = Math.floor((start.getTime() - anchor.getTime()) / longestMs)
-  while (boundary(anchor, billing, n) <= start) n++
-  return boundary(anchor, billing, n)
+  while (boundary(anchor, billing, n + 1) <= start) n++
+  return n
 }

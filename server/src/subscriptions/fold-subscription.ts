@@ -3,7 +3,7 @@
  * invoices' sessions go in; status, access and the next invoice come out. So a reorg or a killed process leaves nothing to repair.
  */
 import type { Row } from "../db/schema.ts"
-import { type Billing, boundary, endOfPeriod } from "./calendar.ts"
+import { type Billing, boundary, isBoundary, nextBoundary } from "./calendar.ts"
 
 const DAY_MS = 86_400_000
 /** An invoice that is due may be paid so much later before its subscription is `past_due` and its access ends. */
@@ -31,7 +31,7 @@ export interface InvoiceFacts {
 
 export interface SubscriptionFacts {
   billing: Billing
-  /** What periods are counted from. */
+  /** What periods are counted from, unless what is paid ends between two of its boundaries. */
   anchor: Date
   maxPeriods: number | null
   /** In their order. The first is the one that the subscription begins with. */
@@ -54,8 +54,8 @@ export interface FoldedSubscription {
   paidUntil: Date | null
   /** Until when it opens paywalls: through the grace after the paid time, or after an invoice that the service made late. */
   accessUntil: Date | null
-  /** The invoice to make now; `graceUntil`: how long access would last with it. */
-  next: (Pick<InvoiceFacts, "periodStart" | "periodEnd" | "dueAt"> & { graceUntil: Date }) | null
+  /** The invoice to make now; `graceUntil`: how long access would last with it; `anchor`: what periods are counted from then. */
+  next: (Pick<InvoiceFacts, "periodStart" | "periodEnd" | "dueAt"> & { graceUntil: Date; anchor: Date }) | null
   /** Whether the open invoice is not to be paid any more: its session is to be closed, if nobody has begun to pay it. */
   isVoiding: boolean
   /** When the clock alone changes something of this; null: never. */
@@ -128,12 +128,15 @@ function graceAfter(paidUntil: Date, dueAt: Date, paid: readonly InvoiceFacts[])
 /** While all invoices are paid: the next is made ahead of its period, once no reorg can take the last payment back. */
 function renewing(
   common: Common,
-  { anchor, billing, aheadMs }: SubscriptionFacts,
+  { anchor: counted, billing, aheadMs }: SubscriptionFacts,
   paid: readonly InvoiceFacts[],
   now: Date,
 ): FoldedSubscription {
-  const periodStart = latest([common.paidUntil, anchor])
-  const periodEnd = endOfPeriod(anchor, billing, periodStart)
+  const periodStart = latest([common.paidUntil, counted])
+  // Money that came late, for an invoice of other terms or of before a pause, moves the end of what is paid off the calendar. A period
+  // costs its whole price, so it has its whole length.
+  const anchor = isBoundary(counted, billing, periodStart) ? counted : periodStart
+  const periodEnd = nextBoundary(anchor, billing, periodStart)
   const accessUntil = new Date(common.paidUntil.getTime() + GRACE_MS)
   // Of short periods, half: the payer of a day is not asked for a day that begins after the next.
   const ahead = Math.min(aheadMs, (periodEnd.getTime() - periodStart.getTime()) / 2)
@@ -143,11 +146,14 @@ function renewing(
   if (!paid.every(each => each.isFinal)) return { ...standing, runAt: new Date(now.getTime() + FINAL_MS) }
   const dueAt = latest([periodStart, now])
   const graceUntil = graceAfter(common.paidUntil, dueAt, paid)
-  return { ...standing, next: { periodStart, periodEnd, dueAt, graceUntil }, runAt: now }
+  return { ...standing, next: { periodStart, periodEnd, dueAt, graceUntil, anchor }, runAt: now }
 }
 
 /** What periods are counted from when a subscription is resumed: time that nobody had is not billed. */
 export const anchorAtResume = (anchor: Date, paidUntil: Date, now: Date): Date => (now < paidUntil ? anchor : now)
+
+/** What periods of another length are counted from: the end of what is paid, or of time that nobody had. */
+export const anchorAtMove = (anchor: Date, paidUntil: Date): Date => latest([anchor, paidUntil])
 
 /** The period of the first invoice: a trial comes before it, and is a gift. */
 export function firstPeriod(billing: Billing, trialDays: number, startedAt: Date): { anchor: Date; periodEnd: Date } {

@@ -16,7 +16,7 @@ const Status = Type.Unsafe<Status>({
 })
 const reasons: Row<"subscriptions">["cancel_reason"][] = ["requested", "unpaid", "completed", null]
 
-const wishers: Row<"subscriptions">["cancel_asked_by"][] = ["merchant", "subscriber", "both", null]
+const askers: Row<"subscriptions">["cancel_asked_by"][] = ["merchant", "subscriber", "both", null]
 const blocks: Row<"subscriptions">["blocked_by"][] = ["payments_paused", "payout_address", "price", null]
 
 /** What became of an invoice. */
@@ -69,8 +69,8 @@ export const Subscription = Type.Object({
   cancelAtPeriodEnd: Type.Boolean(),
   cancelAskedBy: Type.Unsafe<Row<"subscriptions">["cancel_asked_by"]>({
     type: ["string", "null"],
-    enum: wishers,
-    description: "Who asked for its end: each takes back only its own wish, with `resume`",
+    enum: askers,
+    description: "Who asked for its end: each takes back only what it asked for, with `resume`",
   }),
   blockedBy: Type.Unsafe<Row<"subscriptions">["blocked_by"]>({
     type: ["string", "null"],
