@@ -149,7 +149,8 @@ describe.runIf(process.env.ROLLING && postgresBinaries() && older())(
       const failures: string[] = []
       let turn = 0
       async function send(method: string, path: string, credential: Record<string, string>, body?: unknown) {
-        const program = ready[turn++ % ready.length] as Program
+        const program = ready[turn++ % ready.length]
+        if (!program) throw new Error("no process is ready")
         const headers = { ...credential, ...(body ? { "content-type": "application/json" } : {}) }
         const request = { method, headers, ...(body ? { body: JSON.stringify(body) } : {}) }
         const answer = await fetch(program.url + path, request).catch((error: Error) => `${error.cause}`)
@@ -236,7 +237,8 @@ describe.runIf(process.env.ROLLING && postgresBinaries() && older())(
       await Promise.all([balancer, ...load])
       expect(failures).toEqual([])
       for (const { child, ended } of [api, worker]) {
-        for (const signal of ["SIGTERM", "SIGTERM"] as const) child.kill(signal)
+        // Two signals of one name that wait together are one.
+        for (const signal of ["SIGTERM", "SIGINT"] as const) child.kill(signal)
         await ended
       }
     })
