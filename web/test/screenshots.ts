@@ -24,7 +24,12 @@ const ACCENT = "#b4451f"
 const LOGO = `<svg xmlns="http://www.w3.org/2000/svg" width="360" height="96" viewBox="0 0 180 48"><path d="M8 40V14l14-8 14 8v26z" fill="${ACCENT}"/><path d="M17 40V26h10v14z" fill="#fff"/><text x="46" y="33" font-family="serif" font-size="21" font-weight="700" fill="#1d1411">Lighthouse</text></svg>`
 
 rmSync(folder, { recursive: true, force: true })
-const sandbox = await newSandbox({ LIMIT_PUBLIC: "0", LIMIT_PAY_CONFIRM: "0", LIMIT_CONSOLE: "0" })
+const sandbox = await newSandbox({
+  LIMIT_PUBLIC: "0",
+  LIMIT_PAY_CONFIRM: "0",
+  LIMIT_PAY_STATUS: "0",
+  LIMIT_CONSOLE: "0",
+})
 const [browser] = await Promise.all([openBrowser(), sandbox.start()])
 const { page } = await visit(browser, sandbox)
 
