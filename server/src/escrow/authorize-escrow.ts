@@ -5,7 +5,7 @@
 import { type Hex, hashTypedData } from "viem"
 import type { Authorization } from "../chain/authorizations.ts"
 import { authorizeCall, type PaymentInfo, typedPayment } from "../chain/escrow.ts"
-import type { Hash } from "../chain/hex.ts"
+import type { Address, Hash } from "../chain/hex.ts"
 import type { Network, NetworkInfo } from "../chain/networks.ts"
 import { type Context, inTransaction, type TxContext } from "../context.ts"
 import type { SessionStatus } from "../db/checkout-rows.ts"
@@ -170,16 +170,22 @@ async function writeReservation(
     to_address: escrow.escrow,
   }
   if ((await writeRelays(ctx, [row])).size === 0) throw new ApiError("AUTHORIZATION_ALREADY_USED")
+  await writeReserving(ctx, escrow, authorization.from)
+  return { status: "verifying", txHash: null }
+}
+
+/** Writes that a payer's reservation is under way, in the transaction that writes its call. */
+export async function writeReserving(ctx: TxContext, escrow: Row<"escrows">, payer: Address): Promise<void> {
+  const { session_id: sessionId } = escrow
   const now = ctx.now()
   await ctx.db
     .updateTable("escrows")
-    .set({ payer: authorization.from, auth_id: authIdOf(escrow, authorization.from), updated_at: now })
-    .where("session_id", "=", session.id)
+    .set({ payer, auth_id: authIdOf(escrow, payer), updated_at: now })
+    .where("session_id", "=", sessionId)
     .execute()
   await ctx.db
     .updateTable("checkout_sessions")
     .set({ status: "verifying", message: RESERVING, updated_at: now })
-    .where("id", "=", session.id)
+    .where("id", "=", sessionId)
     .execute()
-  return { status: "verifying", txHash: null }
 }

@@ -11,10 +11,9 @@ import { payoutIdIn } from "../chain/release-call.ts"
 import type { Receipt } from "../chain/transfers.ts"
 import type { TxContext } from "../context.ts"
 import type { Row } from "../db/schema.ts"
+import { writeReserving } from "../escrow/authorize-escrow.ts"
 import { type Escrowed, lockEscrow, standingOfEscrow } from "../escrow/load-escrow.ts"
 import { insertCall } from "../escrow/make-calls.ts"
-import { authIdOf } from "../escrow/payment-info.ts"
-import { RESERVING } from "../escrow/words.ts"
 import { newId } from "../ids.ts"
 import { relayRow, writeRelays } from "../payouts/accept-relay.ts"
 import { refused } from "./lookup.ts"
@@ -123,17 +122,7 @@ async function writeReservation(ctx: TxContext, { call, network, id, transaction
   const row = { ...relayRow(ctx, network, { id, data, gas }, facts), escrow_id: session.id, to_address: escrow.escrow }
   const written = await writeRelays(ctx, [{ ...row, source_key: `escrow:${session.id}:reserve:${n}` }])
   if (written.size === 0) throw refused("Another payout has this authorization, or this id.")
-  const now = ctx.now()
-  await ctx.db
-    .updateTable("escrows")
-    .set({ payer: info.payer, auth_id: authIdOf(escrow, info.payer), updated_at: now })
-    .where("session_id", "=", session.id)
-    .execute()
-  await ctx.db
-    .updateTable("checkout_sessions")
-    .set({ status: "verifying", message: RESERVING, updated_at: now })
-    .where("id", "=", session.id)
-    .execute()
+  await writeReserving(ctx, escrow, info.payer)
   return id
 }
 
