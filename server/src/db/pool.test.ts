@@ -35,6 +35,17 @@ describe.runIf(postgresBinaries())("a Postgres in trouble", () => {
     expect(Number(answer.headers["retry-after"])).toBeGreaterThan(0)
   }
 
+  it("keeps a statement that says its name prepared on its connection, and no other", async () => {
+    const prepared = await inTransaction(service.ctx, async ({ db }) => {
+      for (const n of [1, 2]) await sql`/* named: probe */ select ${n}::int as n`.execute(db)
+      await sql`select ${1}::int as unnamed`.execute(db)
+      const { rows } = await sql<{ name: string }>`select name from pg_prepared_statements`.execute(db)
+      return rows.map(({ name }) => name)
+    })
+    expect(prepared.filter(name => name === "probe")).toEqual(["probe"])
+    expect(prepared).not.toContain("unnamed")
+  })
+
   it("ends a statement and a wait for a lock that take too long, and their transactions leave nothing", async () => {
     const slow = inTransaction(service.ctx, async ctx => {
       await add(ctx.db, "slow")

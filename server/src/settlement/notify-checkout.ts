@@ -7,7 +7,7 @@ import type { PaymentException, Row } from "../db/schema.ts"
 import { formatAmount } from "../money/amount.ts"
 import type { Share } from "../payouts/queries.ts"
 import { amountFormatter } from "../scanner/tokens.ts"
-import { emit } from "../webhooks/emit.ts"
+import { emit, emitAll } from "../webhooks/emit.ts"
 import type { EventType } from "../webhooks/webhook.ts"
 import { type NumberedTable, nextSequence } from "./event-sequence.ts"
 
@@ -93,8 +93,10 @@ export async function notifyCheckout(
     ...once(type),
     ...(sequence === 1 ? {} : { dedupeKey: `${type}:${notice.id}:${sequence}` }),
   })
-  if (change === "paid") await emit(ctx, each("checkout.session.completed"))
-  if (change === "paid" && callbackUrl === null) await emit(ctx, each("checkout.confirmed"))
+  if (change === "paid") {
+    const completed = each("checkout.session.completed")
+    await emitAll(ctx, callbackUrl === null ? [completed, each("checkout.confirmed")] : [completed])
+  }
   const reserved = notice.isUnreserved ? (["checkout.authorized", "checkout.voided"] as const) : []
   if (change === "reversed")
     await emit(ctx, {

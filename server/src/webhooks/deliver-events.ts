@@ -4,14 +4,13 @@
  */
 import { sql } from "kysely"
 import type { Context } from "../context.ts"
-import type { Row } from "../db/schema.ts"
 import { isHeld, releaseLease } from "../jobs/claim.ts"
 import { runLoop } from "../jobs/run.ts"
 import { deliveriesInFlight } from "../metrics.ts"
 import { openRecorder } from "./attempt-recorder.ts"
 import { type ClaimedDelivery, claimDeliveries } from "./claim-deliveries.ts"
 import type { Result } from "./record-attempts.ts"
-import { accountSecret, secretsOfAll } from "./secrets.ts"
+import { accountSecret, opened } from "./secrets.ts"
 import type { Attempt, Sender } from "./send.ts"
 
 /** A lease outlives the longest exchange and its recording by this margin. */
@@ -52,7 +51,6 @@ export interface Deliverer {
 /** A claimed row that has not started. */
 interface Waiting {
   row: ClaimedDelivery
-  needs: Promise<[Bodies, Destinations]>
   claimedAt: number
 }
 
@@ -90,13 +88,9 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
     if (rows.length === 0) return 0
     places -= rows.length
     const claimedAt = performance.now()
-    // The next round need not wait for the data that these rows need.
-    const needs = Promise.all([bodiesOf(ctx, rows), destinationsOf(ctx, rows)])
-    // Each row that starts handles a failure; there may be none yet.
-    needs.catch(() => {})
     for (const row of rows) {
       const held = lanes.get(row.lane) ?? { sending: 0, waiting: [] }
-      held.waiting.push({ row, needs, claimedAt })
+      held.waiting.push({ row, claimedAt })
       lanes.set(row.lane, held)
     }
     for (const name of new Set(rows.map(({ lane }) => lane))) advance(name)
@@ -131,7 +125,7 @@ export function openDeliverer(ctx: Context, sender: Sender, cut?: AbortSignal): 
     lane.sending++
     deliveriesInFlight.inc()
     try {
-      result = await exchange(ctx, sender, next, cut)
+      result = await exchange(ctx, sender, row, cut)
       if (result) pace.answered(row.lane, result.attempt)
     } finally {
       // A delivery keeps its place until it is recorded: a stalled database must stop the sending.
@@ -188,14 +182,13 @@ async function claimFrom(ctx: Context, lane: string, room: Room): ReturnType<typ
 async function exchange(
   ctx: Context,
   sender: Sender,
-  { row, needs }: Waiting,
+  row: ClaimedDelivery,
   cut: AbortSignal | undefined,
 ): Promise<Result | undefined> {
-  const [bodies, destinations] = await needs
-  const body = bodies.get(row.event_id)
-  const to = destinations.get(keyOf(row))
-  const isPaused = row.url === null && !row.by_hand && to?.webhook?.active === false
-  if (!to || body === undefined || isPaused) {
+  const { body } = row
+  const to = await destinationOf(ctx, row)
+  const isPaused = row.url === null && !row.by_hand && row.endpoint?.active === false
+  if (!to || isPaused) {
     await skip(ctx, row)
     return undefined
   }
@@ -213,49 +206,21 @@ async function exchange(
 interface Destination {
   url: string
   secrets: string[]
-  webhook: Pick<Row<"webhooks">, "id" | "active" | "failing_since"> | undefined
+  webhook: Result["webhook"]
 }
-
-type Bodies = Map<string, string>
-type Destinations = Map<string, Destination>
-
-async function bodiesOf(ctx: Context, rows: readonly ClaimedDelivery[]): Promise<Bodies> {
-  const ids = [...new Set(rows.map(row => row.event_id))]
-  const events = await ctx.db.selectFrom("events").select(["id", "body"]).where("id", "in", ids).execute()
-  return new Map(events.map(({ id, body }) => [id, body]))
-}
-
-/** Where a delivery goes: its endpoint, or the address it is bound to with whose secret signs. */
-const keyOf = ({ lane, url, webhook_id }: ClaimedDelivery): string =>
-  url === null ? lane : `${lane} ${webhook_id ?? ""} ${url}`
 
 /**
- * The destination, by {@link keyOf}. A deleted endpoint has none, but the address that a delivery was bound to
- * has, as long as the endpoint's secrets sign.
+ * Where a delivery goes: its endpoint, or the address it is bound to with whose secret signs. A deleted endpoint has none, but the
+ * address that a delivery was bound to has, as long as the endpoint's secrets sign.
  */
-async function destinationsOf(ctx: Context, rows: readonly ClaimedDelivery[]): Promise<Destinations> {
-  const ids = [...new Set(rows.flatMap(row => row.webhook_id ?? []))]
-  const webhooks =
-    ids.length === 0
-      ? []
-      : await ctx.db.selectFrom("webhooks").selectAll().where("id", "in", ids).where("deleted_at", "is", null).execute()
-  const secrets = await secretsOfAll(
-    ctx,
-    rows.map(({ merchant_id, webhook_id }) => ({ merchantId: merchant_id, webhookId: webhook_id })),
-  )
-  const found = new Map<string, Destination>()
-  for (const webhook of webhooks)
-    found.set(webhook.id, { url: webhook.url, secrets: secrets.get(webhook.id) ?? [], webhook })
-  for (const row of rows) {
-    const { merchant_id, webhook_id, url } = row
-    if (url === null) continue
-    const ofAccount = async () => secrets.get(merchant_id) ?? [await accountSecret(ctx, merchant_id)]
-    const own = webhook_id === null ? await ofAccount() : secrets.get(webhook_id)
-    // An answer from an address that the endpoint has left says nothing about the endpoint.
-    const webhook = webhooks.find(each => each.id === webhook_id && each.url === url)
-    if (own) found.set(keyOf(row), { url, secrets: own, webhook })
-  }
-  return found
+async function destinationOf(ctx: Context, row: ClaimedDelivery): Promise<Destination | undefined> {
+  const { merchant_id: merchantId, webhook_id: webhookId, url, endpoint, sealed } = row
+  const secrets = sealed?.map(each => opened(ctx, { merchantId, webhookId }, each))
+  const webhook = webhookId !== null && endpoint ? { id: webhookId, failing: endpoint.failing } : undefined
+  if (url === null) return endpoint ? { url: endpoint.url, secrets: secrets ?? [], webhook } : undefined
+  if (webhookId === null) return { url, secrets: secrets ?? [await accountSecret(ctx, merchantId)], webhook }
+  // An answer from an address that the endpoint has left says nothing about the endpoint.
+  return secrets && { url, secrets, webhook: endpoint?.url === url ? webhook : undefined }
 }
 
 /** Not sent: its endpoint was paused or deleted since. */

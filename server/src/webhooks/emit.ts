@@ -1,8 +1,7 @@
 /** The outbox: an event and its deliveries are inserted in the transaction that causes them. */
-import { type Insertable, sql } from "kysely"
+import { sql } from "kysely"
 import type { TxContext } from "../context.ts"
-import type { Row } from "../db/schema.ts"
-import type { Deliveries } from "../db/webhook-rows.ts"
+import { sqlArray } from "../db/sql-array.ts"
 import { ApiError } from "../errors.ts"
 import { newId } from "../ids.ts"
 import type { EventData } from "./events.ts"
@@ -37,8 +36,6 @@ export interface NewEvent<T extends keyof EventData> {
  */
 const MOST_NOTICES = 600
 const MINUTE_MS = 60_000
-/** A statement takes 65,535 values; a hundred events of a merchant with a hundred endpoints are ten thousand deliveries. */
-const DELIVERIES_A_STATEMENT = 1_000
 
 /**
  * Inserts an event and one delivery for each subscribed endpoint; for a paused endpoint the delivery is `skipped`, to
@@ -52,133 +49,99 @@ export const emit = async <T extends keyof EventData>(
   event: NewEvent<T>,
 ): Promise<string | undefined> => (await emitAll(ctx, [event]))[0]
 
-/** Does what {@link emit} does for each of these events, in their order, with as many statements as for one. */
+/** Does what {@link emit} does for each of these events, in their order, in the same statement. */
 export async function emitAll(
   ctx: TxContext,
   events: readonly NewEvent<keyof EventData>[],
 ): Promise<(string | undefined)[]> {
   if (events.length === 0) return []
   const now = ctx.now()
-  const numbered = events.map(event => ({ ...event, id: newId("evt") }))
-  const made = await ctx.db
-    .insertInto("events")
-    .values(
-      numbered.map(({ id, merchantId, type, dedupeKey, data }) => ({
-        ...{ id, merchant_id: merchantId, type, dedupe_key: dedupeKey ?? id, created_at: now },
-        body: JSON.stringify({ id, event: type, createdAt: now.toISOString(), data }),
-      })),
-    )
-    .onConflict(conflict => conflict.columns(["merchant_id", "dedupe_key"]).doNothing())
-    .returning("id")
-    .execute()
-  const isMade = new Set(made.map(({ id }) => id))
-  const fresh = numbered.filter(({ id }) => isMade.has(id))
-  const webhooks = await liveWebhooks(ctx, fresh)
-  const deliveries = []
-  for (const event of fresh) deliveries.push(...(await deliveriesOf(ctx, event, webhooks)))
-  // In their order, which is that of sending.
-  for (let i = 0; i < deliveries.length; i += DELIVERIES_A_STATEMENT)
-    await ctx.db
-      .insertInto("deliveries")
-      .values(deliveries.slice(i, i + DELIVERIES_A_STATEMENT))
-      .execute()
-  return numbered.map(({ id }) => (isMade.has(id) ? id : undefined))
-}
-
-/** What an event is sent as: to its callback, or to each endpoint of its merchant that wants it. */
-async function deliveriesOf(
-  ctx: TxContext,
-  event: NewEvent<keyof EventData> & { id: string },
-  webhooks: readonly Row<"webhooks">[],
-): Promise<Insertable<Deliveries>[]> {
-  const { merchantId, type, orderKey, callbackUrl, onlyTo } = event
-  const now = ctx.now()
-  const common = {
-    event_id: event.id,
-    merchant_id: merchantId,
-    order_key: orderKey,
-    run_at: now,
-    created_at: now,
-    updated_at: now,
-  }
-  if (callbackUrl !== undefined) {
-    // By origin: sessions of one shop share its connections, and a shop's callbacks do not delay those of another shop.
-    const lane = `${merchantId} ${new URL(callbackUrl).origin}`
-    return [{ id: newId("dlv"), url: callbackUrl, lane, status: "pending", ...common }]
-  }
-  const sentBefore = event.takesBack ? await sentTo(ctx, event, event.takesBack) : new Set()
-  const isMeant = (webhook: Row<"webhooks">) =>
-    sentBefore.has(webhook.id) || (!event.onlyBack && wants(webhook.events, type))
-  const to = webhooks.filter(
-    each =>
-      each.merchant_id === merchantId &&
-      (onlyTo === undefined ? isMeant(each) && each.id !== event.except : each.id === onlyTo),
-  )
-  if (isUnconditional(type)) await assertNotices(ctx, merchantId, to.length)
-  return to.map(webhook => {
-    const sends = webhook.active || onlyTo !== undefined
+  const notices = events.filter(({ type }) => isUnconditional(type))
+  const lanes = notices.length > 0 ? await originLanes(ctx, notices) : {}
+  const given = events.map((event, n) => {
+    const { merchantId, type, data, callbackUrl } = event
+    const id = newId("evt")
     return {
-      id: newId("dlv"),
-      webhook_id: webhook.id,
-      lane: webhook.id,
-      status: sends ? "pending" : "skipped",
-      by_hand: onlyTo !== undefined,
-      ...common,
-      ...(sends && isUnconditional(type) ? boundTo(webhook, orderKey) : {}),
+      ...{ n, id, merchant_id: merchantId, type, order_key: event.orderKey, dedupe_key: event.dedupeKey ?? id },
+      body: JSON.stringify({ id, event: type, createdAt: now.toISOString(), data }),
+      url: callbackUrl,
+      // By origin: sessions of one shop share its connections, and a shop's callbacks do not delay those of another shop.
+      lane: callbackUrl && `${merchantId} ${new URL(callbackUrl).origin}`,
+      ...{ is_standard: wants(["*"], type), is_notice: isUnconditional(type) },
+      ...{ only_to: event.onlyTo, not_to: event.except, takes_back: event.takesBack, only_back: event.onlyBack },
     }
   })
+  const { rows } = await sql<{ id: string }>`
+    /* named: emit */ with given as (
+      select * from jsonb_to_recordset(${JSON.stringify(given)}::jsonb) as g(n int, id text, merchant_id text, type text,
+        order_key text, dedupe_key text, body text, url text, lane text, is_standard boolean, is_notice boolean, only_to text,
+        not_to text, takes_back jsonb, only_back boolean)),
+    made as (
+      insert into events (id, merchant_id, type, dedupe_key, body, created_at)
+      select id, merchant_id, type, dedupe_key, body, ${now}::timestamptz from given order by n
+      on conflict (merchant_id, dedupe_key) do nothing returning id),
+    fresh as (select g.* from given g join made using (id)),
+    meant as (
+      select n, id, merchant_id, order_key, null as webhook_id, url, lane, 'pending' as status, false as by_hand
+      from fresh where url is not null
+      union all
+      select f.n, f.id, f.merchant_id, f.order_key || case when to_old then ' ' || w.id else '' end, w.id,
+        case when to_old then w.url end, case when to_old then l.lane else w.id end,
+        case when sends then 'pending' else 'skipped' end, f.only_to is not null
+      from fresh f
+        join webhooks w on w.merchant_id = f.merchant_id and w.deleted_at is null
+        cross join lateral (select w.active or f.only_to is not null as sends) s
+        left join jsonb_each_text(${JSON.stringify(lanes)}::jsonb) l(webhook_id, lane) on l.webhook_id = w.id
+        -- What binds it to the endpoint's current address. In that lane, one endpoint's deliveries wait for no other's.
+        cross join lateral (select f.is_notice and s.sends and l.lane is not null as to_old) b
+      where f.url is null and case when f.only_to is not null then w.id = f.only_to else w.id is distinct from f.not_to and (
+          (f.only_back is not true and (f.is_notice or w.events ? f.type or (f.is_standard and w.events ? '*')))
+          or (f.takes_back is not null and exists (
+            select from deliveries d join events e on e.id = d.event_id
+            where d.merchant_id = f.merchant_id and d.order_key = f.order_key and d.webhook_id = w.id and f.takes_back ? e.type)))
+        end),
+    sent as (
+      insert into deliveries (id, event_id, merchant_id, webhook_id, url, lane, order_key, status, by_hand, run_at, created_at, updated_at)
+      -- 96 random bits of a UUID as the 24 characters of an id; how many there are is not known before.
+      select 'dlv_' || substr(u.hex, 1, 12) || substr(u.hex, 18, 12), id, merchant_id, webhook_id, url, lane, order_key, status,
+        by_hand, ${now}::timestamptz, ${now}::timestamptz, ${now}::timestamptz
+      from (select *, replace(gen_random_uuid()::text, '-', '') as hex from meant) u
+      -- Their order is that of sending.
+      order by n)
+    select id from made`.execute(ctx.db)
+  const made = rows.map(({ id }) => id)
+  for (const merchantId of new Set(notices.map(each => each.merchantId))) await assertNotices(ctx, merchantId, made)
+  return given.map(({ id }) => (made.includes(id) ? id : undefined))
 }
 
-/** What binds a delivery to an endpoint's current address. In the lane, one endpoint's deliveries wait for no other's. */
-const boundTo = ({ id, merchant_id, url }: Row<"webhooks">, orderKey: string) => ({
-  ...{ url, lane: `${merchant_id} ${new URL(url).origin} settings` },
-  order_key: `${orderKey} ${id}`,
-})
+/** The lane of each endpoint's notices, by its id: those of one merchant and origin share it. */
+async function originLanes(
+  ctx: TxContext,
+  notices: readonly Pick<NewEvent<keyof EventData>, "merchantId">[],
+): Promise<Record<string, string>> {
+  const merchants = new Set(notices.map(each => each.merchantId))
+  const rows = await ctx.db
+    .selectFrom("webhooks")
+    .select(["id", "merchant_id", "url"])
+    .where("merchant_id", "in", [...merchants])
+    .where("deleted_at", "is", null)
+    .execute()
+  return Object.fromEntries(rows.map(each => [each.id, `${each.merchant_id} ${new URL(each.url).origin} settings`]))
+}
 
-/** Refuses the change that would cause so many more notices; one that is alone in its minute is never refused. */
-async function assertNotices(ctx: TxContext, merchantId: string, more: number): Promise<void> {
-  const { rows } = await sql<{
-    n: number
-  }>`select count(*)::int as n from events e join deliveries d on d.event_id = e.id
+/** Refuses the change that caused so many more notices, these events; one that is alone in its minute is never refused. */
+async function assertNotices(ctx: TxContext, merchantId: string, ids: readonly string[]): Promise<void> {
+  const isNew = sql`e.id = any(${sqlArray("text", ids)})`
+  const { rows } = await sql<{ sent: number; more: number }>`
+    select count(*) filter (where not ${isNew})::int as sent, count(*) filter (where ${isNew})::int as more
+    from events e join deliveries d on d.event_id = e.id
     where e.merchant_id = ${merchantId} and e.type like 'settings.%'
       and e.created_at > ${new Date(ctx.now().getTime() - MINUTE_MS)}`.execute(ctx.db)
-  const sent = rows[0]?.n ?? 0
+  const { sent = 0, more = 0 } = rows[0] ?? {}
   if (sent > 0 && sent + more > MOST_NOTICES)
     throw new ApiError(
       "RATE_LIMITED",
       undefined,
       `Your endpoints were sent ${sent} notices of changed settings in the last minute. Nothing was changed; try again in a minute.`,
     )
-}
-
-/** The endpoints that have a delivery of these types under the event's order key. */
-async function sentTo(
-  ctx: TxContext,
-  { merchantId, orderKey }: { merchantId: string; orderKey: string },
-  types: readonly EventType[],
-): Promise<Set<string | null>> {
-  const rows = await ctx.db
-    .selectFrom("deliveries")
-    .innerJoin("events", "events.id", "deliveries.event_id")
-    .select("deliveries.webhook_id")
-    .where("deliveries.merchant_id", "=", merchantId)
-    .where("deliveries.order_key", "=", orderKey)
-    .where("events.type", "in", types)
-    .execute()
-  return new Set(rows.map(row => row.webhook_id))
-}
-
-/** The endpoints of the merchants whose events are not sent to a callback. */
-async function liveWebhooks(
-  ctx: TxContext,
-  events: readonly Pick<NewEvent<keyof EventData>, "merchantId" | "callbackUrl">[],
-): Promise<Row<"webhooks">[]> {
-  const merchants = new Set(events.filter(each => each.callbackUrl === undefined).map(each => each.merchantId))
-  if (merchants.size === 0) return []
-  return await ctx.db
-    .selectFrom("webhooks")
-    .selectAll()
-    .where("merchant_id", "in", [...merchants])
-    .where("deleted_at", "is", null)
-    .execute()
 }

@@ -16,7 +16,7 @@ const FAILING_MS = 5 * 24 * 3_600_000
 export interface Result {
   delivery: Pick<Row<"deliveries">, "id" | "claim_id" | "attempts">
   /** The endpoint as it was when the delivery was claimed; undefined for a bare address. */
-  webhook: Pick<Row<"webhooks">, "id" | "failing_since"> | undefined
+  webhook: { id: string; failing: boolean } | undefined
   startedAt: Date
   attempt: Attempt
 }
@@ -24,7 +24,7 @@ export interface Result {
 /** Records attempts in a batch; returns how many deliveries this process still held. */
 export async function recordAttempts(ctx: Context, results: readonly Result[]): Promise<number> {
   // An endpoint that succeeded before and now needs no second statement, nor a transaction around it.
-  const plain = results.every(({ attempt, webhook }) => attempt.error === null && !webhook?.failing_since)
+  const plain = results.every(({ attempt, webhook }) => attempt.error === null && !webhook?.failing)
   const held = plain ? await write(ctx, results) : await inTransaction(ctx, ctx => writeAll(ctx, results))
   return held.size
 }
@@ -67,7 +67,7 @@ async function write(ctx: TxContext, results: readonly Result[]): Promise<Set<st
     }
   })
   const written = await sql<{ id: string; status: string }>`
-    with results as (select * from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as r(id text, claim_id uuid,
+    /* named: record_attempts */ with results as (select * from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as r(id text, claim_id uuid,
       counted int, state text, in_ms int, state_anew text, in_ms_anew int, started_at timestamptz, duration_ms int,
       status int, error text, answer text)),
     ours as (

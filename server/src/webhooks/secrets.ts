@@ -106,38 +106,23 @@ export async function revealAccountSecret(ctx: Context, merchantId: string): Pro
 }
 
 /** The secrets that sign now, newest first. */
-export const secretsOf = async (ctx: Context, owner: Owner): Promise<string[]> =>
-  (await secretsOfAll(ctx, [owner])).get(sealedFor(owner)) ?? []
-
-/** The same for many owners, by the webhook's id or the merchant's. */
-export async function secretsOfAll(ctx: Context, owners: readonly Owner[]): Promise<Map<string, string[]>> {
-  const webhooks = owners.flatMap(({ webhookId }) => webhookId ?? [])
-  const accounts = owners.flatMap(({ webhookId, merchantId }) => (webhookId === null ? merchantId : []))
+export async function secretsOf(ctx: Context, owner: Owner): Promise<string[]> {
   const rows = await ctx.db
     .selectFrom("webhook_secrets")
-    .select(["merchant_id", "webhook_id", "sealed"])
-    .where(eb =>
-      eb.or([
-        ...(webhooks.length > 0 ? [eb("webhook_id", "in", webhooks)] : []),
-        ...(accounts.length > 0 ? [eb.and([eb("webhook_id", "is", null), eb("merchant_id", "in", accounts)])] : []),
-      ]),
-    )
+    .select("sealed")
+    .where(ofOwner(owner))
     .where(eb => eb.or([eb("expires_at", "is", null), eb("expires_at", ">", ctx.now())]))
     .orderBy("id", "desc")
     .execute()
-  const found = new Map<string, string[]>()
-  for (const { merchant_id, webhook_id, sealed } of rows) {
-    const owner = { merchantId: merchant_id, webhookId: webhook_id }
-    found.set(sealedFor(owner), [...(found.get(sealedFor(owner)) ?? []), opened(ctx, owner, sealed)])
-  }
-  return found
+  return rows.map(({ sealed }) => opened(ctx, owner, sealed))
 }
 
 /** Deriving a key and decrypting costs 20 times as much as a signature; recently decrypted secrets are cached. */
 const known = new Map<string, string>()
 const MOST_KNOWN = 10_000
 
-function opened(ctx: Context, owner: Owner, sealed: string): string {
+/** The secret that was stored as `sealed` for this owner; throws where it is another's. */
+export function opened(ctx: Context, owner: Owner, sealed: string): string {
   const before = known.get(sealed)
   if (before !== undefined) return before
   const secret = unseal(ctx.settings.secretKey, "webhook-secret", sealedFor(owner), sealed)
