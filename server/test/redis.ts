@@ -23,6 +23,7 @@ export const onRedis = redisBinary() !== undefined || process.env.CI !== undefin
 
 export interface TestRedis {
   url: string
+  port: number
   /** A connection for reading and clearing, open as long as the server. */
   client: Redis
   /** Pauses it: connections stay open and nothing is answered. */
@@ -35,8 +36,8 @@ export interface TestRedis {
   stop(): Promise<void>
 }
 
-/** Starts a server; throws when none is installed. */
-export async function startRedis(): Promise<TestRedis> {
+/** Starts a server with these settings; throws when none is installed. */
+export async function startRedis(more: Record<string, string | number> = {}): Promise<TestRedis> {
   const binary = redisBinary()
   if (!binary) throw new Error("no Redis server is installed: apt-get install redis-server")
   const port = await freePort()
@@ -48,7 +49,7 @@ export async function startRedis(): Promise<TestRedis> {
   client.on("error", () => undefined)
 
   const start = async () => {
-    const settings = { port, bind: "127.0.0.1", save: "", appendonly: "no", dir: "/tmp" }
+    const settings = { port, bind: "127.0.0.1", save: "", appendonly: "no", dir: "/tmp", ...more }
     const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)])
     server = spawn(binary, args, { stdio: "ignore" })
     await until("Redis answers", () => client.ping().then(Boolean, () => false))
@@ -61,6 +62,7 @@ export async function startRedis(): Promise<TestRedis> {
   await start()
   return {
     url,
+    port,
     client,
     pause: () => void server.kill("SIGSTOP"),
     resume: () => void server.kill("SIGCONT"),

@@ -3,6 +3,7 @@ import { isIP } from "node:net"
 import { type Address, NOT_AN_ADDRESS, parseAddress, parseHash } from "../chain/hex.ts"
 import { localSigner, type Signer } from "../chain/signer.ts"
 import { AmountError, parseAmount } from "../money/amount.ts"
+import { parseRedisAddress } from "./redis-address.ts"
 
 export const text = (value: string): string => value
 
@@ -34,9 +35,9 @@ export function issuerUrl(value: string): string {
   return value
 }
 
-/** The address of a Redis server; the fault never repeats it, because it may contain a password. */
+/** The address of Redis; the fault never repeats it, because it may contain a password. */
 export function redisUrl(value: string): string {
-  if (!URL.canParse(value) || !/^rediss?:\/\/./.test(value)) throw new Error("must be a redis:// or rediss:// address")
+  parseRedisAddress(value)
   return value
 }
 

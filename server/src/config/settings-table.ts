@@ -89,7 +89,8 @@ export const settingsTable = {
   },
   ALLOW_EMBEDDED_DB: { meaning: "1: live mode accepts the embedded database too", fallback: "0", parse: flag },
   REDIS_URL: {
-    meaning: "a Redis address (redis: or rediss:), through which several processes share the rate limits",
+    meaning:
+      "a Redis address, through which several processes share the rate limits: redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/NAME or redis+cluster://HOST:PORT,HOST:PORT; rediss… with TLS",
     otherwise: "each process counts in its own memory",
     parse: redisUrl,
   },

@@ -140,11 +140,29 @@ describe("readSettings", () => {
       expect(faultsOf({ TRUSTED_PROXIES: wrong })).toEqual([expect.stringContaining(`not ${wrong}`)])
   })
 
-  it("takes Redis by redis: or rediss:, and never repeats its password", () => {
-    for (const url of ["redis://127.0.0.1:6379/2", "rediss://user:hunter2@redis.example"])
+  it("takes Redis as one server, by its sentinels or as a cluster, and never repeats its password", () => {
+    for (const url of [
+      "redis://127.0.0.1:6379/2",
+      "rediss://user:hunter2@redis.example",
+      "redis+sentinel://:hunter2@one,two:26380,[::1]:26381/mymaster/2?sentinelPassword=other",
+      "rediss+cluster://one:7000,two",
+    ])
       expect(readSettings({ REDIS_URL: url }).redisUrl).toBe(url)
-    for (const url of ["127.0.0.1:6379", "http://:hunter2@redis.example", "redis:hunter2", "redis://:hunter2@ x"])
-      expect(faultsOf({ REDIS_URL: url })).toEqual(["REDIS_URL must be a redis:// or rediss:// address"])
+    const wrong = [
+      "127.0.0.1:6379",
+      "http://:hunter2@redis.example",
+      "redis:hunter2",
+      "redis://:hunter2@ x",
+      "redis://one,two",
+      "redis://one/two",
+      "redis+sentinel://one,two",
+      "redis+sentinel://one,,two/mymaster",
+      "redis+sentinel://:%zz@one/mymaster",
+      "redis+cluster://one/2",
+      "redis+other://one",
+    ]
+    for (const url of wrong)
+      expect(faultsOf({ REDIS_URL: url })).toEqual([expect.stringMatching(/^REDIS_URL must be redis:\/\/HOST:PORT/)])
   })
 
   it("limits what a merchant may cost outside the sandbox by default", () => {

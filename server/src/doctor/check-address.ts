@@ -1,9 +1,10 @@
 /** Checks what must be reachable beside the chain and the database: BASE_URL, the identity provider, and Redis. */
 // I/O: makes requests, also before the service starts, when there is no context.
+import { setTimeout as sleep } from "node:timers/promises"
 import type { Settings } from "../config/settings.ts"
 import { boundedText } from "../http/bounded-body.ts"
 import { tokenIssuer } from "../identity/tokens.ts"
-import { redisConnection } from "../limits/shared-log.ts"
+import { primariesOf, redisConnection } from "../limits/shared-log.ts"
 import { type Finding, fine } from "./finding.ts"
 
 const TIMEOUT_MS = 5_000
@@ -63,14 +64,20 @@ export async function checkIssuer({ oidcIssuer, oidcAudience, baseUrl }: Setting
   return [{ part, check: "oidc_issuer", level: "alarm", message: trouble, todo, isWatched: true }]
 }
 
-/** Whether Redis answers, where it is set. */
+/** Where no sentinel answers, a connection is tried until one does. */
+const late = async (): Promise<never> => {
+  await sleep(TIMEOUT_MS, undefined, { ref: false })
+  throw new Error("no answer")
+}
+
+/** Whether Redis answers, where it is set: on a cluster, each of its primaries. */
 export async function checkRedis({ redisUrl }: Settings): Promise<Finding[]> {
   if (redisUrl === undefined) return []
   const redis = redisConnection(redisUrl)
   redis.on("error", () => {})
   try {
-    await redis.connect()
-    await redis.ping()
+    await Promise.race([redis.connect(), late()])
+    await Promise.all(primariesOf(redis).map(each => each.ping()))
     return [fine(part, "redis", "Redis answers")]
   } catch {
     const todo =

@@ -3,11 +3,10 @@
  * fallback; else that log alone.
  */
 import { randomUUID } from "node:crypto"
-import type { Redis } from "ioredis"
 import type { Logger } from "pino"
 import { limitsAlone, limitsInstances } from "../metrics.ts"
 import { WINDOW_MS } from "./buckets.ts"
-import { redisConnection, sharedLog } from "./shared-log.ts"
+import { primariesOf, type RedisClient, redisConnection, sharedLog } from "./shared-log.ts"
 import { type Count, type MemoryLog, memoryLog, monotonicMs, type Verdict } from "./sliding-log.ts"
 
 export interface Limits {
@@ -18,6 +17,8 @@ export interface Limits {
 
 /** 15 MB when each was admitted once, 36 MB when 30 times (measured). */
 const MAX_KEYS = 100_000
+/** A start waits no longer for Redis. */
+const START_MS = 2_000
 /** A slower answer counts as none. */
 const PATIENCE_MS = 100
 /** How long this process decides alone before it asks again; also the time between heartbeats. */
@@ -55,7 +56,8 @@ export async function openLimits(
   redis.on("ready", () => {
     refusal = undefined
   })
-  await redis.connect().catch(() => undefined)
+  // Where no sentinel answers, it tries until one does.
+  await within(START_MS, redis.connect()).catch(() => undefined)
   const inTime: InTime = work => within(patienceMs, work)
   return await limitsOver(redis, log, inTime, () => refusal)
 }
@@ -66,7 +68,12 @@ export async function openLimits(
  * Redis that has lost its memory does not make this process admit more than the limit. `cause` is why there is no
  * connection now.
  */
-async function limitsOver(redis: Redis, log: Logger, inTime: InTime, cause: () => Error | undefined): Promise<Limits> {
+async function limitsOver(
+  redis: RedisClient,
+  log: Logger,
+  inTime: InTime,
+  cause: () => Error | undefined,
+): Promise<Limits> {
   const own = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })
   const shared = sharedLog(redis, { windowMs: WINDOW_MS })
   const member = membership(redis, inTime)
@@ -134,7 +141,7 @@ async function limitsOver(redis: Redis, log: Logger, inTime: InTime, cause: () =
 }
 
 /** This process among the instances that share the limits. */
-function membership(redis: Redis, inTime: InTime) {
+function membership(redis: RedisClient, inTime: InTime) {
   const id = randomUUID()
   let instances = 1
   return {
@@ -142,7 +149,9 @@ function membership(redis: Redis, inTime: InTime) {
     instances: () => instances,
     /** Stays a member and counts the others; `isNew` says of a Redis that it does not know all instances yet. */
     beat: async (isNew: () => boolean) => {
-      const counted = await inTime(redis.sluiceBeat(INSTANCES_KEY, id, LIFE_MS))
+      // Each primary of a cluster, as any of them may be the next one that is needed.
+      const pings = primariesOf(redis).map(each => each.ping())
+      const [counted] = await inTime(Promise.all([redis.sluiceBeat(INSTANCES_KEY, id, LIFE_MS), ...pings]))
       instances = isNew() ? Math.max(instances, counted) : counted
       limitsInstances.set(instances)
     },

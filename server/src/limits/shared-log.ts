@@ -2,7 +2,8 @@
  * The sliding log of many processes: the same steps as in `sliding-log.ts`, in Lua on lists in Redis, newest first.
  * Redis' own clock counts; it is never taken below a key's newest entry.
  */
-import { Redis, type Result } from "ioredis"
+import { Cluster, Redis, type Result } from "ioredis"
+import { parseRedisAddress } from "../config/redis-address.ts"
 import type { Count, Verdict } from "./sliding-log.ts"
 
 declare module "ioredis" {
@@ -78,23 +79,70 @@ const MAX_RETRY_MS = 1_000
 const MAX_BATCH = 100
 const ANSWER_LENGTH = 4
 
+/** How often a client of a cluster asks where each slot is; a node that moved one says so at once. */
+const SLOTS_REFRESH_MS = 5_000
+
+export type RedisClient = Redis | Cluster
+
+/** Milliseconds before the next try to connect. */
+const retryStrategy = (times: number): number => Math.min(times * 50, MAX_RETRY_MS)
+
 /**
  * A connection that isn't open yet, and that fails fast: nothing waits for Redis to come back, and nothing is sent
  * twice, because it would be counted twice.
  */
-export function redisConnection(url: string): Redis {
-  const redis = new Redis(url, {
-    lazyConnect: true,
-    enableOfflineQueue: false,
-    autoResendUnfulfilledCommands: false,
-    maxRetriesPerRequest: 0,
-    connectTimeout: CONNECT_TIMEOUT_MS,
-    retryStrategy: times => Math.min(times * 50, MAX_RETRY_MS),
-  })
+export function redisConnection(url: string): RedisClient {
+  const redis = clientOf(url)
   redis.defineCommand("sluiceAdmit", { lua: admitScript })
   redis.defineCommand("sluiceBeat", { lua: beatScript, numberOfKeys: 1 })
   return redis
 }
+
+function clientOf(url: string): RedisClient {
+  const { kind, isTls, login, nodes, database, primaryName, sentinelLogin } = parseRedisAddress(url)
+  const options = {
+    ...login,
+    ...(isTls ? { tls: {} } : {}),
+    enableOfflineQueue: false,
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+  }
+  if (kind === "cluster")
+    return new Cluster(nodes, {
+      lazyConnect: true,
+      enableOfflineQueue: false,
+      // What got no answer is not sent again, because it may have been counted.
+      retryDelayOnFailover: 0,
+      retryDelayOnClusterDown: 0,
+      clusterRetryStrategy: retryStrategy,
+      slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
+      slotsRefreshInterval: SLOTS_REFRESH_MS,
+      // A node is asked by the name that the cluster gives it: with TLS, its certificate has that name.
+      ...(isTls ? { dnsLookup: (host, callback) => callback(null, host) } : {}),
+      redisOptions: options,
+    })
+  if (kind === "server") return new Redis({ ...options, ...nodes[0], db: database, lazyConnect: true, retryStrategy })
+  return new Redis({
+    ...options,
+    db: database,
+    lazyConnect: true,
+    retryStrategy,
+    sentinels: nodes,
+    name: primaryName,
+    ...(sentinelLogin.username === undefined ? {} : { sentinelUsername: sentinelLogin.username }),
+    ...(sentinelLogin.password === undefined ? {} : { sentinelPassword: sentinelLogin.password }),
+    ...(isTls ? { enableTLSForSentinelMode: true, sentinelTLS: {} } : {}),
+    sentinelRetryStrategy: retryStrategy,
+    sentinelCommandTimeout: CONNECT_TIMEOUT_MS,
+    // A primary that was cut off and lives on as a replica closes no connection.
+    failoverDetector: true,
+    reconnectOnError: (error: Error) => error.message.startsWith("READONLY"),
+  })
+}
+
+/** The servers that hold the limits now: one, or each primary of a cluster. */
+export const primariesOf = (redis: RedisClient): Redis[] => (redis instanceof Cluster ? redis.nodes("master") : [redis])
 
 export interface SharedLog {
   /** Counts a request against all of `counts` (one at least), or against none when one of them is full; rejects when Redis fails. */
@@ -109,15 +157,19 @@ interface Waiting {
 
 /**
  * The log in Redis, over one connection. One call runs at a time, and requests that arrive meanwhile go together in the
- * next: a lone request waits for nobody, and a hundred cost little more than one. `clock` replaces Redis' own.
+ * next: a lone request waits for nobody, and a hundred cost little more than one. On a cluster each request is a call of
+ * its own. `clock` replaces Redis' own.
  */
-export function sharedLog(redis: Redis, options: { windowMs: number; clock?: () => number }): SharedLog {
+export function sharedLog(redis: RedisClient, options: { windowMs: number; clock?: () => number }): SharedLog {
   const { windowMs, clock } = options
+  // The keys of one request are on one node of a cluster, and those of several are not.
+  const oneByOne = redis instanceof Cluster
   let waiting: Waiting[] = []
   let busy = false
   return {
     admit: counts =>
       new Promise((resolve, reject) => {
+        if (oneByOne) return void answer([{ counts, resolve, reject }])
         waiting.push({ counts, resolve, reject })
         if (!busy) void send()
       }),
@@ -128,18 +180,22 @@ export function sharedLog(redis: Redis, options: { windowMs: number; clock?: () 
     while (waiting.length > 0) {
       const batch = waiting.slice(0, MAX_BATCH)
       waiting = waiting.slice(MAX_BATCH)
-      try {
-        const answers = await ask(batch)
-        for (const [i, { resolve }] of batch.entries()) {
-          const at = i * ANSWER_LENGTH
-          const [waitMs = 0, limit = 0, remaining = 0, resetMs = 0] = answers.slice(at, at + ANSWER_LENGTH)
-          resolve({ admitted: waitMs === 0, waitMs, limit, remaining, resetMs })
-        }
-      } catch (error) {
-        for (const { reject } of batch) reject(error as Error)
-      }
+      await answer(batch)
     }
     busy = false
+  }
+
+  async function answer(batch: readonly Waiting[]): Promise<void> {
+    try {
+      const answers = await ask(batch)
+      for (const [i, { resolve }] of batch.entries()) {
+        const at = i * ANSWER_LENGTH
+        const [waitMs = 0, limit = 0, remaining = 0, resetMs = 0] = answers.slice(at, at + ANSWER_LENGTH)
+        resolve({ admitted: waitMs === 0, waitMs, limit, remaining, resetMs })
+      }
+    } catch (error) {
+      for (const { reject } of batch) reject(error as Error)
+    }
   }
 
   function ask(batch: readonly Waiting[]): Promise<number[]> {
