@@ -65,15 +65,9 @@ export async function openLimits(
 /**
  * Redis decides, and what it admits is also recorded in this process's log. When Redis fails or is slow, that log
  * decides, with this instance's share of each limit, until a heartbeat gets through. Our own admissions always count: a
- * Redis that has lost its memory does not make this process admit more than the limit. `cause` is why there is no
- * connection now.
+ * Redis that has lost its memory does not make this process admit more than the limit.
  */
-async function limitsOver(
-  redis: RedisClient,
-  log: Logger,
-  inTime: InTime,
-  cause: () => Error | undefined,
-): Promise<Limits> {
+async function limitsOver(redis: RedisClient, log: Logger, inTime: InTime, cause: Cause): Promise<Limits> {
   const own = memoryLog({ windowMs: WINDOW_MS, maxKeys: MAX_KEYS })
   const shared = sharedLog(redis, { windowMs: WINDOW_MS })
   const member = membership(redis, inTime)
@@ -158,6 +152,9 @@ function membership(redis: RedisClient, inTime: InTime) {
     leave: () => inTime(redis.zrem(INSTANCES_KEY, id)),
   }
 }
+
+/** Why there is no connection now. */
+type Cause = () => Error | undefined
 
 /** The result of a call, or {@link NoAnswer}. */
 type InTime = <T>(work: Promise<T>) => Promise<T>
