@@ -49,8 +49,11 @@ export async function pack(out: string): Promise<string> {
   return join(out, (JSON.parse(stdout) as { filename: string }[])[0]?.filename ?? "")
 }
 
-const compile = (target: string) =>
-  run(join(root, "node_modules/.bin/tsc"), ["-p", join(root, "server/tsconfig.package.json"), "--outDir", target])
+/** Types are what `npm run check` is for: to check them again took 12 of the 13 s of CPU, for the same files. */
+async function compile(target: string): Promise<void> {
+  const args = ["-p", join(root, "server/tsconfig.package.json"), "--outDir", target, "--noCheck"]
+  await run(join(root, "node_modules/.bin/tsc"), args)
+}
 
 async function copyPages(target: string): Promise<void> {
   await run(process.execPath, [join(root, "web/build.ts")])

@@ -3,11 +3,11 @@
  * Redis start their own. Ends with the failures and one plain line of counts.
  */
 import { spawn, spawnSync } from "node:child_process"
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { existsSync, readFileSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { postgresBinaries, startPostgres } from "./postgres.ts"
 import { redisBinary } from "./redis.ts"
+import { makeScratch } from "./scratch.ts"
 
 interface Report {
   numPassedTests: number
@@ -25,7 +25,8 @@ interface Report {
 
 const counts = { passed: 0, failed: 0, skipped: 0 }
 const failures: string[] = []
-const scratch = mkdtempSync(join(tmpdir(), "sluice-test-"))
+const scratch = makeScratch()
+process.env.TMPDIR = scratch
 const compiled = join(scratch, "compiled")
 const say = (text: string) => process.stdout.write(`${text}\n`)
 

@@ -1,6 +1,10 @@
+import { SerializerSelector } from "@fastify/fast-json-stringify-compiler"
+import { Ajv } from "ajv"
+import type { FastifySchema } from "fastify"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import type { Document, Operation } from "../../test/contract.ts"
 import { noLimits, startService, type TestService } from "../../test/service.ts"
+import { openApp } from "../app.ts"
 import { type ErrorCode, errorTable } from "../errors.ts"
 import { errorsOf } from "./openapi-responses.ts"
 
@@ -70,6 +74,22 @@ describe("the document", () => {
     // Calls through bundles are in no document of ours: their paths and answers are those of the merchants' APIs.
     const forwarded = ["ORIGIN_FAILED", "ORIGIN_BUSY"]
     expect(new Set([...declared, ...forwarded])).toEqual(new Set(Object.keys(errorTable)))
+  })
+
+  it("has only schemas that can be compiled, although each is compiled when it is first needed", async () => {
+    const app = openApp(service.ctx, { verify: () => Promise.reject(new Error("nobody calls")) })
+    const schemas: FastifySchema[] = []
+    app.addHook("onRoute", ({ schema }) => void schemas.push(schema ?? {}))
+    await app.ready()
+    const compile = SerializerSelector()(app.getSchemas(), {})
+    let compiled = 0
+    for (const { body, querystring, params, response } of schemas) {
+      for (const input of [body, querystring, params])
+        if (input) compiled += new Ajv({ strict: false }).compile(input) ? 1 : 0
+      for (const schema of Object.values(response ?? {})) compiled += compile({ schema } as never) ? 1 : 0
+    }
+    expect(compiled).toBeGreaterThan(300)
+    await app.close()
   })
 
   it("links only to places inside it", () => {

@@ -27,7 +27,7 @@ import type { Bounds } from "./held-connections.ts"
 import { isStorable, NOT_STORABLE, parseJson } from "./json.ts"
 import { type Limiter, limiter, nobody } from "./limit.ts"
 import { pathOf } from "./path.ts"
-import { detailsOf, validatorFactory } from "./validation.ts"
+import { buildSerializer, detailsOf, validatorFactory } from "./validation.ts"
 
 export type Server = FastifyInstance<
   RawServerDefault,
@@ -151,7 +151,9 @@ function serverOptions(
       void admit(request, reply, nobody).then(admitted => admitted && sendError(ctx, request, reply, error, errorPage))
     },
     clientErrorHandler: refuseBroken,
-    schemaController: { compilersFactory: { buildValidator: (() => validatorFactory) as unknown as BuildValidator } },
+    schemaController: {
+      compilersFactory: { buildValidator: (() => validatorFactory) as unknown as BuildValidator, buildSerializer },
+    },
   }
 }
 

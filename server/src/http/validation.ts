@@ -1,5 +1,6 @@
 /** Validates requests against their schemas, and describes the faults in plain words. */
-import { Ajv, type AnySchema, type ErrorObject, type Options } from "ajv"
+import { SerializerSelector } from "@fastify/fast-json-stringify-compiler"
+import { Ajv, type AnySchema, type ErrorObject, type Options, type ValidateFunction } from "ajv"
 import type { ErrorDetail } from "../errors.ts"
 import { wordsOfPattern } from "./schemas.ts"
 import { nearest } from "./suggest-field.ts"
@@ -11,10 +12,40 @@ const MAX_DETAILS = 100
 const options: Options = { allErrors: true, verbose: true, useDefaults: true, removeAdditional: false, strict: false }
 const strictly = new Ajv({ ...options, coerceTypes: false })
 const leniently = new Ajv({ ...options, coerceTypes: true })
+const compileSerializer = SerializerSelector()
 
-/** Fastify's validators. Bodies are taken as they are; queries and paths are text and may be converted to numbers. */
-export const validatorFactory = ({ schema, httpPart }: { schema: AnySchema; httpPart?: string }) =>
-  (httpPart === "body" ? strictly : leniently).compile(schema)
+/** A value's check; the faults of the last one that failed are its `errors`, as with Ajv. */
+interface Validate {
+  (value: unknown): boolean
+  errors?: ErrorObject[] | null | undefined
+}
+
+/**
+ * Fastify's validators. Bodies are taken as they are; queries and paths are text and may be converted to numbers. Each is compiled
+ * when it is first asked: a process answers few of the routes soon, and compiling all took a fifth of the time in which it starts.
+ */
+export function validatorFactory({ schema, httpPart }: { schema: AnySchema; httpPart?: string }): Validate {
+  let compiled: ValidateFunction | undefined
+  const validate: Validate = value => {
+    compiled ??= (httpPart === "body" ? strictly : leniently).compile(schema)
+    const isValid = compiled(value)
+    validate.errors = compiled.errors
+    return isValid
+  }
+  return validate
+}
+
+/** Fastify's serializers, each compiled when its first answer is sent, for the same reason. */
+export const buildSerializer: typeof compileSerializer = (schemas, options) => {
+  const compile = compileSerializer(schemas, options)
+  return route => {
+    let compiled: ReturnType<typeof compile> | undefined
+    return answer => {
+      compiled ??= compile(route)
+      return compiled(answer)
+    }
+  }
+}
 
 /** The faults of a request as clauses about their fields, at most 100. */
 export const detailsOf = (faults: ErrorObject[]): ErrorDetail[] =>

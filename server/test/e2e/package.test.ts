@@ -255,7 +255,9 @@ describe.runIf(postgresBinaries())("the package, installed as the document says"
       HOME: "/nonexistent",
     } as Record<string, string>
     const user = ["setpriv", `--reuid=${uid}`, `--regid=${gid}`, "--clear-groups", "--no-new-privs"]
-    const frozen = `mount --bind ${at("data")} ${at("data")} && mount -o remount,bind,ro / && exec "$@"`
+    // The temporary folder may be on a file system of its own.
+    const parts = [`mount --bind ${dir} ${dir}`, `mount --bind ${at("data")} ${at("data")}`]
+    const frozen = [...parts, `mount -o remount,bind,ro ${dir}`, "mount -o remount,bind,ro /", 'exec "$@"'].join(" && ")
     const [program = "", ...args] = [
       ...(canMount ? ["unshare", "--mount", "sh", "-c", frozen, "sh"] : []),
       ...(isRoot ? user : []),
